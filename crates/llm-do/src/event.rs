@@ -1,0 +1,243 @@
+//! What happened, told once. One closed vocabulary: every front end matches it without a wildcard, so a new variant is
+//! a compile error wherever it must be shown. Trace and usage are folds over it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::message::{Finish, RawJson, Usage};
+
+/// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    pub agent: Arc<str>,
+    pub depth: usize,
+    /// Identifies one call of one agent within the run.
+    pub call: u64,
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EventKind {
+    CallStarted {
+        name: String,
+        kind: CallKind,
+        input: RawJson,
+    },
+    CallFinished {
+        name: String,
+        kind: CallKind,
+        #[serde(flatten)]
+        ended: Ended,
+        duration_ms: u64,
+        usage: Usage,
+    },
+    UserMessage {
+        text: String,
+    },
+    TextDelta {
+        text: String,
+    },
+    TextComplete {
+        text: String,
+    },
+    ThinkingDelta {
+        text: String,
+    },
+    ToolCalled {
+        id: String,
+        tool: String,
+        arguments: RawJson,
+    },
+    ToolReturned {
+        id: String,
+        tool: String,
+        #[serde(flatten)]
+        returned: Returned,
+        duration_ms: u64,
+    },
+    ToolRefused {
+        id: String,
+        tool: String,
+        arguments: RawJson,
+        reason: String,
+    },
+    ApprovalAsked {
+        id: String,
+        path: Vec<String>,
+        tool: String,
+        arguments: RawJson,
+        reason: String,
+    },
+    ApprovalAnswered {
+        id: String,
+        path: Vec<String>,
+        tool: String,
+        answer: Answered,
+        note: Option<String>,
+    },
+    ServerToolUsed {
+        tool: String,
+        input: Option<RawJson>,
+        output: Option<RawJson>,
+    },
+    RequestStarted {
+        model: String,
+    },
+    RequestFinished {
+        model: String,
+        duration_ms: u64,
+        usage: Usage,
+        finish: Finish,
+    },
+    RetryScheduled {
+        model: String,
+        attempt: u32,
+        wait_ms: u64,
+        reason: String,
+    },
+    LimitApproached {
+        limit: String,
+        used: f64,
+        allowed: f64,
+    },
+    LimitReached {
+        limit: String,
+        used: f64,
+        allowed: f64,
+    },
+    ToolsetCloseFailed {
+        toolset: String,
+        error: String,
+    },
+    ProcessOutput {
+        stream: OutputStream,
+        text: String,
+    },
+    Notice {
+        text: String,
+    },
+    RunFailed {
+        error: String,
+    },
+}
+
+/// What kind of thing was called: agents and entry functions have `call_*` events, tools `tool_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallKind {
+    Agent,
+    Function,
+    Tool,
+    ServerTool,
+}
+
+/// How a call ended: `output` or `error`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    Output(RawJson),
+    Error(String),
+}
+
+/// What a tool returned: `result` or `error`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Returned {
+    Result(RawJson),
+    Error(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answered {
+    Once,
+    CallForSession,
+    ToolForSession,
+    Edited,
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputStream {
+    Stdout,
+    Stderr,
+}
+
+/// A cheap handle that knows whose events it sends.
+#[derive(Clone, Debug)]
+pub struct Events {
+    // Unbounded: a listener is faster than any model, and a lost delta would corrupt its transcript. Nobody listening
+    // is not an error.
+    sender: Option<mpsc::UnboundedSender<Event>>,
+    agent: Arc<str>,
+    depth: usize,
+    call: u64,
+}
+
+impl Events {
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
+        let (sender, listener) = mpsc::unbounded_channel();
+        (Self { sender: Some(sender), ..Self::unheard() }, listener)
+    }
+
+    /// Nobody listens; nothing is built or sent.
+    pub fn unheard() -> Self {
+        Self { sender: None, agent: Arc::from(""), depth: 0, call: 0 }
+    }
+
+    #[must_use]
+    pub fn for_call(&self, agent: &Arc<str>, depth: usize, call: u64) -> Self {
+        Self { sender: self.sender.clone(), agent: Arc::clone(agent), depth, call }
+    }
+
+    /// The fact is built only if somebody listens: streams have tens of thousands of them.
+    pub fn send(&self, kind: impl FnOnce() -> EventKind) {
+        if let Some(sender) = self.sender.as_ref().filter(|sender| !sender.is_closed()) {
+            let event = Event { agent: Arc::clone(&self.agent), depth: self.depth, call: self.call, kind: kind() };
+            let _ = sender.send(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_flat_json_object() {
+        let (events, mut listener) = Events::new();
+        let events = events.for_call(&Arc::from("main"), 0, 7);
+        events.send(|| EventKind::ToolReturned {
+            id: "c1".into(),
+            tool: "add".into(),
+            returned: Returned::Error("no".into()),
+            duration_ms: 3,
+        });
+        events.send(|| EventKind::CallFinished {
+            name: "main".into(),
+            kind: CallKind::Agent,
+            ended: Ended::Output(RawJson::parse(r#"{"b":1,"a":2}"#).unwrap()),
+            duration_ms: 5,
+            usage: Usage::default(),
+        });
+        let mut line = || serde_json::to_string(&listener.try_recv().unwrap()).unwrap();
+        assert_eq!(
+            line(),
+            r#"{"agent":"main","depth":0,"call":7,"type":"tool_returned","id":"c1","tool":"add","error":"no","duration_ms":3}"#
+        );
+        assert!(line().contains(r#""kind":"agent","output":{"b":1,"a":2},"duration_ms":5"#));
+    }
+
+    #[test]
+    fn an_absent_listener_costs_nothing_and_fails_nothing() {
+        let (events, listener) = Events::new();
+        drop(listener);
+        events.send(|| unreachable!("nobody listens"));
+        Events::unheard().send(|| unreachable!("nobody listens"));
+    }
+}

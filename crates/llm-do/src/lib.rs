@@ -1,0 +1,17 @@
+//! Prompts as executables: agents are text files, code and agents call each other by name in one call tree, and
+//! dangerous calls stop at a gate.
+//!
+//! The modules in reading order; each one uses only those above it:
+//!
+//! - [`message`]: the conversation as values, and the one decision of the agent loop
+//! - [`event`]: what happened, told to whoever listens
+//! - [`model`]: the neural side, one request → one reply
+
+pub mod event;
+pub mod message;
+pub mod model;
+
+use std::{future::Future, pin::Pin};
+
+/// The one boxed-future alias; only object-safe seams use it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

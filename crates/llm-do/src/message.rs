@@ -1,0 +1,420 @@
+//! The conversation as plain values. Everything else in the crate speaks these.
+//!
+//! What only one provider understands (thinking signatures, blocks of server-side tools, citations) is carried in
+//! `private` as the bytes that came, and goes back unmodified to the same provider and to no other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// One entry of a conversation. As JSON: `{"role": …, "parts": […]}`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    User(UserMessage),
+    Assistant(Reply),
+    /// The results of all tool calls of the reply before, in call order.
+    Tool(ToolMessage),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserMessage {
+    pub parts: Vec<Content>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolMessage {
+    pub parts: Vec<ToolResult>,
+}
+
+impl Message {
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User(UserMessage { parts: vec![Content::text(text)] })
+    }
+
+    pub fn tool_results(results: Vec<ToolResult>) -> Self {
+        Self::Tool(ToolMessage { parts: results })
+    }
+}
+
+/// What a user or a tool may hand to a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Content {
+    Text { text: String },
+    Attachment(Attachment),
+}
+
+impl Content {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+}
+
+/// A file that travels with a message. `data` is base64 in JSON.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attachment {
+    pub name: String,
+    pub media_type: String,
+    #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
+    pub data: Arc<[u8]>,
+}
+
+impl fmt::Debug for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Attachment({:?}, {}, {} bytes)", self.name, self.media_type, self.data.len())
+    }
+}
+
+fn to_base64<S: Serializer>(data: &Arc<[u8]>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&BASE64.encode(data))
+}
+
+fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[u8]>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    BASE64.decode(text).map(Arc::from).map_err(D::Error::custom)
+}
+
+/// What a model answered to one request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    pub parts: Vec<ReplyPart>,
+    /// `provider:model` that wrote it: private parts go back to this provider only.
+    pub model: String,
+    pub finish: Finish,
+    pub usage: Usage,
+}
+
+impl Reply {
+    /// All text parts, joined without a separator.
+    pub fn text(&self) -> String {
+        let texts = self.parts.iter().filter_map(|part| match part {
+            ReplyPart::Text(part) => Some(part.text.as_str()),
+            ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) | ReplyPart::Refusal(_) => None,
+        });
+        texts.collect()
+    }
+
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(|part| match part {
+            ReplyPart::ToolCall(call) => Some(call),
+            ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::ServerTool(_) | ReplyPart::Refusal(_) => None,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ReplyPart {
+    Text(TextPart),
+    Thinking(ThinkingPart),
+    ToolCall(ToolCall),
+    ServerTool(ServerToolPart),
+    /// The model declined to answer, in its own words; not part of the text.
+    Refusal(TextPart),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TextPart {
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private: Option<RawJson>,
+}
+
+/// Reasoning that the provider showed; empty text if it came redacted or encrypted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThinkingPart {
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private: Option<RawJson>,
+}
+
+/// A tool that the provider ran itself: shown, never run here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerToolPart {
+    pub tool: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<RawJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<RawJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private: Option<RawJson>,
+}
+
+/// The model asks for a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Unique in its conversation; made up here for providers that send none.
+    pub id: String,
+    pub tool: String,
+    pub arguments: Arguments,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private: Option<RawJson>,
+}
+
+/// Arguments as the model wrote them. What is not a JSON object is never dispatched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arguments {
+    Object(RawJson),
+    Malformed(String),
+}
+
+impl Arguments {
+    /// Judges the raw text of a model: an empty one means no arguments.
+    pub fn parse(text: String) -> Self {
+        let trimmed = text.trim();
+        if trimmed.is_empty() {
+            return Self::Object(RawJson::from_valid("{}".to_owned()));
+        }
+        if !trimmed.starts_with('{') {
+            return Self::Malformed(text);
+        }
+        match RawJson::parse(trimmed) {
+            Ok(json) => Self::Object(json),
+            Err(_) => Self::Malformed(text),
+        }
+    }
+}
+
+/// What became of one tool call. An error is a result too: the model reads it and may recover.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolResult {
+    pub id: String,
+    pub tool: String,
+    pub outcome: Result<Vec<Content>, String>,
+}
+
+/// Why a reply ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    Stop,
+    Length,
+    ToolCalls,
+    ContentFilter,
+    /// The provider wants to be asked again with the same history to go on.
+    Pause,
+    Error,
+}
+
+/// Tokens and requests; `cost_usd` is unknown rather than zero where no price is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    pub requests: u64,
+    /// All tokens that went in, cached ones included.
+    pub input_tokens: u64,
+    /// All tokens that came out, reasoning included.
+    pub output_tokens: u64,
+    pub cache_read_tokens: u64,
+    pub cache_write_tokens: u64,
+    pub reasoning_tokens: u64,
+    pub cost_usd: Option<f64>,
+}
+
+/// What has to happen next, read off the end of the conversation.
+#[derive(Debug, PartialEq)]
+pub enum Step<'a> {
+    AskModel,
+    RunTools(&'a Reply),
+    Finish(&'a Reply),
+}
+
+/// The agent loop's only decision. The history is the program counter, so a turn can be inspected, tested or resumed
+/// from any prefix of it.
+pub fn next_step(history: &[Message]) -> Step<'_> {
+    match history.last() {
+        Some(Message::Assistant(reply)) if reply.tool_calls().next().is_some() => Step::RunTools(reply),
+        Some(Message::Assistant(reply)) if reply.finish == Finish::Pause => Step::AskModel,
+        Some(Message::Assistant(reply)) => Step::Finish(reply),
+        Some(Message::User(_) | Message::Tool(_)) | None => Step::AskModel,
+    }
+}
+
+/// JSON kept as the text it came in: the order of keys changes what models write, so it must survive.
+#[derive(Clone)]
+pub struct RawJson(Box<RawValue>);
+
+impl RawJson {
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text).map(Self)
+    }
+
+    /// For text that is JSON by construction.
+    pub fn from_valid(text: String) -> Self {
+        Self(RawValue::from_string(text).expect("text that is JSON by construction"))
+    }
+
+    pub fn of(value: &impl Serialize) -> Self {
+        Self(serde_json::value::to_raw_value(value).expect("plain values serialise"))
+    }
+
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+
+    pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.get())
+    }
+}
+
+impl fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.get())
+    }
+}
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(Self)
+    }
+}
+
+// The derived `Deserialize` of an internally tagged enum buffers its content, and raw JSON does not survive that
+// buffer. So the object is kept raw until its tag is known.
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Tag {
+            role: String,
+        }
+        let raw = RawJson::deserialize(deserializer)?;
+        let Tag { role } = raw.to().map_err(D::Error::custom)?;
+        let message = match role.as_str() {
+            "user" => raw.to().map(Self::User),
+            "assistant" => raw.to().map(Self::Assistant),
+            "tool" => raw.to().map(Self::Tool),
+            unknown => return Err(D::Error::custom(format!("unknown role `{unknown}`"))),
+        };
+        message.map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for ReplyPart {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Tag {
+            r#type: String,
+        }
+        let raw = RawJson::deserialize(deserializer)?;
+        let Tag { r#type } = raw.to().map_err(D::Error::custom)?;
+        let part = match r#type.as_str() {
+            "text" => raw.to().map(Self::Text),
+            "thinking" => raw.to().map(Self::Thinking),
+            "tool_call" => raw.to().map(Self::ToolCall),
+            "server_tool" => raw.to().map(Self::ServerTool),
+            "refusal" => raw.to().map(Self::Refusal),
+            unknown => return Err(D::Error::custom(format!("unknown part `{unknown}`"))),
+        };
+        part.map_err(D::Error::custom)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct ToolResultFields {
+    r#type: String,
+    id: String,
+    tool: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content: Option<Vec<Content>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Serialize for ToolResult {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (content, error) = match self.outcome.clone() {
+            Ok(content) => (Some(content), None),
+            Err(error) => (None, Some(error)),
+        };
+        let (id, tool) = (self.id.clone(), self.tool.clone());
+        ToolResultFields { r#type: "tool_result".to_owned(), id, tool, content, error }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolResult {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = ToolResultFields::deserialize(deserializer)?;
+        let outcome = match (fields.content, fields.error) {
+            (Some(content), None) => Ok(content),
+            (None, Some(error)) => Err(error),
+            _ => return Err(D::Error::custom("a tool result has either `content` or `error`")),
+        };
+        Ok(Self { id: fields.id, tool: fields.tool, outcome })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(parts: Vec<ReplyPart>, finish: Finish) -> Message {
+        Message::Assistant(Reply { parts, model: "anthropic:m".into(), finish, usage: Usage::default() })
+    }
+
+    fn text(text: &str) -> ReplyPart {
+        ReplyPart::Text(TextPart { text: text.into(), private: None })
+    }
+
+    fn call() -> ReplyPart {
+        let arguments = Arguments::parse(r#"{"b": 1, "a": 2}"#.into());
+        ReplyPart::ToolCall(ToolCall { id: "c1".into(), tool: "t".into(), arguments, private: None })
+    }
+
+    #[test]
+    fn the_next_step_is_read_off_the_last_message() {
+        let result = ToolResult { id: "c1".into(), tool: "t".into(), outcome: Err("no".into()) };
+        assert_eq!(next_step(&[]), Step::AskModel);
+        assert_eq!(next_step(&[Message::user("hi")]), Step::AskModel);
+        assert_eq!(next_step(&[Message::tool_results(vec![result])]), Step::AskModel);
+        assert_eq!(next_step(&[reply(vec![text("…")], Finish::Pause)]), Step::AskModel);
+        assert!(matches!(next_step(&[reply(vec![text("done")], Finish::Stop)]), Step::Finish(_)));
+        assert!(matches!(next_step(&[reply(vec![text("so"), call()], Finish::Stop)]), Step::RunTools(_)));
+    }
+
+    #[test]
+    fn messages_survive_json_with_the_order_of_their_keys() {
+        let private = Some(RawJson::parse(r#"{"z":1,"signature":"abc"}"#).unwrap());
+        let attachment =
+            Attachment { name: "a.png".into(), media_type: "image/png".into(), data: Arc::from(*b"\x89P") };
+        let outcomes = [Ok(vec![Content::text("42"), Content::Attachment(attachment)]), Err("it failed".to_owned())];
+        let results = outcomes.map(|outcome| ToolResult { id: "c1".into(), tool: "t".into(), outcome });
+        let history = vec![
+            Message::user("hi"),
+            reply(vec![ReplyPart::Thinking(ThinkingPart { text: "hm".into(), private }), call()], Finish::ToolCalls),
+            Message::tool_results(results.into()),
+        ];
+        let json = serde_json::to_string(&history).unwrap();
+        assert!(json.contains(r#"{"b": 1, "a": 2}"#), "{json}");
+        assert!(json.contains(r#""role":"tool","parts":[{"type":"tool_result""#), "{json}");
+        assert_eq!(serde_json::from_str::<Vec<Message>>(&json).unwrap(), history);
+    }
+
+    #[test]
+    fn arguments_that_are_not_an_object_are_marked() {
+        for text in ["[1]", "7", "\"x\"", "{\"a\":", "{} {}", "null", "oops"] {
+            assert_eq!(Arguments::parse(text.into()), Arguments::Malformed(text.into()));
+        }
+        for text in ["", "  ", "{}"] {
+            assert!(matches!(Arguments::parse(text.into()), Arguments::Object(_)));
+        }
+    }
+}

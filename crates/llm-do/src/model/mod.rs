@@ -1,0 +1,156 @@
+//! The neural side: one request → one reply.
+//!
+//! A conversation with a model is opened with what stays the same (its [`Head`]) and is then asked again and again with
+//! a growing history. A protocol is a pure translation in a file of its own, a provider is a row of a table.
+
+pub mod name;
+pub mod provider;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::BoxFuture;
+use crate::event::Events;
+use crate::message::{Message, RawJson, Reply};
+use name::ModelName;
+
+/// Something that can hold conversations.
+pub trait Model: Send + Sync {
+    fn open(&self, head: Head) -> Box<dyn Conversation>;
+}
+
+/// One conversation. It remembers what it has encoded already, so a request at turn 400 costs what its bytes cost.
+pub trait Conversation: Send {
+    /// Asks for the reply to `history`. The history may have grown since the last request, or lost its tail after a
+    /// failed turn; what both have in common is unchanged.
+    fn reply<'a>(&'a mut self, history: &'a [Message], events: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>>;
+}
+
+/// What stays the same during a conversation.
+#[derive(Clone, Debug)]
+pub struct Head {
+    pub agent: Arc<str>,
+    pub model: ModelName,
+    pub instructions: String,
+    pub tools: Vec<ToolDeclaration>,
+    pub server_tools: Vec<ServerTool>,
+    pub settings: ModelSettings,
+    /// The JSON Schema that the answer must satisfy.
+    pub output: Option<RawJson>,
+    /// Ask for a stream of events, or for one JSON document; both give the same reply.
+    pub stream: bool,
+}
+
+/// A tool as the model sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolDeclaration {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema, key order kept.
+    pub parameters: RawJson,
+}
+
+/// Settings of a worker file's `model_settings`; what is `None` is not sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelSettings {
+    pub temperature: Option<f64>,
+    pub top_p: Option<f64>,
+    pub max_tokens: Option<u64>,
+    pub stop: Vec<String>,
+    pub seed: Option<i64>,
+    pub effort: Option<Effort>,
+    pub thinking: Option<Thinking>,
+    pub parallel_tool_calls: Option<bool>,
+    /// For one model request.
+    pub timeout: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+    Max,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thinking {
+    Off,
+    On,
+    /// With at most this many tokens.
+    Budget(u64),
+}
+
+/// A tool that the provider runs itself, outside our gate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerTool {
+    pub kind: ServerToolKind,
+    pub max_uses: Option<u64>,
+    pub allowed_domains: Vec<String>,
+    pub blocked_domains: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerToolKind {
+    WebSearch,
+    WebFetch,
+    CodeExecution,
+    ImageGeneration,
+}
+
+impl ServerToolKind {
+    pub const ALL: [Self; 4] = [Self::WebSearch, Self::WebFetch, Self::CodeExecution, Self::ImageGeneration];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WebSearch => "web_search",
+            Self::WebFetch => "web_fetch",
+            Self::CodeExecution => "code_execution",
+            Self::ImageGeneration => "image_generation",
+        }
+    }
+}
+
+/// Why there is no reply, by what to do about it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ModelError {
+    #[error("the provider refused the request: {0}")]
+    FixRequest(Fault),
+    #[error("the provider did not accept the credentials: {0}")]
+    Authenticate(Fault),
+    /// Retried here already; what is left is to wait and try again later.
+    #[error("the provider is not available: {0}")]
+    Wait(Fault),
+    #[error("the conversation is too long for the model: {0}")]
+    ContextTooLong(Fault),
+    /// The reply itself is unusable.
+    #[error("the provider's answer cannot be used: {0}")]
+    GiveUp(Fault),
+}
+
+/// What the provider (or the connection to it) said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fault {
+    /// In the provider's own words.
+    pub message: String,
+    pub status: Option<u16>,
+    /// The provider's error type or code.
+    pub kind: Option<String>,
+    pub request_id: Option<String>,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)?;
+        let status = self.status.map(|status| format!("status {status}"));
+        let request_id = self.request_id.as_ref().map(|id| format!("request {id}"));
+        let details: Vec<String> = [status, self.kind.clone(), request_id].into_iter().flatten().collect();
+        if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
+    }
+}
