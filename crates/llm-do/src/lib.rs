@@ -5,11 +5,17 @@
 //!
 //! - [`message`]: the conversation as values, and the one decision of the agent loop
 //! - [`event`]: what happened, told to whoever listens
+//! - [`escape`]: foreign text made harmless for display
 //! - [`model`]: the neural side, one request → one reply
+//! - [`tools`]: the symbolic side, what a call may do and who has to agree
+//! - [`project`]: files → a linked program
 
+pub mod escape;
 pub mod event;
 pub mod message;
 pub mod model;
+pub mod project;
+pub mod tools;
 
 use std::{future::Future, pin::Pin};
 

@@ -1,8 +1,11 @@
 //! Names of models, `anthropic:claude-haiku-4-5`, and the choice of one for an agent.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use globset::GlobBuilder;
+
+use super::provider::ProtocolKind;
 
 /// A provider and one of its models.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +73,89 @@ impl PartialEq for ModelPattern {
     }
 }
 
+/// What the user chose outside the project's files, in falling order of precedence. Read by the caller.
+#[derive(Clone, Debug, Default)]
+pub struct ModelChoices {
+    /// `--model AGENT=provider:model`.
+    pub overrides: BTreeMap<String, ModelName>,
+    /// `--model provider:model`.
+    pub flag: Option<ModelName>,
+    /// `LLM_DO_MODEL`.
+    pub environment: Option<ModelName>,
+    /// `model` in the user's `config.toml`.
+    pub config: Option<ModelName>,
+    /// Providers of the user's `config.toml`.
+    pub providers: Vec<CustomProvider>,
+    /// Providers whose key is at hand.
+    pub keys: BTreeSet<String>,
+}
+
+/// A compatible endpoint of the user's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomProvider {
+    pub name: String,
+    pub protocol: ProtocolKind,
+    /// The variable that holds its key, if one does.
+    pub key_variable: Option<String>,
+}
+
+/// A chosen model and what decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    pub model: ModelName,
+    pub by: ChosenBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenBy {
+    Override,
+    File,
+    Flag,
+    Environment,
+    Config,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChoiceError {
+    NoModel,
+    Incompatible(Choice),
+}
+
+impl ModelChoices {
+    /// An override beats the file, the file beats the fallbacks; `compatible` judges only fallbacks.
+    pub fn choose(
+        &self,
+        agent: &str,
+        file: Option<&ModelName>,
+        compatible: Option<&[ModelPattern]>,
+    ) -> Result<Choice, ChoiceError> {
+        let fixed = [(self.overrides.get(agent), ChosenBy::Override), (file, ChosenBy::File)];
+        if let Some(choice) = first(fixed) {
+            return Ok(choice);
+        }
+        let fallbacks = [
+            (self.flag.as_ref(), ChosenBy::Flag),
+            (self.environment.as_ref(), ChosenBy::Environment),
+            (self.config.as_ref(), ChosenBy::Config),
+        ];
+        let choice = first(fallbacks).ok_or(ChoiceError::NoModel)?;
+        match compatible {
+            Some(patterns) if !patterns.iter().any(|pattern| pattern.matches(&choice.model)) => {
+                Err(ChoiceError::Incompatible(choice))
+            }
+            Some(_) | None => Ok(choice),
+        }
+    }
+
+    pub fn custom(&self, provider: &str) -> Option<&CustomProvider> {
+        self.providers.iter().find(|custom| custom.name == provider)
+    }
+}
+
+fn first<const N: usize>(candidates: [(Option<&ModelName>, ChosenBy); N]) -> Option<Choice> {
+    candidates.into_iter().find_map(|(model, by)| Some(Choice { model: model?.clone(), by }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +192,36 @@ mod tests {
             assert_eq!(pattern.matches(&ModelName::parse(name).unwrap()), expected, "{pattern} {name}");
         }
         assert!(ModelPattern::parse("a[").is_err());
+    }
+
+    #[test]
+    fn an_override_beats_the_file_and_the_file_beats_the_fallbacks() {
+        let name = |text| Some(ModelName::parse(text).unwrap());
+        let mut choices = ModelChoices { config: name("a:config"), ..ModelChoices::default() };
+        let chosen = |choices: &ModelChoices, file| {
+            choices.choose("main", name(file).filter(|_| file != "a:none").as_ref(), None).unwrap().model.model
+        };
+        assert_eq!(chosen(&choices, "a:none"), "config");
+        choices.environment = name("a:environment");
+        assert_eq!(chosen(&choices, "a:none"), "environment");
+        choices.flag = name("a:flag");
+        assert_eq!(chosen(&choices, "a:none"), "flag");
+        assert_eq!(chosen(&choices, "a:file"), "file");
+        choices.overrides.insert("main".into(), name("a:override").unwrap());
+        assert_eq!(chosen(&choices, "a:file"), "override");
+        assert_eq!(ModelChoices::default().choose("main", None, None), Err(ChoiceError::NoModel));
+    }
+
+    #[test]
+    fn compatible_models_judge_only_fallbacks() {
+        let name = |text| ModelName::parse(text).unwrap();
+        let patterns = [ModelPattern::parse("anthropic:*").unwrap()];
+        let mut choices = ModelChoices { flag: Some(name("openai:gpt")), ..ModelChoices::default() };
+        assert!(matches!(choices.choose("main", None, Some(&patterns)), Err(ChoiceError::Incompatible(_))));
+        choices.overrides.insert("main".into(), name("openai:gpt"));
+        assert!(choices.choose("main", None, Some(&patterns)).is_ok());
+        choices.overrides.clear();
+        choices.flag = Some(name("anthropic:claude"));
+        assert!(choices.choose("main", None, Some(&patterns)).is_ok());
     }
 }

@@ -1,0 +1,336 @@
+//! What `check` shows of a linked project: as text, as JSON, and as a graph. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use llm_do::escape::visible;
+use llm_do::project::diagnostic::Report;
+use llm_do::project::link::Linked;
+use llm_do::project::reach::{AgentTool, Worst};
+use llm_do::project::worker::PythonModule;
+use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, Typing};
+use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
+use serde_json::{Value, json};
+
+pub fn text(path: &Path, linked: &Linked) -> String {
+    let program = &linked.program;
+    let mut out = String::new();
+    let mut line = |label: &str, value: &str| writeln!(out, "{label:<9}{value}").expect("a text takes all");
+    line("project", &visible(&path.display().to_string()));
+    line("entry", &entry_words(&program.entry));
+    match program.policy.approval_mode {
+        ApprovalMode::Prompt => {}
+        ApprovalMode::ApproveAll => line("approval", "approve_all: every question is answered with yes"),
+        ApprovalMode::RejectAll => line("approval", "reject_all: every question is answered with no"),
+    }
+    if !program.open.is_empty() {
+        line("open", &format!("{} (defined in Python, which check does not run)", program.open.join(", ")));
+    }
+    if !program.generated.is_empty() {
+        let names: Vec<&str> = program.generated.keys().map(String::as_str).collect();
+        line("created", &format!("{} (at run time; reached by `agent_call`)", names.join(", ")));
+    }
+    let worst = program.worst_cases();
+    out.push_str("\nagents\n");
+    for agent in program.agents.values() {
+        agent_text(&mut out, program, agent, &worst[agent.name.as_str()]);
+    }
+    out.push_str("\ncalls\n");
+    call_tree(&mut out, program);
+    out
+}
+
+fn entry_words(entry: &Entry) -> String {
+    match entry {
+        Entry::Agent(name) => name.clone(),
+        Entry::Function(function) => format!("{}:{}", function.file.display(), function.function),
+        Entry::Open => "defined in Python, which check does not run".to_owned(),
+    }
+}
+
+fn agent_text(out: &mut String, program: &Program, agent: &AgentSpec, worst: &Worst) {
+    let mut line = |indent: usize, text: &str| writeln!(out, "{:indent$}{text}", "").expect("a text takes all");
+    line(2, &format!("{}  {}  ({})", agent.name, agent.model, visible(&agent.file.display().to_string())));
+    line(4, &format!("input   {}", typing_words(&agent.input, "text and attachments")));
+    line(4, &format!("output  {}", typing_words(&agent.output, "text")));
+    let tools = program.tools_of(agent);
+    if !tools.is_empty() {
+        line(4, "tools");
+        let width = tools.iter().map(|tool| tool.name.chars().count()).max().unwrap_or(0);
+        for tool in &tools {
+            let from = if tool.agent.is_some() { "agent".to_owned() } else { tool.toolsets.join(" + ") };
+            line(6, &format!("{:<width$}  {}  ({from})", tool.name, verdict_words(&tool.verdict)));
+        }
+    }
+    for tool in &agent.server_tools {
+        line(4, &format!("server  {}  (run by {}, outside the gate)", tool.kind.name(), agent.model.provider));
+    }
+    if !worst.is_empty() {
+        line(4, "in the worst case");
+    }
+    for (capability, way) in worst {
+        let asks = if way.asks { "  (asks)" } else { "" };
+        line(6, &format!("{:<20} {}{asks}", capability.words(), way.words().join(" → ")));
+    }
+}
+
+fn typing_words(typing: &Typing, untyped: &str) -> String {
+    match typing {
+        Typing::Untyped => untyped.to_owned(),
+        Typing::Python(class) => match &class.module {
+            PythonModule::File(file) => format!("{}:{} (Python)", visible(file), class.class),
+            PythonModule::Importable(module) => format!("{module}.{} (Python)", class.class),
+        },
+        Typing::Schema(schema) => fields_words(&schema.to().unwrap_or(Value::Null)),
+    }
+}
+
+/// `{topic: string, limit?: integer}`.
+fn fields_words(schema: &Value) -> String {
+    let Some(properties) = schema["properties"].as_object() else {
+        return schema["type"].as_str().unwrap_or("by its schema").to_owned();
+    };
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let field = |(name, field): (&String, &Value)| {
+        let mark = if required.contains(&name.as_str()) { "" } else { "?" };
+        format!("{}{mark}: {}", visible(name), field["type"].as_str().unwrap_or("any"))
+    };
+    format!("{{{}}}", properties.iter().map(field).collect::<Vec<_>>().join(", "))
+}
+
+fn verdict_words(verdict: &DeclaredVerdict) -> String {
+    match verdict {
+        DeclaredVerdict::Allow => "allow".to_owned(),
+        DeclaredVerdict::Ask => "ask".to_owned(),
+        DeclaredVerdict::AlwaysAsk => "always ask".to_owned(),
+        DeclaredVerdict::Block => "block".to_owned(),
+        DeclaredVerdict::Unknown => "unknown".to_owned(),
+        DeclaredVerdict::ByCommand(commands) => command_words(commands),
+    }
+}
+
+/// Neighbours with one verdict together, in order: the first pattern that matches decides.
+fn command_words(commands: &[CommandVerdict]) -> String {
+    let mut groups: Vec<(Rule, Vec<String>)> = Vec::new();
+    for command in commands {
+        let pattern = if command.pattern == "*" { "any other".into() } else { visible(&command.pattern).into_owned() };
+        match groups.last_mut() {
+            Some((verdict, patterns)) if *verdict == command.verdict => patterns.push(pattern),
+            _ => groups.push((command.verdict, vec![pattern])),
+        }
+    }
+    let has_default = commands.iter().any(|command| command.pattern == "*");
+    if !has_default {
+        groups.push((Rule::Block, vec!["any other".to_owned()]));
+    }
+    let words = groups.iter().map(|(verdict, patterns)| format!("{} {}", verdict.word(), patterns.join(", ")));
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// Every agent's calls are shown once; where it comes again its name stands alone.
+fn call_tree(out: &mut String, program: &Program) {
+    let mut tree = CallTree { program, shown: BTreeSet::new(), out };
+    if let Entry::Agent(entry) = &program.entry
+        && let Some((entry, _)) = program.agents.get_key_value(entry)
+    {
+        tree.root(entry);
+    }
+    // What no call of the entry reaches: first what nobody calls, then what is left (cycles among themselves).
+    let called: BTreeSet<&str> = program.agents.values().flat_map(|agent| program.callees(agent)).collect();
+    for name in program.agents.keys().filter(|name| !called.contains(name.as_str())) {
+        tree.root(name);
+    }
+    for name in program.agents.keys() {
+        tree.root(name);
+    }
+}
+
+struct CallTree<'a> {
+    program: &'a Program,
+    shown: BTreeSet<&'a str>,
+    out: &'a mut String,
+}
+
+/// What is still to be drawn below a node; kept on a stack, since a chain of agents may be very long.
+struct Branch<'a> {
+    name: &'a str,
+    callees: Vec<&'a str>,
+    next: usize,
+}
+
+/// Deeper levels are not indented any further.
+const DEEPEST_INDENT: usize = 24;
+
+impl<'a> CallTree<'a> {
+    fn root(&mut self, name: &'a str) {
+        if !self.shown.insert(name) {
+            return;
+        }
+        self.line("  ", name, "");
+        let mut path = vec![self.branch(name)];
+        while let Some(branch) = path.last_mut() {
+            let Some(&callee) = branch.callees.get(branch.next) else {
+                path.pop();
+                continue;
+            };
+            branch.next += 1;
+            let prefix = prefix(&path);
+            let on_path = path.iter().any(|branch| branch.name == callee);
+            let is_new = !on_path && self.shown.insert(callee);
+            let has_calls = !self.program.callees(&self.program.agents[callee]).is_empty();
+            let mark = match (on_path, is_new, has_calls) {
+                (true, ..) => "  ↺ cycle",
+                (false, false, true) => "  (see above)",
+                (false, ..) => "",
+            };
+            self.line(&prefix, callee, mark);
+            if is_new {
+                let branch = self.branch(callee);
+                path.push(branch);
+            }
+        }
+    }
+
+    fn branch(&self, name: &'a str) -> Branch<'a> {
+        Branch { name, callees: self.program.callees(&self.program.agents[name]), next: 0 }
+    }
+
+    fn line(&mut self, prefix: &str, name: &str, mark: &str) {
+        let any = if Program::calls_any(&self.program.agents[name]) { "  → any agent" } else { "" };
+        writeln!(self.out, "{prefix}{name}{any}{mark}").expect("a text takes all");
+    }
+}
+
+fn prefix(path: &[Branch<'_>]) -> String {
+    let (last, above) = path.split_last().expect("a callee has a caller");
+    let mut prefix = String::from("  ");
+    let hidden = above.len().saturating_sub(DEEPEST_INDENT);
+    if hidden > 0 {
+        prefix.push_str("… ");
+    }
+    for branch in &above[hidden..] {
+        prefix.push_str(if branch.next < branch.callees.len() { "│  " } else { "   " });
+    }
+    prefix.push_str(if last.next < last.callees.len() { "├─ " } else { "└─ " });
+    prefix
+}
+
+pub fn json(path: &Path, linked: &Linked) -> String {
+    let program = &linked.program;
+    let worst = program.worst_cases();
+    let agents: Vec<Value> =
+        program.agents.values().map(|agent| agent_json(program, agent, &worst[agent.name.as_str()])).collect();
+    let entry = match &program.entry {
+        Entry::Agent(name) => json!({"agent": name}),
+        Entry::Function(function) => json!({"function": format!("{}:{}", function.file.display(), function.function)}),
+        Entry::Open => Value::Null,
+    };
+    let calls: BTreeMap<&str, Vec<&str>> =
+        program.agents.values().map(|agent| (agent.name.as_str(), program.callees(agent))).collect();
+    pretty(&json!({
+        "ok": true,
+        "project": path.display().to_string(),
+        "entry": entry,
+        "approval_mode": program.policy.approval_mode,
+        "agents": agents,
+        "calls": calls,
+        "cyclic": program.cyclic_agents(),
+        "unreached": program.unreached_agents(),
+        "open": program.open,
+        "created": program.generated.keys().collect::<Vec<_>>(),
+        "notes": linked.notes.json(),
+        "errors": [],
+    }))
+}
+
+pub fn json_errors(path: &Path, report: &Report) -> String {
+    let diagnostics = serde_json::to_value(report.json()).unwrap_or_default();
+    let (errors, notes): (Vec<Value>, Vec<Value>) =
+        diagnostics.as_array().cloned().unwrap_or_default().into_iter().partition(|it| it["severity"] == "error");
+    pretty(&json!({
+        "ok": false,
+        "project": path.display().to_string(),
+        "errors": errors,
+        "notes": notes,
+        "error_count": report.error_count(),
+        "omitted": report.omitted(),
+    }))
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+fn agent_json(program: &Program, agent: &AgentSpec, worst: &Worst) -> Value {
+    let worst: BTreeMap<String, Value> = worst
+        .iter()
+        .map(|(capability, way)| (serde_word(capability), json!({"path": way.words(), "asks": way.asks})))
+        .collect();
+    json!({
+        "name": agent.name,
+        "file": agent.file.display().to_string(),
+        "description": agent.description,
+        "model": agent.model.to_string(),
+        "input": typing_json(&agent.input),
+        "output": typing_json(&agent.output),
+        "tools": program.tools_of(agent).iter().map(tool_json).collect::<Vec<_>>(),
+        "server_side_tools": agent.server_tools.iter().map(|tool| tool.kind.name()).collect::<Vec<_>>(),
+        "calls_any_agent": Program::calls_any(agent),
+        "limits": agent.limits,
+        "worst_case": worst,
+    })
+}
+
+/// The word that an enum has in JSON.
+fn serde_word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn typing_json(typing: &Typing) -> Value {
+    match typing {
+        Typing::Untyped => Value::Null,
+        Typing::Schema(schema) => json!({"schema": schema}),
+        Typing::Python(_) => json!({"python": typing_words(typing, "").trim_end_matches(" (Python)")}),
+    }
+}
+
+fn tool_json(tool: &AgentTool) -> Value {
+    let (verdict, commands) = match &tool.verdict {
+        DeclaredVerdict::ByCommand(commands) => ("by_command".to_owned(), json!(commands)),
+        verdict => (serde_word(verdict), Value::Null),
+    };
+    json!({
+        "name": tool.name,
+        "toolsets": tool.toolsets,
+        "verdict": verdict,
+        "commands": commands,
+        "agent": tool.agent,
+        "capabilities": tool.capabilities,
+    })
+}
+
+/// The call graph in Graphviz's language: agents as boxes, the entry bold, calls as arrows.
+pub fn dot(program: &Program) -> String {
+    let mut out = String::from("digraph calls {\n  rankdir=LR;\n  node [shape=box];\n");
+    let entry = match &program.entry {
+        Entry::Agent(name) => Some(name.as_str()),
+        Entry::Function(_) | Entry::Open => None,
+    };
+    for agent in program.agents.values() {
+        let style = if entry == Some(agent.name.as_str()) { " style=bold" } else { "" };
+        // Names are letters, digits, `_` and `-`; models are foreign text.
+        let model = visible(&agent.model.to_string()).replace('\\', "\\\\").replace('"', "\\\"");
+        writeln!(out, "  \"{}\" [label=\"{}\\n{model}\"{style}];", agent.name, agent.name).expect("a text takes all");
+    }
+    for agent in program.agents.values() {
+        for callee in program.callees(agent) {
+            writeln!(out, "  \"{}\" -> \"{callee}\";", agent.name).expect("a text takes all");
+        }
+        if Program::calls_any(agent) {
+            writeln!(out, "  \"{}\" -> \"any agent\" [style=dashed];", agent.name).expect("a text takes all");
+        }
+    }
+    out.push_str("}\n");
+    out
+}

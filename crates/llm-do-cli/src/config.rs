@@ -1,0 +1,164 @@
+//! The user's `config.toml`. Unknown keys are errors; a file inside a project is never read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use llm_do::model::name::{CustomProvider, ModelName};
+use llm_do::model::provider::{ProtocolKind, provider};
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "checked already, used by commands that send requests")]
+pub struct Config {
+    /// The last resort of an agent that names no model.
+    pub model: Option<String>,
+    #[serde(default)]
+    pub providers: BTreeMap<String, ProviderConfig>,
+    #[serde(default)]
+    pub prices: BTreeMap<String, PriceConfig>,
+    #[serde(default)]
+    pub http: HttpConfig,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "checked already, used by commands that send requests")]
+pub struct ProviderConfig {
+    pub kind: Kind,
+    pub base_url: String,
+    pub api_key_env: Option<String>,
+    /// An argument vector without a shell, run when the key is first needed.
+    pub api_key_cmd: Option<Vec<String>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub enum Kind {
+    #[serde(rename = "anthropic")]
+    Anthropic,
+    #[serde(rename = "openai")]
+    OpenAi,
+    #[serde(rename = "openai-chat")]
+    OpenAiChat,
+    #[serde(rename = "google")]
+    Google,
+}
+
+/// US dollars per million tokens.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "checked already, used by commands that send requests")]
+pub struct PriceConfig {
+    pub input: f64,
+    pub output: f64,
+    pub cache_read: Option<f64>,
+    pub cache_write: Option<f64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "checked already, used by commands that send requests")]
+pub struct HttpConfig {
+    pub retries: Option<u32>,
+    pub first_byte_seconds: Option<f64>,
+    pub idle_seconds: Option<f64>,
+    pub proxy: Option<String>,
+    pub ca_file: Option<std::path::PathBuf>,
+}
+
+impl Config {
+    /// A file that is not there is an empty one.
+    pub fn load(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display()))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Failure::usage(format!("{} cannot be read: {error}", path.display()))),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let config: Self = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        for (name, custom) in &config.providers {
+            if provider(name).is_some() {
+                return Err(format!("`[providers.{name}]` has the name of a built-in provider; give it another one"));
+            }
+            if custom.api_key_env.is_some() && custom.api_key_cmd.is_some() {
+                return Err(format!("`[providers.{name}]` has both `api_key_env` and `api_key_cmd`; keep one of them"));
+            }
+            if custom.api_key_cmd.as_ref().is_some_and(Vec::is_empty) {
+                return Err(format!("`[providers.{name}]`: `api_key_cmd` is empty"));
+            }
+        }
+        Ok(config)
+    }
+
+    pub fn model_name(&self) -> Result<Option<ModelName>, Failure> {
+        let parse = |text: &String| {
+            ModelName::parse(text).map_err(|error| Failure::usage(format!("`model` in config.toml: {error}")))
+        };
+        self.model.as_ref().map(parse).transpose()
+    }
+
+    pub fn custom_providers(&self) -> Vec<CustomProvider> {
+        let custom = |(name, config): (&String, &ProviderConfig)| CustomProvider {
+            name: name.clone(),
+            protocol: match config.kind {
+                Kind::Anthropic => ProtocolKind::Anthropic,
+                Kind::OpenAi => ProtocolKind::OpenAiResponses,
+                Kind::OpenAiChat => ProtocolKind::OpenAiChat,
+                Kind::Google => ProtocolKind::Gemini,
+            },
+            key_variable: config.api_key_env.clone(),
+        };
+        self.providers.iter().map(custom).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: &str = r#"
+model = "anthropic:claude-haiku-4-5"
+[providers.acme]
+kind = "openai-chat"
+base_url = "http://localhost:8000/v1"
+api_key_env = "ACME_KEY"
+[prices."acme:rocket-1"]
+input = 1.0
+output = 4.0
+[http]
+retries = 2
+first_byte_seconds = 5
+idle_seconds = 5
+proxy = "http://localhost:3128"
+ca_file = "/etc/company.pem"
+"#;
+
+    #[test]
+    fn every_key_is_read() {
+        let config = Config::parse(FULL).unwrap();
+        assert_eq!(config.custom_providers()[0].key_variable.as_deref(), Some("ACME_KEY"));
+        assert!((config.prices["acme:rocket-1"].output - 4.0).abs() < f64::EPSILON);
+        assert_eq!(config.http.retries, Some(2));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let cases = [
+            ("modle = 'a:b'", "unknown field `modle`"),
+            ("[providers.acme]\nkind = 'open'\nbase_url = ''", "unknown variant `open`"),
+            ("[providers.acme]\nkind = 'openai'", "missing field `base_url`"),
+            ("[providers.openai]\nkind = 'openai'\nbase_url = 'x'", "name of a built-in provider"),
+            ("[providers.a]\nkind='google'\nbase_url='x'\napi_key_env='A'\napi_key_cmd=['b']", "keep one of them"),
+            ("[http]\nretry = 1", "unknown field `retry`"),
+        ];
+        for (text, message) in cases {
+            let error = Config::parse(text).unwrap_err();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}

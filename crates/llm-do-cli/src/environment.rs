@@ -1,0 +1,61 @@
+//! The process's environment as a value: read once, here and nowhere else.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// Variables whose values are text; others cannot be meant for us.
+    variables: BTreeMap<String, String>,
+    pub stderr_is_terminal: bool,
+}
+
+impl Environment {
+    pub fn read() -> Self {
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        Self {
+            variables: std::env::vars_os().filter_map(text).collect(),
+            stderr_is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// An empty variable counts as unset.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
+    }
+
+    /// The user's configuration: `$LLM_DO_HOME`, else `$XDG_CONFIG_HOME/llm-do`, else `~/.config/llm-do`.
+    pub fn config_file(&self) -> Option<PathBuf> {
+        let home = self.get("LLM_DO_HOME").map(PathBuf::from);
+        let xdg = || self.get("XDG_CONFIG_HOME").map(|path| PathBuf::from(path).join("llm-do"));
+        let user = || self.get("HOME").map(|path| PathBuf::from(path).join(".config").join("llm-do"));
+        home.or_else(xdg).or_else(user).map(|directory| directory.join("config.toml"))
+    }
+
+    /// Colour on stderr, unless `NO_COLOR` or a dumb terminal says otherwise.
+    pub fn colours_stderr(&self) -> bool {
+        self.stderr_is_terminal && self.get("NO_COLOR").is_none() && self.get("TERM") != Some("dumb")
+    }
+
+    #[cfg(test)]
+    pub fn of<const N: usize>(variables: [(&str, &str); N]) -> Self {
+        let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self { variables: variables.collect(), ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_found_by_three_variables_in_order() {
+        let all = [("LLM_DO_HOME", "/l"), ("XDG_CONFIG_HOME", "/x"), ("HOME", "/h")];
+        assert_eq!(Environment::of(all).config_file(), Some("/l/config.toml".into()));
+        assert_eq!(Environment::of([all[1], all[2]]).config_file(), Some("/x/llm-do/config.toml".into()));
+        assert_eq!(Environment::of([all[2]]).config_file(), Some("/h/.config/llm-do/config.toml".into()));
+        assert_eq!(Environment::of([("LLM_DO_HOME", " ")]).config_file(), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! Scaffolds: a project or a worker file to start from. Never overwrites.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use llm_do::escape::visible;
+use llm_do::project::load::MANIFEST_NAME;
+
+use crate::args::Template;
+use crate::failure::Failure;
+use crate::plan::NewPlan;
+
+type Files = &'static [(&'static str, &'static str)];
+
+const MINIMAL: Files = &[
+    ("project.json", include_str!("../templates/minimal/project.json")),
+    ("main.worker", include_str!("../templates/minimal/main.worker")),
+];
+
+const TOOLS: Files = &[
+    ("project.json", include_str!("../templates/tools/project.json")),
+    ("main.worker", include_str!("../templates/tools/main.worker")),
+];
+
+const MULTI: Files = &[
+    ("project.json", include_str!("../templates/multi/project.json")),
+    ("main.worker", include_str!("../templates/multi/main.worker")),
+    ("researcher.worker", include_str!("../templates/multi/researcher.worker")),
+    ("writer.worker", include_str!("../templates/multi/writer.worker")),
+];
+
+const WORKER: &str = include_str!("../templates/worker.worker");
+
+/// Writes what was planned and says what to do next.
+pub fn write(plan: &NewPlan) -> Result<String, Failure> {
+    match plan {
+        NewPlan::Project { directory, template } => {
+            let files = match template {
+                Template::Minimal => MINIMAL,
+                Template::Tools => TOOLS,
+                Template::Multi => MULTI,
+            };
+            let files: Vec<(PathBuf, String)> =
+                files.iter().map(|(name, text)| (directory.join(name), (*text).to_owned())).collect();
+            write_all(directory, &files)?;
+            let shown = visible(&directory.display().to_string()).into_owned();
+            let names: Vec<String> =
+                files.iter().map(|(path, _)| format!("  {}\n", visible(&path.display().to_string()))).collect();
+            Ok(format!("wrote\n{}\nnext: llm-do check {shown}\n", names.concat()))
+        }
+        NewPlan::Worker { directory, name } => {
+            let path = directory.join(format!("{name}.worker"));
+            let text = WORKER.replace("{{name}}", name);
+            write_all(directory, &[(path.clone(), text)])?;
+            let listed = if directory.join(MANIFEST_NAME).exists() {
+                format!("list it in {MANIFEST_NAME}: \"worker_files\": [\"{name}.worker\"]\n")
+            } else {
+                String::new()
+            };
+            let shown = visible(&path.display().to_string()).into_owned();
+            Ok(format!("wrote {shown}\n{listed}next: llm-do check {shown}\n"))
+        }
+    }
+}
+
+/// All or nothing: an existing file is found before the first one is written, and a failure takes back what was.
+fn write_all(directory: &Path, files: &[(PathBuf, String)]) -> Result<(), Failure> {
+    let existing: Vec<String> = files
+        .iter()
+        .filter(|(path, _)| path.symlink_metadata().is_ok())
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    if !existing.is_empty() {
+        return Err(Failure::usage(format!("would overwrite {}", existing.join(", ")))
+            .hint("nothing was written; choose another directory or name"));
+    }
+    let failed =
+        |path: &Path, error: &io::Error| Failure::usage(format!("{} cannot be written: {error}", path.display()));
+    let made = !directory.exists();
+    fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
+    for (index, (path, text)) in files.iter().enumerate() {
+        let written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        if let Err(error) = written {
+            files[..index].iter().for_each(|(path, _)| drop(fs::remove_file(path)));
+            if made {
+                let _ = fs::remove_dir(directory);
+            }
+            return Err(failed(path, &error));
+        }
+    }
+    Ok(())
+}

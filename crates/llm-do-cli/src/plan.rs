@@ -1,0 +1,143 @@
+//! What was decided: typed arguments and the environment → a plan. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::model::provider::PROVIDERS;
+use llm_do::project::diagnostic::Colour;
+use llm_do::project::table::is_name;
+
+use crate::args::{CheckArgs, ModelArgs, NewArgs, Template};
+use crate::config::Config;
+use crate::environment::Environment;
+use crate::failure::Failure;
+
+#[derive(Debug)]
+pub struct CheckPlan {
+    pub project: PathBuf,
+    pub models: ModelChoices,
+    pub entry: Option<String>,
+    pub format: CheckFormat,
+    pub colour: Colour,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckFormat {
+    Text,
+    Json,
+    Dot,
+}
+
+pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Result<CheckPlan, Failure> {
+    Ok(CheckPlan {
+        models: models(&args.models, environment, config)?,
+        project: args.project,
+        entry: args.agent,
+        format: match (args.json, args.dot) {
+            (true, _) => CheckFormat::Json,
+            (false, true) => CheckFormat::Dot,
+            (false, false) => CheckFormat::Text,
+        },
+        colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
+    })
+}
+
+/// What the user chose on the command line, in the environment and in the configuration.
+pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> Result<ModelChoices, Failure> {
+    let mut overrides = BTreeMap::new();
+    let mut flag = None;
+    for text in &args.models {
+        match text.split_once('=').filter(|(agent, _)| is_name(agent)) {
+            Some((agent, model)) => {
+                if overrides.insert(agent.to_owned(), flag_model(model)?).is_some() {
+                    return Err(Failure::usage(format!("`--model {agent}=…` is given twice")));
+                }
+            }
+            None if flag.is_none() => flag = Some(flag_model(text)?),
+            None => {
+                return Err(
+                    Failure::usage("`--model` is given twice").hint("`-m AGENT=provider:model` is for one agent")
+                );
+            }
+        }
+    }
+    let from_environment =
+        |text| ModelName::parse(text).map_err(|error| Failure::usage(format!("the variable `LLM_DO_MODEL`: {error}")));
+    Ok(ModelChoices {
+        overrides,
+        flag,
+        environment: environment.get("LLM_DO_MODEL").map(from_environment).transpose()?,
+        config: config.model_name()?,
+        providers: config.custom_providers(),
+        keys: keys(environment, config),
+    })
+}
+
+fn flag_model(text: &str) -> Result<ModelName, Failure> {
+    ModelName::parse(text).map_err(|error| {
+        Failure::usage(format!("`--model`: {error}"))
+            .hint("write `provider:model`, for example `anthropic:claude-haiku-4-5`")
+    })
+}
+
+/// Providers whose key is at hand, or can be had by a command.
+fn keys(environment: &Environment, config: &Config) -> BTreeSet<String> {
+    let built_in = PROVIDERS
+        .iter()
+        .filter(|row| row.key_variables.iter().any(|variable| environment.get(variable).is_some()))
+        .map(|row| row.name.to_owned());
+    let custom = config.providers.iter().filter(|(_, custom)| {
+        custom.api_key_cmd.is_some()
+            || custom.api_key_env.as_ref().is_some_and(|variable| environment.get(variable).is_some())
+    });
+    built_in.chain(custom.map(|(name, _)| name.clone())).collect()
+}
+
+/// What `new` writes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NewPlan {
+    Project { directory: PathBuf, template: Template },
+    Worker { directory: PathBuf, name: String },
+}
+
+pub fn new(args: NewArgs) -> Result<NewPlan, Failure> {
+    match (args.worker, args.directory) {
+        (Some(name), directory) => {
+            if !is_name(&name) {
+                return Err(Failure::usage(format!("`{}` is not a name", llm_do::escape::visible(&name)))
+                    .hint("names have 1 to 64 letters, digits, `_` or `-`"));
+            }
+            Ok(NewPlan::Worker { directory: directory.unwrap_or_default(), name })
+        }
+        (None, Some(directory)) => Ok(NewPlan::Project { directory, template: args.template }),
+        (None, None) => Err(Failure::usage("give a directory, or `--worker NAME`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choices(models: &[&str]) -> Result<ModelChoices, Failure> {
+        let args = ModelArgs { models: models.iter().map(|text| (*text).to_owned()).collect() };
+        let environment = Environment::of([("LLM_DO_MODEL", "ollama:qwen3"), ("GROQ_API_KEY", "k")]);
+        super::models(&args, &environment, &Config::default())
+    }
+
+    #[test]
+    fn a_model_is_for_all_or_for_one_agent() {
+        let models = choices(&["main=anthropic:a", "openai:b=c"]).unwrap();
+        assert_eq!(models.overrides["main"].to_string(), "anthropic:a");
+        assert_eq!(models.flag.unwrap().to_string(), "openai:b=c");
+        assert_eq!(models.environment.unwrap().to_string(), "ollama:qwen3");
+        assert!(models.keys.contains("groq") && !models.keys.contains("openai"));
+    }
+
+    #[test]
+    fn a_model_that_is_none_is_a_usage_error() {
+        for models in [&["claude"][..], &["a:b", "c:d"], &["main=x"], &["main=a:b", "main=a:c"]] {
+            assert!(matches!(choices(models), Err(Failure::Failed { code: 2, .. })), "{models:?}");
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! Located mistakes: where, a one-line fact, and a separate hint. All of a project's are reported together.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
+use serde::Serialize;
+
+use crate::escape::{is_deceptive, visible};
+
+/// Beyond this many mistakes more of them help nobody; the rest is counted.
+const MOST_DIAGNOSTICS: usize = 1_000;
+/// Beyond this many, a report on a terminal is no longer read.
+const MOST_RENDERED: usize = 100;
+/// A line longer than this is located but not shown.
+const LONGEST_SHOWN_LINE: usize = 8 * 1024;
+
+/// A file of the project as it was read.
+#[derive(Debug)]
+pub struct SourceFile {
+    /// As it is shown to people.
+    pub path: PathBuf,
+    pub text: String,
+}
+
+/// All files that diagnostics can point into, in the order in which they were read.
+#[derive(Debug, Default)]
+pub struct Sources(Vec<SourceFile>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileId(u32);
+
+/// A range of bytes in a source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    pub file: FileId,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// A value and where it stands. Two are equal if their values are.
+#[derive(Clone, Debug)]
+pub struct Located<T> {
+    pub value: T,
+    pub span: Span,
+}
+
+impl<T: PartialEq> PartialEq for Located<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Sources {
+    pub fn add(&mut self, path: PathBuf, text: String) -> FileId {
+        self.0.push(SourceFile { path, text });
+        FileId(u32::try_from(self.0.len() - 1).expect("fewer files than memory holds"))
+    }
+
+    pub fn get(&self, file: FileId) -> &SourceFile {
+        &self.0[file.0 as usize]
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    Error,
+    /// Worth knowing; nothing is wrong.
+    Note,
+}
+
+/// Where a diagnostic points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    At(Span),
+    /// A file or directory without a position in it.
+    Path(PathBuf),
+    /// Something outside the project's files: a flag, a variable, the configuration.
+    Outside,
+}
+
+impl From<Span> for Place {
+    fn from(span: Span) -> Self {
+        Self::At(span)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnostic {
+    pub severity: Severity,
+    pub place: Place,
+    pub fact: String,
+    pub hint: Option<String>,
+    /// Another place that belongs to it, and what is there.
+    pub related: Option<(Span, String)>,
+}
+
+impl Diagnostic {
+    pub fn error(place: impl Into<Place>, fact: impl Into<String>) -> Self {
+        let severity = Severity::Error;
+        Self { severity, place: place.into(), fact: fact.into(), hint: None, related: None }
+    }
+
+    pub fn note(place: impl Into<Place>, fact: impl Into<String>) -> Self {
+        Self { severity: Severity::Note, ..Self::error(place, fact) }
+    }
+
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    #[must_use]
+    pub fn related(self, span: Span, label: impl Into<String>) -> Self {
+        Self { related: Some((span, label.into())), ..self }
+    }
+}
+
+/// A growing list of mistakes, bounded whatever the input.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Diagnostics {
+    list: Vec<Diagnostic>,
+    errors: usize,
+    omitted: usize,
+}
+
+impl Diagnostics {
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        if diagnostic.severity == Severity::Error {
+            self.errors += 1;
+        }
+        if self.is_full() { self.omitted += 1 } else { self.list.push(diagnostic) }
+    }
+
+    pub fn extend(&mut self, other: Self) {
+        self.omitted += other.omitted;
+        self.errors += other.omitted;
+        other.list.into_iter().for_each(|diagnostic| self.push(diagnostic));
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.errors > 0
+    }
+
+    /// More are only counted: looking for a suggestion is no longer worth the time.
+    pub fn is_full(&self) -> bool {
+        self.list.len() >= MOST_DIAGNOSTICS
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.list.iter()
+    }
+
+    /// Each file's in the order of its lines, files in the order in which they were read; what is outside first.
+    fn sorted(mut self) -> Self {
+        self.list.sort_by_key(|diagnostic| match diagnostic.place {
+            Place::Outside | Place::Path(_) => None,
+            Place::At(span) => Some(span),
+        });
+        self
+    }
+}
+
+/// A report on one project: its diagnostics and the text they point into.
+#[derive(Clone, Debug)]
+pub struct Report {
+    sources: Arc<Sources>,
+    diagnostics: Diagnostics,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    Plain,
+    Ansi,
+}
+
+/// A diagnostic as JSON.
+#[derive(Debug, Serialize)]
+pub struct DiagnosticJson<'a> {
+    severity: Severity,
+    message: &'a str,
+    hint: Option<&'a str>,
+    file: Option<String>,
+    /// From 1, like the column; columns count characters.
+    line: Option<usize>,
+    column: Option<usize>,
+    end_line: Option<usize>,
+    end_column: Option<usize>,
+    source: Option<String>,
+}
+
+impl Report {
+    pub fn new(sources: Arc<Sources>, diagnostics: Diagnostics) -> Self {
+        Self { sources, diagnostics: diagnostics.sorted() }
+    }
+
+    /// For a mistake before anything could be read.
+    pub fn single(diagnostic: Diagnostic) -> Self {
+        let mut diagnostics = Diagnostics::default();
+        diagnostics.push(diagnostic);
+        Self::new(Arc::default(), diagnostics)
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.has_errors()
+    }
+
+    /// How many there are, those that were only counted included.
+    pub fn error_count(&self) -> usize {
+        self.diagnostics.errors
+    }
+
+    pub fn omitted(&self) -> usize {
+        self.diagnostics.omitted
+    }
+
+    pub fn diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.diagnostics.iter()
+    }
+
+    pub fn json(&self) -> Vec<DiagnosticJson<'_>> {
+        self.diagnostics().map(|diagnostic| self.diagnostic_json(diagnostic)).collect()
+    }
+
+    fn diagnostic_json<'a>(&'a self, diagnostic: &'a Diagnostic) -> DiagnosticJson<'a> {
+        let shown = |path: &Path| Some(path.display().to_string());
+        let mut json = DiagnosticJson {
+            severity: diagnostic.severity,
+            message: &diagnostic.fact,
+            hint: diagnostic.hint.as_deref(),
+            file: None,
+            line: None,
+            column: None,
+            end_line: None,
+            end_column: None,
+            source: None,
+        };
+        match &diagnostic.place {
+            Place::Outside => {}
+            Place::Path(path) => json.file = shown(path),
+            Place::At(span) => {
+                let source = self.sources.get(span.file);
+                let start = Line::around(&source.text, span.start);
+                let end = Line::around(&source.text, span.end);
+                json.file = shown(&source.path);
+                (json.line, json.column) = (Some(start.number), Some(start.column(&source.text, span.start)));
+                (json.end_line, json.end_column) = (Some(end.number), Some(end.column(&source.text, span.end)));
+                json.source = (start.range.len() <= LONGEST_SHOWN_LINE).then(|| source.text[start.range].to_owned());
+            }
+        }
+        json
+    }
+
+    /// Like a good compiler's: the place, the line with a marker, the fact and the hint.
+    pub fn render(&self, colour: Colour) -> String {
+        let renderer = match colour {
+            Colour::Plain => Renderer::plain(),
+            Colour::Ansi => Renderer::styled(),
+        };
+        let mut text = String::new();
+        for diagnostic in self.diagnostics().take(MOST_RENDERED) {
+            text.push_str(&self.render_one(&renderer, diagnostic));
+            text.push_str("\n\n");
+        }
+        let shown = self.diagnostics().count().min(MOST_RENDERED);
+        let hidden = self.diagnostics().count() - shown + self.diagnostics.omitted;
+        if hidden > 0 {
+            text += &format!("… and {hidden} more\n\n");
+        }
+        text
+    }
+
+    fn render_one(&self, renderer: &Renderer, diagnostic: &Diagnostic) -> String {
+        let level = match diagnostic.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Note => Level::NOTE,
+        };
+        let mut group = level.primary_title(visible(&diagnostic.fact).into_owned()).elements(None::<Origin<'_>>);
+        match &diagnostic.place {
+            Place::Outside => {}
+            Place::Path(path) => group = group.element(Origin::path(visible_path(path))),
+            Place::At(span) => {
+                let shown = self.show(*span);
+                group = match shown.line {
+                    None => group.element(Origin::path(shown.path).line(shown.number).char_column(shown.column)),
+                    Some((line, marked)) => group.element(
+                        Snippet::source(line)
+                            .path(shown.path)
+                            .line_start(shown.number)
+                            .annotation(AnnotationKind::Primary.span(marked)),
+                    ),
+                };
+            }
+        }
+        if let Some((span, label)) = &diagnostic.related {
+            let shown = self.show(*span);
+            let place = format!("{} at {}:{}:{}", visible(label), shown.path, shown.number, shown.column);
+            group = group.element(Level::NOTE.message(place));
+        }
+        if let Some(hint) = &diagnostic.hint {
+            group = group.element(Level::HELP.with_name("hint").message(visible(hint).into_owned()));
+        }
+        renderer.render(&[group])
+    }
+
+    fn show(&self, span: Span) -> Shown {
+        let source = self.sources.get(span.file);
+        let line = Line::around(&source.text, span.start);
+        let column = line.column(&source.text, span.start);
+        let (path, number) = (visible_path(&source.path), line.number);
+        if line.range.len() > LONGEST_SHOWN_LINE {
+            return Shown { path, number, column, line: None };
+        }
+        let start = source.text.floor_char_boundary(span.start).min(line.range.end);
+        let end = source.text.ceil_char_boundary(span.end).clamp(start, line.range.end);
+        let before = harmless(&source.text[line.range.start..start]);
+        let marked = harmless(&source.text[start..end]);
+        let after = harmless(&source.text[end..line.range.end]);
+        let range = before.len()..before.len() + marked.len();
+        Shown { path, number, column, line: Some((before + &marked + &after, range)) }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.render(Colour::Plain).trim_end())
+    }
+}
+
+impl std::error::Error for Report {}
+
+struct Shown {
+    path: String,
+    number: usize,
+    column: usize,
+    /// The text, and the marked range in it.
+    line: Option<(String, Range<usize>)>,
+}
+
+fn visible_path(path: &Path) -> String {
+    visible(&path.display().to_string()).into_owned()
+}
+
+/// One character for one character, so that columns stay true.
+fn harmless(line: &str) -> String {
+    line.chars().map(|c| if c != '\t' && is_deceptive(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// The line that holds a position.
+struct Line {
+    range: Range<usize>,
+    number: usize,
+}
+
+impl Line {
+    fn around(text: &str, position: usize) -> Self {
+        let position = text.floor_char_boundary(position);
+        let start = text[..position].rfind('\n').map_or(0, |newline| newline + 1);
+        let end = text[position..].find('\n').map_or(text.len(), |newline| position + newline);
+        let end = if text[start..end].ends_with('\r') { end - 1 } else { end };
+        let number = memchr::memchr_iter(b'\n', &text.as_bytes()[..start]).count() + 1;
+        Self { range: start..end.max(start), number }
+    }
+
+    /// In characters, from 1.
+    fn column(&self, text: &str, position: usize) -> usize {
+        let position = text.floor_char_boundary(position).max(self.range.start);
+        text[self.range.start..position].chars().count() + 1
+    }
+}
+
+/// The names nearest to a misspelled one, for "did you mean".
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = name.to_lowercase();
+    known
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_lowercase()), candidate))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, candidate)| candidate)
+}
+
+/// "did you mean `x`?", or what there is.
+pub fn suggest<'a>(name: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    const MOST_LISTED: usize = 20;
+    if let Some(near) = nearest(name, known.clone()) {
+        return format!("did you mean `{near}`?");
+    }
+    let mut names: Vec<&str> = known.into_iter().collect();
+    names.sort_unstable();
+    let more = names.len().saturating_sub(MOST_LISTED);
+    names.truncate(MOST_LISTED);
+    match (names.is_empty(), more) {
+        (true, _) => format!("there are no {what}"),
+        (false, 0) => format!("{what}: {}", names.join(", ")),
+        (false, more) => format!("{what}: {}, and {more} more", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(text: &str, range: Range<usize>, fact: &str) -> Report {
+        let mut sources = Sources::default();
+        let file = sources.add("dir/main.worker".into(), text.to_owned());
+        let mut diagnostics = Diagnostics::default();
+        let span = Span { file, start: range.start, end: range.end };
+        diagnostics.push(Diagnostic::error(span, fact).hint("did you mean `toolsets`?"));
+        Report::new(Arc::new(sources), diagnostics)
+    }
+
+    #[test]
+    fn an_error_shows_its_place_its_line_and_a_hint() {
+        let report = report("---\nname: main\ntoolset: [a]\n---\n", 15..22, "unknown key `toolset`");
+        let expected = "\
+error: unknown key `toolset`
+ --> dir/main.worker:3:1
+  |
+3 | toolset: [a]
+  | ^^^^^^^
+  |
+  = hint: did you mean `toolsets`?";
+        assert_eq!(report.to_string(), expected);
+        let json = serde_json::to_value(report.json()).unwrap();
+        assert_eq!(json[0]["line"], 3);
+        assert_eq!(json[0]["column"], 1);
+        assert_eq!(json[0]["end_column"], 8);
+        assert_eq!(json[0]["source"], "toolset: [a]");
+    }
+
+    #[test]
+    fn a_source_line_cannot_paint_over_the_report() {
+        let text = "na\u{1b}[2Jme: \u{202e}x\u{9b}\u{200b}";
+        let shown = report(text, 0..2, "bad \u{1b}[31m name").to_string();
+        assert!(!shown.chars().any(|c| c != '\n' && is_deceptive(c)), "{shown:?}");
+        assert!(shown.contains("bad \\u{1b}[31m name"), "{shown}");
+    }
+
+    #[test]
+    fn a_very_long_line_is_located_but_not_shown() {
+        let text = format!("{{{}}}", " ".repeat(100_000));
+        let shown = report(&text, 50_000..50_001, "odd").to_string();
+        assert!(shown.contains("dir/main.worker:1:50001"), "{shown}");
+        assert!(shown.len() < 300);
+    }
+
+    #[test]
+    fn positions_at_the_end_and_inside_characters_are_safe() {
+        for range in [0..0, 3..3, 2..3, 99..120, 1..2] {
+            report("aß", range, "odd").to_string();
+        }
+    }
+
+    #[test]
+    fn the_number_of_diagnostics_is_bounded() {
+        let mut diagnostics = Diagnostics::default();
+        for _ in 0..5_000 {
+            diagnostics.push(Diagnostic::error(Place::Outside, "again"));
+        }
+        let report = Report::new(Arc::default(), diagnostics);
+        assert_eq!((report.error_count(), report.omitted()), (5_000, 4_000));
+        assert!(report.to_string().ends_with("… and 4900 more"));
+    }
+
+    #[test]
+    fn suggestions_name_the_nearest_or_what_there_is() {
+        let known = ["toolsets", "model", "name"];
+        assert_eq!(suggest("toolset", "keys", known), "did you mean `toolsets`?");
+        assert_eq!(suggest("Modle", "keys", known), "did you mean `model`?");
+        assert_eq!(suggest("zzz", "keys", known), "keys: model, name, toolsets");
+        assert_eq!(suggest("zzz", "agents", []), "there are no agents");
+    }
+}

@@ -1,0 +1,345 @@
+//! Names → [`Program`]. Pure: what Python offers and which models the user chose come in as values; every mistake of
+//! the project goes out in one report.
+
+mod agent;
+mod namespace;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report, suggest};
+use super::manifest::{Manifest, RuntimeKeys};
+use super::{AgentSpec, Code, Entry, EntryFunction, Layout, LoadedWorker, Policy, Program, Project};
+use crate::escape::visible;
+use crate::model::name::{ChosenBy, ModelChoices};
+use crate::model::provider::{PROVIDERS, provider};
+use namespace::Namespace;
+
+/// A linked project, with what is worth knowing about it.
+#[derive(Clone, Debug)]
+pub struct Linked {
+    pub program: Program,
+    /// Notes: nothing in it is an error.
+    pub notes: Report,
+}
+
+impl Project {
+    /// Resolves every name, or reports every mistake. Names that only unread Python files can define are an error.
+    pub fn link(&self, models: &ModelChoices) -> Result<Linked, Report> {
+        let linked = self.survey(models, None)?;
+        match linked.program.open.first() {
+            None => Ok(linked),
+            Some(name) => Err(Report::single(
+                Diagnostic::error(
+                    Place::Path(self.root.clone()),
+                    format!("`{name}` is defined in Python, which was not started"),
+                )
+                .hint("start Python before linking"),
+            )),
+        }
+    }
+
+    /// Like [`Project::link`], but names that unread Python files may define stay open and are listed. `entry` is the
+    /// agent to start with instead of the project's own entry.
+    pub fn survey(&self, models: &ModelChoices, entry: Option<&str>) -> Result<Linked, Report> {
+        let mut linker = Linker::new(self, models);
+        let program = linker.program(entry);
+        let report = |problems| Report::new(Arc::clone(&self.sources), problems);
+        match program {
+            Some(program) if !linker.problems.has_errors() => Ok(Linked { program, notes: report(linker.problems) }),
+            Some(_) | None => Err(report(linker.problems)),
+        }
+    }
+}
+
+struct Linker<'a> {
+    project: &'a Project,
+    models: &'a ModelChoices,
+    problems: Diagnostics,
+    /// Each name once: of two agents with one name the first is kept, the second reported.
+    agents: BTreeMap<&'a str, &'a LoadedWorker>,
+    open: BTreeSet<String>,
+    /// Which of the user's choices decided something.
+    choices_used: Vec<ChosenBy>,
+    /// Agents by the provider whose key is missing.
+    keyless: BTreeMap<String, Vec<&'a str>>,
+}
+
+impl<'a> Linker<'a> {
+    fn new(project: &'a Project, models: &'a ModelChoices) -> Self {
+        Self {
+            project,
+            models,
+            problems: project.problems.clone(),
+            agents: BTreeMap::new(),
+            open: BTreeSet::new(),
+            choices_used: Vec::new(),
+            keyless: BTreeMap::new(),
+        }
+    }
+
+    fn program(&mut self, entry: Option<&str>) -> Option<Program> {
+        if matches!(self.project.layout, Layout::Unreadable) {
+            return None;
+        }
+        self.index_agents();
+        let namespace = Namespace::new(self);
+        let mut agents: BTreeMap<String, Arc<AgentSpec>> = BTreeMap::new();
+        for (name, loaded) in self.agents.clone() {
+            if let Some(spec) = self.agent(loaded, &namespace) {
+                agents.insert(name.to_owned(), Arc::new(spec));
+            }
+        }
+        let entry = self.entry(entry);
+        let manifest = self.manifest();
+        let policy = self.policy(manifest.map(|manifest| &manifest.runtime));
+        self.check_environment(manifest);
+        self.check_choices();
+        self.note_missing_keys();
+        Some(Program {
+            root: self.project.root.clone(),
+            entry: entry?,
+            agents,
+            policy,
+            default_input: manifest.and_then(|manifest| manifest.entry.input.clone()),
+            allow_cli_input: manifest.is_none_or(|manifest| manifest.allow_cli_input),
+            generated_agents_dir: manifest
+                .and_then(|manifest| manifest.generated_agents_dir.as_ref())
+                .map_or_else(|| PathBuf::from(super::load::DEFAULT_GENERATED_DIR), |dir| PathBuf::from(&dir.value)),
+            generated: self.project.generated.clone(),
+            env: manifest
+                .map(|manifest| manifest.env.iter().map(|name| name.value.clone()).collect())
+                .unwrap_or_default(),
+            open: std::mem::take(&mut self.open).into_iter().collect(),
+        })
+    }
+
+    fn manifest(&self) -> Option<&'a Manifest> {
+        match &self.project.layout {
+            Layout::Manifest(manifest) => Some(manifest),
+            Layout::SingleFile | Layout::Directory | Layout::Unreadable => None,
+        }
+    }
+
+    fn index_agents(&mut self) {
+        for loaded in &self.project.workers {
+            let name = &loaded.worker.name;
+            match self.agents.entry(&name.value) {
+                std::collections::btree_map::Entry::Vacant(vacant) => {
+                    vacant.insert(loaded);
+                }
+                std::collections::btree_map::Entry::Occupied(first) => {
+                    let first = first.get().worker.name.span;
+                    self.problems.push(
+                        Diagnostic::error(name.span, format!("a second agent with the name `{}`", name.value))
+                            .hint("give one of them another name")
+                            .related(first, "the first one"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Names that Python files which were not looked at may define.
+    fn may_be_python(&self) -> bool {
+        matches!(self.project.code, Code::Unread)
+    }
+
+    /// A file that would have defined the name could not be read: that was reported.
+    fn is_broken(&self, name: &str) -> bool {
+        self.project.broken.iter().any(|broken| broken == name)
+    }
+
+    fn unknown_agent(&mut self, place: impl Into<Place>, fact: String, name: &str) {
+        if self.is_broken(name) || self.may_be_python() {
+            return;
+        }
+        let problem = Diagnostic::error(place, fact);
+        let hint = (!self.problems.is_full()).then(|| suggest(name, "agents", self.agents.keys().copied()));
+        self.problems.push(Diagnostic { hint, ..problem });
+    }
+
+    fn entry(&mut self, chosen: Option<&str>) -> Option<Entry> {
+        if let Some(name) = chosen {
+            return self.entry_agent(Place::Outside, name);
+        }
+        let keys = self.manifest().map(|manifest| &manifest.entry);
+        if let Some(agent) = keys.and_then(|keys| keys.agent.as_ref()) {
+            return self.entry_agent(Place::At(agent.span), &agent.value);
+        }
+        if let Some(function) = keys.and_then(|keys| keys.function.as_ref()) {
+            return self.entry_function(function);
+        }
+        let marked: Vec<&LoadedWorker> = self.marked_entries();
+        let functions: &[EntryFunction] = match &self.project.code {
+            Code::Read(offer) => &offer.entries,
+            Code::Absent | Code::Unread => &[],
+        };
+        match (marked.as_slice(), functions) {
+            ([only], []) => Some(Entry::Agent(only.worker.name.value.clone())),
+            ([], [only]) => Some(Entry::Function(only.clone())),
+            ([], []) if self.may_be_python() => {
+                self.open.insert("the entry".to_owned());
+                Some(Entry::Open)
+            }
+            ([], []) => self.entry_by_layout(),
+            (marked, functions) => {
+                self.several_entries(marked, functions);
+                None
+            }
+        }
+    }
+
+    fn entry_agent(&mut self, place: Place, name: &str) -> Option<Entry> {
+        if self.agents.contains_key(name) || self.may_be_python() {
+            return Some(Entry::Agent(name.to_owned()));
+        }
+        self.unknown_agent(place, format!("there is no agent `{}` to start with", visible(name)), name);
+        None
+    }
+
+    fn marked_entries(&self) -> Vec<&'a LoadedWorker> {
+        let is_marked = |loaded: &&LoadedWorker| loaded.worker.entry.as_ref().is_some_and(|entry| entry.value);
+        self.project.workers.iter().filter(is_marked).collect()
+    }
+
+    fn several_entries(&mut self, marked: &[&LoadedWorker], functions: &[EntryFunction]) {
+        let agents = marked.iter().map(|loaded| loaded.worker.name.value.clone());
+        let functions = functions.iter().map(|entry| format!("{}:{}", entry.file.display(), entry.function));
+        let names: Vec<String> = agents.chain(functions).collect();
+        let fact = format!("several entries: {}", names.join(", "));
+        let mark = marked.last().and_then(|loaded| loaded.worker.entry.as_ref());
+        let place = mark.map_or(Place::Path(self.project.root.clone()), |mark| Place::At(mark.span));
+        self.problems
+            .push(Diagnostic::error(place, fact).hint("mark one of them, or name it in the manifest's `entry`"));
+    }
+
+    fn entry_by_layout(&mut self) -> Option<Entry> {
+        let mut names = self.agents.keys();
+        let only = names.next().filter(|_| names.next().is_none()).map(|name| (*name).to_owned());
+        let named_main = self.agents.contains_key("main").then(|| "main".to_owned());
+        let agent = match self.project.layout {
+            Layout::SingleFile => only,
+            Layout::Directory => named_main.or(only),
+            Layout::Manifest(_) | Layout::Unreadable => None,
+        };
+        if agent.is_none() && !self.agents.is_empty() {
+            let place = self.manifest().map_or(Place::Path(self.project.root.clone()), |m| Place::At(m.entry.span));
+            let names: Vec<&str> = self.agents.keys().copied().take(20).collect();
+            let hint = format!("mark one with `entry: true`, or give `--agent NAME`; agents: {}", names.join(", "));
+            self.problems.push(Diagnostic::error(place, "the project has no entry").hint(hint));
+        }
+        agent.map(Entry::Agent)
+    }
+
+    fn entry_function(&mut self, text: &Located<String>) -> Option<Entry> {
+        let Some((file, function)) =
+            text.value.rsplit_once(':').filter(|(file, name)| is_python(file) && !name.is_empty())
+        else {
+            let fact = format!("`{}` does not name a function", visible(&text.value));
+            self.problems.push(Diagnostic::error(text.span, fact).hint("write `path.py:function`"));
+            return None;
+        };
+        let listed = &self.manifest()?.python_files;
+        let same = |other: &Located<String>| normal(Path::new(&other.value)) == normal(Path::new(file));
+        if !listed.iter().any(same) {
+            let fact = format!("`{}` is not listed under `python_files`", visible(file));
+            let hint = suggest(file, "Python files", listed.iter().map(|file| file.value.as_str()));
+            self.problems.push(Diagnostic::error(text.span, fact).hint(hint));
+            return None;
+        }
+        if self.may_be_python() {
+            self.open.insert(text.value.clone());
+        }
+        Some(Entry::Function(EntryFunction { file: normal(Path::new(file)), function: function.to_owned() }))
+    }
+
+    fn policy(&mut self, keys: Option<&RuntimeKeys>) -> Policy {
+        let defaults = RuntimeKeys::default();
+        let keys = keys.unwrap_or(&defaults);
+        for (name, _) in &keys.agent_approval_overrides {
+            if !self.agents.contains_key(name.value.as_str()) {
+                let fact = format!("approval override for an unknown agent `{}`", visible(&name.value));
+                self.unknown_agent(name.span, fact, &name.value);
+            }
+        }
+        let overrides = keys.agent_approval_overrides.iter();
+        Policy {
+            approval_mode: keys.approval_mode,
+            max_depth: keys.max_depth,
+            return_permission_errors: keys.return_permission_errors,
+            agent_calls_require_approval: keys.agent_calls_require_approval,
+            agent_attachments_require_approval: keys.agent_attachments_require_approval,
+            agent_approval_overrides: overrides.map(|(name, value)| (name.value.clone(), *value)).collect(),
+            limits: keys.limits.clone(),
+        }
+    }
+
+    /// A provider's key never reaches a child.
+    fn check_environment(&mut self, manifest: Option<&Manifest>) {
+        let from_env = |definition: &'a super::manifest::ToolsetDefinition| match definition {
+            super::manifest::ToolsetDefinition::Mcp(_, from_env) => from_env.as_slice(),
+            _ => &[],
+        };
+        let Some(manifest) = manifest.and(self.manifest()) else { return };
+        let settings = manifest.toolsets.iter().flat_map(|(_, definition)| from_env(definition));
+        for name in manifest.env.iter().chain(settings) {
+            if self.is_key_variable(&name.value) {
+                let fact = format!("`{}` holds the key of a model provider", name.value);
+                self.problems.push(
+                    Diagnostic::error(name.span, fact)
+                        .hint("children never see these; give the tool a variable and a key of its own"),
+                );
+            }
+        }
+    }
+
+    fn is_key_variable(&self, name: &str) -> bool {
+        let built_in = PROVIDERS.iter().any(|provider| provider.key_variables.contains(&name));
+        built_in || self.models.providers.iter().any(|custom| custom.key_variable.as_deref() == Some(name))
+    }
+
+    /// A choice that decides nothing is a mistake of the person who made it.
+    fn check_choices(&mut self) {
+        for name in self.models.overrides.keys() {
+            if !self.agents.contains_key(name.as_str()) {
+                let fact = format!("`--model {}=…` names no agent of the project", visible(name));
+                self.unknown_agent(Place::Outside, fact, name);
+            }
+        }
+        if let Some(flag) = &self.models.flag
+            && !self.choices_used.contains(&ChosenBy::Flag)
+            && !self.may_be_python()
+            && !self.problems.has_errors()
+        {
+            let agent = self.agents.keys().next().copied().unwrap_or("AGENT");
+            self.problems.push(
+                Diagnostic::error(Place::Outside, format!("no agent uses the model `{flag}`: each file names its own"))
+                    .hint(format!("`-m {agent}={flag}` replaces the model of one agent")),
+            );
+        }
+    }
+
+    fn note_missing_keys(&mut self) {
+        for (name, agents) in std::mem::take(&mut self.keyless) {
+            let variables = match provider(&name) {
+                Some(row) => row.key_variables.join("` or `"),
+                None => self.models.custom(&name).and_then(|custom| custom.key_variable.clone()).unwrap_or_default(),
+            };
+            let (shown, more) = agents.split_at(agents.len().min(5));
+            let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            let fact = format!("no key for `{name}`, used by {}{more}", shown.join(", "));
+            self.problems.push(Diagnostic::note(Place::Outside, fact).hint(format!("set `{variables}` before a run")));
+        }
+    }
+}
+
+fn is_python(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension == "py")
+}
+
+/// `./a//b` and `a/b` are one file.
+fn normal(path: &Path) -> PathBuf {
+    path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
+}

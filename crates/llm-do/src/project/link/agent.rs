@@ -1,0 +1,450 @@
+//! One worker file → one [`AgentSpec`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Linker;
+use super::namespace::{Namespace, Resolved};
+use crate::escape::{visible, visible_start};
+use crate::model::ServerTool;
+use crate::model::name::{Choice, ChoiceError, ChosenBy, ModelName, ModelNameError, ModelPattern};
+use crate::model::provider::{PROVIDERS, provider};
+use crate::project::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span, suggest};
+use crate::project::schema::{self, Direction};
+use crate::project::tree::{self, Kind};
+use crate::project::worker::{PythonModule, SchemaSource, WorkerFile};
+use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, ToolsetUse, Typing};
+use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
+use crate::tools::source::{BUILT_INS, PythonToolset, TOOL_ALIASES, ToolsetSource};
+
+/// What callers read of an agent without a description.
+const DESCRIPTION_FROM_INSTRUCTIONS: usize = 200;
+
+impl<'a> Linker<'a> {
+    pub(super) fn agent(&mut self, loaded: &'a LoadedWorker, namespace: &Namespace) -> Option<AgentSpec> {
+        let worker = &loaded.worker;
+        let model = self.model(worker);
+        if let Some(model) = &model {
+            self.check_server_tools(worker, model);
+        }
+        let base = loaded.path.parent().unwrap_or(Path::new(""));
+        let input = self.typing(base, worker.schema_in.as_ref(), Direction::Input);
+        self.check_prompt(worker, &input);
+        let mut tools: Vec<ToolsetUse> = worker.tools.iter().filter_map(|name| self.tool(name)).collect();
+        let mut toolsets: Vec<ToolsetUse> =
+            worker.toolsets.iter().filter_map(|name| self.toolset(worker, name, namespace)).collect();
+        self.check_clashes(worker, &tools, &toolsets);
+        self.apply_rules(worker, tools.iter_mut().chain(&mut toolsets).collect());
+        let description = worker.description.clone().filter(|text| !text.trim().is_empty());
+        Some(AgentSpec {
+            name: worker.name.value.clone(),
+            file: loaded.path.clone(),
+            description: description
+                .unwrap_or_else(|| worker.instructions.chars().take(DESCRIPTION_FROM_INSTRUCTIONS).collect()),
+            instructions: worker.instructions.clone(),
+            model: model?,
+            input,
+            prompt: worker.prompt.as_ref().map(|prompt| prompt.value.clone()),
+            output: self.typing(base, worker.schema_out.as_ref(), Direction::Output),
+            tools,
+            toolsets,
+            allow_workers: self.allow_workers(worker),
+            server_tools: worker.server_side_tools.iter().map(|tool| tool.value.clone()).collect(),
+            settings: worker.model_settings.clone(),
+            limits: worker.limits.clone(),
+            attachment_policy: worker.attachment_policy.clone(),
+            locked: worker.locked,
+        })
+    }
+
+    fn model(&mut self, worker: &'a WorkerFile) -> Option<ModelName> {
+        let name = &worker.name;
+        let from_file = match worker.model.as_ref().map(|model| (model, ModelName::parse(&model.value))) {
+            None => None,
+            Some((_, Ok(parsed))) => Some(parsed),
+            Some((model, Err(error))) => {
+                let hint = "write `provider:model`, for example `anthropic:claude-haiku-4-5`";
+                self.problems.push(Diagnostic::error(model.span, name_error(&error)).hint(hint));
+                return None;
+            }
+        };
+        let patterns = match &worker.compatible_models {
+            Some(list) => Some(self.patterns(list)?),
+            None => None,
+        };
+        let choice = self.models.choose(&name.value, from_file.as_ref(), patterns.as_deref());
+        match choice {
+            Ok(choice) => {
+                self.choices_used.push(choice.by);
+                self.check_provider(worker, &choice).then_some(choice.model)
+            }
+            Err(ChoiceError::NoModel) => {
+                self.problems.push(
+                    Diagnostic::error(name.span, format!("no model for agent `{}`", name.value))
+                        .hint("write `model:` in its file, give `-m provider:model`, or set `LLM_DO_MODEL`"),
+                );
+                None
+            }
+            Err(ChoiceError::Incompatible(choice)) => {
+                self.choices_used.push(choice.by);
+                let place = worker
+                    .compatible_models
+                    .as_ref()
+                    .and_then(|list| list.first())
+                    .map_or(name.span, |first| first.span);
+                let allowed: Vec<String> = patterns.unwrap_or_default().iter().map(ToString::to_string).collect();
+                let fact = format!(
+                    "`{}` {} is not a model that agent `{}` is compatible with",
+                    choice.model,
+                    origin(choice.by),
+                    name.value
+                );
+                self.problems.push(Diagnostic::error(place, fact).hint(format!("compatible: {}", allowed.join(", "))));
+                None
+            }
+        }
+    }
+
+    /// `None` if one of them is no pattern, which is reported.
+    fn patterns(&mut self, list: &[Located<String>]) -> Option<Vec<ModelPattern>> {
+        let mut patterns = Vec::new();
+        for text in list {
+            match ModelPattern::parse(&text.value) {
+                Ok(pattern) => patterns.push(pattern),
+                Err(error) => {
+                    let fact = format!("`{}` is not a pattern: {}", visible(&text.value), error.kind());
+                    self.problems.push(Diagnostic::error(text.span, fact));
+                    return None;
+                }
+            }
+        }
+        Some(patterns)
+    }
+
+    fn check_provider(&mut self, worker: &'a WorkerFile, choice: &Choice) -> bool {
+        let name = &choice.model.provider;
+        let known = provider(name);
+        if known.is_none() && self.models.custom(name).is_none() {
+            let place = match (&worker.model, choice.by) {
+                (Some(model), ChosenBy::File) => Place::At(model.span),
+                _ => Place::Outside,
+            };
+            let fact =
+                format!("unknown provider `{}` in the model `{}`", visible(name), visible(&choice.model.to_string()));
+            let names = PROVIDERS
+                .iter()
+                .map(|row| row.name)
+                .chain(self.models.providers.iter().map(|custom| custom.name.as_str()));
+            let hint = suggest(name, "providers", names);
+            self.problems.push(Diagnostic::error(place, fact).hint(hint));
+            return false;
+        }
+        let needs_key = match known {
+            Some(row) => !row.key_variables.is_empty(),
+            None => self.models.custom(name).is_some_and(|custom| custom.key_variable.is_some()),
+        };
+        if needs_key && !self.models.keys.contains(name) {
+            self.keyless.entry(name.clone()).or_default().push(&worker.name.value);
+        }
+        true
+    }
+
+    fn check_server_tools(&mut self, worker: &WorkerFile, model: &ModelName) {
+        let offered: Vec<_> = match provider(&model.provider) {
+            Some(row) => row.server_tools.to_vec(),
+            // An endpoint that speaks a protocol may offer what the protocol's own providers do.
+            None => {
+                let protocol = self.models.custom(&model.provider).map(|custom| custom.protocol);
+                let rows = PROVIDERS.iter().filter(|row| Some(row.protocol) == protocol);
+                rows.flat_map(|row| row.server_tools).copied().collect()
+            }
+        };
+        for Located { value: ServerTool { kind, .. }, span } in &worker.server_side_tools {
+            if !offered.contains(kind) {
+                let fact = format!("`{}` has no server-side tool `{}`", model.provider, kind.name());
+                let names: Vec<&str> = offered.iter().map(|kind| kind.name()).collect();
+                let hint =
+                    if names.is_empty() { "it has none".to_owned() } else { format!("it has: {}", names.join(", ")) };
+                self.problems.push(Diagnostic::error(*span, fact).hint(hint));
+            }
+        }
+    }
+
+    fn typing(&mut self, base: &Path, source: Option<&SchemaSource>, direction: Direction) -> Typing {
+        let (schema, span) = match source {
+            None => return Typing::Untyped,
+            Some(SchemaSource::Inline(schema)) => (schema.value.clone(), schema.span),
+            Some(SchemaSource::File(listed)) => match self.schema_file(base, listed) {
+                Some(schema) => (schema, listed.span),
+                None => return Typing::Untyped,
+            },
+            Some(SchemaSource::Python(class)) => {
+                let module = match &class.value.module {
+                    PythonModule::File(file) => format!("{file}:{}", class.value.class),
+                    PythonModule::Importable(module) => format!("{module}.{}", class.value.class),
+                };
+                if !matches!(self.project.code, Code::Read(_)) {
+                    self.open.insert(module);
+                }
+                return Typing::Python(class.value.clone());
+            }
+        };
+        match schema::judge(&schema, direction) {
+            Ok(_) => Typing::Schema(schema),
+            Err(error) => {
+                self.problems.push(Diagnostic::error(span, error.to_string()));
+                Typing::Untyped
+            }
+        }
+    }
+
+    /// A schema that a worker file names, read before; `None` if that failed and was reported.
+    fn schema_file(&mut self, base: &Path, listed: &Located<String>) -> Option<crate::message::RawJson> {
+        let path = super::normal(&lexical_join(base, Path::new(&listed.value))?);
+        let file = *self.project.schemas.get(&path)?;
+        let text = &self.project.sources.get(file).text;
+        let (text, offset) = text.strip_prefix('\u{feff}').map_or((text.as_str(), 0), |text| (text, 3));
+        let mut problems = Diagnostics::default();
+        let node = tree::parse_json(tree::Text { file, text, offset }, &mut problems);
+        self.problems.extend(problems);
+        let node = node?;
+        if !matches!(node.kind, Kind::Map(_)) {
+            self.problems.push(Diagnostic::error(node.span, "a JSON Schema file holds an object"));
+            return None;
+        }
+        Some(crate::message::RawJson::from_valid(node.to_json()))
+    }
+
+    fn check_prompt(&mut self, worker: &WorkerFile, input: &Typing) {
+        let Some(prompt) = &worker.prompt else { return };
+        if matches!(input, Typing::Python(_)) {
+            self.problems.push(
+                Diagnostic::error(prompt.span, "`prompt` and an input class in Python exclude each other")
+                    .hint("the class renders itself in `prompt_messages()`"),
+            );
+            return;
+        }
+        let environment = minijinja::Environment::new();
+        let template = match environment.template_from_str(&prompt.value) {
+            Ok(template) => template,
+            Err(error) => {
+                let line = error.line().map(|line| format!(" (line {line} of the template)")).unwrap_or_default();
+                let reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+                self.problems
+                    .push(Diagnostic::error(prompt.span, format!("the template does not parse: {reason}{line}")));
+                return;
+            }
+        };
+        let Some(fields) = declared_fields(input) else { return };
+        let globals: Vec<&str> = environment.globals().map(|(name, _)| name).collect();
+        let mut unknown: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+        unknown.retain(|name| !fields.contains(name) && !globals.contains(&name.as_str()));
+        unknown.sort();
+        for name in unknown {
+            let hint = suggest(&name, "fields", fields.iter().map(String::as_str));
+            let fact = format!("the template uses an unknown field `{}`", visible(&name));
+            self.problems.push(Diagnostic::error(prompt.span, fact).hint(hint));
+        }
+    }
+
+    /// A name under `tools`: one exported function.
+    fn tool(&mut self, name: &Located<String>) -> Option<ToolsetUse> {
+        let offered = match &self.project.code {
+            Code::Read(offer) => offer.tools.as_slice(),
+            Code::Absent | Code::Unread => &[],
+        };
+        let source = match offered.iter().find(|offered| offered.tool.name == name.value) {
+            Some(offered) => ToolsetSource::Python(PythonToolset {
+                file: offered.file.clone(),
+                name: name.value.clone(),
+                tools: Some(vec![offered.tool.clone()]),
+            }),
+            None if self.may_be_python() => {
+                self.open.insert(name.value.clone());
+                ToolsetSource::Open
+            }
+            None => {
+                let hint = toolset_with(&name.value).unwrap_or_else(|| {
+                    suggest(&name.value, "tools", offered.iter().map(|offered| offered.tool.name.as_str()))
+                });
+                let fact = format!("unknown tool `{}`", visible(&name.value));
+                self.problems.push(Diagnostic::error(name.span, fact).hint(hint));
+                return None;
+            }
+        };
+        Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() })
+    }
+
+    fn toolset(&mut self, worker: &WorkerFile, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
+        let source = match namespace.resolve(&name.value) {
+            Resolved::Source(source) => source,
+            Resolved::Broken => return None,
+            Resolved::Unknown if self.may_be_python() => {
+                self.open.insert(name.value.clone());
+                ToolsetSource::Open
+            }
+            Resolved::Unknown => {
+                let fact =
+                    format!("agent `{}` asks for an unknown toolset `{}`", worker.name.value, visible(&name.value));
+                let problem = Diagnostic::error(name.span, fact);
+                let hint = (!self.problems.is_full()).then(|| {
+                    toolset_with(&name.value).unwrap_or_else(|| suggest(&name.value, "toolsets", namespace.names()))
+                });
+                self.problems.push(Diagnostic { hint, ..problem });
+                return None;
+            }
+        };
+        Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() })
+    }
+
+    /// Two tools of one name inside one agent, where their names are known. Several shells are one tool.
+    fn check_clashes(&mut self, worker: &WorkerFile, tools: &[ToolsetUse], toolsets: &[ToolsetUse]) {
+        let mut owners: BTreeMap<String, &ToolsetUse> = BTreeMap::new();
+        for used in tools.iter().chain(toolsets) {
+            for tool in used.source.declared_tools().unwrap_or_default() {
+                let Some(other) = owners.get(&tool.name) else {
+                    owners.insert(tool.name, used);
+                    continue;
+                };
+                let is_shell = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::Shell(_));
+                if is_shell(used) && is_shell(other) {
+                    continue;
+                }
+                let span = listed_span(worker, &used.name);
+                let fact = format!("`{}` and `{}` both have a tool `{}`", other.name, used.name, tool.name);
+                self.problems.push(
+                    Diagnostic::error(span, fact)
+                        .hint("rename the tools of one: a manifest toolset with `use` and `prefix`"),
+                );
+                break;
+            }
+        }
+    }
+
+    /// Rules go to the toolset whose tool they name. What has unknown tools may have any.
+    fn apply_rules(&mut self, worker: &WorkerFile, mut uses: Vec<&mut ToolsetUse>) {
+        let known: Vec<Option<Vec<String>>> = uses.iter().map(|used| tool_names(&used.source)).collect();
+        for (key, rule) in &worker.approval {
+            let (toolset, tool) = split_rule(&key.value, &uses);
+            let tool = TOOL_ALIASES.iter().find(|(alias, _)| *alias == tool).map_or(tool, |(_, name)| name);
+            let mut applied = false;
+            for (used, known) in uses.iter_mut().zip(&known) {
+                let is_meant = toolset.as_ref().is_none_or(|name| *name == used.name);
+                if is_meant && known.as_ref().is_none_or(|names| names.iter().any(|name| name == tool)) {
+                    applied = true;
+                    used.rules.insert(tool.to_owned(), *rule);
+                    self.note_idle_rule(key, *rule, tool, &used.source);
+                }
+            }
+            if !applied {
+                let fact = format!("agent `{}` has no tool `{}`", worker.name.value, visible(&key.value));
+                let names = known.iter().flatten().flatten().map(String::as_str);
+                let hint = suggest(tool, "tools", names);
+                self.problems.push(Diagnostic::error(key.span, fact).hint(hint));
+            }
+        }
+    }
+
+    fn note_idle_rule(&mut self, key: &Located<String>, rule: Rule, tool: &str, source: &ToolsetSource) {
+        let verdict =
+            source.declared_tools().and_then(|tools| tools.into_iter().find(|declared| declared.name == tool));
+        if rule == Rule::Allow && verdict.is_some_and(|declared| declared.verdict == DeclaredVerdict::AlwaysAsk) {
+            self.problems.push(Diagnostic::note(key.span, format!("`{tool}` always asks: the rule changes nothing")));
+        }
+    }
+
+    fn allow_workers(&mut self, worker: &WorkerFile) -> Option<AllowWorkers> {
+        let names = worker.allow_workers.as_ref()?;
+        if names.iter().any(|name| name.value == "*") {
+            return Some(AllowWorkers::Any);
+        }
+        for name in names {
+            let known =
+                self.agents.contains_key(name.value.as_str()) || self.project.generated.contains_key(&name.value);
+            if !known && !self.creates_agents() {
+                let fact = format!("`allow_workers` names an unknown agent `{}`", name.value);
+                self.unknown_agent(name.span, fact, &name.value);
+            }
+        }
+        Some(AllowWorkers::Only(names.iter().map(|name| name.value.clone()).collect()))
+    }
+
+    /// An agent that is created later cannot be known now.
+    fn creates_agents(&self) -> bool {
+        let uses_it = |loaded: &LoadedWorker| loaded.worker.toolsets.iter().any(|name| name.value == "dynamic_agents");
+        self.project.workers.iter().any(uses_it)
+    }
+}
+
+fn name_error(error: &ModelNameError) -> String {
+    match error {
+        ModelNameError::NoProvider { text } => format!("the model `{}` names no provider", visible(text)),
+        ModelNameError::Malformed { text } => format!("`{}` is not of the form `provider:model`", visible(text)),
+    }
+}
+
+fn origin(by: ChosenBy) -> &'static str {
+    match by {
+        ChosenBy::Override | ChosenBy::Flag => "from `--model`",
+        ChosenBy::File => "from its file",
+        ChosenBy::Environment => "from `LLM_DO_MODEL`",
+        ChosenBy::Config => "from the user's configuration",
+    }
+}
+
+/// The top-level fields of an input, if its schema names them all.
+fn declared_fields(input: &Typing) -> Option<Vec<String>> {
+    match input {
+        Typing::Untyped => Some(vec!["input".to_owned(), "attachments".to_owned()]),
+        Typing::Python(_) => None,
+        Typing::Schema(schema) => {
+            let schema: serde_json::Value = schema.to().ok()?;
+            let closed = ["additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"]
+                .iter()
+                .all(|key| matches!(schema.get(key), None | Some(serde_json::Value::Bool(false))));
+            let properties = schema.get("properties")?.as_object()?;
+            closed.then(|| properties.keys().cloned().collect())
+        }
+    }
+}
+
+/// People name a tool where its toolset is meant, and `shell` or `filesystem` where there are several.
+fn toolset_with(tool: &str) -> Option<String> {
+    let has_tool = |source: &ToolsetSource| source.declared_tools().unwrap_or_default().iter().any(|t| t.name == tool);
+    let names: Vec<&str> = BUILT_INS
+        .iter()
+        .filter(|built_in| has_tool(&(built_in.source)()) || (tool == "filesystem" && built_in.name.starts_with(tool)))
+        .map(|built_in| built_in.name)
+        .collect();
+    (!names.is_empty()).then(|| format!("`{}` comes with a toolset: {}", visible_start(tool, 64), names.join(", ")))
+}
+
+fn listed_span(worker: &WorkerFile, name: &str) -> Span {
+    let listed = worker.tools.iter().chain(&worker.toolsets).find(|listed| listed.value == name);
+    listed.map_or(worker.name.span, |listed| listed.span)
+}
+
+fn tool_names(source: &ToolsetSource) -> Option<Vec<String>> {
+    source.declared_tools().map(|tools| tools.into_iter().map(|tool| tool.name).collect())
+}
+
+/// `toolset.tool`, if the agent has that toolset; else the whole is a tool's name.
+fn split_rule<'k>(key: &'k str, uses: &[&mut ToolsetUse]) -> (Option<String>, &'k str) {
+    match key.split_once('.') {
+        Some((toolset, tool)) if uses.iter().any(|used| used.name == toolset) => (Some(toolset.to_owned()), tool),
+        _ => (None, key),
+    }
+}
+
+/// `a/b` + `../c` = `a/c`; `None` if that leaves the root.
+fn lexical_join(base: &Path, path: &Path) -> Option<std::path::PathBuf> {
+    let mut joined = base.to_owned();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => joined.pop().then_some(())?,
+            std::path::Component::CurDir => {}
+            part => joined.push(part),
+        }
+    }
+    Some(joined)
+}

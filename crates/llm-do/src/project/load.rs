@@ -1,0 +1,374 @@
+//! The only reading of project files: by descriptor beneath the project root, regular files only, bounded.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, FileType, OpenOptions, OpenOptionsExt as _};
+
+use super::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Report, Sources};
+use super::manifest;
+use super::table::is_name;
+use super::tree::LARGEST_FILE;
+use super::worker::{self, Format, PythonModule, SchemaSource, WorkerFile};
+use super::{Code, Layout, LoadedWorker, Project};
+use crate::escape::visible_start;
+
+/// The manifest's name.
+pub const MANIFEST_NAME: &str = "project.json";
+pub const DEFAULT_GENERATED_DIR: &str = "workers/generated";
+/// More agents than anybody writes; a directory of more files is a mistake or an attack.
+const MOST_WORKER_FILES: usize = 50_000;
+
+impl Project {
+    /// Reads a project: a manifest, a directory, or one worker file. Mistakes inside its files are kept for
+    /// [`Project::link`], which reports them together with its own.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Report> {
+        let path = path.as_ref();
+        let failed = |fact: String| {
+            let problem = Diagnostic::error(Place::Path(path.to_owned()), fact);
+            Report::single(problem.hint("give a project directory, its `project.json`, or a worker file"))
+        };
+        let metadata = std::fs::metadata(path).map_err(|error| failed(reading(&error)))?;
+        if metadata.is_dir() {
+            let loader = Loader::open(path.to_owned()).map_err(|error| failed(reading(&error)))?;
+            let manifest = Path::new(MANIFEST_NAME);
+            return Ok(if loader.exists(manifest) { loader.manifest(manifest) } else { loader.directory() });
+        }
+        if !metadata.is_file() {
+            return Err(failed("neither a file nor a directory".to_owned()));
+        }
+        let name = path.file_name().map(PathBuf::from).ok_or_else(|| failed("not a file name".to_owned()))?;
+        let root = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let loader = Loader::open(root.to_owned()).map_err(|error| failed(reading(&error)))?;
+        match (Format::of(&name), name.extension().and_then(|extension| extension.to_str())) {
+            (Some(format), _) => Ok(loader.single_file(&name, format)),
+            (None, Some("json")) => Ok(loader.manifest(&name)),
+            (None, _) => Err(failed("neither a manifest nor a worker file".to_owned())),
+        }
+    }
+}
+
+fn reading(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    }
+}
+
+/// Why a file of the project was not read.
+#[derive(Debug, thiserror::Error)]
+enum Unreadable {
+    #[error("no such file")]
+    Missing,
+    #[error("leads outside the project root")]
+    Outside,
+    #[error("not a regular file")]
+    NotRegular,
+    #[error("larger than {LARGEST_FILE} bytes")]
+    TooLarge,
+    #[error("not UTF-8 (the first bad byte is at {0})")]
+    NotText(usize),
+    #[error("cannot be read: {0}")]
+    Io(io::Error),
+}
+
+impl From<io::Error> for Unreadable {
+    fn from(error: io::Error) -> Self {
+        // What `openat2` says of a path that leaves its directory, and what its replacement says.
+        let escaped = error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error())
+            || (error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none());
+        match error.kind() {
+            _ if escaped => Self::Outside,
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+struct Loader {
+    root: PathBuf,
+    directory: Dir,
+    sources: Sources,
+    problems: Diagnostics,
+    workers: Vec<LoadedWorker>,
+    broken: Vec<String>,
+}
+
+impl Loader {
+    fn open(root: PathBuf) -> io::Result<Self> {
+        let directory = Dir::open_ambient_dir(&root, ambient_authority())?;
+        let (sources, problems) = (Sources::default(), Diagnostics::default());
+        Ok(Self { root, directory, sources, problems, workers: Vec::new(), broken: Vec::new() })
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.directory.symlink_metadata(path).is_ok()
+    }
+
+    fn manifest(mut self, name: &Path) -> Project {
+        let manifest = self.add_source(name, Place::Path(self.root.join(name))).and_then(|file| {
+            let text = &self.sources.get(file).text;
+            manifest::parse(file, text, &mut self.problems)
+        });
+        let Some(manifest) = manifest else {
+            return self.finish(Layout::Unreadable, BTreeMap::new(), Code::Absent);
+        };
+        for listed in &manifest.worker_files {
+            if let Some(path) = self.beneath(Path::new(""), listed) {
+                self.add_worker(&path, Place::At(listed.span));
+            }
+        }
+        for listed in &manifest.python_files {
+            self.expect_python(Path::new(""), listed);
+        }
+        let generated_dir = match &manifest.generated_agents_dir {
+            Some(listed) => self.beneath(Path::new(""), listed),
+            None => Some(PathBuf::from(DEFAULT_GENERATED_DIR)),
+        };
+        let generated = generated_dir.map(|path| self.generated(&path)).unwrap_or_default();
+        let code = if manifest.python_files.is_empty() { Code::Absent } else { Code::Unread };
+        self.finish(Layout::Manifest(Box::new(manifest)), generated, code)
+    }
+
+    fn single_file(mut self, name: &Path, format: Format) -> Project {
+        self.add_worker_as(name, format, Place::Path(self.root.join(name)));
+        self.finish(Layout::SingleFile, BTreeMap::new(), Code::Absent)
+    }
+
+    fn directory(mut self) -> Project {
+        let mut files = self.files_in(Path::new(""), &[Format::FrontMatter]);
+        files.extend(self.files_in(Path::new("workers"), &[Format::Yaml]));
+        for directory in self.directories_in(Path::new("workers")) {
+            let file = directory.join("worker.yaml");
+            if self.exists(&file) {
+                files.push(file);
+            }
+        }
+        files.extend(self.files_in(Path::new(DEFAULT_GENERATED_DIR), &[Format::Yaml]));
+        if files.is_empty() {
+            let place = Place::Path(self.root.clone());
+            self.problems.push(
+                Diagnostic::error(place, "neither a manifest nor worker files in this directory")
+                    .hint("`llm-do new DIR` writes a project to start from"),
+            );
+        }
+        for file in files {
+            self.add_worker(&file, Place::Path(self.root.join(&file)));
+        }
+        self.finish(Layout::Directory, BTreeMap::new(), Code::Absent)
+    }
+
+    fn finish(mut self, layout: Layout, generated: BTreeMap<String, PathBuf>, code: Code) -> Project {
+        let schemas = self.schemas();
+        Project {
+            root: self.root,
+            layout,
+            workers: self.workers,
+            schemas,
+            broken: self.broken,
+            generated,
+            code,
+            sources: Arc::new(self.sources),
+            problems: self.problems,
+        }
+    }
+
+    /// A path of a project file, beneath the root, as words alone can tell; opening it tells the rest.
+    fn beneath(&mut self, base: &Path, listed: &Located<String>) -> Option<PathBuf> {
+        let mut path = base.to_owned();
+        let mut inside = !listed.value.contains('\0');
+        for component in Path::new(&listed.value).components() {
+            match component {
+                Component::Normal(part) => path.push(part),
+                Component::CurDir => {}
+                Component::ParentDir => inside &= path.pop(),
+                Component::RootDir | Component::Prefix(_) => inside = false,
+            }
+        }
+        if !inside {
+            self.unreadable(Place::At(listed.span), &listed.value, &Unreadable::Outside);
+        }
+        inside.then_some(path)
+    }
+
+    fn unreadable(&mut self, place: Place, path: &str, reason: &Unreadable) {
+        let problem = Diagnostic::error(place, format!("`{}`: {reason}", visible_start(path, 120)));
+        self.problems.push(match reason {
+            Unreadable::Outside => problem.hint("paths are relative to their file and stay inside the project root"),
+            Unreadable::NotText(_) => problem.hint("project files are UTF-8 text"),
+            Unreadable::Missing | Unreadable::NotRegular | Unreadable::TooLarge | Unreadable::Io(_) => problem,
+        });
+    }
+
+    fn read(&self, path: &Path) -> Result<String, Unreadable> {
+        // Non-blocking, because opening a FIFO would wait for its writer.
+        let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let file = self.directory.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(Unreadable::NotRegular);
+        }
+        let limit = LARGEST_FILE as u64 + 1;
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(limit)).unwrap_or(0));
+        file.take(limit).read_to_end(&mut bytes)?;
+        if bytes.len() > LARGEST_FILE {
+            return Err(Unreadable::TooLarge);
+        }
+        String::from_utf8(bytes).map_err(|error| Unreadable::NotText(error.utf8_error().valid_up_to()))
+    }
+
+    fn add_source(&mut self, path: &Path, place: Place) -> Option<FileId> {
+        match self.read(path) {
+            Ok(text) => Some(self.sources.add(shown_beneath(&self.root, path), text)),
+            Err(reason) => {
+                self.unreadable(place, &path.display().to_string(), &reason);
+                None
+            }
+        }
+    }
+
+    fn add_worker(&mut self, path: &Path, place: Place) {
+        match Format::of(path) {
+            Some(format) => self.add_worker_as(path, format, place),
+            None => {
+                let fact = format!("`{}` is not a worker file", visible_start(&path.display().to_string(), 120));
+                let hint = "worker files end in `.worker`, `.agent`, `.yaml` or `.yml`";
+                self.problems.push(Diagnostic::error(place, fact).hint(hint));
+            }
+        }
+    }
+
+    fn add_worker_as(&mut self, path: &Path, format: Format, place: Place) {
+        let worker = self.add_source(path, place).and_then(|file| {
+            let mut problems = Diagnostics::default();
+            let worker = worker::parse(file, &self.sources.get(file).text, format, &mut problems);
+            self.problems.extend(problems);
+            worker
+        });
+        match worker {
+            Some(worker) => self.workers.push(LoadedWorker { path: path.to_owned(), worker }),
+            None => self.broken.extend(path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned)),
+        }
+    }
+
+    /// Reads the JSON Schemas that worker files refer to and looks for the Python files.
+    fn schemas(&mut self) -> BTreeMap<PathBuf, FileId> {
+        let mut schemas = BTreeMap::new();
+        for LoadedWorker { path, worker } in std::mem::take(&mut self.workers) {
+            let base = path.parent().unwrap_or(Path::new("")).to_owned();
+            for source in [&worker.schema_in, &worker.schema_out].into_iter().flatten() {
+                self.schema(&base, source, &mut schemas);
+            }
+            self.workers.push(LoadedWorker { path, worker });
+        }
+        schemas
+    }
+
+    fn schema(&mut self, base: &Path, source: &SchemaSource, schemas: &mut BTreeMap<PathBuf, FileId>) {
+        match source {
+            SchemaSource::Inline(_) => {}
+            SchemaSource::File(listed) => {
+                let Some(path) = self.beneath(base, listed) else { return };
+                if !schemas.contains_key(&path)
+                    && let Some(file) = self.add_source(&path, Place::At(listed.span))
+                {
+                    schemas.insert(path, file);
+                }
+            }
+            SchemaSource::Python(class) => match &class.value.module {
+                PythonModule::File(file) => {
+                    self.expect_python(base, &Located { value: file.clone(), span: class.span });
+                }
+                PythonModule::Importable(_) => {}
+            },
+        }
+    }
+
+    /// Python files are not read here, but they must be there.
+    fn expect_python(&mut self, base: &Path, listed: &Located<String>) {
+        let Some(path) = self.beneath(base, listed) else { return };
+        if path.extension().is_none_or(|extension| extension != "py") {
+            let fact = format!("`{}` is not a Python file", visible_start(&listed.value, 120));
+            self.problems.push(Diagnostic::error(listed.span, fact).hint("Python files end in `.py`"));
+            return;
+        }
+        let reason = match self.directory.metadata(&path).map_err(Unreadable::from) {
+            Ok(metadata) if metadata.is_file() => return,
+            Ok(_) => Unreadable::NotRegular,
+            Err(reason) => reason,
+        };
+        self.unreadable(Place::At(listed.span), &listed.value, &reason);
+    }
+
+    /// Agents that earlier runs created. They are not linked, so what is wrong with them is no error here.
+    fn generated(&mut self, directory: &Path) -> BTreeMap<String, PathBuf> {
+        let listed: Vec<PathBuf> = self.workers.iter().map(|worker| worker.path.clone()).collect();
+        let mut generated = BTreeMap::new();
+        for path in self.files_in(directory, &[Format::Yaml, Format::FrontMatter]) {
+            if listed.contains(&path) {
+                continue;
+            }
+            match self.generated_agent(&path) {
+                Some(worker) => {
+                    generated.insert(worker.name.value, path);
+                }
+                None => {
+                    let place = Place::Path(self.root.join(&path));
+                    self.problems.push(Diagnostic::note(place, "a created agent whose file cannot be used"));
+                }
+            }
+        }
+        generated
+    }
+
+    fn generated_agent(&self, path: &Path) -> Option<WorkerFile> {
+        let text = self.read(path).ok()?;
+        let mut problems = Diagnostics::default();
+        let file = Sources::default().add(path.to_owned(), String::new());
+        let worker = worker::parse(file, &text, Format::of(path)?, &mut problems)?;
+        (!problems.has_errors()).then_some(worker)
+    }
+
+    fn files_in(&mut self, directory: &Path, formats: &[Format]) -> Vec<PathBuf> {
+        self.names_in(directory, |kind, path| kind.is_file() && Format::of(path).is_some_and(|f| formats.contains(&f)))
+    }
+
+    fn directories_in(&mut self, directory: &Path) -> Vec<PathBuf> {
+        self.names_in(directory, |kind, path| {
+            kind.is_dir() && path.file_name().and_then(|name| name.to_str()).is_some_and(is_name)
+        })
+    }
+
+    /// Sorted, so that a report has the same order everywhere. A directory that is not there has no names.
+    fn names_in(&mut self, directory: &Path, wanted: impl Fn(FileType, &Path) -> bool) -> Vec<PathBuf> {
+        let opened = if directory.as_os_str().is_empty() { "." } else { directory.to_str().unwrap_or(".") };
+        let Ok(entries) = self.directory.read_dir(opened) else { return Vec::new() };
+        let mut names = Vec::new();
+        for entry in entries.flatten() {
+            let path = directory.join(entry.file_name());
+            // A link counts as what it leads to, if that is inside the root.
+            let kind = match entry.file_type() {
+                Ok(kind) if kind.is_symlink() => self.directory.metadata(&path).map(|metadata| metadata.file_type()),
+                kind => kind,
+            };
+            if kind.is_ok_and(|kind| wanted(kind, &path)) {
+                names.push(path);
+            }
+            if names.len() > MOST_WORKER_FILES {
+                let fact = format!("more than {MOST_WORKER_FILES} worker files in one directory");
+                self.problems.push(Diagnostic::error(Place::Path(self.root.join(directory)), fact));
+                return Vec::new();
+            }
+        }
+        names.sort();
+        names
+    }
+}
+
+/// As people wrote it: no `./` in front of everything.
+fn shown_beneath(root: &Path, path: &Path) -> PathBuf {
+    if root == Path::new(".") { path.to_owned() } else { root.join(path) }
+}

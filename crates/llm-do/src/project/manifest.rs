@@ -1,0 +1,501 @@
+//! `project.json`: the manifest, read from its tree. Pure: every mistake is collected with its place.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
+use super::table::Repeats::{Allowed, Refused};
+use super::table::Shape::{
+    AnyOf, AnyText, Bool, Constant, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
+};
+use super::table::{Fields, Shape, Table, optional, required, texts_of};
+use super::tree::{self, Kind, Node};
+use super::{ApprovalMode, Limits};
+use crate::message::RawJson;
+use crate::tools::approval::Rule;
+use crate::tools::source::{
+    Access, Base, FileRoot, FilesystemConfig, Grammar, McpConfig, McpServer, Roots, Setting, ShellConfig, ShellRule,
+};
+
+/// The manifest as it was written, aliases resolved, names not yet.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    pub file: FileId,
+    pub entry: EntryKeys,
+    pub worker_files: Vec<Located<String>>,
+    pub python_files: Vec<Located<String>>,
+    pub runtime: RuntimeKeys,
+    pub allow_cli_input: bool,
+    pub generated_agents_dir: Option<Located<String>>,
+    pub toolsets: Vec<(Located<String>, ToolsetDefinition)>,
+    pub env: Vec<Located<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct EntryKeys {
+    pub span: Span,
+    pub agent: Option<Located<String>>,
+    pub function: Option<Located<String>>,
+    pub input: Option<RawJson>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuntimeKeys {
+    pub approval_mode: ApprovalMode,
+    pub max_depth: u64,
+    pub return_permission_errors: bool,
+    pub agent_calls_require_approval: bool,
+    pub agent_attachments_require_approval: bool,
+    pub agent_approval_overrides: Vec<(Located<String>, AgentApprovalOverride)>,
+    pub limits: Limits,
+}
+
+impl Default for RuntimeKeys {
+    fn default() -> Self {
+        Self {
+            approval_mode: ApprovalMode::Prompt,
+            max_depth: 5,
+            return_permission_errors: false,
+            agent_calls_require_approval: false,
+            agent_attachments_require_approval: false,
+            agent_approval_overrides: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentApprovalOverride {
+    pub calls_require_approval: Option<bool>,
+    pub attachments_require_approval: Option<bool>,
+}
+
+/// A named toolset of the manifest; `use` still names another one.
+#[derive(Clone, Debug)]
+pub enum ToolsetDefinition {
+    Filesystem(FilesystemConfig),
+    Shell(ShellConfig),
+    Mcp(McpConfig, Vec<Located<String>>),
+    Use {
+        target: Located<String>,
+        prefix: String,
+        tools: Option<Vec<Located<String>>>,
+        approval: Vec<(Located<String>, Rule)>,
+    },
+    /// Its mistakes were reported; it still is a name.
+    Broken,
+}
+
+const PATHS: Shape = List { of: &Text, least: 0, repeats: Refused };
+const ANY_INPUT: Shape =
+    AnyOf(&[AnyText, List { of: &AnyOf(&[AnyText, JsonObject]), least: 1, repeats: Allowed }, JsonObject]);
+const POSITIVE: Shape = Shape::Number { min: 0.0, min_included: false, max: f64::INFINITY };
+const WORDS: Shape = AnyOf(&[Text, List { of: &Text, least: 1, repeats: Allowed }]);
+const SUFFIXES: Shape = List { of: &Text, least: 1, repeats: Refused };
+
+pub const MANIFEST: Table = Table {
+    what: "the manifest",
+    keys: &[
+        required("version", Constant(1), "the version of this format"),
+        required("entry", Object(&ENTRY), "where a run starts"),
+        optional("worker_files", PATHS, "worker files, relative to the manifest").or(&["agent_files"]),
+        optional("python_files", PATHS, "Python files, relative to the manifest"),
+        optional("runtime", Object(&RUNTIME), "policy of a run"),
+        optional("allow_cli_input", Bool, "whether the command line and stdin may give the input"),
+        optional("generated_agents_dir", Text, "where agents that are created at run time are kept"),
+        optional("toolsets", Map { of: &Object(&TOOLSET) }, "named, configured toolsets"),
+        optional(
+            "env",
+            List { of: &Variable, least: 0, repeats: Refused },
+            "variables passed on to Python and MCP children",
+        ),
+    ],
+};
+
+const ENTRY: Table = Table {
+    what: "`entry`",
+    keys: &[
+        optional("agent", Name, "the agent that a run starts with"),
+        optional("function", Text, "the Python function that a run starts with, `path.py:function`"),
+        optional("input", ANY_INPUT, "the input if none is given").or(&["args"]),
+    ],
+};
+
+const RUNTIME: Table = Table {
+    what: "`runtime`",
+    keys: &[
+        optional("approval_mode", OneOf(ApprovalMode::WORDS), "who answers the questions of a run"),
+        optional("max_depth", Integer { min: 1 }, "how deep agents may call each other"),
+        optional("return_permission_errors", Bool, "a refusal becomes a tool result instead of ending the run"),
+        optional("agent_calls_require_approval", Bool, "calls of agents ask").or(&["worker_calls_require_approval"]),
+        optional("agent_attachments_require_approval", Bool, "attachments of calls ask")
+            .or(&["worker_attachments_require_approval"]),
+        optional("agent_approval_overrides", Map { of: &Object(&APPROVAL_OVERRIDE) }, "exceptions by agent")
+            .or(&["worker_approval_overrides"]),
+        optional("limits", Object(&LIMITS), "for the whole run"),
+    ],
+};
+
+const APPROVAL_OVERRIDE: Table = Table {
+    what: "an approval override",
+    keys: &[
+        optional("calls_require_approval", Bool, "calls of this agent ask"),
+        optional("attachments_require_approval", Bool, "attachments of calls of this agent ask"),
+    ],
+};
+
+pub const LIMITS: Table = Table {
+    what: "`limits`",
+    keys: &[
+        optional("max_requests", Integer { min: 1 }, "model requests"),
+        optional("max_tool_calls", Integer { min: 0 }, "tool calls"),
+        optional("max_input_tokens", Integer { min: 1 }, "tokens sent"),
+        optional("max_output_tokens", Integer { min: 1 }, "tokens received"),
+        optional("max_cost_usd", POSITIVE, "money"),
+        optional("timeout_seconds", POSITIVE, "time"),
+    ],
+};
+
+const TOOLSET: Table = Table {
+    what: "a toolset",
+    keys: &[
+        optional("filesystem", Object(&FILESYSTEM), "files beneath one or several roots"),
+        optional("shell", Object(&SHELL), "commands"),
+        optional("mcp", Object(&MCP), "an MCP server"),
+        optional("use", Text, "a variant of another toolset"),
+        optional("prefix", Text, "with `use`: put before each tool's name"),
+        optional("tools", List { of: &Text, least: 1, repeats: Refused }, "with `use`: only these tools"),
+        optional("approval", Map { of: &OneOf(Rule::WORDS) }, "with `use`: rules for its tools"),
+    ],
+};
+
+const FILESYSTEM: Table = Table {
+    what: "`filesystem`",
+    keys: &[
+        optional("root", Text, "a directory: beneath the project root, or absolute"),
+        optional("mode", OneOf(&["ro", "rw"]), "read only, or read and write"),
+        optional("suffixes", SUFFIXES, "only files with these endings"),
+        optional("max_file_bytes", Integer { min: 1 }, "the largest file"),
+        optional("roots", Map { of: &Object(&FILE_ROOT) }, "several roots by name"),
+    ],
+};
+
+const FILE_ROOT: Table = Table {
+    what: "a root",
+    keys: &[
+        required("root", Text, "a directory: beneath the project root, or absolute"),
+        optional("mode", OneOf(&["ro", "rw"]), "read only, or read and write"),
+        optional("suffixes", SUFFIXES, "only files with these endings"),
+        optional("max_file_bytes", Integer { min: 1 }, "the largest file"),
+    ],
+};
+
+const SHELL: Table = Table {
+    what: "`shell`",
+    keys: &[
+        optional(
+            "rules",
+            List { of: &Object(&SHELL_RULE), least: 0, repeats: Allowed },
+            "the first that matches decides",
+        ),
+        optional("default", OneOf(Rule::WORDS), "for commands that no rule matches"),
+        optional("write", List { of: &Text, least: 0, repeats: Refused }, "directories that commands may write"),
+        optional("network", Bool, "whether commands may open sockets"),
+    ],
+};
+
+const SHELL_RULE: Table = Table {
+    what: "a shell rule",
+    keys: &[
+        required("pattern", WORDS, "the leading words of the command"),
+        required("approval", OneOf(Rule::WORDS), "what becomes of a command that matches"),
+        optional(
+            "approval_required_if_args",
+            List { of: &Text, least: 1, repeats: Refused },
+            "words that turn `allow` into `ask`",
+        ),
+        optional("match", WORDS, "examples that the pattern must match"),
+        optional("not_match", WORDS, "examples that the pattern must not match"),
+        optional("i_understand", Bool, "allow a program that can run any other"),
+    ],
+};
+
+const SETTINGS: Shape = Map { of: &AnyOf(&[AnyText, Object(&FROM_ENV)]) };
+
+const MCP: Table = Table {
+    what: "`mcp`",
+    keys: &[
+        optional("command", Text, "the program of a local server"),
+        optional("args", List { of: &AnyText, least: 0, repeats: Allowed }, "its arguments"),
+        optional("env", SETTINGS, "its environment besides the fixed one"),
+        optional("url", Text, "the address of a remote server"),
+        optional("headers", SETTINGS, "sent with each request"),
+        optional("timeout_seconds", POSITIVE, "for start and each call"),
+    ],
+};
+
+const FROM_ENV: Table =
+    Table { what: "a setting", keys: &[required("from_env", Variable, "the variable that holds the value")] };
+
+/// Reads a manifest. `None` if it is no mapping at all; other mistakes are reported and their keys left out.
+pub fn parse(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Manifest> {
+    let (text, offset) = text.strip_prefix('\u{feff}').map_or((text, 0), |text| (text, '\u{feff}'.len_utf8()));
+    let node = tree::parse_json(tree::Text { file, text, offset }, problems)?;
+    MANIFEST.check(&node, problems);
+    if !matches!(node.kind, Kind::Map(_)) {
+        return None;
+    }
+    let fields = MANIFEST.fields(&node);
+    let manifest = Manifest {
+        file,
+        entry: entry(&fields, problems),
+        worker_files: fields.texts("worker_files"),
+        python_files: fields.texts("python_files"),
+        runtime: fields.object("runtime").map(|fields| runtime(&fields)).unwrap_or_default(),
+        allow_cli_input: fields.bool("allow_cli_input").unwrap_or(true),
+        generated_agents_dir: fields.text("generated_agents_dir"),
+        toolsets: toolsets(&fields, problems),
+        env: fields.texts("env"),
+    };
+    if manifest.worker_files.is_empty() && manifest.python_files.is_empty() && !problems.has_errors() {
+        let place = Span { end: node.span.start + 1, ..node.span };
+        problems.push(
+            Diagnostic::error(place, "the manifest lists no files")
+                .hint("list worker files under `worker_files`, or Python files under `python_files`"),
+        );
+    }
+    Some(manifest)
+}
+
+fn entry(fields: &Fields<'_>, problems: &mut Diagnostics) -> EntryKeys {
+    let Some(entry) = fields.object("entry") else {
+        return EntryKeys { span: fields.span, agent: None, function: None, input: None };
+    };
+    let keys = EntryKeys {
+        span: fields.key_span("entry").unwrap_or(entry.span),
+        agent: entry.text("agent"),
+        function: entry.text("function"),
+        input: entry.json("input"),
+    };
+    if let (Some(agent), Some(function)) = (&keys.agent, &keys.function) {
+        problems.push(
+            Diagnostic::error(function.span, "`entry` names both an agent and a function")
+                .hint("keep one of them")
+                .related(agent.span, "the agent"),
+        );
+    }
+    keys
+}
+
+fn runtime(fields: &Fields<'_>) -> RuntimeKeys {
+    let defaults = RuntimeKeys::default();
+    let override_of = |node: &Node| {
+        let fields = APPROVAL_OVERRIDE.fields(node);
+        AgentApprovalOverride {
+            calls_require_approval: fields.bool("calls_require_approval"),
+            attachments_require_approval: fields.bool("attachments_require_approval"),
+        }
+    };
+    RuntimeKeys {
+        approval_mode: fields
+            .text("approval_mode")
+            .and_then(|word| ApprovalMode::parse(&word.value))
+            .unwrap_or(defaults.approval_mode),
+        max_depth: fields.count("max_depth").unwrap_or(defaults.max_depth),
+        return_permission_errors: fields.bool("return_permission_errors").unwrap_or(false),
+        agent_calls_require_approval: fields.bool("agent_calls_require_approval").unwrap_or(false),
+        agent_attachments_require_approval: fields.bool("agent_attachments_require_approval").unwrap_or(false),
+        agent_approval_overrides: fields
+            .entries("agent_approval_overrides")
+            .map(|(name, node)| (name.clone(), override_of(node)))
+            .collect(),
+        limits: fields.object("limits").map(|fields| limits(&fields)).unwrap_or_default(),
+    }
+}
+
+pub fn limits(fields: &Fields<'_>) -> Limits {
+    Limits {
+        max_requests: fields.count("max_requests"),
+        max_tool_calls: fields.count("max_tool_calls"),
+        max_input_tokens: fields.count("max_input_tokens"),
+        max_output_tokens: fields.count("max_output_tokens"),
+        max_cost_usd: fields.number("max_cost_usd"),
+        timeout_seconds: fields.number("timeout_seconds"),
+    }
+}
+
+fn toolsets(fields: &Fields<'_>, problems: &mut Diagnostics) -> Vec<(Located<String>, ToolsetDefinition)> {
+    let mut toolsets = Vec::new();
+    for (name, node) in fields.entries("toolsets") {
+        if !super::table::is_name(&name.value) {
+            let fact = format!("`{}` is not a name", crate::escape::visible_start(&name.value, 80));
+            problems.push(Diagnostic::error(name.span, fact).hint("names have 1 to 64 letters, digits, `_` or `-`"));
+        }
+        toolsets.push((name.clone(), definition(name, node, problems)));
+    }
+    toolsets
+}
+
+fn definition(name: &Located<String>, node: &Node, problems: &mut Diagnostics) -> ToolsetDefinition {
+    let fields = TOOLSET.fields(node);
+    let kinds: Vec<&str> =
+        ["filesystem", "shell", "mcp", "use"].into_iter().filter(|kind| fields.get(kind).is_some()).collect();
+    let [kind] = kinds.as_slice() else {
+        let fact = match kinds.as_slice() {
+            [] => format!("toolset `{}` does not say what it is", name.value),
+            several => format!("toolset `{}` is several things at once: `{}`", name.value, several.join("`, `")),
+        };
+        problems.push(Diagnostic::error(name.span, fact).hint("give one of `filesystem`, `shell`, `mcp` or `use`"));
+        return ToolsetDefinition::Broken;
+    };
+    for key in ["prefix", "tools", "approval"] {
+        if let Some(span) = fields.key_span(key).filter(|_| *kind != "use") {
+            problems.push(
+                Diagnostic::error(span, format!("`{key}` belongs to a toolset with `use`"))
+                    .hint(format!("define another toolset: {{\"use\": \"{}\", \"{key}\": …}}", name.value)),
+            );
+        }
+    }
+    match *kind {
+        "filesystem" => fields.object("filesystem").and_then(|fields| filesystem(&fields, problems)),
+        "shell" => fields.object("shell").map(|fields| shell(&fields)),
+        "mcp" => fields.object("mcp").and_then(|fields| mcp(&fields, problems)),
+        _ => variant(&fields),
+    }
+    .unwrap_or(ToolsetDefinition::Broken)
+}
+
+fn variant(fields: &Fields<'_>) -> Option<ToolsetDefinition> {
+    let rules = fields.entries("approval").filter_map(|(tool, node)| Some((tool.clone(), rule(node)?)));
+    Some(ToolsetDefinition::Use {
+        target: fields.text("use")?,
+        prefix: fields.text("prefix").map(|prefix| prefix.value).unwrap_or_default(),
+        tools: fields.get("tools").map(|_| fields.texts("tools")),
+        approval: rules.collect(),
+    })
+}
+
+pub fn rule(node: &Node) -> Option<Rule> {
+    match &node.kind {
+        Kind::Text(word) => Rule::parse(word),
+        _ => None,
+    }
+}
+
+fn filesystem(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinition> {
+    let single: Vec<&str> =
+        ["root", "mode", "suffixes", "max_file_bytes"].into_iter().filter(|key| fields.get(key).is_some()).collect();
+    let roots = match (fields.get("roots"), single.as_slice()) {
+        (None, _) if fields.get("root").is_some() => Roots::One(file_root(fields)?),
+        (None, _) => {
+            problems.push(Diagnostic::error(fields.span, "`filesystem` has no `root`").hint("give `root`, or `roots`"));
+            return None;
+        }
+        (Some(_), []) => Roots::Named(
+            fields
+                .entries("roots")
+                .filter_map(|(name, node)| Some((name.value.clone(), file_root(&FILE_ROOT.fields(node))?)))
+                .collect(),
+        ),
+        (Some(node), [key, ..]) => {
+            let fact = format!("`roots` and `{key}` exclude each other");
+            problems.push(Diagnostic::error(node.span, fact).hint(format!("put `{key}` into each root")));
+            return None;
+        }
+    };
+    if let (Roots::Named(named), Some(node)) = (&roots, fields.get("roots"))
+        && named.is_empty()
+    {
+        problems.push(Diagnostic::error(node.span, "`roots` is empty").hint("name at least one root"));
+    }
+    Some(ToolsetDefinition::Filesystem(FilesystemConfig { roots }))
+}
+
+fn file_root(fields: &Fields<'_>) -> Option<FileRoot> {
+    let root = PathBuf::from(fields.text("root")?.value);
+    Some(FileRoot {
+        base: if root.is_absolute() { Base::Absolute(root) } else { Base::Project(root) },
+        access: match fields.text("mode").as_ref().map(|mode| mode.value.as_str()) {
+            Some("rw") => Access::ReadWrite,
+            _ => Access::ReadOnly,
+        },
+        suffixes: fields.texts("suffixes").into_iter().map(|suffix| suffix.value.to_lowercase()).collect(),
+        max_file_bytes: fields.count("max_file_bytes"),
+    })
+}
+
+fn shell(fields: &Fields<'_>) -> ToolsetDefinition {
+    let rules = match fields.get("rules").map(|node| &node.kind) {
+        Some(Kind::List(items)) => items.iter().filter_map(|node| shell_rule(&SHELL_RULE.fields(node))).collect(),
+        _ => Vec::new(),
+    };
+    let default = fields.text("default").and_then(|word| Rule::parse(&word.value)).unwrap_or(Rule::Block);
+    ToolsetDefinition::Shell(ShellConfig {
+        grammar: Grammar::Rules { rules, default },
+        write: fields.texts("write").into_iter().map(|path| path.value).collect(),
+        network: fields.bool("network").unwrap_or(false),
+    })
+}
+
+fn shell_rule(fields: &Fields<'_>) -> Option<ShellRule> {
+    let examples = |key| fields.get(key).map(texts_of).unwrap_or_default().into_iter().map(|text| text.value).collect();
+    let pattern = fields.get("pattern")?;
+    Some(ShellRule {
+        pattern: match &pattern.kind {
+            Kind::Text(words) => words.split_whitespace().map(str::to_owned).collect(),
+            _ => texts_of(pattern).into_iter().map(|word| word.value).collect(),
+        },
+        approval: fields.text("approval").and_then(|word| Rule::parse(&word.value))?,
+        approval_required_if_args: examples("approval_required_if_args"),
+        matches: examples("match"),
+        not_matches: examples("not_match"),
+        i_understand: fields.bool("i_understand").unwrap_or(false),
+    })
+}
+
+const MCP_TIMEOUT: f64 = 30.0;
+
+fn mcp(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinition> {
+    let (command, url) = (fields.text("command"), fields.text("url"));
+    let mut from_env = Vec::new();
+    let mut settings = |key| -> BTreeMap<String, Setting> {
+        let entries =
+            fields.entries(key).filter_map(|(name, node)| Some((name.value.clone(), setting(node, &mut from_env)?)));
+        entries.collect()
+    };
+    let (env, headers) = (settings("env"), settings("headers"));
+    let foreign = |keys: [&'static str; 3]| keys.into_iter().find_map(|key| Some((key, fields.key_span(key)?)));
+    let (server, misplaced, owner) = match (command, url) {
+        (Some(command), None) => {
+            let args = fields.texts("args").into_iter().map(|arg| arg.value).collect();
+            (McpServer::Command { command: command.value, args, env }, foreign(["headers"; 3]), "url")
+        }
+        (None, Some(url)) => (McpServer::Url { url: url.value, headers }, foreign(["args", "env", "env"]), "command"),
+        (Some(_), Some(url)) => {
+            problems.push(Diagnostic::error(url.span, "`mcp` has both `command` and `url`").hint("keep one of them"));
+            return None;
+        }
+        (None, None) => {
+            let hint = "give `command` for a local server, or `url` for a remote one";
+            problems.push(Diagnostic::error(fields.span, "`mcp` has neither `command` nor `url`").hint(hint));
+            return None;
+        }
+    };
+    if let Some((key, span)) = misplaced {
+        problems.push(Diagnostic::error(span, format!("`{key}` belongs to a server with `{owner}`")));
+    }
+    let timeout = Duration::from_secs_f64(fields.number("timeout_seconds").unwrap_or(MCP_TIMEOUT).min(1e9));
+    Some(ToolsetDefinition::Mcp(McpConfig { server, timeout }, from_env))
+}
+
+fn setting(node: &Node, from_env: &mut Vec<Located<String>>) -> Option<Setting> {
+    match &node.kind {
+        Kind::Text(text) => Some(Setting::Text(text.clone())),
+        _ => {
+            let variable = FROM_ENV.fields(node).text("from_env")?;
+            from_env.push(variable.clone());
+            Some(Setting::FromEnv(variable.value))
+        }
+    }
+}

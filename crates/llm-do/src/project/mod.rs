@@ -1,0 +1,241 @@
+//! Files → [`Program`]. A project is loaded from files, every name in it is resolved, every mistake is reported at
+//! once; only then something runs.
+
+pub mod diagnostic;
+pub mod link;
+pub mod load;
+pub mod manifest;
+pub mod reach;
+pub mod schema;
+pub mod table;
+pub mod tree;
+pub mod worker;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::message::RawJson;
+use crate::model::name::ModelName;
+use crate::model::{ModelSettings, ServerTool};
+use crate::tools::DeclaredTool;
+use crate::tools::approval::Rules;
+use crate::tools::source::ToolsetSource;
+use diagnostic::{Diagnostics, Sources};
+use manifest::{AgentApprovalOverride, Manifest};
+use worker::WorkerFile;
+
+/// A project as its files describe it, mistakes included: [`Project::link`] reports them with its own.
+#[derive(Debug)]
+pub struct Project {
+    /// The directory that nothing in the project leaves.
+    pub root: PathBuf,
+    pub layout: Layout,
+    workers: Vec<LoadedWorker>,
+    /// JSON Schemas that worker files refer to, by their path beneath the root.
+    schemas: BTreeMap<PathBuf, diagnostic::FileId>,
+    /// Names that files would have defined had they been readable: referring to them is no further mistake.
+    broken: Vec<String>,
+    /// Agents created at run time, by name and file.
+    pub generated: BTreeMap<String, PathBuf>,
+    pub code: Code,
+    sources: Arc<Sources>,
+    problems: Diagnostics,
+}
+
+/// How the project is laid out on disk.
+#[derive(Debug)]
+pub enum Layout {
+    Manifest(Box<Manifest>),
+    /// One worker file: it is the entry.
+    SingleFile,
+    /// A directory without a manifest.
+    Directory,
+    /// A manifest of which nothing could be read; why is among the problems.
+    Unreadable,
+}
+
+/// A worker file and where it was.
+#[derive(Clone, Debug)]
+pub struct LoadedWorker {
+    /// Beneath the project root.
+    pub path: PathBuf,
+    pub worker: WorkerFile,
+}
+
+/// What is known of the project's Python files.
+#[derive(Clone, Debug)]
+pub enum Code {
+    /// There are none.
+    Absent,
+    /// Not looked at: names that only they can define are open.
+    Unread,
+    Read(Offer),
+}
+
+/// What Python files export.
+#[derive(Clone, Debug, Default)]
+pub struct Offer {
+    pub toolsets: Vec<crate::tools::source::PythonToolset>,
+    pub tools: Vec<OfferedTool>,
+    /// Entry functions, by their files.
+    pub entries: Vec<EntryFunction>,
+}
+
+#[derive(Clone, Debug)]
+pub struct OfferedTool {
+    pub file: PathBuf,
+    pub tool: DeclaredTool,
+}
+
+/// The linked project: every name resolved, nothing running. Agents refer to each other by name, so it may have cycles.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub root: PathBuf,
+    pub entry: Entry,
+    pub agents: BTreeMap<String, Arc<AgentSpec>>,
+    pub policy: Policy,
+    pub default_input: Option<RawJson>,
+    pub allow_cli_input: bool,
+    /// Beneath the project root.
+    pub generated_agents_dir: PathBuf,
+    pub generated: BTreeMap<String, PathBuf>,
+    /// Variables that Python and MCP children see besides the fixed ones.
+    pub env: Vec<String>,
+    /// Names that only Python files which were not looked at can define.
+    pub open: Vec<String>,
+}
+
+/// Where a run starts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    Agent(String),
+    /// Has no model and no toolsets.
+    Function(EntryFunction),
+    /// Only Python files which were not looked at can define it.
+    Open,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryFunction {
+    /// Beneath the project root.
+    pub file: PathBuf,
+    pub function: String,
+}
+
+/// The manifest's policy of a run; flags win over it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    pub approval_mode: ApprovalMode,
+    pub max_depth: u64,
+    pub return_permission_errors: bool,
+    pub agent_calls_require_approval: bool,
+    pub agent_attachments_require_approval: bool,
+    pub agent_approval_overrides: BTreeMap<String, AgentApprovalOverride>,
+    pub limits: Limits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalMode {
+    Prompt,
+    ApproveAll,
+    RejectAll,
+}
+
+impl ApprovalMode {
+    pub const WORDS: &[&str] = &["prompt", "approve_all", "reject_all"];
+
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "prompt" => Some(Self::Prompt),
+            "approve_all" => Some(Self::ApproveAll),
+            "reject_all" => Some(Self::RejectAll),
+            _ => None,
+        }
+    }
+}
+
+/// One agent, linked.
+#[derive(Clone, Debug)]
+pub struct AgentSpec {
+    pub name: String,
+    /// Beneath the project root.
+    pub file: PathBuf,
+    /// What callers read.
+    pub description: String,
+    pub instructions: String,
+    pub model: ModelName,
+    pub input: Typing,
+    /// How a typed input becomes the user message.
+    pub prompt: Option<String>,
+    pub output: Typing,
+    /// Single functions, each as a toolset of one.
+    pub tools: Vec<ToolsetUse>,
+    pub toolsets: Vec<ToolsetUse>,
+    /// `None`: a model may call the agents in `toolsets`, code may call any.
+    pub allow_workers: Option<AllowWorkers>,
+    pub server_tools: Vec<ServerTool>,
+    pub settings: ModelSettings,
+    pub limits: Limits,
+    pub attachment_policy: AttachmentPolicy,
+    pub locked: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum AllowWorkers {
+    Any,
+    Only(Vec<String>),
+}
+
+/// What an agent takes or gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Typing {
+    /// Text; as input with attachments.
+    Untyped,
+    Schema(RawJson),
+    /// A Pydantic model: Python knows its schema.
+    Python(worker::PythonClass),
+}
+
+/// One toolset as one agent uses it. The rules live here, on the declaration, so that two agents can use the same
+/// toolset under different rules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolsetUse {
+    pub name: String,
+    pub source: ToolsetSource,
+    pub rules: Rules,
+}
+
+/// Bounds on a run, or on each call of an agent. `None`: no bound.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Limits {
+    pub max_requests: Option<u64>,
+    pub max_tool_calls: Option<u64>,
+    pub max_input_tokens: Option<u64>,
+    pub max_output_tokens: Option<u64>,
+    pub max_cost_usd: Option<f64>,
+    pub timeout_seconds: Option<f64>,
+}
+
+/// Which attachments an agent accepts. Empty lists of suffixes say nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttachmentPolicy {
+    pub max_attachments: u64,
+    pub max_total_bytes: u64,
+    pub allowed_suffixes: Vec<String>,
+    pub denied_suffixes: Vec<String>,
+}
+
+impl Default for AttachmentPolicy {
+    fn default() -> Self {
+        Self {
+            max_attachments: 4,
+            max_total_bytes: 10_000_000,
+            allowed_suffixes: Vec::new(),
+            denied_suffixes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! The keys of a file format as tables. One table yields the check of a file (unknown keys, wrong types, both spellings
+//! of one key), the suggestions, and the JSON Schema for editors.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::diagnostic::{Diagnostic, Diagnostics, Located, Span, suggest};
+use super::tree::{Kind, Node};
+use crate::escape::{visible, visible_start};
+use crate::message::RawJson;
+
+/// The keys of one mapping.
+pub struct Table {
+    /// What the mapping is, for errors: "a worker file".
+    pub what: &'static str,
+    pub keys: &'static [Key],
+}
+
+pub struct Key {
+    pub name: &'static str,
+    /// Other spellings.
+    pub aliases: &'static [&'static str],
+    pub shape: Shape,
+    pub presence: Presence,
+    pub doc: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    Required,
+    Optional,
+}
+
+/// What a value must look like.
+pub enum Shape {
+    /// A text that is not blank.
+    Text,
+    /// A text that may be empty.
+    AnyText,
+    /// A name of an agent, a tool or a toolset.
+    Name,
+    /// A name of an environment variable.
+    Variable,
+    Bool,
+    Constant(i64),
+    Integer {
+        min: i64,
+    },
+    /// `min` itself only if it is included.
+    Number {
+        min: f64,
+        min_included: bool,
+        max: f64,
+    },
+    OneOf(&'static [&'static str]),
+    List {
+        of: &'static Shape,
+        least: usize,
+        repeats: Repeats,
+    },
+    /// Any names as keys.
+    Map {
+        of: &'static Shape,
+    },
+    Object(&'static Table),
+    AnyOf(&'static [Shape]),
+    /// Any mapping, kept as JSON.
+    JsonObject,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats {
+    Allowed,
+    Refused,
+}
+
+/// A table row. `required("name", …)`, `optional("model", …)`.
+pub const fn required(name: &'static str, shape: Shape, doc: &'static str) -> Key {
+    Key { name, aliases: &[], shape, presence: Presence::Required, doc }
+}
+
+pub const fn optional(name: &'static str, shape: Shape, doc: &'static str) -> Key {
+    Key { name, aliases: &[], shape, presence: Presence::Optional, doc }
+}
+
+impl Key {
+    #[must_use]
+    pub const fn or(self, aliases: &'static [&'static str]) -> Self {
+        Self { name: self.name, aliases, shape: self.shape, presence: self.presence, doc: self.doc }
+    }
+
+    fn spellings(&self) -> impl Iterator<Item = &'static str> + Clone {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+}
+
+impl Table {
+    fn key(&self, spelling: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.spellings().any(|name| name == spelling))
+    }
+
+    /// Reports every unknown key, doubled key, missing key and wrong value, at any depth.
+    pub fn check(&'static self, node: &Node, problems: &mut Diagnostics) -> bool {
+        let Kind::Map(entries) = &node.kind else {
+            problems.push(expected("a mapping", node));
+            return false;
+        };
+        let mut good = true;
+        let mut seen: Vec<(&'static str, &Located<String>)> = Vec::new();
+        for entry in entries {
+            let Some(key) = self.key(&entry.key.value) else {
+                problems.push(self.unknown_key(&entry.key, problems));
+                good = false;
+                continue;
+            };
+            if let Some((_, other)) = seen.iter().find(|(name, _)| *name == key.name) {
+                let fact = format!("`{}` and `{}` are two spellings of one key", other.value, entry.key.value);
+                problems.push(
+                    Diagnostic::error(entry.key.span, fact)
+                        .hint("keep one of them")
+                        .related(other.span, "the other one"),
+                );
+                good = false;
+            }
+            seen.push((key.name, &entry.key));
+            good &= key.shape.check(&entry.value, problems);
+        }
+        for key in self.keys.iter().filter(|key| key.presence == Presence::Required) {
+            if !seen.iter().any(|(name, _)| *name == key.name) {
+                let start = Span { end: node.span.start, ..node.span };
+                problems.push(Diagnostic::error(start, format!("`{}` is missing in {}", key.name, self.what)));
+                good = false;
+            }
+        }
+        good
+    }
+
+    fn unknown_key(&self, key: &Located<String>, problems: &Diagnostics) -> Diagnostic {
+        let fact = format!("unknown key `{}` in {}", visible_start(&key.value, 60), self.what);
+        let problem = Diagnostic::error(key.span, fact);
+        if problems.is_full() {
+            return problem;
+        }
+        problem.hint(suggest(&key.value, "keys", self.keys.iter().flat_map(Key::spellings)))
+    }
+
+    /// The values that conform, by their canonical names. What does not was reported by [`Table::check`].
+    pub fn fields<'a>(&'static self, node: &'a Node) -> Fields<'a> {
+        let mut values = Vec::new();
+        if let Kind::Map(entries) = &node.kind {
+            let mut silent = Diagnostics::default();
+            for entry in entries {
+                if let Some(key) = self.key(&entry.key.value)
+                    && (matches!(key.shape, Shape::Object(_) | Shape::Map { .. } | Shape::List { .. })
+                        || key.shape.check(&entry.value, &mut silent))
+                {
+                    values.push((key.name, entry.key.span, &entry.value));
+                }
+            }
+        }
+        Fields { table: self, span: node.span, values }
+    }
+
+    pub fn schema(&self) -> Value {
+        let mut properties = Map::new();
+        let mut doubled = Vec::new();
+        for key in self.keys {
+            let mut schema = key.shape.schema();
+            schema.insert("description".into(), key.doc.into());
+            properties.insert(key.name.into(), Value::Object(schema.clone()));
+            for alias in key.aliases {
+                schema.insert("description".into(), format!("another spelling of `{}`", key.name).into());
+                properties.insert((*alias).into(), Value::Object(schema.clone()));
+            }
+            let spellings: Vec<&str> = key.spellings().collect();
+            for (index, first) in spellings.iter().enumerate() {
+                doubled.extend(spellings[index + 1..].iter().map(|second| json!({"required": [first, second]})));
+            }
+        }
+        let required: Vec<&str> =
+            self.keys.iter().filter(|key| key.presence == Presence::Required).map(|key| key.name).collect();
+        let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+        if !required.is_empty() {
+            schema["required"] = json!(required);
+        }
+        if !doubled.is_empty() {
+            schema["not"] = json!({"anyOf": doubled});
+        }
+        schema
+    }
+}
+
+impl Shape {
+    fn check(&'static self, node: &Node, problems: &mut Diagnostics) -> bool {
+        let wrong = match (self, &node.kind) {
+            (Self::Text, Kind::Text(text)) => {
+                text.trim().is_empty().then(|| expected("a text that is not blank", node))
+            }
+            (Self::Name, Kind::Text(text)) => (!is_name(text)).then(|| not_a_name(text, node)),
+            (Self::Variable, Kind::Text(text)) => {
+                (!is_variable(text)).then(|| expected("the name of an environment variable", node))
+            }
+            (Self::AnyText, Kind::Text(_)) | (Self::Bool, Kind::Bool(_)) | (Self::JsonObject, Kind::Map(_)) => None,
+            (Self::Constant(constant), Kind::Integer(value)) if value == constant => None,
+            (Self::Integer { min }, Kind::Integer(value)) if value >= min => None,
+            (Self::Number { .. }, Kind::Integer(_) | Kind::Number(..)) if self.holds(number(node)) => None,
+            (Self::OneOf(words), Kind::Text(text)) => {
+                let known = words.contains(&text.as_str());
+                (!known).then(|| expected(&self.describe(), node).hint(suggest(text, "values", words.iter().copied())))
+            }
+            (Self::List { of, least, repeats }, Kind::List(items)) => {
+                return check_list(node, items, of, *least, *repeats, problems);
+            }
+            (Self::Map { of }, Kind::Map(entries)) => {
+                let wrong = entries.iter().filter(|entry| !of.check(&entry.value, problems)).count();
+                return wrong == 0;
+            }
+            (Self::Object(table), Kind::Map(_)) => return table.check(node, problems),
+            (Self::AnyOf(shapes), _) => match shapes.iter().find(|shape| shape.is_for(&node.kind)) {
+                Some(shape) => return shape.check(node, problems),
+                None => Some(expected(&self.describe(), node)),
+            },
+            _ => Some(expected(&self.describe(), node)),
+        };
+        let good = wrong.is_none();
+        if let Some(problem) = wrong {
+            problems.push(with_yaml_hint(problem, self, node));
+        }
+        good
+    }
+
+    /// Whether a value of this kind is meant for this shape, so that its error speaks of it.
+    fn is_for(&self, kind: &Kind) -> bool {
+        match self {
+            Self::Text | Self::AnyText | Self::Name | Self::Variable | Self::OneOf(_) => matches!(kind, Kind::Text(_)),
+            Self::Bool => matches!(kind, Kind::Bool(_)),
+            Self::Constant(_) | Self::Integer { .. } => matches!(kind, Kind::Integer(_)),
+            Self::Number { .. } => matches!(kind, Kind::Integer(_) | Kind::Number(..)),
+            Self::List { .. } => matches!(kind, Kind::List(_)),
+            Self::Map { .. } | Self::Object(_) | Self::JsonObject => matches!(kind, Kind::Map(_)),
+            Self::AnyOf(shapes) => shapes.iter().any(|shape| shape.is_for(kind)),
+        }
+    }
+
+    fn holds(&self, value: f64) -> bool {
+        match self {
+            Self::Number { min, min_included, max } => {
+                (value > *min || (*min_included && value >= *min)) && value <= *max
+            }
+            _ => false,
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Text | Self::AnyText => "a text".into(),
+            Self::Name => "a name".into(),
+            Self::Variable => "the name of an environment variable".into(),
+            Self::Bool => "`true` or `false`".into(),
+            Self::Constant(constant) => format!("`{constant}`"),
+            Self::Integer { min } => format!("a whole number of at least {min}"),
+            Self::Number { min, max, .. } if max.is_finite() => format!("a number from {min} to {max}"),
+            Self::Number { min, min_included: true, .. } => format!("a number of at least {min}"),
+            Self::Number { min, .. } => format!("a number greater than {min}"),
+            Self::OneOf(words) => format!("one of `{}`", words.join("`, `")),
+            Self::List { of, .. } => format!("a list ({} each)", of.describe()),
+            Self::Map { .. } | Self::Object(_) | Self::JsonObject => "a mapping".into(),
+            Self::AnyOf(shapes) => shapes.iter().map(Shape::describe).collect::<Vec<_>>().join(" or "),
+        }
+    }
+
+    fn schema(&self) -> Map<String, Value> {
+        let schema = match self {
+            Self::Text => json!({"type": "string", "pattern": r"\S"}),
+            Self::AnyText => json!({"type": "string"}),
+            Self::Name => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}),
+            Self::Variable => json!({"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}),
+            Self::Bool => json!({"type": "boolean"}),
+            Self::Constant(constant) => json!({"const": constant}),
+            Self::Integer { min } => json!({"type": "integer", "minimum": min}),
+            Self::Number { min, min_included, max } => {
+                let bound = if *min_included { "minimum" } else { "exclusiveMinimum" };
+                let mut schema = json!({"type": "number", bound: min});
+                if max.is_finite() {
+                    schema["maximum"] = json!(max);
+                }
+                schema
+            }
+            Self::OneOf(words) => json!({"enum": words}),
+            Self::List { of, least, repeats } => {
+                let mut schema = json!({"type": "array", "items": of.schema()});
+                if *least > 0 {
+                    schema["minItems"] = json!(least);
+                }
+                if *repeats == Repeats::Refused {
+                    schema["uniqueItems"] = json!(true);
+                }
+                schema
+            }
+            Self::Map { of } => json!({"type": "object", "additionalProperties": of.schema()}),
+            Self::Object(table) => table.schema(),
+            Self::AnyOf(shapes) => json!({"anyOf": shapes.iter().map(Shape::schema).collect::<Vec<_>>()}),
+            Self::JsonObject => json!({"type": "object"}),
+        };
+        let Value::Object(schema) = schema else { unreachable!("every schema above is an object") };
+        schema
+    }
+}
+
+fn check_list(
+    node: &Node,
+    items: &[Node],
+    of: &'static Shape,
+    least: usize,
+    repeats: Repeats,
+    problems: &mut Diagnostics,
+) -> bool {
+    let mut good = true;
+    if items.len() < least {
+        problems.push(Diagnostic::error(node.span, "the list is empty").hint(format!("give {}", of.describe())));
+        good = false;
+    }
+    let mut seen = HashSet::new();
+    for item in items {
+        good &= of.check(item, problems);
+        if let (Kind::Text(text), Repeats::Refused) = (&item.kind, repeats)
+            && !seen.insert(text)
+        {
+            problems.push(Diagnostic::error(item.span, format!("`{}` appears twice in the list", visible(text))));
+            good = false;
+        }
+    }
+    good
+}
+
+fn expected(what: &str, node: &Node) -> Diagnostic {
+    Diagnostic::error(node.span, format!("expected {what}, found {}", node.describe()))
+}
+
+fn not_a_name(text: &str, node: &Node) -> Diagnostic {
+    Diagnostic::error(node.span, format!("`{}` is not a name", visible_start(text, 80)))
+        .hint("names have 1 to 64 letters, digits, `_` or `-`")
+}
+
+/// What people write who know another YAML.
+fn with_yaml_hint(problem: Diagnostic, shape: &Shape, node: &Node) -> Diagnostic {
+    match (shape, &node.kind) {
+        (Shape::Bool, Kind::Text(text)) => match text.to_ascii_lowercase().as_str() {
+            "yes" | "on" | "true" => problem.hint("write `true`"),
+            "no" | "off" | "false" => problem.hint("write `false`"),
+            _ => problem,
+        },
+        (Shape::List { of, .. }, Kind::Text(text)) if of.is_for(&node.kind) => {
+            problem.hint(format!("write `[{}]`", visible_start(text, 40)))
+        }
+        (Shape::Text | Shape::AnyText | Shape::Name, Kind::Integer(_) | Kind::Number(..) | Kind::Bool(_)) => {
+            problem.hint("put it in quotes")
+        }
+        _ => problem,
+    }
+}
+
+pub fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+}
+
+fn is_variable(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+#[expect(clippy::cast_precision_loss, reason = "settings are far below the precision of a double")]
+fn number(node: &Node) -> f64 {
+    match &node.kind {
+        Kind::Integer(value) => *value as f64,
+        Kind::Number(value, _) => *value,
+        _ => f64::NAN,
+    }
+}
+
+/// The values of one mapping that passed its table. Asking for a key that the table lacks is a bug and panics.
+pub struct Fields<'a> {
+    table: &'static Table,
+    pub span: Span,
+    values: Vec<(&'static str, Span, &'a Node)>,
+}
+
+impl<'a> Fields<'a> {
+    pub fn get(&self, name: &str) -> Option<&'a Node> {
+        assert!(self.table.key(name).is_some_and(|key| key.name == name), "no key `{name}` in {}", self.table.what);
+        self.values.iter().find(|(key, ..)| *key == name).map(|(_, _, node)| *node)
+    }
+
+    /// Where the key itself stands.
+    pub fn key_span(&self, name: &str) -> Option<Span> {
+        self.values.iter().find(|(key, ..)| *key == name).map(|(_, span, _)| *span)
+    }
+
+    pub fn text(&self, name: &str) -> Option<Located<String>> {
+        self.get(name).and_then(located_text)
+    }
+
+    /// The texts of a list that passed, each once: what is wrong or repeated was reported.
+    pub fn texts(&self, name: &str) -> Vec<Located<String>> {
+        let Some(node) = self.get(name) else { return Vec::new() };
+        let mut texts = texts_of(node);
+        if let Some(Key { shape: Shape::List { of, repeats, .. }, .. }) = self.table.key(name) {
+            let mut silent = Diagnostics::default();
+            let mut seen = HashSet::new();
+            texts.retain(|text| {
+                let node = Node { span: text.span, kind: Kind::Text(text.value.clone()) };
+                let first = seen.insert(text.value.clone()) || *repeats == Repeats::Allowed;
+                first && of.check(&node, &mut silent)
+            });
+        }
+        texts
+    }
+
+    pub fn bool(&self, name: &str) -> Option<bool> {
+        self.get(name).and_then(|node| match node.kind {
+            Kind::Bool(value) => Some(value),
+            _ => None,
+        })
+    }
+
+    pub fn integer(&self, name: &str) -> Option<i64> {
+        self.get(name).and_then(|node| match node.kind {
+            Kind::Integer(value) => Some(value),
+            _ => None,
+        })
+    }
+
+    /// A whole number that its table bounds from below.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.integer(name).and_then(|value| u64::try_from(value).ok())
+    }
+
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.get(name).map(number).filter(|value| value.is_finite())
+    }
+
+    pub fn json(&self, name: &str) -> Option<RawJson> {
+        self.get(name).map(|node| RawJson::from_valid(node.to_json()))
+    }
+
+    pub fn object(&self, name: &str) -> Option<Fields<'a>> {
+        let node = self.get(name)?;
+        match &self.table.key(name)?.shape {
+            Shape::Object(table) if matches!(node.kind, Kind::Map(_)) => Some(table.fields(node)),
+            _ => None,
+        }
+    }
+
+    /// The entries of a mapping with free keys.
+    pub fn entries(&self, name: &str) -> impl Iterator<Item = (&'a Located<String>, &'a Node)> + use<'a> {
+        let entries = self.get(name).and_then(|node| match &node.kind {
+            Kind::Map(entries) => Some(entries.as_slice()),
+            _ => None,
+        });
+        entries.unwrap_or_default().iter().map(|entry| (&entry.key, &entry.value))
+    }
+}
+
+/// Every text of a list, or the one text that stands for a list.
+pub fn texts_of(node: &Node) -> Vec<Located<String>> {
+    match &node.kind {
+        Kind::List(items) => items.iter().filter_map(located_text).collect(),
+        _ => located_text(node).into_iter().collect(),
+    }
+}
+
+pub fn located_text(node: &Node) -> Option<Located<String>> {
+    match &node.kind {
+        Kind::Text(text) => Some(Located { value: text.clone(), span: node.span }),
+        _ => None,
+    }
+}

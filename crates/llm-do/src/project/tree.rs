@@ -1,0 +1,432 @@
+//! YAML and JSON → a tree of values with their places. Safe YAML only: no tags, no duplicate keys, bounded size, depth
+//! and aliases; linear in the size of its input and not recursive.
+
+use std::collections::{HashMap, HashSet};
+
+use granit_parser::{Event, Parser, ScalarStyle};
+use serde::de::IgnoredAny;
+
+use super::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
+use crate::escape::visible_start;
+
+/// A worker file or manifest larger than this is not read.
+pub const LARGEST_FILE: usize = 1024 * 1024;
+const DEEPEST_NESTING: usize = 64;
+/// Values in one file after its aliases are expanded, and the text in them.
+const MOST_VALUES: usize = 100_000;
+const MOST_TEXT: usize = 4 * LARGEST_FILE;
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub span: Span,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    Null,
+    Bool(bool),
+    Integer(i64),
+    /// With its JSON form.
+    Number(f64, String),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub key: Located<String>,
+    pub value: Node,
+}
+
+impl Node {
+    /// In the words of a person, for "expected …, found …".
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Null => "nothing".to_owned(),
+            Kind::Bool(value) => format!("`{value}`"),
+            Kind::Integer(value) => format!("the number `{value}`"),
+            Kind::Number(_, text) => format!("the number `{text}`"),
+            Kind::Text(text) => format!("the text `{}`", visible_start(text, 40)),
+            Kind::List(_) => "a list".to_owned(),
+            Kind::Map(_) => "a mapping".to_owned(),
+        }
+    }
+
+    /// As JSON text, keys in the order of the file.
+    pub fn to_json(&self) -> String {
+        let mut json = String::new();
+        self.write_json(&mut json);
+        json
+    }
+
+    // Recursion is bounded by `DEEPEST_NESTING`.
+    fn write_json(&self, json: &mut String) {
+        let quoted = |text: &str| serde_json::to_string(text).expect("text serialises");
+        match &self.kind {
+            Kind::Null => json.push_str("null"),
+            Kind::Bool(value) => json.push_str(if *value { "true" } else { "false" }),
+            Kind::Integer(value) => json.push_str(&value.to_string()),
+            Kind::Number(_, text) => json.push_str(text),
+            Kind::Text(text) => json.push_str(&quoted(text)),
+            Kind::List(items) => {
+                json.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        json.push(',');
+                    }
+                    item.write_json(json);
+                }
+                json.push(']');
+            }
+            Kind::Map(entries) => {
+                json.push('{');
+                for (index, entry) in entries.iter().enumerate() {
+                    if index > 0 {
+                        json.push(',');
+                    }
+                    json.push_str(&quoted(&entry.key.value));
+                    json.push(':');
+                    entry.value.write_json(json);
+                }
+                json.push('}');
+            }
+        }
+    }
+}
+
+/// A part of a source file: front matter starts after its first line.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    pub file: FileId,
+    pub text: &'a str,
+    /// Where the text starts in its file.
+    pub offset: usize,
+}
+
+impl Text<'_> {
+    fn span(&self, start: usize, end: usize) -> Span {
+        Span { file: self.file, start: self.offset + start, end: self.offset + end.max(start) }
+    }
+}
+
+/// Strict JSON: YAML would accept comments and trailing commas, so the syntax is judged first.
+pub fn parse_json(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> {
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(source.text) {
+        let start = offset_of(source.text, error.line(), error.column());
+        let message = error.to_string();
+        let fact = message.split(" at line ").next().unwrap_or(&message);
+        problems.push(Diagnostic::error(source.span(start, start + 1), format!("not valid JSON: {fact}")));
+        return None;
+    }
+    parse_yaml(source, problems)
+}
+
+/// The byte at a line and a column as `serde_json` counts them: from 1, columns in bytes.
+fn offset_of(text: &str, line: usize, column: usize) -> usize {
+    let line_start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    (line_start + column.saturating_sub(1)).min(text.len())
+}
+
+/// `None` if the text has no tree; the reason is among the problems, or the text is empty.
+pub fn parse_yaml(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> {
+    let options = granit_parser::options! {
+        disallow_directives: true,
+        flow_nesting_limit: DEEPEST_NESTING,
+        block_nesting_limit: DEEPEST_NESTING,
+    };
+    let mut builder = Builder::new(source);
+    for event in Parser::new_from_str_with_options(source.text, options) {
+        let step = match event {
+            Ok((event, span)) => {
+                let start = span.start.byte_offset().unwrap_or(0);
+                let end = span.end.byte_offset().unwrap_or(start);
+                builder.event(event, source.span(start, end), problems)
+            }
+            Err(error) => {
+                let start = error.marker().byte_offset().unwrap_or(source.text.len()).min(source.text.len());
+                Err(Diagnostic::error(source.span(start, start + 1), format!("not valid YAML: {}", error.info()))
+                    .into())
+            }
+        };
+        if let Err(problem) = step {
+            problems.push(*problem);
+            return None;
+        }
+    }
+    builder.root
+}
+
+/// Builds the tree from events with a stack of its own.
+struct Builder<'a> {
+    source: Text<'a>,
+    root: Option<Node>,
+    open: Vec<Open>,
+    anchors: HashMap<usize, (Node, Size)>,
+    size: Size,
+    documents: usize,
+}
+
+/// How large a tree is once its aliases are expanded.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    values: usize,
+    text: usize,
+}
+
+struct Open {
+    span: Span,
+    anchor: usize,
+    /// The size of the whole when it was opened, to know its own.
+    before: Size,
+    content: Collection,
+}
+
+enum Collection {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, keys: HashSet<String>, pending: Option<PendingKey> },
+}
+
+enum PendingKey {
+    Good(Located<String>),
+    /// Seen before: reported, its value is dropped.
+    Duplicate,
+}
+
+impl<'a> Builder<'a> {
+    fn new(source: Text<'a>) -> Self {
+        Self { source, root: None, open: Vec::new(), anchors: HashMap::new(), size: Size::default(), documents: 0 }
+    }
+
+    fn event(&mut self, event: Event<'_>, span: Span, problems: &mut Diagnostics) -> Result<(), Box<Diagnostic>> {
+        if let Some(tag) = event.tag() {
+            let fact = format!("the tag `{}` is not allowed", visible_start(&tag.original(), 40));
+            return Err(Diagnostic::error(span, fact).hint("write plain values; tags are never evaluated").into());
+        }
+        match event {
+            Event::Scalar(text, style, anchor, _) => {
+                let size = Size { values: 1, text: text.len() };
+                self.count(size, span)?;
+                let node = Node { span, kind: scalar(&text, style) };
+                self.remember(anchor, &node, size);
+                self.place(node, problems)
+            }
+            Event::SequenceStart(_, anchor, _) => self.open(span, anchor, Collection::List(Vec::new())),
+            Event::MappingStart(_, anchor, _) => {
+                let content = Collection::Map { entries: Vec::new(), keys: HashSet::new(), pending: None };
+                self.open(span, anchor, content)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close(span, problems),
+            Event::Alias(id) => {
+                let size = self.anchors.get(&id).map(|(_, size)| *size).ok_or_else(|| {
+                    Diagnostic::error(span, "an alias inside the value that it stands for").hint("write the value out")
+                })?;
+                // Counted before anything is cloned, so that an alias bomb costs nothing.
+                self.count(size, span)?;
+                let node = Node { span, kind: self.anchors[&id].0.kind.clone() };
+                self.place(node, problems)
+            }
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    let problem = Diagnostic::error(span, "a second YAML document in one file");
+                    return Err(problem.hint("remove the line `---`, or split the file").into());
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn count(&mut self, size: Size, span: Span) -> Result<(), Box<Diagnostic>> {
+        self.size = Size { values: self.size.values + size.values, text: self.size.text + size.text };
+        if self.size.values > MOST_VALUES {
+            return Err(Diagnostic::error(span, format!("more than {MOST_VALUES} values in one file")).into());
+        }
+        if self.size.text > MOST_TEXT {
+            return Err(Diagnostic::error(span, format!("aliases expand to more than {MOST_TEXT} bytes")).into());
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, span: Span, anchor: usize, content: Collection) -> Result<(), Box<Diagnostic>> {
+        let before = self.size;
+        self.count(Size { values: 1, text: 0 }, span)?;
+        self.open.push(Open { span, anchor, before, content });
+        Ok(())
+    }
+
+    fn close(&mut self, end: Span, problems: &mut Diagnostics) -> Result<(), Box<Diagnostic>> {
+        let open = self.open.pop().expect("the parser closes what it opened");
+        let kind = match open.content {
+            Collection::List(items) => Kind::List(items),
+            Collection::Map { entries, .. } => Kind::Map(entries),
+        };
+        let node = Node { span: Span { end: end.end.max(open.span.start), ..open.span }, kind };
+        let size = Size { values: self.size.values - open.before.values, text: self.size.text - open.before.text };
+        self.remember(open.anchor, &node, size);
+        self.place(node, problems)
+    }
+
+    fn remember(&mut self, anchor: usize, node: &Node, size: Size) {
+        if anchor != 0 {
+            self.anchors.insert(anchor, (node.clone(), size));
+        }
+    }
+
+    fn place(&mut self, node: Node, problems: &mut Diagnostics) -> Result<(), Box<Diagnostic>> {
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match &mut open.content {
+            Collection::List(items) => items.push(node),
+            Collection::Map { entries, keys, pending } => match pending.take() {
+                Some(PendingKey::Good(key)) => entries.push(Entry { key, value: node }),
+                Some(PendingKey::Duplicate) => {}
+                None => {
+                    let Some(text) = key_text(&node.kind, self.source, node.span) else {
+                        return Err(Diagnostic::error(node.span, "a key must be plain text").into());
+                    };
+                    *pending = Some(if keys.insert(text.clone()) {
+                        PendingKey::Good(Located { value: text, span: node.span })
+                    } else {
+                        let fact = format!("the key `{}` appears twice", visible_start(&text, 40));
+                        problems.push(Diagnostic::error(node.span, fact).hint("remove one of the two"));
+                        PendingKey::Duplicate
+                    });
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
+fn key_text(kind: &Kind, source: Text<'_>, span: Span) -> Option<String> {
+    match kind {
+        Kind::Text(text) => Some(text.clone()),
+        // `1:` or `true:` as written, not as a value of another type.
+        Kind::Null | Kind::Bool(_) | Kind::Integer(_) | Kind::Number(..) => {
+            let (start, end) = (span.start - source.offset, span.end - source.offset);
+            source.text.get(start..end).map(str::to_owned)
+        }
+        Kind::List(_) | Kind::Map(_) => None,
+    }
+}
+
+/// The core schema of YAML 1.2: `yes` and `on` are text, `0o17` and `0x1f` are numbers.
+fn scalar(text: &str, style: ScalarStyle) -> Kind {
+    if style != ScalarStyle::Plain {
+        return Kind::Text(text.to_owned());
+    }
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
+        "true" | "True" | "TRUE" => return Kind::Bool(true),
+        "false" | "False" | "FALSE" => return Kind::Bool(false),
+        _ => {}
+    }
+    let radix = |prefix: &str, radix| text.strip_prefix(prefix).map(|digits| i64::from_str_radix(digits, radix));
+    if let Some(Ok(value)) = radix("0x", 16).or_else(|| radix("0o", 8)) {
+        return Kind::Integer(value);
+    }
+    let looks_numeric = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'))
+        && text.contains(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E'));
+    if looks_numeric {
+        if let Ok(value) = text.parse::<i64>() {
+            return Kind::Integer(value);
+        }
+        if let Some(value) = text.parse::<f64>().ok().filter(|value| value.is_finite()) {
+            // Text that is JSON already stays as it was written.
+            let json =
+                serde_json::from_str::<serde_json::Number>(text).map_or_else(|_| value.to_string(), |_| text.into());
+            return Kind::Number(value, json);
+        }
+    }
+    Kind::Text(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::diagnostic::Sources;
+    use super::*;
+
+    fn parse(text: &str, parser: fn(Text<'_>, &mut Diagnostics) -> Option<Node>) -> Result<String, String> {
+        let file = Sources::default().add("file".into(), String::new());
+        let mut problems = Diagnostics::default();
+        let node = parser(Text { file, text, offset: 0 }, &mut problems);
+        match problems.iter().next() {
+            Some(problem) => Err(problem.fact.clone()),
+            None => Ok(node.map_or("empty".into(), |node| node.to_json())),
+        }
+    }
+
+    #[test]
+    fn yaml_values_have_the_types_of_the_core_schema() {
+        let cases = [
+            ("a: 1", r#"{"a":1}"#),
+            ("{b: true, a: [~, null, 1.50, 1e3]}", r#"{"b":true,"a":[null,null,1.50,1e3]}"#),
+            ("a: yes", r#"{"a":"yes"}"#),
+            ("a: '1'", r#"{"a":"1"}"#),
+            ("a: 0x1f", r#"{"a":31}"#),
+            ("a: -7", r#"{"a":-7}"#),
+            ("a: +7.5", r#"{"a":7.5}"#),
+            ("a: .5", r#"{"a":0.5}"#),
+            ("a: 1-2", r#"{"a":"1-2"}"#),
+            ("a: 2026-01-01", r#"{"a":"2026-01-01"}"#),
+            ("a: .inf", r#"{"a":".inf"}"#),
+            ("1: x", r#"{"1":"x"}"#),
+            ("a: &x [1]\nb: *x", r#"{"a":[1],"b":[1]}"#),
+            ("a: |\n  two\n  lines\n", r#"{"a":"two\nlines\n"}"#),
+            ("", "empty"),
+            ("# only a comment", "empty"),
+        ];
+        for (yaml, json) in cases {
+            assert_eq!(parse(yaml, parse_yaml).as_deref(), Ok(json), "{yaml}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_safe_is_refused() {
+        let cases = [
+            ("a: !!python/object:os.system x", "the tag `!!python/object:os.system` is not allowed"),
+            ("a: 1\na: 2", "the key `a` appears twice"),
+            ("a: 1\n---\nb: 2", "a second YAML document in one file"),
+            ("? [a]\n: 1", "a key must be plain text"),
+            ("a: &x [*x]", "an alias inside the value that it stands for"),
+        ];
+        for (yaml, fact) in cases {
+            assert_eq!(parse(yaml, parse_yaml), Err(fact.to_owned()), "{yaml}");
+        }
+        for yaml in ["%YAML 1.2\n---\na: 1", "a: [", "a: \"", "a:\n\tb: 1", "a: *nowhere", "a: b: c"] {
+            let error = parse(yaml, parse_yaml).expect_err(yaml);
+            assert!(error.starts_with("not valid YAML: "), "{yaml}: {error}");
+        }
+    }
+
+    #[test]
+    fn bombs_are_refused_without_being_built() {
+        let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for level in 1..40 {
+            let previous = format!("*a{}", level - 1);
+            bomb.push_str(&format!("a{level}: &a{level} [{}]\n", [previous.as_str(); 10].join(",")));
+        }
+        assert_eq!(parse(&bomb, parse_yaml), Err("more than 100000 values in one file".into()));
+        let long = format!("a: &x \"{}\"\nb: [{}]", "x".repeat(500_000), "*x,".repeat(90_000));
+        assert_eq!(parse(&long, parse_yaml), Err("aliases expand to more than 4194304 bytes".into()));
+        for open in ["[", "{a: ", "? ", "- "] {
+            assert!(parse(&open.repeat(100_000), parse_yaml).is_err(), "{open}");
+        }
+        assert!(parse(&"[".repeat(100_000), parse_json).is_err());
+    }
+
+    #[test]
+    fn json_is_strict() {
+        assert_eq!(parse(r#"{"b": "😀", "a":	1}"#, parse_json).as_deref(), Ok(r#"{"b":"😀","a":1}"#));
+        for json in [r#"{"a": 1,}"#, "{a: 1}", "// x\n{}", "{'a': 1}", r#"{"a": 01}"#, "{} {}", ""] {
+            assert!(parse(json, parse_json).unwrap_err().starts_with("not valid JSON: "), "{json}");
+        }
+        assert_eq!(parse(r#"{"a": 1, "a": 2}"#, parse_json), Err("the key `a` appears twice".into()));
+    }
+}

@@ -1,0 +1,328 @@
+//! Where toolsets come from: plain data that can be printed and compared. A live instance is made of it when a call
+//! opens.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::approval::{CommandVerdict, DeclaredVerdict, Rule};
+use super::{Capability, DeclaredTool};
+
+/// A declared capability: what an agent means by a name in `toolsets`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolsetSource {
+    Filesystem(FilesystemConfig),
+    Shell(ShellConfig),
+    Mcp(McpConfig),
+    DynamicAgents,
+    /// Another agent, by name: cycles are legal.
+    Agent(String),
+    /// A toolset that Python files define.
+    Python(PythonToolset),
+    /// A name that only Python files which were not looked at can define.
+    Open,
+    /// A variant of another toolset.
+    Variant(Arc<Variant>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilesystemConfig {
+    pub roots: Roots,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Roots {
+    One(FileRoot),
+    /// Paths start with the name of a root.
+    Named(BTreeMap<String, FileRoot>),
+}
+
+impl Roots {
+    pub fn all(&self) -> Box<dyn Iterator<Item = &FileRoot> + '_> {
+        match self {
+            Self::One(root) => Box::new(std::iter::once(root)),
+            Self::Named(roots) => Box::new(roots.values()),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileRoot {
+    pub base: Base,
+    pub access: Access,
+    /// Only files with these endings; empty: any.
+    pub suffixes: Vec<String>,
+    pub max_file_bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Base {
+    WorkingDirectory,
+    /// Relative to the project root.
+    Project(PathBuf),
+    /// Outside the project.
+    Absolute(PathBuf),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShellConfig {
+    pub grammar: Grammar,
+    pub write: Vec<String>,
+    pub network: bool,
+}
+
+/// Which commands a shell runs, and who has to agree.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Grammar {
+    /// A positive grammar of flags and operands for each command.
+    ReadOnly,
+    FileOps,
+    Rules {
+        rules: Vec<ShellRule>,
+        default: Rule,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShellRule {
+    /// The leading words of the command.
+    pub pattern: Vec<String>,
+    pub approval: Rule,
+    /// Words that turn `allow` into `ask`.
+    pub approval_required_if_args: Vec<String>,
+    pub matches: Vec<String>,
+    pub not_matches: Vec<String>,
+    pub i_understand: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct McpConfig {
+    pub server: McpServer,
+    pub timeout: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum McpServer {
+    Command { command: String, args: Vec<String>, env: BTreeMap<String, Setting> },
+    Url { url: String, headers: BTreeMap<String, Setting> },
+}
+
+/// A value of a server's environment or headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Setting {
+    Text(String),
+    FromEnv(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PythonToolset {
+    pub file: PathBuf,
+    pub name: String,
+    /// `None`: its factory needs a call.
+    pub tools: Option<Vec<DeclaredTool>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    pub name: String,
+    pub of: ToolsetSource,
+    pub prefix: String,
+    /// Only these, by the names that the toolset gives them.
+    pub tools: Option<Vec<String>>,
+    pub approval: BTreeMap<String, Rule>,
+}
+
+/// A toolset that is always there.
+pub struct BuiltIn {
+    pub name: &'static str,
+    pub source: fn() -> ToolsetSource,
+}
+
+pub const BUILT_INS: &[BuiltIn] = &[
+    BuiltIn { name: "filesystem_cwd", source: || filesystem(Base::WorkingDirectory, Access::ReadWrite) },
+    BuiltIn { name: "filesystem_cwd_ro", source: || filesystem(Base::WorkingDirectory, Access::ReadOnly) },
+    BuiltIn { name: "filesystem_project", source: || filesystem(project_root(), Access::ReadWrite) },
+    BuiltIn { name: "filesystem_project_ro", source: || filesystem(project_root(), Access::ReadOnly) },
+    BuiltIn { name: "shell_readonly", source: || shell(Grammar::ReadOnly) },
+    BuiltIn { name: "shell_file_ops", source: || shell(Grammar::FileOps) },
+    BuiltIn { name: "dynamic_agents", source: || ToolsetSource::DynamicAgents },
+];
+
+pub fn built_in(name: &str) -> Option<ToolsetSource> {
+    BUILT_INS.iter().find(|built_in| built_in.name == name).map(|built_in| (built_in.source)())
+}
+
+fn project_root() -> Base {
+    Base::Project(PathBuf::from("."))
+}
+
+fn filesystem(base: Base, access: Access) -> ToolsetSource {
+    let root = FileRoot { base, access, suffixes: Vec::new(), max_file_bytes: None };
+    ToolsetSource::Filesystem(FilesystemConfig { roots: Roots::One(root) })
+}
+
+fn shell(grammar: Grammar) -> ToolsetSource {
+    ToolsetSource::Shell(ShellConfig { grammar, write: Vec::new(), network: false })
+}
+
+/// The commands of `shell_readonly`.
+pub const READ_ONLY_COMMANDS: &[&str] = &[
+    "ls",
+    "cat",
+    "head",
+    "tail",
+    "wc",
+    "grep",
+    "find",
+    "sort",
+    "uniq",
+    "git status",
+    "git log",
+    "git diff",
+    "git show",
+];
+
+impl ToolsetSource {
+    /// The tools it will offer, or `None` if only its code or its server knows.
+    pub fn declared_tools(&self) -> Option<Vec<DeclaredTool>> {
+        match self {
+            Self::Filesystem(config) => Some(filesystem_tools(config)),
+            Self::Shell(config) => Some(vec![shell_tool(config)]),
+            Self::DynamicAgents => Some(dynamic_agents_tools()),
+            Self::Agent(name) => Some(vec![declared(name, DeclaredVerdict::Allow, &[])]),
+            Self::Python(toolset) => toolset.tools.clone(),
+            Self::Mcp(_) | Self::Open => None,
+            Self::Variant(variant) => variant.declared_tools(),
+        }
+    }
+
+    /// What it can do even where its tools are not known.
+    pub fn capabilities(&self) -> &'static [Capability] {
+        match self {
+            // A server is a program with the user's rights, or a service elsewhere.
+            Self::Mcp(McpConfig { server: McpServer::Command { .. }, .. }) | Self::Python(_) | Self::Open => {
+                Capability::OF_CODE
+            }
+            Self::Mcp(McpConfig { server: McpServer::Url { .. }, .. }) => &[Capability::ReachesNetwork],
+            Self::Variant(variant) => variant.of.capabilities(),
+            Self::Filesystem(_) | Self::Shell(_) | Self::DynamicAgents | Self::Agent(_) => &[],
+        }
+    }
+
+    /// Whether its code may call agents by name.
+    pub fn is_code(&self) -> bool {
+        match self {
+            Self::Python(_) | Self::Open => true,
+            Self::Variant(variant) => variant.of.is_code(),
+            Self::Filesystem(_) | Self::Shell(_) | Self::Mcp(_) | Self::DynamicAgents | Self::Agent(_) => false,
+        }
+    }
+
+    /// The source below all variants.
+    pub fn origin(&self) -> &Self {
+        match self {
+            Self::Variant(variant) => variant.of.origin(),
+            source => source,
+        }
+    }
+}
+
+impl Variant {
+    fn declared_tools(&self) -> Option<Vec<DeclaredTool>> {
+        let tools = self.of.declared_tools()?;
+        let chosen = tools
+            .into_iter()
+            .filter(|tool| self.tools.as_ref().is_none_or(|chosen| chosen.contains(&tool.name)))
+            .map(|tool| DeclaredTool {
+                verdict: tool.verdict.under(self.approval.get(&tool.name).copied()),
+                name: format!("{}{}", self.prefix, tool.name),
+                capabilities: tool.capabilities,
+            });
+        Some(chosen.collect())
+    }
+}
+
+fn declared(name: &str, verdict: DeclaredVerdict, capabilities: &[Capability]) -> DeclaredTool {
+    DeclaredTool { name: name.to_owned(), verdict, capabilities: capabilities.to_vec() }
+}
+
+fn filesystem_tools(config: &FilesystemConfig) -> Vec<DeclaredTool> {
+    let mut tools = vec![
+        declared("read_file", DeclaredVerdict::Allow, &[Capability::ReadsFiles]),
+        declared("list_files", DeclaredVerdict::Allow, &[Capability::ReadsFiles]),
+    ];
+    if config.roots.all().any(|root| root.access == Access::ReadWrite) {
+        tools.push(declared("write_file", DeclaredVerdict::Ask, &[Capability::WritesFiles]));
+        tools.push(declared("edit_file", DeclaredVerdict::Ask, &[Capability::ReadsFiles, Capability::WritesFiles]));
+    }
+    tools
+}
+
+fn dynamic_agents_tools() -> Vec<DeclaredTool> {
+    vec![
+        declared("agent_create", DeclaredVerdict::AlwaysAsk, &[Capability::CreatesAgents]),
+        // It can pass attachments.
+        declared("agent_call", DeclaredVerdict::Allow, &[Capability::ReadsFiles]),
+    ]
+}
+
+/// Older names of the tools of `dynamic_agents`.
+pub const TOOL_ALIASES: &[(&str, &str)] = &[("worker_create", "agent_create"), ("worker_call", "agent_call")];
+
+fn shell_tool(config: &ShellConfig) -> DeclaredTool {
+    let command = |pattern: &str, verdict| CommandVerdict { pattern: pattern.to_owned(), verdict };
+    let commands: Vec<CommandVerdict> = match &config.grammar {
+        Grammar::ReadOnly => READ_ONLY_COMMANDS.iter().map(|pattern| command(pattern, Rule::Allow)).collect(),
+        Grammar::FileOps => vec![command("ls", Rule::Allow), command("mv", Rule::Ask)],
+        Grammar::Rules { rules, default } => {
+            let rules = rules.iter().map(|rule| command(&rule.pattern.join(" "), rule.approval));
+            rules.chain([command("*", *default)]).collect()
+        }
+    };
+    let mut capabilities = vec![Capability::ReadsFiles];
+    match &config.grammar {
+        Grammar::ReadOnly => {}
+        Grammar::FileOps => capabilities.push(Capability::WritesFiles),
+        Grammar::Rules { .. } => capabilities.extend([Capability::WritesFiles, Capability::RunsCommands]),
+    }
+    if config.network {
+        capabilities.push(Capability::ReachesNetwork);
+    }
+    DeclaredTool { name: "shell".to_owned(), verdict: DeclaredVerdict::ByCommand(commands), capabilities }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(source: &ToolsetSource) -> Vec<String> {
+        source.declared_tools().unwrap().into_iter().map(|tool| tool.name).collect()
+    }
+
+    #[test]
+    fn read_only_filesystems_have_no_tool_that_writes() {
+        assert_eq!(names(&built_in("filesystem_cwd_ro").unwrap()), ["read_file", "list_files"]);
+        let writing = ["read_file", "list_files", "write_file", "edit_file"];
+        assert_eq!(names(&built_in("filesystem_project").unwrap()), writing);
+    }
+
+    #[test]
+    fn a_variant_chooses_renames_and_rules() {
+        let variant = Variant {
+            name: "notes".into(),
+            of: built_in("filesystem_cwd").unwrap(),
+            prefix: "notes_".into(),
+            tools: Some(vec!["write_file".into()]),
+            approval: BTreeMap::from([("write_file".into(), Rule::Allow)]),
+        };
+        let tools = ToolsetSource::Variant(Arc::new(variant)).declared_tools().unwrap();
+        assert_eq!(tools, [declared("notes_write_file", DeclaredVerdict::Allow, &[Capability::WritesFiles])]);
+    }
+}
