@@ -5,9 +5,11 @@
 //!
 //! - [`message`]: the conversation as values, and the one decision of the agent loop
 //! - [`event`]: what happened, told to whoever listens
+//! - [`http`]: the only way out to the network
 //! - [`model`]: the neural side, one request → one reply
 
 pub mod event;
+pub mod http;
 pub mod message;
 pub mod model;
 
