@@ -188,11 +188,11 @@ impl HttpClient {
     ) -> Result<hyper::Response<Incoming>, HttpError> {
         let after = self.shared.first_byte_timeout;
         loop {
-            let deadline = progress.last() + after;
+            let deadline = later(progress.last(), after);
             match timeout_at(deadline, &mut answer).await {
                 Ok(answer) => return answer.map_err(|error| HttpError::of_sending(&error, url)),
                 // A long body on a slow line: it is still being taken, and the answer cannot come before its end.
-                Err(_) if progress.last() + after > deadline => {}
+                Err(_) if later(progress.last(), after) > deadline => {}
                 Err(_) => return Err(HttpError::FirstByteTimeout { at: host_and_port(url), after }),
             }
         }
@@ -301,14 +301,20 @@ impl Silence {
         let timer = match &mut self.timer {
             Some(timer) => {
                 if fresh {
-                    timer.as_mut().reset(Instant::now() + self.limit);
+                    timer.as_mut().reset(later(Instant::now(), self.limit));
                 }
                 timer
             }
-            none => none.insert(Box::pin(sleep_until(Instant::now() + self.limit))),
+            none => none.insert(Box::pin(sleep_until(later(Instant::now(), self.limit)))),
         };
         timer.as_mut().poll(cx)
     }
+}
+
+/// A limit may be set to anything, `Duration::MAX` included: what no clock can show is a lifetime away.
+fn later(start: Instant, by: Duration) -> Instant {
+    const LIFETIME: Duration = Duration::from_hours(24 * 365 * 100);
+    start.checked_add(by).unwrap_or_else(|| start + LIFETIME)
 }
 
 #[cfg(test)]

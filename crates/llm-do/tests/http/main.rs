@@ -63,7 +63,13 @@ async fn chunks_are_there_as_soon_as_they_are_sent() {
         }
     })
     .await;
-    let mut body = standard_client().send(post(&server.url("/"), "")).await.unwrap().body;
+    let unlimited = HttpSettings {
+        connect_timeout: Duration::MAX,
+        first_byte_timeout: Duration::MAX,
+        idle_timeout: Duration::MAX,
+        ..HttpSettings::STANDARD
+    };
+    let mut body = client(unlimited).send(post(&server.url("/"), "")).await.unwrap().body;
     assert_eq!(body.chunk().await.unwrap().unwrap(), "first");
     received.send(()).unwrap();
     assert_eq!(body.chunk().await.unwrap().unwrap(), "second");
@@ -369,6 +375,21 @@ async fn a_lent_body_comes_back_with_the_end_of_the_answer() {
         assert!(Arc::get_mut(&mut history).is_some());
     }
     assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_wait_for_the_whole_request_is_an_answer() {
+    let server = Server::start(async |stream| {
+        let mut wire = Wire(stream);
+        wire.head().await.unwrap();
+        wire.say(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 8\r\n\r\ntoo long").await;
+        wire.closed().await;
+    })
+    .await;
+    // More than any socket buffers.
+    let response = standard_client().send(post(&server.url("/"), vec![0; 32 * 1024 * 1024])).await.unwrap();
+    assert_eq!(response.status.as_u16(), 413);
+    assert_eq!(response.body.collect(8).await.unwrap(), "too long");
 }
 
 #[tokio::test]

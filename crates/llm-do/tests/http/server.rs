@@ -74,11 +74,7 @@ pub struct Wire<S>(pub S);
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Reads one request with its body; the head is returned. `None`: the client closed the connection.
     pub async fn request(&mut self) -> Option<String> {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(self.0.read_u8().await.ok()?);
-        }
-        let head = String::from_utf8(head).unwrap();
+        let head = self.head().await?;
         let length = head
             .lines()
             .find_map(|line| line.strip_prefix("content-length: "))
@@ -86,6 +82,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).await.ok()?;
         Some(head)
+    }
+
+    pub async fn head(&mut self) -> Option<String> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(self.0.read_u8().await.ok()?);
+        }
+        Some(String::from_utf8(head).unwrap())
     }
 
     pub async fn say(&mut self, bytes: &[u8]) {
