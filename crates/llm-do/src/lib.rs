@@ -6,12 +6,14 @@
 //! - [`message`]: the conversation as values, and the one decision of the agent loop
 //! - [`event`]: what happened, told to whoever listens
 //! - [`escape`]: foreign text made harmless for display
+//! - [`http`]: the only way out to the network
 //! - [`model`]: the neural side, one request → one reply
 //! - [`tools`]: the symbolic side, what a call may do and who has to agree
 //! - [`project`]: files → a linked program
 
 pub mod escape;
 pub mod event;
+pub mod http;
 pub mod message;
 pub mod model;
 pub mod project;
