@@ -10,18 +10,12 @@ use bytes::Bytes;
 use serde::Serialize;
 
 /// A JSON object under construction, field by field in the order they are set.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Fields(Vec<u8>);
 
 impl Fields {
-    pub fn new() -> Self {
-        Self(vec![b'{'])
-    }
-
     pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
-        if self.0.len() > 1 {
-            self.0.push(b',');
-        }
+        self.0.push(if self.0.is_empty() { b'{' } else { b',' });
         write_json(&mut self.0, name);
         self.0.push(b':');
         write_json(&mut self.0, value);
@@ -131,7 +125,7 @@ mod tests {
     use super::*;
 
     fn body() -> Body {
-        let mut fields = Fields::new();
+        let mut fields = Fields::default();
         fields.set("model", "m");
         fields.set_some("top_p", None::<f64>);
         fields.open_array("messages")

@@ -86,7 +86,9 @@ mod tests {
     fn different_ids_get_different_replacements() {
         let mut ids = CallIds::new(CallIdForm::NineAlphanumeric);
         let all: Vec<String> = (0..2000).map(|n| format!("call_{n}_0")).collect();
-        all.iter().for_each(|id| ids.adopt(id));
+        for id in &all {
+            ids.adopt(id);
+        }
         let sent: std::collections::HashSet<&str> = all.iter().map(|id| ids.on_wire(id)).collect();
         assert_eq!(sent.len(), all.len());
     }

@@ -75,12 +75,11 @@ impl EventStream {
         while let Some(end) = memchr2(b'\n', b'\r', rest) {
             let (line, ended) = rest.split_at(end);
             rest = match ended {
-                [b'\r', b'\n', rest @ ..] => rest,
                 [b'\r'] => {
                     self.after_cr = true;
                     &[]
                 }
-                [_, rest @ ..] => rest,
+                [b'\r', b'\n', rest @ ..] | [_, rest @ ..] => rest,
                 [] => &[],
             };
             if self.line.is_empty() {
@@ -292,7 +291,8 @@ mod tests {
 
     #[test]
     fn events_are_read_as_the_specification_says() {
-        let cases: &[(&str, &[(Option<&str>, &str)])] = &[
+        type Expected<'a> = &'a [(Option<&'a str>, &'a str)];
+        let cases: &[(&str, Expected<'_>)] = &[
             ("data: a\n\n", &[(None, "a")]),
             ("data:a\n\ndata:  b\n\n", &[(None, "a"), (None, " b")]),
             ("event: ping\ndata: 1\n\ndata: 2\n\n", &[(Some("ping"), "1"), (None, "2")]),

@@ -8,6 +8,8 @@ pub mod body;
 pub mod call_ids;
 pub mod content;
 pub mod fault;
+#[cfg(test)]
+mod fixtures;
 pub mod frames;
 pub mod name;
 pub mod openai_chat;

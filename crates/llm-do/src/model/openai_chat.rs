@@ -1,4 +1,4 @@
-//! Chat Completions: OpenAI's older protocol, which most other providers speak with [quirks](Quirks).
+//! Chat Completions: the older protocol of `OpenAI`, which most other providers speak with [quirks](Quirks).
 //!
 //! `private` of thinking is its `reasoning_details`, of a text its `annotations` (kept, never sent), of a tool call its
 //! `extra_content`.

@@ -1,7 +1,10 @@
 //! The seam between conversations and wire formats: a protocol is a pure translation in both directions. Whoever drives
 //! it owns the connection, the retries and the clock.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
+use serde::Deserialize;
 
 use super::frames::{Frame, FrameTooLong};
 use super::{Fault, Head, ModelError};
@@ -65,6 +68,10 @@ pub enum Delta<'a> {
     ServerTool(&'a ServerToolPart),
 }
 
+/// A string of a frame, copied only if it has escapes. (Inside of an `Option` a bare `Cow` would always be copied.)
+#[derive(Debug, Deserialize)]
+pub struct Borrowed<'a>(#[serde(borrow)] pub Cow<'a, str>);
+
 /// Why an answer cannot be read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
@@ -118,7 +125,7 @@ pub struct Quirks {
 }
 
 impl Quirks {
-    /// As OpenAI does it.
+    /// As `OpenAI` does it.
     pub const NONE: Self = Self {
         chat_path: "/chat/completions",
         max_tokens_field: "max_completion_tokens",

@@ -109,7 +109,9 @@ mod tests {
             Piece::Text(piece) => text.push_str(piece),
             Piece::Thinking(piece) => thinking.push_str(piece),
         };
-        chunks.iter().for_each(|chunk| tags.push(chunk, &mut tell));
+        for chunk in chunks {
+            tags.push(chunk, &mut tell);
+        }
         tags.finish(&mut tell);
         (thinking, text)
     }

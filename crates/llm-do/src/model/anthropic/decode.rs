@@ -1,6 +1,5 @@
 //! Answer → reply.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
 use crate::model::frames::Frame;
-use crate::model::protocol::{DecodeError, Decoder, Delta};
+use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta};
 use crate::model::{Head, fault};
 
 pub struct MessagesDecoder {
@@ -157,14 +156,12 @@ impl MessagesDecoder {
 
 impl Decoder for MessagesDecoder {
     fn frame(&mut self, frame: Frame<'_>, tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
-        match frame.event {
-            Some(name) => self.event(name, frame.data, tell),
-            // Some proxies drop the names; every event says its own inside, too.
-            None => {
-                let Typed { r#type: Borrowed(name) } = serde_json::from_slice(frame.data)?;
-                self.event(&name, frame.data, tell)
-            }
+        if let Some(name) = frame.event {
+            return self.event(name, frame.data, tell);
         }
+        // Some proxies drop the names; every event says its own inside, too.
+        let Typed { r#type: Borrowed(name) } = serde_json::from_slice(frame.data)?;
+        self.event(&name, frame.data, tell)
     }
 
     fn document(&mut self, body: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
@@ -298,10 +295,6 @@ impl OpenBlock {
     }
 }
 
-/// A string of the frame, copied only if it has escapes. (Inside of an `Option` a bare `Cow` would always be copied.)
-#[derive(Deserialize)]
-struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
-
 #[derive(Deserialize)]
 struct Typed<'a> {
     #[serde(borrow)]
@@ -421,5 +414,193 @@ impl WireUsage {
                 .unwrap_or(0),
             cost_usd: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ModelError;
+    use crate::model::anthropic::Anthropic;
+    use crate::model::fixtures::{call, head, json, read_document, read_stream, usage};
+    use crate::model::protocol::Quirks;
+
+    const START: &str = r#"event: message_start
+data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":5,"cache_read_input_tokens":2,"output_tokens":1}}}
+
+"#;
+    const STOP: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
+
+    fn event(name: &str, fields: &str) -> String {
+        format!("event: {name}\ndata: {{\"type\":\"{name}\",{fields}}}\n\n")
+    }
+
+    /// The stream of one block: how it starts, and its deltas.
+    fn block(index: usize, start: &str, deltas: &[&str]) -> String {
+        let mut text = event("content_block_start", &format!(r#""index":{index},"content_block":{start}"#));
+        for delta in deltas {
+            text += &event("content_block_delta", &format!(r#""index":{index},"delta":{delta}"#));
+        }
+        text + &event("content_block_stop", &format!(r#""index":{index}"#))
+    }
+
+    fn end(reason: &str) -> String {
+        event("message_delta", &format!(r#""delta":{{"stop_reason":"{reason}"}},"usage":{{"output_tokens":9}}"#)) + STOP
+    }
+
+    fn stream(sse: &str) -> (Result<Reply, DecodeError>, Vec<String>) {
+        read_stream(&Anthropic, &head("anthropic:m"), &Quirks::NONE, sse)
+    }
+
+    fn document(body: &str) -> (Result<Reply, DecodeError>, Vec<String>) {
+        read_document(&Anthropic, &head("anthropic:m"), &Quirks::NONE, body)
+    }
+
+    /// Both forms of an answer with one block must give this part.
+    #[track_caller]
+    fn check(start: &str, deltas: &[&str], whole: &str, reason: &str, expected: (ReplyPart, Finish)) {
+        let sse = format!("{START}{}{}", block(0, start, deltas), end(reason));
+        let usage_fields = r#"{"input_tokens":5,"cache_read_input_tokens":2,"output_tokens":9}"#;
+        let body = format!(r#"{{"content":[{whole}],"stop_reason":"{reason}","usage":{usage_fields}}}"#);
+        let usage = Usage { cache_read_tokens: 2, ..usage(7, 9) };
+        let reply = Reply { parts: vec![expected.0], model: "anthropic:m".into(), finish: expected.1, usage };
+        let (streamed, told) = stream(&sse);
+        assert_eq!(streamed, Ok(reply.clone()));
+        let (read, told_at_once) = document(&body);
+        assert_eq!(read, Ok(reply));
+        let join = |told: Vec<String>| told.join("").replace("text ", "").replace("thinking ", "");
+        assert_eq!(join(told), join(told_at_once));
+    }
+
+    fn text(text: &str, private: Option<&str>) -> ReplyPart {
+        ReplyPart::Text(TextPart { text: text.into(), private: private.map(json) })
+    }
+
+    fn thinking(text: &str, private: &str) -> ReplyPart {
+        ReplyPart::Thinking(ThinkingPart { text: text.into(), private: Some(json(private)) })
+    }
+
+    #[test]
+    fn streams_and_documents_give_the_same_parts() {
+        let stop = |part| (part, Finish::Stop);
+        check(
+            r#"{"type":"text","text":""}"#,
+            &[r#"{"type":"text_delta","text":"Hi, "}"#, r#"{"type":"text_delta","text":"\"you\" \u00e9"}"#],
+            r#"{"type":"text","text":"Hi, \"you\" é"}"#,
+            "end_turn",
+            stop(text("Hi, \"you\" é", None)),
+        );
+        check(
+            r#"{"type":"text","text":"","citations":[]}"#,
+            &[r#"{"type":"text_delta","text":"A"}"#, r#"{"type":"citations_delta","citation":{"z":1,"a":2}}"#],
+            r#"{"citations":[ {"z":1,"a":2} ],"text":"A","type":"text"}"#,
+            "max_tokens",
+            (text("A", Some(r#"{"citations":[{"z":1,"a":2}],"text":"A","type":"text"}"#)), Finish::Length),
+        );
+        check(
+            r#"{"type":"thinking","thinking":"","signature":""}"#,
+            &[
+                r#"{"type":"thinking_delta","thinking":"hm"}"#,
+                r#"{"type":"thinking_delta","thinking":"\n…"}"#,
+                r#"{"type":"signature_delta","signature":"Eq=="}"#,
+            ],
+            r#"{"type":"thinking","thinking":"hm\n…","signature":"Eq=="}"#,
+            "pause_turn",
+            (thinking("hm\n…", r#"{"signature":"Eq==","thinking":"hm\n…","type":"thinking"}"#), Finish::Pause),
+        );
+        check(
+            r#"{"type":"redacted_thinking","data":"xyz"}"#,
+            &[],
+            r#"{"type":"redacted_thinking","data":"xyz"}"#,
+            "end_turn",
+            stop(thinking("", r#"{"data":"xyz","type":"redacted_thinking"}"#)),
+        );
+    }
+
+    #[test]
+    fn calls_keep_what_the_model_wrote() {
+        let calls = |call| (ReplyPart::ToolCall(call), Finish::ToolCalls);
+        let start = r#"{"type":"tool_use","id":"c1","name":"add","input":{}}"#;
+        let whole = |input: &str| format!(r#"{{"type":"tool_use","id":"c1","name":"add","input":{input}}}"#);
+        let pieces = [r#"{"type":"input_json_delta","partial_json":""}"#, r#"{"partial_json":"{\"b\":1,"}"#];
+        let pieces = [&pieces[..], &[r#"{"partial_json":"\"a\":2}"}"#]].concat();
+        check(start, &pieces, &whole(r#"{"b":1,"a":2}"#), "tool_use", calls(call("c1", r#"{"b":1,"a":2}"#)));
+        check(start, &[], &whole("{}"), "tool_use", calls(call("c1", "{}")));
+        check(start, &[r#"{"partial_json":"[1]"}"#], &whole("[1]"), "tool_use", calls(call("c1", "[1]")));
+        let called = ToolCall { private: Some(json(r#"{"type":"direct"}"#)), ..call("c1", "{}") };
+        let with_caller = r#"{"type":"tool_use","id":"c1","name":"add","input":{},"caller":{"type":"direct"}}"#;
+        check(with_caller, &[], with_caller, "tool_use", calls(called));
+        let nameless = r#"{"type":"tool_use","name":"add"}"#;
+        check(nameless, &[], nameless, "tool_use", calls(call("call_3_0", "")));
+    }
+
+    #[test]
+    fn tools_of_the_provider_are_carried_in_order_and_shown() {
+        let used = r#"{"id":"s1","input":{"q":"x"},"name":"web_search","type":"server_tool_use"}"#;
+        let result = r#"{"content":[{"z":1}],"tool_use_id":"s1","type":"web_search_tool_result"}"#;
+        let strange = r#"{"type":"from_the_future","x":1}"#;
+        let sse = START.to_owned()
+            + &block(
+                0,
+                r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#,
+                &[r#"{"partial_json":"{\"q\":\"x\"}"}"#],
+            )
+            + &block(1, result, &[])
+            + &block(2, strange, &[])
+            + &end("end_turn");
+        let body = format!(r#"{{"content":[{used},{result},{strange}],"stop_reason":"end_turn"}}"#);
+        let part = |tool: &str, input, output, private| {
+            let [input, output, private] = [input, output, Some(private)].map(|text| text.map(json));
+            ReplyPart::ServerTool(ServerToolPart { tool: tool.into(), input, output, private })
+        };
+        let expected = vec![
+            part("web_search", Some(r#"{"q":"x"}"#), None, used),
+            part("web_search", None, Some(r#"[{"z":1}]"#), result),
+            part("from_the_future", None, None, strange),
+        ];
+        for (reply, told) in [stream(&sse), document(&body)] {
+            assert_eq!(reply.unwrap().parts, expected);
+            assert_eq!(told, ["server tool web_search", "server tool web_search", "server tool from_the_future"]);
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_why() {
+        let details = r#""stop_reason":"refusal","stop_details":{"explanation":"no","category":"c"}"#;
+        let sse = START.to_owned() + &event("message_delta", &format!(r#""delta":{{{details}}}"#)) + STOP;
+        for (reply, _) in [stream(&sse), document(&format!(r#"{{"content":[],{details}}}"#))] {
+            let reply = reply.unwrap();
+            assert_eq!(reply.finish, Finish::ContentFilter);
+            assert_eq!(reply.parts, [ReplyPart::Refusal(TextPart { text: "no".into(), private: None })]);
+        }
+    }
+
+    #[test]
+    fn a_stream_without_event_names_is_read_by_its_types() {
+        let sse = START.to_owned() + &block(0, r#"{"type":"text","text":""}"#, &[r#"{"text":"x"}"#]) + &end("end_turn");
+        let nameless: String =
+            sse.lines().filter(|line| !line.starts_with("event")).map(|line| line.to_owned() + "\n").collect();
+        assert_eq!(stream(&nameless), stream(&sse));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error_of_its_kind() {
+        let overloaded = r#"event: error
+data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}
+
+"#;
+        let (error, _) = stream(&format!("{START}{overloaded}"));
+        assert!(matches!(error, Err(DecodeError::Reported(ModelError::Wait(_)))), "{error:?}");
+        let (cut, _) = stream(&(START.to_owned() + &block(0, r#"{"type":"text","text":"a"}"#, &[])));
+        assert_eq!(cut, Err(DecodeError::Cut));
+        let stray = event("content_block_delta", r#""index":4,"delta":{"text":"x"}"#);
+        for malformed in [stray.as_str(), "event: content_block_start\ndata: {\n\n", "data: \u{1}\n\n"] {
+            assert!(matches!(stream(malformed).0, Err(DecodeError::Malformed(_))), "{malformed}");
+        }
+        for body in ["", "{}", "<html>", "[1]", r#"{"content":{}}"#] {
+            assert!(matches!(document(body).0, Err(DecodeError::Malformed(_))), "{body}");
+        }
+        let (error, _) = document(r#"{"type":"error","error":{"type":"api_error","message":"m"}}"#);
+        assert!(matches!(error, Err(DecodeError::Reported(ModelError::Wait(_)))), "{error:?}");
     }
 }

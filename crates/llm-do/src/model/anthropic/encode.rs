@@ -189,7 +189,7 @@ fn tool_use<'a>(call: &'a ToolCall, own: bool, call_ids: &'a CallIds) -> Block<'
 
 fn opening(head: &Head) -> Fields {
     let settings = &head.settings;
-    let mut fields = Fields::new();
+    let mut fields = Fields::default();
     fields.set("model", &head.model.model);
     fields.set("max_tokens", &max_tokens(&head.model.model, settings));
     fields.set("stream", &head.stream);
@@ -201,7 +201,7 @@ fn opening(head: &Head) -> Fields {
     if !instructions.trim().is_empty() {
         fields.set("system", &[text_block(&instructions)]);
     }
-    let declared = head.tools.iter().map(WireTool::Declared);
+    let declared = head.tools.iter().map(declaration);
     let tools: Vec<WireTool<'_>> = declared.chain(head.server_tools.iter().filter_map(server_tool)).collect();
     if !tools.is_empty() {
         fields.set("tools", &tools);
@@ -301,20 +301,20 @@ fn version(model: &str) -> Option<(u64, u64)> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum WireTool<'a> {
-    #[serde(serialize_with = "declaration")]
-    Declared(&'a ToolDeclaration),
+    Declared(Declaration<'a>),
     Server(WireServerTool<'a>),
 }
 
-fn declaration<S: serde::Serializer>(tool: &&ToolDeclaration, serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Declaration<'a> {
-        name: &'a str,
-        description: &'a str,
-        input_schema: &'a RawJson,
-    }
-    let ToolDeclaration { name, description, parameters } = *tool;
-    Declaration { name, description, input_schema: parameters }.serialize(serializer)
+#[derive(Serialize)]
+struct Declaration<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a RawJson,
+}
+
+fn declaration(tool: &ToolDeclaration) -> WireTool<'_> {
+    let ToolDeclaration { name, description, parameters: input_schema } = tool;
+    WireTool::Declared(Declaration { name, description, input_schema })
 }
 
 #[derive(Serialize)]
@@ -339,4 +339,211 @@ fn server_tool(tool: &ServerTool) -> Option<WireTool<'_>> {
     };
     let ServerTool { max_uses, allowed_domains, blocked_domains, .. } = tool;
     Some(WireTool::Server(WireServerTool { r#type, name, max_uses: *max_uses, allowed_domains, blocked_domains }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::message::{Finish, ServerToolPart};
+    use crate::model::anthropic::Anthropic;
+    use crate::model::fixtures::{self, call, head, usage};
+    use crate::model::protocol::{Protocol as _, Quirks};
+
+    fn request(head: &Head, messages: &[Message]) -> Value {
+        fixtures::request(&Anthropic, head, &Quirks::NONE, messages)
+    }
+
+    fn file(name: &str, media_type: &str, data: &[u8]) -> Content {
+        Content::Attachment(Attachment { name: name.into(), media_type: media_type.into(), data: Arc::from(data) })
+    }
+
+    fn reply(model: &str, parts: Vec<ReplyPart>) -> Message {
+        Message::Assistant(Reply { parts, model: model.into(), finish: Finish::Stop, usage: usage(0, 0) })
+    }
+
+    fn text(text: &str, private: Option<&str>) -> ReplyPart {
+        ReplyPart::Text(TextPart { text: text.into(), private: private.map(fixtures::json) })
+    }
+
+    fn thinking(private: &str) -> ReplyPart {
+        ReplyPart::Thinking(ThinkingPart { text: "hm".into(), private: Some(fixtures::json(private)) })
+    }
+
+    #[test]
+    fn the_least_request_has_a_limit_and_asks_for_caching() {
+        let sent = request(&head("anthropic:claude-sonnet-4-5"), &[Message::user("hi")]);
+        let expected = json!({
+            "model": "claude-sonnet-4-5", "max_tokens": 32000, "stream": true,
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
+            "cache_control": {"type": "ephemeral"},
+        });
+        assert_eq!(sent, expected);
+    }
+
+    #[test]
+    fn settings_and_tools_have_their_places() {
+        let mut head = head("anthropic:claude-opus-4-6");
+        head.instructions = "Be brief.".into();
+        head.stream = false;
+        let parameters = fixtures::json(r#"{"type":"object","properties":{"b":{},"a":{}}}"#);
+        head.tools = vec![ToolDeclaration { name: "add".into(), description: "Adds.".into(), parameters }];
+        let allowed_domains = vec!["example.org".into()];
+        let kind = ServerToolKind::WebFetch;
+        head.server_tools = vec![ServerTool { kind, max_uses: Some(2), allowed_domains, blocked_domains: vec![] }];
+        head.output = Some(fixtures::json(r#"{"type":"object","additionalProperties":false}"#));
+        head.settings = ModelSettings {
+            temperature: Some(1.0),
+            top_p: Some(0.5),
+            max_tokens: Some(99),
+            stop: vec!["END".into()],
+            seed: Some(1),
+            effort: Some(Effort::Minimal),
+            thinking: Some(Thinking::On),
+            parallel_tool_calls: Some(false),
+            timeout: None,
+        };
+        let expected = json!({
+            "model": "claude-opus-4-6", "max_tokens": 99, "stream": false,
+            "system": [{"type": "text", "text": "Be brief."}],
+            "tools": [
+                {"name": "add", "description": "Adds.", "input_schema": {"type": "object", "properties": {"b": {}, "a": {}}}},
+                {"type": "web_fetch_20250910", "name": "web_fetch", "max_uses": 2, "allowed_domains": ["example.org"]},
+            ],
+            "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
+            "thinking": {"type": "adaptive"},
+            "output_config": {
+                "effort": "low",
+                "format": {"type": "json_schema", "schema": {"type": "object", "additionalProperties": false}},
+            },
+            "temperature": 1.0, "top_p": 0.5, "stop_sequences": ["END"],
+            "messages": [], "cache_control": {"type": "ephemeral"},
+        });
+        assert_eq!(request(&head, &[]), expected);
+        let body = Anthropic.encoder(&head, &Quirks::NONE).body();
+        assert!(str::from_utf8(&body).unwrap().contains(r#"{"b":{},"a":{}}"#), "key order is kept");
+        let beta = ("anthropic-beta", "web-fetch-2025-09-10".to_owned());
+        assert!(Anthropic.headers(&head, Some("key")).contains(&beta));
+    }
+
+    #[test]
+    fn an_output_that_the_provider_cannot_enforce_is_asked_for_in_words() {
+        let mut head = head("anthropic:claude-opus-4-6");
+        head.output = Some(fixtures::json(r#"{"type":"object","properties":{}}"#));
+        let sent = request(&head, &[]);
+        assert_eq!(sent["output_config"], Value::Null);
+        assert!(sent["system"][0]["text"].as_str().unwrap().ends_with(r#"{"type":"object","properties":{}}"#));
+    }
+
+    #[test]
+    fn limits_and_thinking_follow_the_model() {
+        let cases = [
+            ("claude-3-haiku-20240307", None, 4096, Value::Null),
+            ("claude-3-5-sonnet-20241022", None, 8192, Value::Null),
+            ("claude-opus-4-20250514", Some(Thinking::On), 32000, json!({"type": "enabled", "budget_tokens": 10000})),
+            (
+                "claude-sonnet-4-5",
+                Some(Thinking::Budget(40000)),
+                56000,
+                json!({"type": "enabled", "budget_tokens": 40000}),
+            ),
+            ("claude-sonnet-4-6", Some(Thinking::On), 32000, json!({"type": "adaptive"})),
+            ("claude-new", Some(Thinking::Off), 32000, json!({"type": "disabled"})),
+        ];
+        for (model, thinking, max_tokens, expected) in cases {
+            let mut head = head(&format!("anthropic:{model}"));
+            head.settings.thinking = thinking;
+            let sent = request(&head, &[]);
+            assert_eq!((&sent["max_tokens"], &sent["thinking"]), (&json!(max_tokens), &expected), "{model}");
+        }
+    }
+
+    #[test]
+    fn files_go_as_blocks_of_their_kind() {
+        let parts = vec![
+            Content::text(" "),
+            file("a.png", "image/png", b"\x01\x02"),
+            file("a.pdf", "application/pdf", b"%PDF"),
+            file("a.txt", "text/plain", b"hi"),
+        ];
+        let results = vec![
+            ToolResult { id: "c1".into(), tool: "add".into(), outcome: Ok(vec![file("b.png", "image/png", b"\x01")]) },
+            ToolResult { id: "c2".into(), tool: "add".into(), outcome: Err("it failed".into()) },
+            ToolResult { id: "c3".into(), tool: "add".into(), outcome: Ok(vec![]) },
+        ];
+        let messages = [Message::User(UserMessage { parts }), Message::tool_results(results)];
+        let sent = request(&head("anthropic:m"), &messages);
+        let image = |data: &str| json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}});
+        let pdf = json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="});
+        let expected = json!([
+            {"role": "user", "content": [
+                image("AQI="),
+                {"type": "document", "source": pdf, "title": "a.pdf"},
+                {"type": "text", "text": "<file name=\"a.txt\">\nhi\n</file>"},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": [image("AQ==")], "is_error": false},
+                {"type": "tool_result", "tool_use_id": "c2", "content": [{"type": "text", "text": "it failed"}], "is_error": true},
+                {"type": "tool_result", "tool_use_id": "c3", "is_error": false},
+            ]},
+        ]);
+        assert_eq!(sent["messages"], expected);
+    }
+
+    #[test]
+    fn private_blocks_go_back_to_this_provider_only() {
+        let server_tool = ServerToolPart {
+            tool: "web_search".into(),
+            input: None,
+            output: None,
+            private: Some(fixtures::json(r#"{"type":"server_tool_use","z":1,"a":2}"#)),
+        };
+        let called =
+            ToolCall { private: Some(fixtures::json(r#"{"type":"direct"}"#)), ..call("functions.add:0", "[1]") };
+        let parts = || {
+            vec![
+                thinking(r#"{"signature":"s","type":"thinking"}"#),
+                ReplyPart::ServerTool(server_tool.clone()),
+                text("", None),
+                text("x", Some(r#"{"citations":[1],"text":"x","type":"text"}"#)),
+                ReplyPart::ToolCall(called.clone()),
+            ]
+        };
+        let results = ToolResult { id: "functions.add:0".into(), tool: "add".into(), outcome: Err("no".into()) };
+        let conversation = |model| [reply(model, parts()), Message::tool_results(vec![results.clone()])];
+        let input = json!({"malformed_arguments": "[1]"});
+        let own = request(&head("anthropic:m"), &conversation("anthropic:other"));
+        let expected = json!([
+            {"signature": "s", "type": "thinking"},
+            {"type": "server_tool_use", "z": 1, "a": 2},
+            {"citations": [1], "text": "x", "type": "text"},
+            {"type": "tool_use", "id": "functions.add:0", "name": "add", "input": input, "caller": {"type": "direct"}},
+        ]);
+        assert_eq!(own["messages"][0]["content"], expected);
+        assert_eq!(own["messages"][1]["content"][0]["tool_use_id"], "functions.add:0");
+
+        let foreign = request(&head("anthropic:m"), &conversation("groq:m"));
+        let id = foreign["messages"][1]["content"][0]["tool_use_id"].clone();
+        assert!(id.as_str().unwrap().starts_with("call_"), "an id that would be refused is replaced");
+        let expected =
+            json!([{"type": "text", "text": "x"}, {"type": "tool_use", "id": id, "name": "add", "input": input}]);
+        assert_eq!(foreign["messages"][0]["content"], expected);
+    }
+
+    #[test]
+    fn a_message_without_content_is_left_out() {
+        let empty = reply("groq:m", vec![thinking("{}")]);
+        let mut encoder = Anthropic.encoder(&head("anthropic:m"), &Quirks::NONE);
+        for message in [Message::user("a"), empty, Message::user("b")] {
+            encoder.push(&message);
+        }
+        let sent: Value = serde_json::from_slice(&encoder.body()).unwrap();
+        assert_eq!(sent["messages"].as_array().unwrap().len(), 2);
+        encoder.truncate(1);
+        let sent: Value = serde_json::from_slice(&encoder.body()).unwrap();
+        assert_eq!(sent["messages"].as_array().unwrap().len(), 1);
+    }
 }

@@ -259,7 +259,7 @@ fn wire_call<'a>(call: &'a ToolCall, own: bool, call_ids: &'a CallIds) -> WireCa
 
 fn opening(head: &Head, quirks: &Quirks) -> Fields {
     let settings = &head.settings;
-    let mut fields = Fields::new();
+    let mut fields = Fields::default();
     fields.set("model", &head.model.model);
     fields.set("stream", &head.stream);
     if head.stream && quirks.stream_usage == StreamUsage::Asked {
@@ -370,5 +370,188 @@ fn set_thinking(fields: &mut Fields, settings: &ModelSettings, quirks: &Quirks) 
             let effort = effort.filter(|_| max_tokens.is_none());
             fields.set("reasoning", &Reasoning { enabled, effort, max_tokens });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::message::{Finish, TextPart, ThinkingPart};
+    use crate::model::fixtures::{self, call, head, usage};
+    use crate::model::openai_chat::OpenAiChat;
+    use crate::model::provider::provider;
+
+    /// The request as this provider wants it.
+    fn request(name: &str, adjust: impl FnOnce(&mut Head), messages: &[Message]) -> Value {
+        let mut head = head(&format!("{name}:m"));
+        adjust(&mut head);
+        fixtures::request(&OpenAiChat, &head, &provider(name).unwrap().quirks, messages)
+    }
+
+    fn reply(model: &str, parts: Vec<ReplyPart>) -> Message {
+        Message::Assistant(Reply { parts, model: model.into(), finish: Finish::Stop, usage: usage(0, 0) })
+    }
+
+    fn text(text: &str) -> ReplyPart {
+        ReplyPart::Text(TextPart { text: text.into(), private: None })
+    }
+
+    fn thinking(text: &str, private: Option<&str>) -> ReplyPart {
+        ReplyPart::Thinking(ThinkingPart { text: text.into(), private: private.map(fixtures::json) })
+    }
+
+    fn result(id: &str, outcome: Result<Vec<Content>, String>) -> ToolResult {
+        ToolResult { id: id.into(), tool: "add".into(), outcome }
+    }
+
+    #[test]
+    fn settings_and_tools_have_their_places() {
+        let adjust = |head: &mut Head| {
+            head.instructions = "Be brief.".into();
+            let parameters = fixtures::json(r#"{"type":"object","properties":{}}"#);
+            head.tools = vec![ToolDeclaration { name: "add".into(), description: "Adds.".into(), parameters }];
+            head.output = Some(fixtures::json(r#"{"type":"object","properties":{}}"#));
+            head.settings = ModelSettings {
+                temperature: Some(0.0),
+                top_p: Some(0.5),
+                max_tokens: Some(99),
+                stop: vec!["END".into()],
+                seed: Some(1),
+                effort: Some(Effort::High),
+                thinking: None,
+                parallel_tool_calls: Some(true),
+                timeout: None,
+            };
+        };
+        let schema = json!({"type": "object", "properties": {}});
+        let expected = json!({
+            "model": "m", "stream": true, "stream_options": {"include_usage": true},
+            "tools": [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": schema}}],
+            "parallel_tool_calls": true,
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "output", "schema": schema, "strict": false},
+            },
+            "reasoning_effort": "high", "temperature": 0.0, "top_p": 0.5, "max_completion_tokens": 99,
+            "stop": ["END"], "seed": 1,
+            "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}],
+        });
+        assert_eq!(request("openai-chat", adjust, &[Message::user("hi")]), expected);
+    }
+
+    #[test]
+    fn providers_differ_by_their_rows() {
+        let adjust = |head: &mut Head| {
+            head.settings.max_tokens = Some(9);
+            head.settings.seed = Some(1);
+            head.settings.thinking = Some(Thinking::Off);
+            head.output = Some(fixtures::json("{}"));
+        };
+        let mistral = request("mistral", adjust, &[]);
+        assert_eq!((&mistral["max_tokens"], &mistral["random_seed"]), (&json!(9), &json!(1)));
+        assert_eq!(mistral["stream_options"], Value::Null);
+        let deepseek = request("deepseek", adjust, &[]);
+        assert_eq!(deepseek["thinking"], json!({"type": "disabled"}));
+        assert_eq!(deepseek["response_format"], json!({"type": "json_object"}));
+        assert!(deepseek["messages"][0]["content"].as_str().unwrap().contains("JSON"));
+        let openrouter = request("openrouter", adjust, &[]);
+        assert_eq!(openrouter["reasoning"], json!({"enabled": false}));
+        assert_eq!(openrouter["cache_control"], json!({"type": "ephemeral"}));
+        assert_eq!(request("openai-chat", adjust, &[])["reasoning_effort"], "none");
+    }
+
+    #[test]
+    fn thinking_is_set_the_providers_way() {
+        let cases = [
+            ("openrouter", None, Some(Thinking::Budget(5)), "reasoning", json!({"max_tokens": 5})),
+            ("openrouter", Some(Effort::Low), Some(Thinking::Budget(5)), "reasoning", json!({"max_tokens": 5})),
+            ("openrouter", Some(Effort::Low), None, "reasoning", json!({"effort": "low"})),
+            ("openrouter", None, None, "reasoning", Value::Null),
+            ("deepseek", None, Some(Thinking::Budget(5)), "thinking", json!({"type": "enabled"})),
+            ("deepseek", Some(Effort::Max), None, "reasoning_effort", json!("max")),
+            ("groq", None, Some(Thinking::On), "reasoning_effort", Value::Null),
+            ("groq", Some(Effort::Low), Some(Thinking::Off), "reasoning_effort", json!("low")),
+        ];
+        for (name, effort, thinking, field, expected) in cases {
+            let adjust = |head: &mut Head| (head.settings.effort, head.settings.thinking) = (effort, thinking);
+            assert_eq!(request(name, adjust, &[])[field], expected, "{name} {effort:?} {thinking:?}");
+        }
+    }
+
+    #[test]
+    fn files_of_results_follow_behind_all_results() {
+        let image = |name: &str| {
+            let (media_type, data) = ("image/png".to_owned(), Arc::from(*b"\x01"));
+            Content::Attachment(Attachment { name: name.into(), media_type, data })
+        };
+        let results =
+            vec![result("c1", Ok(vec![Content::text("seen"), image("a.png")])), result("c2", Err("it failed".into()))];
+        let sent = request("groq", |_| {}, &[Message::tool_results(results)]);
+        let expected = json!([
+            {"role": "tool", "tool_call_id": "c1", "content": "seen\n[the file \"a.png\" follows]"},
+            {"role": "tool", "tool_call_id": "c2", "content": "Error: it failed"},
+            {"role": "user", "content": [
+                {"type": "text", "text": "The file \"a.png\" that `add` returned:"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AQ=="}},
+            ]},
+        ]);
+        assert_eq!(sent["messages"], expected);
+    }
+
+    #[test]
+    fn reasoning_goes_back_as_the_provider_wants_it() {
+        let details = r#"[{"type":"reasoning.text","signature":"s"}]"#;
+        let spoken = || vec![thinking("hm", Some(details)), text("x")];
+        let called = || vec![thinking("hm", Some(details)), ReplyPart::ToolCall(call("c1", "{}"))];
+        let unthinking = || vec![ReplyPart::ToolCall(call("c1", "{}"))];
+        let cases = [
+            ("deepseek", "deepseek:m", called(), "reasoning_content", json!("hm")),
+            ("deepseek", "deepseek:m", unthinking(), "reasoning_content", json!("")),
+            ("deepseek", "deepseek:m", spoken(), "reasoning_content", Value::Null),
+            ("deepseek", "groq:m", called(), "reasoning_content", json!("")),
+            ("ollama", "ollama:m", called(), "reasoning", json!("hm")),
+            ("openrouter", "openrouter:m", spoken(), "reasoning_details", fixtures::json(details).to().unwrap()),
+            ("openrouter", "groq:m", called(), "reasoning_details", Value::Null),
+            ("groq", "groq:m", called(), "reasoning", Value::Null),
+        ];
+        for (name, model, parts, field, expected) in cases {
+            let sent = request(name, |_| {}, &[reply(model, parts)]);
+            assert_eq!(sent["messages"][0][field], expected, "{name} {model} {field}");
+        }
+    }
+
+    #[test]
+    fn calls_go_back_with_their_arguments_and_ids() {
+        let own = ToolCall { private: Some(fixtures::json(r#"{"s":1}"#)), ..call("call_1", "[1]") };
+        let conversation = |model| {
+            [
+                reply(model, vec![ReplyPart::ToolCall(own.clone())]),
+                Message::tool_results(vec![result("call_1", Ok(vec![]))]),
+            ]
+        };
+        let sent = request("mistral", |_| {}, &conversation("mistral:m"));
+        let function = json!({"name": "add", "arguments": r#"{"malformed_arguments":"[1]"}"#});
+        let expected = json!([
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "call_1", "type": "function", "function": function, "extra_content": {"s": 1}},
+            ]},
+            {"role": "tool", "tool_call_id": "call_1", "content": ""},
+        ]);
+        assert_eq!(sent["messages"], expected);
+        let sent = request("mistral", |_| {}, &conversation("groq:m"));
+        let call = &sent["messages"][0]["tool_calls"][0];
+        assert_eq!(call["id"].as_str().unwrap().len(), 9);
+        assert_eq!(call["id"], sent["messages"][1]["tool_call_id"]);
+        assert_eq!(call["extra_content"], Value::Null);
+    }
+
+    #[test]
+    fn a_reply_that_says_nothing_is_left_out() {
+        let sent = request("groq", |_| {}, &[Message::user("a"), reply("groq:m", vec![thinking("hm", None)])]);
+        assert_eq!(sent["messages"].as_array().unwrap().len(), 1);
     }
 }

@@ -9,10 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::message::{RawJson, Usage};
-
-/// A string of the frame, copied only if it has escapes. (Inside of an `Option` a bare `Cow` would always be copied.)
-#[derive(Deserialize)]
-pub struct Borrowed<'a>(#[serde(borrow)] pub Cow<'a, str>);
+use crate::model::protocol::Borrowed;
 
 #[derive(Deserialize)]
 pub struct Chunk<'a> {
@@ -244,7 +241,7 @@ pub struct WireUsage {
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptDetails>,
     completion_tokens_details: Option<CompletionDetails>,
-    /// DeepSeek's name for what the cache served.
+    /// Another name for what the cache served.
     prompt_cache_hit_tokens: Option<u64>,
 }
 
