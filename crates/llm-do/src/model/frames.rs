@@ -72,7 +72,7 @@ impl EventStream {
             self.after_cr = false;
         }
         let mut pending = Pending::default();
-        while let Some(end) = memchr2(b'\n', b'\r', rest) {
+        while let Some(end) = end_of_line(rest) {
             let (line, ended) = rest.split_at(end);
             rest = match ended {
                 [b'\r'] => {
@@ -190,18 +190,21 @@ impl EventStream {
     }
 }
 
-fn read(line: &[u8]) -> Line<'_> {
-    if line.is_empty() {
-        return Line::Blank;
+fn end_of_line(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [b'\n', ..] => Some(0), // every third line is blank
+        _ => memchr2(b'\n', b'\r', bytes),
     }
-    let (name, value) = match memchr(b':', line) {
-        Some(colon) => (&line[..colon], &line[colon + 1..]),
-        None => (line, &line[..0]),
-    };
-    let value = value.strip_prefix(b" ").unwrap_or(value);
-    match name {
-        b"data" => Line::Data(value),
-        b"event" => Line::Event(value),
+}
+
+fn read(line: &[u8]) -> Line<'_> {
+    match line {
+        [] => Line::Blank,
+        [b'd', b'a', b't', b'a', b':', value @ ..] => Line::Data(value.strip_prefix(b" ").unwrap_or(value)),
+        [b'e', b'v', b'e', b'n', b't', b':', value @ ..] => Line::Event(value.strip_prefix(b" ").unwrap_or(value)),
+        // A name alone has an empty value.
+        b"data" => Line::Data(b""),
+        b"event" => Line::Event(b""),
         // `id` and `retry` serve reconnection, which no provider offers; an empty name is a comment.
         _ => Line::Ignored,
     }

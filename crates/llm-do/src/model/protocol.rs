@@ -72,6 +72,12 @@ pub enum Delta<'a> {
 #[derive(Debug, Deserialize)]
 pub struct Borrowed<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
+/// Reads JSON. UTF-8 is checked for all of it at once, which is cheaper than string by string.
+pub fn read_json<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, DecodeError> {
+    let text = str::from_utf8(json).map_err(|error| DecodeError::Malformed(error.to_string()))?;
+    Ok(serde_json::from_str(text)?)
+}
+
 /// Why an answer cannot be read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
@@ -208,4 +214,23 @@ pub enum CallIdForm {
     /// Letters, digits, `_` and `-`.
     Word,
     NineAlphanumeric,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_was_cut_is_worth_another_try_and_a_broken_one_is_not() {
+        let reported = ModelError::FixRequest(Fault::default());
+        assert!(matches!(ModelError::from(DecodeError::Cut), ModelError::Wait(_)));
+        assert!(matches!(ModelError::from(DecodeError::Malformed("x".into())), ModelError::GiveUp(_)));
+        assert_eq!(ModelError::from(DecodeError::Reported(reported.clone())), reported);
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_malformed() {
+        assert_eq!(read_json::<Vec<String>>(b"[\"a\"]"), Ok(vec!["a".to_owned()]));
+        assert!(matches!(read_json::<Vec<String>>(b"[\"\xff\"]"), Err(DecodeError::Malformed(_))));
+    }
 }

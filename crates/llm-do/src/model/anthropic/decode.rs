@@ -9,7 +9,7 @@ use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
 use crate::model::frames::Frame;
-use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta};
+use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, read_json};
 use crate::model::{Head, fault};
 
 pub struct MessagesDecoder {
@@ -46,7 +46,7 @@ impl MessagesDecoder {
     }
 
     fn block_delta(&mut self, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
-        let BlockDelta { index, delta } = serde_json::from_slice(data)?;
+        let BlockDelta { index, delta } = read_json(data)?;
         let Some(Block::Open(block)) = self.blocks.get_mut(&index) else {
             return Err(DecodeError::Malformed(format!("a delta of block {index}, which is not open")));
         };
@@ -71,7 +71,7 @@ impl MessagesDecoder {
     }
 
     fn block_start(&mut self, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
-        let BlockStart { index, content_block } = serde_json::from_slice(data)?;
+        let BlockStart { index, content_block } = read_json(data)?;
         let block = OpenBlock::new(content_block)?;
         block.tell_beginning(tell);
         if self.blocks.insert(index, Block::Open(block)).is_some() {
@@ -136,13 +136,13 @@ impl MessagesDecoder {
         match name {
             "content_block_delta" => self.block_delta(data, tell)?,
             "content_block_start" => self.block_start(data, tell)?,
-            "content_block_stop" => self.block_stop(serde_json::from_slice::<BlockStop>(data)?.index, tell),
+            "content_block_stop" => self.block_stop(read_json::<BlockStop>(data)?.index, tell),
             "message_start" => {
-                let MessageStart { message } = serde_json::from_slice(data)?;
+                let MessageStart { message } = read_json(data)?;
                 self.usage.update(message.usage);
             }
             "message_delta" => {
-                let MessageDelta { delta, usage } = serde_json::from_slice(data)?;
+                let MessageDelta { delta, usage } = read_json(data)?;
                 self.message_end(delta);
                 self.usage.update(usage);
             }
@@ -160,12 +160,12 @@ impl Decoder for MessagesDecoder {
             return self.event(name, frame.data, tell);
         }
         // Some proxies drop the names; every event says its own inside, too.
-        let Typed { r#type: Borrowed(name) } = serde_json::from_slice(frame.data)?;
+        let Typed { r#type: Borrowed(name) } = read_json(frame.data)?;
         self.event(&name, frame.data, tell)
     }
 
     fn document(&mut self, body: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
-        let document: Document = serde_json::from_slice(body)?;
+        let document: Document = read_json(body)?;
         if document.error.is_some() {
             return Err(DecodeError::Reported(fault::in_answer(body)));
         }

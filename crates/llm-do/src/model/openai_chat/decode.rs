@@ -6,7 +6,7 @@ use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
 use crate::model::frames::Frame;
-use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, InlineThinking, Quirks};
+use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, InlineThinking, Quirks, read_json};
 use crate::model::think_tags::{Piece, ThinkTags};
 use crate::model::{Head, fault};
 
@@ -107,7 +107,7 @@ impl ChatDecoder {
             return Err(DecodeError::Reported(fault::in_answer(error.get().as_bytes())));
         }
         let usage = chunk.usage.or_else(|| chunk.x_groq.and_then(|groq| groq.usage));
-        self.usage = usage.or(self.usage.take());
+        self.usage = usage.map(|usage| *usage).or(self.usage.take());
         // More than one choice is never asked for.
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
             self.choice(choice, tell);
@@ -124,7 +124,7 @@ impl ChatDecoder {
                 self.calls.push(OpenCall::default());
                 self.grow_call(self.calls.len() - 1, call);
             }
-            self.message(message, tell);
+            self.message(*message, tell);
         }
         if let Some(mut delta) = choice.delta {
             for call in delta.tool_calls.take().unwrap_or_default() {
@@ -253,12 +253,12 @@ impl Decoder for ChatDecoder {
                 Ok(())
             }
             (Some("error"), error) => Err(DecodeError::Reported(fault::in_answer(error))),
-            (_, chunk) => self.chunk(serde_json::from_slice(chunk)?, tell),
+            (_, chunk) => self.chunk(read_json(chunk)?, tell),
         }
     }
 
     fn document(&mut self, body: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
-        let chunk: Chunk<'_> = serde_json::from_slice(body)?;
+        let chunk: Chunk<'_> = read_json(body)?;
         let answered = chunk.choices.as_ref().is_some_and(|choices| !choices.is_empty());
         self.chunk(chunk, tell)?;
         if !answered {

@@ -1,5 +1,5 @@
 //! What chunks and documents look like. Every field is optional and may be null: compatible servers differ most in what
-//! they leave out.
+//! they leave out. What is rare is boxed: a chunk is moved several times on its way.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::model::protocol::Borrowed;
 pub struct Chunk<'a> {
     #[serde(borrow)]
     pub choices: Option<Vec<Choice<'a>>>,
-    pub usage: Option<WireUsage>,
+    pub usage: Option<Box<WireUsage>>,
     #[serde(borrow)]
     pub error: Option<&'a RawValue>,
     pub x_groq: Option<Groq>,
@@ -23,7 +23,7 @@ pub struct Chunk<'a> {
 
 #[derive(Deserialize)]
 pub struct Groq {
-    pub usage: Option<WireUsage>,
+    pub usage: Option<Box<WireUsage>>,
 }
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ pub struct Choice<'a> {
     #[serde(borrow)]
     pub delta: Option<MessageDelta<'a>>,
     #[serde(borrow)]
-    pub message: Option<MessageDelta<'a>>,
+    pub message: Option<Box<MessageDelta<'a>>>,
     #[serde(borrow)]
     pub finish_reason: Option<Borrowed<'a>>,
     #[serde(borrow)]
