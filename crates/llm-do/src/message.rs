@@ -91,6 +91,11 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Whether this provider wrote it, and so gets its private parts back.
+    pub fn is_from(&self, provider: &str) -> bool {
+        self.model.split_once(':').is_some_and(|(name, _)| name == provider)
+    }
+
     /// All text parts, joined without a separator.
     pub fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {

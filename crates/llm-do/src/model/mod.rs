@@ -3,8 +3,19 @@
 //! A conversation with a model is opened with what stays the same (its [`Head`]) and is then asked again and again with
 //! a growing history. A protocol is a pure translation in a file of its own, a provider is a row of a table.
 
+pub mod anthropic;
+pub mod body;
+pub mod call_ids;
+pub mod content;
+pub mod fault;
+#[cfg(test)]
+mod fixtures;
+pub mod frames;
 pub mod name;
+pub mod openai_chat;
+pub mod protocol;
 pub mod provider;
+pub mod think_tags;
 
 use std::sync::Arc;
 use std::time::Duration;
