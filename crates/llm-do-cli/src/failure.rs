@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use llm_do::project::diagnostic::{Colour, Report};
+use llm_do::syntax::diagnostic::{Colour, Report};
 
 use crate::console;
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::model::provider::PROVIDERS;
-use llm_do::project::diagnostic::Colour;
-use llm_do::project::table::is_name;
+use llm_do::syntax::diagnostic::Colour;
+use llm_do::syntax::table::is_name;
 
 use crate::args::{CheckArgs, ModelArgs, NewArgs, Template};
 use crate::config::Config;

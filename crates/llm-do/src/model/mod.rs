@@ -15,6 +15,7 @@ pub mod name;
 pub mod openai_chat;
 pub mod protocol;
 pub mod provider;
+pub mod scripted;
 pub mod think_tags;
 
 use std::sync::Arc;

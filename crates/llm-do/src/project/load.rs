@@ -8,13 +8,13 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, FileType, OpenOptions, OpenOptionsExt as _};
 
-use super::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Report, Sources};
 use super::manifest;
-use super::table::is_name;
-use super::tree::LARGEST_FILE;
 use super::worker::{self, Format, PythonModule, SchemaSource, WorkerFile};
 use super::{Code, Layout, LoadedWorker, Project};
 use crate::escape::visible_start;
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Report, Sources};
+use crate::syntax::table::is_name;
+use crate::syntax::tree::LARGEST_FILE;
 
 /// The manifest's name.
 pub const MANIFEST_NAME: &str = "project.json";

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
-use super::table::Repeats::{Allowed, Refused};
-use super::table::Shape::{
-    AnyOf, AnyText, Bool, Constant, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
-};
-use super::table::{Fields, Shape, Table, optional, required, texts_of};
-use super::tree::{self, Kind, Node};
 use super::{ApprovalMode, Limits};
 use crate::message::RawJson;
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
+use crate::syntax::table::Repeats::{Allowed, Refused};
+use crate::syntax::table::Shape::{
+    AnyOf, AnyText, Bool, Constant, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
+};
+use crate::syntax::table::{Fields, Shape, Table, optional, required, texts_of};
+use crate::syntax::tree::{self, Kind, Node};
 use crate::tools::approval::Rule;
 use crate::tools::source::{
     Access, Base, FileRoot, FilesystemConfig, Grammar, McpConfig, McpServer, Roots, Setting, ShellConfig, ShellRule,
@@ -240,8 +240,7 @@ const FROM_ENV: Table =
 
 /// Reads a manifest. `None` if it is no mapping at all; other mistakes are reported and their keys left out.
 pub fn parse(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Manifest> {
-    let (text, offset) = text.strip_prefix('\u{feff}').map_or((text, 0), |text| (text, '\u{feff}'.len_utf8()));
-    let node = tree::parse_json(tree::Text { file, text, offset }, problems)?;
+    let node = tree::parse_json(tree::Text::whole(file, text), problems)?;
     MANIFEST.check(&node, problems);
     if !matches!(node.kind, Kind::Map(_)) {
         return None;
@@ -328,7 +327,7 @@ pub fn limits(fields: &Fields<'_>) -> Limits {
 fn toolsets(fields: &Fields<'_>, problems: &mut Diagnostics) -> Vec<(Located<String>, ToolsetDefinition)> {
     let mut toolsets = Vec::new();
     for (name, node) in fields.entries("toolsets") {
-        if !super::table::is_name(&name.value) {
+        if !crate::syntax::table::is_name(&name.value) {
             let fact = format!("`{}` is not a name", crate::escape::visible_start(&name.value, 80));
             problems.push(Diagnostic::error(name.span, fact).hint("names have 1 to 64 letters, digits, `_` or `-`"));
         }

@@ -1,14 +1,12 @@
 //! Files → [`Program`]. A project is loaded from files, every name in it is resolved, every mistake is reported at
 //! once; only then something runs.
 
-pub mod diagnostic;
 pub mod link;
 pub mod load;
 pub mod manifest;
 pub mod reach;
 pub mod schema;
-pub mod table;
-pub mod tree;
+
 pub mod worker;
 
 use std::collections::BTreeMap;
@@ -20,10 +18,10 @@ use serde::Serialize;
 use crate::message::RawJson;
 use crate::model::name::ModelName;
 use crate::model::{ModelSettings, ServerTool};
+use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::Rules;
 use crate::tools::source::ToolsetSource;
-use diagnostic::{Diagnostics, Sources};
 use manifest::{AgentApprovalOverride, Manifest};
 use worker::WorkerFile;
 
@@ -35,7 +33,7 @@ pub struct Project {
     pub layout: Layout,
     workers: Vec<LoadedWorker>,
     /// JSON Schemas that worker files refer to, by their path beneath the root.
-    schemas: BTreeMap<PathBuf, diagnostic::FileId>,
+    schemas: BTreeMap<PathBuf, FileId>,
     /// Names that files would have defined had they been readable: referring to them is no further mistake.
     broken: Vec<String>,
     /// Agents created at run time, by name and file.

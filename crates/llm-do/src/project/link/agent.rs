@@ -9,11 +9,11 @@ use crate::escape::{visible, visible_start};
 use crate::model::ServerTool;
 use crate::model::name::{Choice, ChoiceError, ChosenBy, ModelName, ModelNameError, ModelPattern};
 use crate::model::provider::{PROVIDERS, provider};
-use crate::project::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span, suggest};
 use crate::project::schema::{self, Direction};
-use crate::project::tree::{self, Kind};
 use crate::project::worker::{PythonModule, SchemaSource, WorkerFile};
 use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, ToolsetUse, Typing};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span, suggest};
+use crate::syntax::tree::{self, Kind};
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
 use crate::tools::source::{BUILT_INS, PythonToolset, TOOL_ALIASES, ToolsetSource};
 
@@ -203,9 +203,8 @@ impl<'a> Linker<'a> {
         let path = super::normal(&lexical_join(base, Path::new(&listed.value))?);
         let file = *self.project.schemas.get(&path)?;
         let text = &self.project.sources.get(file).text;
-        let (text, offset) = text.strip_prefix('\u{feff}').map_or((text.as_str(), 0), |text| (text, 3));
         let mut problems = Diagnostics::default();
-        let node = tree::parse_json(tree::Text { file, text, offset }, &mut problems);
+        let node = tree::parse_json(tree::Text::whole(file, text), &mut problems);
         self.problems.extend(problems);
         let node = node?;
         if !matches!(node.kind, Kind::Map(_)) {
