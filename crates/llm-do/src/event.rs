@@ -195,6 +195,10 @@ impl Events {
         Self { sender: self.sender.clone(), agent: Arc::clone(agent), depth, call }
     }
 
+    pub fn is_heard(&self) -> bool {
+        self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
+    }
+
     /// The fact is built only if somebody listens: streams have tens of thousands of them.
     pub fn send(&self, kind: impl FnOnce() -> EventKind) {
         if let Some(sender) = self.sender.as_ref().filter(|sender| !sender.is_closed()) {

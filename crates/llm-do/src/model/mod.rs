@@ -7,6 +7,7 @@ pub mod anthropic;
 pub mod body;
 pub mod call_ids;
 pub mod content;
+pub mod exchange;
 pub mod fault;
 #[cfg(test)]
 mod fixtures;
@@ -144,6 +145,30 @@ pub enum ModelError {
     /// The reply itself is unusable.
     #[error("the provider's answer cannot be used: {0}")]
     GiveUp(Fault),
+}
+
+impl ModelError {
+    pub fn fault(&self) -> &Fault {
+        match self {
+            Self::FixRequest(fault)
+            | Self::Authenticate(fault)
+            | Self::Wait(fault)
+            | Self::ContextTooLong(fault)
+            | Self::GiveUp(fault) => fault,
+        }
+    }
+
+    /// The same consequence with more known about it.
+    #[must_use]
+    pub fn map_fault(self, change: impl FnOnce(Fault) -> Fault) -> Self {
+        match self {
+            Self::FixRequest(fault) => Self::FixRequest(change(fault)),
+            Self::Authenticate(fault) => Self::Authenticate(change(fault)),
+            Self::Wait(fault) => Self::Wait(change(fault)),
+            Self::ContextTooLong(fault) => Self::ContextTooLong(change(fault)),
+            Self::GiveUp(fault) => Self::GiveUp(change(fault)),
+        }
+    }
 }
 
 /// What the provider (or the connection to it) said.
