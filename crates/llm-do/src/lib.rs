@@ -11,6 +11,7 @@
 //! - [`model`]: the neural side, one request → one reply
 //! - [`tools`]: the symbolic side, what a call may do and who has to agree
 //! - [`project`]: files → a linked program
+//! - [`runtime`]: the imperative shell, which opens calls and drives their turns
 
 pub mod escape;
 pub mod event;
@@ -18,6 +19,7 @@ pub mod http;
 pub mod message;
 pub mod model;
 pub mod project;
+pub mod runtime;
 pub mod syntax;
 pub mod tools;
 

@@ -105,6 +105,16 @@ impl Reply {
         texts.collect()
     }
 
+    /// Nothing that could be an answer or a step towards one.
+    pub fn is_empty(&self) -> bool {
+        self.finish != Finish::Pause
+            && self.parts.iter().all(|part| match part {
+                ReplyPart::Text(part) => part.text.trim().is_empty(),
+                ReplyPart::Thinking(_) => true,
+                ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) | ReplyPart::Refusal(_) => false,
+            })
+    }
+
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             ReplyPart::ToolCall(call) => Some(call),

@@ -35,6 +35,12 @@ use crate::syntax::table::Shape::{AnyOf, AnyText, Integer, JsonObject, List, Map
 use crate::syntax::table::{Fields, Table, optional};
 use crate::syntax::tree::{self, Kind, Node};
 
+/// The file that a worker file's `model: scripted:FILE` names.
+pub fn script_of(model: &Located<String>) -> Option<Located<String>> {
+    let file = model.value.strip_prefix("scripted:").or_else(|| model.value.strip_prefix("scripted/"))?;
+    Some(Located { value: file.to_owned(), span: model.span })
+}
+
 /// A parsed script.
 #[derive(Clone, Debug)]
 pub struct Script {
@@ -264,8 +270,10 @@ impl Conversation for Acting {
             let reply = self.act(history)?;
             for part in &reply.parts {
                 match part {
-                    ReplyPart::Text(part) => events.send(|| EventKind::TextDelta { text: part.text.clone() }),
-                    ReplyPart::Thinking(part) => events.send(|| EventKind::ThinkingDelta { text: part.text.clone() }),
+                    ReplyPart::Text(part) => events.send_delta(|| EventKind::TextDelta { text: part.text.clone() }),
+                    ReplyPart::Thinking(part) => {
+                        events.send_delta(|| EventKind::ThinkingDelta { text: part.text.clone() })
+                    }
                     ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) | ReplyPart::Refusal(_) => {}
                 }
             }

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::message::RawJson;
 use crate::model::name::ModelName;
+use crate::model::scripted::Script;
 use crate::model::{ModelSettings, ServerTool};
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 use crate::tools::DeclaredTool;
@@ -32,8 +33,8 @@ pub struct Project {
     pub root: PathBuf,
     pub layout: Layout,
     workers: Vec<LoadedWorker>,
-    /// JSON Schemas that worker files refer to, by their path beneath the root.
-    schemas: BTreeMap<PathBuf, FileId>,
+    /// JSON Schemas and scripts that worker files refer to, by their path beneath the root.
+    references: BTreeMap<PathBuf, FileId>,
     /// Names that files would have defined had they been readable: referring to them is no further mistake.
     broken: Vec<String>,
     /// Agents created at run time, by name and file.
@@ -166,6 +167,8 @@ pub struct AgentSpec {
     pub description: String,
     pub instructions: String,
     pub model: ModelName,
+    /// What a scripted model follows.
+    pub script: Option<Arc<Script>>,
     pub input: Typing,
     /// How a typed input becomes the user message.
     pub prompt: Option<String>,

@@ -80,7 +80,7 @@ impl<'a> Told<'a> {
         if !self.restarted {
             // The usual case: nothing to compare with, only to be remembered.
             self.text.told.push_str(delta);
-            self.events.send(|| EventKind::TextDelta { text: delta.to_owned() });
+            self.events.send_delta(|| EventKind::TextDelta { text: delta.to_owned() });
             return;
         }
         let news = match self.text.news(delta) {
@@ -93,14 +93,14 @@ impl<'a> Told<'a> {
             }
         };
         if !news.is_empty() {
-            self.events.send(|| EventKind::TextDelta { text: news });
+            self.events.send_delta(|| EventKind::TextDelta { text: news });
         }
     }
 
     fn tell_thinking(&mut self, delta: &str) {
         if !self.restarted {
             self.thinking.told.push_str(delta);
-            self.events.send(|| EventKind::ThinkingDelta { text: delta.to_owned() });
+            self.events.send_delta(|| EventKind::ThinkingDelta { text: delta.to_owned() });
             return;
         }
         // Other thoughts are simply told on: they are no answer.
@@ -113,7 +113,7 @@ impl<'a> Told<'a> {
             }
         };
         if !news.is_empty() {
-            self.events.send(|| EventKind::ThinkingDelta { text: news });
+            self.events.send_delta(|| EventKind::ThinkingDelta { text: news });
         }
     }
 
