@@ -168,6 +168,14 @@ pub enum OutputStream {
     Stderr,
 }
 
+/// What a listener wants to hear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    /// Everything but the pieces of streams: those are not even built.
+    Facts,
+    Everything,
+}
+
 /// Somebody who folds over every fact of a run: usage and trace. It hears no deltas.
 pub trait Recorder: Send + Sync {
     fn record(&self, event: &Event);
@@ -180,20 +188,22 @@ pub struct Events {
     // Unbounded: a listener is faster than any model, and a lost delta would corrupt its transcript. Nobody listening
     // is not an error.
     sender: Option<mpsc::UnboundedSender<Event>>,
+    hearing: Hearing,
     agent: Arc<str>,
     depth: usize,
     call: u64,
 }
 
 impl Events {
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
+    pub fn new(hearing: Hearing) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (sender, listener) = mpsc::unbounded_channel();
-        (Self { sender: Some(sender), ..Self::unheard() }, listener)
+        (Self { sender: Some(sender), hearing, ..Self::unheard() }, listener)
     }
 
     /// Nobody listens; nothing is built or sent.
     pub fn unheard() -> Self {
-        Self { recorder: None, sender: None, agent: Arc::from(""), depth: 0, call: 0 }
+        let hearing = Hearing::Facts;
+        Self { recorder: None, sender: None, hearing, agent: Arc::from(""), depth: 0, call: 0 }
     }
 
     #[must_use]
@@ -204,11 +214,16 @@ impl Events {
     #[must_use]
     pub fn for_call(&self, agent: &Arc<str>, depth: usize, call: u64) -> Self {
         let (recorder, sender) = (self.recorder.clone(), self.sender.clone());
-        Self { recorder, sender, agent: Arc::clone(agent), depth, call }
+        Self { recorder, sender, hearing: self.hearing, agent: Arc::clone(agent), depth, call }
     }
 
-    pub fn is_heard(&self) -> bool {
+    fn is_heard(&self) -> bool {
         self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
+    }
+
+    /// Whether anybody wants to hear pieces of streams.
+    pub fn hears_deltas(&self) -> bool {
+        self.hearing == Hearing::Everything && self.is_heard()
     }
 
     /// Tells a fact to everybody.
@@ -228,7 +243,7 @@ impl Events {
 
     /// Tells a piece of a stream, which has tens of thousands of them: it is built only if somebody listens.
     pub fn send_delta(&self, kind: impl FnOnce() -> EventKind) {
-        if let (true, Some(sender)) = (self.is_heard(), &self.sender) {
+        if let (true, Some(sender)) = (self.hears_deltas(), &self.sender) {
             let _ = sender.send(self.event(kind()));
         }
     }
@@ -244,7 +259,7 @@ mod tests {
 
     #[test]
     fn an_event_is_one_flat_json_object() {
-        let (events, mut listener) = Events::new();
+        let (events, mut listener) = Events::new(Hearing::Everything);
         let events = events.for_call(&Arc::from("main"), 0, 7);
         events.send(|| EventKind::ToolReturned {
             id: "c1".into(),
@@ -269,7 +284,7 @@ mod tests {
 
     #[test]
     fn an_absent_listener_costs_nothing_and_fails_nothing() {
-        let (events, listener) = Events::new();
+        let (events, listener) = Events::new(Hearing::Everything);
         drop(listener);
         events.send(|| unreachable!("nobody listens"));
         events.send_delta(|| unreachable!("nobody listens"));

@@ -135,7 +135,7 @@ impl ServerToolKind {
 pub enum ModelError {
     #[error("the provider refused the request: {0}")]
     FixRequest(Fault),
-    #[error("the provider did not accept the credentials: {0}")]
+    #[error("not authenticated: {0}")]
     Authenticate(Fault),
     /// Retried here already; what is left is to wait and try again later.
     #[error("the provider is not available: {0}")]

@@ -272,7 +272,7 @@ impl Conversation for Acting {
                 match part {
                     ReplyPart::Text(part) => events.send_delta(|| EventKind::TextDelta { text: part.text.clone() }),
                     ReplyPart::Thinking(part) => {
-                        events.send_delta(|| EventKind::ThinkingDelta { text: part.text.clone() })
+                        events.send_delta(|| EventKind::ThinkingDelta { text: part.text.clone() });
                     }
                     ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) | ReplyPart::Refusal(_) => {}
                 }

@@ -162,7 +162,7 @@ fn render(agent: &AgentSpec, value: &Value) -> Result<String, InputError> {
     // A field that the schema lets out is empty, not unknown; linking has checked the names.
     environment.set_undefined_behavior(minijinja::UndefinedBehavior::SemiStrict);
     environment
-        .render_str(template, minijinja::Value::from_serialize(value))
+        .render_str(template, minijinja::value::Serde(value))
         .map_err(|error| InputError::Template { agent: agent.name.clone(), reason: error.to_string() })
 }
 

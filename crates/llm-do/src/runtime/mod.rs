@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 
-use crate::event::{Event, Events};
+use crate::event::{Event, Events, Hearing};
 use crate::message::{Message, RawJson};
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
@@ -112,8 +112,13 @@ impl Runtime {
     }
 
     /// A session whose events are heard.
-    pub fn heard(program: Program, models: Models, config: RuntimeConfig) -> (Self, mpsc::UnboundedReceiver<Event>) {
-        let (events, listener) = Events::new();
+    pub fn heard(
+        program: Program,
+        models: Models,
+        config: RuntimeConfig,
+        hearing: Hearing,
+    ) -> (Self, mpsc::UnboundedReceiver<Event>) {
+        let (events, listener) = Events::new(hearing);
         (Self::with_events(program, models, config, events), listener)
     }
 

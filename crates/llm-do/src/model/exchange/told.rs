@@ -49,7 +49,7 @@ impl<'a> Told<'a> {
     pub fn new(events: &'a Events) -> Self {
         Self {
             events,
-            heard: events.is_heard(),
+            heard: events.hears_deltas(),
             text: Stream::default(),
             thinking: Stream::default(),
             server_tools: 0,
@@ -66,12 +66,11 @@ impl<'a> Told<'a> {
     }
 
     pub fn tell(&mut self, delta: Delta<'_>) {
-        if !self.heard {
-            return;
-        }
         match delta {
-            Delta::Text(text) => self.tell_text(text),
-            Delta::Thinking(text) => self.tell_thinking(text),
+            Delta::Text(text) if self.heard => self.tell_text(text),
+            Delta::Thinking(text) if self.heard => self.tell_thinking(text),
+            Delta::Text(_) | Delta::Thinking(_) => {}
+            // A fact, not a piece: the trace has it too.
             Delta::ServerTool(part) => self.tell_server_tool(part),
         }
     }
@@ -131,9 +130,10 @@ impl<'a> Told<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Hearing;
 
     fn heard(attempts: &[&[&str]]) -> Vec<String> {
-        let (events, mut listener) = Events::new();
+        let (events, mut listener) = Events::new(Hearing::Everything);
         let mut told = Told::new(&events);
         for (index, deltas) in attempts.iter().enumerate() {
             if index > 0 {
