@@ -17,7 +17,7 @@ Examples:
   llm-do schema worker              the JSON Schema of worker files, for editors
 
 Exit codes: 0 success, 1 agent or model failure, 2 usage or project error, 3 provider error,
-5 limit reached, 6 the answer violates its schema.")]
+4 approval needed or refused, 5 limit reached, 6 the answer violates its schema.")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -99,6 +99,15 @@ pub struct RunArgs {
     /// Ask for whole answers instead of streams
     #[arg(long)]
     pub no_stream: bool,
+    /// Answer every question with yes
+    #[arg(long, alias = "yolo", conflicts_with = "reject_all")]
+    pub approve_all: bool,
+    /// Answer every question with no
+    #[arg(long)]
+    pub reject_all: bool,
+    /// How deep agents may call each other
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_depth: Option<u64>,
     /// Never ask, never animate
     #[arg(long, short = 'p', alias = "print")]
     pub headless: bool,

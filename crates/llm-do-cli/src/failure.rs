@@ -6,6 +6,7 @@ use llm_do::escape::visible_lines;
 use llm_do::model::ModelError;
 use llm_do::runtime::RunError;
 use llm_do::syntax::diagnostic::{Colour, Report};
+use llm_do::tools::Ending;
 
 use crate::console;
 
@@ -27,6 +28,8 @@ pub const USAGE: u8 = 2;
 const FAILED: u8 = 1;
 /// Provider error after retries.
 const PROVIDER: u8 = 3;
+/// Approval needed or refused.
+const APPROVAL: u8 = 4;
 /// Limit reached.
 const LIMIT: u8 = 5;
 /// The output violates its schema.
@@ -97,9 +100,16 @@ impl Failure {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let (code, hint) = match &error {
-            RunError::Input(_) | RunError::NoAgent { .. } | RunError::NoProvider { .. } | RunError::NotStarted => {
-                (USAGE, None)
-            }
+            RunError::Input(_)
+            | RunError::NoAgent { .. }
+            | RunError::NoProvider { .. }
+            | RunError::Toolset { .. }
+            | RunError::NotStarted => (USAGE, None),
+            RunError::Ended(ending) => match ending {
+                Ending::NeedsApproval(_) => (APPROVAL, Some("`--approve-all` answers every question with yes")),
+                Ending::Refused { .. } | Ending::EndedByPerson => (APPROVAL, None),
+                Ending::Journal(_) => (FAILED, None),
+            },
             RunError::Model { error, .. } => match error {
                 ModelError::Authenticate(_) => (PROVIDER, Some("`-m` chooses another model; `ollama` needs no key")),
                 ModelError::FixRequest(_) => (PROVIDER, None),
@@ -109,7 +119,10 @@ impl From<RunError> for Failure {
                 }
                 ModelError::GiveUp(_) => (FAILED, None),
             },
-            RunError::Empty { .. } | RunError::Declined { .. } => (FAILED, None),
+            RunError::Empty { .. }
+            | RunError::Declined { .. }
+            | RunError::TooDeep { .. }
+            | RunError::RepeatedFailure { .. } => (FAILED, None),
             RunError::TooManyRequests { .. } => (LIMIT, Some("`limits: {max_requests: …}` in its file allows more")),
             RunError::Output { .. } => (SCHEMA, None),
         };

@@ -3,6 +3,7 @@
 use llm_do::event::Event;
 use llm_do::message::{Message, RawJson};
 use llm_do::runtime::session::{TraceCall, UsageReport};
+use llm_do::tools::approval::Pending;
 use serde::Serialize;
 
 /// The last line of a stream, or the one object.
@@ -15,7 +16,7 @@ pub struct ResultJson {
     pub usage: UsageReport,
     pub trace: Vec<TraceCall>,
     pub messages: Vec<Message>,
-    pub pending: Vec<RawJson>,
+    pub pending: Vec<Pending>,
     pub run: Option<String>,
 }
 

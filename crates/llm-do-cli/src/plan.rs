@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::model::provider::PROVIDERS;
+use llm_do::project::ApprovalMode;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::syntax::table::is_name;
 
@@ -52,6 +53,9 @@ pub struct RunPlan {
     pub files: Vec<PathBuf>,
     pub output: OutputFormat,
     pub stream: bool,
+    /// The flags' answer to every question; `None`: the manifest's.
+    pub approval_mode: Option<ApprovalMode>,
+    pub max_depth: Option<u64>,
     pub colour: Colour,
 }
 
@@ -95,6 +99,12 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         files: args.files,
         output,
         stream: !args.no_stream,
+        approval_mode: match (args.approve_all, args.reject_all) {
+            (true, _) => Some(ApprovalMode::ApproveAll),
+            (false, true) => Some(ApprovalMode::RejectAll),
+            (false, false) => None,
+        },
+        max_depth: args.max_depth,
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
 }

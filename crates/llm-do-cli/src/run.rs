@@ -4,14 +4,18 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use llm_do::escape::{visible, visible_lines};
 use llm_do::event::{Event, EventKind, Hearing};
 use llm_do::message::Content;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::link::Linked;
-use llm_do::project::{Program, Project, schema};
+use llm_do::project::{ApprovalMode, Policy, Program, Project, schema};
 use llm_do::runtime::input::{self, Input};
 use llm_do::runtime::{Models, Outcome, Output, RunError, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
+use llm_do::tools::Ending;
+use llm_do::tools::approval::{Approvals, Pending};
+use llm_do::tools::plane::Refusals;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -93,7 +97,7 @@ struct Prepared {
     program: Program,
     models: Models,
     input: Input,
-    stream: bool,
+    config: RuntimeConfig,
     output: OutputFormat,
 }
 
@@ -102,7 +106,23 @@ fn prepare(mut plan: RunPlan, environment: &Environment, config: &Config) -> Res
     let Linked { program, .. } = link(&plan)?;
     let input = read_input(&plan, &program)?;
     let models = providers::connect(&program, environment, config)?;
-    Ok(Prepared { program, models, input, stream: plan.stream, output: plan.output })
+    let config = runtime_config(&plan, &program.policy);
+    Ok(Prepared { program, models, input, config, output: plan.output })
+}
+
+/// Flags win over the manifest.
+fn runtime_config(plan: &RunPlan, policy: &Policy) -> RuntimeConfig {
+    let approvals = match plan.approval_mode.unwrap_or(policy.approval_mode) {
+        ApprovalMode::ApproveAll => Approvals::ApproveAll,
+        ApprovalMode::RejectAll => Approvals::RejectAll,
+        ApprovalMode::Prompt => Approvals::Nobody,
+    };
+    RuntimeConfig {
+        refusals: if policy.return_permission_errors { Refusals::Return } else { Refusals::EndRun },
+        max_depth: plan.max_depth.unwrap_or(policy.max_depth),
+        stream: plan.stream,
+        ..RuntimeConfig::new(approvals)
+    }
 }
 
 fn link(plan: &RunPlan) -> Result<Linked, Failure> {
@@ -194,8 +214,7 @@ impl Prepared {
             OutputFormat::StreamJson => Hearing::Everything,
             OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
         };
-        let config = RuntimeConfig { stream: self.stream };
-        let (runtime, listener) = Runtime::heard(self.program, self.models, config, hearing);
+        let (runtime, listener) = Runtime::heard(self.program, self.models, self.config, hearing);
         let executor = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -218,7 +237,7 @@ async fn listen(mut listener: UnboundedReceiver<Event>, format: OutputFormat) {
             // A reader that left hears nothing more; the run goes on to its end.
             let _ = console::print(&json::event(&event));
         } else if let EventKind::Notice { text } = &event.kind {
-            console::complain(&format!("note: {}\n", llm_do::escape::visible(text)));
+            console::complain(&format!("note: {}\n", visible(text)));
         }
     }
 }
@@ -232,6 +251,11 @@ struct Ended {
 
 impl Ended {
     fn report(self, format: OutputFormat) -> Result<(), Failure> {
+        let pending = match &self.outcome {
+            Err(RunError::Ended(Ending::NeedsApproval(pending))) => pending.clone(),
+            Ok(_) | Err(_) => Vec::new(),
+        };
+        console::complain(&pending_text(&pending));
         if format == OutputFormat::Text {
             let outcome = self.outcome?;
             return console::print(&answer(&outcome.output));
@@ -248,11 +272,21 @@ impl Ended {
             usage: self.usage,
             trace: self.trace,
             messages,
-            pending: Vec::new(),
+            pending,
             run: Some(self.run),
         }))?;
         failure.map_or(Ok(()), Err)
     }
+}
+
+/// What waits for somebody's answer, all of it, nothing cut.
+fn pending_text(pending: &[Pending]) -> String {
+    let call = |pending: &Pending| {
+        let path = pending.path.join(" › ");
+        let arguments = visible_lines(&json::indented(&pending.arguments));
+        format!("waiting for approval ({}): {} › {}\n{arguments}\n", pending.id, visible(&path), visible(&pending.tool))
+    };
+    pending.iter().map(call).collect()
 }
 
 /// Text as it is, a typed answer as indented JSON.

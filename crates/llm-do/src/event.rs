@@ -26,6 +26,8 @@ pub enum EventKind {
         name: String,
         kind: CallKind,
         input: RawJson,
+        /// The call that made this one.
+        parent: Option<u64>,
     },
     CallFinished {
         name: String,

@@ -6,8 +6,10 @@
 //! - [`message`]: the conversation as values, and the one decision of the agent loop
 //! - [`event`]: what happened, told to whoever listens
 //! - [`escape`]: foreign text made harmless for display
+//! - [`json_schema`]: values against schemas that come from outside
 //! - [`syntax`]: files that people write, as trees with places, and located mistakes
 //! - [`http`]: the only way out to the network
+//! - [`journal`]: the one door for effects
 //! - [`model`]: the neural side, one request → one reply
 //! - [`tools`]: the symbolic side, what a call may do and who has to agree
 //! - [`project`]: files → a linked program
@@ -16,6 +18,8 @@
 pub mod escape;
 pub mod event;
 pub mod http;
+pub mod journal;
+pub mod json_schema;
 pub mod message;
 pub mod model;
 pub mod project;

@@ -9,6 +9,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use serde_json::Value;
 
 use crate::escape::visible;
+use crate::json_schema;
 use crate::message::{Attachment, Content, RawJson};
 use crate::project::{AgentSpec, AttachmentPolicy, Typing};
 
@@ -114,7 +115,7 @@ impl Input {
                 .ok_or_else(|| violates("a plain text needs exactly one required text field to fill".to_owned()))?,
             value => value,
         };
-        super::output::violation(&schema_value, &value).map_or(Ok(()), |violation| Err(violates(violation)))?;
+        json_schema::violation(&schema_value, &value).map_or(Ok(()), |violation| Err(violates(violation)))?;
         let text = render(agent, &value)?;
         let attachments = attachments.into_iter().map(Content::Attachment);
         Ok(std::iter::once(Content::text(spoken(text))).chain(attachments).collect())

@@ -4,6 +4,7 @@ pub mod input;
 pub mod output;
 mod scope;
 pub mod session;
+mod toolsets;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +12,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 
+use crate::BoxFuture;
 use crate::event::{Event, Events, Hearing};
-use crate::message::{Message, RawJson};
+use crate::journal::{Steps, Stop};
+use crate::message::{Content, Message, RawJson};
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
 use crate::project::{AgentSpec, Entry, Program};
+use crate::tools::approval::{Approvals, Gate};
+use crate::tools::plane::Refusals;
+use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
+use scope::Caller;
 use session::{Session, TraceCall, UsageReport};
 
 pub use scope::{CallFrame, CallScope};
@@ -39,18 +46,31 @@ impl Models {
 }
 
 /// Policy of a session; immutable.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RuntimeConfig {
+    /// Who answers questions: there is no safe default.
+    pub approvals: Approvals,
+    pub refusals: Refusals,
+    /// How deep agents may call each other.
+    pub max_depth: u64,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
 }
 
-/// One session: its policy, its usage and trace, and the models it talks to.
+impl RuntimeConfig {
+    pub fn new(approvals: Approvals) -> Self {
+        Self { approvals, refusals: Refusals::EndRun, max_depth: 5, stream: true }
+    }
+}
+
+/// One session: its policy, its gate, its usage and trace, and the models it talks to.
 pub struct Runtime {
     program: Program,
     models: Models,
     config: RuntimeConfig,
+    gate: Arc<Gate>,
     session: Arc<Session>,
+    steps: Steps,
     events: Events,
     next_call: AtomicU64,
     /// Time and chance, in hex.
@@ -81,6 +101,14 @@ impl Output {
             Self::Value(value) => value.clone(),
         }
     }
+
+    /// As a caller reads it.
+    pub fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Value(value) => value.get().to_owned(),
+        }
+    }
 }
 
 /// What ends a turn; the person who started the run reads it.
@@ -96,14 +124,29 @@ pub enum RunError {
     Declined { agent: String, words: String },
     #[error("agent `{agent}` made {made} model requests without coming to an answer")]
     TooManyRequests { agent: String, made: u64 },
+    #[error("agent `{agent}` called `{tool}` three times in a row with the same failure: {reason}")]
+    RepeatedFailure { agent: String, tool: String, reason: String },
     #[error("the answer of agent `{agent}` violates its schema: {violation}")]
     Output { agent: String, violation: String },
     #[error("there is no agent `{agent}`")]
     NoAgent { agent: String },
+    #[error("agent `{caller}` cannot call `{agent}`: that would be depth {depth}, and `max_depth` is {max_depth}")]
+    TooDeep { caller: String, agent: String, depth: usize, max_depth: u64 },
     #[error("no model provider `{provider}` for agent `{agent}`")]
     NoProvider { agent: String, provider: String },
+    #[error("a toolset of agent `{agent}`: {reason}")]
+    Toolset { agent: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
+    /// At any depth.
+    #[error(transparent)]
+    Ended(#[from] Ending),
+}
+
+impl From<Stop> for RunError {
+    fn from(stop: Stop) -> Self {
+        Self::Ended(Ending::Journal(stop))
+    }
 }
 
 impl Runtime {
@@ -126,7 +169,9 @@ impl Runtime {
         let session = Arc::new(Session::default());
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder);
-        Self { program, models, config, session, events, next_call: AtomicU64::new(1), run: run_id() }
+        let gate = Arc::new(Gate::new(config.approvals.clone()));
+        let (steps, next_call) = (Steps::unrecorded(), AtomicU64::new(1));
+        Self { program, models, config, gate, session, steps, events, next_call, run: run_id() }
     }
 
     pub fn program(&self) -> &Program {
@@ -146,22 +191,58 @@ impl Runtime {
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
         let Entry::Agent(entry) = &self.program.entry else { return Err(RunError::NotStarted) };
-        let mut scope = self.open(entry)?;
+        let mut scope = self.open(entry).await?;
         let output = scope.turn(input).await;
         let messages = scope.frame.history.clone();
-        scope.close(&output);
+        scope.close().await;
         output.map(|output| Outcome { output, messages, usage: self.usage(), trace: self.trace() })
     }
 
-    /// Opens a call of an agent, for one turn or many.
-    pub fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
+    /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
+    /// that is dropped tells nobody how it ended.
+    #[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
+    pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
+        self.open_for(agent, Caller::Nobody)
+    }
+
+    fn open_for(&self, agent: &str, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
         let spec = self.program.agents.get(agent).ok_or_else(|| RunError::NoAgent { agent: agent.to_owned() })?;
+        let depth = caller.next_depth();
+        if depth as u64 >= self.config.max_depth {
+            return Err(RunError::TooDeep {
+                caller: caller.name().to_owned(),
+                agent: agent.to_owned(),
+                depth,
+                max_depth: self.config.max_depth,
+            });
+        }
         let model = self
             .models
             .of(spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
         let call = self.next_call.fetch_add(1, Ordering::Relaxed);
-        Ok(CallScope::open(self, Arc::clone(spec), model.as_ref(), call))
+        CallScope::open(self, Arc::clone(spec), model.as_ref(), call, caller)
+    }
+}
+
+impl Agents for Runtime {
+    fn call<'a>(
+        &'a self,
+        agent: &'a str,
+        input: &'a RawJson,
+        caller: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
+        Box::pin(async move {
+            let failed = |error: RunError| match error {
+                RunError::Ended(ending) => ToolError::Ends(ending),
+                error => ToolError::Failed(format!("agent `{agent}` failed: {error}")),
+            };
+            let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
+            let mut scope = self.open_for(agent, Caller::Agent(caller)).map_err(failed)?;
+            let output = scope.turn(Input::Object { value, attachments: Vec::new() }).await;
+            scope.close().await;
+            output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
+        })
     }
 }
 

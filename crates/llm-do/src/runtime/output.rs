@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Output;
-use crate::escape::visible_start;
+use crate::json_schema;
 use crate::message::RawJson;
 use crate::project::Typing;
 
@@ -12,7 +12,7 @@ pub fn judge(typing: &Typing, text: &str) -> Result<Output, String> {
     let Typing::Schema(schema) = typing else { return Ok(Output::Text(text.to_owned())) };
     let json = unfenced(text);
     let value: Value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
-    match violation(&schema.to().unwrap_or(Value::Null), &value) {
+    match json_schema::violation(&schema.to().unwrap_or(Value::Null), &value) {
         Some(violation) => Err(violation),
         None => Ok(Output::Value(RawJson::from_valid(json.to_owned()))),
     }
@@ -24,18 +24,6 @@ fn unfenced(text: &str) -> &str {
     let inner =
         text.strip_prefix("```json").or_else(|| text.strip_prefix("```")).and_then(|rest| rest.strip_suffix("```"));
     inner.map_or(text, str::trim)
-}
-
-/// Where a value breaks its schema: the place, the value and the rule.
-pub fn violation(schema: &Value, value: &Value) -> Option<String> {
-    let validator = match jsonschema::validator_for(schema) {
-        Ok(validator) => validator,
-        Err(error) => return Some(format!("the schema cannot be used: {error}")),
-    };
-    let error = validator.iter_errors(value).next()?;
-    let place = error.instance_path().to_string();
-    let place = if place.is_empty() { "the answer as a whole".to_owned() } else { format!("`{place}`") };
-    Some(format!("{place}: {}", visible_start(&error.to_string(), 300)))
 }
 
 /// What the model reads when its answer is sent back.

@@ -36,8 +36,8 @@ pub struct Session(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     usage: UsageReport,
-    /// Calls that are still open, by their ids.
-    open: BTreeMap<u64, TraceCall>,
+    /// Calls that are still open, by their ids, with the call that made them.
+    open: BTreeMap<u64, (Option<u64>, TraceCall)>,
     /// Tools that are still running, by call and id.
     tools: BTreeMap<(u64, String), TraceCall>,
     finished: Vec<TraceCall>,
@@ -48,10 +48,15 @@ impl Session {
         self.state().usage.clone()
     }
 
+    /// What one open call has used so far, nested calls included.
+    pub fn usage_of(&self, call: u64) -> Usage {
+        self.state().open.get(&call).map(|(_, call)| call.usage).unwrap_or_default()
+    }
+
     /// Finished calls, then open ones as far as they are.
     pub fn trace(&self) -> Vec<TraceCall> {
         let state = self.state();
-        state.finished.iter().chain(state.open.values()).cloned().collect()
+        state.finished.iter().chain(state.open.values().map(|(_, call)| call)).cloned().collect()
     }
 
     // A panic elsewhere does not make the sums wrong.
@@ -64,18 +69,18 @@ impl Recorder for Session {
     fn record(&self, event: &Event) {
         let mut state = self.state();
         match &event.kind {
-            EventKind::CallStarted { name, kind, input } => {
+            EventKind::CallStarted { name, kind, input, parent } => {
                 let call = started(name, *kind, event.depth, Some(input.clone()));
-                state.open.insert(event.call, call);
+                state.open.insert(event.call, (*parent, call));
             }
             EventKind::CallFinished { ended, duration_ms, .. } => {
-                if let Some(mut call) = state.open.remove(&event.call) {
+                if let Some((parent, mut call)) = state.open.remove(&event.call) {
                     call.duration_ms = *duration_ms;
                     match ended {
                         Ended::Output(output) => call.output = Some(output.clone()),
                         Ended::Error(error) => call.error = Some(error.clone()),
                     }
-                    state.finished.push(call);
+                    state.finish(parent, call);
                 }
             }
             EventKind::RequestFinished { model, usage, .. } => state.add_usage(event.call, model, usage),
@@ -131,13 +136,26 @@ impl State {
                 self.usage.by_model.insert(model.to_owned(), *usage);
             }
         }
-        if let Some(call) = self.open.get_mut(&call) {
+        if let Some((_, call)) = self.open.get_mut(&call) {
             call.usage = sum(&call.usage, usage, call.usage.requests == 0);
         }
     }
 
+    /// A call's usage is also its caller's.
+    fn finish(&mut self, parent: Option<u64>, call: TraceCall) {
+        match parent.and_then(|parent| self.open.get_mut(&parent)) {
+            None => self.finished.push(call),
+            Some((_, caller)) => {
+                if call.usage.requests > 0 {
+                    caller.usage = sum(&caller.usage, &call.usage, caller.usage.requests == 0);
+                }
+                caller.calls.push(call);
+            }
+        }
+    }
+
     fn add_call(&mut self, parent: u64, call: TraceCall) {
-        if let Some(parent) = self.open.get_mut(&parent) {
+        if let Some((_, parent)) = self.open.get_mut(&parent) {
             parent.calls.push(call);
         }
     }
@@ -206,7 +224,11 @@ mod tests {
     fn the_trace_is_a_tree_with_every_call_once() {
         let session = Session::default();
         let json = |text: &str| RawJson::parse(text).unwrap();
-        note(&session, 1, EventKind::CallStarted { name: "main".into(), kind: CallKind::Agent, input: json("\"hi\"") });
+        note(
+            &session,
+            1,
+            EventKind::CallStarted { name: "main".into(), kind: CallKind::Agent, input: json("\"hi\""), parent: None },
+        );
         let called = EventKind::ToolCalled { id: "c".into(), tool: "add".into(), arguments: json("{}") };
         note(&session, 1, called);
         let returned = Returned::Result(json("3"));

@@ -1,8 +1,14 @@
-//! Who has to agree before a tool runs: verdicts and the rules of one agent for its tools.
+//! Who has to agree before a tool runs: verdicts, the rules of one agent for its tools, and the gate of the session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::BoxFuture;
+use crate::event::{Answered, EventKind, Events};
+use crate::message::RawJson;
 
 /// What a rule of a worker file or a manifest says about a tool: `allow`, `ask` or `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -95,6 +101,374 @@ impl DeclaredVerdict {
             Self::ByCommand(commands) => commands.iter().any(|command| command.verdict != Rule::Block),
         }
     }
+}
+
+/// A toolset's opinion of one call, before rules, policy and people.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    Allow,
+    Ask(Question),
+    /// Asked each time: no rule and no earlier answer allows it.
+    AlwaysAsk(Question),
+    Block(String),
+}
+
+/// What a person is told besides the call itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Question {
+    pub reason: String,
+    /// What would change, line by line.
+    pub preview: Option<String>,
+    /// A digest of what the answer is about, if it can change until then: the content that a write replaces.
+    pub bound_to: Option<String>,
+}
+
+impl Question {
+    pub fn because(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), ..Self::default() }
+    }
+}
+
+impl Verdict {
+    /// A rule may loosen an `Ask` or tighten an `Allow`; what always asks or is blocked stays.
+    #[must_use]
+    pub fn under(self, rule: Option<Rule>) -> Self {
+        match (self, rule) {
+            (verdict, None) | (verdict @ (Self::Block(_) | Self::AlwaysAsk(_)), Some(Rule::Allow | Rule::Ask)) => {
+                verdict
+            }
+            (verdict @ Self::Block(_), Some(Rule::Block)) | (verdict @ Self::Ask(_), Some(Rule::Ask)) => verdict,
+            (_, Some(Rule::Block)) => Self::Block("blocked by a rule of the agent".to_owned()),
+            (Self::Allow | Self::Ask(_), Some(Rule::Allow)) => Self::Allow,
+            (Self::Allow, Some(Rule::Ask)) => Self::Ask(Question::because("a rule of the agent asks")),
+        }
+    }
+}
+
+/// Who answers the questions of a session.
+#[derive(Clone)]
+pub enum Approvals {
+    ApproveAll,
+    RejectAll,
+    Prompt(Arc<dyn Approver>),
+    /// Nobody is there: a call that must ask ends the run.
+    Nobody,
+}
+
+impl Approvals {
+    pub fn prompt(approver: impl Approver + 'static) -> Self {
+        Self::Prompt(Arc::new(approver))
+    }
+}
+
+/// Somebody who can be asked.
+pub trait Approver: Send + Sync {
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer>;
+}
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalRequest {
+    pub id: String,
+    /// The agents from the entry down.
+    pub path: Vec<String>,
+    pub tool: String,
+    pub arguments: RawJson,
+    pub question: Question,
+    /// Whether the answer may be remembered for the session.
+    pub can_be_remembered: bool,
+}
+
+/// A question that nobody could answer, for whoever decides later.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    pub id: String,
+    pub path: Vec<String>,
+    pub tool: String,
+    pub arguments: RawJson,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Once,
+    /// This exact call for the rest of the session.
+    CallForSession,
+    /// This tool, whatever the arguments, for the rest of the session.
+    ToolForSession,
+    /// With other arguments, which are judged again.
+    Edited(RawJson),
+    Refuse {
+        reason: Option<String>,
+    },
+    /// Refuse and end the run.
+    EndRun,
+}
+
+/// What the policy says before anybody is asked.
+#[derive(Debug, PartialEq)]
+enum Decision {
+    Run,
+    Ask(Question),
+    NobodyToAsk,
+    Refuse(String),
+}
+
+/// The whole approval policy, as a function of values.
+fn decide(approvals: &Approvals, verdict: Verdict, remembered: bool) -> Decision {
+    match (verdict, approvals) {
+        (Verdict::Block(reason), _) => Decision::Refuse(reason),
+        (Verdict::Allow, _) | (Verdict::Ask(_) | Verdict::AlwaysAsk(_), Approvals::ApproveAll) => Decision::Run,
+        (Verdict::Ask(_) | Verdict::AlwaysAsk(_), Approvals::RejectAll) => {
+            Decision::Refuse("every question is answered with no in this run".to_owned())
+        }
+        (Verdict::Ask(_), Approvals::Prompt(_)) if remembered => Decision::Run,
+        (Verdict::Ask(question) | Verdict::AlwaysAsk(question), Approvals::Prompt(_)) => Decision::Ask(question),
+        (Verdict::Ask(_) | Verdict::AlwaysAsk(_), Approvals::Nobody) => Decision::NobodyToAsk,
+    }
+}
+
+/// A call that the gate let through. The private fields are the point: only the gate makes one.
+#[derive(Debug)]
+pub struct PermittedCall {
+    tool: String,
+    arguments: RawJson,
+    bound_to: Option<String>,
+}
+
+impl PermittedCall {
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    pub fn arguments(&self) -> &RawJson {
+        &self.arguments
+    }
+
+    /// The digest of what the approval was shown against, if it was asked for.
+    pub fn bound_to(&self) -> Option<&str> {
+        self.bound_to.as_deref()
+    }
+}
+
+/// What became of a call at the gate.
+#[derive(Debug)]
+pub enum Passage {
+    Permitted {
+        call: PermittedCall,
+        /// A person changed the arguments to these.
+        edited: bool,
+    },
+    Refused {
+        reason: String,
+        by: RefusedBy,
+    },
+    /// It must ask, and nobody is there.
+    Waits(Pending),
+    /// A person ended the run.
+    EndRun,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedBy {
+    Policy,
+    Person,
+}
+
+/// A call on its way through the gate.
+pub struct Candidate<'a> {
+    pub tool: &'a str,
+    pub arguments: &'a RawJson,
+    /// Which toolset definition it belongs to: an approval for one is none for another.
+    pub toolset: &'a str,
+    /// The agents from the entry down.
+    pub path: &'a [String],
+    /// Where in the call tree it stands.
+    pub key: &'a str,
+}
+
+/// The session's gate, shared by every call in it.
+pub struct Gate {
+    approvals: Approvals,
+    remembered: Mutex<HashSet<Grant>>,
+    /// One question at a time.
+    asking: tokio::sync::Mutex<()>,
+}
+
+/// An approval for the rest of the session. Refusals are never remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Grant {
+    Call { toolset: String, tool: String, arguments: String },
+    Tool { toolset: String, tool: String },
+}
+
+impl Gate {
+    pub fn new(approvals: Approvals) -> Self {
+        Self { approvals, remembered: Mutex::default(), asking: tokio::sync::Mutex::default() }
+    }
+
+    /// Judges a call and asks if it must. `judge` gives the toolset's verdict, rules applied; edited arguments are
+    /// judged by it again.
+    pub async fn pass(
+        &self,
+        candidate: Candidate<'_>,
+        verdict: Verdict,
+        judge: impl Fn(&RawJson) -> Result<Verdict, String>,
+        events: &Events,
+    ) -> Passage {
+        let permitted = |arguments: &RawJson, bound_to, edited| Passage::Permitted {
+            call: PermittedCall { tool: candidate.tool.to_owned(), arguments: arguments.clone(), bound_to },
+            edited,
+        };
+        let refused = |reason| Passage::Refused { reason, by: RefusedBy::Policy };
+        let decision = decide(&self.approvals, verdict.clone(), self.is_remembered(&candidate));
+        let question = match decision {
+            Decision::Run => return permitted(candidate.arguments, None, false),
+            Decision::Refuse(reason) => return refused(reason),
+            Decision::NobodyToAsk => return Passage::Waits(candidate.pending(&verdict)),
+            Decision::Ask(question) => question,
+        };
+        let Approvals::Prompt(approver) = &self.approvals else { unreachable!("only a prompt asks") };
+        let can_be_remembered = matches!(verdict, Verdict::Ask(_));
+        let answer = {
+            let _one_at_a_time = self.asking.lock().await;
+            // Somebody may have allowed it while this question waited.
+            if can_be_remembered && self.is_remembered(&candidate) {
+                return permitted(candidate.arguments, None, false);
+            }
+            let request = candidate.request(question.clone(), can_be_remembered, &verdict);
+            self.ask(approver.as_ref(), &request, events).await
+        };
+        match answer {
+            Answer::Once => permitted(candidate.arguments, question.bound_to, false),
+            Answer::CallForSession | Answer::ToolForSession if !can_be_remembered => {
+                permitted(candidate.arguments, question.bound_to, false)
+            }
+            Answer::CallForSession => {
+                self.remember(candidate.call_grant());
+                permitted(candidate.arguments, question.bound_to, false)
+            }
+            Answer::ToolForSession => {
+                self.remember(candidate.tool_grant());
+                permitted(candidate.arguments, question.bound_to, false)
+            }
+            Answer::Edited(arguments) => match judge(&arguments) {
+                Ok(Verdict::Block(reason)) | Err(reason) => refused(reason),
+                Ok(Verdict::Ask(question) | Verdict::AlwaysAsk(question)) => {
+                    permitted(&arguments, question.bound_to, true)
+                }
+                Ok(Verdict::Allow) => permitted(&arguments, None, true),
+            },
+            Answer::Refuse { reason } => {
+                let reason = reason.unwrap_or_else(|| "the user refused it".to_owned());
+                Passage::Refused { reason, by: RefusedBy::Person }
+            }
+            Answer::EndRun => Passage::EndRun,
+        }
+    }
+
+    async fn ask(&self, approver: &dyn Approver, request: &ApprovalRequest, events: &Events) -> Answer {
+        let ApprovalRequest { id, path, tool, arguments, question, .. } = request;
+        events.send(|| EventKind::ApprovalAsked {
+            id: id.clone(),
+            path: path.clone(),
+            tool: tool.clone(),
+            arguments: arguments.clone(),
+            reason: question.reason.clone(),
+        });
+        let answer = approver.ask(request).await;
+        let (answered, note) = match &answer {
+            Answer::Once => (Answered::Once, None),
+            Answer::CallForSession => (Answered::CallForSession, None),
+            Answer::ToolForSession => (Answered::ToolForSession, None),
+            Answer::Edited(arguments) => (Answered::Edited, Some(arguments.get().to_owned())),
+            Answer::Refuse { reason } => (Answered::Refused, reason.clone()),
+            Answer::EndRun => (Answered::Refused, Some("the run was ended".to_owned())),
+        };
+        events.send(|| EventKind::ApprovalAnswered {
+            id: id.clone(),
+            path: path.clone(),
+            tool: tool.clone(),
+            answer: answered,
+            note,
+        });
+        answer
+    }
+
+    fn is_remembered(&self, candidate: &Candidate<'_>) -> bool {
+        let remembered = self.grants();
+        !remembered.is_empty()
+            && (remembered.contains(&candidate.tool_grant()) || remembered.contains(&candidate.call_grant()))
+    }
+
+    fn remember(&self, grant: Grant) {
+        self.grants().insert(grant);
+    }
+
+    // A panic elsewhere leaves the set as it was.
+    fn grants(&self) -> MutexGuard<'_, HashSet<Grant>> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Candidate<'_> {
+    fn tool_grant(&self) -> Grant {
+        Grant::Tool { toolset: self.toolset.to_owned(), tool: self.tool.to_owned() }
+    }
+
+    fn call_grant(&self) -> Grant {
+        let arguments = canonical(self.arguments);
+        Grant::Call { toolset: self.toolset.to_owned(), tool: self.tool.to_owned(), arguments }
+    }
+
+    /// A prefix of the hash of place, arguments and target: the same question has the same id.
+    fn id(&self, verdict: &Verdict) -> String {
+        let bound_to = match verdict {
+            Verdict::Ask(question) | Verdict::AlwaysAsk(question) => question.bound_to.as_deref().unwrap_or_default(),
+            Verdict::Allow | Verdict::Block(_) => "",
+        };
+        let path = self.path.join("/");
+        let digest = digest([self.key, &path, self.tool, &canonical(self.arguments), bound_to]);
+        digest[..12].to_owned()
+    }
+
+    fn pending(&self, verdict: &Verdict) -> Pending {
+        Pending {
+            id: self.id(verdict),
+            path: self.path.to_vec(),
+            tool: self.tool.to_owned(),
+            arguments: self.arguments.clone(),
+        }
+    }
+
+    fn request(&self, question: Question, can_be_remembered: bool, verdict: &Verdict) -> ApprovalRequest {
+        ApprovalRequest {
+            id: self.id(verdict),
+            path: self.path.to_vec(),
+            tool: self.tool.to_owned(),
+            arguments: self.arguments.clone(),
+            question,
+            can_be_remembered,
+        }
+    }
+}
+
+/// Keys sorted, no blanks: two spellings of one value are one.
+pub fn canonical(json: &RawJson) -> String {
+    json.to::<serde_json::Value>().map_or_else(|_| json.get().to_owned(), |value| value.to_string())
+}
+
+/// A hash of parts, each with its length, so that no two lists of parts run together.
+pub fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().iter().fold(String::with_capacity(64), |mut hex, byte| {
+        hex.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
+        hex.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
+        hex
+    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,136 @@
-//! The symbolic side: what a call may do and who has to agree.
+//! The symbolic side: what a call may do, who has to agree, and the one path that runs it.
 
+pub mod agent;
 pub mod approval;
+pub mod filesystem;
+pub mod plane;
 pub mod source;
+
+use std::path::Path;
 
 use serde::Serialize;
 
-use approval::DeclaredVerdict;
+use crate::BoxFuture;
+use crate::event::Events;
+use crate::journal::{Steps, Stop};
+use crate::message::{Content, RawJson};
+use approval::{DeclaredVerdict, Pending, PermittedCall, Verdict};
+
+/// A live set of tools. One instance serves one call of an agent.
+///
+/// No default methods: a wrapper that forgets to forward one must not compile.
+pub trait Toolset: Send + Sync {
+    fn specs(&self) -> Vec<ToolSpec>;
+
+    /// Reads the arguments and says what the toolset thinks of the call, before rules, policy and people. An error is
+    /// what the model reads of arguments that do not fit.
+    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String>;
+
+    /// Cannot be reached around the gate: only the gate makes a [`PermittedCall`].
+    fn call<'a>(
+        &'a self,
+        call: PermittedCall,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>>;
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>>;
+}
+
+/// A tool as its toolset declares it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema, key order kept.
+    pub parameters: RawJson,
+    pub kind: ToolKind,
+    pub order: Order,
+    pub repeat: Repeat,
+}
+
+/// What a call of it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolKind {
+    /// Has `tool_*` events.
+    Leaf,
+    /// Tells of itself with `call_*` events, and has steps of its own.
+    Agent,
+}
+
+/// Whether calls of one reply may run at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Concurrent,
+    /// After the calls of sequential tools before it.
+    Sequential,
+}
+
+/// Whether a call that may have happened may happen again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    Once,
+    Repeatable,
+}
+
+/// Why a call gave no result.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolError {
+    /// The model reads it and may recover.
+    Failed(String),
+    /// What the approval was shown against has changed: it must be asked again.
+    Changed,
+    /// The whole run ends.
+    Ends(Ending),
+}
+
+impl ToolError {
+    pub fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed(reason.into())
+    }
+}
+
+/// What ends a run from inside a tool, at any depth.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Ending {
+    #[error("approval is needed for {}", shown_pending(.0))]
+    NeedsApproval(Vec<Pending>),
+    #[error("`{tool}` of {} was refused: {reason}", .path.join(" › "))]
+    Refused { path: Vec<String>, tool: String, reason: String },
+    #[error("the run was ended at a question")]
+    EndedByPerson,
+    #[error(transparent)]
+    Journal(#[from] Stop),
+}
+
+fn shown_pending(pending: &[Pending]) -> String {
+    let calls = pending.iter().map(|call| format!("`{}` of {}", call.tool, call.path.join(" › ")));
+    calls.collect::<Vec<_>>().join(", ")
+}
+
+/// What a running tool can see of its caller. Passed, never stored, so that the runtime and its toolsets do not own
+/// each other.
+pub struct CallContext<'a> {
+    pub agents: &'a dyn Agents,
+    /// The agents from the entry down; the last one is the caller.
+    pub path: &'a [String],
+    pub depth: usize,
+    /// The id of the caller's call.
+    pub call: u64,
+    pub events: &'a Events,
+    pub project_root: &'a Path,
+    pub steps: Steps,
+}
+
+/// The runtime, as tools see it: lets `tools` stay below `runtime`.
+pub trait Agents: Send + Sync {
+    /// Calls an agent with a JSON input, one level deeper than the caller.
+    fn call<'a>(
+        &'a self,
+        agent: &'a str,
+        input: &'a RawJson,
+        caller: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>>;
+}
 
 /// What a tool can do in the worst case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

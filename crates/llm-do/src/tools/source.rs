@@ -203,6 +203,16 @@ impl ToolsetSource {
         }
     }
 
+    /// Whether instances of it can be made yet.
+    pub fn opens(&self) -> bool {
+        match self.origin() {
+            Self::Filesystem(_) | Self::Agent(_) => true,
+            Self::Shell(_) | Self::Mcp(_) | Self::DynamicAgents | Self::Python(_) | Self::Open | Self::Variant(_) => {
+                false
+            }
+        }
+    }
+
     /// What it can do even where its tools are not known.
     pub fn capabilities(&self) -> &'static [Capability] {
         match self {

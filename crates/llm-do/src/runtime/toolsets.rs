@@ -1,0 +1,60 @@
+//! From declared toolsets to live ones.
+
+use super::Runtime;
+use crate::project::{AgentSpec, ToolsetUse, Typing};
+use crate::tools::Toolset;
+use crate::tools::agent::AgentTool;
+use crate::tools::filesystem::Filesystem;
+use crate::tools::plane::OpenToolset;
+use crate::tools::source::ToolsetSource;
+
+/// The live toolsets of one call, and the names of those that cannot be made yet.
+pub struct Opened {
+    pub toolsets: Vec<OpenToolset>,
+    pub missing: Vec<String>,
+}
+
+pub fn open(runtime: &Runtime, agent: &AgentSpec) -> Result<Opened, String> {
+    let mut opened = Opened { toolsets: Vec::new(), missing: Vec::new() };
+    for used in agent.tools.iter().chain(&agent.toolsets) {
+        match live(runtime, used)? {
+            Some(toolset) => opened.toolsets.push(OpenToolset {
+                name: used.name.clone(),
+                definition: format!("{:?}", used.source),
+                toolset,
+                rules: used.rules.clone(),
+            }),
+            None => opened.missing.push(used.name.clone()),
+        }
+    }
+    Ok(opened)
+}
+
+fn live(runtime: &Runtime, used: &ToolsetUse) -> Result<Option<Box<dyn Toolset>>, String> {
+    Ok(match &used.source {
+        ToolsetSource::Filesystem(config) => Some(Box::new(Filesystem::open(config, &runtime.program.root)?)),
+        ToolsetSource::Agent(name) => agent_tool(runtime, name).map(|tool| Box::new(tool) as Box<dyn Toolset>),
+        ToolsetSource::Shell(_)
+        | ToolsetSource::Mcp(_)
+        | ToolsetSource::DynamicAgents
+        | ToolsetSource::Python(_)
+        | ToolsetSource::Open
+        | ToolsetSource::Variant(_) => None,
+    })
+}
+
+fn agent_tool(runtime: &Runtime, name: &str) -> Option<AgentTool> {
+    let callee = runtime.program.agents.get(name)?;
+    let policy = &runtime.program.policy;
+    let exception = policy.agent_approval_overrides.get(name).copied().unwrap_or_default();
+    Some(AgentTool {
+        name: callee.name.clone(),
+        description: callee.description.clone(),
+        parameters: match &callee.input {
+            Typing::Schema(schema) => Some(schema.clone()),
+            Typing::Untyped | Typing::Python(_) => None,
+        },
+        calls_ask: exception.calls_require_approval.unwrap_or(policy.agent_calls_require_approval),
+        attachments_ask: exception.attachments_require_approval.unwrap_or(policy.agent_attachments_require_approval),
+    })
+}

@@ -1,0 +1,160 @@
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use super::*;
+use crate::event::Events;
+use crate::tools::approval::{Approvals, Candidate, Gate, Passage};
+
+fn temporary() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn rooted(root: &Path, access: Access) -> Filesystem {
+    let root = FileRoot { base: Base::Absolute(root.to_owned()), access, suffixes: Vec::new(), max_file_bytes: None };
+    Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new("/nowhere")).unwrap()
+}
+
+fn permitted(filesystem: &Filesystem, tool: &str, arguments: &str) -> Result<PermittedCall, String> {
+    let arguments = RawJson::parse(arguments).unwrap();
+    let verdict = filesystem.judge(tool, &arguments)?;
+    let gate = Gate::new(Approvals::ApproveAll);
+    let candidate = Candidate { tool, arguments: &arguments, toolset: "", path: &[], key: "" };
+    let events = Events::unheard();
+    let passage = gate.pass(candidate, verdict, |_| unreachable!("nobody edits"), &events);
+    match futures_util::FutureExt::now_or_never(passage) {
+        Some(Passage::Permitted { call, .. }) => Ok(call),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn perform(filesystem: &Filesystem, tool: &str, arguments: &str) -> Result<String, String> {
+    let call = permitted(filesystem, tool, arguments)?;
+    filesystem.perform(&call).map_err(|error| match error {
+        ToolError::Failed(reason) => reason,
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn files_are_read_written_edited_and_listed() {
+    let directory = temporary();
+    let files = rooted(directory.path(), Access::ReadWrite);
+    assert_eq!(
+        perform(&files, "write_file", r#"{"path":"a/b.md","content":"one two"}"#).unwrap(),
+        "wrote 7 characters to a/b.md"
+    );
+    let read = perform(&files, "read_file", r#"{"path":"a/b.md","offset":4}"#).unwrap();
+    assert_eq!(read, r#"{"content":"two","truncated":false,"total_chars":7,"offset":4,"chars_read":3}"#);
+    perform(&files, "edit_file", r#"{"path":"a/b.md","old":"two","new":"three"}"#).unwrap();
+    assert_eq!(std::fs::read_to_string(directory.path().join("a/b.md")).unwrap(), "one three");
+    std::fs::write(directory.path().join("c.txt"), "x").unwrap();
+    assert_eq!(perform(&files, "list_files", "{}").unwrap(), "a/b.md\nc.txt");
+    assert_eq!(perform(&files, "list_files", r#"{"pattern":"*.txt"}"#).unwrap(), "c.txt");
+    assert_eq!(perform(&files, "list_files", r#"{"path":"a"}"#).unwrap(), "a/b.md");
+}
+
+#[test]
+fn nothing_outside_is_reachable() {
+    let outside = temporary();
+    std::fs::write(outside.path().join("secret"), "s").unwrap();
+    let directory = temporary();
+    symlink(outside.path().join("secret"), directory.path().join("link")).unwrap();
+    symlink(outside.path(), directory.path().join("door")).unwrap();
+    let files = rooted(directory.path(), Access::ReadWrite);
+    let absolute = outside.path().join("secret").display().to_string();
+    for path in [
+        "../secret",
+        "a/../../secret",
+        "link",
+        "door/secret",
+        "~/secret",
+        "/proc/self/root/etc/passwd",
+        &absolute,
+        "a\\u0000b",
+    ] {
+        for (tool, rest) in
+            [("read_file", ""), ("write_file", r#","content":"x""#), ("edit_file", r#","old":"s","new":"t""#)]
+        {
+            let arguments = format!(r#"{{"path":"{path}"{rest}}}"#);
+            assert!(perform(&files, tool, &arguments).is_err(), "{tool} {path}");
+        }
+    }
+    for pattern in ["../**/*", "/etc/*", "a/../../*", "[", "{a,b"] {
+        assert!(perform(&files, "list_files", &format!(r#"{{"pattern":"{pattern}"}}"#)).is_err(), "{pattern}");
+    }
+    assert_eq!(perform(&files, "list_files", "{}").unwrap(), "[no files]");
+    assert_eq!(std::fs::read_to_string(outside.path().join("secret")).unwrap(), "s");
+}
+
+#[test]
+fn a_write_keeps_the_mode_and_leaves_nothing_behind() {
+    let directory = temporary();
+    let path = directory.path().join("run.sh");
+    std::fs::write(&path, "old").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o750)).unwrap();
+    let files = rooted(directory.path(), Access::ReadWrite);
+    perform(&files, "write_file", r#"{"path":"run.sh","content":"new"}"#).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_approval_is_for_what_was_shown() {
+    let directory = temporary();
+    let path = directory.path().join("a.txt");
+    std::fs::write(&path, "old").unwrap();
+    let files = rooted(directory.path(), Access::ReadWrite);
+    let arguments = RawJson::parse(r#"{"path":"a.txt","content":"new"}"#).unwrap();
+    let Verdict::Ask(question) = files.judge("write_file", &arguments).unwrap() else { panic!("writes ask") };
+    assert_eq!(question.preview.as_deref(), Some("- old\n+ new"));
+    std::fs::write(&path, "changed meanwhile").unwrap();
+    let Verdict::Ask(later) = files.judge("write_file", &arguments).unwrap() else { panic!("writes ask") };
+    assert_ne!(question.bound_to, later.bound_to);
+}
+
+#[test]
+fn roots_have_modes_suffixes_and_names() {
+    let directory = temporary();
+    std::fs::create_dir(directory.path().join("in")).unwrap();
+    std::fs::write(directory.path().join("in/a.md"), "hi").unwrap();
+    let root = |base: &str, access, suffixes: &[&str]| FileRoot {
+        base: Base::Project(base.into()),
+        access,
+        suffixes: suffixes.iter().map(|suffix| (*suffix).to_owned()).collect(),
+        max_file_bytes: Some(10),
+    };
+    let roots = [
+        ("input".to_owned(), root("in", Access::ReadOnly, &[])),
+        ("output".to_owned(), root("out", Access::ReadWrite, &[".md"])),
+    ];
+    let config = FilesystemConfig { roots: Roots::Named(roots.into()) };
+    let files = Filesystem::open(&config, directory.path()).unwrap();
+    assert_eq!(perform(&files, "list_files", "{}").unwrap(), "input/\noutput/");
+    assert!(perform(&files, "read_file", r#"{"path":"input/a.md"}"#).unwrap().contains("hi"));
+    let refused = [
+        (r#"{"path":"input/b.md","content":"x"}"#, "can only be read"),
+        (r#"{"path":"output/b.txt","content":"x"}"#, "allowed: .md"),
+        (r#"{"path":"output/b.md","content":"more than ten bytes"}"#, "larger than this root allows"),
+        (r#"{"path":"b.md","content":"x"}"#, "paths start with `input/…` or `output/…`"),
+    ];
+    for (arguments, reason) in refused {
+        let error = perform(&files, "write_file", arguments).unwrap_err();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn arguments_that_do_not_fit_never_reach_the_tool() {
+    let directory = temporary();
+    let files = rooted(directory.path(), Access::ReadOnly);
+    let cases = [
+        (r#"{"pth":"a"}"#, "unknown field `pth`"),
+        ("{}", "missing field `path`"),
+        (r#"{"path":"a","offset":-1}"#, "invalid value"),
+        (r#"{"path":"a","max_chars":"many"}"#, "invalid type"),
+    ];
+    for (arguments, reason) in cases {
+        let error = files.judge("read_file", &RawJson::parse(arguments).unwrap()).unwrap_err();
+        assert!(error.contains(reason), "{error}");
+    }
+    assert_eq!(files.specs().len(), 2);
+}
