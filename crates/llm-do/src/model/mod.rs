@@ -13,6 +13,7 @@ mod fixtures;
 pub mod frames;
 pub mod name;
 pub mod openai_chat;
+pub mod openai_responses;
 pub mod protocol;
 pub mod provider;
 pub mod think_tags;
