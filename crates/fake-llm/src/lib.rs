@@ -120,7 +120,7 @@ impl FakeLlm {
         self.url()
     }
 
-    /// The base to which clients add `/chat/completions`.
+    /// The base to which clients add `/chat/completions` or `/responses`.
     pub fn openai_url(&self) -> String {
         format!("{}/v1", self.url())
     }

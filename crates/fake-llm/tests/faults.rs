@@ -7,11 +7,11 @@ mod client;
 use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
 
-use client::{ANTHROPIC, CHAT, End, Response, body, connect, finish, read_until, request, say, stream};
+use client::{ANTHROPIC, CHAT, End, RESPONSES, Response, body, connect, finish, read_until, request, say, stream};
 use fake_llm::{At, Cut, Failure, FakeLlm, Fault, Gate, LineEnd, On, Reply, RetryAfter, Script};
 use serde_json::json;
 
-const PATHS: [&str; 2] = [ANTHROPIC, CHAT];
+const PATHS: [&str; 3] = [ANTHROPIC, CHAT, RESPONSES];
 
 fn reply() -> Reply {
     Reply::text("grüße, 世界 and everybody").in_deltas(5)
@@ -134,7 +134,9 @@ fn an_error_event_takes_the_place_of_the_rest() {
         let complete = whole(path);
         assert_eq!(response.pieces.len(), complete.pieces.len() / 2 + 1);
         assert_eq!(events[..events.len() - 1], complete.events()[..events.len() - 1]);
-        assert_eq!(events.last().unwrap()["error"]["message"], "overloaded in the middle of an answer");
+        let last = events.last().unwrap();
+        let error = last.get("error").unwrap_or(last); // the event of Responses is the error itself
+        assert_eq!(error["message"], "overloaded in the middle of an answer");
         check_retry(&fake, path);
         let document = say(&faulty(Fault::ErrorEvent { at: At::Byte(0) }), path, "hi");
         assert_eq!((document.status, document.json()["error"]["message"].is_string()), (200, true));

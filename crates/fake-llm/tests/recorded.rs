@@ -6,7 +6,7 @@ mod client;
 
 use std::path::{Path, PathBuf};
 
-use client::{ANTHROPIC, CHAT, ask};
+use client::{ANTHROPIC, CHAT, RESPONSES, ask};
 use fake_llm::{FakeLlm, Reply, Script};
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ fn requests_that_providers_accepted_are_accepted() {
         println!("skipped: no recorded traffic here; LLM_DO_CASSETTES says where it is");
         return;
     };
-    for (host, path) in [("api.anthropic.com", ANTHROPIC), ("api.openai.com", CHAT)] {
+    for (host, path) in [("api.anthropic.com", ANTHROPIC), ("api.openai.com", CHAT), ("api.openai.com", RESPONSES)] {
         let bodies = accepted_bodies(&recordings, host, path);
         assert!(!bodies.is_empty(), "{path}");
         let fake = FakeLlm::start(Script::new().otherwise(Reply::text("x")).accept_foreign_history());

@@ -4,7 +4,7 @@
 
 mod client;
 
-use client::{ANTHROPIC, CHAT, ask, body, say, stream};
+use client::{ANTHROPIC, CHAT, RESPONSES, ask, body, say, stream};
 use fake_llm::{Call, FakeLlm, Finish, Reply, Script, Usage};
 use serde_json::{Value, json};
 
@@ -60,6 +60,90 @@ fn a_chat_document_has_reasoning_text_and_calls() {
             "prompt_tokens_details": {"cached_tokens": 3}, "completion_tokens_details": {"reasoning_tokens": 2},
         })
     );
+}
+
+#[test]
+fn a_responses_document_has_every_item_in_order() {
+    let native = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"});
+    let document = served(RESPONSES, rich().and_redacted_thinking("enc").and_native(native.clone()));
+    let part = json!({"type": "output_text", "annotations": [], "logprobs": [], "text": "hello"});
+    let call = |index: usize, id: &str, name: &str, arguments: &str| {
+        json!({
+            "type": "function_call", "id": format!("fc_fake00000001_{index}"), "call_id": id, "name": name,
+            "arguments": arguments, "status": "completed",
+        })
+    };
+    let reasoning = |index: usize, summary: Value, encrypted: &str| {
+        let id = format!("rs_fake00000001_{index}");
+        json!({"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted})
+    };
+    let expected = json!([
+        reasoning(0, json!([{"type": "summary_text", "text": "héhé"}]), "sig"),
+        {"type": "message", "id": "msg_fake00000001_1", "role": "assistant", "status": "completed", "content": [part]},
+        call(2, "c1", "a", "{\"x\":1}"),
+        call(3, "c2", "b", "{\"y"),
+        reasoning(4, json!([]), "enc"),
+        native,
+    ]);
+    assert_eq!(document["output"], expected);
+    let usage = json!({
+        "input_tokens": 14, "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 4},
+        "output_tokens": 9, "output_tokens_details": {"reasoning_tokens": 2}, "total_tokens": 23,
+    });
+    assert_eq!((&document["usage"], &document["status"]), (&usage, &json!("completed")));
+}
+
+#[test]
+fn a_responses_stream_opens_fills_and_closes_each_item_and_repeats_them_all() {
+    let fake = FakeLlm::start(Script::new().reply(rich().and_redacted_thinking("enc").in_deltas(2)));
+    let events = stream(&fake, RESPONSES, "hi").events();
+    let numbers: Vec<u64> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
+    let told: Vec<String> = events.iter().map(responses_line).collect();
+    assert_eq!(
+        told,
+        [
+            "created",
+            "in_progress",
+            "0 + reasoning",
+            "0 hé",
+            "0 hé",
+            "0 =",
+            "0 -",
+            "1 + message",
+            "1 he",
+            "1 llo",
+            "1 =",
+            "1 -",
+            "2 + function_call",
+            "2 {\"x",
+            "2 \":1}",
+            "2 =",
+            "2 -",
+            "3 + function_call",
+            "3 {",
+            "3 \"y",
+            "3 =",
+            "3 -",
+            "4 + reasoning",
+            "4 -",
+            "completed",
+        ]
+    );
+    let done = events.iter().filter(|event| event["type"] == "response.output_item.done").map(|event| &event["item"]);
+    assert!(done.eq(events.last().unwrap()["response"]["output"].as_array().unwrap()));
+}
+
+fn responses_line(event: &Value) -> String {
+    let index = &event["output_index"];
+    let name = event["type"].as_str().unwrap().strip_prefix("response.").unwrap();
+    match (name, name.rsplit('.').next()) {
+        ("output_item.added", _) => format!("{index} + {}", event["item"]["type"].as_str().unwrap()),
+        ("output_item.done", _) => format!("{index} -"),
+        (_, Some("delta")) => format!("{index} {}", event["delta"].as_str().unwrap()),
+        (_, Some("done")) => format!("{index} ="),
+        _ => name.to_owned(),
+    }
 }
 
 #[test]
@@ -148,18 +232,23 @@ fn a_chat_stream_has_deltas_a_finish_and_usage_when_asked() {
 #[test]
 fn each_finish_has_its_word_in_each_protocol() {
     let unheard = Finish::Unheard("moon".to_owned());
-    for (reply, anthropic, chat) in [
-        (Reply::text("a"), "end_turn", "stop"),
-        (Reply::empty(), "end_turn", "stop"),
-        (Reply::calls([Call::new("a", json!({}))]), "tool_use", "tool_calls"),
-        (Reply::text("a").finishing(Finish::Length), "max_tokens", "length"),
-        (Reply::refusal("no"), "refusal", "stop"),
-        (Reply::text("a").finishing(Finish::Refusal), "refusal", "content_filter"),
-        (Reply::paused("a"), "pause_turn", "stop"),
-        (Reply::text("a").finishing(unheard), "moon", "moon"),
+    for (reply, anthropic, chat, responses) in [
+        (Reply::text("a"), "end_turn", "stop", "completed"),
+        (Reply::empty(), "end_turn", "stop", "completed"),
+        (Reply::calls([Call::new("a", json!({}))]), "tool_use", "tool_calls", "completed"),
+        (Reply::text("a").finishing(Finish::Length), "max_tokens", "length", "incomplete: max_output_tokens"),
+        (Reply::refusal("no"), "refusal", "stop", "completed"),
+        (Reply::text("a").finishing(Finish::Refusal), "refusal", "content_filter", "incomplete: content_filter"),
+        (Reply::paused("a"), "pause_turn", "stop", "in_progress"),
+        (Reply::text("a").finishing(unheard), "moon", "moon", "moon"),
     ] {
         assert_eq!(served(ANTHROPIC, reply.clone())["stop_reason"], anthropic);
-        assert_eq!(served(CHAT, reply)["choices"][0]["finish_reason"], chat);
+        assert_eq!(served(CHAT, reply.clone())["choices"][0]["finish_reason"], chat);
+        let document = served(RESPONSES, reply.clone());
+        let reason = document["incomplete_details"]["reason"].as_str().map(|reason| format!(": {reason}"));
+        assert_eq!(document["status"].as_str().unwrap().to_owned() + &reason.unwrap_or_default(), responses);
+        let events = stream(&FakeLlm::start(Script::new().reply(reply)), RESPONSES, "hi").events();
+        assert_eq!(events.last().unwrap()["response"], document);
     }
 }
 
@@ -215,6 +304,13 @@ fn what_was_said_can_be_asked_for() {
         {"role": "tool", "tool_call_id": "c", "content": "done"},
     ]);
     ask(&fake, CHAT, &json!({"model": "m", "tools": [function], "messages": messages}));
+    let input = json!([
+        {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
+        {"type": "function_call", "call_id": "c", "name": "t", "arguments": "{\"a\":1}"},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "done"}]},
+    ]);
+    let function = json!({"type": "function", "name": "t", "description": "d", "parameters": {"type": "object"}});
+    ask(&fake, RESPONSES, &json!({"model": "m", "instructions": "be", "tools": [function], "input": input}));
     fake.assert_finished();
     for request in fake.requests() {
         assert_eq!(request.headers.get("content-type"), Some("application/json"));

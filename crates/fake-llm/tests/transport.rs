@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use client::{ANTHROPIC, CHAT, End, ask, body, connect, exchange, finish, read_until, request, say, stream};
+use client::{ANTHROPIC, CHAT, End, RESPONSES, ask, body, connect, exchange, finish, read_until, request, say, stream};
 use fake_llm::{At, Constant, Cut, FakeLlm, Fault, Gate, HttpVersion, On, Reply, Script, Transport};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
@@ -231,7 +231,7 @@ fn the_constant_server_answers_http2_as_well() {
 fn the_constant_server_says_the_same_as_a_script() {
     let reply = Reply::thinking("hm", "sig").and_text("hello");
     let constant = FakeLlm::start(Constant::reply(reply.clone()));
-    for path in [ANTHROPIC, CHAT] {
+    for path in [ANTHROPIC, CHAT, RESPONSES] {
         for wants_stream in [true, false] {
             let scripted = FakeLlm::start(Script::new().reply(reply.clone()));
             let mut asked = body(path, "hi", wants_stream);

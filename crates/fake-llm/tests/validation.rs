@@ -4,7 +4,7 @@
 
 mod client;
 
-use client::{ANTHROPIC, CHAT, Response, ask, body, connect, exchange, request_with, say};
+use client::{ANTHROPIC, CHAT, RESPONSES, Response, ask, body, connect, exchange, request_with, say};
 use fake_llm::{Call, FakeLlm, Reply, Script};
 use serde_json::{Value, json};
 
@@ -40,11 +40,15 @@ fn without(path: &str, key: &str) -> Value {
 fn after_hi(path: &str, messages: Value) -> Value {
     let Value::Array(mut more) = messages else { panic!("a list") };
     more.insert(0, json!({"role": "user", "content": "hi"}));
-    with(path, "messages", more.into())
+    with(path, if path == RESPONSES { "input" } else { "messages" }, more.into())
 }
 
 fn anthropic_tool(name: &str, schema: &Value) -> Value {
     json!({"name": name, "input_schema": schema})
+}
+
+fn responses_tool(name: &str, schema: &Value) -> Value {
+    json!({"type": "function", "name": name, "parameters": schema})
 }
 
 fn chat_tool(name: &str, schema: &Value) -> Value {
@@ -61,6 +65,7 @@ fn headers_are_required() {
         (ANTHROPIC, "content-type: text/plain\r\nx-api-key: k\r\nanthropic-version: 1".to_owned(), 400, "content-type"),
         (CHAT, json.to_owned(), 401, "an API key is required"),
         (CHAT, format!("{json}\r\nauthorization: Basic k"), 401, "an API key is required"),
+        (RESPONSES, json.to_owned(), 401, "an API key is required"),
         ("/v2/else", json.to_owned(), 404, "there is nothing at POST /v2/else"),
     ] {
         let text = body(path, "hi", false).to_string();
@@ -88,12 +93,13 @@ fn errors_have_the_shape_of_their_provider() {
     let chat = ask(&fake, CHAT, &without(CHAT, "model")).json();
     let error = json!({"message": message, "type": "invalid_request_error", "param": null, "code": null});
     assert_eq!(chat, json!({"error": error}));
+    assert_eq!(ask(&fake, RESPONSES, &without(RESPONSES, "model")).json(), chat);
 }
 
 #[test]
 fn a_body_that_is_no_json_is_refused() {
     let fake = FakeLlm::start(Script::new());
-    for path in [ANTHROPIC, CHAT] {
+    for path in [ANTHROPIC, CHAT, RESPONSES] {
         for text in ["{", "", "\u{1}"] {
             let response = exchange(&mut connect(&fake), &client::request(path, text, true));
             check_refusal(&fake, &response, 400, "the body is no JSON");
@@ -114,10 +120,15 @@ fn both_protocols_refuse_what_lacks_the_essentials() {
 }
 
 #[test]
-fn both_protocols_refuse_bad_tools() {
+fn all_protocols_refuse_bad_tools() {
     let fake = FakeLlm::start(Script::new());
     let object = json!({"type": "object"});
-    for (path, tool) in [(ANTHROPIC, anthropic_tool as fn(&str, &Value) -> Value), (CHAT, chat_tool)] {
+    for path in [ANTHROPIC, CHAT, RESPONSES] {
+        let tool = match path {
+            ANTHROPIC => anthropic_tool,
+            CHAT => chat_tool,
+            _ => responses_tool,
+        };
         let long = "n".repeat(65);
         for name in ["a b", "a.b", "ä", &long] {
             refused(&fake, path, &with(path, "tools", json!([tool(name, &object)])), "does not match");
@@ -208,6 +219,11 @@ fn history(path: &str, calls: &[&str], results: &[&str]) -> Value {
         let answer = if results.is_empty() { json!("and?") } else { results.into() };
         return after_hi(path, json!([{"role": "assistant", "content": calls}, {"role": "user", "content": answer}]));
     }
+    if path == RESPONSES {
+        let call = |id: &&str| json!({"type": "function_call", "call_id": id, "name": "t", "arguments": "{\"a\": 1}"});
+        let result = |id: &&str| json!({"type": "function_call_output", "call_id": id, "output": "r"});
+        return after_hi(path, calls.iter().map(call).chain(results.iter().map(result)).collect());
+    }
     let call = |id: &&str| json!({"id": id, "type": "function", "function": {"name": "t", "arguments": "{\"a\": 1}"}});
     let calls: Vec<Value> = calls.iter().map(call).collect();
     let mut messages = vec![json!({"role": "assistant", "content": null, "tool_calls": calls})];
@@ -225,7 +241,7 @@ fn after_two_calls(path: &str) -> FakeLlm {
 
 #[test]
 fn a_tool_round_trip_is_accepted() {
-    for path in [ANTHROPIC, CHAT] {
+    for path in [ANTHROPIC, CHAT, RESPONSES] {
         let fake = after_two_calls(path);
         for results in [["a", "b"], ["b", "a"]] {
             assert_eq!(ask(&fake, path, &history(path, &["a", "b"], &results)).status, 200);
@@ -236,7 +252,7 @@ fn a_tool_round_trip_is_accepted() {
 
 #[test]
 fn calls_and_results_must_belong_together() {
-    for path in [ANTHROPIC, CHAT] {
+    for path in [ANTHROPIC, CHAT, RESPONSES] {
         for (calls, results, reason) in [
             (&["a", "b"][..], &["a"][..], "tool call \"b\" has no result right after it"),
             (&["a", "b"], &[], "tool call \"a\" has no result right after it"),
@@ -252,7 +268,9 @@ fn calls_and_results_must_belong_together() {
 
 #[test]
 fn calls_must_come_back_as_they_were_served() {
-    for (path, pointer) in [(ANTHROPIC, "/messages/1/content/0"), (CHAT, "/messages/1/tool_calls/0/function")] {
+    for (path, pointer) in
+        [(ANTHROPIC, "/messages/1/content/0"), (CHAT, "/messages/1/tool_calls/0/function"), (RESPONSES, "/input/1")]
+    {
         for (anthropic_field, chat_field, value) in
             [("name", "name", json!("u")), ("input", "arguments", json!({"a": 2}))]
         {
@@ -269,7 +287,7 @@ fn calls_must_come_back_as_they_were_served() {
 
 #[test]
 fn a_history_from_elsewhere_is_accepted_when_the_script_says_so() {
-    for path in [ANTHROPIC, CHAT] {
+    for path in [ANTHROPIC, CHAT, RESPONSES] {
         let fake = FakeLlm::start(Script::new().reply(Reply::text("x")).accept_foreign_history());
         assert_eq!(ask(&fake, path, &history(path, &["q"], &["q"])).status, 200);
         fake.assert_finished();
@@ -278,7 +296,7 @@ fn a_history_from_elsewhere_is_accepted_when_the_script_says_so() {
 
 #[test]
 fn broken_arguments_may_come_back_repaired() {
-    for path in [ANTHROPIC, CHAT] {
+    for path in [ANTHROPIC, CHAT, RESPONSES] {
         let broken = Reply::calls([Call::malformed("t", "{\"a\": ").with_id("a")]);
         let fake = FakeLlm::start(Script::new().reply(broken).reply(Reply::text("x")));
         say(&fake, path, "hi");

@@ -9,7 +9,7 @@
 
 use std::path::PathBuf;
 
-use llm_do::message::{Arguments, Finish, Message, Reply, ReplyPart, ToolResult, Usage};
+use llm_do::message::{Arguments, Finish, Message, Reply, ReplyPart, TextPart, ToolResult, Usage};
 use llm_do::model::frames::{EventStream, FRAME_LIMIT};
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::{DecodeError, Decoder, Delta, Protocol, Quirks};
@@ -185,7 +185,9 @@ fn check_reply(reply: &Reply, told: &Told, expect: &Value, place: &str) {
     let has = |name: &str| private.iter().any(|block| block[name].as_str().is_some_and(|text| !text.is_empty()));
     let redacted =
         private.iter().any(|block| block["type"] == "redacted_thinking" || block["type"] == "reasoning.encrypted");
-    let signed = has("signature") || private.iter().any(|block| block["type"] == "reasoning.encrypted");
+    let signed = has("signature")
+        || has("encrypted_content")
+        || private.iter().any(|block| block["type"] == "reasoning.encrypted");
     assert_eq!(signed, expect["thinking"]["signature"] == true, "{place}");
     assert_eq!(redacted, expect["thinking"]["redacted"] == true, "{place}");
     check_calls(reply, &expect["tool_calls"], place);
@@ -200,8 +202,16 @@ fn check_reply(reply: &Reply, told: &Told, expect: &Value, place: &str) {
     let used = expect["server_tools"].as_array().unwrap().iter().filter(|tool| tool["type"] != "usage").count();
     let shown = reply.parts.iter().filter(|part| matches!(part, ReplyPart::ServerTool(_))).count();
     assert_eq!((shown, told.server_tools), (used, used), "{place}");
-    let kept = reply.parts.iter().any(|part| matches!(part, ReplyPart::Text(text) if text.private.is_some()));
+    let kept = reply.parts.iter().any(|part| matches!(part, ReplyPart::Text(text) if has_citations(text)));
     assert_eq!(kept, expect["citations"] == true, "{place}");
+}
+
+/// Responses keep the rest of a text's message in any case.
+fn has_citations(text: &TextPart) -> bool {
+    text.private.as_ref().is_some_and(|private| {
+        let private = private.to::<Value>().unwrap();
+        private.get("part").is_none_or(|part| part["annotations"].as_array().is_some_and(|all| !all.is_empty()))
+    })
 }
 
 fn check_calls(reply: &Reply, expected: &Value, place: &str) {
@@ -295,7 +305,8 @@ fn private_blocks(value: &Value, found: &mut Vec<Value>) {
     match value {
         Value::Object(fields) => {
             let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
-            let is_private = ["thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"].contains(&kind)
+            let is_private = ["thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use", "reasoning"]
+                .contains(&kind)
                 || (kind.ends_with("_tool_result") && fields.contains_key("tool_use_id"))
                 || kind.starts_with("reasoning.");
             if is_private {
@@ -334,7 +345,7 @@ fn private_blocks_go_back_to_their_provider_as_they_came_and_to_no_other() {
             }
             let sent = encoded(&recorded, &reply);
             let mut returned = Vec::new();
-            private_blocks(&sent["messages"], &mut returned);
+            private_blocks(history(&sent), &mut returned);
             if reply.text().is_empty() && reply.tool_calls().next().is_none() && returned.is_empty() {
                 expected.clear(); // a message that says nothing else is not sent at all by Chat Completions
             }
@@ -343,9 +354,9 @@ fn private_blocks_go_back_to_their_provider_as_they_came_and_to_no_other() {
             let foreign = Reply { model: "elsewhere:m".into(), ..reply.clone() };
             let sent = encoded(&recorded, &foreign);
             returned.clear();
-            private_blocks(&sent["messages"], &mut returned);
+            private_blocks(history(&sent), &mut returned);
             assert_eq!(returned, Vec::<Value>::new(), "{}", recorded.cassette);
-            let kept = sent["messages"].to_string();
+            let kept = history(&sent).to_string();
             let texts = reply.parts.iter().filter_map(|part| match part {
                 ReplyPart::Text(part) if !part.text.trim().is_empty() => Some(&part.text),
                 _ => None,
@@ -360,8 +371,12 @@ fn private_blocks_go_back_to_their_provider_as_they_came_and_to_no_other() {
 fn signed_thinking(value: &Value) -> Vec<(Value, Value)> {
     let mut blocks = Vec::new();
     private_blocks(value, &mut blocks);
-    blocks.retain(|block| block["type"] == "thinking");
-    blocks.into_iter().map(|block| (block["signature"].clone(), block["thinking"].clone())).collect()
+    let signed = blocks.into_iter().filter_map(|block| match block["type"].as_str()? {
+        "thinking" => Some((block["signature"].clone(), block["thinking"].clone())),
+        "reasoning" => Some((block["encrypted_content"].clone(), block["summary"].clone())),
+        _ => None,
+    });
+    signed.collect()
 }
 
 #[test]
@@ -378,6 +393,37 @@ fn signed_thinking_that_the_recorded_client_returned_is_returned_here_too() {
             }
         }
     }
+}
+
+/// The items that a recorded answer consists of: as its stream completed them, or as its document lists them.
+fn recorded_items(response: &Value) -> Vec<Value> {
+    let Some(sse) = response["sse"].as_str() else { return response["body"]["output"].as_array().unwrap().clone() };
+    let events = sse.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    events.filter(|event| event["type"] == "response.output_item.done").map(|event| event["item"].clone()).collect()
+}
+
+#[test]
+fn items_of_responses_go_back_as_they_came() {
+    for cassette in cassettes() {
+        for recorded in recorded(&cassette) {
+            let (Ok(reply), _) = recorded.decode() else { continue };
+            if recorded.provider.protocol != ProtocolKind::OpenAiResponses {
+                continue;
+            }
+            let mut came = recorded_items(recorded.response);
+            while came.last().is_some_and(|item| item["type"] == "reasoning") {
+                came.pop(); // reasoning that led to nothing would be refused
+            }
+            let sent = encoded(&recorded, &reply);
+            let returned = &sent["input"].as_array().unwrap()[1..=came.len()];
+            assert_eq!(returned, came, "{}", recorded.cassette);
+        }
+    }
+}
+
+/// The list of messages, by whatever name.
+fn history(request: &Value) -> &Value {
+    ["messages", "input"].iter().find_map(|name| request.get(name)).unwrap()
 }
 
 fn encoded(recorded: &Recorded<'_>, reply: &Reply) -> Value {

@@ -49,7 +49,7 @@ fn read_document(body: &[u8]) {
     }
 }
 
-/// Words of both protocols, put together like JSON more often than chance would have it.
+/// Words of all protocols, put together like JSON more often than chance would have it.
 fn wire_words() -> impl Strategy<Value = Vec<u8>> {
     const WORDS: &[&str] = &[
         "{",
@@ -95,6 +95,19 @@ fn wire_words() -> impl Strategy<Value = Vec<u8>> {
         "\"citation\":",
         "\"stop_reason\":",
         "\"finish_reason\":",
+        "\"output\":[{",
+        "\"response\":{",
+        "\"output_index\":",
+        "\"item\":{",
+        "\"status\":",
+        "\"summary\":[{",
+        "\"encrypted_content\":",
+        "\"message\"",
+        "\"reasoning\"",
+        "\"function_call\"",
+        "\"web_search_call\"",
+        "\"response.output_item.done\"",
+        "\"response.completed\"",
         "\"stop\"",
         "[DONE]",
         "<think>",
@@ -129,6 +142,17 @@ fn wire_stream() -> impl Strategy<Value = Vec<u8>> {
         r#"{"choices":[{"delta":{"tool_calls":[{"index":9,"id":"x","function":{"name":"f","arguments":"{"}}]}}]}"#,
         r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":{"k":[]}}},{}]}}]}"#,
         r#"{"choices":[{"message":{"content":"c","tool_calls":[{}]},"finish_reason":"length"}],"usage":{}}"#,
+        r#"{"type":"response.output_text.delta","output_index":0,"delta":"é\n"}"#,
+        r#"{"type":"response.output_text.delta","output_index":18446744073709551615,"delta":"x"}"#,
+        r#"{"type":"response.reasoning_summary_text.delta","output_index":1,"delta":"h"}"#,
+        r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"é"},{"type":"refusal"},{}]}}"#,
+        r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"reasoning","summary":null,"content":[{}]}}"#,
+        r#"{"type":"response.output_item.done","output_index":2,"item":{"type":"function_call","call_id":"x","arguments":{"k":[]}}}"#,
+        r#"{"type":"response.output_item.done","output_index":3,"item":{"type":"image_generation_call", "result":"x"}}"#,
+        r#"{"type":"response.output_item.done","item":{"type":7,"content":"x"}}"#,
+        r#"{"type":"response.completed","response":{"status":"completed","output":[{},{"type":"message"},{"type":"function_call"}]}}"#,
+        r#"{"type":"response.incomplete","response":{"status":"incomplete","usage":{"input_tokens":18446744073709551615}}}"#,
+        r#"{"type":"response.failed","response":null}"#,
         "[DONE]",
     ];
     let event = prop_oneof![
@@ -163,7 +187,7 @@ proptest! {
 
 #[test]
 fn deep_nesting_is_an_error_and_no_overflow() {
-    for open in ["[", "{\"content\":", "{\"choices\":[{\"message\":{\"content\":[{\"thinking\":["] {
+    for open in ["[", "{\"content\":", "{\"output\":[", "{\"choices\":[{\"message\":{\"content\":[{\"thinking\":["] {
         read_document(open.repeat(100_000).as_bytes());
     }
     let pieces = "[{\"thinking\":".repeat(100_000);

@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod openai_chat;
+mod openai_responses;
 
 use serde_json::Value;
 
@@ -17,6 +18,8 @@ pub enum Protocol {
     Anthropic,
     /// `POST …/chat/completions`
     OpenAiChat,
+    /// `POST …/responses`
+    OpenAiResponses,
 }
 
 /// What one provider reads, refuses and writes. No I/O, no state.
@@ -71,7 +74,7 @@ pub(crate) struct Finding {
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAiChat];
+    pub(crate) const ALL: [Self; 3] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses];
 
     pub(crate) fn of_path(path_and_query: &str) -> Option<Self> {
         let path = path_and_query.split('?').next().unwrap_or_default();
@@ -82,6 +85,7 @@ impl Protocol {
         match self {
             Self::Anthropic => &anthropic::Anthropic,
             Self::OpenAiChat => &openai_chat::OpenAiChat,
+            Self::OpenAiResponses => &openai_responses::OpenAiResponses,
         }
     }
 }

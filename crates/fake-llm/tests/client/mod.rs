@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 pub const ANTHROPIC: &str = "/v1/messages";
 pub const CHAT: &str = "/v1/chat/completions";
+pub const RESPONSES: &str = "/v1/responses";
 
 /// An answer as it came: how far, in which pieces, and how it ended.
 #[derive(Debug)]
@@ -61,6 +62,7 @@ pub fn body(path: &str, text: &str, stream: bool) -> Value {
     let message = json!({"role": "user", "content": text});
     match path {
         ANTHROPIC => json!({"model": "m", "max_tokens": 100, "messages": [message], "stream": stream}),
+        RESPONSES => json!({"model": "m", "store": false, "input": [message], "stream": stream}),
         _ => json!({"model": "m", "messages": [message], "stream": stream}),
     }
 }

@@ -36,7 +36,7 @@ impl CallIds {
 }
 
 fn is_word(id: &str) -> bool {
-    !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 /// Letters and digits that follow from the id alone, so that a replayed conversation has the same ones. FNV-1a: nobody
@@ -66,6 +66,8 @@ mod tests {
             (CallIdForm::Word, "toolu_01-A", true),
             (CallIdForm::Word, "functions.add:0", false),
             (CallIdForm::Word, "", false),
+            (CallIdForm::Word, &"x".repeat(64), true),
+            (CallIdForm::Word, &"x".repeat(65), false),
             (CallIdForm::NineAlphanumeric, "rHU0eZiMa", true),
             (CallIdForm::NineAlphanumeric, "toolu_01A", false),
             (CallIdForm::NineAlphanumeric, "call_4_0", false),

@@ -69,9 +69,7 @@ impl Said {
             Some(413) => ModelError::ContextTooLong(self.fault),
             Some(408 | 409 | 425 | 429 | 500..) => ModelError::Wait(self.fault),
             Some(_) => ModelError::FixRequest(self.fault),
-            None if is(&["invalid_request_error", "not_found_error", "INVALID_ARGUMENT", "NOT_FOUND"]) => {
-                ModelError::FixRequest(self.fault)
-            }
+            None if is(REFUSED_KINDS) => ModelError::FixRequest(self.fault),
             None if is(&["authentication_error", "permission_error", "invalid_api_key"]) => {
                 ModelError::Authenticate(self.fault)
             }
@@ -97,6 +95,26 @@ fn message_of(error: &Value) -> String {
         None => message,
     }
 }
+
+/// Of errors without a status: what is wrong with the request.
+const REFUSED_KINDS: &[&str] = &[
+    "invalid_request_error",
+    "not_found_error",
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "invalid_prompt",
+    "invalid_image",
+    "invalid_image_format",
+    "invalid_base64_image",
+    "invalid_image_mode",
+    "image_too_large",
+    "image_too_small",
+    "image_parse_error",
+    "image_content_policy_violation",
+    "image_file_too_large",
+    "unsupported_image_media_type",
+    "empty_image_file",
+];
 
 const TOO_LONG_KINDS: &[&str] =
     &["context_length_exceeded", "request_too_large", "exceed_context_size_error", "model_context_window_exceeded"];
@@ -215,6 +233,8 @@ mod tests {
             (r#"{"message":"m","type":"invalid_request_error","status_code":400}"#, "FixRequest"),
             (r#"{"error":{"type":"invalid_request_error","message":"m"}}"#, "FixRequest"),
             (r#"{"error":{"type":"authentication_error","message":"m"}}"#, "Authenticate"),
+            (r#"{"code":"image_too_large","message":"m"}"#, "FixRequest"),
+            (r#"{"type":"error","code":"rate_limit_exceeded","message":"m","param":null}"#, "Wait"),
             (r#""it broke""#, "Wait"),
             ("", "Wait"),
         ];

@@ -211,7 +211,7 @@ pub enum PromptCaching {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallIdForm {
     Any,
-    /// Letters, digits, `_` and `-`.
+    /// Letters, digits, `_` and `-`, at most 64 of them.
     Word,
     NineAlphanumeric,
 }

@@ -3,6 +3,7 @@
 use super::ServerToolKind;
 use super::anthropic::Anthropic;
 use super::openai_chat::OpenAiChat;
+use super::openai_responses::OpenAiResponses;
 use super::protocol::{
     CallIdForm, InlineThinking, OutputFormat, PromptCaching, Protocol, Quirks, ReasoningField, ReasoningReturn,
     StreamUsage, ThinkingSetting,
@@ -44,7 +45,8 @@ impl ProtocolKind {
         match self {
             Self::Anthropic => Some(&Anthropic),
             Self::OpenAiChat => Some(&OpenAiChat),
-            Self::OpenAiResponses | Self::Gemini | Self::Scripted => None,
+            Self::OpenAiResponses => Some(&OpenAiResponses),
+            Self::Gemini | Self::Scripted => None,
         }
     }
 }
