@@ -9,13 +9,13 @@
 
 use std::path::PathBuf;
 
-use llm_do::message::{Arguments, Finish, Message, Reply, ReplyPart, ToolResult, Usage};
+use llm_do::message::{Arguments, Finish, Message, RawJson, Reply, ReplyPart, ToolResult, Usage};
 use llm_do::model::frames::{EventStream, FRAME_LIMIT};
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::{DecodeError, Decoder, Delta, Protocol, Quirks};
 use llm_do::model::provider::{PROVIDERS, ProtocolKind, Provider};
 use llm_do::model::{Head, ModelError, ModelSettings};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 struct Cassette {
     name: String,
@@ -69,10 +69,13 @@ fn one<'a>(cassette: &'a Cassette, expect: &'a Value) -> Option<Recorded<'a>> {
     let host = exchange["request"]["host"].as_str().unwrap();
     let rows = || PROVIDERS.iter().filter(|row| row.protocol == kind);
     let provider = rows().find(|row| row.base_url.contains(host)).or_else(|| rows().next()).unwrap();
-    let body = &exchange["request"]["body"];
+    // Gemini says the model in the path.
+    let path = exchange["request"]["path"].as_str().unwrap();
+    let in_path = path.rsplit_once("/models/").and_then(|(_, model)| model.split_once(':')).map(|(model, _)| model);
+    let model = exchange["request"]["body"]["model"].as_str().or(in_path).unwrap_or("m");
     let head = Head {
         agent: "test".into(),
-        model: ModelName { provider: provider.name.into(), model: body["model"].as_str().unwrap_or("m").into() },
+        model: ModelName { provider: provider.name.into(), model: model.into() },
         instructions: String::new(),
         tools: Vec::new(),
         server_tools: Vec::new(),
@@ -181,11 +184,13 @@ fn check_reply(reply: &Reply, told: &Told, expect: &Value, place: &str) {
     assert_eq!(thinking, expect["thinking"]["text"].as_str().unwrap(), "{place}");
     assert_eq!(told.thinking, thinking, "{place}");
     let mut private = Vec::new();
-    thoughts.filter_map(|part| part.private.as_ref()).for_each(|raw| private_blocks(&raw.to().unwrap(), &mut private));
+    reply.parts.iter().filter_map(private_of).for_each(|raw| private_blocks(&raw.to().unwrap(), &mut private));
     let has = |name: &str| private.iter().any(|block| block[name].as_str().is_some_and(|text| !text.is_empty()));
     let redacted =
         private.iter().any(|block| block["type"] == "redacted_thinking" || block["type"] == "reasoning.encrypted");
-    let signed = has("signature") || private.iter().any(|block| block["type"] == "reasoning.encrypted");
+    let signed = has("signature")
+        || has("thoughtSignature")
+        || private.iter().any(|block| block["type"] == "reasoning.encrypted");
     assert_eq!(signed, expect["thinking"]["signature"] == true, "{place}");
     assert_eq!(redacted, expect["thinking"]["redacted"] == true, "{place}");
     check_calls(reply, &expect["tool_calls"], place);
@@ -200,7 +205,11 @@ fn check_reply(reply: &Reply, told: &Told, expect: &Value, place: &str) {
     let used = expect["server_tools"].as_array().unwrap().iter().filter(|tool| tool["type"] != "usage").count();
     let shown = reply.parts.iter().filter(|part| matches!(part, ReplyPart::ServerTool(_))).count();
     assert_eq!((shown, told.server_tools), (used, used), "{place}");
-    let kept = reply.parts.iter().any(|part| matches!(part, ReplyPart::Text(text) if text.private.is_some()));
+    let cites = |raw: &RawJson| raw.get() != "{}" && !raw.get().starts_with(r#"{"thoughtSignature""#);
+    let kept = reply
+        .parts
+        .iter()
+        .any(|part| matches!(part, ReplyPart::Text(text) if text.private.as_ref().is_some_and(cites)));
     assert_eq!(kept, expect["citations"] == true, "{place}");
 }
 
@@ -290,7 +299,16 @@ fn a_stream_that_is_cut_is_never_a_reply() {
     }
 }
 
-/// Objects anywhere in a value that a provider signed or made itself.
+fn private_of(part: &ReplyPart) -> Option<&RawJson> {
+    match part {
+        ReplyPart::Text(part) | ReplyPart::Refusal(part) => part.private.as_ref(),
+        ReplyPart::Thinking(part) => part.private.as_ref(),
+        ReplyPart::ServerTool(part) => part.private.as_ref(),
+        ReplyPart::ToolCall(call) => call.private.as_ref(),
+    }
+}
+
+/// Objects anywhere in a value that a provider signed or made itself. (What Gemini signed is only the signature.)
 fn private_blocks(value: &Value, found: &mut Vec<Value>) {
     match value {
         Value::Object(fields) => {
@@ -298,8 +316,14 @@ fn private_blocks(value: &Value, found: &mut Vec<Value>) {
             let is_private = ["thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"].contains(&kind)
                 || (kind.ends_with("_tool_result") && fields.contains_key("tool_use_id"))
                 || kind.starts_with("reasoning.");
+            let signature = fields.get("thoughtSignature").and_then(Value::as_str);
+            let of_its_tools = ["executableCode", "codeExecutionResult"].iter().find_map(|name| fields.get(*name));
             if is_private {
                 found.push(value.clone());
+            } else if signature.is_some_and(|signature| signature.starts_with("skip_")) {
+                // stands in for one that is not there
+            } else if signature.is_some() || of_its_tools.is_some() {
+                found.push(json!({"thoughtSignature": signature, "part": of_its_tools}));
             } else {
                 fields.values().for_each(|value| private_blocks(value, found));
             }
@@ -311,13 +335,8 @@ fn private_blocks(value: &Value, found: &mut Vec<Value>) {
 
 /// The private blocks of a reply as a document would have carried them.
 fn expected_blocks(reply: &Reply) -> Vec<Value> {
-    let private = reply.parts.iter().filter_map(|part| match part {
-        ReplyPart::Thinking(part) => part.private.as_ref(),
-        ReplyPart::ServerTool(part) => part.private.as_ref(),
-        ReplyPart::Text(_) | ReplyPart::ToolCall(_) | ReplyPart::Refusal(_) => None,
-    });
     let mut found = Vec::new();
-    private.for_each(|raw| private_blocks(&raw.to().unwrap(), &mut found));
+    reply.parts.iter().filter_map(private_of).for_each(|raw| private_blocks(&raw.to().unwrap(), &mut found));
     found
 }
 
@@ -334,7 +353,7 @@ fn private_blocks_go_back_to_their_provider_as_they_came_and_to_no_other() {
             }
             let sent = encoded(&recorded, &reply);
             let mut returned = Vec::new();
-            private_blocks(&sent["messages"], &mut returned);
+            private_blocks(conversation(&sent), &mut returned);
             if reply.text().is_empty() && reply.tool_calls().next().is_none() && returned.is_empty() {
                 expected.clear(); // a message that says nothing else is not sent at all by Chat Completions
             }
@@ -343,9 +362,9 @@ fn private_blocks_go_back_to_their_provider_as_they_came_and_to_no_other() {
             let foreign = Reply { model: "elsewhere:m".into(), ..reply.clone() };
             let sent = encoded(&recorded, &foreign);
             returned.clear();
-            private_blocks(&sent["messages"], &mut returned);
+            private_blocks(conversation(&sent), &mut returned);
             assert_eq!(returned, Vec::<Value>::new(), "{}", recorded.cassette);
-            let kept = sent["messages"].to_string();
+            let kept = conversation(&sent).to_string();
             let texts = reply.parts.iter().filter_map(|part| match part {
                 ReplyPart::Text(part) if !part.text.trim().is_empty() => Some(&part.text),
                 _ => None,
@@ -356,12 +375,23 @@ fn private_blocks_go_back_to_their_provider_as_they_came_and_to_no_other() {
     }
 }
 
-/// Signed thinking anywhere in a value, as (signature, text).
+/// The messages of a request, under the name that they have in its protocol.
+fn conversation(sent: &Value) -> &Value {
+    ["messages", "contents"].iter().find_map(|name| sent.get(name)).unwrap()
+}
+
+/// Signed thinking anywhere in a value, as (signature, text). Google's own client writes signatures in another alphabet
+/// of base64 than they came in.
 fn signed_thinking(value: &Value) -> Vec<(Value, Value)> {
     let mut blocks = Vec::new();
     private_blocks(value, &mut blocks);
-    blocks.retain(|block| block["type"] == "thinking");
-    blocks.into_iter().map(|block| (block["signature"].clone(), block["thinking"].clone())).collect()
+    blocks.retain(|block| block["type"] == "thinking" || block["thoughtSignature"].is_string());
+    let plain = |signature: &Value| signature.as_str().unwrap().replace('-', "+").replace('_', "/").into();
+    let pair = |block: Value| match &block["thoughtSignature"] {
+        Value::Null => (block["signature"].clone(), block["thinking"].clone()),
+        signature => (plain(signature), block["part"].clone()),
+    };
+    blocks.into_iter().map(pair).collect()
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn read_document(body: &[u8]) {
     }
 }
 
-/// Words of both protocols, put together like JSON more often than chance would have it.
+/// Words of the protocols, put together like JSON more often than chance would have it.
 fn wire_words() -> impl Strategy<Value = Vec<u8>> {
     const WORDS: &[&str] = &[
         "{",
@@ -96,6 +96,19 @@ fn wire_words() -> impl Strategy<Value = Vec<u8>> {
         "\"stop_reason\":",
         "\"finish_reason\":",
         "\"stop\"",
+        "\"candidates\":[{",
+        "\"parts\":[{",
+        "\"thought\":",
+        "\"thoughtSignature\":",
+        "\"functionCall\":{",
+        "\"args\":",
+        "\"executableCode\":",
+        "\"finishReason\":",
+        "\"groundingMetadata\":",
+        "\"promptFeedback\":{",
+        "\"blockReason\":",
+        "\"usageMetadata\":{",
+        "\"promptTokenCount\":",
         "[DONE]",
         "<think>",
         "</think>",
@@ -129,6 +142,12 @@ fn wire_stream() -> impl Strategy<Value = Vec<u8>> {
         r#"{"choices":[{"delta":{"tool_calls":[{"index":9,"id":"x","function":{"name":"f","arguments":"{"}}]}}]}"#,
         r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":{"k":[]}}},{}]}}]}"#,
         r#"{"choices":[{"message":{"content":"c","tool_calls":[{}]},"finish_reason":"length"}],"usage":{}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"é"},{"text":"\n","thought":true},{"text":"","thoughtSignature":"s"}]}}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":[]},"thoughtSignature":null},{}]},"index":0}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"executableCode":null},{"toolCall":{"toolType":null}},{"x":[{}]}]}}]}"#,
+        r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"other"}]}},{"groundingMetadata":{"groundingChunks":0}}]}"#,
+        r#"{"candidates":[{"finishReason":"STOP","urlContextMetadata":{"urlMetadata":[]},"citationMetadata":7}],"usageMetadata":{"promptTokenCount":18446744073709551615,"toolUsePromptTokenCount":1}}"#,
+        r#"{"candidates":[{"finishReason":"?"}],"promptFeedback":{"blockReason":"b"}}"#,
         "[DONE]",
     ];
     let event = prop_oneof![
@@ -163,7 +182,12 @@ proptest! {
 
 #[test]
 fn deep_nesting_is_an_error_and_no_overflow() {
-    for open in ["[", "{\"content\":", "{\"choices\":[{\"message\":{\"content\":[{\"thinking\":["] {
+    for open in [
+        "[",
+        "{\"content\":",
+        "{\"candidates\":[{\"content\":{\"parts\":[{\"x\":",
+        "{\"choices\":[{\"message\":{\"content\":[{\"thinking\":[",
+    ] {
         read_document(open.repeat(100_000).as_bytes());
     }
     let pieces = "[{\"thinking\":".repeat(100_000);

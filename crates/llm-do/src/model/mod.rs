@@ -11,6 +11,7 @@ pub mod fault;
 #[cfg(test)]
 mod fixtures;
 pub mod frames;
+pub mod gemini;
 pub mod name;
 pub mod openai_chat;
 pub mod protocol;

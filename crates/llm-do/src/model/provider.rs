@@ -2,6 +2,7 @@
 
 use super::ServerToolKind;
 use super::anthropic::Anthropic;
+use super::gemini::Gemini;
 use super::openai_chat::OpenAiChat;
 use super::protocol::{
     CallIdForm, InlineThinking, OutputFormat, PromptCaching, Protocol, Quirks, ReasoningField, ReasoningReturn,
@@ -44,7 +45,8 @@ impl ProtocolKind {
         match self {
             Self::Anthropic => Some(&Anthropic),
             Self::OpenAiChat => Some(&OpenAiChat),
-            Self::OpenAiResponses | Self::Gemini | Self::Scripted => None,
+            Self::Gemini => Some(&Gemini),
+            Self::OpenAiResponses | Self::Scripted => None,
         }
     }
 }
