@@ -1,6 +1,7 @@
 //! The wire formats. A protocol is a file that implements [`Dialect`] and a row in [`Protocol::ALL`].
 
 mod anthropic;
+mod gemini;
 mod openai_chat;
 
 use serde_json::Value;
@@ -17,6 +18,8 @@ pub enum Protocol {
     Anthropic,
     /// `POST …/chat/completions`
     OpenAiChat,
+    /// `POST …/models/M:generateContent` and `…/models/M:streamGenerateContent`
+    Gemini,
 }
 
 /// What one provider reads, refuses and writes. No I/O, no state.
@@ -71,7 +74,7 @@ pub(crate) struct Finding {
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAiChat];
+    pub(crate) const ALL: [Self; 3] = [Self::Anthropic, Self::OpenAiChat, Self::Gemini];
 
     pub(crate) fn of_path(path_and_query: &str) -> Option<Self> {
         let path = path_and_query.split('?').next().unwrap_or_default();
@@ -82,6 +85,7 @@ impl Protocol {
         match self {
             Self::Anthropic => &anthropic::Anthropic,
             Self::OpenAiChat => &openai_chat::OpenAiChat,
+            Self::Gemini => &gemini::Gemini,
         }
     }
 }

@@ -113,11 +113,12 @@ impl ContentDecoder {
         if !text.is_empty() {
             tell(Delta::Text(text));
         }
+        let bare = part.beside.is_empty();
         match self.parts.last_mut() {
-            Some(ReplyPart::Text(last)) if last.private.is_none() && part.beside.is_empty() => last.text.push_str(text),
-            _ if text.is_empty() && part.beside.is_empty() => {}
-            _ => {
-                let private = (!part.beside.is_empty()).then(|| RawJson::of(&part.fields_but("")));
+            Some(ReplyPart::Text(last)) if bare && last.private.is_none() => last.text.push_str(text),
+            Some(_) | None if bare && text.is_empty() => {}
+            Some(_) | None => {
+                let private = (!bare).then(|| RawJson::of(&part.fields()));
                 self.parts.push(ReplyPart::Text(TextPart { text: text.to_owned(), private }));
             }
         }
@@ -127,20 +128,20 @@ impl ContentDecoder {
         if !text.is_empty() {
             tell(Delta::Thinking(text));
         }
+        let bare = part.beside.is_empty();
         match self.parts.last_mut() {
-            Some(ReplyPart::Thinking(last)) if last.private.is_none() && part.beside.is_empty() => {
-                last.text.push_str(text);
-            }
-            _ if text.is_empty() && part.beside.is_empty() => {}
-            _ => {
-                let private = (!part.beside.is_empty()).then(|| part.raw());
+            Some(ReplyPart::Thinking(last)) if bare && last.private.is_none() => last.text.push_str(text),
+            Some(_) | None if bare && text.is_empty() => {}
+            Some(_) | None => {
+                let private = (!bare).then(|| part.raw());
                 self.parts.push(ReplyPart::Thinking(ThinkingPart { text: text.to_owned(), private }));
             }
         }
     }
 
     fn call(&mut self, call: FunctionCall<'_>, part: &Part<'_>) {
-        let mut private = part.fields_but("functionCall");
+        let mut private = part.fields();
+        private.remove("functionCall");
         let given = call.id.filter(|id| !id.is_empty() && self.given_ids.insert(id.clone()));
         if let Some(id) = &given {
             private.insert("id".to_owned(), RawJson::of(id));
@@ -176,8 +177,8 @@ impl ContentDecoder {
         let kept: Vec<_> =
             grounding.into_iter().chain(citations.map(|raw| ("citationMetadata".to_owned(), raw))).collect();
         let text = self.parts.iter_mut().rev().find_map(|part| match part {
-            ReplyPart::Text(part) if !part.text.is_empty() => Some(part),
-            _ => None,
+            ReplyPart::Text(part) => (!part.text.is_empty()).then_some(part),
+            ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) | ReplyPart::Refusal(_) => None,
         });
         if let (Some(part), false) = (text, kept.is_empty()) {
             let mut fields: BTreeMap<String, RawJson> =

@@ -116,9 +116,10 @@ fn declaration(tool: &ToolDeclaration) -> FunctionDeclaration<'_> {
 
 fn server_tool(tool: &ServerTool) -> Option<WireTool<'_>> {
     let limited = tool.max_uses.is_some() || !tool.allowed_domains.is_empty() || !tool.blocked_domains.is_empty();
+    if limited {
+        return None; // A limit that this provider cannot keep is not dropped: rather the tool is.
+    }
     match tool.kind {
-        // A limit that this provider cannot keep is not dropped: rather the tool is.
-        _ if limited => None,
         ServerToolKind::WebSearch => Some(WireTool::GoogleSearch {}),
         ServerToolKind::WebFetch => Some(WireTool::UrlContext {}),
         ServerToolKind::CodeExecution => Some(WireTool::CodeExecution {}),

@@ -89,15 +89,14 @@ impl<'a> Part<'a> {
         self.beside.iter().any(|(name, _)| name != SIGNATURE)
     }
 
-    /// What is beside the text, without the field `but`.
-    pub fn fields_but(&self, but: &str) -> BTreeMap<String, RawJson> {
-        let fields = self.beside.iter().filter(|(name, _)| name != but);
-        fields.map(|(name, value)| (name.clone().into_owned(), compact(value))).collect()
+    /// What is beside the text, in alphabetical order.
+    pub fn fields(&self) -> BTreeMap<String, RawJson> {
+        self.beside.iter().map(|(name, value)| (name.clone().into_owned(), compact(value))).collect()
     }
 
     /// The whole part, as it goes back.
     pub fn raw(&self) -> RawJson {
-        let mut fields = self.fields_but("");
+        let mut fields = self.fields();
         if let Some(text) = &self.text {
             fields.insert("text".to_owned(), RawJson::of(text));
         }
