@@ -76,7 +76,11 @@ impl Prepared {
 
     pub fn answer(&self, path: &str, body: &[u8]) -> Rendered {
         let Some(protocol) = Protocol::of_path(path) else { return self.missing.clone() };
-        let stream = if asks_for_stream(body) { Stream::EventsWithUsage } else { Stream::No };
+        let asked = match protocol {
+            Protocol::Gemini => path.contains(":streamGenerateContent"),
+            Protocol::Anthropic | Protocol::OpenAiChat | Protocol::OpenAiResponses => asks_for_stream(body),
+        };
+        let stream = if asked { Stream::EventsWithUsage } else { Stream::No };
         let form = self.forms.iter().find(|form| (form.protocol, form.stream) == (protocol, stream));
         let form = form.expect("every protocol was rendered both ways");
         match self.turn(body) {

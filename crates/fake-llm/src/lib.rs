@@ -13,7 +13,7 @@
 //!         .reply(Reply::text("It says hello."))
 //!         .fault(On::Request(2), Fault::status(529)),
 //! );
-//! let base = fake.anthropic_url(); // or fake.openai_url(): give it to the client
+//! let base = fake.anthropic_url(); // or fake.openai_url(), …: give it to the client
 //! # assert!(base.starts_with("http://127.0.0.1:"));
 //! // … run the client, then:
 //! // fake.assert_finished();
@@ -123,6 +123,11 @@ impl FakeLlm {
     /// The base to which clients add `/chat/completions` or `/responses`.
     pub fn openai_url(&self) -> String {
         format!("{}/v1", self.url())
+    }
+
+    /// The base to which clients add `/v1beta/models/M:generateContent`.
+    pub fn gemini_url(&self) -> String {
+        self.url()
     }
 
     pub fn port(&self) -> u16 {

@@ -7,11 +7,14 @@ mod client;
 use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
 
-use client::{ANTHROPIC, CHAT, End, RESPONSES, Response, body, connect, finish, read_until, request, say, stream};
+use client::{
+    ANTHROPIC, CHAT, End, GEMINI, RESPONSES, Response, body, connect, finish, read_until, request, say, stream,
+    streaming,
+};
 use fake_llm::{At, Cut, Failure, FakeLlm, Fault, Gate, LineEnd, On, Reply, RetryAfter, Script};
 use serde_json::json;
 
-const PATHS: [&str; 3] = [ANTHROPIC, CHAT, RESPONSES];
+const PATHS: [&str; 4] = [ANTHROPIC, CHAT, RESPONSES, GEMINI];
 
 fn reply() -> Reply {
     Reply::text("grüße, 世界 and everybody").in_deltas(5)
@@ -42,7 +45,8 @@ fn every_status_has_an_error_in_the_providers_shape() {
             assert_eq!((response.status, response.end), (status, End::Complete));
             assert_eq!(response.header("content-type"), Some("application/json"));
             assert_eq!(response.json()["error"]["message"], format!("the script wants status {status}"));
-            assert!(response.json()["error"]["type"].is_string());
+            let word = if path == GEMINI { "status" } else { "type" };
+            assert!(response.json()["error"][word].is_string());
             check_retry(&fake, path);
         }
     }
@@ -238,7 +242,7 @@ fn a_stall_in_the_middle_goes_on_when_released() {
         let gate = Gate::new();
         let fake = faulty(Fault::Stall { at: At::Byte(100), gate: gate.clone() });
         let mut wire = connect(&fake);
-        wire.write_all(request(path, &body(path, "hi", true).to_string(), true).as_bytes()).unwrap();
+        wire.write_all(request(&streaming(path), &body(path, "hi", true).to_string(), true).as_bytes()).unwrap();
         let head = read_until(&mut wire, "\r\n\r\n");
         gate.wait_until_reached(1);
         gate.release();

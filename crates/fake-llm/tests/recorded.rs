@@ -17,9 +17,9 @@ fn recordings() -> Option<PathBuf> {
     place.is_dir().then_some(place)
 }
 
-/// The bodies that `host` answered with success, each with the name of its recording. Only the inventors of the
-/// protocols count: their relatives are more lenient.
-fn accepted_bodies(recordings: &Path, host: &str, path: &str) -> Vec<(String, Value)> {
+/// The bodies that `host` answered with success, each with the name of its recording and its path. Only the inventors of
+/// the protocols count: their relatives are more lenient.
+fn accepted_bodies(recordings: &Path, host: &str, path_end: &str) -> Vec<(String, String, Value)> {
     let files = std::fs::read_dir(recordings).unwrap().map(|entry| entry.unwrap().path());
     let texts = files.filter(|file| file.extension().is_some_and(|kind| kind == "json"));
     let exchanges = texts.flat_map(|file| {
@@ -27,10 +27,11 @@ fn accepted_bodies(recordings: &Path, host: &str, path: &str) -> Vec<(String, Va
         let exchanges = recording["exchanges"].as_array().unwrap().clone();
         exchanges.into_iter().map(move |exchange| (file.display().to_string(), exchange))
     });
+    let path = |exchange: &Value| exchange["request"]["path"].as_str().unwrap().to_owned();
     exchanges
-        .filter(|(_, exchange)| exchange["request"]["host"] == host && exchange["request"]["path"] == path)
+        .filter(|(_, exchange)| exchange["request"]["host"] == host && path(exchange).ends_with(path_end))
         .filter(|(_, exchange)| exchange["response"]["status"] == 200)
-        .map(|(file, exchange)| (file, exchange["request"]["body"].clone()))
+        .map(|(file, exchange)| (file, path(&exchange), exchange["request"]["body"].clone()))
         .collect()
 }
 
@@ -40,12 +41,20 @@ fn requests_that_providers_accepted_are_accepted() {
         println!("skipped: no recorded traffic here; LLM_DO_CASSETTES says where it is");
         return;
     };
-    for (host, path) in [("api.anthropic.com", ANTHROPIC), ("api.openai.com", CHAT), ("api.openai.com", RESPONSES)] {
-        let bodies = accepted_bodies(&recordings, host, path);
-        assert!(!bodies.is_empty(), "{path}");
+    let google = "generativelanguage.googleapis.com";
+    for (host, path_end) in [
+        ("api.anthropic.com", ANTHROPIC),
+        ("api.openai.com", CHAT),
+        ("api.openai.com", RESPONSES),
+        (google, ":generateContent"),
+        (google, ":streamGenerateContent"),
+    ] {
+        let bodies = accepted_bodies(&recordings, host, path_end);
+        assert!(!bodies.is_empty(), "{path_end}");
         let fake = FakeLlm::start(Script::new().otherwise(Reply::text("x")).accept_foreign_history());
-        for (file, body) in bodies {
-            let response = ask(&fake, path, &body);
+        for (file, path, body) in bodies {
+            let query = if path.ends_with(":streamGenerateContent") { "?alt=sse" } else { "" };
+            let response = ask(&fake, &format!("{path}{query}"), &body);
             assert_eq!(response.status, 200, "{file}: {}", String::from_utf8_lossy(&response.body()));
         }
     }

@@ -9,13 +9,13 @@
 
 use std::path::PathBuf;
 
-use llm_do::message::{Arguments, Finish, Message, Reply, ReplyPart, TextPart, ToolResult, Usage};
+use llm_do::message::{Arguments, Finish, Message, RawJson, Reply, ReplyPart, TextPart, ToolResult, Usage};
 use llm_do::model::frames::{EventStream, FRAME_LIMIT};
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::{DecodeError, Decoder, Delta, Protocol, Quirks};
 use llm_do::model::provider::{PROVIDERS, ProtocolKind, Provider};
 use llm_do::model::{Head, ModelError, ModelSettings};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 struct Cassette {
     name: String,
@@ -69,10 +69,13 @@ fn one<'a>(cassette: &'a Cassette, expect: &'a Value) -> Option<Recorded<'a>> {
     let host = exchange["request"]["host"].as_str().unwrap();
     let rows = || PROVIDERS.iter().filter(|row| row.protocol == kind);
     let provider = rows().find(|row| row.base_url.contains(host)).or_else(|| rows().next()).unwrap();
-    let body = &exchange["request"]["body"];
+    // Gemini says the model in the path.
+    let path = exchange["request"]["path"].as_str().unwrap();
+    let in_path = path.rsplit_once("/models/").and_then(|(_, model)| model.split_once(':')).map(|(model, _)| model);
+    let model = exchange["request"]["body"]["model"].as_str().or(in_path).unwrap_or("m");
     let head = Head {
         agent: "test".into(),
-        model: ModelName { provider: provider.name.into(), model: body["model"].as_str().unwrap_or("m").into() },
+        model: ModelName { provider: provider.name.into(), model: model.into() },
         instructions: String::new(),
         tools: Vec::new(),
         server_tools: Vec::new(),
@@ -181,12 +184,13 @@ fn check_reply(reply: &Reply, told: &Told, expect: &Value, place: &str) {
     assert_eq!(thinking, expect["thinking"]["text"].as_str().unwrap(), "{place}");
     assert_eq!(told.thinking, thinking, "{place}");
     let mut private = Vec::new();
-    thoughts.filter_map(|part| part.private.as_ref()).for_each(|raw| private_blocks(&raw.to().unwrap(), &mut private));
+    reply.parts.iter().filter_map(private_of).for_each(|raw| private_blocks(&raw.to().unwrap(), &mut private));
     let has = |name: &str| private.iter().any(|block| block[name].as_str().is_some_and(|text| !text.is_empty()));
     let redacted =
         private.iter().any(|block| block["type"] == "redacted_thinking" || block["type"] == "reasoning.encrypted");
     let signed = has("signature")
         || has("encrypted_content")
+        || has("thoughtSignature")
         || private.iter().any(|block| block["type"] == "reasoning.encrypted");
     assert_eq!(signed, expect["thinking"]["signature"] == true, "{place}");
     assert_eq!(redacted, expect["thinking"]["redacted"] == true, "{place}");
@@ -210,6 +214,10 @@ fn check_reply(reply: &Reply, told: &Told, expect: &Value, place: &str) {
 fn has_citations(text: &TextPart) -> bool {
     text.private.as_ref().is_some_and(|private| {
         let private = private.to::<Value>().unwrap();
+        // A text may be signed without citing anything.
+        if private.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("thoughtSignature")) {
+            return false;
+        }
         private.get("part").is_none_or(|part| part["annotations"].as_array().is_some_and(|all| !all.is_empty()))
     })
 }
@@ -300,7 +308,16 @@ fn a_stream_that_is_cut_is_never_a_reply() {
     }
 }
 
-/// Objects anywhere in a value that a provider signed or made itself.
+fn private_of(part: &ReplyPart) -> Option<&RawJson> {
+    match part {
+        ReplyPart::Text(part) | ReplyPart::Refusal(part) => part.private.as_ref(),
+        ReplyPart::Thinking(part) => part.private.as_ref(),
+        ReplyPart::ServerTool(part) => part.private.as_ref(),
+        ReplyPart::ToolCall(call) => call.private.as_ref(),
+    }
+}
+
+/// Objects anywhere in a value that a provider signed or made itself. (What Gemini signed is only the signature.)
 fn private_blocks(value: &Value, found: &mut Vec<Value>) {
     match value {
         Value::Object(fields) => {
@@ -309,8 +326,14 @@ fn private_blocks(value: &Value, found: &mut Vec<Value>) {
                 .contains(&kind)
                 || (kind.ends_with("_tool_result") && fields.contains_key("tool_use_id"))
                 || kind.starts_with("reasoning.");
+            let signature = fields.get("thoughtSignature").and_then(Value::as_str);
+            let of_its_tools = ["executableCode", "codeExecutionResult"].iter().find_map(|name| fields.get(*name));
             if is_private {
                 found.push(value.clone());
+            } else if signature.is_some_and(|signature| signature.starts_with("skip_")) {
+                // stands in for one that is not there
+            } else if signature.is_some() || of_its_tools.is_some() {
+                found.push(json!({"thoughtSignature": signature, "part": of_its_tools}));
             } else {
                 fields.values().for_each(|value| private_blocks(value, found));
             }
@@ -322,13 +345,8 @@ fn private_blocks(value: &Value, found: &mut Vec<Value>) {
 
 /// The private blocks of a reply as a document would have carried them.
 fn expected_blocks(reply: &Reply) -> Vec<Value> {
-    let private = reply.parts.iter().filter_map(|part| match part {
-        ReplyPart::Thinking(part) => part.private.as_ref(),
-        ReplyPart::ServerTool(part) => part.private.as_ref(),
-        ReplyPart::Text(_) | ReplyPart::ToolCall(_) | ReplyPart::Refusal(_) => None,
-    });
     let mut found = Vec::new();
-    private.for_each(|raw| private_blocks(&raw.to().unwrap(), &mut found));
+    reply.parts.iter().filter_map(private_of).for_each(|raw| private_blocks(&raw.to().unwrap(), &mut found));
     found
 }
 
@@ -367,14 +385,16 @@ fn private_blocks_go_back_to_their_provider_as_they_came_and_to_no_other() {
     }
 }
 
-/// Signed thinking anywhere in a value, as (signature, text).
+/// Signed thinking anywhere in a value, as (signature, text). Google's own client writes signatures in another alphabet
+/// of base64 than they came in.
 fn signed_thinking(value: &Value) -> Vec<(Value, Value)> {
     let mut blocks = Vec::new();
     private_blocks(value, &mut blocks);
-    let signed = blocks.into_iter().filter_map(|block| match block["type"].as_str()? {
-        "thinking" => Some((block["signature"].clone(), block["thinking"].clone())),
-        "reasoning" => Some((block["encrypted_content"].clone(), block["summary"].clone())),
-        _ => None,
+    let plain = |signature: &Value| signature.as_str().unwrap().replace('-', "+").replace('_', "/").into();
+    let signed = blocks.into_iter().filter_map(|block| match block["type"].as_str() {
+        Some("thinking") => Some((block["signature"].clone(), block["thinking"].clone())),
+        Some("reasoning") => Some((block["encrypted_content"].clone(), block["summary"].clone())),
+        _ => block["thoughtSignature"].is_string().then(|| (plain(&block["thoughtSignature"]), block["part"].clone())),
     });
     signed.collect()
 }
@@ -423,7 +443,7 @@ fn items_of_responses_go_back_as_they_came() {
 
 /// The list of messages, by whatever name.
 fn history(request: &Value) -> &Value {
-    ["messages", "input"].iter().find_map(|name| request.get(name)).unwrap()
+    ["messages", "input", "contents"].iter().find_map(|name| request.get(name)).unwrap()
 }
 
 fn encoded(recorded: &Recorded<'_>, reply: &Reply) -> Value {

@@ -109,6 +109,19 @@ fn wire_words() -> impl Strategy<Value = Vec<u8>> {
         "\"response.output_item.done\"",
         "\"response.completed\"",
         "\"stop\"",
+        "\"candidates\":[{",
+        "\"parts\":[{",
+        "\"thought\":",
+        "\"thoughtSignature\":",
+        "\"functionCall\":{",
+        "\"args\":",
+        "\"executableCode\":",
+        "\"finishReason\":",
+        "\"groundingMetadata\":",
+        "\"promptFeedback\":{",
+        "\"blockReason\":",
+        "\"usageMetadata\":{",
+        "\"promptTokenCount\":",
         "[DONE]",
         "<think>",
         "</think>",
@@ -153,6 +166,12 @@ fn wire_stream() -> impl Strategy<Value = Vec<u8>> {
         r#"{"type":"response.completed","response":{"status":"completed","output":[{},{"type":"message"},{"type":"function_call"}]}}"#,
         r#"{"type":"response.incomplete","response":{"status":"incomplete","usage":{"input_tokens":18446744073709551615}}}"#,
         r#"{"type":"response.failed","response":null}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"é"},{"text":"\n","thought":true},{"text":"","thoughtSignature":"s"}]}}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":[]},"thoughtSignature":null},{}]},"index":0}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"executableCode":null},{"toolCall":{"toolType":null}},{"x":[{}]}]}}]}"#,
+        r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"other"}]}},{"groundingMetadata":{"groundingChunks":0}}]}"#,
+        r#"{"candidates":[{"finishReason":"STOP","urlContextMetadata":{"urlMetadata":[]},"citationMetadata":7}],"usageMetadata":{"promptTokenCount":18446744073709551615,"toolUsePromptTokenCount":1}}"#,
+        r#"{"candidates":[{"finishReason":"?"}],"promptFeedback":{"blockReason":"b"}}"#,
         "[DONE]",
     ];
     let event = prop_oneof![
@@ -187,7 +206,13 @@ proptest! {
 
 #[test]
 fn deep_nesting_is_an_error_and_no_overflow() {
-    for open in ["[", "{\"content\":", "{\"output\":[", "{\"choices\":[{\"message\":{\"content\":[{\"thinking\":["] {
+    for open in [
+        "[",
+        "{\"content\":",
+        "{\"output\":[",
+        "{\"candidates\":[{\"content\":{\"parts\":[{\"x\":",
+        "{\"choices\":[{\"message\":{\"content\":[{\"thinking\":[",
+    ] {
         read_document(open.repeat(100_000).as_bytes());
     }
     let pieces = "[{\"thinking\":".repeat(100_000);

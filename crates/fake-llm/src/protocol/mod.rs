@@ -1,6 +1,7 @@
 //! The wire formats. A protocol is a file that implements [`Dialect`] and a row in [`Protocol::ALL`].
 
 mod anthropic;
+mod gemini;
 mod openai_chat;
 mod openai_responses;
 
@@ -20,6 +21,8 @@ pub enum Protocol {
     OpenAiChat,
     /// `POST …/responses`
     OpenAiResponses,
+    /// `POST …/models/M:generateContent` and `…/models/M:streamGenerateContent`
+    Gemini,
 }
 
 /// What one provider reads, refuses and writes. No I/O, no state.
@@ -74,7 +77,7 @@ pub(crate) struct Finding {
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; 3] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses];
+    pub(crate) const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini];
 
     pub(crate) fn of_path(path_and_query: &str) -> Option<Self> {
         let path = path_and_query.split('?').next().unwrap_or_default();
@@ -86,6 +89,7 @@ impl Protocol {
             Self::Anthropic => &anthropic::Anthropic,
             Self::OpenAiChat => &openai_chat::OpenAiChat,
             Self::OpenAiResponses => &openai_responses::OpenAiResponses,
+            Self::Gemini => &gemini::Gemini,
         }
     }
 }

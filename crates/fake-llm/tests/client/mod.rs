@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 pub const ANTHROPIC: &str = "/v1/messages";
 pub const CHAT: &str = "/v1/chat/completions";
 pub const RESPONSES: &str = "/v1/responses";
+pub const GEMINI: &str = "/v1beta/models/m:generateContent";
 
 /// An answer as it came: how far, in which pieces, and how it ended.
 #[derive(Debug)]
@@ -63,6 +64,7 @@ pub fn body(path: &str, text: &str, stream: bool) -> Value {
     match path {
         ANTHROPIC => json!({"model": "m", "max_tokens": 100, "messages": [message], "stream": stream}),
         RESPONSES => json!({"model": "m", "store": false, "input": [message], "stream": stream}),
+        path if path.starts_with("/v1beta/") => json!({"contents": [{"role": "user", "parts": [{"text": text}]}]}),
         _ => json!({"model": "m", "messages": [message], "stream": stream}),
     }
 }
@@ -70,6 +72,7 @@ pub fn body(path: &str, text: &str, stream: bool) -> Value {
 pub fn request(path: &str, body: &str, last: bool) -> String {
     let key = match path {
         ANTHROPIC => "x-api-key: k\r\nanthropic-version: 2023-06-01",
+        path if path.starts_with("/v1beta/") => "x-goog-api-key: k",
         _ => "authorization: Bearer k",
     };
     request_with(path, &format!("content-type: application/json\r\n{key}"), body, last)
@@ -95,7 +98,12 @@ pub fn say(fake: &FakeLlm, path: &str, text: &str) -> Response {
 }
 
 pub fn stream(fake: &FakeLlm, path: &str, text: &str) -> Response {
-    ask(fake, path, &body(path, text, true))
+    ask(fake, &streaming(path), &body(path, text, true))
+}
+
+/// Where a stream is asked for: Gemini says it in the path.
+pub fn streaming(path: &str) -> String {
+    path.replace(":generateContent", ":streamGenerateContent?alt=sse")
 }
 
 pub fn exchange(wire: &mut (impl Read + Write), request: &str) -> Response {

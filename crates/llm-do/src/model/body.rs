@@ -57,6 +57,11 @@ impl Elements<'_> {
         }
         write_json(self.0, element);
     }
+
+    /// Text between elements, for arrays whose elements hold several messages.
+    pub fn raw(&mut self, text: &str) {
+        self.0.extend_from_slice(text.as_bytes());
+    }
 }
 
 impl Body {
@@ -87,7 +92,11 @@ impl Body {
 
     /// Ends the array, sets the fields of `tail` (JSON without its braces) after it, and lends the body.
     pub fn lend(&mut self, tail: &str) -> Bytes {
-        let closing = if tail.is_empty() { "]}".to_owned() } else { format!("],{tail}}}") };
+        self.lend_closed(&if tail.is_empty() { "]}".to_owned() } else { format!("],{tail}}}") })
+    }
+
+    /// Lends the body behind whose last message `closing` ends everything that is open.
+    pub fn lend_closed(&mut self, closing: &str) -> Bytes {
         // A retry lends what is lent already.
         if &self.bytes[self.end()..] != closing.as_bytes() {
             self.reopened().extend_from_slice(closing.as_bytes());

@@ -43,8 +43,10 @@ impl Said {
             Some(_) | None => whole,
         };
         let field = |name: &str| error.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let kinds: Vec<String> =
+        let mut kinds: Vec<String> =
             ["code", "type", "status"].iter().filter_map(|name| field(name)).map(str::to_owned).collect();
+        let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
+        kinds.extend(details.filter_map(|detail| detail.get("reason")?.as_str()).map(str::to_owned));
         let status = ["status_code", "code"].iter().find_map(|name| error.get(name)?.as_u64());
         let request_id = whole.get("request_id").and_then(Value::as_str).map(str::to_owned);
         let fault = Fault { message: message_of(error), status: None, kind: kinds.first().cloned(), request_id };
@@ -60,6 +62,9 @@ impl Said {
         }
         if is(&["insufficient_quota", "billing_error"]) {
             return ModelError::Authenticate(self.fault); // waiting does not fill an account
+        }
+        if is(&["API_KEY_INVALID"]) {
+            return ModelError::Authenticate(self.fault); // which comes as a bad request
         }
         if is(&["tool_use_failed"]) {
             return ModelError::GiveUp(self.fault); // the model wrote a call that the provider could not read
@@ -154,7 +159,7 @@ mod tests {
     #[test]
     fn error_answers_are_told_apart_by_what_to_do() {
         use ModelError::{Authenticate, ContextTooLong, FixRequest, GiveUp, Wait};
-        let cases: [(u16, &str, ModelError); 15] = [
+        let cases: [(u16, &str, ModelError); 16] = [
             (
                 400,
                 r#"{"error":{"message":"bad role","type":"invalid_request_error","code":"unsupported_value"}}"#,
@@ -193,6 +198,11 @@ mod tests {
                 400,
                 r#"[{"error":{"code":400,"message":"no such field","status":"INVALID_ARGUMENT"}}]"#,
                 FixRequest(fault("no such field", Some(400), Some("INVALID_ARGUMENT"))),
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}"#,
+                Authenticate(fault("no", Some(400), Some("INVALID_ARGUMENT"))),
             ),
             (
                 400,

@@ -12,6 +12,7 @@ pub mod fault;
 #[cfg(test)]
 mod fixtures;
 pub mod frames;
+pub mod gemini;
 pub mod name;
 pub mod openai_chat;
 pub mod openai_responses;

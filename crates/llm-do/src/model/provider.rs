@@ -2,6 +2,7 @@
 
 use super::ServerToolKind;
 use super::anthropic::Anthropic;
+use super::gemini::Gemini;
 use super::openai_chat::OpenAiChat;
 use super::openai_responses::OpenAiResponses;
 use super::protocol::{
@@ -46,7 +47,8 @@ impl ProtocolKind {
             Self::Anthropic => Some(&Anthropic),
             Self::OpenAiChat => Some(&OpenAiChat),
             Self::OpenAiResponses => Some(&OpenAiResponses),
-            Self::Gemini | Self::Scripted => None,
+            Self::Gemini => Some(&Gemini),
+            Self::Scripted => None,
         }
     }
 }
