@@ -96,13 +96,16 @@ pub struct Exchange {
 impl Model for Exchange {
     fn open(&self, head: Head) -> Box<dyn Conversation> {
         let encoder = self.endpoint.protocol.encoder(&head, &self.endpoint.quirks);
-        Box::new(Talk { line: Line { exchange: self.clone(), head }, encoder })
+        Box::new(Talk { line: Line { exchange: self.clone(), head }, encoder, encoded: Vec::new() })
     }
 }
 
 struct Talk {
     line: Line,
     encoder: Box<dyn Encoder>,
+    /// What the encoder has. A history that was taken back and went on otherwise may be as long as it was before, so
+    /// that only a comparison tells where they part. Files are shared, and the rest is small.
+    encoded: Vec<Message>,
 }
 
 /// Everything of a conversation but its words.
@@ -180,10 +183,12 @@ impl Talk {
 
     /// What the encoder has of this history stays; a failed turn may have taken messages back.
     fn encode(&mut self, history: &[Message]) {
-        let common = self.encoder.messages().min(history.len());
+        let common = self.encoded.iter().zip(history).take_while(|(encoded, message)| encoded == message).count();
         self.encoder.truncate(common);
+        self.encoded.truncate(common);
         for message in &history[common..] {
             self.encoder.push(message);
+            self.encoded.push(message.clone());
         }
     }
 }
