@@ -10,7 +10,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RE
 use hyper::{Method, Uri};
 
 use super::frames::{EventStream, FRAME_LIMIT};
-use super::protocol::{Encoder, Protocol, Quirks};
+use super::protocol::{DecodeError, Encoder, Protocol, Quirks};
 use super::{Conversation, Fault, Head, Model, ModelError};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
@@ -291,9 +291,9 @@ impl Line {
     async fn document(&self, response: Response, turn: usize, told: &mut Told<'_>) -> Result<Reply, Failed> {
         let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
         let body = response.body.collect(u64::MAX).await?;
+        // As a stream without events: asking again may help.
         if body.trim_ascii().is_empty() {
-            let message = "the answer is empty".to_owned();
-            return Err(ModelError::GiveUp(Fault { message, ..Fault::default() }).into());
+            return Err(ModelError::from(DecodeError::Cut).into());
         }
         let mut decoder = protocol.decoder(&self.head, quirks, turn);
         decoder.document(&body, &mut |delta| told.tell(delta)).map_err(ModelError::from)?;

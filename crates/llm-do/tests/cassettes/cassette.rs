@@ -49,7 +49,7 @@ pub fn cassettes() -> Vec<Cassette> {
 
 /// Said past the capture of the test harness, so that it is seen when all is well, too.
 pub fn notice(text: &str) {
-    writeln!(std::io::stderr(), "NOTICE: {text}").unwrap();
+    std::io::stderr().write_all(format!("NOTICE: {text}\n").as_bytes()).unwrap();
 }
 
 impl Cassette {

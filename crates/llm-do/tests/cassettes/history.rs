@@ -27,12 +27,11 @@ pub fn history(turns: &[Turn], replies: &[Reply]) -> History {
         match turn {
             Turn::User(parts) => messages.push(Message::User(UserMessage { parts: parts.clone() })),
             Turn::Reply(said) => {
+                calls = Calls::default();
                 let (own, unmatched) = take_matching(said, &mut unused, &mut calls);
-                let rest = Said { text: if own.is_empty() { said.text.clone() } else { String::new() }, calls: unmatched };
                 if own.is_empty() {
-                    calls = Calls::default();
-                    messages.push(Message::Assistant(foreign(&rest, &mut calls)));
-                } else if !rest.calls.is_empty() {
+                    messages.push(Message::Assistant(foreign(said, &mut calls)));
+                } else if unmatched > 0 {
                     left_out.insert("a call that the recorded client added: no model made it".to_owned());
                 }
                 messages.extend(own.into_iter().cloned().map(Message::Assistant));
@@ -69,47 +68,35 @@ impl Calls {
     }
 }
 
-/// The replies that together are this recorded one, and the recorded calls that are in none of them.
-fn take_matching<'a>(said: &Said, unused: &mut Vec<&'a Reply>, calls: &mut Calls) -> (Vec<&'a Reply>, Vec<SaidCall>) {
-    let mut open = said.calls.clone();
+/// The replies that together are this recorded one, and how many of its calls are in none of them.
+fn take_matching<'a>(said: &Said, unused: &mut Vec<&'a Reply>, calls: &mut Calls) -> (Vec<&'a Reply>, usize) {
+    let mut open: Vec<&SaidCall> = said.calls.iter().collect();
     let mut own = Vec::new();
-    let mut found = Calls::default();
     unused.retain(|reply| {
-        let Some(pairs) = matching(reply, said, &open) else { return true };
-        for (index, call) in pairs.iter().zip(reply.tool_calls()) {
-            found.add(&said_id(&open, *index), call);
+        let Some(matched) = matching(reply, said, &open) else { return true };
+        for (said, call) in matched.iter().zip(reply.tool_calls()) {
+            calls.add(&said.id, call);
         }
-        let mut index = 0;
-        open.retain(|_| {
-            index += 1;
-            !pairs.contains(&(index - 1))
-        });
+        open.retain(|call| !matched.iter().any(|taken| std::ptr::eq(*taken, *call)));
         own.push(*reply);
         false
     });
-    if !own.is_empty() {
-        *calls = found;
-    }
-    (own, open)
-}
-
-fn said_id(calls: &[SaidCall], index: usize) -> String {
-    calls[index].id.clone()
+    (own, open.len())
 }
 
 /// Which of the recorded calls are those of the reply, or `None` if the reply is not in what was said.
-fn matching(reply: &Reply, said: &Said, open: &[SaidCall]) -> Option<Vec<usize>> {
-    let mut pairs: Vec<usize> = Vec::new();
+fn matching<'s>(reply: &Reply, said: &Said, open: &[&'s SaidCall]) -> Option<Vec<&'s SaidCall>> {
+    let mut open = open.to_vec();
+    let mut matched = Vec::new();
     for call in reply.tool_calls() {
-        let free = |index: &usize| !pairs.contains(index);
-        let by_id = (0..open.len()).filter(free).find(|index| open[*index].id == call.id);
+        let by_id = open.iter().position(|said| said.id == call.id);
         // Ids that a provider leaves out were made up, there and here.
-        let by_content = || (0..open.len()).filter(free).find(|index| is_alike(&open[*index], call));
-        pairs.push(by_id.or_else(by_content)?);
+        let index = by_id.or_else(|| open.iter().position(|said| is_alike(said, call)))?;
+        matched.push(open.remove(index));
     }
     let words = letters(&reply.text());
     let spoken = !words.is_empty() && letters(&said.text).contains(&words);
-    (!pairs.is_empty() || spoken || reply.finish == Finish::Pause).then_some(pairs)
+    (!matched.is_empty() || spoken || reply.finish == Finish::Pause).then_some(matched)
 }
 
 fn is_alike(said: &SaidCall, call: &ToolCall) -> bool {
@@ -148,7 +135,9 @@ pub fn traces(messages: &[Message]) -> Vec<String> {
     for message in messages {
         match message {
             Message::User(message) => contents.extend(&message.parts),
-            Message::Tool(message) => contents.extend(message.parts.iter().filter_map(|part| part.outcome.as_ref().ok()).flatten()),
+            Message::Tool(message) => {
+                contents.extend(message.parts.iter().filter_map(|part| part.outcome.as_ref().ok()).flatten());
+            }
             Message::Assistant(_) => {}
         }
     }

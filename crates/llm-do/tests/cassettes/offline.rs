@@ -124,7 +124,12 @@ fn splitting_and_line_ends_change_nothing() {
             let plain = sse.replace("\r\n", "\n");
             for end in ["\n", "\r\n", "\r"] {
                 let text = format!("\u{FEFF}: comment{end}{}", plain.replace('\n', end));
-                assert_eq!(response.stream(text.as_bytes(), &mut chunk), whole, "{} {end:?}", response.recorded.cassette);
+                assert_eq!(
+                    response.stream(text.as_bytes(), &mut chunk),
+                    whole,
+                    "{} {end:?}",
+                    response.recorded.cassette
+                );
                 assert_eq!(response.stream(text.as_bytes(), || 1), whole, "{} {end:?}", response.recorded.cassette);
             }
         }
@@ -140,7 +145,11 @@ fn a_stream_that_is_cut_is_never_a_reply() {
             for (end, _) in sse.match_indices('\n') {
                 let (outcome, _) = response.stream(&sse.as_bytes()[..end], || usize::MAX);
                 let complete = outcome == Ok(whole.clone());
-                assert!(complete || outcome == Err(DecodeError::Cut), "{} at {end}: {outcome:?}", response.recorded.cassette);
+                assert!(
+                    complete || outcome == Err(DecodeError::Cut),
+                    "{} at {end}: {outcome:?}",
+                    response.recorded.cassette
+                );
             }
         }
     }

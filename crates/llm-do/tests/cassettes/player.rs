@@ -18,7 +18,7 @@ use crate::cassette::{Cassette, Recorded};
 use crate::expectation::Told;
 use crate::history::{History, history, traces};
 use crate::replay::Replay;
-use crate::request::Asked;
+use crate::request::{Asked, Turn};
 
 /// What the server does to each answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,9 @@ pub struct Tally {
 impl Tally {
     fn add(&mut self, other: Self) {
         let add = |sum: &mut BTreeMap<String, usize>, part: BTreeMap<String, usize>| {
-            part.into_iter().for_each(|(name, count)| *sum.entry(name).or_default() += count);
+            for (name, count) in part {
+                *sum.entry(name).or_default() += count;
+            }
         };
         add(&mut self.played, other.played);
         add(&mut self.not_built, other.not_built);
@@ -79,7 +81,9 @@ impl Tally {
     }
 
     fn note(&mut self, reasons: BTreeSet<String>) {
-        reasons.into_iter().for_each(|reason| *self.inexpressible.entry(reason).or_default() += 1);
+        for reason in reasons {
+            *self.inexpressible.entry(reason).or_default() += 1;
+        }
     }
 }
 
@@ -125,7 +129,7 @@ impl Player {
                 *tally.not_built.entry(recorded.expect["protocol"].as_str().unwrap().to_owned()).or_default() += 1;
                 continue;
             };
-            let (head, turns) = self.read(&recorded, &mut tally);
+            let (head, turns) = read(&recorded, &mut tally);
             let History { messages, left_out } = history(&turns, &replies);
             tally.note(left_out);
             tally.traces.push((cassette.name.clone(), recorded.index, traces(&messages)));
@@ -134,30 +138,6 @@ impl Player {
             *tally.played.entry(recorded.expect["protocol"].as_str().unwrap().to_owned()).or_default() += 1;
         }
         tally
-    }
-
-    fn read(&self, recorded: &Recorded<'_>, tally: &mut Tally) -> (Head, Vec<crate::request::Turn>) {
-        let mut asked = Asked::read(recorded.kind, recorded.request);
-        let offered = recorded.provider.server_tools;
-        asked.server_tools.retain(|tool| {
-            let known = offered.contains(&tool.kind);
-            if !known {
-                asked.inexpressible.insert(format!("{}: the provider's row does not list it", tool.kind.name()));
-            }
-            known
-        });
-        tally.note(asked.inexpressible);
-        let head = Head {
-            agent: "player".into(),
-            model: ModelName { provider: recorded.provider.name.to_owned(), model: asked.model },
-            instructions: asked.instructions,
-            tools: asked.tools,
-            server_tools: asked.server_tools,
-            settings: asked.settings,
-            output: asked.output,
-            stream: asked.stream,
-        };
-        (head, asked.turns)
     }
 
     /// Goes on with the conversation as long as what stays the same in one does; else opens the next.
@@ -193,40 +173,51 @@ impl Player {
         format!("{}{prefix}", self.server.address(&tape))
     }
 
-    /// Asks until the server has served the whole answer, and checks what came of it.
     async fn exchange(
         &self,
         talk: &mut dyn Conversation,
         recorded: &Recorded<'_>,
         messages: &[Message],
     ) -> Option<Reply> {
-        let (outcome, heard) = ask(talk, messages).await;
-        match (self.fault, heard.retries) {
-            (Fault::Harmless, retries) => assert_eq!(retries, 0, "{}", recorded.place()),
-            (Fault::RefusedFirst, retries) => assert_eq!(retries, 1, "{}", recorded.place()),
-            (Fault::BrokenFirst, 0) => return self.ask_again(talk, recorded, messages, (outcome, heard)).await,
-            (Fault::BrokenFirst, _) => {}
+        let (mut outcome, mut heard) = ask(talk, messages).await;
+        match (self.fault, &outcome) {
+            (Fault::Harmless, _) => assert_eq!(heard.retries, 0, "{}", recorded.place()),
+            (Fault::RefusedFirst, _) => assert_eq!(heard.retries, 1, "{}", recorded.place()),
+            (Fault::BrokenFirst, Ok(_)) => {}
+            // A refusal that breaks off is judged by its status; its words come with the next.
+            (Fault::BrokenFirst, Err(error)) => {
+                recorded.check_consequence(error);
+                (outcome, heard) = ask(talk, messages).await;
+            }
         }
         recorded.check(&outcome, &heard.told, messages.len());
         outcome.ok()
     }
+}
 
-    /// A broken answer may still have said all that matters: its last event, or by its status that there is none.
-    async fn ask_again(
-        &self,
-        talk: &mut dyn Conversation,
-        recorded: &Recorded<'_>,
-        messages: &[Message],
-        first: (Result<Reply, ModelError>, Heard),
-    ) -> Option<Reply> {
-        match first {
-            (outcome @ Ok(_), heard) => recorded.check(&outcome, &heard.told, messages.len()),
-            (Err(error), _) => recorded.check_consequence(&error),
+/// What stays the same in the recorded conversation, and what was said in it.
+fn read(recorded: &Recorded<'_>, tally: &mut Tally) -> (Head, Vec<Turn>) {
+    let mut asked = Asked::read(recorded.kind, recorded.request);
+    let offered = recorded.provider.server_tools;
+    asked.server_tools.retain(|tool| {
+        let known = offered.contains(&tool.kind);
+        if !known {
+            asked.inexpressible.insert(format!("{}: the provider's row does not list it", tool.kind.name()));
         }
-        let (outcome, heard) = ask(talk, messages).await;
-        recorded.check(&outcome, &heard.told, messages.len());
-        outcome.ok()
-    }
+        known
+    });
+    tally.note(asked.inexpressible);
+    let head = Head {
+        agent: "player".into(),
+        model: ModelName { provider: recorded.provider.name.to_owned(), model: asked.model },
+        instructions: asked.instructions,
+        tools: asked.tools,
+        server_tools: asked.server_tools,
+        settings: asked.settings,
+        output: asked.output,
+        stream: asked.stream,
+    };
+    (head, asked.turns)
 }
 
 /// What a listener got.

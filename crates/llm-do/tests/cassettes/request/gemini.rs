@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::{Answered, Asked, BY_ADDRESS, NO_SUCH_CONTENT, NO_SUCH_TOOL, SaidCall, attachment, placeholder, texts};
 
-const READ: &[&str] = &["contents", "systemInstruction", "system_instruction", "tools", "generationConfig", "toolConfig"];
+const READ: &[&str] =
+    &["contents", "systemInstruction", "system_instruction", "tools", "generationConfig", "toolConfig"];
 
 pub fn read(path: &str, body: &Value) -> Asked {
     let (model, action) = path.rsplit_once("/models/").and_then(|(_, name)| name.split_once(':')).unwrap();
-    let mut asked =
-        Asked { model: model.to_owned(), stream: action.starts_with("stream"), ..Asked::default() };
+    let mut asked = Asked { model: model.to_owned(), stream: action.starts_with("stream"), ..Asked::default() };
     for part in field(body, "systemInstruction")["parts"].as_array().into_iter().flatten() {
         asked.instruct(part["text"].as_str().unwrap_or_default());
     }
@@ -134,7 +134,8 @@ fn read_reply(asked: &mut Asked, part: &Value, ids: &mut CallIds) {
     let said = asked.reply();
     if !call.is_null() {
         let id = CallIds::next(&mut ids.calls, ids.replies, call);
-        let arguments = if call["args"].is_null() { Value::Object(serde_json::Map::new()) } else { call["args"].clone() };
+        let arguments =
+            if call["args"].is_null() { Value::Object(serde_json::Map::new()) } else { call["args"].clone() };
         said.calls.push(SaidCall { id, name: call["name"].as_str().unwrap().to_owned(), arguments });
     } else if !is_thought {
         said.text.push_str(part["text"].as_str().unwrap_or_default());
