@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Once;
 
 use llm_do::model::protocol::Protocol;
 use llm_do::model::provider::{PROVIDERS, ProtocolKind, Provider};
@@ -34,7 +35,10 @@ pub fn folder() -> PathBuf {
 pub fn cassettes() -> Vec<Cassette> {
     let folder = folder();
     let Ok(entries) = std::fs::read_dir(&folder) else {
-        notice(&format!("no recorded traffic at {}: nothing is checked against it", folder.display()));
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            notice(&format!("no recorded traffic at {}: nothing is checked against it", folder.display()));
+        });
         return Vec::new();
     };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

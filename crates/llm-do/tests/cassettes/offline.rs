@@ -4,11 +4,13 @@ use llm_do::message::{Finish, Message, Reply, ReplyPart, ToolResult};
 use llm_do::model::frames::{EventStream, FRAME_LIMIT};
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::{DecodeError, Decoder, Delta, Protocol, Quirks};
+use llm_do::model::provider::ProtocolKind;
 use llm_do::model::{Head, ModelError, ModelSettings};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cassette::{Cassette, Recorded, cassettes};
-use crate::expectation::Told;
+use crate::expectation::{Told, private_of};
+use crate::request::Asked;
 
 /// A recorded response whose protocol is translated here.
 struct Decodable<'a> {
@@ -22,7 +24,7 @@ const TURN: usize = 7;
 
 fn decodable(cassette: &Cassette) -> impl Iterator<Item = Decodable<'_>> {
     cassette.recorded().filter_map(|recorded| {
-        let model = recorded.request["body"]["model"].as_str().unwrap_or("m").to_owned();
+        let model = Asked::read(recorded.kind, recorded.request).model;
         let head = Head {
             agent: "test".into(),
             model: ModelName { provider: recorded.provider.name.into(), model },
@@ -155,16 +157,23 @@ fn a_stream_that_is_cut_is_never_a_reply() {
     }
 }
 
-/// Objects anywhere in a value that a provider signed or made itself.
+/// Objects anywhere in a value that a provider signed or made itself. (What Gemini signed is only the signature.)
 fn private_blocks(value: &Value, found: &mut Vec<Value>) {
     match value {
         Value::Object(fields) => {
             let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
-            let is_private = ["thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"].contains(&kind)
+            let is_private = ["thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use", "reasoning"]
+                .contains(&kind)
                 || (kind.ends_with("_tool_result") && fields.contains_key("tool_use_id"))
                 || kind.starts_with("reasoning.");
+            let signature = fields.get("thoughtSignature").and_then(Value::as_str);
+            let of_its_tools = ["executableCode", "codeExecutionResult"].iter().find_map(|name| fields.get(*name));
             if is_private {
                 found.push(value.clone());
+            } else if signature.is_some_and(|signature| signature.starts_with("skip_")) {
+                // stands in for one that is not there
+            } else if signature.is_some() || of_its_tools.is_some() {
+                found.push(json!({"thoughtSignature": signature, "part": of_its_tools}));
             } else {
                 fields.values().for_each(|value| private_blocks(value, found));
             }
@@ -176,13 +185,8 @@ fn private_blocks(value: &Value, found: &mut Vec<Value>) {
 
 /// The private blocks of a reply as a document would have carried them.
 fn expected_blocks(reply: &Reply) -> Vec<Value> {
-    let private = reply.parts.iter().filter_map(|part| match part {
-        ReplyPart::Thinking(part) => part.private.as_ref(),
-        ReplyPart::ServerTool(part) => part.private.as_ref(),
-        ReplyPart::Text(_) | ReplyPart::ToolCall(_) | ReplyPart::Refusal(_) => None,
-    });
     let mut found = Vec::new();
-    private.for_each(|raw| private_blocks(&raw.to().unwrap(), &mut found));
+    reply.parts.iter().filter_map(private_of).for_each(|raw| private_blocks(&raw.to().unwrap(), &mut found));
     found
 }
 
@@ -199,7 +203,7 @@ fn private_blocks_go_back_to_their_provider_as_they_came_and_to_no_other() {
             }
             let sent = encoded(&response, &reply);
             let mut returned = Vec::new();
-            private_blocks(&sent, &mut returned);
+            private_blocks(conversation(&sent), &mut returned);
             if reply.text().is_empty() && reply.tool_calls().next().is_none() && returned.is_empty() {
                 expected.clear(); // a message that says nothing else is not sent at all by Chat Completions
             }
@@ -208,9 +212,9 @@ fn private_blocks_go_back_to_their_provider_as_they_came_and_to_no_other() {
             let foreign = Reply { model: "elsewhere:m".into(), ..reply.clone() };
             let sent = encoded(&response, &foreign);
             returned.clear();
-            private_blocks(&sent, &mut returned);
+            private_blocks(conversation(&sent), &mut returned);
             assert_eq!(returned, Vec::<Value>::new(), "{}", response.recorded.cassette);
-            let kept = sent.to_string();
+            let kept = conversation(&sent).to_string();
             let texts = reply.parts.iter().filter_map(|part| match part {
                 ReplyPart::Text(part) if !part.text.trim().is_empty() => Some(&part.text),
                 _ => None,
@@ -221,12 +225,24 @@ fn private_blocks_go_back_to_their_provider_as_they_came_and_to_no_other() {
     }
 }
 
-/// Signed thinking anywhere in a value, as (signature, text).
+/// The messages of a request, under the name that they have in its protocol.
+fn conversation(sent: &Value) -> &Value {
+    ["messages", "input", "contents"].iter().find_map(|name| sent.get(name)).unwrap()
+}
+
+/// Signed thinking anywhere in a value, as (signature, text). Google's own client writes signatures in another alphabet
+/// of base64 than they came in.
 fn signed_thinking(value: &Value) -> Vec<(Value, Value)> {
     let mut blocks = Vec::new();
     private_blocks(value, &mut blocks);
-    blocks.retain(|block| block["type"] == "thinking");
-    blocks.into_iter().map(|block| (block["signature"].clone(), block["thinking"].clone())).collect()
+    let plain = |signature: &str| signature.replace('-', "+").replace('_', "/").into();
+    let signed = |block: Value| match (block["type"].as_str(), block["thoughtSignature"].as_str()) {
+        (Some("thinking"), _) => Some((block["signature"].clone(), block["thinking"].clone())),
+        (Some("reasoning"), _) => Some((block["encrypted_content"].clone(), block["summary"].clone())),
+        (_, Some(signature)) => Some((plain(signature), block["part"].clone())),
+        (_, None) => None,
+    };
+    blocks.into_iter().filter_map(signed).collect()
 }
 
 #[test]
@@ -240,6 +256,32 @@ fn signed_thinking_that_the_recorded_client_returned_is_returned_here_too() {
             if let (Ok(reply), _) = response.decode() {
                 ours.extend(signed_thinking(&encoded(&response, &reply)));
             }
+        }
+    }
+}
+
+/// The items that a recorded answer consists of: as its stream completed them, or as its document lists them.
+fn recorded_items(response: &Value) -> Vec<Value> {
+    let Some(sse) = response["sse"].as_str() else { return response["body"]["output"].as_array().unwrap().clone() };
+    let events = sse.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    events.filter(|event| event["type"] == "response.output_item.done").map(|event| event["item"].clone()).collect()
+}
+
+#[test]
+fn items_of_responses_go_back_as_they_came() {
+    for cassette in cassettes() {
+        for response in decodable(&cassette) {
+            let (Ok(reply), _) = response.decode() else { continue };
+            if response.recorded.kind != ProtocolKind::OpenAiResponses {
+                continue;
+            }
+            let mut came = recorded_items(response.recorded.response);
+            while came.last().is_some_and(|item| item["type"] == "reasoning") {
+                came.pop(); // reasoning that led to nothing would be refused
+            }
+            let sent = encoded(&response, &reply);
+            let returned = &sent["input"].as_array().unwrap()[1..=came.len()];
+            assert_eq!(returned, came, "{}", response.recorded.cassette);
         }
     }
 }

@@ -24,8 +24,11 @@ const READ: &[&str] = &[
 ];
 
 pub fn read(body: &Value) -> Asked {
-    let mut asked =
-        Asked { model: body["model"].as_str().unwrap().to_owned(), stream: body["stream"] == true, ..Asked::default() };
+    let mut asked = Asked {
+        model: body["model"].as_str().unwrap_or_default().to_owned(),
+        stream: body["stream"] == true,
+        ..Asked::default()
+    };
     for text in blocks(&body["system"]).iter().filter_map(|block| block["text"].as_str()) {
         asked.instruct(text);
     }

@@ -28,8 +28,11 @@ const READ: &[&str] = &[
 ];
 
 pub fn read(body: &Value) -> Asked {
-    let mut asked =
-        Asked { model: body["model"].as_str().unwrap().to_owned(), stream: body["stream"] == true, ..Asked::default() };
+    let mut asked = Asked {
+        model: body["model"].as_str().unwrap_or_default().to_owned(),
+        stream: body["stream"] == true,
+        ..Asked::default()
+    };
     settings(&mut asked, body);
     for tool in body["tools"].as_array().into_iter().flatten() {
         match (tool["type"].as_str(), &tool["function"]) {

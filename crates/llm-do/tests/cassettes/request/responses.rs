@@ -25,7 +25,7 @@ const READ: &[&str] = &[
 
 pub fn read(body: &Value) -> Asked {
     let mut asked = Asked {
-        model: body["model"].as_str().unwrap().to_owned(),
+        model: body["model"].as_str().unwrap_or_default().to_owned(),
         stream: body["stream"] == true,
         instructions: body["instructions"].as_str().unwrap_or_default().to_owned(),
         ..Asked::default()
