@@ -62,6 +62,9 @@ pub(crate) struct Plan {
     pub end: End,
 }
 
+/// Every answer carries this as its `request-id`.
+pub(crate) const REQUEST_ID: &str = "req_fake";
+
 pub(crate) struct Head {
     pub status: u16,
     pub content_type: String,

@@ -7,7 +7,7 @@ use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::server::TlsStream;
 
-use crate::answer::{End, Head, Plan, Step};
+use crate::answer::{End, Head, Plan, REQUEST_ID, Step};
 use crate::counts::Counted;
 use crate::gate::Gate;
 use crate::request::{Headers, HttpVersion, Incoming};
@@ -148,7 +148,9 @@ fn write_head(head: &Head, out: &mut Vec<u8>) {
         Some(length) => format!("content-length: {length}"),
         None => "transfer-encoding: chunked".to_owned(),
     };
-    let text = format!("HTTP/1.1 {status} {reason}\r\ncontent-type: {content_type}\r\n{retry_after}{framing}\r\n\r\n");
+    let text = format!(
+        "HTTP/1.1 {status} {reason}\r\nrequest-id: {REQUEST_ID}\r\ncontent-type: {content_type}\r\n{retry_after}{framing}\r\n\r\n"
+    );
     out.extend_from_slice(text.as_bytes());
 }
 

@@ -14,7 +14,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio_rustls::server::TlsStream;
 
-use crate::answer::{End, Head, Step};
+use crate::answer::{End, Head, REQUEST_ID, Step};
 use crate::counts::Counted;
 use crate::request::{Headers, HttpVersion, Incoming};
 use crate::scripted::Delivery;
@@ -77,7 +77,8 @@ fn headers(headers: &hyper::HeaderMap) -> Headers {
 }
 
 fn response(head: &Head, steps: Remainder) -> Response<Remainder> {
-    let mut builder = Response::builder().status(head.status).header("content-type", &head.content_type);
+    let builder = Response::builder().status(head.status).header("request-id", REQUEST_ID);
+    let mut builder = builder.header("content-type", &head.content_type);
     if let Some(when) = &head.retry_after {
         builder = builder.header("retry-after", when);
     }

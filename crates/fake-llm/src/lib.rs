@@ -72,6 +72,8 @@ pub enum Transport {
     /// HTTP/1.1 or HTTP/2, as the client wishes (ALPN), with a certificate for `localhost` and `127.0.0.1` that is
     /// signed by [`FakeLlm::ca_pem`].
     Tls,
+    /// The same without HTTP/2.
+    TlsHttp1,
 }
 
 /// What the server does: play a [`Script`], or be [`Constant`].
@@ -98,7 +100,8 @@ impl FakeLlm {
     pub fn start_on(transport: Transport, behaviour: impl Into<Behaviour>) -> Self {
         let identity = match transport {
             Transport::Plain => None,
-            Transport::Tls => Some(tls::Identity::generate()),
+            Transport::Tls => Some(tls::Identity::generate(&[tls::HTTP2, tls::HTTP1])),
+            Transport::TlsHttp1 => Some(tls::Identity::generate(&[tls::HTTP1])),
         };
         let server = Arc::new(Server { behaviour: behaviour.into().0, counts: Arc::new(Counts::default()) });
         let acceptor = identity.as_ref().map(|identity| identity.acceptor.clone());
@@ -110,7 +113,7 @@ impl FakeLlm {
     pub fn url(&self) -> String {
         let scheme = match self.transport {
             Transport::Plain => "http",
-            Transport::Tls => "https",
+            Transport::Tls | Transport::TlsHttp1 => "https",
         };
         format!("{scheme}://{}", self.running.address)
     }
@@ -137,7 +140,7 @@ impl FakeLlm {
     /// The certificate that clients must trust.
     ///
     /// # Panics
-    /// When the server is not one with [`Transport::Tls`].
+    /// When the server is one with [`Transport::Plain`].
     pub fn ca_pem(&self) -> &str {
         self.ca_pem.as_deref().expect("only a server with TLS has a certificate authority")
     }

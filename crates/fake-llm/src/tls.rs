@@ -8,7 +8,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) const HTTP2: &[u8] = b"h2";
-const HTTP1: &[u8] = b"http/1.1";
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
 
 pub(crate) struct Identity {
     pub acceptor: TlsAcceptor,
@@ -16,12 +16,13 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A certificate for loopback and the authority that signed it.
-    pub fn generate() -> Self {
-        Self::try_generate().expect("key generation and signing with fixed parameters work")
+    /// A certificate for loopback and the authority that signed it. The first of `protocols` that a client knows is
+    /// spoken.
+    pub fn generate(protocols: &[&[u8]]) -> Self {
+        Self::try_generate(protocols).expect("key generation and signing with fixed parameters work")
     }
 
-    fn try_generate() -> Result<Self, Box<dyn std::error::Error>> {
+    fn try_generate(protocols: &[&[u8]]) -> Result<Self, Box<dyn std::error::Error>> {
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -41,7 +42,7 @@ impl Identity {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], key)?;
-        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), ca_pem })
     }
 }

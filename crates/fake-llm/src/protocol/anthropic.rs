@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Dialect, Findings, Protocol, Serving, quoted};
+use crate::answer::REQUEST_ID;
 use crate::fault::Failure;
 use crate::reply::{Block, Call, Finish, Reply, Usage};
 use crate::request::Headers;
@@ -139,7 +140,7 @@ impl Dialect for Anthropic {
 
     fn failure(&self, failure: &Failure) -> String {
         format!(
-            r#"{{"type":"error","error":{{"type":"{}","message":{}}},"request_id":"req_fake"}}"#,
+            r#"{{"type":"error","error":{{"type":"{}","message":{}}},"request_id":"{REQUEST_ID}"}}"#,
             error_type(failure.status),
             quoted(&failure.message),
         )

@@ -10,7 +10,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RE
 use hyper::{Method, Uri};
 
 use super::frames::{EventStream, FRAME_LIMIT};
-use super::protocol::{Encoder, Protocol, Quirks};
+use super::protocol::{DecodeError, Encoder, Protocol, Quirks};
 use super::{Conversation, Fault, Head, Model, ModelError};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
@@ -115,6 +115,10 @@ impl Conversation for Talk {
     fn reply<'a>(&'a mut self, history: &'a [Message], events: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(self.ask(history, events))
     }
+
+    fn rewind(&mut self, messages: usize) {
+        self.encoder.truncate(messages.min(self.encoder.messages()));
+    }
 }
 
 /// Why one attempt gave no reply.
@@ -178,11 +182,9 @@ impl Talk {
         unreachable!("the last attempt returns")
     }
 
-    /// What the encoder has of this history stays; a failed turn may have taken messages back.
+    /// What the encoder has of this history stays.
     fn encode(&mut self, history: &[Message]) {
-        let common = self.encoder.messages().min(history.len());
-        self.encoder.truncate(common);
-        for message in &history[common..] {
+        for message in history.iter().skip(self.encoder.messages()) {
             self.encoder.push(message);
         }
     }
@@ -286,9 +288,9 @@ impl Line {
     async fn document(&self, response: Response, turn: usize, told: &mut Told<'_>) -> Result<Reply, Failed> {
         let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
         let body = response.body.collect(u64::MAX).await?;
+        // As a stream without events: asking again may help.
         if body.trim_ascii().is_empty() {
-            let message = "the answer is empty".to_owned();
-            return Err(ModelError::GiveUp(Fault { message, ..Fault::default() }).into());
+            return Err(ModelError::from(DecodeError::Cut).into());
         }
         let mut decoder = protocol.decoder(&self.head, quirks, turn);
         decoder.document(&body, &mut |delta| told.tell(delta)).map_err(ModelError::from)?;

@@ -38,9 +38,11 @@ pub trait Model: Send + Sync {
 
 /// One conversation. It remembers what it has encoded already, so a request at turn 400 costs what its bytes cost.
 pub trait Conversation: Send {
-    /// Asks for the reply to `history`. The history may have grown since the last request, or lost its tail after a
-    /// failed turn; what both have in common is unchanged.
+    /// Asks for the reply to `history`, which has only grown since the last request or [`Conversation::rewind`].
     fn reply<'a>(&'a mut self, history: &'a [Message], events: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>>;
+
+    /// Forgets all messages but the first ones: a failed turn was taken back.
+    fn rewind(&mut self, messages: usize);
 }
 
 /// What stays the same during a conversation.

@@ -286,6 +286,9 @@ impl Conversation for Acting {
             Ok(reply)
         })
     }
+
+    // A reply is a function of the history alone.
+    fn rewind(&mut self, _: usize) {}
 }
 
 impl Acting {

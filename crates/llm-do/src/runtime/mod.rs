@@ -193,7 +193,7 @@ impl Runtime {
         let Entry::Agent(entry) = &self.program.entry else { return Err(RunError::NotStarted) };
         let mut scope = self.open(entry).await?;
         let output = scope.turn(input).await;
-        let messages = scope.frame.history.clone();
+        let messages = scope.frame().history.clone();
         scope.close().await;
         output.map(|output| Outcome { output, messages, usage: self.usage(), trace: self.trace() })
     }

@@ -59,7 +59,7 @@ pub struct CallFrame {
 pub struct CallScope<'r> {
     runtime: &'r Runtime,
     agent: Arc<AgentSpec>,
-    pub frame: CallFrame,
+    frame: CallFrame,
     conversation: Box<dyn Conversation>,
     plane: ToolPlane,
     events: Events,
@@ -114,6 +114,11 @@ impl<'r> CallScope<'r> {
         })
     }
 
+    /// Where the call is and what was said in it.
+    pub fn frame(&self) -> &CallFrame {
+        &self.frame
+    }
+
     /// One input → one answer. A failed turn leaves the history as it was.
     pub async fn turn(&mut self, input: impl Into<Input>) -> Result<Output, RunError> {
         let input = input.into();
@@ -130,6 +135,7 @@ impl<'r> CallScope<'r> {
         });
         if let Err(error) = &output {
             self.frame.history.truncate(start);
+            self.conversation.rewind(start);
             if self.frame.depth == 0 {
                 self.events.send(|| EventKind::RunFailed { error: error.to_string() });
             }
