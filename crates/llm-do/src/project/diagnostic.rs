@@ -14,6 +14,8 @@ use crate::escape::{is_deceptive, visible};
 const MOST_DIAGNOSTICS: usize = 1_000;
 /// Beyond this many, a report on a terminal is no longer read.
 const MOST_RENDERED: usize = 100;
+/// Looking for the nearest of ten thousand names costs milliseconds, so only those who are still reading get one.
+const MOST_SUGGESTIONS: usize = 100;
 /// A line longer than this is located but not shown.
 const LONGEST_SHOWN_LINE: usize = 8 * 1024;
 
@@ -113,6 +115,12 @@ impl Diagnostic {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// With a suggestion, if there was one to be had (see [`Diagnostics::suggest`]).
+    #[must_use]
+    pub fn maybe_hint(self, hint: Option<String>) -> Self {
+        Self { hint: hint.or(self.hint), ..self }
+    }
+
     #[must_use]
     pub fn related(self, span: Span, label: impl Into<String>) -> Self {
         Self { related: Some((span, label.into())), ..self }
@@ -136,8 +144,9 @@ impl Diagnostics {
     }
 
     pub fn extend(&mut self, other: Self) {
+        let listed_errors = other.list.iter().filter(|it| it.severity == Severity::Error).count();
         self.omitted += other.omitted;
-        self.errors += other.omitted;
+        self.errors += other.errors - listed_errors;
         other.list.into_iter().for_each(|diagnostic| self.push(diagnostic));
     }
 
@@ -145,9 +154,19 @@ impl Diagnostics {
         self.errors > 0
     }
 
-    /// More are only counted: looking for a suggestion is no longer worth the time.
-    pub fn is_full(&self) -> bool {
+    /// More are only counted.
+    fn is_full(&self) -> bool {
         self.list.len() >= MOST_DIAGNOSTICS
+    }
+
+    /// "did you mean `x`?", or what there is; nothing once there are so many mistakes that nobody reads on.
+    pub fn suggest<'a>(
+        &self,
+        name: &str,
+        what: &str,
+        known: impl IntoIterator<Item = &'a str> + Clone,
+    ) -> Option<String> {
+        (self.list.len() < MOST_SUGGESTIONS).then(|| suggest(name, what, known))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
@@ -372,8 +391,8 @@ impl Line {
     }
 }
 
-/// The names nearest to a misspelled one, for "did you mean".
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The name nearest to a misspelled one.
+fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     known
         .into_iter()
@@ -383,8 +402,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// "did you mean `x`?", or what there is.
-pub fn suggest<'a>(name: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+fn suggest<'a>(name: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     const MOST_LISTED: usize = 20;
     if let Some(near) = nearest(name, known.clone()) {
         return format!("did you mean `{near}`?");

@@ -2,6 +2,8 @@
 //! once; only then something runs.
 
 pub mod diagnostic;
+#[cfg(test)]
+mod key_rows;
 pub mod link;
 pub mod load;
 pub mod manifest;
@@ -11,7 +13,7 @@ pub mod table;
 pub mod tree;
 pub mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -37,7 +39,7 @@ pub struct Project {
     /// JSON Schemas that worker files refer to, by their path beneath the root.
     schemas: BTreeMap<PathBuf, diagnostic::FileId>,
     /// Names that files would have defined had they been readable: referring to them is no further mistake.
-    broken: Vec<String>,
+    broken: BTreeSet<String>,
     /// Agents created at run time, by name and file.
     pub generated: BTreeMap<String, PathBuf>,
     pub code: Code,
