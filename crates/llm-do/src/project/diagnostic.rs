@@ -1,5 +1,6 @@
 //! Located mistakes: where, a one-line fact, and a separate hint. All of a project's are reported together.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -90,6 +91,7 @@ impl From<Span> for Place {
     }
 }
 
+/// Its words are harmless wherever they are printed: they often quote a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
     pub severity: Severity,
@@ -103,7 +105,7 @@ pub struct Diagnostic {
 impl Diagnostic {
     pub fn error(place: impl Into<Place>, fact: impl Into<String>) -> Self {
         let severity = Severity::Error;
-        Self { severity, place: place.into(), fact: fact.into(), hint: None, related: None }
+        Self { severity, place: place.into(), fact: harmless_words(fact.into()), hint: None, related: None }
     }
 
     pub fn note(place: impl Into<Place>, fact: impl Into<String>) -> Self {
@@ -112,18 +114,21 @@ impl Diagnostic {
 
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+        Self { hint: Some(harmless_words(hint.into())), ..self }
     }
 
     /// With a suggestion, if there was one to be had (see [`Diagnostics::suggest`]).
     #[must_use]
     pub fn maybe_hint(self, hint: Option<String>) -> Self {
-        Self { hint: hint.or(self.hint), ..self }
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
     }
 
     #[must_use]
     pub fn related(self, span: Span, label: impl Into<String>) -> Self {
-        Self { related: Some((span, label.into())), ..self }
+        Self { related: Some((span, harmless_words(label.into()))), ..self }
     }
 }
 
@@ -297,7 +302,7 @@ impl Report {
             Severity::Error => Level::ERROR,
             Severity::Note => Level::NOTE,
         };
-        let mut group = level.primary_title(visible(&diagnostic.fact).into_owned()).elements(None::<Origin<'_>>);
+        let mut group = level.primary_title(diagnostic.fact.as_str()).elements(None::<Origin<'_>>);
         match &diagnostic.place {
             Place::Outside => {}
             Place::Path(path) => group = group.element(Origin::path(visible_path(path))),
@@ -316,11 +321,11 @@ impl Report {
         }
         if let Some((span, label)) = &diagnostic.related {
             let shown = self.show(*span);
-            let place = format!("{} at {}:{}:{}", visible(label), shown.path, shown.number, shown.column);
+            let place = format!("{label} at {}:{}:{}", shown.path, shown.number, shown.column);
             group = group.element(Level::NOTE.message(place));
         }
         if let Some(hint) = &diagnostic.hint {
-            group = group.element(Level::HELP.with_name("hint").message(visible(hint).into_owned()));
+            group = group.element(Level::HELP.with_name("hint").message(hint.as_str()));
         }
         renderer.render(&[group])
     }
@@ -361,6 +366,13 @@ struct Shown {
 
 fn visible_path(path: &Path) -> String {
     visible(&path.display().to_string()).into_owned()
+}
+
+fn harmless_words(words: String) -> String {
+    match visible(&words) {
+        Cow::Borrowed(_) => words,
+        Cow::Owned(words) => words,
+    }
 }
 
 /// One character for one character, so that columns stay true.

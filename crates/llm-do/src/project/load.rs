@@ -143,7 +143,8 @@ impl Loader {
         files.extend(self.files_in(Path::new("workers"), &[Format::Yaml]));
         for directory in self.directories_in(Path::new("workers")) {
             let file = directory.join("worker.yaml");
-            if self.exists(&file) {
+            // `workers/generated/worker.yaml` is a created agent, found below.
+            if directory != Path::new(DEFAULT_GENERATED_DIR) && self.exists(&file) {
                 files.push(file);
             }
         }

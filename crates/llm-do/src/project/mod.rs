@@ -2,6 +2,8 @@
 //! once; only then something runs.
 
 pub mod diagnostic;
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(test)]
 mod key_rows;
 pub mod link;

@@ -1,6 +1,6 @@
 //! JSON Schemas: those of our file formats, for editors, and the judgement of those that a project brings.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::manifest::MANIFEST;
 use super::worker::WORKER;
@@ -29,6 +29,8 @@ pub enum SchemaError {
     Invalid { reason: String, pointer: String },
     #[error("the reference `{0}` leaves the schema")]
     Remote(String),
+    #[error("a JSON Schema with more than {MOST_PATTERNS} patterns")]
+    TooManyPatterns,
     #[error("an input schema must describe an object")]
     NotAnObject,
 }
@@ -53,11 +55,39 @@ pub fn judge(schema: &RawJson, direction: Direction) -> Result<Value, SchemaErro
     if direction == Direction::Input && !describes_object(&value) {
         return Err(SchemaError::NotAnObject);
     }
-    match jsonschema::validator_for(&value) {
-        Ok(_) => Ok(value),
-        Err(error) => {
-            Err(SchemaError::Invalid { reason: error.to_string(), pointer: error.instance_path().to_string() })
+    validator(&value)?;
+    Ok(value)
+}
+
+/// More patterns than anybody writes into one schema.
+const MOST_PATTERNS: usize = 1_000;
+/// What all patterns of a schema may take together when compiled, and one of them at most.
+const ALL_PATTERNS_BYTES: usize = 64 * 1024 * 1024;
+const ONE_PATTERN_BYTES: usize = 10 * 1024 * 1024;
+
+/// Compiles a schema within bounds: a short pattern (`(a{1,90}){1,90}`) can be large, and a schema can have many.
+pub fn validator(schema: &Value) -> Result<jsonschema::Validator, SchemaError> {
+    let patterns = count_patterns(schema);
+    if patterns > MOST_PATTERNS {
+        return Err(SchemaError::TooManyPatterns);
+    }
+    let largest = (ALL_PATTERNS_BYTES / patterns.max(1)).min(ONE_PATTERN_BYTES);
+    let options = jsonschema::PatternOptions::fancy_regex().size_limit(largest);
+    jsonschema::options()
+        .with_pattern_options(options)
+        .build(schema)
+        .map_err(|error| SchemaError::Invalid { reason: error.to_string(), pointer: error.instance_path().to_string() })
+}
+
+/// At least as many as there are: a property may have one of these names.
+fn count_patterns(schema: &Value) -> usize {
+    match schema {
+        Value::Object(map) => {
+            let named = map.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
+            usize::from(map.contains_key("pattern")) + named + map.values().map(count_patterns).sum::<usize>()
         }
+        Value::Array(items) => items.iter().map(count_patterns).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }
 
@@ -112,6 +142,19 @@ mod tests {
             assert!(error.starts_with("not a JSON Schema: "), "{error}");
         }
         assert_eq!(judged(r#"{"type": "array"}"#, Direction::Output), Ok(()));
+    }
+
+    #[test]
+    fn many_and_large_patterns_are_refused() {
+        let schema = |count: usize, pattern: &str| {
+            let properties: Map<String, Value> =
+                (0..count).map(|index| (format!("p{index}"), serde_json::json!({"pattern": pattern}))).collect();
+            judged(&serde_json::json!({"properties": properties}).to_string(), Direction::Output)
+        };
+        assert_eq!(schema(1_000, "^[a-z]{1,9}$"), Ok(()));
+        assert_eq!(schema(1_001, "a"), Err("a JSON Schema with more than 1000 patterns".to_owned()));
+        assert_eq!(schema(1, "(a{1,90}){1,90}"), Ok(()));
+        assert!(schema(500, "(a{1,90}){1,90}").unwrap_err().starts_with("not a JSON Schema: "));
     }
 
     #[test]

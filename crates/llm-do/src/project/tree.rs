@@ -124,7 +124,7 @@ pub fn parse_json(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> 
         problems.push(problem.maybe_hint(json_hint(source.text, start)));
         return None;
     }
-    parse_yaml(source, problems)
+    parse_tree(source, "JSON", problems)
 }
 
 /// The mistake that everybody makes: `description: Note: read this`.
@@ -152,6 +152,11 @@ fn offset_of(text: &str, line: usize, column: usize) -> usize {
 
 /// `None` if the text has no tree; the reason is among the problems, or the text is empty.
 pub fn parse_yaml(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> {
+    parse_tree(source, "YAML", problems)
+}
+
+/// `language` is what the writer of the text meant to write.
+fn parse_tree(source: Text<'_>, language: &str, problems: &mut Diagnostics) -> Option<Node> {
     let options = granit_parser::options! {
         disallow_directives: true,
         flow_nesting_limit: DEEPEST_NESTING,
@@ -167,8 +172,8 @@ pub fn parse_yaml(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> 
             }
             Err(error) => {
                 let start = error.marker().byte_offset().unwrap_or(source.text.len());
-                let problem =
-                    Diagnostic::error(source.span(start, start + 1), format!("not valid YAML: {}", error.info()));
+                let fact = format!("not valid {language}: {}", visible_start(&error.info(), 200));
+                let problem = Diagnostic::error(source.span(start, start + 1), fact);
                 Err(problem.maybe_hint(yaml_hint(&error.info())).into())
             }
         };
