@@ -12,10 +12,12 @@ use clap::{Parser, Subcommand, ValueEnum};
 Examples:
   llm-do new hello                  write a project to start from
   llm-do check hello                link it: every mistake at once, and what each agent can do
+  llm-do hello \"What is a monad?\"   run it (the same as `llm-do run hello …`)
   llm-do check hello --json | jq    the same for programs
   llm-do schema worker              the JSON Schema of worker files, for editors
 
-Exit codes: 0 success, 2 usage or project error.")]
+Exit codes: 0 success, 1 agent or model failure, 2 usage or project error, 3 provider error,
+5 limit reached, 6 the answer violates its schema.")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -23,6 +25,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run a project once and print its answer
+    Run(RunArgs),
     /// Link a project without running anything of it, and show what it can do
     #[command(visible_alias = "validate")]
     Check(CheckArgs),
@@ -55,6 +59,59 @@ pub struct CheckArgs {
     /// Print the call graph in Graphviz's language
     #[arg(long)]
     pub dot: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do run hello \"What is a monad?\"
+  git diff | llm-do run reviewer \"Review this change\"    stdin is added to the prompt
+  llm-do run hello -m ollama:qwen3 -f paper.pdf \"Summarise\"
+  llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json | jq .output
+
+stdout carries only the answer, or JSON; everything else goes to stderr.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
+pub struct RunArgs {
+    /// A project directory, its `project.json`, or a worker file
+    pub project: PathBuf,
+    /// What to say to the entry; `-` reads it from stdin
+    pub prompt: Option<String>,
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// The agent to start with, instead of the project's entry
+    #[arg(short, long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The input as JSON: text, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "JSON", conflicts_with = "prompt")]
+    pub input_json: Option<String>,
+    /// Attach a file: text, an image or a PDF (repeatable)
+    #[arg(short, long = "file", value_name = "PATH")]
+    pub files: Vec<PathBuf>,
+    /// Do not read stdin
+    #[arg(long)]
+    pub no_stdin: bool,
+    /// Print one event per line as JSON; the last one is the result
+    #[arg(long, conflicts_with = "output_format")]
+    pub json: bool,
+    /// What to print on stdout
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub output_format: Option<OutputFormat>,
+    /// Ask for whole answers instead of streams
+    #[arg(long)]
+    pub no_stream: bool,
+    /// Never ask, never animate
+    #[arg(long, short = 'p', alias = "print")]
+    pub headless: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// The answer
+    Text,
+    /// One object: the result
+    Json,
+    /// One event per line, the result last
+    StreamJson,
 }
 
 #[derive(Debug, clap::Args)]
@@ -109,15 +166,59 @@ pub enum SchemaFormat {
 
 /// Parsing only: help, version and usage errors come back as clap's own error.
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
-    Args::try_parse_from(argv)
+    Args::try_parse_from(with_run(argv.into_iter().collect()))
+}
+
+/// Names of commands; everything else in their place is a project to run.
+pub const COMMANDS: &[&str] = &["run", "check", "validate", "new", "schema"];
+
+/// `llm-do PROJECT …` means `llm-do run PROJECT …`.
+fn with_run(mut argv: Vec<OsString>) -> Vec<OsString> {
+    const OWN_FLAGS: &[&str] = &["-h", "--help", "-V", "--version"];
+    let is_command =
+        |first: &OsString| first.to_str().is_some_and(|it| COMMANDS.contains(&it) || OWN_FLAGS.contains(&it));
+    if argv.get(1).is_some_and(|first| !is_command(first)) {
+        argv.insert(1, OsString::from("run"));
+    }
+    argv
 }
 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
 
+    use super::*;
+
+    #[test]
+    fn a_project_in_the_place_of_a_command_is_run() {
+        let words = |line: &str| -> Vec<OsString> { line.split(' ').map(OsString::from).collect() };
+        let cases = [
+            ("llm-do hello hi", "llm-do run hello hi"),
+            ("llm-do --json hello", "llm-do run --json hello"),
+            ("llm-do check hello", "llm-do check hello"),
+            ("llm-do --version", "llm-do --version"),
+            ("llm-do", "llm-do"),
+        ];
+        for (typed, meant) in cases {
+            assert_eq!(with_run(words(typed)), words(meant));
+        }
+    }
+
+    #[test]
+    fn every_command_is_listed() {
+        let commands = Args::command();
+        let names = commands.get_subcommands().flat_map(|command| {
+            std::iter::once(command.get_name().to_owned()).chain(command.get_all_aliases().map(str::to_owned))
+        });
+        let mut names: Vec<String> = names.collect();
+        let mut listed: Vec<String> = COMMANDS.iter().map(|name| (*name).to_owned()).collect();
+        names.sort();
+        listed.sort();
+        assert_eq!(names, listed);
+    }
+
     #[test]
     fn the_definition_is_sound() {
-        super::Args::command().debug_assert();
+        Args::command().debug_assert();
     }
 }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use llm_do::escape::visible;
-use llm_do::project::diagnostic::Report;
 use llm_do::project::link::Linked;
 use llm_do::project::reach::{AgentTool, Worst};
 use llm_do::project::worker::PythonModule;
 use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, Typing};
+use llm_do::syntax::diagnostic::Report;
 use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "checked already, used by commands that send requests")]
+#[allow(dead_code, reason = "prices are checked already and used once costs are shown")]
 pub struct Config {
     /// The last resort of an agent that names no model.
     pub model: Option<String>,
@@ -25,7 +25,6 @@ pub struct Config {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "checked already, used by commands that send requests")]
 pub struct ProviderConfig {
     pub kind: Kind,
     pub base_url: String,
@@ -46,10 +45,21 @@ pub enum Kind {
     Google,
 }
 
+impl Kind {
+    pub fn protocol(self) -> ProtocolKind {
+        match self {
+            Self::Anthropic => ProtocolKind::Anthropic,
+            Self::OpenAi => ProtocolKind::OpenAiResponses,
+            Self::OpenAiChat => ProtocolKind::OpenAiChat,
+            Self::Google => ProtocolKind::Gemini,
+        }
+    }
+}
+
 /// US dollars per million tokens.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "checked already, used by commands that send requests")]
+#[allow(dead_code, reason = "prices are checked already and used once costs are shown")]
 pub struct PriceConfig {
     pub input: f64,
     pub output: f64,
@@ -59,7 +69,6 @@ pub struct PriceConfig {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "checked already, used by commands that send requests")]
 pub struct HttpConfig {
     pub retries: Option<u32>,
     pub first_byte_seconds: Option<f64>,
@@ -105,12 +114,7 @@ impl Config {
     pub fn custom_providers(&self) -> Vec<CustomProvider> {
         let custom = |(name, config): (&String, &ProviderConfig)| CustomProvider {
             name: name.clone(),
-            protocol: match config.kind {
-                Kind::Anthropic => ProtocolKind::Anthropic,
-                Kind::OpenAi => ProtocolKind::OpenAiResponses,
-                Kind::OpenAiChat => ProtocolKind::OpenAiChat,
-                Kind::Google => ProtocolKind::Gemini,
-            },
+            protocol: config.kind.protocol(),
             key_variable: config.api_key_env.clone(),
         };
         self.providers.iter().map(custom).collect()

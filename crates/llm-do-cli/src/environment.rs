@@ -10,6 +10,8 @@ pub struct Environment {
     /// Variables whose values are text; others cannot be meant for us.
     variables: BTreeMap<String, String>,
     pub stderr_is_terminal: bool,
+    /// A pipe or a file; a terminal or a device is never read.
+    pub stdin_is_readable: bool,
 }
 
 impl Environment {
@@ -18,6 +20,7 @@ impl Environment {
         Self {
             variables: std::env::vars_os().filter_map(text).collect(),
             stderr_is_terminal: std::io::stderr().is_terminal(),
+            stdin_is_readable: stdin_is_readable(),
         }
     }
 
@@ -44,6 +47,12 @@ impl Environment {
         let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         Self { variables: variables.collect(), ..Self::default() }
     }
+}
+
+fn stdin_is_readable() -> bool {
+    use rustix::fs::FileType;
+    let Ok(stat) = rustix::fs::fstat(std::io::stdin()) else { return false };
+    matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Fifo | FileType::Socket)
 }
 
 #[cfg(test)]

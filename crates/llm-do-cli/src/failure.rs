@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use llm_do::project::diagnostic::{Colour, Report};
+use llm_do::escape::visible_lines;
+use llm_do::model::ModelError;
+use llm_do::runtime::RunError;
+use llm_do::syntax::diagnostic::{Colour, Report};
 
 use crate::console;
 
@@ -22,10 +25,20 @@ pub enum Failure {
 pub const USAGE: u8 = 2;
 /// Agent, model-content or tool failure.
 const FAILED: u8 = 1;
+/// Provider error after retries.
+const PROVIDER: u8 = 3;
+/// Limit reached.
+const LIMIT: u8 = 5;
+/// The output violates its schema.
+const SCHEMA: u8 = 6;
 
 impl Failure {
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed { message: message.into(), hint: None, code: FAILED }
+    }
+
+    pub fn provider(message: impl Into<String>) -> Self {
+        Self::Failed { message: message.into(), hint: None, code: PROVIDER }
     }
 
     pub fn usage(message: impl Into<String>) -> Self {
@@ -37,6 +50,24 @@ impl Failure {
         match self {
             Self::Failed { message, code, .. } => Self::Failed { message, hint: Some(text.into()), code },
             other => other,
+        }
+    }
+
+    /// The exit code it ends with.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Project { .. } => USAGE,
+            Self::Failed { code, .. } | Self::Said { code } => *code,
+        }
+    }
+
+    /// The same in one text and a hint, for JSON.
+    pub fn words(&self) -> (String, Option<String>) {
+        match self {
+            Self::Usage(error) => (error.to_string(), None),
+            Self::Project { report, .. } => (report.to_string(), None),
+            Self::Failed { message, hint, .. } => (message.clone(), hint.clone()),
+            Self::Said { .. } => (String::new(), None),
         }
     }
 
@@ -55,11 +86,34 @@ impl Failure {
             }
             Self::Failed { message, hint, code } => {
                 let hint = hint.map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
-                console::complain(&format!("error: {message}\n{hint}"));
+                console::complain(&format!("error: {}\n{hint}", visible_lines(&message)));
                 ExitCode::from(code)
             }
             Self::Said { code } => ExitCode::from(code),
         }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let (code, hint) = match &error {
+            RunError::Input(_) | RunError::NoAgent { .. } | RunError::NoProvider { .. } | RunError::NotStarted => {
+                (USAGE, None)
+            }
+            RunError::Model { error, .. } => match error {
+                ModelError::Authenticate(_) => (PROVIDER, Some("`-m` chooses another model; `ollama` needs no key")),
+                ModelError::FixRequest(_) => (PROVIDER, None),
+                ModelError::Wait(_) => (PROVIDER, Some("try again later, or choose another model with `-m`")),
+                ModelError::ContextTooLong(_) => {
+                    (LIMIT, Some("give less input, or choose a model with a larger context"))
+                }
+                ModelError::GiveUp(_) => (FAILED, None),
+            },
+            RunError::Empty { .. } | RunError::Declined { .. } => (FAILED, None),
+            RunError::TooManyRequests { .. } => (LIMIT, Some("`limits: {max_requests: …}` in its file allows more")),
+            RunError::Output { .. } => (SCHEMA, None),
+        };
+        Self::Failed { message: error.to_string(), hint: hint.map(str::to_owned), code }
     }
 }
 

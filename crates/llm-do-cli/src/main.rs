@@ -6,9 +6,12 @@ mod config;
 mod console;
 mod environment;
 mod failure;
+mod json;
 mod new;
 mod plan;
+mod providers;
 mod run;
+mod stdin;
 
 use std::process::ExitCode;
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::model::provider::PROVIDERS;
-use llm_do::project::diagnostic::Colour;
-use llm_do::project::table::is_name;
+use llm_do::syntax::diagnostic::Colour;
+use llm_do::syntax::table::is_name;
 
-use crate::args::{CheckArgs, ModelArgs, NewArgs, Template};
+use crate::args::{CheckArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -43,6 +43,76 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
     })
 }
 
+#[derive(Debug)]
+pub struct RunPlan {
+    pub project: PathBuf,
+    pub models: ModelChoices,
+    pub entry: Option<String>,
+    pub input: InputPlan,
+    pub files: Vec<PathBuf>,
+    pub output: OutputFormat,
+    pub stream: bool,
+    pub colour: Colour,
+}
+
+/// Where the input comes from; nothing is read yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InputPlan {
+    Json(JsonSource),
+    Prompt {
+        text: String,
+        stdin: Stdin,
+    },
+    /// Stdin if there is something in it, else the manifest's input.
+    Unspoken {
+        stdin: Stdin,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JsonSource {
+    Text(String),
+    File(PathBuf),
+    Stdin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stdin {
+    Read,
+    LeaveAlone,
+}
+
+pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
+    let output = match (args.json, args.output_format) {
+        (true, _) => OutputFormat::StreamJson,
+        (false, format) => format.unwrap_or(OutputFormat::Text),
+    };
+    Ok(RunPlan {
+        models: models(&args.models, environment, config)?,
+        input: input(args.input_json, args.prompt, args.no_stdin, environment),
+        project: args.project,
+        entry: args.agent,
+        files: args.files,
+        output,
+        stream: !args.no_stream,
+        colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
+    })
+}
+
+fn input(json: Option<String>, prompt: Option<String>, no_stdin: bool, environment: &Environment) -> InputPlan {
+    let stdin = if no_stdin || !environment.stdin_is_readable { Stdin::LeaveAlone } else { Stdin::Read };
+    match (json, prompt) {
+        (Some(text), _) if text == "-" => InputPlan::Json(JsonSource::Stdin),
+        (Some(text), _) => InputPlan::Json(match text.strip_prefix('@') {
+            Some(path) => JsonSource::File(PathBuf::from(path)),
+            None => JsonSource::Text(text),
+        }),
+        (None, Some(text)) if text == "-" => InputPlan::Unspoken { stdin: Stdin::Read },
+        (None, Some(text)) => InputPlan::Prompt { text, stdin },
+        (None, None) => InputPlan::Unspoken { stdin },
+    }
+}
+
 /// What the user chose on the command line, in the environment and in the configuration.
 pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> Result<ModelChoices, Failure> {
     let mut overrides = BTreeMap::new();
@@ -69,6 +139,7 @@ pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> R
         flag,
         environment: environment.get("LLM_DO_MODEL").map(from_environment).transpose()?,
         config: config.model_name()?,
+        scripts: BTreeMap::new(),
         providers: config.custom_providers(),
         keys: keys(environment, config),
     })
@@ -132,6 +203,30 @@ mod tests {
         assert_eq!(models.flag.unwrap().to_string(), "openai:b=c");
         assert_eq!(models.environment.unwrap().to_string(), "ollama:qwen3");
         assert!(models.keys.contains("groq") && !models.keys.contains("openai"));
+    }
+
+    #[test]
+    fn the_input_is_json_or_a_prompt_or_stdin() {
+        let text = |text: &str| Some(text.to_owned());
+        let mut piped = Environment::default();
+        piped.stdin_is_readable = true;
+        let terminal = Environment::default();
+        let prompt = |stdin| InputPlan::Prompt { text: "hi".into(), stdin };
+        let unspoken = |stdin| InputPlan::Unspoken { stdin };
+        let cases = [
+            (text("{}"), None, false, &piped, InputPlan::Json(JsonSource::Text("{}".into()))),
+            (text("@a.json"), None, false, &piped, InputPlan::Json(JsonSource::File("a.json".into()))),
+            (text("-"), None, false, &terminal, InputPlan::Json(JsonSource::Stdin)),
+            (None, text("hi"), false, &piped, prompt(Stdin::Read)),
+            (None, text("hi"), true, &piped, prompt(Stdin::LeaveAlone)),
+            (None, text("hi"), false, &terminal, prompt(Stdin::LeaveAlone)),
+            (None, text("-"), false, &terminal, unspoken(Stdin::Read)),
+            (None, None, false, &piped, unspoken(Stdin::Read)),
+            (None, None, false, &terminal, unspoken(Stdin::LeaveAlone)),
+        ];
+        for (json, prompt, no_stdin, environment, plan) in cases {
+            assert_eq!(input(json, prompt, no_stdin, environment), plan);
+        }
     }
 
     #[test]

@@ -1,20 +1,32 @@
 //! The composition root: each command from its arguments to its effects.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
-use llm_do::project::{Project, schema};
+use llm_do::event::{Event, EventKind, Hearing};
+use llm_do::message::Content;
+use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::link::Linked;
+use llm_do::project::{Program, Project, schema};
+use llm_do::runtime::input::{self, Input};
+use llm_do::runtime::{Models, Outcome, Output, RunError, Runtime, RuntimeConfig};
+use llm_do::syntax::diagnostic::nearest;
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::args::{self, CheckArgs, Command, SchemaFormat};
+use crate::args::{self, COMMANDS, CheckArgs, Command, OutputFormat, RunArgs, SchemaFormat};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
-use crate::plan::{self, CheckFormat};
-use crate::{check, console, new};
+use crate::json::{self, ErrorJson, ResultJson};
+use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin};
+use crate::{check, console, new, providers, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let args = args::parse(argv).map_err(Failure::Usage)?;
     match args.command {
+        Command::Run(args) => run_run(args),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Schema(args) => console::print(&run_schema(args.format)),
@@ -33,7 +45,8 @@ fn run_schema(format: SchemaFormat) -> String {
 fn run_check(args: CheckArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let config = Config::load(environment.config_file().as_deref())?;
-    let plan = plan::check(args, &environment, &config)?;
+    let mut plan = plan::check(args, &environment, &config)?;
+    read_scripts(&mut plan.models)?;
     let linked = Project::load(&plan.project).and_then(|project| project.survey(&plan.models, plan.entry.as_deref()));
     match (linked, plan.format) {
         (Ok(linked), CheckFormat::Text) => {
@@ -49,4 +62,221 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
         }
         (Err(report), CheckFormat::Text | CheckFormat::Dot) => Err(Failure::Project { report, colour: plan.colour }),
     }
+}
+
+/// Scripts that the user names outside the project, relative to the working directory.
+fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
+    let chosen = [&models.flag, &models.environment, &models.config].into_iter().flatten();
+    let named: Vec<ModelName> =
+        chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
+    for ModelName { model: file, .. } in named {
+        let text = std::fs::read_to_string(&file)
+            .map_err(|error| Failure::usage(format!("the script `{file}` cannot be read: {error}")))?;
+        models.scripts.insert(file, text);
+    }
+    Ok(())
+}
+
+fn run_run(args: RunArgs) -> Result<(), Failure> {
+    let environment = Environment::read();
+    let config = Config::load(environment.config_file().as_deref())?;
+    let plan = plan::run(args, &environment, &config)?;
+    let output = plan.output;
+    match prepare(plan, &environment, &config) {
+        Ok(prepared) => prepared.run(),
+        Err(failure) => Err(not_begun(failure, output)),
+    }
+}
+
+/// A program, its input and its models: all that a run needs.
+struct Prepared {
+    program: Program,
+    models: Models,
+    input: Input,
+    stream: bool,
+    output: OutputFormat,
+}
+
+fn prepare(mut plan: RunPlan, environment: &Environment, config: &Config) -> Result<Prepared, Failure> {
+    read_scripts(&mut plan.models)?;
+    let Linked { program, .. } = link(&plan)?;
+    let input = read_input(&plan, &program)?;
+    let models = providers::connect(&program, environment, config)?;
+    Ok(Prepared { program, models, input, stream: plan.stream, output: plan.output })
+}
+
+fn link(plan: &RunPlan) -> Result<Linked, Failure> {
+    if let Some(command) = misspelled_command(&plan.project) {
+        return Err(Failure::usage(format!("there is no project `{}`", plan.project.display()))
+            .hint(format!("did you mean the command `{command}`?")));
+    }
+    let project = |report| Failure::Project { report, colour: plan.colour };
+    let linked = Project::load(&plan.project)
+        .and_then(|project| project.survey(&plan.models, plan.entry.as_deref()))
+        .map_err(project)?;
+    if let Some(name) = linked.program.open.first() {
+        return Err(Failure::usage(format!("`{name}` is defined in Python, which cannot be run yet")));
+    }
+    Ok(linked)
+}
+
+/// `llm-do chekc .` is read as a project to run.
+fn misspelled_command(project: &Path) -> Option<&'static str> {
+    let name = project.to_str().filter(|_| !project.exists())?;
+    nearest(name, COMMANDS.iter().copied())
+}
+
+fn read_input(plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
+    let wrong = |error: input::InputError| Failure::usage(error.to_string());
+    let attachments =
+        plan.files.iter().map(|path| input::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
+    let spoken = match &plan.input {
+        InputPlan::Json(source) => Some(Spoken::Value(read_json(source)?)),
+        InputPlan::Prompt { text, stdin } => {
+            let piped = read_stdin(*stdin)?;
+            Some(Spoken::Text(match piped {
+                Some(piped) => format!("{text}\n\n<stdin>\n{}\n</stdin>", piped.trim_end_matches(['\r', '\n'])),
+                None => text.clone(),
+            }))
+        }
+        InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Spoken::Text),
+    };
+    if spoken.is_some() && !program.allow_cli_input {
+        return Err(Failure::usage("this project takes no input from the command line")
+            .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`"));
+    }
+    let spoken = match (spoken, &program.default_input) {
+        (Some(spoken), _) => spoken,
+        (None, Some(default)) => Spoken::Value(default.to().unwrap_or_default()),
+        (None, None) if !attachments.is_empty() => Spoken::Text(String::new()),
+        (None, None) => {
+            return Err(Failure::usage("no input").hint("give a prompt, `--input-json`, or something on stdin"));
+        }
+    };
+    Ok(match spoken {
+        Spoken::Value(value) => Input::Object { value, attachments },
+        Spoken::Text(text) if attachments.is_empty() => Input::Text(text),
+        Spoken::Text(text) => {
+            let text = (!text.is_empty()).then(|| Content::text(text));
+            Input::Parts(text.into_iter().chain(attachments.into_iter().map(Content::Attachment)).collect())
+        }
+    })
+}
+
+enum Spoken {
+    Text(String),
+    Value(Value),
+}
+
+fn read_stdin(plan: Stdin) -> Result<Option<String>, Failure> {
+    match plan {
+        Stdin::LeaveAlone => Ok(None),
+        Stdin::Read => Ok(Some(stdin::read()?).filter(|text| !text.trim().is_empty())),
+    }
+}
+
+fn read_json(source: &JsonSource) -> Result<Value, Failure> {
+    let (name, text) = match source {
+        JsonSource::Text(text) => ("`--input-json`".to_owned(), text.clone()),
+        JsonSource::Stdin => ("stdin".to_owned(), stdin::read()?),
+        JsonSource::File(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
+            (path.display().to_string(), text)
+        }
+    };
+    serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{name} is not JSON: {error}")))
+}
+
+impl Prepared {
+    fn run(self) -> Result<(), Failure> {
+        let hearing = match self.output {
+            OutputFormat::StreamJson => Hearing::Everything,
+            OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
+        };
+        let config = RuntimeConfig { stream: self.stream };
+        let (runtime, listener) = Runtime::heard(self.program, self.models, config, hearing);
+        let executor = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+        let format = self.output;
+        let input = self.input;
+        // The listener ends when the runtime, and with it the last sender of events, is gone.
+        let running = async move {
+            let outcome = runtime.run(input).await;
+            Ended { usage: runtime.usage(), trace: runtime.trace(), run: runtime.run.clone(), outcome }
+        };
+        let (ended, ()) = executor.block_on(async { tokio::join!(running, listen(listener, format)) });
+        ended.report(format)
+    }
+}
+
+async fn listen(mut listener: UnboundedReceiver<Event>, format: OutputFormat) {
+    while let Some(event) = listener.recv().await {
+        if format == OutputFormat::StreamJson {
+            // A reader that left hears nothing more; the run goes on to its end.
+            let _ = console::print(&json::event(&event));
+        } else if let EventKind::Notice { text } = &event.kind {
+            console::complain(&format!("note: {}\n", llm_do::escape::visible(text)));
+        }
+    }
+}
+
+struct Ended {
+    outcome: Result<Outcome, RunError>,
+    usage: llm_do::runtime::session::UsageReport,
+    trace: Vec<llm_do::runtime::session::TraceCall>,
+    run: String,
+}
+
+impl Ended {
+    fn report(self, format: OutputFormat) -> Result<(), Failure> {
+        if format == OutputFormat::Text {
+            let outcome = self.outcome?;
+            return console::print(&answer(&outcome.output));
+        }
+        let (output, messages, failure) = match self.outcome {
+            Ok(outcome) => (Some(outcome.output.to_json()), outcome.messages, None),
+            Err(error) => (None, Vec::new(), Some(Failure::from(error))),
+        };
+        console::print(&json::line(&ResultJson {
+            r#type: "result",
+            output,
+            exit_code: failure.as_ref().map_or(0, Failure::code),
+            error: failure.as_ref().map(error_json),
+            usage: self.usage,
+            trace: self.trace,
+            messages,
+            pending: Vec::new(),
+            run: Some(self.run),
+        }))?;
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// Text as it is, a typed answer as indented JSON.
+fn answer(output: &Output) -> String {
+    let mut text = match output {
+        Output::Text(text) => text.clone(),
+        Output::Value(value) => json::indented(value),
+    };
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+fn error_json(failure: &Failure) -> ErrorJson {
+    let (message, hint) = failure.words();
+    ErrorJson { message, hint }
+}
+
+/// Whoever reads JSON gets a result even of a run that never began.
+fn not_begun(failure: Failure, format: OutputFormat) -> Failure {
+    if format != OutputFormat::Text {
+        let result = ResultJson::not_begun(failure.code(), error_json(&failure));
+        let _ = console::print(&json::line(&result));
+    }
+    failure
 }

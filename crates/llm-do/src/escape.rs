@@ -14,6 +14,11 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Like [`visible`], but lines stay lines.
+pub fn visible_lines(text: &str) -> String {
+    text.split('\n').map(visible).collect::<Vec<_>>().join("\n")
+}
+
 /// Like [`visible`], shortened to `limit` characters with a mark at the cut.
 pub fn visible_start(text: &str, limit: usize) -> Cow<'_, str> {
     match text.char_indices().nth(limit) {

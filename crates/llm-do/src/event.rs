@@ -168,39 +168,88 @@ pub enum OutputStream {
     Stderr,
 }
 
+/// What a listener wants to hear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    /// Everything but the pieces of streams: those are not even built.
+    Facts,
+    Everything,
+}
+
+/// Somebody who folds over every fact of a run: usage and trace. It hears no deltas.
+pub trait Recorder: Send + Sync {
+    fn record(&self, event: &Event);
+}
+
 /// A cheap handle that knows whose events it sends.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Events {
+    recorder: Option<Arc<dyn Recorder>>,
     // Unbounded: a listener is faster than any model, and a lost delta would corrupt its transcript. Nobody listening
     // is not an error.
     sender: Option<mpsc::UnboundedSender<Event>>,
+    hearing: Hearing,
     agent: Arc<str>,
     depth: usize,
     call: u64,
 }
 
 impl Events {
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
+    pub fn new(hearing: Hearing) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (sender, listener) = mpsc::unbounded_channel();
-        (Self { sender: Some(sender), ..Self::unheard() }, listener)
+        (Self { sender: Some(sender), hearing, ..Self::unheard() }, listener)
     }
 
     /// Nobody listens; nothing is built or sent.
     pub fn unheard() -> Self {
-        Self { sender: None, agent: Arc::from(""), depth: 0, call: 0 }
+        let hearing = Hearing::Facts;
+        Self { recorder: None, sender: None, hearing, agent: Arc::from(""), depth: 0, call: 0 }
+    }
+
+    #[must_use]
+    pub fn recorded_by(self, recorder: Arc<dyn Recorder>) -> Self {
+        Self { recorder: Some(recorder), ..self }
     }
 
     #[must_use]
     pub fn for_call(&self, agent: &Arc<str>, depth: usize, call: u64) -> Self {
-        Self { sender: self.sender.clone(), agent: Arc::clone(agent), depth, call }
+        let (recorder, sender) = (self.recorder.clone(), self.sender.clone());
+        Self { recorder, sender, hearing: self.hearing, agent: Arc::clone(agent), depth, call }
     }
 
-    /// The fact is built only if somebody listens: streams have tens of thousands of them.
+    fn is_heard(&self) -> bool {
+        self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
+    }
+
+    /// Whether anybody wants to hear pieces of streams.
+    pub fn hears_deltas(&self) -> bool {
+        self.hearing == Hearing::Everything && self.is_heard()
+    }
+
+    /// Tells a fact to everybody.
     pub fn send(&self, kind: impl FnOnce() -> EventKind) {
-        if let Some(sender) = self.sender.as_ref().filter(|sender| !sender.is_closed()) {
-            let event = Event { agent: Arc::clone(&self.agent), depth: self.depth, call: self.call, kind: kind() };
+        let heard = self.is_heard();
+        if !heard && self.recorder.is_none() {
+            return;
+        }
+        let event = self.event(kind());
+        if let Some(recorder) = &self.recorder {
+            recorder.record(&event);
+        }
+        if let (true, Some(sender)) = (heard, &self.sender) {
             let _ = sender.send(event);
         }
+    }
+
+    /// Tells a piece of a stream, which has tens of thousands of them: it is built only if somebody listens.
+    pub fn send_delta(&self, kind: impl FnOnce() -> EventKind) {
+        if let (true, Some(sender)) = (self.hears_deltas(), &self.sender) {
+            let _ = sender.send(self.event(kind()));
+        }
+    }
+
+    fn event(&self, kind: EventKind) -> Event {
+        Event { agent: Arc::clone(&self.agent), depth: self.depth, call: self.call, kind }
     }
 }
 
@@ -210,7 +259,7 @@ mod tests {
 
     #[test]
     fn an_event_is_one_flat_json_object() {
-        let (events, mut listener) = Events::new();
+        let (events, mut listener) = Events::new(Hearing::Everything);
         let events = events.for_call(&Arc::from("main"), 0, 7);
         events.send(|| EventKind::ToolReturned {
             id: "c1".into(),
@@ -235,9 +284,10 @@ mod tests {
 
     #[test]
     fn an_absent_listener_costs_nothing_and_fails_nothing() {
-        let (events, listener) = Events::new();
+        let (events, listener) = Events::new(Hearing::Everything);
         drop(listener);
         events.send(|| unreachable!("nobody listens"));
+        events.send_delta(|| unreachable!("nobody listens"));
         Events::unheard().send(|| unreachable!("nobody listens"));
     }
 }

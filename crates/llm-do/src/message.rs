@@ -91,6 +91,11 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Whether this provider wrote it, and so gets its private parts back.
+    pub fn is_from(&self, provider: &str) -> bool {
+        self.model.split_once(':').is_some_and(|(name, _)| name == provider)
+    }
+
     /// All text parts, joined without a separator.
     pub fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
@@ -98,6 +103,16 @@ impl Reply {
             ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) | ReplyPart::Refusal(_) => None,
         });
         texts.collect()
+    }
+
+    /// Nothing that could be an answer or a step towards one.
+    pub fn is_empty(&self) -> bool {
+        self.finish != Finish::Pause
+            && self.parts.iter().all(|part| match part {
+                ReplyPart::Text(part) => part.text.trim().is_empty(),
+                ReplyPart::Thinking(_) => true,
+                ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) | ReplyPart::Refusal(_) => false,
+            })
     }
 
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {

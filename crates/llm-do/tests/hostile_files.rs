@@ -11,8 +11,8 @@ use std::path::Path;
 use llm_do::escape::is_deceptive;
 use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
-use llm_do::project::diagnostic::{Colour, Report};
 use llm_do::project::link::Linked;
+use llm_do::syntax::diagnostic::{Colour, Report};
 use tempfile::TempDir;
 
 const LARGEST_FILE: usize = 1024 * 1024;

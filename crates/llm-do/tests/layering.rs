@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("escape", &[]),
     ("message", &["escape"]),
+    ("syntax", &["escape", "message"]),
     ("event", &["escape", "message"]),
     ("journal", &["escape", "message", "event"]),
     ("http", &["escape", "message", "event", "journal"]),
-    ("model", &["escape", "message", "event", "journal", "http"]),
-    ("tools", &["escape", "message", "event", "journal", "http"]),
-    ("project", &["escape", "message", "event", "journal", "http", "model", "tools"]),
-    ("runtime", &["escape", "message", "event", "journal", "http", "model", "tools", "project"]),
+    ("model", &["escape", "message", "syntax", "event", "journal", "http"]),
+    ("tools", &["escape", "message", "syntax", "event", "journal", "http"]),
+    ("project", &["escape", "message", "syntax", "event", "journal", "http", "model", "tools"]),
+    ("runtime", &["escape", "message", "syntax", "event", "journal", "http", "model", "tools", "project"]),
 ];
 
 /// A module and the text of one of its files.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use llm_do::message::RawJson;
 use llm_do::model::{Effort, ModelSettings, ServerTool, ServerToolKind, Thinking};
-use llm_do::project::diagnostic::{FileId, Located, Sources, Span};
 use llm_do::project::worker::{PythonClass, PythonModule, SchemaSource, WorkerFile};
 use llm_do::project::{AttachmentPolicy, Limits, fuzz};
+use llm_do::syntax::diagnostic::{FileId, Located, Sources, Span};
 use llm_do::tools::approval::Rule;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
@@ -172,7 +172,7 @@ fn the_files_that_are_edited_are_good_ones() {
     fuzz::worker(WORKER.as_bytes());
     let mut sources = Sources::default();
     let file = sources.add("x".into(), String::new());
-    let mut problems = llm_do::project::diagnostic::Diagnostics::default();
+    let mut problems = llm_do::syntax::diagnostic::Diagnostics::default();
     llm_do::project::manifest::parse(file, MANIFEST, &mut problems).unwrap();
     llm_do::project::worker::parse(file, WORKER, llm_do::project::worker::Format::FrontMatter, &mut problems).unwrap();
     assert!(!problems.has_errors(), "{problems:?}");

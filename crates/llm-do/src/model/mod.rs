@@ -3,8 +3,21 @@
 //! A conversation with a model is opened with what stays the same (its [`Head`]) and is then asked again and again with
 //! a growing history. A protocol is a pure translation in a file of its own, a provider is a row of a table.
 
+pub mod anthropic;
+pub mod body;
+pub mod call_ids;
+pub mod content;
+pub mod exchange;
+pub mod fault;
+#[cfg(test)]
+mod fixtures;
+pub mod frames;
 pub mod name;
+pub mod openai_chat;
+pub mod protocol;
 pub mod provider;
+pub mod scripted;
+pub mod think_tags;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +135,7 @@ impl ServerToolKind {
 pub enum ModelError {
     #[error("the provider refused the request: {0}")]
     FixRequest(Fault),
-    #[error("the provider did not accept the credentials: {0}")]
+    #[error("not authenticated: {0}")]
     Authenticate(Fault),
     /// Retried here already; what is left is to wait and try again later.
     #[error("the provider is not available: {0}")]
@@ -132,6 +145,30 @@ pub enum ModelError {
     /// The reply itself is unusable.
     #[error("the provider's answer cannot be used: {0}")]
     GiveUp(Fault),
+}
+
+impl ModelError {
+    pub fn fault(&self) -> &Fault {
+        match self {
+            Self::FixRequest(fault)
+            | Self::Authenticate(fault)
+            | Self::Wait(fault)
+            | Self::ContextTooLong(fault)
+            | Self::GiveUp(fault) => fault,
+        }
+    }
+
+    /// The same consequence with more known about it.
+    #[must_use]
+    pub fn map_fault(self, change: impl FnOnce(Fault) -> Fault) -> Self {
+        match self {
+            Self::FixRequest(fault) => Self::FixRequest(change(fault)),
+            Self::Authenticate(fault) => Self::Authenticate(change(fault)),
+            Self::Wait(fault) => Self::Wait(change(fault)),
+            Self::ContextTooLong(fault) => Self::ContextTooLong(change(fault)),
+            Self::GiveUp(fault) => Self::GiveUp(change(fault)),
+        }
+    }
 }
 
 /// What the provider (or the connection to it) said.

@@ -84,6 +84,8 @@ pub struct ModelChoices {
     pub environment: Option<ModelName>,
     /// `model` in the user's `config.toml`.
     pub config: Option<ModelName>,
+    /// The texts of scripts that these choices name as `scripted:FILE`, by file.
+    pub scripts: BTreeMap<String, String>,
     /// Providers of the user's `config.toml`.
     pub providers: Vec<CustomProvider>,
     /// Providers whose key is at hand.

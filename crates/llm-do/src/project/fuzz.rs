@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::diagnostic::{Colour, Diagnostics, FileId, Place, Report, Sources, Span};
 use super::worker::{Format, WorkerFile, render};
 use super::{Code, Layout, LoadedWorker, Project, manifest, worker};
 use crate::escape::is_deceptive;
 use crate::model::name::{ModelChoices, ModelName};
+use crate::syntax::diagnostic::{Colour, Diagnostics, FileId, Place, Report, Sources, Span};
 
 /// A manifest is read, linked and reported on, whatever its bytes.
 pub fn manifest(bytes: &[u8]) {
@@ -61,7 +61,7 @@ fn project(layout: Layout, workers: Vec<LoadedWorker>, code: Code, sources: Sour
         root: "root".into(),
         layout,
         workers,
-        schemas: BTreeMap::new(),
+        references: BTreeMap::new(),
         broken: BTreeSet::new(),
         generated: BTreeMap::new(),
         code,

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::diagnostic::{Diagnostics, FileId, Report, Sources};
-use super::table::{Shape, Table};
+use crate::syntax::diagnostic::{Diagnostics, FileId, Report, Sources};
+use crate::syntax::table::{Shape, Table};
 
 /// A mapping of the format: the text around it, and what must stand in it besides the key in question.
 pub struct Mapping {

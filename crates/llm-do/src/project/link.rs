@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report};
 use super::manifest::{Manifest, RuntimeKeys};
 use super::{AgentSpec, Code, Entry, EntryFunction, Layout, LoadedWorker, Policy, Program, Project};
 use crate::escape::visible;
 use crate::model::name::{ChosenBy, ModelChoices, ModelName};
 use crate::model::provider::{PROVIDERS, provider};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report};
 use namespace::Namespace;
 
 /// A linked project, with what is worth knowing about it.

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, FileType, OpenOptions, OpenOptionsExt as _};
 
-use super::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Report, Sources};
 use super::manifest;
-use super::table::is_name;
-use super::tree::LARGEST_FILE;
 use super::worker::{self, Format, PythonModule, SchemaSource, WorkerFile};
 use super::{Code, Layout, LoadedWorker, Project};
 use crate::escape::visible_start;
+use crate::model::scripted;
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Report, Sources};
+use crate::syntax::table::is_name;
+use crate::syntax::tree::LARGEST_FILE;
 
 /// The manifest's name.
 pub const MANIFEST_NAME: &str = "project.json";
@@ -163,12 +164,12 @@ impl Loader {
     }
 
     fn finish(mut self, layout: Layout, generated: BTreeMap<String, PathBuf>, code: Code) -> Project {
-        let schemas = self.schemas();
+        let references = self.references();
         Project {
             root: self.root,
             layout,
             workers: self.workers,
-            schemas,
+            references,
             broken: self.broken,
             generated,
             code,
@@ -255,30 +256,35 @@ impl Loader {
         }
     }
 
-    /// Reads the JSON Schemas that worker files refer to and looks for the Python files.
-    fn schemas(&mut self) -> BTreeMap<PathBuf, FileId> {
-        let mut schemas = BTreeMap::new();
+    /// Reads the JSON Schemas and scripts that worker files refer to, and looks for the Python files.
+    fn references(&mut self) -> BTreeMap<PathBuf, FileId> {
+        let mut references = BTreeMap::new();
         for LoadedWorker { path, worker } in std::mem::take(&mut self.workers) {
             let base = path.parent().unwrap_or(Path::new("")).to_owned();
             for source in [&worker.schema_in, &worker.schema_out].into_iter().flatten() {
-                self.schema(&base, source, &mut schemas);
+                self.schema(&base, source, &mut references);
+            }
+            if let Some(script) = worker.model.as_ref().and_then(scripted::script_of) {
+                self.reference(&base, &script, &mut references);
             }
             self.workers.push(LoadedWorker { path, worker });
         }
-        schemas
+        references
     }
 
-    fn schema(&mut self, base: &Path, source: &SchemaSource, schemas: &mut BTreeMap<PathBuf, FileId>) {
+    fn reference(&mut self, base: &Path, listed: &Located<String>, references: &mut BTreeMap<PathBuf, FileId>) {
+        let Some(path) = self.beneath(base, listed) else { return };
+        if !references.contains_key(&path)
+            && let Some(file) = self.add_source(&path, Place::At(listed.span))
+        {
+            references.insert(path, file);
+        }
+    }
+
+    fn schema(&mut self, base: &Path, source: &SchemaSource, references: &mut BTreeMap<PathBuf, FileId>) {
         match source {
             SchemaSource::Inline(_) => {}
-            SchemaSource::File(listed) => {
-                let Some(path) = self.beneath(base, listed) else { return };
-                if !schemas.contains_key(&path)
-                    && let Some(file) = self.add_source(&path, Place::At(listed.span))
-                {
-                    schemas.insert(path, file);
-                }
-            }
+            SchemaSource::File(listed) => self.reference(base, listed, references),
             SchemaSource::Python(class) => match &class.value.module {
                 PythonModule::File(file) => {
                     self.expect_python(base, &Located { value: file.clone(), span: class.span });

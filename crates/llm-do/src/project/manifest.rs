@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
-use super::table::Repeats::{Allowed, Refused};
-use super::table::Shape::{
-    AnyOf, AnyText, Bool, Constant, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
-};
-use super::table::{Fields, Shape, Table, is_name, is_variable, optional, required, texts_of};
-use super::tree::{self, Kind, Node};
 use super::{ApprovalMode, Limits};
 use crate::escape::visible_start;
 use crate::message::RawJson;
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
+use crate::syntax::table::Repeats::{Allowed, Refused};
+use crate::syntax::table::Shape::{
+    AnyOf, AnyText, Bool, Constant, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
+};
+use crate::syntax::table::{Fields, Shape, Table, is_name, is_variable, optional, required, texts_of};
+use crate::syntax::tree::{self, Kind, Node};
 use crate::tools::approval::Rule;
 use crate::tools::source::{
     Access, Base, FileRoot, FilesystemConfig, Grammar, McpConfig, McpServer, Roots, Setting, ShellConfig, ShellRule,
@@ -243,8 +243,7 @@ const FROM_ENV: Table =
 
 /// Reads a manifest. `None` if it is no mapping at all; other mistakes are reported and their keys left out.
 pub fn parse(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Manifest> {
-    let (text, offset) = text.strip_prefix('\u{feff}').map_or((text, 0), |text| (text, '\u{feff}'.len_utf8()));
-    let node = tree::parse_json(tree::Text { file, text, offset }, problems)?;
+    let node = tree::parse_json(tree::Text::whole(file, text), problems)?;
     MANIFEST.check(&node, problems);
     if !matches!(node.kind, Kind::Map(_)) {
         return None;

@@ -1,7 +1,6 @@
 //! Files → [`Program`]. A project is loaded from files, every name in it is resolved, every mistake is reported at
 //! once; only then something runs.
 
-pub mod diagnostic;
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(test)]
@@ -11,8 +10,6 @@ pub mod load;
 pub mod manifest;
 pub mod reach;
 pub mod schema;
-pub mod table;
-pub mod tree;
 pub mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,11 +20,12 @@ use serde::Serialize;
 
 use crate::message::RawJson;
 use crate::model::name::ModelName;
+use crate::model::scripted::Script;
 use crate::model::{ModelSettings, ServerTool};
+use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::Rules;
 use crate::tools::source::ToolsetSource;
-use diagnostic::{Diagnostics, Sources};
 use manifest::{AgentApprovalOverride, Manifest};
 use worker::WorkerFile;
 
@@ -38,8 +36,8 @@ pub struct Project {
     pub root: PathBuf,
     pub layout: Layout,
     workers: Vec<LoadedWorker>,
-    /// JSON Schemas that worker files refer to, by their path beneath the root.
-    schemas: BTreeMap<PathBuf, diagnostic::FileId>,
+    /// JSON Schemas and scripts that worker files refer to, by their path beneath the root.
+    references: BTreeMap<PathBuf, FileId>,
     /// Names that files would have defined had they been readable: referring to them is no further mistake.
     broken: BTreeSet<String>,
     /// Agents created at run time, by name and file.
@@ -172,6 +170,8 @@ pub struct AgentSpec {
     pub description: String,
     pub instructions: String,
     pub model: ModelName,
+    /// What a scripted model follows.
+    pub script: Option<Arc<Script>>,
     pub input: Typing,
     /// How a typed input becomes the user message.
     pub prompt: Option<String>,

@@ -3,16 +3,18 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
 use super::manifest::{LIMITS, limits, rule};
-use super::table::Repeats::{Allowed, Refused};
-use super::table::Shape::{AnyOf, AnyText, Bool, Integer, JsonObject, List, Map, Name, Number, Object, OneOf, Text};
-use super::table::{Fields, Shape, Table, optional, required, texts_of};
-use super::tree::{self, Kind, Node};
 use super::{AttachmentPolicy, Limits};
 use crate::escape::{is_deceptive, visible_start};
 use crate::message::RawJson;
 use crate::model::{Effort, ModelSettings, ServerTool, ServerToolKind, Thinking};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
+use crate::syntax::table::Repeats::{Allowed, Refused};
+use crate::syntax::table::Shape::{
+    AnyOf, AnyText, Bool, Integer, JsonObject, List, Map, Name, Number, Object, OneOf, Text,
+};
+use crate::syntax::table::{Fields, Shape, Table, optional, required, texts_of};
+use crate::syntax::tree::{self, Kind, Node};
 use crate::tools::approval::Rule;
 
 /// An agent as its file describes it, names not yet resolved.
@@ -195,9 +197,8 @@ impl Format {
 
 /// Reads a worker file. `None` if not even its name is known; other mistakes are reported and their keys left out.
 pub fn parse(file: FileId, text: &str, format: Format, problems: &mut Diagnostics) -> Option<WorkerFile> {
-    let (text, offset) = text.strip_prefix('\u{feff}').map_or((text, 0), |text| (text, '\u{feff}'.len_utf8()));
-    let whole = tree::Text { file, text, offset };
-    if text.trim().is_empty() {
+    let whole = tree::Text::whole(file, text);
+    if whole.text.trim().is_empty() {
         problems.push(
             Diagnostic::error(Span { file, start: 0, end: 0 }, "the file is empty")
                 .hint("`llm-do new --worker NAME` writes one to start from"),
@@ -303,7 +304,7 @@ fn worker(fields: &Fields<'_>, body: Option<&str>, problems: &mut Diagnostics) -
 fn allow_workers(fields: &Fields<'_>, problems: &mut Diagnostics) -> Vec<Located<String>> {
     let mut names = fields.texts("allow_workers");
     names.retain(|name| {
-        let good = name.value == "*" || super::table::is_name(&name.value);
+        let good = name.value == "*" || crate::syntax::table::is_name(&name.value);
         if !good {
             let fact = format!("`{}` is neither a name nor `*`", visible_start(&name.value, 80));
             problems.push(Diagnostic::error(name.span, fact));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::Linker;
 use super::namespace::{Namespace, Resolved};
@@ -9,11 +10,12 @@ use crate::escape::{visible, visible_start};
 use crate::model::ServerTool;
 use crate::model::name::{Choice, ChoiceError, ChosenBy, ModelName, ModelNameError, ModelPattern};
 use crate::model::provider::{PROVIDERS, provider};
-use crate::project::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span};
+use crate::model::scripted::{Script, script_of};
 use crate::project::schema::{self, Direction};
-use crate::project::tree::{self, Kind};
 use crate::project::worker::{PythonModule, SchemaSource, WorkerFile};
 use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, ToolsetUse, Typing};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span};
+use crate::syntax::tree::{self, Kind};
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
 use crate::tools::source::{BUILT_INS, PythonToolset, TOOL_ALIASES, ToolsetSource};
 
@@ -27,11 +29,12 @@ const MOST_OPEN_RULES: usize = 100_000;
 impl<'a> Linker<'a> {
     pub(super) fn agent(&mut self, loaded: &'a LoadedWorker, namespace: &Namespace) -> Option<AgentSpec> {
         let worker = &loaded.worker;
-        let model = self.model(worker);
-        if let Some(model) = &model {
-            self.check_server_tools(worker, model);
-        }
         let base = loaded.path.parent().unwrap_or(Path::new(""));
+        let choice = self.model(worker);
+        if let Some(choice) = &choice {
+            self.check_server_tools(worker, &choice.model);
+        }
+        let script = choice.as_ref().and_then(|choice| self.script(base, worker, choice));
         let input = self.typing(base, worker.schema_in.as_ref(), Direction::Input);
         self.check_prompt(worker, &input);
         let mut tools: Vec<ToolsetUse> = worker.tools.iter().filter_map(|name| self.tool(name)).collect();
@@ -46,7 +49,8 @@ impl<'a> Linker<'a> {
             description: description
                 .unwrap_or_else(|| worker.instructions.chars().take(DESCRIPTION_FROM_INSTRUCTIONS).collect()),
             instructions: worker.instructions.clone(),
-            model: model?,
+            model: choice?.model,
+            script,
             input,
             prompt: worker.prompt.as_ref().map(|prompt| prompt.value.clone()),
             output: self.typing(base, worker.schema_out.as_ref(), Direction::Output),
@@ -61,7 +65,7 @@ impl<'a> Linker<'a> {
         })
     }
 
-    fn model(&mut self, worker: &'a WorkerFile) -> Option<ModelName> {
+    fn model(&mut self, worker: &'a WorkerFile) -> Option<Choice> {
         let name = &worker.name;
         let from_file = match worker.model.as_ref().map(|model| (model, ModelName::parse(&model.value))) {
             None => None,
@@ -80,7 +84,7 @@ impl<'a> Linker<'a> {
         match choice {
             Ok(choice) => {
                 self.choices_used.push(choice.by);
-                self.check_provider(worker, &choice).then_some(choice.model)
+                self.check_provider(worker, &choice).then_some(choice)
             }
             Err(ChoiceError::NoModel) => {
                 self.problems.push(
@@ -104,6 +108,40 @@ impl<'a> Linker<'a> {
                     name.value
                 );
                 self.problems.push(Diagnostic::error(place, fact).hint(format!("compatible: {}", allowed.join(", "))));
+                None
+            }
+        }
+    }
+
+    /// What a scripted model follows: a file beside the worker file, or one that the user named.
+    fn script(&mut self, base: &Path, worker: &WorkerFile, choice: &Choice) -> Option<Arc<Script>> {
+        if choice.model.provider != "scripted" {
+            return None;
+        }
+        if choice.by == ChosenBy::File {
+            let listed = worker.model.as_ref().and_then(script_of)?;
+            let path = super::normal(&lexical_join(base, Path::new(&listed.value))?);
+            let file = *self.project.references.get(&path)?;
+            let mut problems = Diagnostics::default();
+            let script = Script::read(file, &self.project.sources.get(file).text, &mut problems);
+            self.problems.extend(problems);
+            return script.map(Arc::new);
+        }
+        let name = &choice.model.model;
+        let Some(text) = self.models.scripts.get(name) else {
+            let fact = format!("the script `{}` was not read", visible(name));
+            self.problems.push(Diagnostic::error(Place::Outside, fact));
+            return None;
+        };
+        match Script::parse(name, text) {
+            Ok(script) => Some(Arc::new(script)),
+            Err(report) => {
+                for problem in report.diagnostics() {
+                    // The script stands outside the project's files, so its place goes into the words.
+                    let place = report.place(problem);
+                    let fact = format!("{place}: {}", problem.fact);
+                    self.problems.push(Diagnostic { place: Place::Outside, fact, ..problem.clone() });
+                }
                 None
             }
         }
@@ -211,11 +249,10 @@ impl<'a> Linker<'a> {
     /// A schema that a worker file names, read before; `None` if that failed and was reported.
     fn schema_file(&mut self, base: &Path, listed: &Located<String>) -> Option<crate::message::RawJson> {
         let path = super::normal(&lexical_join(base, Path::new(&listed.value))?);
-        let file = *self.project.schemas.get(&path)?;
+        let file = *self.project.references.get(&path)?;
         let text = &self.project.sources.get(file).text;
-        let (text, offset) = text.strip_prefix('\u{feff}').map_or((text.as_str(), 0), |text| (text, 3));
         let mut problems = Diagnostics::default();
-        let node = tree::parse_json(tree::Text { file, text, offset }, &mut problems);
+        let node = tree::parse_json(tree::Text::whole(file, text), &mut problems);
         self.problems.extend(problems);
         let node = node?;
         if !matches!(node.kind, Kind::Map(_)) {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::Linker;
 use crate::escape::visible;
-use crate::project::diagnostic::{Diagnostic, Located, Span};
 use crate::project::manifest::ToolsetDefinition;
-use crate::project::table::is_name;
 use crate::project::{Code, Offer};
+use crate::syntax::diagnostic::{Diagnostic, Located, Span};
+use crate::syntax::table::is_name;
 use crate::tools::approval::Rule;
 use crate::tools::source::{BUILT_INS, Base, FilesystemConfig, ToolsetSource, Variant, built_in};
 
@@ -66,7 +66,7 @@ impl Namespace {
         for toolset in toolsets {
             if self.sources.contains_key(&toolset.name) {
                 let fact = format!("the Python toolset `{}` has the name of another toolset", toolset.name);
-                let place = crate::project::diagnostic::Place::Path(linker.project.root.join(&toolset.file));
+                let place = crate::syntax::diagnostic::Place::Path(linker.project.root.join(&toolset.file));
                 linker.problems.push(Diagnostic::error(place, fact).hint("give it another name"));
             } else {
                 self.sources.insert(toolset.name.clone(), ToolsetSource::Python(toolset.clone()));

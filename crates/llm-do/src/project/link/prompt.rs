@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::Linker;
 use crate::escape::visible;
 use crate::project::Typing;
-use crate::project::diagnostic::Diagnostic;
 use crate::project::worker::WorkerFile;
+use crate::syntax::diagnostic::Diagnostic;
 
 impl Linker<'_> {
     pub(super) fn check_prompt(&mut self, worker: &WorkerFile, input: &Typing) {

@@ -6,12 +6,12 @@ mod toolsets;
 
 use std::sync::Arc;
 
-use super::super::diagnostic::{Diagnostics, Sources};
 use super::super::manifest;
 use super::super::worker::{self, Format};
 use super::super::{Code, Layout, LoadedWorker, Offer, Program, Project};
 use super::{Linked, Report};
 use crate::model::name::{ModelChoices, ModelName};
+use crate::syntax::diagnostic::{Diagnostics, Sources};
 
 /// A project in memory.
 pub struct Files {
@@ -121,7 +121,7 @@ impl Files {
             root: "root".into(),
             layout,
             workers,
-            schemas: schemas.collect(),
+            references: schemas.collect(),
             broken: self.broken.iter().map(|name| (*name).to_owned()).collect(),
             generated: [("made".to_owned(), "workers/generated/made.yaml".into())].into(),
             code: self.code.clone(),

@@ -18,6 +18,7 @@ fn agent(name: &str, toolsets: &[&str]) -> AgentSpec {
         description: String::new(),
         instructions: String::new(),
         model: ModelName::parse("ollama:qwen3").unwrap(),
+        script: None,
         input: Typing::Schema(RawJson::from_valid("{}".to_owned())),
         prompt: None,
         output: Typing::Untyped,

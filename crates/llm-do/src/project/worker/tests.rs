@@ -1,10 +1,10 @@
-use super::super::diagnostic::Sources;
 use super::super::key_rows::{
     BLANK, EMPTY_LIST, Mapping, NEGATIVE, NOT_BOOL, NOT_INTEGER, NOT_LIST, NOT_LIST_OF_TEXT, NOT_MAP, NOT_NAME,
     NOT_NUMBER, NOT_POSITIVE, NOT_RULES, NOT_TEXT, Row, Style, TWICE, check_completeness, check_doubled,
     check_misspelled, check_rows, line_and_column, places,
 };
 use super::*;
+use crate::syntax::diagnostic::Sources;
 
 const TOP: Mapping =
     Mapping { what: "a worker file", open: "", others: &[("name", "main")], close: "", style: Style::Yaml };

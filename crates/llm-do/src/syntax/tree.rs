@@ -105,7 +105,13 @@ pub struct Text<'a> {
     pub offset: usize,
 }
 
-impl Text<'_> {
+impl<'a> Text<'a> {
+    /// A whole file; a byte order mark at its start is not part of the text.
+    pub fn whole(file: FileId, text: &'a str) -> Self {
+        let stripped = text.strip_prefix('\u{feff}').unwrap_or(text);
+        Self { file, text: stripped, offset: text.len() - stripped.len() }
+    }
+
     /// Inside the text and between characters, whatever a parser says.
     fn span(&self, start: usize, end: usize) -> Span {
         let start = self.text.floor_char_boundary(start);

@@ -245,6 +245,18 @@ impl Report {
         self.diagnostics.iter()
     }
 
+    /// `file:line:column`, as far as it is known.
+    pub fn place(&self, diagnostic: &Diagnostic) -> String {
+        match &diagnostic.place {
+            Place::Outside => String::new(),
+            Place::Path(path) => visible_path(path),
+            Place::At(span) => {
+                let shown = self.show(*span);
+                format!("{}:{}:{}", shown.path, shown.number, shown.column)
+            }
+        }
+    }
+
     pub fn json(&self) -> Vec<DiagnosticJson<'_>> {
         self.diagnostics().map(|diagnostic| self.diagnostic_json(diagnostic)).collect()
     }

@@ -1,0 +1,186 @@
+//! Answers for benchmarks: rendered once with their HTTP framing, chosen without parsing the request. What is
+//! measured is then the client.
+
+use bytes::Bytes;
+use memchr::memmem;
+use serde_json::json;
+
+use crate::answer::Answer;
+use crate::http1;
+use crate::protocol::{Protocol, Serving};
+use crate::reply::{Call, Reply};
+use crate::seen::Stream;
+
+/// The same answers to whatever is asked. Requests are neither checked nor remembered.
+#[derive(Debug, Clone)]
+pub struct Constant {
+    turns: usize,
+    last: Reply,
+}
+
+impl Constant {
+    /// This reply to every request.
+    pub fn reply(reply: Reply) -> Self {
+        Self::tool_loop(0, reply)
+    }
+
+    /// In each conversation first `turns` calls of the tool `noop` without arguments, one at a time, then `last`.
+    pub fn tool_loop(turns: usize, last: Reply) -> Self {
+        Self { turns, last }
+    }
+}
+
+pub(crate) struct Prepared {
+    turns: usize,
+    missing: Rendered,
+    forms: Vec<Form>,
+}
+
+struct Form {
+    protocol: Protocol,
+    stream: Stream,
+    call: Rendered,
+    last: Rendered,
+}
+
+/// An answer as both HTTP versions send it.
+#[derive(Clone)]
+pub(crate) struct Rendered {
+    pub status: u16,
+    pub content_type: String,
+    pub body: Bytes,
+    /// Head and framed body.
+    pub http1: Bytes,
+}
+
+/// The ids of a loop's calls count its turns, so the last one in a request tells where its conversation is.
+const LOOP_ID: &[u8] = b"call_loop_";
+const DIGITS: usize = 8;
+
+impl Prepared {
+    pub fn new(constant: &Constant) -> Self {
+        let placeholder = format!("call_loop_{:0DIGITS$}", 0);
+        let call = Reply::calls([Call::new("noop", json!({})).with_id(&placeholder)]);
+        let forms = Protocol::ALL.into_iter().flat_map(|protocol| {
+            let call = call.clone();
+            [Stream::No, Stream::EventsWithUsage].map(move |stream| Form {
+                protocol,
+                stream,
+                call: render(&call, protocol, stream),
+                last: render(&constant.last, protocol, stream),
+            })
+        });
+        let missing = Rendered::of(Answer::document(404, r#"{"error":{"message":"there is nothing here"}}"#));
+        Self { turns: constant.turns, missing, forms: forms.collect() }
+    }
+
+    pub fn answer(&self, path: &str, body: &[u8]) -> Rendered {
+        let Some(protocol) = Protocol::of_path(path) else { return self.missing.clone() };
+        let stream = if asks_for_stream(body) { Stream::EventsWithUsage } else { Stream::No };
+        let form = self.forms.iter().find(|form| (form.protocol, form.stream) == (protocol, stream));
+        let form = form.expect("every protocol was rendered both ways");
+        match self.turn(body) {
+            turn if turn < self.turns => form.call.numbered(turn),
+            _ => form.last.clone(),
+        }
+    }
+
+    /// How many calls this conversation has had. The last id is in the last tool result, so hardly more than that
+    /// is searched.
+    fn turn(&self, body: &[u8]) -> usize {
+        if self.turns == 0 {
+            return 0;
+        }
+        let Some(at) = memmem::rfind(body, LOOP_ID) else { return 0 };
+        let digits = body.get(at + LOOP_ID.len()..at + LOOP_ID.len() + DIGITS).unwrap_or_default();
+        let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<usize>().ok());
+        number.map_or(0, |number| number + 1)
+    }
+}
+
+impl Rendered {
+    fn of(answer: Answer) -> Self {
+        let body = answer.body();
+        let (status, content_type) = (answer.status, answer.content_type.clone());
+        Self { status, content_type, body, http1: http1::rendered(answer.plan()) }
+    }
+
+    /// The same with the number `turn` in the ids of its calls.
+    fn numbered(&self, turn: usize) -> Self {
+        let digits = format!("{turn:0DIGITS$}");
+        let number = |template: &Bytes| {
+            let mut bytes = template.to_vec();
+            for at in memmem::find_iter(template, LOOP_ID) {
+                let start = at + LOOP_ID.len();
+                bytes[start..start + DIGITS].copy_from_slice(&digits.as_bytes()[..DIGITS]);
+            }
+            Bytes::from(bytes)
+        };
+        Self { body: number(&self.body), http1: number(&self.http1), ..self.clone() }
+    }
+}
+
+fn render(reply: &Reply, protocol: Protocol, stream: Stream) -> Rendered {
+    let mut reply = reply.clone();
+    reply.name_calls(|| "call_constant".to_owned());
+    let chunks = Serving { reply: &reply, number: 1, model: "fake", stream }.chunks(protocol);
+    Rendered::of(match stream {
+        Stream::No => Answer::document(200, chunks.concat()),
+        Stream::Events | Stream::EventsWithUsage => Answer::events(chunks),
+    })
+}
+
+/// Finds `"stream": true` without parsing. Inside a JSON string the quotes would be escaped, so no text is mistaken
+/// for it. It is looked for at the beginning first and then from the end: no client hides it in the middle.
+fn asks_for_stream(body: &[u8]) -> bool {
+    const KEY: &[u8] = b"\"stream\":";
+    const BEGINNING: usize = 4096;
+    let literal = |at: usize| {
+        let value = body[at + KEY.len()..].trim_ascii_start();
+        (value.starts_with(b"true").then_some(true)).or_else(|| value.starts_with(b"false").then_some(false))
+    };
+    let beginning = &body[..body.len().min(BEGINNING)];
+    let early = memmem::find_iter(beginning, KEY).find_map(literal);
+    early.or_else(|| memmem::rfind_iter(body, KEY).find_map(literal)).unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wish_for_a_stream_is_found_without_parsing() {
+        let long = "x".repeat(10_000);
+        for (body, expected) in [
+            (r#"{"stream":true,"messages":[]}"#.to_owned(), true),
+            (r#"{"stream": true}"#.to_owned(), true),
+            (r#"{"stream":false}"#.to_owned(), false),
+            (r#"{"messages":[]}"#.to_owned(), false),
+            (String::new(), false),
+            (r#"{"messages":"\"stream\":true"}"#.to_owned(), false),
+            (format!(r#"{{"messages":"{long}","stream":true}}"#), true),
+            (r#"{"properties":{"stream":{}},"stream":true}"#.to_owned(), true),
+        ] {
+            assert_eq!(asks_for_stream(body.as_bytes()), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_tool_loop_is_counted_by_the_last_id() {
+        let prepared = Prepared::new(&Constant::tool_loop(2, Reply::text("done")));
+        for (body, expected) in [
+            ("{}", "call_loop_00000000"),
+            (r#"{"id":"call_loop_00000000"}"#, "call_loop_00000001"),
+            (r#"{"id":"call_loop_00000000","id":"call_loop_00000001"}"#, "done"),
+            (r#"{"id":"call_loop_0000"#, "call_loop_00000000"),
+        ] {
+            let answer = prepared.answer("/v1/messages", body.as_bytes());
+            assert!(
+                memmem::find(&answer.http1, expected.as_bytes()).is_some(),
+                "{body}: {answer}",
+                answer = String::from_utf8_lossy(&answer.http1)
+            );
+            assert!(memmem::find(&answer.body, expected.as_bytes()).is_some(), "{body}");
+        }
+    }
+}

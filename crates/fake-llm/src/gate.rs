@@ -1,0 +1,90 @@
+//! A gate in an answer: the server stops there until the test lets it pass or the client goes away.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// A handle on a place where answers stop. Clones are the same gate.
+///
+/// The `wait_…` methods block their thread; inside an async test use [`Gate::reached`] and [`Gate::left`].
+#[derive(Debug, Clone)]
+pub struct Gate(watch::Sender<Passage>);
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Passage {
+    open: bool,
+    /// Answers that have come to the gate, ever.
+    reached: usize,
+    /// Answers whose client went away while they stood at the gate.
+    left: usize,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Gate {
+    /// How long the blocking methods wait before they call the test a failure. Not a pace: nothing sleeps.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A closed gate.
+    pub fn new() -> Self {
+        Self(watch::Sender::default())
+    }
+
+    /// Lets everything pass, now and later.
+    pub fn release(&self) {
+        self.0.send_modify(|passage| passage.open = true);
+    }
+
+    /// Resolves once `count` answers have come to the gate.
+    pub async fn reached(&self, count: usize) {
+        self.wait_for(|passage| passage.reached >= count).await;
+    }
+
+    /// Resolves once the clients of `count` answers have gone away while waiting here.
+    pub async fn left(&self, count: usize) {
+        self.wait_for(|passage| passage.left >= count).await;
+    }
+
+    pub fn wait_until_reached(&self, count: usize) {
+        block_on(self.reached(count), &format!("{count} answers at the gate"));
+    }
+
+    pub fn wait_until_left(&self, count: usize) {
+        block_on(self.left(count), &format!("{count} clients to go away"));
+    }
+
+    /// The server's side: stand here until released. Being dropped before that means that the client left.
+    pub(crate) async fn pass(self) {
+        self.0.send_modify(|passage| passage.reached += 1);
+        let mut departure = Departure { gate: &self, waiting: true };
+        self.wait_for(|passage| passage.open).await;
+        departure.waiting = false;
+    }
+
+    async fn wait_for(&self, condition: impl FnMut(&Passage) -> bool) {
+        self.0.subscribe().wait_for(condition).await.expect("the sender lives in `self`");
+    }
+}
+
+struct Departure<'a> {
+    gate: &'a Gate,
+    waiting: bool,
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        if self.waiting {
+            self.gate.0.send_modify(|passage| passage.left += 1);
+        }
+    }
+}
+
+fn block_on(future: impl Future<Output = ()>, expected: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime needs no more");
+    let waited = runtime.block_on(async { tokio::time::timeout(Gate::PATIENCE, future).await });
+    assert!(waited.is_ok(), "waited {:?} in vain for {expected}", Gate::PATIENCE);
+}

@@ -1,0 +1,134 @@
+//! HTTP/2 by hyper. A cut here is a reset of the stream: the connection belongs to others, too.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio_rustls::server::TlsStream;
+
+use crate::answer::{End, Head, Step};
+use crate::counts::Counted;
+use crate::request::{Headers, HttpVersion, Incoming};
+use crate::scripted::Delivery;
+use crate::server::{Behaviour, Server};
+
+/// More than any test opens on one connection.
+const MOST_STREAMS: u32 = 1000;
+
+pub(crate) async fn serve(wire: TlsStream<Counted>, server: Arc<Server>, connection: usize) -> hyper::Result<()> {
+    let service = service_fn(move |request| answer(request, Arc::clone(&server), connection));
+    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    builder.max_concurrent_streams(MOST_STREAMS);
+    builder.serve_connection(TokioIo::new(wire), service).await
+}
+
+async fn answer(
+    request: Request<hyper::body::Incoming>,
+    server: Arc<Server>,
+    connection: usize,
+) -> Result<Response<Remainder>, hyper::Error> {
+    let (head, body) = request.into_parts();
+    let bytes = body.collect().await?.to_bytes();
+    let in_flight = server.counts.begin();
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    match &server.behaviour {
+        Behaviour::Constant(prepared) => {
+            let answer = prepared.answer(&path, &bytes);
+            let length = Some(answer.body.len());
+            let head = Head { status: answer.status, content_type: answer.content_type, retry_after: None, length };
+            let steps = VecDeque::from([Step::Send(answer.body)]);
+            Ok(response(&head, Remainder { steps, end: End::Complete, flushed: false, standing: None, delivery: None }))
+        }
+        Behaviour::Scripted(scripted) => {
+            let method = head.method.as_str().to_owned();
+            let headers = headers(&head.headers);
+            let incoming = Incoming { connection, version: HttpVersion::Http2, method, path, headers, bytes };
+            let (answer, delivery) = scripted.respond(incoming, in_flight);
+            let plan = answer.plan();
+            for gate in plan.before_head {
+                gate.pass().await;
+            }
+            let steps = Remainder {
+                steps: plan.steps,
+                end: plan.end,
+                flushed: false,
+                standing: None,
+                delivery: Some(delivery),
+            };
+            Ok(response(&plan.head, steps))
+        }
+    }
+}
+
+fn headers(headers: &hyper::HeaderMap) -> Headers {
+    let fields = headers.iter().map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        (name.as_str().to_owned(), value.into_owned())
+    });
+    Headers(fields.collect())
+}
+
+fn response(head: &Head, steps: Remainder) -> Response<Remainder> {
+    let mut builder = Response::builder().status(head.status).header("content-type", &head.content_type);
+    if let Some(when) = &head.retry_after {
+        builder = builder.header("retry-after", when);
+    }
+    if let Some(length) = head.length {
+        builder = builder.header("content-length", length);
+    }
+    builder.body(steps).expect("a script's status and headers are valid")
+}
+
+/// What is left of a plan, as a body.
+struct Remainder {
+    steps: VecDeque<Step>,
+    end: End,
+    /// Whether a cut has let the connection write what came before it.
+    flushed: bool,
+    standing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    delivery: Option<Delivery>,
+}
+
+impl Body for Remainder {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(gate) = &mut this.standing {
+                ready!(gate.as_mut().poll(cx));
+                this.standing = None;
+            }
+            let step = this.steps.pop_front();
+            if this.steps.is_empty()
+                && !matches!(step, Some(Step::Stall(_)))
+                && let Some(delivery) = &mut this.delivery
+            {
+                delivery.complete();
+            }
+            match step {
+                Some(Step::Stall(gate)) => this.standing = Some(Box::pin(gate.pass())),
+                Some(Step::Send(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                None => match this.end {
+                    End::Complete => return Poll::Ready(None),
+                    // A reset throws away what is still queued, so the connection gets a turn to write it first.
+                    End::Close | End::Reset if !std::mem::replace(&mut this.flushed, true) => {
+                        this.standing = Some(Box::pin(tokio::task::yield_now()));
+                    }
+                    End::Close | End::Reset => {
+                        return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
+                    }
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `fake-llm`: the provider for benchmark scripts. Serves until its standard input closes.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use fake_llm::{Call, Constant, FakeLlm, Reply, Script, Seen, Stats, Transport, Violation};
+use serde_json::json;
+
+/// A model provider on loopback. Prints its address, then serves until standard input closes.
+#[derive(Parser)]
+#[command(name = "fake-llm")]
+struct Args {
+    /// What the model says
+    #[arg(long, default_value = "Hello.")]
+    text: String,
+
+    /// Say TEXT this many times, each time as one delta of a stream
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    deltas: usize,
+
+    /// Call the tool `noop` this many times before TEXT
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    tool_loop: usize,
+
+    /// Neither check nor remember requests, and parse nothing of them: for measurements
+    #[arg(long)]
+    constant: bool,
+
+    /// Serve TLS, and write the certificate authority to this file
+    #[arg(long, value_name = "CA_OUT_FILE")]
+    tls: Option<PathBuf>,
+
+    /// Print a line of JSON with counts and violations at the end
+    #[arg(long)]
+    stats: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to tell when even this fails.
+            let _ = writeln!(io::stderr(), "fake-llm: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> io::Result<()> {
+    let fake = start(args);
+    if let Some(path) = &args.tls {
+        std::fs::write(path, fake.ca_pem())?;
+    }
+    say(&format!("listening on {}", fake.url()))?;
+    wait_for_end_of_input()?;
+    let violations = fake.violations();
+    let stats = fake.stop();
+    if args.stats { say(&in_json(stats, &violations)) } else { Ok(()) }
+}
+
+fn start(args: &Args) -> FakeLlm {
+    let transport = if args.tls.is_some() { Transport::Tls } else { Transport::Plain };
+    let reply = Reply::repeated(&args.text, args.deltas);
+    if args.constant {
+        return FakeLlm::start_on(transport, Constant::tool_loop(args.tool_loop, reply));
+    }
+    let turns = args.tool_loop;
+    let call = move |seen: &Seen| seen.results().count() < turns;
+    let script = Script::new().when(call, Reply::calls([Call::new("noop", json!({}))])).otherwise(reply);
+    FakeLlm::start_on(transport, script.accept_missing_key())
+}
+
+fn say(line: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(format!("{line}\n").as_bytes())?;
+    stdout.flush()
+}
+
+fn wait_for_end_of_input() -> io::Result<()> {
+    let mut ignored = [0; 1024];
+    while io::stdin().lock().read(&mut ignored)? > 0 {}
+    Ok(())
+}
+
+fn in_json(stats: Stats, violations: &[Violation]) -> String {
+    let Stats { connections, requests, bytes_in, bytes_out, peak_concurrency } = stats;
+    json!({
+        "connections": connections,
+        "requests": requests,
+        "bytes_in": bytes_in,
+        "bytes_out": bytes_out,
+        "peak_concurrency": peak_concurrency,
+        "violations": violations.iter().map(|violation| violation.reason.as_str()).collect::<Vec<_>>(),
+    })
+    .to_string()
+}

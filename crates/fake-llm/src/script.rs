@@ -1,0 +1,105 @@
+//! What the server shall do: replies, and the faults that befall them.
+
+use std::fmt;
+
+use crate::fault::{Fault, On};
+use crate::history::ForeignHistory;
+use crate::reply::Reply;
+use crate::seen::Seen;
+
+/// Replies in order, replies by what was said, and faults.
+///
+/// A request is answered by the first rule ([`Script::when`], [`Script::answer`]) that applies to it, else by the
+/// next reply in order, else by the one for all others ([`Script::otherwise`]). A reply in order that a fault keeps
+/// from its client stays the next one, so that a retry gets it. Requests that a provider would refuse are refused and
+/// use up nothing.
+pub struct Script {
+    pub(crate) replies: Vec<Reply>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) otherwise: Option<Reply>,
+    pub(crate) faults: Vec<(On, Fault)>,
+    pub(crate) foreign_history: ForeignHistory,
+    pub(crate) keys: Keys,
+}
+
+pub(crate) type Rule = Box<dyn Fn(&Seen) -> Option<Reply> + Send + Sync>;
+
+/// Whether a request needs an API key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    Required,
+    Optional,
+}
+
+impl Script {
+    #[expect(clippy::new_without_default, reason = "an empty script answers nothing: it is only a beginning")]
+    pub fn new() -> Self {
+        Self {
+            replies: Vec::new(),
+            rules: Vec::new(),
+            otherwise: None,
+            faults: Vec::new(),
+            foreign_history: ForeignHistory::Refused,
+            keys: Keys::Required,
+        }
+    }
+
+    /// The next reply in order.
+    #[must_use]
+    pub fn reply(mut self, reply: Reply) -> Self {
+        self.replies.push(reply);
+        self
+    }
+
+    /// The reply to every request of which `applies` is true.
+    #[must_use]
+    pub fn when(self, applies: impl Fn(&Seen) -> bool + Send + Sync + 'static, reply: Reply) -> Self {
+        self.answer(move |seen| applies(seen).then(|| reply.clone()))
+    }
+
+    /// Asks `answer` for the reply to each request; it may have none.
+    #[must_use]
+    pub fn answer(mut self, answer: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static) -> Self {
+        self.rules.push(Box::new(answer));
+        self
+    }
+
+    /// The reply to every request that nothing else answers.
+    #[must_use]
+    pub fn otherwise(mut self, reply: Reply) -> Self {
+        self.otherwise = Some(reply);
+        self
+    }
+
+    #[must_use]
+    pub fn fault(mut self, on: On, fault: Fault) -> Self {
+        self.faults.push((on, fault));
+        self
+    }
+
+    /// Histories may contain calls and thinking that this server never served: a resumed run, a change of models.
+    #[must_use]
+    pub fn accept_foreign_history(mut self) -> Self {
+        self.foreign_history = ForeignHistory::Accepted;
+        self
+    }
+
+    /// Requests need no API key, as with local servers.
+    #[must_use]
+    pub fn accept_missing_key(mut self) -> Self {
+        self.keys = Keys::Optional;
+        self
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Script")
+            .field("replies", &self.replies)
+            .field("rules", &self.rules.len())
+            .field("otherwise", &self.otherwise)
+            .field("faults", &self.faults)
+            .finish_non_exhaustive()
+    }
+}

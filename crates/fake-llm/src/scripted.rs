@@ -1,0 +1,243 @@
+//! A script being played: each request is read, checked, answered and remembered.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::counts::InFlight;
+use crate::fault::{self, Failure, Fault};
+use crate::history::{self, Ledger};
+use crate::protocol::{Finding, Findings, Protocol, Serving};
+use crate::reply::Reply;
+use crate::request::{Incoming, Request, Violation};
+use crate::script::{Keys, Script};
+use crate::seen::{Seen, Stream};
+
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    script: Script,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// The replies in order that have not reached a client, by their index.
+    pending: BTreeSet<usize>,
+    used_rules: BTreeSet<usize>,
+    requests: Vec<Request>,
+    violations: Vec<Violation>,
+    ledger: Ledger,
+    named_calls: usize,
+}
+
+/// An answer on its way. Dropped before it is complete, it gives its reply back to the script.
+pub(crate) struct Delivery {
+    scripted: Arc<Scripted>,
+    claim: Option<Claim>,
+    in_flight: Option<InFlight>,
+}
+
+/// A reply in order that this answer holds.
+#[derive(Debug, Clone, Copy)]
+enum Claim {
+    /// Nobody else may have it meanwhile.
+    Reserved(usize),
+    /// A fault may keep it from arriving, so a retry must find it; it is used up when it has arrived.
+    Offered(usize),
+}
+
+/// Where a reply came from.
+enum Source {
+    Rule(usize),
+    Order(usize),
+    Otherwise,
+}
+
+impl Scripted {
+    pub fn new(script: Script) -> Self {
+        let progress = Progress { pending: (0..script.replies.len()).collect(), ..Progress::default() };
+        Self { script, progress: Mutex::new(progress) }
+    }
+
+    pub fn respond(self: &Arc<Self>, incoming: Incoming, in_flight: InFlight) -> (Answer, Delivery) {
+        let mut findings = Findings::default();
+        let protocol = protocol_of(&incoming, &mut findings);
+        let (body, seen) = self.read(&incoming, protocol, &mut findings);
+        // Outside the lock: a rule that panics must not take the records with it.
+        let ruled = seen.as_ref().and_then(|seen| self.ruled(seen));
+        let mut progress = self.lock();
+        if let Some(seen) = &seen {
+            history::check(seen, &progress.ledger, self.script.foreign_history, &mut findings);
+        }
+        let number = progress.remember(incoming, body, seen.clone());
+        let (answer, claim) = match (protocol, seen) {
+            (Some(protocol), Some(seen)) if findings.0.is_empty() => {
+                self.play(&mut progress, number, protocol, &seen, ruled)
+            }
+            _ => (progress.refuse(number, protocol, findings.0), None),
+        };
+        drop(progress);
+        (answer, Delivery { scripted: Arc::clone(self), claim, in_flight: Some(in_flight) })
+    }
+
+    pub fn requests(&self) -> Vec<Request> {
+        self.lock().requests.clone()
+    }
+
+    pub fn violations(&self) -> Vec<Violation> {
+        self.lock().violations.clone()
+    }
+
+    /// Notes bytes that are no HTTP request.
+    pub fn refuse_bytes(&self, reason: String) {
+        self.lock().violations.push(Violation { request: 0, reason });
+    }
+
+    /// Everything that keeps the script from having been played to its end without a fault of the client.
+    pub fn unfinished(&self) -> Vec<String> {
+        let progress = self.lock();
+        let violations = progress.violations.iter().map(|it| format!("request {}: {}", it.request, it.reason));
+        let unserved = progress.pending.iter().map(|index| format!("reply {} was never delivered", index + 1));
+        let unused = (0..self.script.rules.len()).filter(|index| !progress.used_rules.contains(index));
+        violations.chain(unserved).chain(unused.map(|index| format!("rule {} never applied", index + 1))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().expect("nothing that can panic runs under this lock")
+    }
+
+    fn read(&self, incoming: &Incoming, protocol: Option<Protocol>, findings: &mut Findings) -> (Value, Option<Seen>) {
+        let Some(dialect) = protocol.map(Protocol::dialect) else { return (Value::Null, None) };
+        if self.script.keys == Keys::Required && !dialect.has_key(&incoming.headers) {
+            findings.0.push(Finding { status: 401, reason: "an API key is required".to_owned() });
+        }
+        let content_type = incoming.headers.get("content-type").unwrap_or_default();
+        if content_type.split(';').next().is_none_or(|kind| kind.trim() != "application/json") {
+            findings.refuse(format!("content-type: application/json is required, not {content_type:?}"));
+        }
+        dialect.check_headers(&incoming.headers, findings);
+        match serde_json::from_slice::<Value>(&incoming.bytes) {
+            Ok(body) => {
+                let seen = dialect.read(&incoming.path, &body, findings);
+                (body, Some(seen))
+            }
+            Err(error) => {
+                findings.refuse(format!("the body is no JSON: {error}"));
+                (Value::Null, None)
+            }
+        }
+    }
+
+    fn ruled(&self, seen: &Seen) -> Option<(usize, Reply)> {
+        self.script.rules.iter().enumerate().find_map(|(index, rule)| Some((index, rule(seen)?)))
+    }
+
+    /// The answer to a request that is in order.
+    fn play(
+        &self,
+        progress: &mut Progress,
+        number: usize,
+        protocol: Protocol,
+        seen: &Seen,
+        ruled: Option<(usize, Reply)>,
+    ) -> (Answer, Option<Claim>) {
+        let faults = self.faults_on(number);
+        let ordered = || {
+            let next = progress.pending.first().copied()?;
+            Some((Source::Order(next), self.script.replies[next].clone()))
+        };
+        let chosen = ruled.map(|(index, reply)| (Source::Rule(index), reply)).or_else(ordered);
+        let otherwise = || self.script.otherwise.clone().map(|reply| (Source::Otherwise, reply));
+        let Some((source, mut reply)) = chosen.or_else(otherwise) else {
+            let reason = "the script has no reply left".to_owned();
+            return (progress.refuse(number, Some(protocol), vec![Finding { status: 500, reason }]), None);
+        };
+        reply.name_calls(|| progress.fresh_call_id());
+        if faults.iter().all(Fault::may_end_well) {
+            progress.ledger.record(&reply, protocol.dialect());
+        }
+        let claim = progress.claim(&source, &faults);
+        let serving = Serving { reply: &reply, number, model: &seen.model, stream: seen.stream };
+        let chunks = serving.chunks(protocol);
+        let answer = match seen.stream {
+            Stream::No => Answer::document(200, chunks.concat()),
+            Stream::Events | Stream::EventsWithUsage => Answer::events(chunks),
+        };
+        (fault::apply(faults, answer, protocol.dialect()), claim)
+    }
+
+    fn faults_on(&self, number: usize) -> Vec<Fault> {
+        let faults = self.script.faults.iter().filter(|(on, _)| on.includes(number));
+        faults.map(|(_, fault)| fault.clone()).collect()
+    }
+}
+
+fn protocol_of(incoming: &Incoming, findings: &mut Findings) -> Option<Protocol> {
+    let protocol = Protocol::of_path(&incoming.path).filter(|_| incoming.method == "POST");
+    if protocol.is_none() {
+        let reason = format!("there is nothing at {} {}", incoming.method, incoming.path);
+        findings.0.push(Finding { status: 404, reason });
+    }
+    protocol
+}
+
+impl Progress {
+    fn remember(&mut self, incoming: Incoming, body: Value, seen: Option<Seen>) -> usize {
+        let number = self.requests.len() + 1;
+        let Incoming { connection, version, method, path, headers, bytes } = incoming;
+        self.requests.push(Request { number, connection, version, method, path, headers, bytes, body, seen });
+        number
+    }
+
+    fn refuse(&mut self, number: usize, protocol: Option<Protocol>, findings: Vec<Finding>) -> Answer {
+        let status = findings.first().map_or(400, |finding| finding.status);
+        let reasons: Vec<String> = findings.into_iter().map(|finding| finding.reason).collect();
+        let failure = Failure::new(status, &reasons.join("; "));
+        self.violations.extend(reasons.into_iter().map(|reason| Violation { request: number, reason }));
+        failure.answer(protocol.unwrap_or(Protocol::OpenAiChat).dialect())
+    }
+
+    fn fresh_call_id(&mut self) -> String {
+        self.named_calls += 1;
+        format!("call_fake{:08}", self.named_calls)
+    }
+
+    fn claim(&mut self, source: &Source, faults: &[Fault]) -> Option<Claim> {
+        match *source {
+            Source::Rule(index) => {
+                self.used_rules.insert(index);
+                None
+            }
+            Source::Otherwise => None,
+            Source::Order(_) if !faults.iter().all(Fault::may_end_well) => None,
+            Source::Order(index) if faults.iter().any(Fault::may_lose_the_reply) => Some(Claim::Offered(index)),
+            Source::Order(index) => {
+                self.pending.remove(&index);
+                Some(Claim::Reserved(index))
+            }
+        }
+    }
+}
+
+impl Delivery {
+    /// To be called before the last bytes go out: whoever has read them finds everything accounted for.
+    pub fn complete(&mut self) {
+        self.in_flight = None;
+        match self.claim.take() {
+            Some(Claim::Offered(index)) => {
+                self.scripted.lock().pending.remove(&index);
+            }
+            Some(Claim::Reserved(_)) | None => {}
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Some(Claim::Reserved(index)) = self.claim {
+            self.scripted.lock().pending.insert(index);
+        }
+    }
+}

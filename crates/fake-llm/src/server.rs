@@ -1,0 +1,102 @@
+//! The listening side: a thread of its own with its own runtime, so that callers need none.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+
+use crate::constant::Prepared;
+use crate::counts::{Counted, Counts};
+use crate::scripted::Scripted;
+use crate::{http1, http2, tls};
+
+/// What all connections share.
+pub(crate) struct Server {
+    pub behaviour: Behaviour,
+    pub counts: Arc<Counts>,
+}
+
+pub(crate) enum Behaviour {
+    Scripted(Arc<Scripted>),
+    Constant(Prepared),
+}
+
+/// A server that runs until this is dropped.
+pub(crate) struct Running {
+    pub address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves on a free port of loopback. The port accepts connections when this returns.
+    pub fn start(self: &Arc<Self>, tls: Option<TlsAcceptor>) -> io::Result<Running> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let server = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("fake-llm".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    // Ends only when the listener cannot be registered: then no client is served, and they will tell.
+                    _ = server.accept(listener, tls) => {}
+                }
+            });
+        })?;
+        Ok(Running { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Notes bytes that are no HTTP request.
+    pub fn refuse_bytes(&self, error: &io::Error) {
+        match &self.behaviour {
+            Behaviour::Scripted(scripted) => scripted.refuse_bytes(error.to_string()),
+            Behaviour::Constant(_) => {}
+        }
+    }
+
+    async fn accept(self: Arc<Self>, listener: TcpListener, tls: Option<TlsAcceptor>) -> io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        loop {
+            match listener.accept().await {
+                // How a connection ends is the client's affair; the records have what was said on it.
+                Ok((stream, _)) => drop(tokio::spawn(Arc::clone(&self).converse(stream, tls.clone()))),
+                // One client gave up too early, or there are too many at the moment: the others go on.
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    async fn converse(self: Arc<Self>, stream: TcpStream, tls: Option<TlsAcceptor>) {
+        let connection = self.counts.connected();
+        // Refused only for a connection that is already gone.
+        let _ = stream.set_nodelay(true);
+        let socket = Counted { stream, counts: Arc::clone(&self.counts) };
+        let Some(tls) = tls else {
+            let _ = http1::serve(socket, &self, connection).await;
+            return;
+        };
+        let Ok(wire) = tls.accept(socket).await else { return };
+        if wire.get_ref().1.alpn_protocol() == Some(tls::HTTP2) {
+            let _ = http2::serve(wire, self, connection).await;
+        } else {
+            let _ = http1::serve(wire, &self, connection).await;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic on that thread has been reported there.
+            let _ = thread.join();
+        }
+    }
+}

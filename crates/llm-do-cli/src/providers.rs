@@ -1,0 +1,208 @@
+//! From names of providers to connections: addresses and keys out of the environment and the configuration.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use llm_do::http::{HttpClient, HttpSettings, ProxySettings};
+use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries, Secret};
+use llm_do::model::protocol::Quirks;
+use llm_do::model::provider::{Provider, provider};
+use llm_do::project::Program;
+use llm_do::runtime::Models;
+
+use crate::config::{Config, HttpConfig, ProviderConfig};
+use crate::environment::Environment;
+use crate::failure::Failure;
+
+/// Who answers for each provider that the program's agents use.
+pub fn connect(program: &Program, environment: &Environment, config: &Config) -> Result<Models, Failure> {
+    let used: BTreeSet<&str> = program
+        .agents
+        .values()
+        .filter(|agent| agent.script.is_none())
+        .map(|agent| agent.model.provider.as_str())
+        .collect();
+    let mut models = Models::default();
+    if used.is_empty() {
+        return Ok(models);
+    }
+    let http = HttpClient::new(http_settings(environment, &config.http)?)
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    let retries = Retries { attempts: config.http.retries.unwrap_or(Retries::STANDARD.attempts), ..Retries::STANDARD };
+    for name in used {
+        let endpoint = match (provider(name), config.providers.get(name)) {
+            (Some(row), _) => built_in(row, environment)?,
+            (None, Some(custom)) => configured(name, custom, environment)?,
+            (None, None) => return Err(Failure::usage(format!("unknown provider `{name}`"))),
+        };
+        models.insert(name, Arc::new(Exchange { endpoint: Arc::new(endpoint), http: http.clone(), retries }));
+    }
+    Ok(models)
+}
+
+fn built_in(row: &Provider, environment: &Environment) -> Result<Endpoint, Failure> {
+    let protocol = row
+        .protocol
+        .protocol()
+        .ok_or_else(|| Failure::usage(format!("the provider `{}` cannot be asked yet", row.name)))?;
+    let address = row.base_url_variables.iter().find_map(|variable| environment.get(variable));
+    let base_url = match address {
+        Some(address) if row.name == "ollama" => ollama_address(address),
+        Some(address) => address.to_owned(),
+        None if row.base_url.is_empty() => {
+            return Err(Failure::provider(format!("no address for `{}`", row.name))
+                .hint(format!("set {}", row.base_url_variables.join(" or "))));
+        }
+        None => row.base_url.to_owned(),
+    };
+    let key = match row.key_variables.iter().find_map(|variable| environment.get(variable)) {
+        Some(key) => Key::Secret(Secret::new(key.trim())),
+        None if row.key_variables.is_empty() => Key::Unneeded,
+        None => Key::Missing { variables: row.key_variables.iter().map(|name| (*name).to_owned()).collect() },
+    };
+    Ok(Endpoint { provider: row.name.to_owned(), protocol, quirks: row.quirks, base_url, key })
+}
+
+/// `OLLAMA_HOST` is often a bare host and port, as its own server takes it.
+fn ollama_address(text: &str) -> String {
+    let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let (scheme, rest) = with_scheme.split_once("://").unwrap_or(("http", &with_scheme));
+    let (authority, path) =
+        rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path.trim_end_matches('/')));
+    let authority = authority.replace("0.0.0.0", "127.0.0.1");
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let port = if has_port || scheme == "https" { "" } else { ":11434" };
+    let path = if path.is_empty() { "v1" } else { path };
+    format!("{scheme}://{authority}{port}/{path}")
+}
+
+fn configured(name: &str, custom: &ProviderConfig, environment: &Environment) -> Result<Endpoint, Failure> {
+    let protocol = custom
+        .kind
+        .protocol()
+        .protocol()
+        .ok_or_else(|| Failure::usage(format!("the kind of `[providers.{name}]` cannot be spoken yet")))?;
+    let key = match (&custom.api_key_env, &custom.api_key_cmd) {
+        (Some(variable), _) => match environment.get(variable) {
+            Some(key) => Key::Secret(Secret::new(key.trim())),
+            None => Key::Missing { variables: vec![variable.clone()] },
+        },
+        (None, Some(command)) => Key::Secret(key_of_command(name, command)?),
+        (None, None) => Key::Unneeded,
+    };
+    let quirks = Quirks::COMPATIBLE;
+    Ok(Endpoint { provider: name.to_owned(), protocol, quirks, base_url: custom.base_url.clone(), key })
+}
+
+/// Runs the command without a shell; its output is the key and never shown.
+fn key_of_command(provider: &str, command: &[String]) -> Result<Secret, Failure> {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let failed = |reason: &str| Failure::provider(format!("`api_key_cmd` of `{provider}` {reason}"));
+    let [program, args @ ..] = command else { return Err(failed("is empty")) };
+    let output = run_for(PATIENCE, program, args).map_err(|reason| failed(&reason))?;
+    let key = output.lines().next().unwrap_or_default().trim();
+    if key.is_empty() { Err(failed("gave no key")) } else { Ok(Secret::new(key)) }
+}
+
+fn run_for(patience: Duration, program: &str, args: &[String]) -> Result<String, String> {
+    use std::process::Stdio;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let child = tokio::process::Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| format!("cannot be started: {error}"))?;
+        let output = tokio::time::timeout(patience, child.wait_with_output())
+            .await
+            .map_err(|_| format!("took longer than {} seconds", patience.as_secs()))?
+            .map_err(|error| format!("failed: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("ended with {}", output.status));
+        }
+        String::from_utf8(output.stdout).map_err(|_| "gave something that is no text".to_owned())
+    })
+}
+
+fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<HttpSettings, Failure> {
+    let seconds = |value: Option<f64>, default: Duration, key: &str| match value {
+        None => Ok(default),
+        Some(value) => Duration::try_from_secs_f64(value)
+            .ok()
+            .filter(|duration| !duration.is_zero())
+            .ok_or_else(|| Failure::usage(format!("`[http] {key}` in config.toml is not a time"))),
+    };
+    let standard = HttpSettings::STANDARD;
+    Ok(HttpSettings {
+        first_byte_timeout: seconds(config.first_byte_seconds, standard.first_byte_timeout, "first_byte_seconds")?,
+        idle_timeout: seconds(config.idle_seconds, standard.idle_timeout, "idle_seconds")?,
+        proxy: proxies(environment, config),
+        extra_certificates: config.ca_file.as_deref().map(read_certificates).transpose()?.unwrap_or_default(),
+        // Company proxies: whoever sets these means that the system's authorities count.
+        system_roots: environment.get("SSL_CERT_FILE").is_some() || environment.get("SSL_CERT_DIR").is_some(),
+        ..standard
+    })
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path)
+        .map_err(|error| Failure::usage(format!("`[http] ca_file` {} cannot be read: {error}", path.display())))
+}
+
+/// The configuration wins over the usual variables, in either spelling.
+fn proxies(environment: &Environment, config: &HttpConfig) -> ProxySettings {
+    let variable =
+        |name: &str| environment.get(name).or_else(|| environment.get(&name.to_lowercase())).map(str::to_owned);
+    let all = config.proxy.clone().or_else(|| variable("ALL_PROXY"));
+    let no_proxy = variable("NO_PROXY").unwrap_or_default();
+    ProxySettings {
+        http: config.proxy.clone().or_else(|| variable("HTTP_PROXY")).or_else(|| all.clone()),
+        https: config.proxy.clone().or_else(|| variable("HTTPS_PROXY")).or(all),
+        no_proxy: no_proxy.split(',').map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ollama_is_found_as_its_server_names_itself() {
+        let cases = [
+            ("localhost", "http://localhost:11434/v1"),
+            ("0.0.0.0:8080", "http://127.0.0.1:8080/v1"),
+            ("http://box:11434", "http://box:11434/v1"),
+            ("https://ollama.example/api/v1/", "https://ollama.example/api/v1"),
+        ];
+        for (host, address) in cases {
+            assert_eq!(ollama_address(host), address);
+        }
+    }
+
+    #[test]
+    fn the_configured_proxy_wins_over_the_variables() {
+        let environment =
+            Environment::of([("https_proxy", "http://a:1"), ("ALL_PROXY", "http://b:1"), ("NO_PROXY", "x, y")]);
+        let proxies = super::proxies(&environment, &HttpConfig::default());
+        assert_eq!((proxies.http.as_deref(), proxies.https.as_deref()), (Some("http://b:1"), Some("http://a:1")));
+        assert_eq!(proxies.no_proxy, ["x", "y"]);
+        let config = HttpConfig { proxy: Some("http://c:1".into()), ..HttpConfig::default() };
+        let proxies = super::proxies(&environment, &config);
+        assert_eq!((proxies.http.as_deref(), proxies.https.as_deref()), (Some("http://c:1"), Some("http://c:1")));
+    }
+
+    #[test]
+    fn a_key_may_come_from_a_command() {
+        let command = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert_eq!(key_of_command("acme", &command(&["printf", "k-1\nrest"])).unwrap(), Secret::new("k-1"));
+        for words in [&["false"][..], &["true"], &["/no/such/program"]] {
+            assert!(key_of_command("acme", &command(words)).is_err(), "{words:?}");
+        }
+    }
+}

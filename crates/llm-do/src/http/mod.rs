@@ -1,0 +1,390 @@
+//! The only HTTP of the library: pooled connections, TLS from the first `https` address on, proxies, time limits.
+//!
+//! No environment variable is read here and no runtime is built: settings are values, and futures run on the caller's
+//! tokio runtime (with its I/O and time enabled). Dropping a future or a response ends the exchange: over HTTP/1.1 the
+//! connection is closed, over HTTP/2 the stream is reset.
+
+mod connect;
+mod error;
+mod tls;
+mod upload;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{HeaderMap, PROXY_AUTHORIZATION};
+use hyper::{Method, StatusCode, Uri};
+use hyper_util::client::legacy::{Client, ResponseFuture};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+
+use connect::{Connector, Proxies};
+use error::host_and_port;
+use tls::LazyTls;
+use upload::{Progress, Upload};
+
+pub use error::{HttpError, Stage};
+
+/// Everything that may be set, each with a value that suits most: `HttpSettings { idle_timeout, ..HttpSettings::STANDARD }`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpSettings {
+    /// From the name of a host to a connection that can be used, TLS and proxy included.
+    pub connect_timeout: Duration,
+    /// From the last part of the request that was taken to the head of the answer.
+    pub first_byte_timeout: Duration,
+    /// Between two parts of an answer.
+    pub idle_timeout: Duration,
+    /// In bytes of one answer's body.
+    pub maximum_response: u64,
+    pub proxy: ProxySettings,
+    /// PEM: authorities that are trusted besides the compiled-in ones. Empty: none.
+    pub extra_certificates: Vec<u8>,
+    /// Trust the authorities of the system, too. Loading them takes milliseconds, and the system's own conventions
+    /// apply: `SSL_CERT_FILE` and `SSL_CERT_DIR` say where they are.
+    pub system_roots: bool,
+}
+
+impl HttpSettings {
+    pub const STANDARD: Self = Self {
+        connect_timeout: Duration::from_secs(10),
+        first_byte_timeout: Duration::from_mins(1),
+        idle_timeout: Duration::from_mins(1),
+        maximum_response: 64 * 1024 * 1024,
+        proxy: ProxySettings::NONE,
+        extra_certificates: Vec::new(),
+        system_roots: false,
+    };
+}
+
+/// `http://host:port` for each scheme, credentials as `http://user:password@host:port`.
+#[derive(Clone, PartialEq)]
+pub struct ProxySettings {
+    /// Reads plain requests and passes them on.
+    pub http: Option<String>,
+    /// Opens tunnels for `https`.
+    pub https: Option<String>,
+    /// Domains (with all below them), addresses, networks (`10.0.0.0/8`), or `*`.
+    pub no_proxy: Vec<String>,
+}
+
+impl ProxySettings {
+    pub const NONE: Self = Self { http: None, https: None, no_proxy: Vec::new() };
+}
+
+impl fmt::Debug for ProxySettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = |proxy: &Option<String>| if proxy.is_some() { "set" } else { "none" };
+        let Self { http, https, no_proxy } = self;
+        write!(f, "ProxySettings {{ http: {}, https: {}, no_proxy: {no_proxy:?} }}", set(http), set(https))
+    }
+}
+
+pub struct Request {
+    pub method: Method,
+    pub url: Uri,
+    pub headers: HeaderMap,
+    /// May be lent with [`Bytes::from_owner`]: it is given back when the answer has been read to its end.
+    pub body: Bytes,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, url, headers, body } = self;
+        let names: Vec<&str> = headers.keys().map(hyper::header::HeaderName::as_str).collect();
+        write!(f, "Request({method} {}{}, {names:?}, {} bytes)", host_and_port(url), url.path(), body.len())
+    }
+}
+
+/// Any status: redirects are not followed, refusals are not errors here.
+#[derive(Debug)]
+pub struct Response {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Body,
+}
+
+/// Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct HttpClient {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    client: Client<Connector, Upload>,
+    proxies: Proxies,
+    first_byte_timeout: Duration,
+    idle_timeout: Duration,
+    maximum_response: u64,
+    #[cfg(test)]
+    tls: Arc<LazyTls>,
+}
+
+/// A connection may have died unnoticed while its owner slept. HTTP/1.1 closes it with the request that fails; an HTTP/2
+/// connection would stay in the pool for the retry, so that it is asked for a sign of life while an answer is awaited.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
+const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+impl HttpClient {
+    /// Opens nothing. The only error is a proxy that is not one.
+    pub fn new(settings: HttpSettings) -> Result<Self, HttpError> {
+        let proxies = Proxies::new(&settings.proxy)?;
+        let tls = Arc::new(LazyTls::new(settings.extra_certificates, settings.system_roots));
+        let connector = Connector::new(proxies.clone(), Arc::clone(&tls), settings.connect_timeout);
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new()) // without it idle connections are never dropped
+            .http2_keep_alive_interval(HTTP2_PING_INTERVAL)
+            .http2_keep_alive_timeout(HTTP2_PING_TIMEOUT)
+            .build(connector);
+        let shared = Shared {
+            client,
+            proxies,
+            first_byte_timeout: settings.first_byte_timeout,
+            idle_timeout: settings.idle_timeout,
+            maximum_response: settings.maximum_response,
+            #[cfg(test)]
+            tls,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Returns with the head of the answer; its body follows as it comes.
+    pub async fn send(&self, request: Request) -> Result<Response, HttpError> {
+        let Request { method, url, mut headers, body } = request;
+        check_address(&url)?;
+        // Any of them may be a key, and what is marked is not printed by whoever traces hyper.
+        headers.values_mut().for_each(|value| value.set_sensitive(true));
+        if let Some(credentials) = self.shared.proxies.authorization(&url) {
+            headers.insert(PROXY_AUTHORIZATION, credentials);
+        }
+        let (upload, progress) = Upload::new(body);
+        let mut message = hyper::Request::new(upload);
+        *message.method_mut() = method;
+        *message.uri_mut() = url.clone();
+        *message.headers_mut() = headers;
+
+        let (head, incoming) = self.answer(self.shared.client.request(message), &progress, &url).await?.into_parts();
+        let body = Body {
+            incoming,
+            url,
+            silence: Silence { limit: self.shared.idle_timeout, timer: None, counting: false },
+            limit: self.shared.maximum_response,
+            received: 0,
+        };
+        Ok(Response { status: head.status, headers: head.headers, body })
+    }
+
+    async fn answer(
+        &self,
+        mut answer: ResponseFuture,
+        progress: &Progress,
+        url: &Uri,
+    ) -> Result<hyper::Response<Incoming>, HttpError> {
+        let after = self.shared.first_byte_timeout;
+        loop {
+            let deadline = later(progress.last(), after);
+            match timeout_at(deadline, &mut answer).await {
+                Ok(answer) => return answer.map_err(|error| HttpError::of_sending(&error, url)),
+                // A long body on a slow line: it is still being taken, and the answer cannot come before its end.
+                Err(_) if later(progress.last(), after) > deadline => {}
+                Err(_) => return Err(HttpError::FirstByteTimeout { at: host_and_port(url), after }),
+            }
+        }
+    }
+}
+
+fn check_address(url: &Uri) -> Result<(), HttpError> {
+    let fault = match url.scheme_str() {
+        Some("http" | "https") => authority_fault(url),
+        Some(_) => Some("the address is neither http nor https"),
+        None => Some("the address has no scheme and host"),
+    };
+    fault.map_or(Ok(()), |reason| Err(HttpError::InvalidRequest { reason: reason.to_owned() }))
+}
+
+/// What would otherwise be dropped without a word: hyper takes the default port where it cannot read one.
+fn authority_fault(url: &Uri) -> Option<&'static str> {
+    let (Some(authority), Some(host)) = (url.authority(), url.host()) else { return Some("the address has no host") };
+    if authority.as_str().contains('@') {
+        return Some("credentials do not belong into an address");
+    }
+    let has_port = authority.as_str().len() > host.len();
+    (has_port && url.port_u16().is_none()).then_some("the address has no valid port")
+}
+
+/// The body of an answer, as it comes.
+pub struct Body {
+    incoming: Incoming,
+    url: Uri,
+    silence: Silence,
+    limit: u64,
+    received: u64,
+}
+
+impl Body {
+    /// The next bytes, or `None` at the end that the server announced. After an error there is nothing more to read.
+    ///
+    /// May be dropped while it waits, and called again, without losing bytes.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
+        poll_fn(|cx| self.poll_chunk(cx)).await
+    }
+
+    /// The whole body, if it has at most `limit` bytes.
+    pub async fn collect(mut self, limit: u64) -> Result<Bytes, HttpError> {
+        self.limit = self.limit.min(limit);
+        if self.incoming.size_hint().lower() > self.limit {
+            return Err(self.too_large());
+        }
+        let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
+        let Some(second) = self.chunk().await? else { return Ok(first) };
+        let mut whole = BytesMut::from(first);
+        whole.extend_from_slice(&second);
+        while let Some(chunk) = self.chunk().await? {
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole.freeze())
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, HttpError>> {
+        while let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) {
+            self.silence.end();
+            match frame {
+                None => return Poll::Ready(Ok(None)),
+                Some(Err(error)) => {
+                    return Poll::Ready(Err(HttpError::of_exchange(&error, &self.url, Stage::InAnswer)));
+                }
+                Some(Ok(frame)) => {
+                    // Trailers say nothing that anybody here reads.
+                    let Ok(chunk) = frame.into_data() else { continue };
+                    self.received = self.received.saturating_add(chunk.len() as u64);
+                    let within = self.received <= self.limit;
+                    return Poll::Ready(if within { Ok(Some(chunk)) } else { Err(self.too_large()) });
+                }
+            }
+        }
+        ready!(self.silence.poll_limit(cx));
+        Poll::Ready(Err(HttpError::IdleTimeout { at: host_and_port(&self.url), after: self.silence.limit }))
+    }
+
+    fn too_large(&self) -> HttpError {
+        HttpError::TooLarge { at: host_and_port(&self.url), limit: self.limit }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Body({}, {} bytes received)", host_and_port(&self.url), self.received)
+    }
+}
+
+/// How long nothing has come. A stream has thousands of chunks and most are there when they are asked for: the one timer
+/// is made at the first wait and only moved afterwards.
+struct Silence {
+    limit: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+    counting: bool,
+}
+
+impl Silence {
+    fn end(&mut self) {
+        self.counting = false;
+    }
+
+    fn poll_limit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let fresh = !std::mem::replace(&mut self.counting, true);
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                if fresh {
+                    timer.as_mut().reset(later(Instant::now(), self.limit));
+                }
+                timer
+            }
+            none => none.insert(Box::pin(sleep_until(later(Instant::now(), self.limit)))),
+        };
+        timer.as_mut().poll(cx)
+    }
+}
+
+/// A limit may be set to anything, `Duration::MAX` included: what no clock can show is a lifetime away.
+fn later(start: Instant, by: Duration) -> Instant {
+    const LIFETIME: Duration = Duration::from_hours(24 * 365 * 100);
+    start.checked_add(by).unwrap_or_else(|| start + LIFETIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn post(url: &str) -> Request {
+        Request {
+            method: Method::POST,
+            url: url.parse().unwrap(),
+            headers: HeaderMap::from_iter([(hyper::header::AUTHORIZATION, "Bearer sk-secret".parse().unwrap())]),
+            body: Bytes::from_static(b"hello"),
+        }
+    }
+
+    #[tokio::test]
+    async fn tls_is_set_up_by_the_first_https_address_only() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 1024]).await;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await;
+            }
+        });
+        let client = HttpClient::new(HttpSettings::STANDARD).unwrap();
+        let response = client.send(post(&format!("http://{address}/"))).await.unwrap();
+        assert_eq!(response.body.collect(10).await.unwrap(), "hi");
+        assert!(!client.shared.tls.is_set_up());
+
+        let error = client.send(post(&format!("https://{address}/"))).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("no secure connection to {address}: it does not speak TLS"));
+        assert!(client.shared.tls.is_set_up());
+    }
+
+    #[tokio::test]
+    async fn addresses_that_cannot_be_meant_are_refused_without_repeating_them() {
+        let client = HttpClient::new(HttpSettings::STANDARD).unwrap();
+        let cases = [
+            ("http://user:secret@127.0.0.1:1/", "credentials do not belong into an address"),
+            ("ftp://127.0.0.1/secret", "the address is neither http nor https"),
+            ("http://127.0.0.1:65536/", "the address has no valid port"),
+            ("/secret", "the address has no scheme and host"),
+            ("127.0.0.1:1", "the address has no scheme and host"),
+        ];
+        for (url, reason) in cases {
+            let error = client.send(post(url)).await.unwrap_err();
+            assert_eq!(error.to_string(), format!("the request cannot be sent: {reason}"));
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let shown = format!("{:?}", post("http://127.0.0.1:1/v1/x?key=sk-secret"));
+        assert_eq!(shown, r#"Request(POST 127.0.0.1:1/v1/x, ["authorization"], 5 bytes)"#);
+        let proxy = ProxySettings { https: Some("http://u:secret@h:1".to_owned()), ..ProxySettings::NONE };
+        let shown = format!("{:?}", HttpSettings { proxy, ..HttpSettings::STANDARD });
+        assert!(!shown.contains("secret") && shown.contains("https: set"), "{shown}");
+    }
+
+    #[test]
+    fn futures_can_move_between_threads() {
+        fn check<Argument, Output: Send>(_: impl FnOnce(Argument) -> Output) {}
+        let client = HttpClient::new(HttpSettings::STANDARD).unwrap();
+        check(|request| client.send(request));
+        check(|body: Body| body.collect(1));
+        check(|mut body: Body| async move { body.chunk().await });
+    }
+}

@@ -1,0 +1,606 @@
+//! Answer → reply.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::message::{
+    Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
+};
+use crate::model::frames::Frame;
+use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, read_json};
+use crate::model::{Head, fault};
+
+pub struct MessagesDecoder {
+    model: String,
+    turn: usize,
+    /// By the index that the stream gives them; they end up in its order.
+    blocks: BTreeMap<u64, Block>,
+    /// Names of the provider's tools by the id of their use, for the results to come.
+    server_tools: HashMap<String, String>,
+    usage: WireUsage,
+    stop_reason: Option<String>,
+    refusal: Option<String>,
+    ended: bool,
+}
+
+/// A block that still grows, or what it became.
+enum Block {
+    Open(OpenBlock),
+    Closed(ReplyPart),
+}
+
+impl MessagesDecoder {
+    pub fn new(head: &Head, turn: usize) -> Self {
+        Self {
+            model: head.model.to_string(),
+            turn,
+            blocks: BTreeMap::new(),
+            server_tools: HashMap::new(),
+            usage: WireUsage::default(),
+            stop_reason: None,
+            refusal: None,
+            ended: false,
+        }
+    }
+
+    fn block_delta(&mut self, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
+        let BlockDelta { index, delta } = read_json(data)?;
+        let Some(Block::Open(block)) = self.blocks.get_mut(&index) else {
+            return Err(DecodeError::Malformed(format!("a delta of block {index}, which is not open")));
+        };
+        if let Some(Borrowed(text)) = delta.text {
+            tell(Delta::Text(&text));
+            block.text.push_str(&text);
+        }
+        if let Some(Borrowed(text)) = delta.thinking {
+            tell(Delta::Thinking(&text));
+            block.text.push_str(&text);
+        }
+        if let Some(Borrowed(json)) = delta.partial_json {
+            block.input.push_str(&json);
+        }
+        if let Some(Borrowed(signature)) = delta.signature {
+            block.signature.push_str(&signature);
+        }
+        if let Some(citation) = delta.citation {
+            block.citations.push(citation.to_owned());
+        }
+        Ok(())
+    }
+
+    fn block_start(&mut self, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
+        let BlockStart { index, content_block } = read_json(data)?;
+        let block = OpenBlock::new(content_block)?;
+        block.tell_beginning(tell);
+        if self.blocks.insert(index, Block::Open(block)).is_some() {
+            return Err(DecodeError::Malformed(format!("block {index} begins twice")));
+        }
+        Ok(())
+    }
+
+    fn block_stop(&mut self, index: u64, tell: &mut dyn FnMut(Delta<'_>)) {
+        if let Some(Block::Open(block)) = self.blocks.remove(&index) {
+            let part = self.part(block, index);
+            if let ReplyPart::ServerTool(part) = &part {
+                tell(Delta::ServerTool(part));
+            }
+            self.blocks.insert(index, Block::Closed(part));
+        }
+    }
+
+    fn message_end(&mut self, end: MessageEnd) {
+        self.stop_reason = end.stop_reason.or(self.stop_reason.take());
+        if let Some(details) = end.stop_details {
+            self.refusal = details.explanation.or(details.category);
+        }
+    }
+
+    fn part(&mut self, block: OpenBlock, index: u64) -> ReplyPart {
+        match block.kind.as_str() {
+            "text" => {
+                let private = (!block.citations.is_empty()).then(|| block.raw());
+                ReplyPart::Text(TextPart { text: block.text, private })
+            }
+            "thinking" | "redacted_thinking" => {
+                let private = Some(block.raw());
+                ReplyPart::Thinking(ThinkingPart { text: block.text, private })
+            }
+            "tool_use" => {
+                let id = block.string("id").unwrap_or_else(|| format!("call_{}_{index}", self.turn));
+                let tool = block.string("name").unwrap_or_default();
+                let private = block.fields.get("caller").cloned();
+                ReplyPart::ToolCall(ToolCall { id, tool, arguments: Arguments::parse(block.arguments()), private })
+            }
+            "server_tool_use" | "mcp_tool_use" => {
+                let tool = block.string("name").unwrap_or_else(|| block.kind.clone());
+                if let Some(id) = block.string("id") {
+                    self.server_tools.insert(id, tool.clone());
+                }
+                let (input, private) = (Some(block.input()), Some(block.raw()));
+                ReplyPart::ServerTool(ServerToolPart { tool, input, output: None, private })
+            }
+            // Results of the provider's tools, and whatever else it may invent: shown if it has content, carried along.
+            kind => {
+                let used = block.string("tool_use_id").and_then(|id| self.server_tools.get(&id).cloned());
+                let tool = used.unwrap_or_else(|| kind.strip_suffix("_tool_result").unwrap_or(kind).to_owned());
+                let output = block.fields.get("content").cloned();
+                let private = Some(block.raw());
+                ReplyPart::ServerTool(ServerToolPart { tool, input: None, output, private })
+            }
+        }
+    }
+
+    fn event(&mut self, name: &str, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
+        match name {
+            "content_block_delta" => self.block_delta(data, tell)?,
+            "content_block_start" => self.block_start(data, tell)?,
+            "content_block_stop" => self.block_stop(read_json::<BlockStop>(data)?.index, tell),
+            "message_start" => {
+                let MessageStart { message } = read_json(data)?;
+                self.usage.update(message.usage);
+            }
+            "message_delta" => {
+                let MessageDelta { delta, usage } = read_json(data)?;
+                self.message_end(delta);
+                self.usage.update(usage);
+            }
+            "message_stop" => self.ended = true,
+            "error" => return Err(DecodeError::Reported(fault::in_answer(data))),
+            _ => {} // `ping`, and what may come: new events are announced as ignorable
+        }
+        Ok(())
+    }
+}
+
+impl Decoder for MessagesDecoder {
+    fn frame(&mut self, frame: Frame<'_>, tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
+        if let Some(name) = frame.event {
+            return self.event(name, frame.data, tell);
+        }
+        // Some proxies drop the names; every event says its own inside, too.
+        let Typed { r#type: Borrowed(name) } = read_json(frame.data)?;
+        self.event(&name, frame.data, tell)
+    }
+
+    fn document(&mut self, body: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
+        let document: Document = read_json(body)?;
+        if document.error.is_some() {
+            return Err(DecodeError::Reported(fault::in_answer(body)));
+        }
+        let content = document.content.ok_or_else(|| DecodeError::Malformed("there is no `content`".to_owned()))?;
+        for (index, fields) in (0..).zip(content) {
+            let block = OpenBlock::new(fields)?;
+            block.tell_beginning(tell);
+            self.blocks.insert(index, Block::Open(block));
+            self.block_stop(index, tell);
+        }
+        self.usage.update(document.usage);
+        self.message_end(MessageEnd { stop_reason: document.stop_reason, stop_details: document.stop_details });
+        self.ended = true;
+        Ok(())
+    }
+
+    fn ended(&self) -> bool {
+        self.ended
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Reply, DecodeError> {
+        if !self.ended {
+            return Err(DecodeError::Cut);
+        }
+        let mut parts = Vec::with_capacity(self.blocks.len() + 1);
+        for (index, block) in std::mem::take(&mut self.blocks) {
+            parts.push(match block {
+                Block::Open(block) => self.part(block, index),
+                Block::Closed(part) => part,
+            });
+        }
+        let refusal = self.refusal.take().filter(|words| !words.is_empty());
+        parts.extend(refusal.map(|text| ReplyPart::Refusal(TextPart { text, private: None })));
+        let finish = finish(self.stop_reason.as_deref());
+        Ok(Reply { parts, model: self.model, finish, usage: self.usage.total() })
+    }
+}
+
+fn finish(stop_reason: Option<&str>) -> Finish {
+    match stop_reason {
+        Some("end_turn" | "stop_sequence") => Finish::Stop,
+        Some("max_tokens" | "model_context_window_exceeded") => Finish::Length,
+        Some("tool_use") => Finish::ToolCalls,
+        Some("pause_turn" | "compaction") => Finish::Pause,
+        Some("refusal") => Finish::ContentFilter,
+        Some(_) | None => Finish::Error,
+    }
+}
+
+/// A content block and what deltas added to it.
+struct OpenBlock {
+    kind: String,
+    fields: BTreeMap<String, RawJson>,
+    /// Of `text` or `thinking`.
+    text: String,
+    signature: String,
+    /// The text of `input`, if it came in pieces.
+    input: String,
+    citations: Vec<Box<RawValue>>,
+}
+
+impl OpenBlock {
+    fn new(fields: BTreeMap<String, RawJson>) -> Result<Self, DecodeError> {
+        let read = |name: &str| fields.get(name).map_or(Ok(None), RawJson::to::<Option<String>>);
+        let kind = read("type")?.unwrap_or_default();
+        let text = if kind == "thinking" {
+            read("thinking")?
+        } else if kind == "text" {
+            read("text")?
+        } else {
+            None
+        };
+        let signature = if kind == "thinking" { read("signature")? } else { None };
+        let citations = match fields.get("citations").filter(|_| kind == "text") {
+            Some(citations) => citations.to::<Option<Vec<Box<RawValue>>>>()?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let (text, signature) = (text.unwrap_or_default(), signature.unwrap_or_default());
+        Ok(Self { kind, fields, text, signature, input: String::new(), citations })
+    }
+
+    /// What a block brings along when it begins: nothing in a stream, everything in a document.
+    fn tell_beginning(&self, tell: &mut dyn FnMut(Delta<'_>)) {
+        if !self.text.is_empty() {
+            tell(if self.kind == "text" { Delta::Text(&self.text) } else { Delta::Thinking(&self.text) });
+        }
+    }
+
+    fn string(&self, name: &str) -> Option<String> {
+        self.fields.get(name)?.to::<String>().ok().filter(|text| !text.is_empty())
+    }
+
+    /// The arguments of a call in the model's words; a call without any has an empty text.
+    fn arguments(&self) -> String {
+        if self.input.is_empty() {
+            self.fields.get("input").map_or_else(String::new, |input| input.get().to_owned())
+        } else {
+            self.input.clone()
+        }
+    }
+
+    fn input(&self) -> RawJson {
+        let streamed = RawJson::parse(&self.input).ok();
+        let given = || self.fields.get("input").cloned();
+        streamed.or_else(given).unwrap_or_else(|| RawJson::from_valid("{}".to_owned()))
+    }
+
+    /// The block as it goes back.
+    fn raw(&self) -> RawJson {
+        let mut fields = self.fields.clone();
+        let mut set = |name: &str, value: RawJson| fields.insert(name.to_owned(), value);
+        match self.kind.as_str() {
+            "text" => {
+                set("text", RawJson::of(&self.text));
+                set("citations", RawJson::of(&self.citations));
+            }
+            "thinking" => {
+                set("thinking", RawJson::of(&self.text));
+                set("signature", RawJson::of(&self.signature));
+            }
+            "server_tool_use" | "mcp_tool_use" => {
+                set("input", self.input());
+            }
+            _ => {}
+        }
+        RawJson::of(&fields)
+    }
+}
+
+#[derive(Deserialize)]
+struct Typed<'a> {
+    #[serde(borrow)]
+    r#type: Borrowed<'a>,
+}
+
+#[derive(Deserialize)]
+struct BlockDelta<'a> {
+    index: u64,
+    #[serde(borrow)]
+    delta: DeltaFields<'a>,
+}
+
+/// The fields of all kinds of deltas: whichever is there says the kind.
+#[derive(Deserialize)]
+struct DeltaFields<'a> {
+    #[serde(borrow)]
+    text: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    partial_json: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    signature: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    citation: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct BlockStart {
+    index: u64,
+    content_block: BTreeMap<String, RawJson>,
+}
+
+#[derive(Deserialize)]
+struct BlockStop {
+    index: u64,
+}
+
+#[derive(Deserialize)]
+struct MessageStart {
+    message: StartedMessage,
+}
+
+#[derive(Deserialize)]
+struct StartedMessage {
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct MessageDelta {
+    delta: MessageEnd,
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct MessageEnd {
+    stop_reason: Option<String>,
+    stop_details: Option<StopDetails>,
+}
+
+#[derive(Deserialize)]
+struct StopDetails {
+    explanation: Option<String>,
+    category: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    content: Option<Vec<BTreeMap<String, RawJson>>>,
+    stop_reason: Option<String>,
+    stop_details: Option<StopDetails>,
+    usage: Option<WireUsage>,
+    error: Option<RawJson>,
+}
+
+#[derive(Default, Deserialize)]
+struct WireUsage {
+    /// Without what the cache served or took.
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Default, Deserialize)]
+struct OutputDetails {
+    thinking_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    /// Counts in later events replace earlier ones: they are totals.
+    fn update(&mut self, later: Option<Self>) {
+        let Some(later) = later else { return };
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.cache_creation_input_tokens = later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.output_tokens_details = later.output_tokens_details.or(self.output_tokens_details.take());
+    }
+
+    fn total(&self) -> Usage {
+        let cache_read_tokens = self.cache_read_input_tokens.unwrap_or(0);
+        let cache_write_tokens = self.cache_creation_input_tokens.unwrap_or(0);
+        let fresh = self.input_tokens.unwrap_or(0);
+        Usage {
+            requests: 1,
+            input_tokens: fresh.saturating_add(cache_read_tokens).saturating_add(cache_write_tokens),
+            output_tokens: self.output_tokens.unwrap_or(0),
+            cache_read_tokens,
+            cache_write_tokens,
+            reasoning_tokens: self
+                .output_tokens_details
+                .as_ref()
+                .and_then(|details| details.thinking_tokens)
+                .unwrap_or(0),
+            cost_usd: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ModelError;
+    use crate::model::anthropic::Anthropic;
+    use crate::model::fixtures::{call, head, json, read_document, read_stream, usage};
+    use crate::model::protocol::Quirks;
+
+    const START: &str = r#"event: message_start
+data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":5,"cache_read_input_tokens":2,"output_tokens":1}}}
+
+"#;
+    const STOP: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
+
+    fn event(name: &str, fields: &str) -> String {
+        format!("event: {name}\ndata: {{\"type\":\"{name}\",{fields}}}\n\n")
+    }
+
+    /// The stream of one block: how it starts, and its deltas.
+    fn block(index: usize, start: &str, deltas: &[&str]) -> String {
+        let mut text = event("content_block_start", &format!(r#""index":{index},"content_block":{start}"#));
+        for delta in deltas {
+            text += &event("content_block_delta", &format!(r#""index":{index},"delta":{delta}"#));
+        }
+        text + &event("content_block_stop", &format!(r#""index":{index}"#))
+    }
+
+    fn end(reason: &str) -> String {
+        event("message_delta", &format!(r#""delta":{{"stop_reason":"{reason}"}},"usage":{{"output_tokens":9}}"#)) + STOP
+    }
+
+    fn stream(sse: &str) -> (Result<Reply, DecodeError>, Vec<String>) {
+        read_stream(&Anthropic, &head("anthropic:m"), &Quirks::NONE, sse)
+    }
+
+    fn document(body: &str) -> (Result<Reply, DecodeError>, Vec<String>) {
+        read_document(&Anthropic, &head("anthropic:m"), &Quirks::NONE, body)
+    }
+
+    /// Both forms of an answer with one block must give this part.
+    #[track_caller]
+    fn check(start: &str, deltas: &[&str], whole: &str, reason: &str, expected: (ReplyPart, Finish)) {
+        let sse = format!("{START}{}{}", block(0, start, deltas), end(reason));
+        let usage_fields = r#"{"input_tokens":5,"cache_read_input_tokens":2,"output_tokens":9}"#;
+        let body = format!(r#"{{"content":[{whole}],"stop_reason":"{reason}","usage":{usage_fields}}}"#);
+        let usage = Usage { cache_read_tokens: 2, ..usage(7, 9) };
+        let reply = Reply { parts: vec![expected.0], model: "anthropic:m".into(), finish: expected.1, usage };
+        let (streamed, told) = stream(&sse);
+        assert_eq!(streamed, Ok(reply.clone()));
+        let (read, told_at_once) = document(&body);
+        assert_eq!(read, Ok(reply));
+        let join = |told: Vec<String>| told.join("").replace("text ", "").replace("thinking ", "");
+        assert_eq!(join(told), join(told_at_once));
+    }
+
+    fn text(text: &str, private: Option<&str>) -> ReplyPart {
+        ReplyPart::Text(TextPart { text: text.into(), private: private.map(json) })
+    }
+
+    fn thinking(text: &str, private: &str) -> ReplyPart {
+        ReplyPart::Thinking(ThinkingPart { text: text.into(), private: Some(json(private)) })
+    }
+
+    #[test]
+    fn streams_and_documents_give_the_same_parts() {
+        let stop = |part| (part, Finish::Stop);
+        check(
+            r#"{"type":"text","text":""}"#,
+            &[r#"{"type":"text_delta","text":"Hi, "}"#, r#"{"type":"text_delta","text":"\"you\" \u00e9"}"#],
+            r#"{"type":"text","text":"Hi, \"you\" é"}"#,
+            "end_turn",
+            stop(text("Hi, \"you\" é", None)),
+        );
+        check(
+            r#"{"type":"text","text":"","citations":[]}"#,
+            &[r#"{"type":"text_delta","text":"A"}"#, r#"{"type":"citations_delta","citation":{"z":1,"a":2}}"#],
+            r#"{"citations":[ {"z":1,"a":2} ],"text":"A","type":"text"}"#,
+            "max_tokens",
+            (text("A", Some(r#"{"citations":[{"z":1,"a":2}],"text":"A","type":"text"}"#)), Finish::Length),
+        );
+        check(
+            r#"{"type":"thinking","thinking":"","signature":""}"#,
+            &[
+                r#"{"type":"thinking_delta","thinking":"hm"}"#,
+                r#"{"type":"thinking_delta","thinking":"\n…"}"#,
+                r#"{"type":"signature_delta","signature":"Eq=="}"#,
+            ],
+            r#"{"type":"thinking","thinking":"hm\n…","signature":"Eq=="}"#,
+            "pause_turn",
+            (thinking("hm\n…", r#"{"signature":"Eq==","thinking":"hm\n…","type":"thinking"}"#), Finish::Pause),
+        );
+        check(
+            r#"{"type":"redacted_thinking","data":"xyz"}"#,
+            &[],
+            r#"{"type":"redacted_thinking","data":"xyz"}"#,
+            "end_turn",
+            stop(thinking("", r#"{"data":"xyz","type":"redacted_thinking"}"#)),
+        );
+    }
+
+    #[test]
+    fn calls_keep_what_the_model_wrote() {
+        let calls = |call| (ReplyPart::ToolCall(call), Finish::ToolCalls);
+        let start = r#"{"type":"tool_use","id":"c1","name":"add","input":{}}"#;
+        let whole = |input: &str| format!(r#"{{"type":"tool_use","id":"c1","name":"add","input":{input}}}"#);
+        let pieces = [r#"{"type":"input_json_delta","partial_json":""}"#, r#"{"partial_json":"{\"b\":1,"}"#];
+        let pieces = [&pieces[..], &[r#"{"partial_json":"\"a\":2}"}"#]].concat();
+        check(start, &pieces, &whole(r#"{"b":1,"a":2}"#), "tool_use", calls(call("c1", r#"{"b":1,"a":2}"#)));
+        check(start, &[], &whole("{}"), "tool_use", calls(call("c1", "{}")));
+        check(start, &[r#"{"partial_json":"[1]"}"#], &whole("[1]"), "tool_use", calls(call("c1", "[1]")));
+        let called = ToolCall { private: Some(json(r#"{"type":"direct"}"#)), ..call("c1", "{}") };
+        let with_caller = r#"{"type":"tool_use","id":"c1","name":"add","input":{},"caller":{"type":"direct"}}"#;
+        check(with_caller, &[], with_caller, "tool_use", calls(called));
+        let nameless = r#"{"type":"tool_use","name":"add"}"#;
+        check(nameless, &[], nameless, "tool_use", calls(call("call_3_0", "")));
+    }
+
+    #[test]
+    fn tools_of_the_provider_are_carried_in_order_and_shown() {
+        let used = r#"{"id":"s1","input":{"q":"x"},"name":"web_search","type":"server_tool_use"}"#;
+        let result = r#"{"content":[{"z":1}],"tool_use_id":"s1","type":"web_search_tool_result"}"#;
+        let strange = r#"{"type":"from_the_future","x":1}"#;
+        let sse = START.to_owned()
+            + &block(
+                0,
+                r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#,
+                &[r#"{"partial_json":"{\"q\":\"x\"}"}"#],
+            )
+            + &block(1, result, &[])
+            + &block(2, strange, &[])
+            + &end("end_turn");
+        let body = format!(r#"{{"content":[{used},{result},{strange}],"stop_reason":"end_turn"}}"#);
+        let part = |tool: &str, input, output, private| {
+            let [input, output, private] = [input, output, Some(private)].map(|text| text.map(json));
+            ReplyPart::ServerTool(ServerToolPart { tool: tool.into(), input, output, private })
+        };
+        let expected = vec![
+            part("web_search", Some(r#"{"q":"x"}"#), None, used),
+            part("web_search", None, Some(r#"[{"z":1}]"#), result),
+            part("from_the_future", None, None, strange),
+        ];
+        for (reply, told) in [stream(&sse), document(&body)] {
+            assert_eq!(reply.unwrap().parts, expected);
+            assert_eq!(told, ["server tool web_search", "server tool web_search", "server tool from_the_future"]);
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_why() {
+        let details = r#""stop_reason":"refusal","stop_details":{"explanation":"no","category":"c"}"#;
+        let sse = START.to_owned() + &event("message_delta", &format!(r#""delta":{{{details}}}"#)) + STOP;
+        for (reply, _) in [stream(&sse), document(&format!(r#"{{"content":[],{details}}}"#))] {
+            let reply = reply.unwrap();
+            assert_eq!(reply.finish, Finish::ContentFilter);
+            assert_eq!(reply.parts, [ReplyPart::Refusal(TextPart { text: "no".into(), private: None })]);
+        }
+    }
+
+    #[test]
+    fn a_stream_without_event_names_is_read_by_its_types() {
+        let sse = START.to_owned() + &block(0, r#"{"type":"text","text":""}"#, &[r#"{"text":"x"}"#]) + &end("end_turn");
+        let nameless: String =
+            sse.lines().filter(|line| !line.starts_with("event")).map(|line| line.to_owned() + "\n").collect();
+        assert_eq!(stream(&nameless), stream(&sse));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error_of_its_kind() {
+        let overloaded = r#"event: error
+data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}
+
+"#;
+        let (error, _) = stream(&format!("{START}{overloaded}"));
+        assert!(matches!(error, Err(DecodeError::Reported(ModelError::Wait(_)))), "{error:?}");
+        let (cut, _) = stream(&(START.to_owned() + &block(0, r#"{"type":"text","text":"a"}"#, &[])));
+        assert_eq!(cut, Err(DecodeError::Cut));
+        let stray = event("content_block_delta", r#""index":4,"delta":{"text":"x"}"#);
+        for malformed in [stray.as_str(), "event: content_block_start\ndata: {\n\n", "data: \u{1}\n\n"] {
+            assert!(matches!(stream(malformed).0, Err(DecodeError::Malformed(_))), "{malformed}");
+        }
+        for body in ["", "{}", "<html>", "[1]", r#"{"content":{}}"#] {
+            assert!(matches!(document(body).0, Err(DecodeError::Malformed(_))), "{body}");
+        }
+        let (error, _) = document(r#"{"type":"error","error":{"type":"api_error","message":"m"}}"#);
+        assert!(matches!(error, Err(DecodeError::Reported(ModelError::Wait(_)))), "{error:?}");
+    }
+}

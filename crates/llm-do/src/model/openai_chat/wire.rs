@@ -1,0 +1,272 @@
+//! What chunks and documents look like. Every field is optional and may be null: compatible servers differ most in what
+//! they leave out. What is rare is boxed: a chunk is moved several times on its way.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::message::{RawJson, Usage};
+use crate::model::protocol::Borrowed;
+
+#[derive(Deserialize)]
+pub struct Chunk<'a> {
+    #[serde(borrow)]
+    pub choices: Option<Vec<Choice<'a>>>,
+    pub usage: Option<Box<WireUsage>>,
+    #[serde(borrow)]
+    pub error: Option<&'a RawValue>,
+    pub x_groq: Option<Groq>,
+}
+
+#[derive(Deserialize)]
+pub struct Groq {
+    pub usage: Option<Box<WireUsage>>,
+}
+
+#[derive(Deserialize)]
+pub struct Choice<'a> {
+    pub index: Option<u64>,
+    #[serde(borrow)]
+    pub delta: Option<MessageDelta<'a>>,
+    #[serde(borrow)]
+    pub message: Option<Box<MessageDelta<'a>>>,
+    #[serde(borrow)]
+    pub finish_reason: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    pub error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+pub struct MessageDelta<'a> {
+    #[serde(borrow)]
+    pub content: Option<Content<'a>>,
+    #[serde(borrow)]
+    pub reasoning_content: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    pub reasoning: Option<Borrowed<'a>>,
+    pub reasoning_details: Option<Vec<ReasoningDetail>>,
+    #[serde(borrow)]
+    pub refusal: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    pub tool_calls: Option<Vec<CallDelta<'a>>>,
+    pub annotations: Option<Vec<RawJson>>,
+    pub executed_tools: Option<Vec<ExecutedTool>>,
+}
+
+#[derive(Deserialize)]
+pub struct CallDelta<'a> {
+    pub index: Option<u64>,
+    #[serde(borrow)]
+    pub id: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    pub function: Option<FunctionDelta<'a>>,
+    pub extra_content: Option<RawJson>,
+}
+
+impl CallDelta<'_> {
+    pub fn tool(&self) -> Option<&str> {
+        let Borrowed(name) = self.function.as_ref()?.name.as_ref()?;
+        (!name.is_empty()).then_some(name)
+    }
+}
+
+#[derive(Deserialize)]
+pub struct FunctionDelta<'a> {
+    #[serde(borrow)]
+    pub name: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    pub arguments: Option<ArgumentsText<'a>>,
+}
+
+/// A tool that the provider ran.
+#[derive(Deserialize)]
+pub struct ExecutedTool {
+    pub r#type: Option<String>,
+    pub name: Option<String>,
+    pub arguments: Option<RawJson>,
+    pub output: Option<RawJson>,
+}
+
+/// Content is a string, or a list of pieces.
+pub enum Content<'a> {
+    Text(Cow<'a, str>),
+    Pieces(Vec<ContentPiece<'a>>),
+}
+
+#[derive(Deserialize)]
+pub struct ContentPiece<'a> {
+    #[serde(borrow)]
+    pub text: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    pub thinking: Option<Content<'a>>,
+}
+
+impl Content<'_> {
+    /// Its texts, whatever they are nested in.
+    pub fn texts(&self, tell: &mut dyn FnMut(&str)) {
+        match self {
+            Self::Text(text) => tell(text),
+            Self::Pieces(pieces) => {
+                for piece in pieces {
+                    piece.text.iter().for_each(|Borrowed(text)| tell(text));
+                    piece.thinking.iter().for_each(|thinking| thinking.texts(tell));
+                }
+            }
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct StringOrPieces;
+        impl<'de> Visitor<'de> for StringOrPieces {
+            type Value = Content<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a list of pieces")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Content::Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Content::Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut pieces: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(piece) = pieces.next_element()? {
+                    all.push(piece);
+                }
+                Ok(Content::Pieces(all))
+            }
+        }
+        deserializer.deserialize_any(StringOrPieces)
+    }
+}
+
+/// The text of arguments: JSON in a string, or from some servers the object itself.
+pub struct ArgumentsText<'a>(pub Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for ArgumentsText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct StringOrObject;
+        impl<'de> Visitor<'de> for StringOrObject {
+            type Value = ArgumentsText<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or an object")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(ArgumentsText(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(ArgumentsText(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+                let mut text = String::from("{");
+                while let Some((name, value)) = fields.next_entry::<String, RawJson>()? {
+                    if text.len() > 1 {
+                        text.push(',');
+                    }
+                    text.push_str(RawJson::of(&name).get());
+                    text.push(':');
+                    text.push_str(value.get());
+                }
+                text.push('}');
+                Ok(ArgumentsText(Cow::Owned(text)))
+            }
+        }
+        deserializer.deserialize_any(StringOrObject)
+    }
+}
+
+/// One entry of `reasoning_details`, to be returned as it came.
+#[derive(Deserialize, Serialize)]
+pub struct ReasoningDetail {
+    r#type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signature: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<u64>,
+}
+
+impl ReasoningDetail {
+    pub fn words(&self) -> Option<&str> {
+        self.text.as_deref().or(self.summary.as_deref())
+    }
+
+    /// Encrypted ones come whole.
+    pub fn is_continued_by(&self, next: &Self) -> bool {
+        self.r#type == next.r#type && self.index == next.index && self.data.is_none() && next.data.is_none()
+    }
+
+    pub fn append(&mut self, next: Self) {
+        append(&mut self.text, next.text);
+        append(&mut self.summary, next.summary);
+        self.signature = next.signature.or(self.signature.take());
+        self.id = next.id.or(self.id.take());
+        self.format = next.format.or(self.format.take());
+    }
+}
+
+fn append(text: &mut Option<String>, more: Option<String>) {
+    match (text, more) {
+        (Some(text), Some(more)) => text.push_str(&more),
+        (text @ None, more) => *text = more,
+        (Some(_), None) => {}
+    }
+}
+
+#[derive(Deserialize)]
+pub struct WireUsage {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+    /// Another name for what the cache served.
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct CompletionDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    pub fn total(self) -> Usage {
+        let prompt = self.prompt_tokens_details.unwrap_or_default();
+        Usage {
+            requests: 1,
+            input_tokens: self.prompt_tokens.unwrap_or(0),
+            output_tokens: self.completion_tokens.unwrap_or(0),
+            cache_read_tokens: prompt.cached_tokens.or(self.prompt_cache_hit_tokens).unwrap_or(0),
+            cache_write_tokens: prompt.cache_write_tokens.unwrap_or(0),
+            reasoning_tokens: self.completion_tokens_details.and_then(|details| details.reasoning_tokens).unwrap_or(0),
+            cost_usd: None,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The seam between conversations and wire formats: a protocol is a pure translation in both directions. Whoever drives
+//! it owns the connection, the retries and the clock.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::frames::{Frame, FrameTooLong};
+use super::{Fault, Head, ModelError};
+use crate::message::{Message, Reply, ServerToolPart};
+
+/// One wire format.
+pub trait Protocol: Sync {
+    /// Opens the request body of a conversation.
+    fn encoder(&self, head: &Head, quirks: &Quirks) -> Box<dyn Encoder>;
+
+    /// Reads one answer. `turn` is the number of messages the request had: call ids that the provider leaves out are
+    /// made from it, so they are unique in the conversation and the same when it is replayed.
+    fn decoder(&self, head: &Head, quirks: &Quirks, turn: usize) -> Box<dyn Decoder>;
+
+    /// Where the request goes: the path (and query) to put behind the provider's base URL.
+    fn path(&self, head: &Head, quirks: &Quirks) -> String;
+
+    /// Headers of its own, the key among them; the content type is always JSON and not listed.
+    fn headers(&self, head: &Head, key: Option<&str>) -> Vec<(&'static str, String)>;
+
+    /// What an answer with an error status says.
+    fn fault(&self, status: u16, body: &[u8]) -> ModelError;
+}
+
+/// The growing request body of one conversation.
+pub trait Encoder: Send {
+    /// Appends a message; it is encoded this once.
+    fn push(&mut self, message: &Message);
+
+    /// How many messages have been pushed.
+    fn messages(&self) -> usize;
+
+    /// Forgets all messages but the first ones.
+    fn truncate(&mut self, messages: usize);
+
+    /// Lends the body. Appending is free of copies once it was dropped.
+    fn body(&mut self) -> Bytes;
+}
+
+/// The reader of one answer: frames of a stream or one document, then `finish`. Both ways give equal replies.
+pub trait Decoder: Send {
+    /// Reads a frame and tells what it adds.
+    fn frame(&mut self, frame: Frame<'_>, tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError>;
+
+    /// Reads a whole answer and tells what is in it.
+    fn document(&mut self, body: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError>;
+
+    /// Whether the terminal event has come, so nothing is left to wait for.
+    fn ended(&self) -> bool;
+
+    /// The reply; an error if the answer is not complete.
+    fn finish(self: Box<Self>) -> Result<Reply, DecodeError>;
+}
+
+/// What a frame adds to the reply.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Delta<'a> {
+    Text(&'a str),
+    Thinking(&'a str),
+    /// A use or a result of a tool that the provider runs itself, complete.
+    ServerTool(&'a ServerToolPart),
+}
+
+/// A string of a frame, copied only if it has escapes. (Inside of an `Option` a bare `Cow` would always be copied.)
+#[derive(Debug, Deserialize)]
+pub struct Borrowed<'a>(#[serde(borrow)] pub Cow<'a, str>);
+
+/// Reads JSON. UTF-8 is checked for all of it at once, which is cheaper than string by string.
+pub fn read_json<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, DecodeError> {
+    let text = str::from_utf8(json).map_err(|error| DecodeError::Malformed(error.to_string()))?;
+    Ok(serde_json::from_str(text)?)
+}
+
+/// Why an answer cannot be read.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DecodeError {
+    /// The stream ended before its terminal event: asking again may help.
+    #[error("the answer ended before it was complete")]
+    Cut,
+    #[error("the answer is not what the protocol says: {0}")]
+    Malformed(String),
+    /// The provider reported an error inside of an answer that began well.
+    #[error(transparent)]
+    Reported(ModelError),
+}
+
+impl From<serde_json::Error> for DecodeError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
+impl From<FrameTooLong> for DecodeError {
+    fn from(error: FrameTooLong) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
+impl From<DecodeError> for ModelError {
+    fn from(error: DecodeError) -> Self {
+        let fault = |message: String| Fault { message, ..Fault::default() };
+        match error {
+            DecodeError::Cut => Self::Wait(fault(error.to_string())),
+            DecodeError::Malformed(reason) => Self::GiveUp(fault(reason)),
+            DecodeError::Reported(error) => error,
+        }
+    }
+}
+
+/// Where providers of the same protocol differ. Plain data: a provider is a row, not a fork of the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quirks {
+    /// Behind the base URL.
+    pub chat_path: &'static str,
+    pub max_tokens_field: &'static str,
+    pub seed_field: &'static str,
+    pub stream_usage: StreamUsage,
+    pub thinking_setting: ThinkingSetting,
+    pub reasoning_return: ReasoningReturn,
+    pub inline_thinking: InlineThinking,
+    pub output_format: OutputFormat,
+    pub prompt_caching: PromptCaching,
+    pub call_ids: CallIdForm,
+}
+
+impl Quirks {
+    /// As `OpenAI` does it.
+    pub const NONE: Self = Self {
+        chat_path: "/chat/completions",
+        max_tokens_field: "max_completion_tokens",
+        seed_field: "seed",
+        stream_usage: StreamUsage::Asked,
+        thinking_setting: ThinkingSetting::Effort,
+        reasoning_return: ReasoningReturn::Never,
+        inline_thinking: InlineThinking::Text,
+        output_format: OutputFormat::Schema,
+        prompt_caching: PromptCaching::Automatic,
+        call_ids: CallIdForm::Any,
+    };
+
+    /// The usual case among the compatible ones: the older name of the limit.
+    pub const COMPATIBLE: Self = Self { max_tokens_field: "max_tokens", ..Self::NONE };
+}
+
+/// Whether a stream carries usage only when asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamUsage {
+    Asked,
+    /// It always comes, and the question would be an unknown parameter.
+    Unasked,
+}
+
+/// How thinking is turned on, off and bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThinkingSetting {
+    /// `reasoning_effort`, where `none` turns it off.
+    Effort,
+    /// `reasoning_effort`, and `thinking: {type}` to turn it on and off.
+    ThinkingType,
+    /// `reasoning: {effort, max_tokens, enabled}`.
+    Reasoning,
+}
+
+/// What of its reasoning the provider wants to see again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReasoningReturn {
+    Never,
+    /// This field, in messages that call tools; required there even if empty.
+    WithToolCalls(ReasoningField),
+    /// `reasoning_details` as they came.
+    Details,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReasoningField {
+    Reasoning,
+    ReasoningContent,
+}
+
+/// What a leading `<think>…</think>` in the text means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InlineThinking {
+    Text,
+    Thinking,
+}
+
+/// What the provider knows of an output schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    Schema,
+    /// Only that the answer is JSON; the instructions carry the schema.
+    JsonObject,
+}
+
+/// Whether prompt caching has to be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptCaching {
+    Automatic,
+    /// By a `cache_control` on the request: up to the last block that can be cached.
+    Marked,
+}
+
+/// Which call ids the provider accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallIdForm {
+    Any,
+    /// Letters, digits, `_` and `-`.
+    Word,
+    NineAlphanumeric,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_was_cut_is_worth_another_try_and_a_broken_one_is_not() {
+        let reported = ModelError::FixRequest(Fault::default());
+        assert!(matches!(ModelError::from(DecodeError::Cut), ModelError::Wait(_)));
+        assert!(matches!(ModelError::from(DecodeError::Malformed("x".into())), ModelError::GiveUp(_)));
+        assert_eq!(ModelError::from(DecodeError::Reported(reported.clone())), reported);
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_malformed() {
+        assert_eq!(read_json::<Vec<String>>(b"[\"a\"]"), Ok(vec!["a".to_owned()]));
+        assert!(matches!(read_json::<Vec<String>>(b"[\"\xff\"]"), Err(DecodeError::Malformed(_))));
+    }
+}

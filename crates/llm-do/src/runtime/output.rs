@@ -1,0 +1,70 @@
+//! Typed answers: always judged here, whatever the provider promises.
+
+use serde_json::Value;
+
+use super::Output;
+use crate::escape::visible_start;
+use crate::message::RawJson;
+use crate::project::{Typing, schema};
+
+/// The answer as its agent declares it, or what is wrong with it.
+pub fn judge(typing: &Typing, text: &str) -> Result<Output, String> {
+    let Typing::Schema(schema) = typing else { return Ok(Output::Text(text.to_owned())) };
+    let json = unfenced(text);
+    let value: Value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
+    match violation(&schema.to().unwrap_or(Value::Null), &value) {
+        Some(violation) => Err(violation),
+        None => Ok(Output::Value(RawJson::from_valid(json.to_owned()))),
+    }
+}
+
+/// Models like to put JSON into a code fence.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let inner =
+        text.strip_prefix("```json").or_else(|| text.strip_prefix("```")).and_then(|rest| rest.strip_suffix("```"));
+    inner.map_or(text, str::trim)
+}
+
+/// Where a value breaks its schema: the place, the value and the rule.
+pub fn violation(schema: &Value, value: &Value) -> Option<String> {
+    let validator = match schema::validator(schema) {
+        Ok(validator) => validator,
+        Err(error) => return Some(format!("the schema cannot be used: {error}")),
+    };
+    let error = validator.iter_errors(value).next()?;
+    let place = error.instance_path().to_string();
+    let place = if place.is_empty() { "the answer as a whole".to_owned() } else { format!("`{place}`") };
+    Some(format!("{place}: {}", visible_start(&error.to_string(), 300)))
+}
+
+/// What the model reads when its answer is sent back.
+pub fn repair_request(violation: &str) -> String {
+    format!(
+        "Your answer does not satisfy the required JSON Schema. {violation}. Answer again with the corrected JSON only."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_must_satisfy_its_schema() {
+        let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
+        let typing = Typing::Schema(RawJson::parse(schema).unwrap());
+        assert_eq!(judge(&Typing::Untyped, "hi"), Ok(Output::Text("hi".into())));
+        for text in [r#"{"n": 1}"#, "```json\n{\"n\": 1}\n```", "  {\"n\": 1}\n"] {
+            assert_eq!(judge(&typing, text), Ok(Output::Value(RawJson::parse(r#"{"n": 1}"#).unwrap())), "{text}");
+        }
+        let cases = [
+            ("sorry", "it is not JSON"),
+            (r#"{"n": "one"}"#, "`/n`: \"one\" is not of type \"integer\""),
+            ("{}", "the answer as a whole: \"n\" is a required property"),
+        ];
+        for (text, violation) in cases {
+            let found = judge(&typing, text).unwrap_err();
+            assert!(found.starts_with(violation), "{found}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What a session adds up: usage and trace, as folds over its events.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+use crate::event::{CallKind, Ended, Event, EventKind, Recorder, Returned};
+use crate::message::{RawJson, Usage};
+
+/// Tokens and money of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct UsageReport {
+    pub total: Usage,
+    pub by_model: BTreeMap<String, Usage>,
+}
+
+/// One call of an agent, a function or a tool, with the calls it made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceCall {
+    pub name: String,
+    pub kind: CallKind,
+    pub depth: usize,
+    pub input: Option<RawJson>,
+    pub output: Option<RawJson>,
+    pub error: Option<String>,
+    pub duration_ms: u64,
+    pub usage: Usage,
+    pub calls: Vec<TraceCall>,
+}
+
+/// Records events; cheap to share.
+#[derive(Debug, Default)]
+pub struct Session(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    usage: UsageReport,
+    /// Calls that are still open, by their ids.
+    open: BTreeMap<u64, TraceCall>,
+    /// Tools that are still running, by call and id.
+    tools: BTreeMap<(u64, String), TraceCall>,
+    finished: Vec<TraceCall>,
+}
+
+impl Session {
+    pub fn usage(&self) -> UsageReport {
+        self.state().usage.clone()
+    }
+
+    /// Finished calls, then open ones as far as they are.
+    pub fn trace(&self) -> Vec<TraceCall> {
+        let state = self.state();
+        state.finished.iter().chain(state.open.values()).cloned().collect()
+    }
+
+    // A panic elsewhere does not make the sums wrong.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Recorder for Session {
+    fn record(&self, event: &Event) {
+        let mut state = self.state();
+        match &event.kind {
+            EventKind::CallStarted { name, kind, input } => {
+                let call = started(name, *kind, event.depth, Some(input.clone()));
+                state.open.insert(event.call, call);
+            }
+            EventKind::CallFinished { ended, duration_ms, .. } => {
+                if let Some(mut call) = state.open.remove(&event.call) {
+                    call.duration_ms = *duration_ms;
+                    match ended {
+                        Ended::Output(output) => call.output = Some(output.clone()),
+                        Ended::Error(error) => call.error = Some(error.clone()),
+                    }
+                    state.finished.push(call);
+                }
+            }
+            EventKind::RequestFinished { model, usage, .. } => state.add_usage(event.call, model, usage),
+            EventKind::ToolCalled { id, tool, arguments } => {
+                let call = started(tool, CallKind::Tool, event.depth, Some(arguments.clone()));
+                state.tools.insert((event.call, id.clone()), call);
+            }
+            EventKind::ToolReturned { id, returned, duration_ms, .. } => {
+                if let Some(mut call) = state.tools.remove(&(event.call, id.clone())) {
+                    call.duration_ms = *duration_ms;
+                    match returned {
+                        Returned::Result(output) => call.output = Some(output.clone()),
+                        Returned::Error(error) => call.error = Some(error.clone()),
+                    }
+                    state.add_call(event.call, call);
+                }
+            }
+            EventKind::ToolRefused { tool, arguments, reason, .. } => {
+                let mut call = started(tool, CallKind::Tool, event.depth, Some(arguments.clone()));
+                call.error = Some(reason.clone());
+                state.add_call(event.call, call);
+            }
+            EventKind::ServerToolUsed { tool, input, output } => {
+                let mut call = started(tool, CallKind::ServerTool, event.depth, input.clone());
+                call.output.clone_from(output);
+                state.add_call(event.call, call);
+            }
+            EventKind::UserMessage { .. }
+            | EventKind::TextDelta { .. }
+            | EventKind::TextComplete { .. }
+            | EventKind::ThinkingDelta { .. }
+            | EventKind::ApprovalAsked { .. }
+            | EventKind::ApprovalAnswered { .. }
+            | EventKind::RequestStarted { .. }
+            | EventKind::RetryScheduled { .. }
+            | EventKind::LimitApproached { .. }
+            | EventKind::LimitReached { .. }
+            | EventKind::ToolsetCloseFailed { .. }
+            | EventKind::ProcessOutput { .. }
+            | EventKind::Notice { .. }
+            | EventKind::RunFailed { .. } => {}
+        }
+    }
+}
+
+impl State {
+    fn add_usage(&mut self, call: u64, model: &str, usage: &Usage) {
+        let first = self.usage.by_model.is_empty();
+        self.usage.total = sum(&self.usage.total, usage, first);
+        match self.usage.by_model.get_mut(model) {
+            Some(known) => *known = sum(known, usage, false),
+            None => {
+                self.usage.by_model.insert(model.to_owned(), *usage);
+            }
+        }
+        if let Some(call) = self.open.get_mut(&call) {
+            call.usage = sum(&call.usage, usage, call.usage.requests == 0);
+        }
+    }
+
+    fn add_call(&mut self, parent: u64, call: TraceCall) {
+        if let Some(parent) = self.open.get_mut(&parent) {
+            parent.calls.push(call);
+        }
+    }
+}
+
+fn started(name: &str, kind: CallKind, depth: usize, input: Option<RawJson>) -> TraceCall {
+    TraceCall {
+        name: name.to_owned(),
+        kind,
+        depth,
+        input,
+        output: None,
+        error: None,
+        duration_ms: 0,
+        usage: Usage::default(),
+        calls: Vec::new(),
+    }
+}
+
+/// A sum with an unknown cost has an unknown cost; a sum of nothing has none yet.
+fn sum(total: &Usage, more: &Usage, first: bool) -> Usage {
+    Usage {
+        requests: total.requests + more.requests,
+        input_tokens: total.input_tokens + more.input_tokens,
+        output_tokens: total.output_tokens + more.output_tokens,
+        cache_read_tokens: total.cache_read_tokens + more.cache_read_tokens,
+        cache_write_tokens: total.cache_write_tokens + more.cache_write_tokens,
+        reasoning_tokens: total.reasoning_tokens + more.reasoning_tokens,
+        cost_usd: if first { more.cost_usd } else { total.cost_usd.zip(more.cost_usd).map(|(a, b)| a + b) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::message::Finish;
+
+    fn note(session: &Session, call: u64, kind: EventKind) {
+        session.record(&Event { agent: Arc::from("main"), depth: 0, call, kind });
+    }
+
+    fn request(session: &Session, model: &str, input_tokens: u64, cost_usd: Option<f64>) {
+        let usage = Usage { requests: 1, input_tokens, cost_usd, ..Usage::default() };
+        let finish = Finish::Stop;
+        note(session, 1, EventKind::RequestFinished { model: model.into(), duration_ms: 1, usage, finish });
+    }
+
+    #[test]
+    fn usage_adds_up_by_model_and_an_unknown_price_stays_unknown() {
+        let session = Session::default();
+        request(&session, "a:x", 10, Some(0.5));
+        request(&session, "a:x", 20, Some(0.25));
+        let usage = session.usage();
+        assert_eq!((usage.total.requests, usage.total.input_tokens, usage.total.cost_usd), (2, 30, Some(0.75)));
+        request(&session, "b:y", 1, None);
+        request(&session, "b:y", 1, Some(1.0));
+        let usage = session.usage();
+        assert_eq!((usage.total.input_tokens, usage.total.cost_usd), (32, None));
+        assert_eq!(usage.by_model["a:x"].cost_usd, Some(0.75));
+        assert_eq!(usage.by_model["b:y"].cost_usd, None);
+    }
+
+    #[test]
+    fn the_trace_is_a_tree_with_every_call_once() {
+        let session = Session::default();
+        let json = |text: &str| RawJson::parse(text).unwrap();
+        note(&session, 1, EventKind::CallStarted { name: "main".into(), kind: CallKind::Agent, input: json("\"hi\"") });
+        let called = EventKind::ToolCalled { id: "c".into(), tool: "add".into(), arguments: json("{}") };
+        note(&session, 1, called);
+        let returned = Returned::Result(json("3"));
+        note(&session, 1, EventKind::ToolReturned { id: "c".into(), tool: "add".into(), returned, duration_ms: 2 });
+        request(&session, "a:x", 10, None);
+        assert_eq!(session.trace()[0].output, None);
+        let (ended, usage) = (Ended::Output(json("\"done\"")), Usage::default());
+        let finished =
+            EventKind::CallFinished { name: "main".into(), kind: CallKind::Agent, ended, duration_ms: 9, usage };
+        note(&session, 1, finished);
+        let trace = session.trace();
+        assert_eq!((trace.len(), trace[0].calls.len(), trace[0].usage.input_tokens), (1, 1, 10));
+        assert_eq!(trace[0].calls[0].output, Some(json("3")));
+        assert_eq!(trace[0].output, Some(json("\"done\"")));
+    }
+}

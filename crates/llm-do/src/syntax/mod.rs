@@ -1,0 +1,6 @@
+//! Files that people write, as text with places: YAML and JSON as trees, key tables that check them, and located
+//! mistakes. Pure.
+
+pub mod diagnostic;
+pub mod table;
+pub mod tree;
