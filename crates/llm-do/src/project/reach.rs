@@ -252,7 +252,8 @@ impl<'a> Graph<'a> {
         callers
     }
 
-    /// What gives an agent a capability of its own; rather something that does not ask than something that does.
+    /// What gives an agent a capability of its own; rather something that does not ask than something that does, and
+    /// rather a tool than the attachments of a call.
     fn own(&self, agent: usize, capability: Capability) -> Option<Means> {
         let spec = &self.program.agents[self.names[agent]];
         let is_server = matches!(capability, Capability::ReachesNetwork | Capability::SpendsMoney);
@@ -264,7 +265,10 @@ impl<'a> Graph<'a> {
             return Some(Means { name: spec.model.to_string(), asks: false });
         }
         let gives = |tool: &&AgentTool| tool.capabilities.contains(&capability) && tool.verdict.can_run();
-        let tool = self.tools[agent].iter().filter(gives).min_by_key(|tool| tool.verdict.always_asks())?;
+        let tool = self.tools[agent]
+            .iter()
+            .filter(gives)
+            .min_by_key(|tool| (tool.verdict.always_asks(), tool.agent.is_some()))?;
         let name = match (tool.name.as_str(), &tool.agent) {
             ("*", _) => format!("{} (any tool)", tool.toolsets[0]),
             (name, Some(_)) => format!("{name} (attachments)"),
