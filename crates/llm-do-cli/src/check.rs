@@ -1,10 +1,10 @@
 //! What `check` shows of a linked project: as text, as JSON, and as a graph. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use llm_do::escape::visible;
+use llm_do::escape::{is_deceptive, visible};
 use llm_do::project::link::Linked;
 use llm_do::project::reach::{AgentTool, Worst};
 use llm_do::project::worker::PythonModule;
@@ -25,7 +25,8 @@ pub fn text(path: &Path, linked: &Linked) -> String {
         ApprovalMode::RejectAll => line("approval", "reject_all: every question is answered with no"),
     }
     if !program.open.is_empty() {
-        line("open", &format!("{} (defined in Python, which check does not run)", program.open.join(", ")));
+        let names = visible_list(&program.open, ", ");
+        line("open", &format!("{names} (defined in Python, which check does not run)"));
     }
     if !program.generated.is_empty() {
         let names: Vec<&str> = program.generated.keys().map(String::as_str).collect();
@@ -41,26 +42,34 @@ pub fn text(path: &Path, linked: &Linked) -> String {
     out
 }
 
+/// Names of tools, models and Python files are foreign text.
+fn visible_list(names: &[String], separator: &str) -> String {
+    names.iter().map(|name| visible(name)).collect::<Vec<_>>().join(separator)
+}
+
 fn entry_words(entry: &Entry) -> String {
     match entry {
         Entry::Agent(name) => name.clone(),
-        Entry::Function(function) => format!("{}:{}", function.file.display(), function.function),
+        Entry::Function(function) => {
+            visible(&format!("{}:{}", function.file.display(), function.function)).into_owned()
+        }
         Entry::Open => "defined in Python, which check does not run".to_owned(),
     }
 }
 
 fn agent_text(out: &mut String, program: &Program, agent: &AgentSpec, worst: &Worst) {
     let mut line = |indent: usize, text: &str| writeln!(out, "{:indent$}{text}", "").expect("a text takes all");
-    line(2, &format!("{}  {}  ({})", agent.name, agent.model, visible(&agent.file.display().to_string())));
+    let (model, file) = (agent.model.to_string(), agent.file.display().to_string());
+    line(2, &format!("{}  {}  ({})", agent.name, visible(&model), visible(&file)));
     line(4, &format!("input   {}", typing_words(&agent.input, "text and attachments")));
     line(4, &format!("output  {}", typing_words(&agent.output, "text")));
     let tools = program.tools_of(agent);
     if !tools.is_empty() {
         line(4, "tools");
-        let width = tools.iter().map(|tool| tool.name.chars().count()).max().unwrap_or(0);
+        let width = tools.iter().map(|tool| visible(&tool.name).chars().count()).max().unwrap_or(0);
         for tool in &tools {
             let from = if tool.agent.is_some() { "agent".to_owned() } else { tool.toolsets.join(" + ") };
-            line(6, &format!("{:<width$}  {}  ({from})", tool.name, verdict_words(&tool.verdict)));
+            line(6, &format!("{:<width$}  {}  ({from})", visible(&tool.name), verdict_words(&tool.verdict)));
         }
     }
     for tool in &agent.server_tools {
@@ -71,7 +80,7 @@ fn agent_text(out: &mut String, program: &Program, agent: &AgentSpec, worst: &Wo
     }
     for (capability, way) in worst {
         let asks = if way.asks { "  (asks)" } else { "" };
-        line(6, &format!("{:<20} {}{asks}", capability.words(), way.words().join(" → ")));
+        line(6, &format!("{:<20} {}{asks}", capability.words(), visible_list(&way.words(), " → ")));
     }
 }
 
@@ -130,14 +139,15 @@ fn command_words(commands: &[CommandVerdict]) -> String {
 
 /// Every agent's calls are shown once; where it comes again its name stands alone.
 fn call_tree(out: &mut String, program: &Program) {
-    let mut tree = CallTree { program, shown: BTreeSet::new(), out };
+    let callees = program.agents.values().map(|agent| (agent.name.as_str(), program.callees(agent))).collect();
+    let mut tree = CallTree { program, callees, shown: HashSet::new(), out };
     if let Entry::Agent(entry) = &program.entry
         && let Some((entry, _)) = program.agents.get_key_value(entry)
     {
         tree.root(entry);
     }
     // What no call of the entry reaches: first what nobody calls, then what is left (cycles among themselves).
-    let called: BTreeSet<&str> = program.agents.values().flat_map(|agent| program.callees(agent)).collect();
+    let called: HashSet<&str> = tree.callees.values().flatten().copied().collect();
     for name in program.agents.keys().filter(|name| !called.contains(name.as_str())) {
         tree.root(name);
     }
@@ -148,7 +158,8 @@ fn call_tree(out: &mut String, program: &Program) {
 
 struct CallTree<'a> {
     program: &'a Program,
-    shown: BTreeSet<&'a str>,
+    callees: HashMap<&'a str, Vec<&'a str>>,
+    shown: HashSet<&'a str>,
     out: &'a mut String,
 }
 
@@ -169,16 +180,18 @@ impl<'a> CallTree<'a> {
         }
         self.line("  ", name, "");
         let mut path = vec![self.branch(name)];
+        let mut names_on_path = HashSet::from([name]);
         while let Some(branch) = path.last_mut() {
             let Some(&callee) = branch.callees.get(branch.next) else {
+                names_on_path.remove(branch.name);
                 path.pop();
                 continue;
             };
             branch.next += 1;
             let prefix = prefix(&path);
-            let on_path = path.iter().any(|branch| branch.name == callee);
+            let on_path = names_on_path.contains(callee);
             let is_new = !on_path && self.shown.insert(callee);
-            let has_calls = !self.program.callees(&self.program.agents[callee]).is_empty();
+            let has_calls = !self.callees[callee].is_empty();
             let mark = match (on_path, is_new, has_calls) {
                 (true, ..) => "  ↺ cycle",
                 (false, false, true) => "  (see above)",
@@ -187,13 +200,14 @@ impl<'a> CallTree<'a> {
             self.line(&prefix, callee, mark);
             if is_new {
                 let branch = self.branch(callee);
+                names_on_path.insert(callee);
                 path.push(branch);
             }
         }
     }
 
     fn branch(&self, name: &'a str) -> Branch<'a> {
-        Branch { name, callees: self.program.callees(&self.program.agents[name]), next: 0 }
+        Branch { name, callees: self.callees[name].clone(), next: 0 }
     }
 
     fn line(&mut self, prefix: &str, name: &str, mark: &str) {
@@ -258,8 +272,19 @@ pub fn json_errors(path: &Path, report: &Report) -> String {
     }))
 }
 
+/// Inside JSON any character can be written as an escape, and deceptive ones are: a terminal may be its reader.
 fn pretty(value: &Value) -> String {
-    format!("{value:#}\n")
+    let mut text = String::new();
+    for c in format!("{value:#}\n").chars() {
+        if c != '\n' && is_deceptive(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(text, "\\u{unit:04x}").expect("a text takes all");
+            }
+        } else {
+            text.push(c);
+        }
+    }
+    text
 }
 
 fn agent_json(program: &Program, agent: &AgentSpec, worst: &Worst) -> Value {

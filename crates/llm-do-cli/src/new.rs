@@ -80,13 +80,11 @@ fn write_all(directory: &Path, files: &[(PathBuf, String)]) -> Result<(), Failur
     let made = !directory.exists();
     fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
     for (index, (path, text)) in files.iter().enumerate() {
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(text.as_bytes()));
-        if let Err(error) = written {
-            files[..index].iter().for_each(|(path, _)| drop(fs::remove_file(path)));
+        let opened = OpenOptions::new().write(true).create_new(true).open(path);
+        // A file that could not be opened is not ours; one that could not be written whole is.
+        let ours = index + usize::from(opened.is_ok());
+        if let Err(error) = opened.and_then(|mut file| file.write_all(text.as_bytes())) {
+            files[..ours].iter().for_each(|(path, _)| drop(fs::remove_file(path)));
             if made {
                 let _ = fs::remove_dir(directory);
             }

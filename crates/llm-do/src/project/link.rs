@@ -3,6 +3,7 @@
 
 mod agent;
 mod namespace;
+mod prompt;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,9 +12,9 @@ use std::sync::Arc;
 use super::manifest::{Manifest, RuntimeKeys};
 use super::{AgentSpec, Code, Entry, EntryFunction, Layout, LoadedWorker, Policy, Program, Project};
 use crate::escape::visible;
-use crate::model::name::{ChosenBy, ModelChoices};
+use crate::model::name::{ChosenBy, ModelChoices, ModelName};
 use crate::model::provider::{PROVIDERS, provider};
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report, suggest};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report};
 use namespace::Namespace;
 
 /// A linked project, with what is worth knowing about it.
@@ -64,6 +65,10 @@ struct Linker<'a> {
     choices_used: Vec<ChosenBy>,
     /// Agents by the provider whose key is missing.
     keyless: BTreeMap<String, Vec<&'a str>>,
+    /// Models of unknown providers that were chosen outside the files: said once, not for every agent.
+    refused_choices: BTreeSet<ModelName>,
+    /// Whether some agent creates others, which cannot be known now.
+    creates_agents: bool,
 }
 
 impl<'a> Linker<'a> {
@@ -76,6 +81,8 @@ impl<'a> Linker<'a> {
             open: BTreeSet::new(),
             choices_used: Vec::new(),
             keyless: BTreeMap::new(),
+            refused_choices: BTreeSet::new(),
+            creates_agents: false,
         }
     }
 
@@ -85,6 +92,7 @@ impl<'a> Linker<'a> {
         }
         self.index_agents();
         let namespace = Namespace::new(self);
+        self.creates_agents = self.creates_agents(&namespace);
         let mut agents: BTreeMap<String, Arc<AgentSpec>> = BTreeMap::new();
         for (name, loaded) in self.agents.clone() {
             if let Some(spec) = self.agent(loaded, &namespace) {
@@ -148,16 +156,15 @@ impl<'a> Linker<'a> {
 
     /// A file that would have defined the name could not be read: that was reported.
     fn is_broken(&self, name: &str) -> bool {
-        self.project.broken.iter().any(|broken| broken == name)
+        self.project.broken.contains(name)
     }
 
     fn unknown_agent(&mut self, place: impl Into<Place>, fact: String, name: &str) {
         if self.is_broken(name) || self.may_be_python() {
             return;
         }
-        let problem = Diagnostic::error(place, fact);
-        let hint = (!self.problems.is_full()).then(|| suggest(name, "agents", self.agents.keys().copied()));
-        self.problems.push(Diagnostic { hint, ..problem });
+        let hint = self.problems.suggest(name, "agents", self.agents.keys().copied());
+        self.problems.push(Diagnostic::error(place, fact).maybe_hint(hint));
     }
 
     fn entry(&mut self, chosen: Option<&str>) -> Option<Entry> {
@@ -245,8 +252,8 @@ impl<'a> Linker<'a> {
         let same = |other: &Located<String>| normal(Path::new(&other.value)) == normal(Path::new(file));
         if !listed.iter().any(same) {
             let fact = format!("`{}` is not listed under `python_files`", visible(file));
-            let hint = suggest(file, "Python files", listed.iter().map(|file| file.value.as_str()));
-            self.problems.push(Diagnostic::error(text.span, fact).hint(hint));
+            let hint = self.problems.suggest(file, "Python files", listed.iter().map(|file| file.value.as_str()));
+            self.problems.push(Diagnostic::error(text.span, fact).maybe_hint(hint));
             return None;
         }
         if self.may_be_python() {
@@ -343,3 +350,6 @@ fn is_python(file: &str) -> bool {
 fn normal(path: &Path) -> PathBuf {
     path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! The only reading of project files: by descriptor beneath the project root, regular files only, bounded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -95,14 +95,14 @@ struct Loader {
     sources: Sources,
     problems: Diagnostics,
     workers: Vec<LoadedWorker>,
-    broken: Vec<String>,
+    broken: BTreeSet<String>,
 }
 
 impl Loader {
     fn open(root: PathBuf) -> io::Result<Self> {
         let directory = Dir::open_ambient_dir(&root, ambient_authority())?;
         let (sources, problems) = (Sources::default(), Diagnostics::default());
-        Ok(Self { root, directory, sources, problems, workers: Vec::new(), broken: Vec::new() })
+        Ok(Self { root, directory, sources, problems, workers: Vec::new(), broken: BTreeSet::new() })
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -144,7 +144,8 @@ impl Loader {
         files.extend(self.files_in(Path::new("workers"), &[Format::Yaml]));
         for directory in self.directories_in(Path::new("workers")) {
             let file = directory.join("worker.yaml");
-            if self.exists(&file) {
+            // `workers/generated/worker.yaml` is a created agent, found below.
+            if directory != Path::new(DEFAULT_GENERATED_DIR) && self.exists(&file) {
                 files.push(file);
             }
         }
@@ -311,7 +312,7 @@ impl Loader {
 
     /// Agents that earlier runs created. They are not linked, so what is wrong with them is no error here.
     fn generated(&mut self, directory: &Path) -> BTreeMap<String, PathBuf> {
-        let listed: Vec<PathBuf> = self.workers.iter().map(|worker| worker.path.clone()).collect();
+        let listed: BTreeSet<PathBuf> = self.workers.iter().map(|worker| worker.path.clone()).collect();
         let mut generated = BTreeMap::new();
         for path in self.files_in(directory, &[Format::Yaml, Format::FrontMatter]) {
             if listed.contains(&path) {

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{ApprovalMode, Limits};
+use crate::escape::visible_start;
 use crate::message::RawJson;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{
     AnyOf, AnyText, Bool, Constant, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
 };
-use crate::syntax::table::{Fields, Shape, Table, optional, required, texts_of};
+use crate::syntax::table::{Fields, Shape, Table, is_name, is_variable, optional, required, texts_of};
 use crate::syntax::tree::{self, Kind, Node};
 use crate::tools::approval::Rule;
 use crate::tools::source::{
@@ -91,6 +92,8 @@ const PATHS: Shape = List { of: &Text, least: 0, repeats: Refused };
 const ANY_INPUT: Shape =
     AnyOf(&[AnyText, List { of: &AnyOf(&[AnyText, JsonObject]), least: 1, repeats: Allowed }, JsonObject]);
 const POSITIVE: Shape = Shape::Number { min: 0.0, min_included: false, max: f64::INFINITY };
+/// More than thirty years, and still a time that a clock can be asked for.
+const SECONDS: Shape = Shape::Number { min: 0.0, min_included: false, max: 1e9 };
 const WORDS: Shape = AnyOf(&[Text, List { of: &Text, least: 1, repeats: Allowed }]);
 const SUFFIXES: Shape = List { of: &Text, least: 1, repeats: Refused };
 
@@ -153,7 +156,7 @@ pub const LIMITS: Table = Table {
         optional("max_input_tokens", Integer { min: 1 }, "tokens sent"),
         optional("max_output_tokens", Integer { min: 1 }, "tokens received"),
         optional("max_cost_usd", POSITIVE, "money"),
-        optional("timeout_seconds", POSITIVE, "time"),
+        optional("timeout_seconds", SECONDS, "time"),
     ],
 };
 
@@ -164,7 +167,7 @@ const TOOLSET: Table = Table {
         optional("shell", Object(&SHELL), "commands"),
         optional("mcp", Object(&MCP), "an MCP server"),
         optional("use", Text, "a variant of another toolset"),
-        optional("prefix", Text, "with `use`: put before each tool's name"),
+        optional("prefix", Name, "with `use`: put before each tool's name"),
         optional("tools", List { of: &Text, least: 1, repeats: Refused }, "with `use`: only these tools"),
         optional("approval", Map { of: &OneOf(Rule::WORDS) }, "with `use`: rules for its tools"),
     ],
@@ -231,7 +234,7 @@ const MCP: Table = Table {
         optional("env", SETTINGS, "its environment besides the fixed one"),
         optional("url", Text, "the address of a remote server"),
         optional("headers", SETTINGS, "sent with each request"),
-        optional("timeout_seconds", POSITIVE, "for start and each call"),
+        optional("timeout_seconds", SECONDS, "for start and each call"),
     ],
 };
 
@@ -327,19 +330,19 @@ pub fn limits(fields: &Fields<'_>) -> Limits {
 fn toolsets(fields: &Fields<'_>, problems: &mut Diagnostics) -> Vec<(Located<String>, ToolsetDefinition)> {
     let mut toolsets = Vec::new();
     for (name, node) in fields.entries("toolsets") {
-        if !crate::syntax::table::is_name(&name.value) {
-            let fact = format!("`{}` is not a name", crate::escape::visible_start(&name.value, 80));
-            problems.push(Diagnostic::error(name.span, fact).hint("names have 1 to 64 letters, digits, `_` or `-`"));
-        }
+        check_name(name, problems);
         toolsets.push((name.clone(), definition(name, node, problems)));
     }
     toolsets
 }
 
 fn definition(name: &Located<String>, node: &Node, problems: &mut Diagnostics) -> ToolsetDefinition {
+    if !matches!(node.kind, Kind::Map(_)) {
+        return ToolsetDefinition::Broken;
+    }
     let fields = TOOLSET.fields(node);
     let kinds: Vec<&str> =
-        ["filesystem", "shell", "mcp", "use"].into_iter().filter(|kind| fields.get(kind).is_some()).collect();
+        ["filesystem", "shell", "mcp", "use"].into_iter().filter(|kind| fields.is_written(kind)).collect();
     let [kind] = kinds.as_slice() else {
         let fact = match kinds.as_slice() {
             [] => format!("toolset `{}` does not say what it is", name.value),
@@ -384,31 +387,41 @@ pub fn rule(node: &Node) -> Option<Rule> {
 
 fn filesystem(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinition> {
     let single: Vec<&str> =
-        ["root", "mode", "suffixes", "max_file_bytes"].into_iter().filter(|key| fields.get(key).is_some()).collect();
+        ["root", "mode", "suffixes", "max_file_bytes"].into_iter().filter(|key| fields.is_written(key)).collect();
     let roots = match (fields.get("roots"), single.as_slice()) {
-        (None, _) if fields.get("root").is_some() => Roots::One(file_root(fields)?),
+        (None, _) if fields.is_written("root") => Roots::One(file_root(fields)?),
         (None, _) => {
             problems.push(Diagnostic::error(fields.span, "`filesystem` has no `root`").hint("give `root`, or `roots`"));
             return None;
         }
-        (Some(_), []) => Roots::Named(
-            fields
-                .entries("roots")
-                .filter_map(|(name, node)| Some((name.value.clone(), file_root(&FILE_ROOT.fields(node))?)))
-                .collect(),
-        ),
+        (Some(node), []) => Roots::Named(named_roots(fields, node, problems)),
         (Some(node), [key, ..]) => {
             let fact = format!("`roots` and `{key}` exclude each other");
             problems.push(Diagnostic::error(node.span, fact).hint(format!("put `{key}` into each root")));
             return None;
         }
     };
-    if let (Roots::Named(named), Some(node)) = (&roots, fields.get("roots"))
-        && named.is_empty()
-    {
+    Some(ToolsetDefinition::Filesystem(FilesystemConfig { roots }))
+}
+
+fn named_roots(fields: &Fields<'_>, node: &Node, problems: &mut Diagnostics) -> BTreeMap<String, FileRoot> {
+    if matches!(&node.kind, Kind::Map(entries) if entries.is_empty()) {
         problems.push(Diagnostic::error(node.span, "`roots` is empty").hint("name at least one root"));
     }
-    Some(ToolsetDefinition::Filesystem(FilesystemConfig { roots }))
+    let mut roots = BTreeMap::new();
+    for (name, node) in fields.entries("roots") {
+        // A path starts with the name, so the name must be one part of a path.
+        check_name(name, problems);
+        roots.extend(file_root(&FILE_ROOT.fields(node)).map(|root| (name.value.clone(), root)));
+    }
+    roots
+}
+
+fn check_name(name: &Located<String>, problems: &mut Diagnostics) {
+    if !is_name(&name.value) {
+        let fact = format!("`{}` is not a name", visible_start(&name.value, 80));
+        problems.push(Diagnostic::error(name.span, fact).hint("names have 1 to 64 letters, digits, `_` or `-`"));
+    }
 }
 
 fn file_root(fields: &Fields<'_>) -> Option<FileRoot> {
@@ -464,6 +477,10 @@ fn mcp(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinit
         entries.collect()
     };
     let (env, headers) = (settings("env"), settings("headers"));
+    for (name, _) in fields.entries("env").filter(|(name, _)| !is_variable(&name.value)) {
+        let fact = format!("`{}` is not the name of an environment variable", visible_start(&name.value, 80));
+        problems.push(Diagnostic::error(name.span, fact));
+    }
     let foreign = |keys: [&'static str; 3]| keys.into_iter().find_map(|key| Some((key, fields.key_span(key)?)));
     let (server, misplaced, owner) = match (command, url) {
         (Some(command), None) => {
@@ -475,6 +492,7 @@ fn mcp(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinit
             problems.push(Diagnostic::error(url.span, "`mcp` has both `command` and `url`").hint("keep one of them"));
             return None;
         }
+        (None, None) if fields.is_written("command") || fields.is_written("url") => return None,
         (None, None) => {
             let hint = "give `command` for a local server, or `url` for a remote one";
             problems.push(Diagnostic::error(fields.span, "`mcp` has neither `command` nor `url`").hint(hint));
@@ -484,7 +502,7 @@ fn mcp(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinit
     if let Some((key, span)) = misplaced {
         problems.push(Diagnostic::error(span, format!("`{key}` belongs to a server with `{owner}`")));
     }
-    let timeout = Duration::from_secs_f64(fields.number("timeout_seconds").unwrap_or(MCP_TIMEOUT).min(1e9));
+    let timeout = Duration::from_secs_f64(fields.number("timeout_seconds").unwrap_or(MCP_TIMEOUT));
     Some(ToolsetDefinition::Mcp(McpConfig { server, timeout }, from_env))
 }
 
@@ -498,3 +516,6 @@ fn setting(node: &Node, from_env: &mut Vec<Located<String>>) -> Option<Setting> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

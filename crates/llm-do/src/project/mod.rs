@@ -1,15 +1,18 @@
 //! Files → [`Program`]. A project is loaded from files, every name in it is resolved, every mistake is reported at
 //! once; only then something runs.
 
+#[doc(hidden)]
+pub mod fuzz;
+#[cfg(test)]
+mod key_rows;
 pub mod link;
 pub mod load;
 pub mod manifest;
 pub mod reach;
 pub mod schema;
-
 pub mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,7 +39,7 @@ pub struct Project {
     /// JSON Schemas and scripts that worker files refer to, by their path beneath the root.
     references: BTreeMap<PathBuf, FileId>,
     /// Names that files would have defined had they been readable: referring to them is no further mistake.
-    broken: Vec<String>,
+    broken: BTreeSet<String>,
     /// Agents created at run time, by name and file.
     pub generated: BTreeMap<String, PathBuf>,
     pub code: Code,

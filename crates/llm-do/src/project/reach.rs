@@ -1,12 +1,12 @@
 //! What an agent can do: its own tools, and in the worst case everything it reaches by calling others.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::{AgentSpec, AllowWorkers, Entry, Program, ToolsetUse, Typing};
 use crate::model::provider::provider;
-use crate::tools::Capability;
 use crate::tools::approval::{CommandVerdict, DeclaredVerdict};
 use crate::tools::source::ToolsetSource;
+use crate::tools::{Capability, DeclaredTool};
 
 /// A tool of an agent, with all that is known before a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +55,8 @@ impl Program {
                     capabilities: tool.capabilities,
                     agent: None,
                 };
-                match tools.iter_mut().find(|other| is_shell && other.name == tool.name) {
+                let shell = if is_shell { tools.iter_mut().find(|other| other.name == tool.name) } else { None };
+                match shell {
                     Some(other) => merge_shells(other, tool),
                     None => tools.push(self.as_agent_call(used, tool)),
                 }
@@ -81,9 +82,10 @@ impl Program {
     /// The agents that an agent can call, each once.
     pub fn callees(&self, agent: &AgentSpec) -> Vec<&str> {
         let mut callees: Vec<&str> = Vec::new();
+        let mut seen = HashSet::new();
         let mut add = |name: &str| {
             if let Some((name, _)) = self.agents.get_key_value(name)
-                && !callees.contains(&name.as_str())
+                && seen.insert(name)
             {
                 callees.push(name);
             }
@@ -103,7 +105,7 @@ impl Program {
 
     /// Whether an agent can call every other: its code may, or its `allow_workers` says so.
     pub fn calls_any(agent: &AgentSpec) -> bool {
-        let has_code = agent.tools.iter().chain(&agent.toolsets).any(|used| used.source.is_code());
+        let has_code = agent.tools.iter().chain(&agent.toolsets).any(is_runnable_code);
         match &agent.allow_workers {
             Some(AllowWorkers::Any) => calls_by_name(agent),
             Some(AllowWorkers::Only(_)) => false,
@@ -139,9 +141,24 @@ impl Program {
 
 /// Whether something in an agent calls agents by name rather than as tools.
 fn calls_by_name(agent: &AgentSpec) -> bool {
-    let by_name =
-        |used: &ToolsetUse| used.source.is_code() || matches!(used.source.origin(), ToolsetSource::DynamicAgents);
+    let by_name = |used: &ToolsetUse| {
+        let is_dynamic = matches!(used.source.origin(), ToolsetSource::DynamicAgents);
+        // The tool that calls is the one that does not create; a variant may have given it another name.
+        is_runnable_code(used)
+            || (is_dynamic && can_run(used, |tool| !tool.capabilities.contains(&Capability::CreatesAgents)))
+    };
     agent.tools.iter().chain(&agent.toolsets).any(by_name)
+}
+
+fn is_runnable_code(used: &ToolsetUse) -> bool {
+    used.source.is_code() && can_run(used, |_| true)
+}
+
+/// Whether one of the tools that are meant is not blocked, as far as is known.
+fn can_run(used: &ToolsetUse, is_meant: impl Fn(&DeclaredTool) -> bool) -> bool {
+    used.source.declared_tools().is_none_or(|tools| {
+        tools.into_iter().filter(is_meant).any(|tool| tool.verdict.under(used.rules.get(&tool.name).copied()).can_run())
+    })
 }
 
 fn takes_attachments(input: &Typing) -> bool {
@@ -197,12 +214,12 @@ struct Means {
     asks: bool,
 }
 
-/// One step of a way: where it goes on, where it ends, and how far that is.
+/// One step of a way: where it goes on, where it ends, and how many agents that is.
 #[derive(Clone, Copy)]
 struct Found {
     next: Option<usize>,
     source: usize,
-    distance: usize,
+    agents: usize,
 }
 
 impl<'a> Graph<'a> {
@@ -235,7 +252,8 @@ impl<'a> Graph<'a> {
         callers
     }
 
-    /// What gives an agent a capability of its own; rather something that does not ask than something that does.
+    /// What gives an agent a capability of its own; rather something that does not ask than something that does, and
+    /// rather a tool than the attachments of a call.
     fn own(&self, agent: usize, capability: Capability) -> Option<Means> {
         let spec = &self.program.agents[self.names[agent]];
         let is_server = matches!(capability, Capability::ReachesNetwork | Capability::SpendsMoney);
@@ -247,7 +265,10 @@ impl<'a> Graph<'a> {
             return Some(Means { name: spec.model.to_string(), asks: false });
         }
         let gives = |tool: &&AgentTool| tool.capabilities.contains(&capability) && tool.verdict.can_run();
-        let tool = self.tools[agent].iter().filter(gives).min_by_key(|tool| tool.verdict.always_asks())?;
+        let tool = self.tools[agent]
+            .iter()
+            .filter(gives)
+            .min_by_key(|tool| (tool.verdict.always_asks(), tool.agent.is_some()))?;
         let name = match (tool.name.as_str(), &tool.agent) {
             ("*", _) => format!("{} (any tool)", tool.toolsets[0]),
             (name, Some(_)) => format!("{name} (attachments)"),
@@ -265,16 +286,18 @@ impl<'a> Graph<'a> {
         for (agent, step) in found.iter_mut().enumerate().take(self.names.len()) {
             if let Some(own) = self.own(agent, capability) {
                 means.insert(agent, own);
-                *step = Some(Found { next: None, source: agent, distance: 0 });
+                *step = Some(Found { next: None, source: agent, agents: 1 });
                 queue.push_back(agent);
             }
         }
         let callers = self.callers();
         while let Some(agent) = queue.pop_front() {
-            let Some(Found { source, distance, .. }) = found[agent] else { continue };
+            let Some(Found { source, agents, .. }) = found[agent] else { continue };
             for caller in &callers[agent] {
                 if found[*caller].is_none() {
-                    found[*caller] = Some(Found { next: Some(agent), source, distance: distance + 1 });
+                    // The node "any agent" is none itself.
+                    let agents = agents + usize::from(*caller < self.names.len());
+                    found[*caller] = Some(Found { next: Some(agent), source, agents });
                     queue.push_back(*caller);
                 }
             }
@@ -288,15 +311,16 @@ impl<'a> Graph<'a> {
 
     /// Only the first steps are walked: a chain of ten thousand agents would make the whole quadratic.
     fn way(&self, found: &[Option<Found>], start: usize, means: Means) -> Way {
-        let Some(Found { source, distance, .. }) = found[start] else { unreachable!("only found agents have a way") };
-        let (mut agents, mut walked, mut at) = (Vec::new(), 0, Some(start));
+        let Some(Found { source, agents: all, .. }) = found[start] else {
+            unreachable!("only found agents have a way")
+        };
+        let (mut agents, mut at) = (Vec::new(), Some(start));
         while let Some(index) = at.filter(|_| agents.len() < Way::LONGEST) {
             // The node "any agent" has no name and is not shown.
             agents.extend(self.names.get(index).map(|name| (*name).to_owned()));
-            walked += 1;
             at = found[index].and_then(|step| step.next);
         }
-        let skipped = (distance + 1).saturating_sub(walked + usize::from(at.is_some()));
+        let skipped = all - agents.len() - usize::from(at.is_some());
         Way { agents, skipped, last_agent: self.names[source].to_owned(), tool: means.name, asks: means.asks }
     }
 
@@ -387,3 +411,6 @@ impl Way {
         words
     }
 }
+
+#[cfg(test)]
+mod tests;

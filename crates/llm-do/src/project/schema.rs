@@ -1,10 +1,9 @@
-//! JSON Schemas: those of our file formats, for editors, and the judgement of those that a project brings.
+//! The JSON Schemas of our own file formats, for editors.
 
 use serde_json::Value;
 
 use super::manifest::MANIFEST;
 use super::worker::WORKER;
-use crate::message::RawJson;
 
 /// The JSON Schema of `project.json`.
 pub fn of_project() -> Value {
@@ -22,97 +21,9 @@ fn titled(mut schema: Value, title: &str) -> Value {
     schema
 }
 
-/// Why a project's JSON Schema cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SchemaError {
-    #[error("not a JSON Schema: {reason}{}", at(.pointer))]
-    Invalid { reason: String, pointer: String },
-    #[error("the reference `{0}` leaves the schema")]
-    Remote(String),
-    #[error("an input schema must describe an object")]
-    NotAnObject,
-}
-
-fn at(pointer: &str) -> String {
-    if pointer.is_empty() { String::new() } else { format!(" (at `{pointer}`)") }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    Input,
-    Output,
-}
-
-/// Compiles a schema so that it cannot fail later, in the middle of a run.
-pub fn judge(schema: &RawJson, direction: Direction) -> Result<Value, SchemaError> {
-    let value: Value =
-        schema.to().map_err(|error| SchemaError::Invalid { reason: error.to_string(), pointer: String::new() })?;
-    if let Some(reference) = remote_reference(&value) {
-        return Err(SchemaError::Remote(reference));
-    }
-    if direction == Direction::Input && !describes_object(&value) {
-        return Err(SchemaError::NotAnObject);
-    }
-    match jsonschema::validator_for(&value) {
-        Ok(_) => Ok(value),
-        Err(error) => {
-            Err(SchemaError::Invalid { reason: error.to_string(), pointer: error.instance_path().to_string() })
-        }
-    }
-}
-
-/// Tools take objects: a schema that says otherwise could never be satisfied.
-fn describes_object(schema: &Value) -> bool {
-    match &schema["type"] {
-        Value::String(word) => word == "object",
-        Value::Null => true,
-        _ => false,
-    }
-}
-
-/// Only references into the schema itself are followed: no file and no network is read for one.
-fn remote_reference(schema: &Value) -> Option<String> {
-    match schema {
-        Value::Object(map) => {
-            let own = ["$ref", "$dynamicRef"].iter().find_map(|key| map.get(*key)?.as_str());
-            let remote = own.filter(|reference| !reference.starts_with('#')).map(str::to_owned);
-            remote.or_else(|| map.values().find_map(remote_reference))
-        }
-        Value::Array(items) => items.iter().find_map(remote_reference),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn judged(schema: &str, direction: Direction) -> Result<(), String> {
-        judge(&RawJson::parse(schema).unwrap(), direction).map(|_| ()).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn a_project_cannot_bring_a_schema_that_fails_later() {
-        let good = [r#"{"type": "object"}"#, r##"{"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {}}}"##];
-        for schema in good {
-            assert_eq!(judged(schema, Direction::Input), Ok(()), "{schema}");
-        }
-        let bad = [
-            (r#"{"type": "objekt"}"#, "an input schema must describe an object"),
-            (r#"{"type": "array"}"#, "an input schema must describe an object"),
-            (r#"{"$ref": "http://example.com/s"}"#, "the reference `http://example.com/s` leaves the schema"),
-            (r#"{"items": {"$ref": "file:///etc/passwd"}}"#, "the reference `file:///etc/passwd` leaves the schema"),
-        ];
-        for (schema, message) in bad {
-            assert_eq!(judged(schema, Direction::Input), Err(message.to_owned()));
-        }
-        let invalid = [r#"{"properties": {"a": {"type": "strng"}}}"#, r#"{"required": "a"}"#, r#"{"pattern": "("}"#];
-        for schema in invalid {
-            let error = judged(schema, Direction::Output).unwrap_err();
-            assert!(error.starts_with("not a JSON Schema: "), "{error}");
-        }
-        assert_eq!(judged(r#"{"type": "array"}"#, Direction::Output), Ok(()));
-    }
 
     #[test]
     fn our_own_schemas_are_schemas() {

@@ -359,6 +359,10 @@ fn parse_reference(text: &Located<String>) -> Option<SchemaSource> {
         None => {
             let (module, class) = text.value.rsplit_once('.')?;
             module.split('.').all(identifier).then_some(())?;
+            // A file was meant, of a kind that holds no schema or without its class.
+            if ["py", "yaml", "yml", "toml", "txt", "md"].contains(&class) {
+                return None;
+            }
             (PythonModule::Importable(module.to_owned()), class)
         }
     };
@@ -645,3 +649,6 @@ fn yaml_safe(json: &str) -> String {
         safe
     })
 }
+
+#[cfg(test)]
+mod tests;

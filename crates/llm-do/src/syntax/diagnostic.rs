@@ -1,5 +1,6 @@
 //! Located mistakes: where, a one-line fact, and a separate hint. All of a project's are reported together.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use crate::escape::{is_deceptive, visible};
 const MOST_DIAGNOSTICS: usize = 1_000;
 /// Beyond this many, a report on a terminal is no longer read.
 const MOST_RENDERED: usize = 100;
+/// Looking for the nearest of ten thousand names costs milliseconds, so only those who are still reading get one.
+const MOST_SUGGESTIONS: usize = 100;
 /// A line longer than this is located but not shown.
 const LONGEST_SHOWN_LINE: usize = 8 * 1024;
 
@@ -88,6 +91,7 @@ impl From<Span> for Place {
     }
 }
 
+/// Its words are harmless wherever they are printed: they often quote a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
     pub severity: Severity,
@@ -101,7 +105,7 @@ pub struct Diagnostic {
 impl Diagnostic {
     pub fn error(place: impl Into<Place>, fact: impl Into<String>) -> Self {
         let severity = Severity::Error;
-        Self { severity, place: place.into(), fact: fact.into(), hint: None, related: None }
+        Self { severity, place: place.into(), fact: harmless_words(fact.into()), hint: None, related: None }
     }
 
     pub fn note(place: impl Into<Place>, fact: impl Into<String>) -> Self {
@@ -110,12 +114,21 @@ impl Diagnostic {
 
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+        Self { hint: Some(harmless_words(hint.into())), ..self }
+    }
+
+    /// With a suggestion, if there was one to be had (see [`Diagnostics::suggest`]).
+    #[must_use]
+    pub fn maybe_hint(self, hint: Option<String>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
     }
 
     #[must_use]
     pub fn related(self, span: Span, label: impl Into<String>) -> Self {
-        Self { related: Some((span, label.into())), ..self }
+        Self { related: Some((span, harmless_words(label.into()))), ..self }
     }
 }
 
@@ -136,8 +149,9 @@ impl Diagnostics {
     }
 
     pub fn extend(&mut self, other: Self) {
+        let listed_errors = other.list.iter().filter(|it| it.severity == Severity::Error).count();
         self.omitted += other.omitted;
-        self.errors += other.omitted;
+        self.errors += other.errors - listed_errors;
         other.list.into_iter().for_each(|diagnostic| self.push(diagnostic));
     }
 
@@ -145,9 +159,19 @@ impl Diagnostics {
         self.errors > 0
     }
 
-    /// More are only counted: looking for a suggestion is no longer worth the time.
-    pub fn is_full(&self) -> bool {
+    /// More are only counted.
+    fn is_full(&self) -> bool {
         self.list.len() >= MOST_DIAGNOSTICS
+    }
+
+    /// "did you mean `x`?", or what there is; nothing once there are so many mistakes that nobody reads on.
+    pub fn suggest<'a>(
+        &self,
+        name: &str,
+        what: &str,
+        known: impl IntoIterator<Item = &'a str> + Clone,
+    ) -> Option<String> {
+        (self.list.len() < MOST_SUGGESTIONS).then(|| suggest(name, what, known))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
@@ -290,7 +314,7 @@ impl Report {
             Severity::Error => Level::ERROR,
             Severity::Note => Level::NOTE,
         };
-        let mut group = level.primary_title(visible(&diagnostic.fact).into_owned()).elements(None::<Origin<'_>>);
+        let mut group = level.primary_title(diagnostic.fact.as_str()).elements(None::<Origin<'_>>);
         match &diagnostic.place {
             Place::Outside => {}
             Place::Path(path) => group = group.element(Origin::path(visible_path(path))),
@@ -309,11 +333,11 @@ impl Report {
         }
         if let Some((span, label)) = &diagnostic.related {
             let shown = self.show(*span);
-            let place = format!("{} at {}:{}:{}", visible(label), shown.path, shown.number, shown.column);
+            let place = format!("{label} at {}:{}:{}", shown.path, shown.number, shown.column);
             group = group.element(Level::NOTE.message(place));
         }
         if let Some(hint) = &diagnostic.hint {
-            group = group.element(Level::HELP.with_name("hint").message(visible(hint).into_owned()));
+            group = group.element(Level::HELP.with_name("hint").message(hint.as_str()));
         }
         renderer.render(&[group])
     }
@@ -356,6 +380,13 @@ fn visible_path(path: &Path) -> String {
     visible(&path.display().to_string()).into_owned()
 }
 
+fn harmless_words(words: String) -> String {
+    match visible(&words) {
+        Cow::Borrowed(_) => words,
+        Cow::Owned(words) => words,
+    }
+}
+
 /// One character for one character, so that columns stay true.
 fn harmless(line: &str) -> String {
     line.chars().map(|c| if c != '\t' && is_deceptive(c) { '\u{fffd}' } else { c }).collect()
@@ -384,7 +415,7 @@ impl Line {
     }
 }
 
-/// The names nearest to a misspelled one, for "did you mean".
+/// The name nearest to a misspelled one.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     known
@@ -395,8 +426,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// "did you mean `x`?", or what there is.
-pub fn suggest<'a>(name: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+fn suggest<'a>(name: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     const MOST_LISTED: usize = 20;
     if let Some(near) = nearest(name, known.clone()) {
         return format!("did you mean `{near}`?");

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::diagnostic::{Diagnostic, Diagnostics, Located, Span, suggest};
+use super::diagnostic::{Diagnostic, Diagnostics, Located, Span};
 use super::tree::{Kind, Node};
 use crate::escape::{visible, visible_start};
 use crate::message::RawJson;
@@ -138,28 +138,26 @@ impl Table {
 
     fn unknown_key(&self, key: &Located<String>, problems: &Diagnostics) -> Diagnostic {
         let fact = format!("unknown key `{}` in {}", visible_start(&key.value, 60), self.what);
-        let problem = Diagnostic::error(key.span, fact);
-        if problems.is_full() {
-            return problem;
-        }
-        problem.hint(suggest(&key.value, "keys", self.keys.iter().flat_map(Key::spellings)))
+        let known = self.keys.iter().flat_map(Key::spellings);
+        Diagnostic::error(key.span, fact).maybe_hint(problems.suggest(&key.value, "keys", known))
     }
 
     /// The values that conform, by their canonical names. What does not was reported by [`Table::check`].
     pub fn fields<'a>(&'static self, node: &'a Node) -> Fields<'a> {
-        let mut values = Vec::new();
+        let mut fields = Fields { table: self, span: node.span, written: Vec::new(), values: Vec::new() };
         if let Kind::Map(entries) = &node.kind {
             let mut silent = Diagnostics::default();
             for entry in entries {
-                if let Some(key) = self.key(&entry.key.value)
-                    && (matches!(key.shape, Shape::Object(_) | Shape::Map { .. } | Shape::List { .. })
-                        || key.shape.check(&entry.value, &mut silent))
+                let Some(key) = self.key(&entry.key.value) else { continue };
+                fields.written.push(key.name);
+                if matches!(key.shape, Shape::Object(_) | Shape::Map { .. } | Shape::List { .. })
+                    || key.shape.check(&entry.value, &mut silent)
                 {
-                    values.push((key.name, entry.key.span, &entry.value));
+                    fields.values.push((key.name, entry.key.span, &entry.value));
                 }
             }
         }
-        Fields { table: self, span: node.span, values }
+        fields
     }
 
     pub fn schema(&self) -> Value {
@@ -207,7 +205,8 @@ impl Shape {
             (Self::Number { .. }, Kind::Integer(_) | Kind::Number(..)) if self.holds(number(node)) => None,
             (Self::OneOf(words), Kind::Text(text)) => {
                 let known = words.contains(&text.as_str());
-                (!known).then(|| expected(&self.describe(), node).hint(suggest(text, "values", words.iter().copied())))
+                let suggestion = || problems.suggest(text, "values", words.iter().copied());
+                (!known).then(|| expected(&self.describe(), node).maybe_hint(suggestion()))
             }
             (Self::List { of, least, repeats }, Kind::List(items)) => {
                 return check_list(node, items, of, *least, *repeats, problems);
@@ -365,7 +364,7 @@ pub fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
-fn is_variable(text: &str) -> bool {
+pub fn is_variable(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
@@ -384,6 +383,8 @@ fn number(node: &Node) -> f64 {
 pub struct Fields<'a> {
     table: &'static Table,
     pub span: Span,
+    /// Every key of the table that is there, whatever its value.
+    written: Vec<&'static str>,
     values: Vec<(&'static str, Span, &'a Node)>,
 }
 
@@ -391,6 +392,11 @@ impl<'a> Fields<'a> {
     pub fn get(&self, name: &str) -> Option<&'a Node> {
         assert!(self.table.key(name).is_some_and(|key| key.name == name), "no key `{name}` in {}", self.table.what);
         self.values.iter().find(|(key, ..)| *key == name).map(|(_, _, node)| *node)
+    }
+
+    /// Whether the key is there, be its value right or wrong: what is wrong was reported, and is not missing too.
+    pub fn is_written(&self, name: &str) -> bool {
+        self.written.contains(&name)
     }
 
     /// Where the key itself stands.

@@ -61,7 +61,7 @@ impl Node {
         json
     }
 
-    // Recursion is bounded by `DEEPEST_NESTING`.
+    // Recursion is bounded by `DEEPEST_NESTING`, aliases included.
     fn write_json(&self, json: &mut String) {
         let quoted = |text: &str| serde_json::to_string(text).expect("text serialises");
         match &self.kind {
@@ -112,8 +112,11 @@ impl<'a> Text<'a> {
         Self { file, text: stripped, offset: text.len() - stripped.len() }
     }
 
+    /// Inside the text and between characters, whatever a parser says.
     fn span(&self, start: usize, end: usize) -> Span {
-        Span { file: self.file, start: self.offset + start, end: self.offset + end.max(start) }
+        let start = self.text.floor_char_boundary(start);
+        let end = self.text.ceil_char_boundary(end).max(start);
+        Span { file: self.file, start: self.offset + start, end: self.offset + end }
     }
 }
 
@@ -123,20 +126,43 @@ pub fn parse_json(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> 
         let start = offset_of(source.text, error.line(), error.column());
         let message = error.to_string();
         let fact = message.split(" at line ").next().unwrap_or(&message);
-        problems.push(Diagnostic::error(source.span(start, start + 1), format!("not valid JSON: {fact}")));
+        let problem = Diagnostic::error(source.span(start, start + 1), format!("not valid JSON: {fact}"));
+        problems.push(problem.maybe_hint(json_hint(source.text, start)));
         return None;
     }
-    parse_yaml(source, problems)
+    parse_tree(source, "JSON", problems)
+}
+
+/// The mistake that everybody makes: `description: Note: read this`.
+fn yaml_hint(reason: &str) -> Option<String> {
+    reason.contains("mapping values are not allowed").then(|| "put a text that holds `: ` in quotes".to_owned())
+}
+
+/// What people write who know a JSON with more freedom.
+fn json_hint(text: &str, position: usize) -> Option<String> {
+    let (before, after) = text.split_at(text.floor_char_boundary(position));
+    let hint = match after.chars().next()? {
+        '}' | ']' if before.trim_end().ends_with(',') => "remove the comma before it",
+        '/' | '#' => "JSON has no comments",
+        '\'' => "JSON has double quotes only",
+        _ => return None,
+    };
+    Some(hint.to_owned())
 }
 
 /// The byte at a line and a column as `serde_json` counts them: from 1, columns in bytes.
 fn offset_of(text: &str, line: usize, column: usize) -> usize {
     let line_start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
-    (line_start + column.saturating_sub(1)).min(text.len())
+    line_start + column.saturating_sub(1)
 }
 
 /// `None` if the text has no tree; the reason is among the problems, or the text is empty.
 pub fn parse_yaml(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> {
+    parse_tree(source, "YAML", problems)
+}
+
+/// `language` is what the writer of the text meant to write.
+fn parse_tree(source: Text<'_>, language: &str, problems: &mut Diagnostics) -> Option<Node> {
     let options = granit_parser::options! {
         disallow_directives: true,
         flow_nesting_limit: DEEPEST_NESTING,
@@ -151,9 +177,10 @@ pub fn parse_yaml(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> 
                 builder.event(event, source.span(start, end), problems)
             }
             Err(error) => {
-                let start = error.marker().byte_offset().unwrap_or(source.text.len()).min(source.text.len());
-                Err(Diagnostic::error(source.span(start, start + 1), format!("not valid YAML: {}", error.info()))
-                    .into())
+                let start = error.marker().byte_offset().unwrap_or(source.text.len());
+                let fact = format!("not valid {language}: {}", visible_start(&error.info(), 200));
+                let problem = Diagnostic::error(source.span(start, start + 1), fact);
+                Err(problem.maybe_hint(yaml_hint(&error.info())).into())
             }
         };
         if let Err(problem) = step {
@@ -169,8 +196,10 @@ struct Builder<'a> {
     source: Text<'a>,
     root: Option<Node>,
     open: Vec<Open>,
-    anchors: HashMap<usize, (Node, Size)>,
+    anchors: HashMap<usize, Anchored>,
     size: Size,
+    /// What the anchors hold besides the tree itself.
+    anchored: Size,
     documents: usize,
 }
 
@@ -181,11 +210,26 @@ struct Size {
     text: usize,
 }
 
+impl Size {
+    fn and(self, other: Self) -> Self {
+        Self { values: self.values + other.values, text: self.text + other.text }
+    }
+}
+
+/// A value that aliases may repeat.
+struct Anchored {
+    node: Node,
+    size: Size,
+    height: usize,
+}
+
 struct Open {
     span: Span,
     anchor: usize,
     /// The size of the whole when it was opened, to know its own.
     before: Size,
+    /// How many levels are below it so far.
+    height: usize,
     content: Collection,
 }
 
@@ -202,7 +246,8 @@ enum PendingKey {
 
 impl<'a> Builder<'a> {
     fn new(source: Text<'a>) -> Self {
-        Self { source, root: None, open: Vec::new(), anchors: HashMap::new(), size: Size::default(), documents: 0 }
+        let (size, anchored) = (Size::default(), Size::default());
+        Self { source, root: None, open: Vec::new(), anchors: HashMap::new(), size, anchored, documents: 0 }
     }
 
     fn event(&mut self, event: Event<'_>, span: Span, problems: &mut Diagnostics) -> Result<(), Box<Diagnostic>> {
@@ -215,8 +260,8 @@ impl<'a> Builder<'a> {
                 let size = Size { values: 1, text: text.len() };
                 self.count(size, span)?;
                 let node = Node { span, kind: scalar(&text, style) };
-                self.remember(anchor, &node, size);
-                self.place(node, problems)
+                self.remember(anchor, &node, size, 0)?;
+                self.place(node, 0, problems)
             }
             Event::SequenceStart(_, anchor, _) => self.open(span, anchor, Collection::List(Vec::new())),
             Event::MappingStart(_, anchor, _) => {
@@ -225,13 +270,16 @@ impl<'a> Builder<'a> {
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(span, problems),
             Event::Alias(id) => {
-                let size = self.anchors.get(&id).map(|(_, size)| *size).ok_or_else(|| {
+                let (size, height) = self.anchors.get(&id).map(|it| (it.size, it.height)).ok_or_else(|| {
                     Diagnostic::error(span, "an alias inside the value that it stands for").hint("write the value out")
                 })?;
                 // Counted before anything is cloned, so that an alias bomb costs nothing.
                 self.count(size, span)?;
-                let node = Node { span, kind: self.anchors[&id].0.kind.clone() };
-                self.place(node, problems)
+                if self.open.len() + height > DEEPEST_NESTING {
+                    return Err(too_deep(span));
+                }
+                let node = Node { span, kind: self.anchors[&id].node.kind.clone() };
+                self.place(node, height, problems)
             }
             Event::DocumentStart(..) => {
                 self.documents += 1;
@@ -246,7 +294,7 @@ impl<'a> Builder<'a> {
     }
 
     fn count(&mut self, size: Size, span: Span) -> Result<(), Box<Diagnostic>> {
-        self.size = Size { values: self.size.values + size.values, text: self.size.text + size.text };
+        self.size = self.size.and(size);
         if self.size.values > MOST_VALUES {
             return Err(Diagnostic::error(span, format!("more than {MOST_VALUES} values in one file")).into());
         }
@@ -259,7 +307,10 @@ impl<'a> Builder<'a> {
     fn open(&mut self, span: Span, anchor: usize, content: Collection) -> Result<(), Box<Diagnostic>> {
         let before = self.size;
         self.count(Size { values: 1, text: 0 }, span)?;
-        self.open.push(Open { span, anchor, before, content });
+        if self.open.len() >= DEEPEST_NESTING {
+            return Err(too_deep(span));
+        }
+        self.open.push(Open { span, anchor, before, height: 0, content });
         Ok(())
     }
 
@@ -271,21 +322,32 @@ impl<'a> Builder<'a> {
         };
         let node = Node { span: Span { end: end.end.max(open.span.start), ..open.span }, kind };
         let size = Size { values: self.size.values - open.before.values, text: self.size.text - open.before.text };
-        self.remember(open.anchor, &node, size);
-        self.place(node, problems)
+        let height = open.height + 1;
+        self.remember(open.anchor, &node, size, height)?;
+        self.place(node, height, problems)
     }
 
-    fn remember(&mut self, anchor: usize, node: &Node, size: Size) {
-        if anchor != 0 {
-            self.anchors.insert(anchor, (node.clone(), size));
+    /// A copy is kept for the aliases; anchors inside anchors copy again and again, so the copies are counted too.
+    fn remember(&mut self, anchor: usize, node: &Node, size: Size, height: usize) -> Result<(), Box<Diagnostic>> {
+        if anchor == 0 {
+            return Ok(());
         }
+        self.anchored = self.anchored.and(size);
+        if self.anchored.values > MOST_VALUES || self.anchored.text > MOST_TEXT {
+            let fact = format!("anchors inside anchors hold more than {MOST_VALUES} values or {MOST_TEXT} bytes");
+            return Err(Diagnostic::error(node.span, fact).into());
+        }
+        self.anchors.insert(anchor, Anchored { node: node.clone(), size, height });
+        Ok(())
     }
 
-    fn place(&mut self, node: Node, problems: &mut Diagnostics) -> Result<(), Box<Diagnostic>> {
+    /// `height` is the number of levels in the node.
+    fn place(&mut self, node: Node, height: usize, problems: &mut Diagnostics) -> Result<(), Box<Diagnostic>> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
             return Ok(());
         };
+        open.height = open.height.max(height);
         match &mut open.content {
             Collection::List(items) => items.push(node),
             Collection::Map { entries, keys, pending } => match pending.take() {
@@ -307,6 +369,10 @@ impl<'a> Builder<'a> {
         }
         Ok(())
     }
+}
+
+fn too_deep(span: Span) -> Box<Diagnostic> {
+    Diagnostic::error(span, format!("nested more than {DEEPEST_NESTING} levels deep")).into()
 }
 
 fn key_text(kind: &Kind, source: Text<'_>, span: Span) -> Option<String> {
@@ -421,10 +487,43 @@ mod tests {
         assert_eq!(parse(&bomb, parse_yaml), Err("more than 100000 values in one file".into()));
         let long = format!("a: &x \"{}\"\nb: [{}]", "x".repeat(500_000), "*x,".repeat(90_000));
         assert_eq!(parse(&long, parse_yaml), Err("aliases expand to more than 4194304 bytes".into()));
+        let wide = format!("{}[{}]{}", "&a [".repeat(50), "x,".repeat(50_000), "]".repeat(50));
+        assert!(parse(&wide, parse_yaml).unwrap_err().starts_with("anchors inside anchors hold more than"));
+        let deep = (1..30).fold("a0: &a0 [x]\n".to_owned(), |deep, level| {
+            format!("{deep}a{level}: &a{level} [[[*a{}]]]\n", level - 1)
+        });
+        assert_eq!(parse(&deep, parse_yaml), Err("nested more than 64 levels deep".into()));
         for open in ["[", "{a: ", "? ", "- "] {
             assert!(parse(&open.repeat(100_000), parse_yaml).is_err(), "{open}");
         }
         assert!(parse(&"[".repeat(100_000), parse_json).is_err());
+    }
+
+    #[test]
+    fn a_colon_in_a_plain_text_has_a_hint() {
+        let file = Sources::default().add("file".into(), String::new());
+        let mut problems = Diagnostics::default();
+        parse_yaml(Text { file, text: "description: Note: read this", offset: 0 }, &mut problems);
+        let hint = problems.iter().next().unwrap().hint.as_deref();
+        assert_eq!(hint, Some("put a text that holds `: ` in quotes"));
+    }
+
+    #[test]
+    fn common_mistakes_in_json_are_located_and_have_a_hint() {
+        let cases = [
+            ("{\"a\": 1,\n  }", (11, "remove the comma before it")),
+            ("{\"a\": [1,\n  ]}", (12, "remove the comma before it")),
+            ("{ // x\n}", (2, "JSON has no comments")),
+            ("{'a': 1}", (1, "JSON has double quotes only")),
+        ];
+        for (json, (start, hint)) in cases {
+            let file = Sources::default().add("file".into(), String::new());
+            let mut problems = Diagnostics::default();
+            parse_json(Text { file, text: json, offset: 0 }, &mut problems);
+            let problem = problems.iter().next().unwrap();
+            let place = super::super::diagnostic::Place::At(Span { file, start, end: start + 1 });
+            assert_eq!((&problem.place, problem.hint.as_deref()), (&place, Some(hint)), "{json}");
+        }
     }
 
     #[test]

@@ -235,6 +235,20 @@ impl ToolsetSource {
         }
     }
 
+    /// How many variants lie over the origin.
+    pub fn variants(&self) -> usize {
+        match self {
+            Self::Variant(variant) => 1 + variant.of.variants(),
+            Self::Filesystem(_)
+            | Self::Shell(_)
+            | Self::Mcp(_)
+            | Self::DynamicAgents
+            | Self::Agent(_)
+            | Self::Python(_)
+            | Self::Open => 0,
+        }
+    }
+
     /// The source below all variants.
     pub fn origin(&self) -> &Self {
         match self {

@@ -1,26 +1,30 @@
 //! One worker file → one [`AgentSpec`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::Linker;
 use super::namespace::{Namespace, Resolved};
 use crate::escape::{visible, visible_start};
+use crate::json_schema::{self, Direction};
 use crate::model::ServerTool;
 use crate::model::name::{Choice, ChoiceError, ChosenBy, ModelName, ModelNameError, ModelPattern};
 use crate::model::provider::{PROVIDERS, provider};
 use crate::model::scripted::{Script, script_of};
-use crate::project::schema::{self, Direction};
 use crate::project::worker::{PythonModule, SchemaSource, WorkerFile};
 use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, ToolsetUse, Typing};
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span, suggest};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span};
 use crate::syntax::tree::{self, Kind};
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
 use crate::tools::source::{BUILT_INS, PythonToolset, TOOL_ALIASES, ToolsetSource};
 
 /// What callers read of an agent without a description.
 const DESCRIPTION_FROM_INSTRUCTIONS: usize = 200;
+/// Longer than any model's name; what is compiled has to be bounded.
+const LONGEST_PATTERN: usize = 256;
+/// A rule is kept for each toolset that may have its tool, so one file could ask for billions of them.
+const MOST_OPEN_RULES: usize = 100_000;
 
 impl<'a> Linker<'a> {
     pub(super) fn agent(&mut self, loaded: &'a LoadedWorker, namespace: &Namespace) -> Option<AgentSpec> {
@@ -147,6 +151,11 @@ impl<'a> Linker<'a> {
     fn patterns(&mut self, list: &[Located<String>]) -> Option<Vec<ModelPattern>> {
         let mut patterns = Vec::new();
         for text in list {
+            if text.value.len() > LONGEST_PATTERN {
+                let fact = format!("the pattern is longer than {LONGEST_PATTERN} bytes");
+                self.problems.push(Diagnostic::error(text.span, fact));
+                return None;
+            }
             match ModelPattern::parse(&text.value) {
                 Ok(pattern) => patterns.push(pattern),
                 Err(error) => {
@@ -165,6 +174,7 @@ impl<'a> Linker<'a> {
         if known.is_none() && self.models.custom(name).is_none() {
             let place = match (&worker.model, choice.by) {
                 (Some(model), ChosenBy::File) => Place::At(model.span),
+                _ if !self.refused_choices.insert(choice.model.clone()) => return false,
                 _ => Place::Outside,
             };
             let fact =
@@ -173,8 +183,8 @@ impl<'a> Linker<'a> {
                 .iter()
                 .map(|row| row.name)
                 .chain(self.models.providers.iter().map(|custom| custom.name.as_str()));
-            let hint = suggest(name, "providers", names);
-            self.problems.push(Diagnostic::error(place, fact).hint(hint));
+            let hint = self.problems.suggest(name, "providers", names);
+            self.problems.push(Diagnostic::error(place, fact).maybe_hint(hint));
             return false;
         }
         let needs_key = match known {
@@ -227,7 +237,7 @@ impl<'a> Linker<'a> {
                 return Typing::Python(class.value.clone());
             }
         };
-        match schema::judge(&schema, direction) {
+        match json_schema::judge(&schema, direction) {
             Ok(_) => Typing::Schema(schema),
             Err(error) => {
                 self.problems.push(Diagnostic::error(span, error.to_string()));
@@ -252,38 +262,6 @@ impl<'a> Linker<'a> {
         Some(crate::message::RawJson::from_valid(node.to_json()))
     }
 
-    fn check_prompt(&mut self, worker: &WorkerFile, input: &Typing) {
-        let Some(prompt) = &worker.prompt else { return };
-        if matches!(input, Typing::Python(_)) {
-            self.problems.push(
-                Diagnostic::error(prompt.span, "`prompt` and an input class in Python exclude each other")
-                    .hint("the class renders itself in `prompt_messages()`"),
-            );
-            return;
-        }
-        let environment = minijinja::Environment::new();
-        let template = match environment.template_from_str(&prompt.value) {
-            Ok(template) => template,
-            Err(error) => {
-                let line = error.line().map(|line| format!(" (line {line} of the template)")).unwrap_or_default();
-                let reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-                self.problems
-                    .push(Diagnostic::error(prompt.span, format!("the template does not parse: {reason}{line}")));
-                return;
-            }
-        };
-        let Some(fields) = declared_fields(input) else { return };
-        let globals: Vec<&str> = environment.globals().map(|(name, _)| name).collect();
-        let mut unknown: Vec<String> = template.undeclared_variables(false).into_iter().collect();
-        unknown.retain(|name| !fields.contains(name) && !globals.contains(&name.as_str()));
-        unknown.sort();
-        for name in unknown {
-            let hint = suggest(&name, "fields", fields.iter().map(String::as_str));
-            let fact = format!("the template uses an unknown field `{}`", visible(&name));
-            self.problems.push(Diagnostic::error(prompt.span, fact).hint(hint));
-        }
-    }
-
     /// A name under `tools`: one exported function.
     fn tool(&mut self, name: &Located<String>) -> Option<ToolsetUse> {
         let offered = match &self.project.code {
@@ -301,11 +279,10 @@ impl<'a> Linker<'a> {
                 ToolsetSource::Open
             }
             None => {
-                let hint = toolset_with(&name.value).unwrap_or_else(|| {
-                    suggest(&name.value, "tools", offered.iter().map(|offered| offered.tool.name.as_str()))
-                });
+                let names = offered.iter().map(|offered| offered.tool.name.as_str());
+                let hint = toolset_with(&name.value).or_else(|| self.problems.suggest(&name.value, "tools", names));
                 let fact = format!("unknown tool `{}`", visible(&name.value));
-                self.problems.push(Diagnostic::error(name.span, fact).hint(hint));
+                self.problems.push(Diagnostic::error(name.span, fact).maybe_hint(hint));
                 return None;
             }
         };
@@ -323,11 +300,9 @@ impl<'a> Linker<'a> {
             Resolved::Unknown => {
                 let fact =
                     format!("agent `{}` asks for an unknown toolset `{}`", worker.name.value, visible(&name.value));
-                let problem = Diagnostic::error(name.span, fact);
-                let hint = (!self.problems.is_full()).then(|| {
-                    toolset_with(&name.value).unwrap_or_else(|| suggest(&name.value, "toolsets", namespace.names()))
-                });
-                self.problems.push(Diagnostic { hint, ..problem });
+                let hint = toolset_with(&name.value)
+                    .or_else(|| self.problems.suggest(&name.value, "toolsets", namespace.names()));
+                self.problems.push(Diagnostic::error(name.span, fact).maybe_hint(hint));
                 return None;
             }
         };
@@ -336,7 +311,9 @@ impl<'a> Linker<'a> {
 
     /// Two tools of one name inside one agent, where their names are known. Several shells are one tool.
     fn check_clashes(&mut self, worker: &WorkerFile, tools: &[ToolsetUse], toolsets: &[ToolsetUse]) {
-        let mut owners: BTreeMap<String, &ToolsetUse> = BTreeMap::new();
+        let listed = worker.tools.iter().chain(&worker.toolsets).map(|name| (name.value.as_str(), name.span));
+        let spans: HashMap<&str, Span> = listed.collect();
+        let mut owners: HashMap<String, &ToolsetUse> = HashMap::new();
         for used in tools.iter().chain(toolsets) {
             for tool in used.source.declared_tools().unwrap_or_default() {
                 let Some(other) = owners.get(&tool.name) else {
@@ -347,7 +324,7 @@ impl<'a> Linker<'a> {
                 if is_shell(used) && is_shell(other) {
                     continue;
                 }
-                let span = listed_span(worker, &used.name);
+                let span = spans.get(used.name.as_str()).copied().unwrap_or(worker.name.span);
                 let fact = format!("`{}` and `{}` both have a tool `{}`", other.name, used.name, tool.name);
                 self.problems.push(
                     Diagnostic::error(span, fact)
@@ -360,24 +337,27 @@ impl<'a> Linker<'a> {
 
     /// Rules go to the toolset whose tool they name. What has unknown tools may have any.
     fn apply_rules(&mut self, worker: &WorkerFile, mut uses: Vec<&mut ToolsetUse>) {
-        let known: Vec<Option<Vec<String>>> = uses.iter().map(|used| tool_names(&used.source)).collect();
+        let owners = ToolOwners::of(&uses);
+        if worker.approval.len().saturating_mul(owners.unknown.len()) > MOST_OPEN_RULES {
+            let fact =
+                format!("too many rules for the toolsets of agent `{}` whose tools are not known", worker.name.value);
+            let hint = format!("rules × such toolsets may be {MOST_OPEN_RULES} at most");
+            self.problems.push(Diagnostic::error(worker.name.span, fact).hint(hint));
+            return;
+        }
         for (key, rule) in &worker.approval {
-            let (toolset, tool) = split_rule(&key.value, &uses);
+            let (toolset, tool) = owners.split(&key.value);
             let tool = TOOL_ALIASES.iter().find(|(alias, _)| *alias == tool).map_or(tool, |(_, name)| name);
-            let mut applied = false;
-            for (used, known) in uses.iter_mut().zip(&known) {
-                let is_meant = toolset.as_ref().is_none_or(|name| *name == used.name);
-                if is_meant && known.as_ref().is_none_or(|names| names.iter().any(|name| name == tool)) {
-                    applied = true;
-                    used.rules.insert(tool.to_owned(), *rule);
-                    self.note_idle_rule(key, *rule, tool, &used.source);
-                }
+            let places = owners.having(toolset, tool);
+            for place in &places {
+                let used = &mut *uses[*place];
+                used.rules.insert(tool.to_owned(), *rule);
+                self.note_idle_rule(key, *rule, tool, &used.source);
             }
-            if !applied {
+            if places.is_empty() {
                 let fact = format!("agent `{}` has no tool `{}`", worker.name.value, visible(&key.value));
-                let names = known.iter().flatten().flatten().map(String::as_str);
-                let hint = suggest(tool, "tools", names);
-                self.problems.push(Diagnostic::error(key.span, fact).hint(hint));
+                let hint = self.problems.suggest(tool, "tools", owners.known.keys().map(String::as_str));
+                self.problems.push(Diagnostic::error(key.span, fact).maybe_hint(hint));
             }
         }
     }
@@ -398,7 +378,7 @@ impl<'a> Linker<'a> {
         for name in names {
             let known =
                 self.agents.contains_key(name.value.as_str()) || self.project.generated.contains_key(&name.value);
-            if !known && !self.creates_agents() {
+            if !known && !self.creates_agents {
                 let fact = format!("`allow_workers` names an unknown agent `{}`", name.value);
                 self.unknown_agent(name.span, fact, &name.value);
             }
@@ -407,9 +387,12 @@ impl<'a> Linker<'a> {
     }
 
     /// An agent that is created later cannot be known now.
-    fn creates_agents(&self) -> bool {
-        let uses_it = |loaded: &LoadedWorker| loaded.worker.toolsets.iter().any(|name| name.value == "dynamic_agents");
-        self.project.workers.iter().any(uses_it)
+    pub(super) fn creates_agents(&self, namespace: &Namespace) -> bool {
+        let mut names = self.project.workers.iter().flat_map(|loaded| &loaded.worker.toolsets);
+        names.any(|name| match namespace.resolve(&name.value) {
+            Resolved::Source(source) => matches!(source.origin(), ToolsetSource::DynamicAgents),
+            Resolved::Broken | Resolved::Unknown => false,
+        })
     }
 }
 
@@ -429,22 +412,6 @@ fn origin(by: ChosenBy) -> &'static str {
     }
 }
 
-/// The top-level fields of an input, if its schema names them all.
-fn declared_fields(input: &Typing) -> Option<Vec<String>> {
-    match input {
-        Typing::Untyped => Some(vec!["input".to_owned(), "attachments".to_owned()]),
-        Typing::Python(_) => None,
-        Typing::Schema(schema) => {
-            let schema: serde_json::Value = schema.to().ok()?;
-            let closed = ["additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"]
-                .iter()
-                .all(|key| matches!(schema.get(key), None | Some(serde_json::Value::Bool(false))));
-            let properties = schema.get("properties")?.as_object()?;
-            closed.then(|| properties.keys().cloned().collect())
-        }
-    }
-}
-
 /// People name a tool where its toolset is meant, and `shell` or `filesystem` where there are several.
 fn toolset_with(tool: &str) -> Option<String> {
     let has_tool = |source: &ToolsetSource| source.declared_tools().unwrap_or_default().iter().any(|t| t.name == tool);
@@ -456,20 +423,48 @@ fn toolset_with(tool: &str) -> Option<String> {
     (!names.is_empty()).then(|| format!("`{}` comes with a toolset: {}", visible_start(tool, 64), names.join(", ")))
 }
 
-fn listed_span(worker: &WorkerFile, name: &str) -> Span {
-    let listed = worker.tools.iter().chain(&worker.toolsets).find(|listed| listed.value == name);
-    listed.map_or(worker.name.span, |listed| listed.span)
+/// Which toolsets of one agent have a tool, by their places in its list.
+struct ToolOwners {
+    known: BTreeMap<String, Vec<usize>>,
+    /// Toolsets whose tools are not known: they may have any.
+    unknown: Vec<usize>,
+    toolsets: HashMap<String, Vec<usize>>,
 }
 
-fn tool_names(source: &ToolsetSource) -> Option<Vec<String>> {
-    source.declared_tools().map(|tools| tools.into_iter().map(|tool| tool.name).collect())
-}
+impl ToolOwners {
+    fn of(uses: &[&mut ToolsetUse]) -> Self {
+        let mut owners = Self { known: BTreeMap::new(), unknown: Vec::new(), toolsets: HashMap::new() };
+        for (index, used) in uses.iter().enumerate() {
+            owners.toolsets.entry(used.name.clone()).or_default().push(index);
+            let Some(tools) = used.source.declared_tools() else {
+                owners.unknown.push(index);
+                continue;
+            };
+            for tool in tools {
+                owners.known.entry(tool.name).or_default().push(index);
+            }
+        }
+        owners
+    }
 
-/// `toolset.tool`, if the agent has that toolset; else the whole is a tool's name.
-fn split_rule<'k>(key: &'k str, uses: &[&mut ToolsetUse]) -> (Option<String>, &'k str) {
-    match key.split_once('.') {
-        Some((toolset, tool)) if uses.iter().any(|used| used.name == toolset) => (Some(toolset.to_owned()), tool),
-        _ => (None, key),
+    fn having(&self, toolset: Option<&str>, tool: &str) -> Vec<usize> {
+        let known = self.known.get(tool).map(Vec::as_slice).unwrap_or_default();
+        match toolset.and_then(|name| self.toolsets.get(name)) {
+            None => known.iter().chain(&self.unknown).copied().collect(),
+            Some(places) => {
+                let has =
+                    |place: &usize| known.binary_search(place).is_ok() || self.unknown.binary_search(place).is_ok();
+                places.iter().copied().filter(has).collect()
+            }
+        }
+    }
+
+    /// `toolset.tool`, if the agent has that toolset; else the whole is a tool's name.
+    fn split<'k>(&self, key: &'k str) -> (Option<&'k str>, &'k str) {
+        match key.split_once('.') {
+            Some((toolset, tool)) if self.toolsets.contains_key(toolset) => (Some(toolset), tool),
+            _ => (None, key),
+        }
     }
 }
 

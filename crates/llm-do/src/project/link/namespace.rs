@@ -1,6 +1,6 @@
 //! What the names in `toolsets` mean: built-ins, the manifest's, Python's, and one per agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Component;
 use std::sync::Arc;
 
@@ -8,14 +8,15 @@ use super::Linker;
 use crate::escape::visible;
 use crate::project::manifest::ToolsetDefinition;
 use crate::project::{Code, Offer};
-use crate::syntax::diagnostic::{Diagnostic, Located, Span, suggest};
+use crate::syntax::diagnostic::{Diagnostic, Located, Span};
+use crate::syntax::table::is_name;
 use crate::tools::approval::Rule;
 use crate::tools::source::{BUILT_INS, Base, FilesystemConfig, ToolsetSource, Variant, built_in};
 
 pub struct Namespace {
     sources: BTreeMap<String, ToolsetSource>,
     /// Names whose definition is broken: referring to them is no further mistake.
-    broken: Vec<String>,
+    broken: BTreeSet<String>,
 }
 
 /// What a name turned out to be.
@@ -47,7 +48,7 @@ impl Namespace {
     pub fn resolve(&self, name: &str) -> Resolved {
         match self.sources.get(name) {
             Some(source) => Resolved::Source(source.clone()),
-            None if self.broken.iter().any(|broken| broken == name) => Resolved::Broken,
+            None if self.broken.contains(name) => Resolved::Broken,
             None => Resolved::Unknown,
         }
     }
@@ -89,37 +90,44 @@ impl Namespace {
                     continue;
                 }
                 ToolsetDefinition::Broken => {
-                    self.broken.push(name.value.clone());
+                    self.broken.insert(name.value.clone());
                     continue;
                 }
             };
             self.add(linker, "a toolset", name, source);
         }
-        self.add_variants(linker, variants);
+        self.add_variants(linker, &variants);
     }
 
-    /// A variant may be of another variant: those whose target is known come first, until none is left or none moves.
-    fn add_variants(&mut self, linker: &mut Linker<'_>, mut waiting: Vec<Use<'_>>) {
-        loop {
-            let before = waiting.len();
-            let pending: Vec<&str> = waiting.iter().map(|variant| variant.name.value.as_str()).collect();
-            let (blocked, ready): (Vec<Use<'_>>, Vec<Use<'_>>) =
-                waiting.iter().copied().partition(|variant| pending.contains(&variant.target.value.as_str()));
-            for variant in ready {
-                self.add_variant(linker, variant);
+    /// A variant may be of another variant: each is added after its target, whatever their order in the file.
+    fn add_variants(&mut self, linker: &mut Linker<'_>, variants: &[Use<'_>]) {
+        // A variant with a name that is taken is reported when it is added, and others mean the owner of the name.
+        let own_name = |(index, variant): (usize, &Use<'_>)| (variant.name.value.clone(), index);
+        let mut by_name: HashMap<String, usize> = variants.iter().enumerate().map(own_name).collect();
+        by_name.retain(|name, _| !self.sources.contains_key(name));
+        let mut progress = vec![Progress::Waiting; variants.len()];
+        for start in 0..variants.len() {
+            let mut chain = Vec::new();
+            let mut next = Some(start);
+            while let Some(index) = next.filter(|index| progress[*index] == Progress::Waiting) {
+                progress[index] = Progress::OnChain;
+                chain.push(index);
+                next = by_name.get(&variants[index].target.value).copied();
             }
-            waiting = blocked;
-            if waiting.is_empty() {
-                return;
+            if let Some(again) = next.filter(|index| progress[*index] == Progress::OnChain) {
+                let cycle = chain.iter().position(|index| *index == again).unwrap_or(0);
+                for index in chain.drain(cycle..) {
+                    let Use { name, target, .. } = variants[index];
+                    let fact = format!("toolset `{}` is in the end a variant of itself", name.value);
+                    linker.problems.push(Diagnostic::error(target.span, fact));
+                    self.broken.insert(name.value.clone());
+                    progress[index] = Progress::Done;
+                }
             }
-            if waiting.len() == before {
-                break;
+            for index in chain.into_iter().rev() {
+                self.add_variant(linker, variants[index]);
+                progress[index] = Progress::Done;
             }
-        }
-        for variant in waiting {
-            let fact = format!("toolset `{}` is in the end a variant of itself", variant.name.value);
-            linker.problems.push(Diagnostic::error(variant.target.span, fact));
-            self.broken.push(variant.name.value.clone());
         }
     }
 
@@ -127,7 +135,7 @@ impl Namespace {
         let of = match self.resolve(&variant.target.value) {
             Resolved::Source(source) => source,
             Resolved::Broken => {
-                self.broken.push(variant.name.value.clone());
+                self.broken.insert(variant.name.value.clone());
                 return;
             }
             Resolved::Unknown if linker.may_be_python() => {
@@ -140,12 +148,19 @@ impl Namespace {
                     variant.name.value,
                     visible(&variant.target.value)
                 );
-                let hint = suggest(&variant.target.value, "toolsets", self.names());
-                linker.problems.push(Diagnostic::error(variant.target.span, fact).hint(hint));
-                self.broken.push(variant.name.value.clone());
+                let hint = linker.problems.suggest(&variant.target.value, "toolsets", self.names());
+                linker.problems.push(Diagnostic::error(variant.target.span, fact).maybe_hint(hint));
+                self.broken.insert(variant.name.value.clone());
                 return;
             }
         };
+        if of.variants() >= MOST_VARIANTS {
+            let fact = format!("toolset `{}` is a variant of a variant too many times over", variant.name.value);
+            let hint = format!("at most {MOST_VARIANTS} variants may follow each other");
+            linker.problems.push(Diagnostic::error(variant.target.span, fact).hint(hint));
+            self.broken.insert(variant.name.value.clone());
+            return;
+        }
         variant.check_tools(linker, &of);
         let source = Variant {
             name: variant.name.value.clone(),
@@ -156,6 +171,16 @@ impl Namespace {
         };
         self.add(linker, "a toolset", variant.name, ToolsetSource::Variant(Arc::new(source)));
     }
+}
+
+/// Variants nest, and what nests must not overflow the stack.
+const MOST_VARIANTS: usize = 16;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Waiting,
+    OnChain,
+    Done,
 }
 
 #[derive(Clone, Copy)]
@@ -176,9 +201,18 @@ impl Use<'_> {
         for tool in self.tools.unwrap_or_default().iter().chain(ruled) {
             if !names.contains(&tool.value.as_str()) {
                 let fact = format!("`{}` has no tool `{}`", self.target.value, visible(&tool.value));
-                let hint = suggest(&tool.value, "tools", names.iter().copied());
-                linker.problems.push(Diagnostic::error(tool.span, fact).hint(hint));
+                let hint = linker.problems.suggest(&tool.value, "tools", names.iter().copied());
+                linker.problems.push(Diagnostic::error(tool.span, fact).maybe_hint(hint));
             }
+        }
+        // Providers take no other names, and would say so only in the middle of a run.
+        let is_chosen = |name: &&&str| self.tools.is_none_or(|chosen| chosen.iter().any(|tool| tool.value == ***name));
+        let mut prefixed = names.iter().filter(is_chosen).map(|name| format!("{}{name}", self.prefix));
+        if let Some(long) = prefixed.find(|name| !self.prefix.is_empty() && !is_name(name)) {
+            let fact = format!("the prefix of `{}` makes a name that is none: `{}`", self.name.value, visible(&long));
+            linker
+                .problems
+                .push(Diagnostic::error(self.name.span, fact).hint("names have 1 to 64 letters, digits, `_` or `-`"));
         }
     }
 }

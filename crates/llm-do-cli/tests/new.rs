@@ -1,0 +1,157 @@
+//! `llm-do new` and `llm-do schema`, from the outside.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use llm_do::syntax::diagnostic::{Diagnostics, Sources};
+use llm_do::syntax::tree;
+use serde_json::Value;
+use support::Sandbox;
+
+#[test]
+fn every_template_is_a_good_project() {
+    for template in ["minimal", "tools", "multi"] {
+        let sandbox = Sandbox::new();
+        let ended = sandbox.run(&["new", "made", "--template", template]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{template}");
+        assert!(ended.stdout.starts_with("wrote\n  made/project.json\n"), "{template}: {}", ended.stdout);
+        assert!(ended.stdout.ends_with("\nnext: llm-do check made\n"), "{template}: {}", ended.stdout);
+        let checked = sandbox.run_in(&["check", "made"], &[("ANTHROPIC_API_KEY", "key")]);
+        assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""), "{template}");
+    }
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&["new", "a/b/c"]).code, Some(0), "directories are made");
+    assert_eq!(sandbox.run(&["check", "a/b/c"]).code, Some(0));
+}
+
+#[test]
+fn nothing_is_ever_overwritten() {
+    let sandbox = Sandbox::new();
+    sandbox.file("made/writer.worker", "mine").file("taken", "a file").file("main.worker", "mine too");
+    let before = sandbox.tree();
+    let refused: [(&[&str], &str); 3] = [
+        (&["new", "made", "--template", "multi"], "error: would overwrite made/writer.worker\n"),
+        (&["new", "--worker", "main"], "error: would overwrite main.worker\n"),
+        (&["new", "taken"], "error: taken cannot be written: "),
+    ];
+    for (arguments, error) in refused {
+        let ended = sandbox.run(arguments);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(ended.stderr.starts_with(error), "{arguments:?}: {}", ended.stderr);
+        assert_eq!(sandbox.tree(), before, "{arguments:?}");
+    }
+    // Even a link that leads nowhere is somebody's.
+    std::os::unix::fs::symlink("gone", sandbox.path().join("dangling.worker")).unwrap();
+    assert_eq!(sandbox.run(&["new", "--worker", "dangling"]).code, Some(2));
+    assert!(!sandbox.path().join("gone").exists());
+}
+
+#[test]
+fn a_worker_file_is_written_where_it_is_wanted() {
+    let sandbox = Sandbox::new();
+    let ended = sandbox.run(&["new", "--worker", "summarizer"]);
+    assert_eq!(ended.code, Some(0));
+    assert_eq!(ended.stdout, "wrote summarizer.worker\nnext: llm-do check summarizer.worker\n");
+    assert_eq!(sandbox.run(&["check", "summarizer.worker"]).code, Some(0));
+    assert_eq!(sandbox.run(&["new", "project"]).code, Some(0));
+    let ended = sandbox.run(&["new", "project", "--worker", "helper"]);
+    assert_eq!(
+        ended.stdout,
+        "wrote project/helper.worker\nlist it in project.json: \"worker_files\": [\"helper.worker\"]\nnext: llm-do check \
+         project/helper.worker\n"
+    );
+}
+
+/// The schema that the program prints, compiled.
+fn schema(format: &str) -> jsonschema::Validator {
+    let ended = Sandbox::new().run(&["schema", format]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    let schema: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+/// A worker file's keys as JSON.
+fn keys(text: &str) -> Value {
+    let yaml = match text.strip_prefix("---\n") {
+        Some(rest) => rest.split_once("\n---\n").unwrap().0,
+        None => text,
+    };
+    let mut problems = Diagnostics::default();
+    let file = Sources::default().add("x".into(), String::new());
+    let node = tree::parse_yaml(tree::Text { file, text: yaml, offset: 0 }, &mut problems).unwrap();
+    serde_json::from_str(&node.to_json()).unwrap()
+}
+
+fn files_beneath(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files_beneath(&path, files) } else { files.push(path) }
+    }
+}
+
+#[test]
+fn every_template_and_example_satisfies_the_schemas() {
+    let (project, worker) = (schema("project"), schema("worker"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    files_beneath(&root.join("templates"), &mut files);
+    files_beneath(&root.join("../../examples"), &mut files);
+    let mut judged = 0;
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap().replace("{{name}}", "name");
+        let is = |suffix: &str| path.extension().is_some_and(|extension| extension == suffix);
+        let (schema, value) = if path.ends_with("project.json") {
+            (&project, serde_json::from_str(&text).unwrap())
+        } else if is("worker") || is("agent") {
+            (&worker, keys(&text))
+        } else {
+            continue;
+        };
+        let errors: Vec<String> = schema.iter_errors(&value).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+        judged += 1;
+    }
+    assert!(judged >= 10, "the templates and examples are where they were");
+}
+
+#[test]
+fn the_schemas_refuse_what_check_refuses() {
+    let (project, worker) = (schema("project"), schema("worker"));
+    let manifests = [
+        r#"{"version": 2, "entry": {}, "worker_files": ["a"]}"#,
+        r#"{"version": 1}"#,
+        r#"{"version": 1, "entry": {}, "worker_fils": []}"#,
+        r#"{"version": 1, "entry": {}, "worker_files": ["a"], "agent_files": ["a"]}"#,
+        r#"{"version": 1, "entry": {"agent": "a b"}}"#,
+        r#"{"version": 1, "entry": {}, "worker_files": ["a", "a"]}"#,
+        r#"{"version": 1, "entry": {}, "runtime": {"max_depth": 0}}"#,
+        r#"{"version": 1, "entry": {}, "toolsets": {"t": {"filesystem": {"rot": "."}}}}"#,
+        r#"{"version": 1, "entry": {}, "env": ["A=B"]}"#,
+    ];
+    for text in manifests {
+        assert!(!project.is_valid(&serde_json::from_str(text).unwrap()), "{text}");
+        let sandbox = Sandbox::new();
+        assert_eq!(sandbox.file("project.json", text).run(&["check", "."]).code, Some(2), "{text}");
+    }
+    let workers = [
+        "model: a:b",
+        "name: a b",
+        "name: a\nentry: 'yes'",
+        "name: a\ntoolsets: x",
+        "name: a\nlimits: {max_requests: 0}",
+        "name: a\napproval: {x: maybe}",
+        "name: a\ninput_model_ref: a.json\nschema_in_ref: b.json",
+        "name: a\nmodel_settings: {temperature: 3}",
+    ];
+    for text in workers {
+        assert!(!worker.is_valid(&keys(text)), "{text}");
+        let sandbox = Sandbox::new();
+        let ended = sandbox.file("a.yaml", text).run(&["check", "a.yaml", "-m", "ollama:q"]);
+        assert_eq!(ended.code, Some(2), "{text}");
+    }
+}

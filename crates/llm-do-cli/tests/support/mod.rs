@@ -1,0 +1,93 @@
+//! Runs the program as a person would: in a directory of its own, with nothing of ours in its environment.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+/// Far more than any of these runs needs; a program that hangs must not hang the tests.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// A directory that is working directory and home, gone with the test.
+pub struct Sandbox(TempDir);
+
+#[derive(Debug, PartialEq)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Sandbox {
+    pub fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn file(&self, path: &str, text: &str) -> &Self {
+        let path = self.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ended {
+        self.run_in(arguments, &[])
+    }
+
+    pub fn run_in(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+        let mut child =
+            self.command(arguments, variables).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = read_all(child.stdout.take().unwrap());
+        let stderr = read_all(child.stderr.take().unwrap());
+        let (Ok(stdout), Ok(stderr)) = (stdout.recv_timeout(DEADLINE), stderr.recv_timeout(DEADLINE)) else {
+            child.kill().unwrap();
+            panic!("`llm-do {}` does not end", arguments.join(" "));
+        };
+        Ended { code: child.wait().unwrap().code(), stdout, stderr }
+    }
+
+    pub fn command(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_llm-do"));
+        command.args(arguments).env_clear().env("HOME", self.path()).envs(variables.iter().copied());
+        command.current_dir(self.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Every file beneath the directory and what it holds.
+    pub fn tree(&self) -> BTreeMap<PathBuf, String> {
+        let mut files = BTreeMap::new();
+        let mut waiting = vec![self.path().to_owned()];
+        while let Some(directory) = waiting.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    waiting.push(path);
+                } else {
+                    let text = fs::read_to_string(&path).unwrap();
+                    files.insert(path.strip_prefix(self.path()).unwrap().to_owned(), text);
+                }
+            }
+        }
+        files
+    }
+}
+
+fn read_all(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}

@@ -1,0 +1,116 @@
+//! One agent: its description, its schemas and its prompt.
+
+use super::*;
+use crate::project::Typing;
+
+#[test]
+fn a_description_is_what_was_written_or_the_start_of_the_instructions() {
+    let program = directory().agent("main", "description: Does it").agent("b", "description: ' '").program();
+    assert_eq!(program.agents["main"].description, "Does it");
+    assert_eq!(program.agents["b"].description, "Do b.");
+    let long = format!("---\nname: main\nmodel: ollama:q\n---\n{}", "ä".repeat(500));
+    let program = directory().file("main.worker", &long).program();
+    assert_eq!(program.agents["main"].description, "ä".repeat(200));
+}
+
+#[test]
+fn a_schema_is_inline_or_in_a_file_relative_to_the_worker() {
+    let worker =
+        "---\nname: main\nmodel: ollama:q\nschema_in_ref: ../schemas/./in.json\nschema_out: {type: array}\n---\n";
+    let files =
+        directory().file("agents/main.worker", worker).schema("schemas/in.json", "\u{feff}{\"type\": \"object\"}");
+    let agent = files.program().agents["main"].clone();
+    let Typing::Schema(input) = &agent.input else { panic!("{:?}", agent.input) };
+    assert_eq!(input.get(), r#"{"type":"object"}"#);
+    let Typing::Schema(output) = &agent.output else { panic!("{:?}", agent.output) };
+    assert_eq!(output.get(), r#"{"type":"array"}"#);
+}
+
+#[test]
+fn a_schema_that_would_fail_later_is_a_mistake_now() {
+    let inline = |schema: &str| directory().agent("main", &format!("schema_in: {schema}")).mistakes();
+    assert_eq!(inline("{type: array}"), ["main.worker:4:12 an input schema must describe an object"]);
+    assert_eq!(
+        inline("{properties: {a: {$ref: 'http://example.com/x'}}}"),
+        ["main.worker:4:12 the reference `http://example.com/x` leaves the schema"]
+    );
+    let invalid = inline("{properties: {a: {type: strng}}}");
+    assert!(invalid[0].starts_with("main.worker:4:12 not a JSON Schema: "), "{invalid:?}");
+    let dangling = inline("{properties: {a: {$ref: '#/$defs/none'}}}");
+    assert!(dangling[0].starts_with("main.worker:4:12 not a JSON Schema: "), "{dangling:?}");
+
+    let in_file =
+        |text: &'static str| directory().agent("main", "schema_in_ref: in.json").schema("in.json", text).mistakes();
+    assert_eq!(in_file("{\n \"type\": }"), ["in.json:2:10 not valid JSON: expected value"]);
+    assert_eq!(in_file("[]"), ["in.json:1:1 a JSON Schema file holds an object"]);
+    assert_eq!(in_file("{\"a\": 1, \"a\": 2}"), ["in.json:1:10 the key `a` appears twice (remove one of the two)"]);
+    assert_eq!(in_file("{\"type\": \"string\"}"), ["main.worker:4:16 an input schema must describe an object"]);
+    assert_eq!(in_file(""), ["in.json:1:1 not valid JSON: EOF while parsing a value"]);
+}
+
+#[test]
+fn patterns_that_take_forever_to_compile_are_refused() {
+    let bomb = "schema_out: {pattern: '((a{1,100}){1,100}){1,100}'}";
+    let mistakes = directory().agent("main", bomb).mistakes();
+    assert!(mistakes[0].starts_with("main.worker:4:13 not a JSON Schema: "), "{mistakes:?}");
+}
+
+#[test]
+fn a_prompt_is_a_template_over_the_fields_of_the_input() {
+    let with = |schema: &str, prompt: &str| directory().agent("main", &format!("{schema}\nprompt: \"{prompt}\""));
+    let typed = "schema_in: {properties: {topic: {}, items: {}}}";
+    let good = [
+        ("", "{{ input }} {{ attachments }}"),
+        (typed, "{{ topic }}: {% for item in items %}{{ item.name }} {{ loop.index }}{% endfor %}"),
+        (typed, "{% if topic %}{{ topic|upper }}{% endif %} {{ range(3) }}"),
+        (typed, "{% set x = topic %}{{ x }}"),
+        // Other fields may be there.
+        ("schema_in: {properties: {a: {}}, additionalProperties: true}", "{{ b }}"),
+        ("schema_in: {properties: {a: {}}, allOf: [{}]}", "{{ b }}"),
+        ("schema_in: {type: object}", "{{ b }}"),
+    ];
+    for (schema, prompt) in good {
+        assert!(with(schema, prompt).survey().is_ok(), "{schema} {prompt} {:?}", with(schema, prompt).mistakes());
+    }
+    with(typed, "{{ topc }} {{ zzz }}").check_mistakes(&[
+        "main.worker:5:9 the template uses an unknown field `topc` (did you mean `topic`?)",
+        "main.worker:5:9 the template uses an unknown field `zzz` (fields: items, topic)",
+    ]);
+    let closed = "schema_in: {properties: {topic: {}}, additionalProperties: false}";
+    assert_eq!(with(closed, "{{ topc }}").mistakes().len(), 1);
+    let broken = with("", "{{ input").mistakes();
+    assert!(broken[0].starts_with("main.worker:5:9 the template does not parse: "), "{broken:?}");
+    assert!(broken[0].ends_with("(line 1 of the template)"), "{broken:?}");
+    with("schema_in_ref: args.py:Args", "{{ input }}").code(Code::Unread).check_mistakes(&[
+        "main.worker:5:9 `prompt` and an input class in Python exclude each other (the class renders itself in \
+         `prompt_messages()`)",
+    ]);
+}
+
+#[test]
+fn hostile_templates_are_refused_without_overflowing_anything() {
+    let chains = [
+        ("{{ ", "(", ""),
+        ("{{ ", "[", ""),
+        ("{{ ", "-", "1 }}"),
+        ("{{ ", "not ", "input }}"),
+        ("{{ input", ".b", " }}"),
+        ("{{ input", "|upper", " }}"),
+        ("{{ input", "[0]", " }}"),
+        ("{{ input", " + input", " }}"),
+        ("{{ input", " if input else input", " }}"),
+        ("{{ '}}' ~ input", ".b", " }}"),
+        ("{% raw %}{{ '{% endraw %}{{ '}}' ~ input", ".b", " }}"),
+        ("", "{% if input %}", ""),
+        ("{% if input %}", "{% elif input %}", "{% endif %}"),
+    ];
+    for (start, link, end) in chains {
+        // So long that it would overflow, and so long that it nearly is allowed.
+        for length in [50_000, 970] {
+            let prompt = format!("{start}{}{end}", link.repeat(length / link.len()));
+            let files = directory().agent("main", &format!("prompt: \"{prompt}\""));
+            let refused = files.survey().is_err();
+            assert!(refused || length < 1_000, "{start}{link}{link}…{end}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! What the names in `toolsets` and `tools` mean.
+
+use super::*;
+use crate::project::{AllowWorkers, Program};
+use crate::tools::DeclaredTool;
+use crate::tools::approval::{DeclaredVerdict, Rule};
+use crate::tools::source::{PythonToolset, ToolsetSource};
+
+fn tool_names(program: &Program, agent: &str) -> Vec<String> {
+    program.tools_of(&program.agents[agent]).into_iter().map(|tool| tool.name).collect()
+}
+
+fn offered(name: &str, tools: Option<&[&str]>) -> PythonToolset {
+    let tool = |name: &&str| DeclaredTool {
+        name: (*name).to_owned(),
+        verdict: DeclaredVerdict::Ask,
+        capabilities: Vec::new(),
+    };
+    PythonToolset {
+        file: "tools.py".into(),
+        name: name.to_owned(),
+        tools: tools.map(|tools| tools.iter().map(tool).collect()),
+    }
+}
+
+fn offer(toolsets: Vec<PythonToolset>, tools: &[&str]) -> Offer {
+    let single = |name: &&str| crate::project::OfferedTool {
+        file: "tools.py".into(),
+        tool: DeclaredTool { name: (*name).to_owned(), verdict: DeclaredVerdict::Ask, capabilities: Vec::new() },
+    };
+    Offer { toolsets, tools: tools.iter().map(single).collect(), entries: Vec::new() }
+}
+
+#[test]
+fn two_agents_with_one_name_are_a_mistake_that_names_both() {
+    let report = directory().agent("main", "").agent("main", "").survey().unwrap_err();
+    let text = report.to_string();
+    assert!(text.contains("a second agent with the name `main`"), "{text}");
+    assert!(text.contains("the first one at main.worker:2:7"), "{text}");
+    assert_eq!(report.error_count(), 1);
+}
+
+#[test]
+fn a_name_means_one_thing() {
+    let built_ins = [
+        "filesystem_cwd",
+        "filesystem_cwd_ro",
+        "filesystem_project",
+        "filesystem_project_ro",
+        "shell_readonly",
+        "shell_file_ops",
+        "dynamic_agents",
+    ];
+    for name in built_ins {
+        directory().agent("main", "").agent(name, "").check_mistakes(&[&format!(
+            "{name}.worker:2:7 an agent with the name of a built-in toolset: `{name}` (give it another name)"
+        )]);
+        for definition in [r#"{"shell": {}}"#, r#"{"use": "shell_readonly"}"#] {
+            manifest(&format!(", \"toolsets\": {{\"{name}\": {definition}}}")).agent("main", "").check_mistakes(&[
+                &format!(
+                    "project.json:1:87 a toolset with the name of a built-in toolset: `{name}` (give it another name)"
+                ),
+            ]);
+        }
+    }
+    let taken = manifest(r#", "toolsets": {"other": {"shell": {}}}"#).agent("main", "").agent("other", "");
+    let text = taken.survey().unwrap_err().to_string();
+    assert!(text.contains("a toolset with the name of an agent or another toolset: `other`"), "{text}");
+    assert!(text.contains("the other one at other.worker:2:7"), "{text}");
+    let python = directory().agent("main", "").offering(offer(vec![offered("main", None)], &[]));
+    python.check_mistakes(&[
+        "root/tools.py the Python toolset `main` has the name of another toolset (give it another name)",
+    ]);
+}
+
+#[test]
+fn tools_of_one_name_in_one_agent_clash_unless_they_are_shells() {
+    directory().agent("main", "toolsets: [filesystem_cwd, filesystem_project]").check_mistakes(&[
+        "main.worker:4:28 `filesystem_cwd` and `filesystem_project` both have a tool `read_file` (rename the tools of \
+         one: a manifest toolset with `use` and `prefix`)",
+    ]);
+    let shells = r#", "toolsets": {"mine": {"shell": {"rules": [{"pattern": "make", "approval": "ask"}]}}}"#;
+    let program = manifest(shells).agent("main", "toolsets: [shell_readonly, mine, shell_file_ops]").program();
+    assert_eq!(tool_names(&program, "main"), ["shell"]);
+    let prefixed = r#", "toolsets": {"p": {"use": "filesystem_project", "prefix": "p_"}}"#;
+    let program = manifest(prefixed).agent("main", "toolsets: [filesystem_cwd_ro, p]").program();
+    assert_eq!(
+        tool_names(&program, "main"),
+        ["read_file", "list_files", "p_read_file", "p_list_files", "p_write_file", "p_edit_file"]
+    );
+    let python = offer(vec![offered("kit", Some(&["read_file"]))], &["count"]);
+    directory().agent("main", "tools: [count]\ntoolsets: [filesystem_cwd_ro, kit]").offering(python).check_mistakes(&[
+        "main.worker:5:31 `filesystem_cwd_ro` and `kit` both have a tool `read_file` (rename the tools of one: a \
+         manifest toolset with `use` and `prefix`)",
+    ]);
+    // An agent is a tool of its own name.
+    let named = manifest(r#", "toolsets": {"files": {"use": "filesystem_cwd", "tools": ["read_file"]}}"#);
+    named.agent("main", "toolsets: [files, read_file]").agent("read_file", "").check_mistakes(&[
+        "main.worker:4:19 `files` and `read_file` both have a tool `read_file` (rename the tools of one: a manifest \
+         toolset with `use` and `prefix`)",
+    ]);
+}
+
+#[test]
+fn unknown_names_say_what_there_is() {
+    directory().agent("main", "toolsets: [shel_readonly]").check_mistakes(&[
+        "main.worker:4:12 agent `main` asks for an unknown toolset `shel_readonly` (did you mean `shell_readonly`?)",
+    ]);
+    directory().agent("main", "toolsets: [zzz]").check_mistakes(&[
+        "main.worker:4:12 agent `main` asks for an unknown toolset `zzz` (toolsets: dynamic_agents, filesystem_cwd, \
+         filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
+    ]);
+    directory().agent("main", "toolsets: [shell, filesystem]\ntools: [read_file, zzz]").check_mistakes(&[
+        "main.worker:4:12 agent `main` asks for an unknown toolset `shell` (`shell` comes with a toolset: \
+         shell_readonly, shell_file_ops)",
+        "main.worker:4:19 agent `main` asks for an unknown toolset `filesystem` (`filesystem` comes with a toolset: \
+         filesystem_cwd, filesystem_cwd_ro, filesystem_project, filesystem_project_ro)",
+        "main.worker:5:9 unknown tool `read_file` (`read_file` comes with a toolset: filesystem_cwd, \
+         filesystem_cwd_ro, filesystem_project, filesystem_project_ro)",
+        "main.worker:5:20 unknown tool `zzz` (there are no tools)",
+    ]);
+    directory()
+        .agent("main", "tools: [cuont]")
+        .offering(offer(Vec::new(), &["count"]))
+        .check_mistakes(&["main.worker:4:9 unknown tool `cuont` (did you mean `count`?)"]);
+}
+
+#[test]
+fn cycles_and_calling_oneself_are_legal() {
+    let program = directory().agent("main", "toolsets: [main, b]").agent("b", "toolsets: [main]").program();
+    assert_eq!(program.cyclic_agents(), ["b", "main"]);
+    assert_eq!(tool_names(&program, "main"), ["main", "b"]);
+}
+
+#[test]
+fn a_variant_chooses_renames_and_rules_the_tools_of_another_toolset() {
+    // Each before what it varies: the order in the file does not matter.
+    let keys = r#", "toolsets": {
+        "third": {"use": "second", "tools": ["b_a_read_file"], "approval": {"b_a_read_file": "ask"}},
+        "second": {"use": "first", "prefix": "b_"},
+        "first": {"use": "filesystem_cwd", "prefix": "a_", "tools": ["read_file", "write_file"]},
+        "callee": {"use": "other", "prefix": "ask_"}}"#;
+    let files = manifest(keys).agent("main", "toolsets: [third, second, callee]").agent("other", "");
+    // `third` and `second` share a tool, so only one of them can be used.
+    assert_eq!(files.mistakes().len(), 1);
+    let program = manifest(keys).agent("main", "toolsets: [third, callee]").agent("other", "").program();
+    let tools = program.tools_of(&program.agents["main"]);
+    assert_eq!((tools[0].name.as_str(), &tools[0].verdict), ("b_a_read_file", &DeclaredVerdict::Ask));
+    assert_eq!((tools[1].name.as_str(), tools[1].agent.as_deref()), ("ask_other", Some("other")));
+}
+
+#[test]
+fn a_variant_names_what_there_is() {
+    let with = |definition: &str| manifest(&format!(",\n\"toolsets\": {{\"v\": {definition}}}")).agent("main", "");
+    with(r#"{"use": "filesystem"}"#).check_mistakes(&[
+        "project.json:2:27 toolset `v` uses an unknown toolset `filesystem` (did you mean `filesystem_cwd`?)",
+    ]);
+    with(r#"{"use": "shell_readonly", "tools": ["sh"], "approval": {"shel": "ask"}}"#).check_mistakes(&[
+        "project.json:2:55 `shell_readonly` has no tool `sh` (did you mean `shell`?)",
+        "project.json:2:75 `shell_readonly` has no tool `shel` (did you mean `shell`?)",
+    ]);
+    let prefix = "p".repeat(60);
+    with(&format!(r#"{{"use": "filesystem_cwd", "prefix": "{prefix}"}}"#)).check_mistakes(&[&format!(
+        "project.json:2:14 the prefix of `v` makes a name that is none: `{prefix}read_file` (names have 1 to 64 \
+         letters, digits, `_` or `-`)"
+    )]);
+}
+
+#[test]
+fn a_variant_of_itself_is_a_mistake_and_what_uses_it_is_none() {
+    let keys = r#", "toolsets": {
+"a": {"use": "b"},
+"b": {"use": "c"},
+"c": {"use": "b"},
+"d": {"use": "d"}}"#;
+    manifest(keys).agent("main", "toolsets: [a, b, d]").check_mistakes(&[
+        "project.json:3:14 toolset `b` is in the end a variant of itself",
+        "project.json:4:14 toolset `c` is in the end a variant of itself",
+        "project.json:5:14 toolset `d` is in the end a variant of itself",
+    ]);
+}
+
+#[test]
+fn a_long_chain_of_variants_is_refused_without_overflowing_anything() {
+    let chain: Vec<String> =
+        (0..20_000).map(|index| format!("\"v{index}\": {{\"use\": \"v{}\"}}", index + 1)).collect();
+    let keys = format!(", \"toolsets\": {{{}, \"v20000\": {{\"use\": \"shell_readonly\"}}}}", chain.join(",\n"));
+    let mistakes = manifest(&keys).agent("main", "toolsets: [v0]").mistakes();
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+    assert!(
+        mistakes[0].ends_with(
+            "toolset `v19984` is a variant of a variant too many times over (at most 16 variants may follow each other)"
+        ),
+        "{mistakes:?}"
+    );
+}
+
+#[test]
+fn a_root_stays_in_the_project_or_is_absolute() {
+    let with = |root: &str| {
+        manifest(&format!(", \"toolsets\": {{\"f\": {{\"filesystem\": {{\"root\": \"{root}\"}}}}}}")).agent("main", "")
+    };
+    for root in [".", "notes", "/srv/notes", "..notes"] {
+        assert!(with(root).survey().is_ok(), "{root}");
+    }
+    for root in ["..", "../x", "a/../../b", "a/.."] {
+        with(root).check_mistakes(&[&format!(
+            "project.json:1:87 a root of `f` leaves the project: `{root}` (write an absolute path for a directory \
+             outside the project)"
+        )]);
+    }
+}
+
+#[test]
+fn rules_go_to_the_tools_that_they_name() {
+    let keys = "toolsets: [filesystem_cwd, shell_readonly, dynamic_agents, other]\napproval: {write_file: allow, \
+                filesystem_cwd.read_file: block, shell: ask, worker_call: ask, dynamic_agents.worker_create: block, \
+                other: ask}";
+    let program = directory().agent("main", keys).agent("other", "").program();
+    let verdict = |name: &str| {
+        let tools = program.tools_of(&program.agents["main"]);
+        tools.into_iter().find(|tool| tool.name == name).unwrap().verdict
+    };
+    assert_eq!(verdict("write_file"), DeclaredVerdict::Allow);
+    assert_eq!(verdict("read_file"), DeclaredVerdict::Block);
+    assert_eq!(verdict("list_files"), DeclaredVerdict::Allow);
+    assert_eq!(verdict("agent_call"), DeclaredVerdict::Ask);
+    assert_eq!(verdict("agent_create"), DeclaredVerdict::Block);
+    assert_eq!(verdict("other"), DeclaredVerdict::Ask);
+    let DeclaredVerdict::ByCommand(commands) = verdict("shell") else { panic!("a shell judges commands") };
+    assert!(commands.iter().all(|command| command.verdict == Rule::Ask));
+}
+
+#[test]
+fn a_rule_for_a_tool_that_is_not_there_is_a_mistake() {
+    let keys = "toolsets: [filesystem_cwd_ro]\napproval:\n  red_file: ask\n  shell: block\n  \
+                filesystem_cwd_ro.list: ask\n  other.read_file: ask";
+    directory().agent("main", keys).check_mistakes(&[
+        "main.worker:6:3 agent `main` has no tool `red_file` (did you mean `read_file`?)",
+        "main.worker:7:3 agent `main` has no tool `shell` (tools: list_files, read_file)",
+        "main.worker:8:3 agent `main` has no tool `filesystem_cwd_ro.list` (did you mean `list_files`?)",
+        "main.worker:9:3 agent `main` has no tool `other.read_file` (tools: list_files, read_file)",
+    ]);
+    let idle = directory().agent("main", "toolsets: [dynamic_agents]\napproval: {agent_create: allow}");
+    assert_eq!(idle.notes(), ["main.worker:5:12 `agent_create` always asks: the rule changes nothing"]);
+}
+
+#[test]
+fn names_that_only_unread_python_can_define_stay_open() {
+    let keys = "tools: [count]\ntoolsets: [kit, shell_readonly]\napproval: {anything: ask, kit.other: block}\n\
+                schema_in_ref: args.py:Args";
+    let files = || manifest(r#", "toolsets": {"v": {"use": "hidden"}}"#).agent("main", keys).code(Code::Unread);
+    let program = files().program();
+    assert_eq!(program.open, ["args.py:Args", "count", "hidden", "kit"]);
+    assert_eq!(program.agents["main"].tools[0].source, ToolsetSource::Open);
+    assert_eq!(program.agents["main"].toolsets[0].rules["other"], Rule::Block);
+    assert_eq!(
+        shown(&files().link().unwrap_err()),
+        ["root `args.py:Args` is defined in Python, which was not started (start Python before linking)"]
+    );
+}
+
+#[test]
+fn what_python_offers_is_linked() {
+    let kit = offer(vec![offered("kit", Some(&["draw"])), offered("factory", None)], &["count"]);
+    let keys = "tools: [count]\ntoolsets: [kit, factory]\napproval: {draw: allow, count: block, factory.any: ask}";
+    let files = directory().agent("main", keys).offering(kit);
+    let program = files.link().unwrap().program;
+    assert!(program.open.is_empty());
+    let tools: Vec<(String, DeclaredVerdict)> =
+        program.tools_of(&program.agents["main"]).into_iter().map(|tool| (tool.name, tool.verdict)).collect();
+    let expected = [
+        ("count".to_owned(), DeclaredVerdict::Block),
+        ("draw".to_owned(), DeclaredVerdict::Allow),
+        ("*".to_owned(), DeclaredVerdict::Unknown),
+    ];
+    assert_eq!(tools, expected);
+    assert_eq!(program.agents["main"].toolsets[1].rules["any"], Rule::Ask);
+    directory()
+        .agent("main", "toolsets: [kits]")
+        .offering(offer(vec![offered("kit", None)], &[]))
+        .check_mistakes(&["main.worker:4:12 agent `main` asks for an unknown toolset `kits` (did you mean `kit`?)"]);
+}
+
+#[test]
+fn rules_without_number_for_toolsets_without_number_are_refused() {
+    let names = |count: usize, name: &str| (0..count).map(|index| format!("{name}{index}")).collect::<Vec<_>>();
+    let rules: Vec<String> = names(400, "r").iter().map(|name| format!("{name}: ask")).collect();
+    let keys = format!("toolsets: [{}]\napproval: {{{}}}", names(400, "t").join(", "), rules.join(", "));
+    directory().agent("main", &keys).code(Code::Unread).check_mistakes(&[
+        "main.worker:2:7 too many rules for the toolsets of agent `main` whose tools are not known (rules × such \
+         toolsets may be 100000 at most)",
+    ]);
+}
+
+#[test]
+fn allow_workers_names_agents() {
+    let allowed = |list: &str| directory().agent("main", &format!("allow_workers: {list}")).agent("other", "");
+    let of = |files: Files| files.program().agents["main"].allow_workers.clone();
+    assert_eq!(of(allowed("[other, main]")), Some(AllowWorkers::Only(vec!["other".into(), "main".into()])));
+    assert_eq!(of(allowed("[]")), Some(AllowWorkers::Only(Vec::new())));
+    assert_eq!(of(allowed("['*', other]")), Some(AllowWorkers::Any));
+    assert_eq!(of(allowed("[made]")), Some(AllowWorkers::Only(vec!["made".into()])), "created in an earlier run");
+    allowed("[othr]")
+        .check_mistakes(&["main.worker:4:17 `allow_workers` names an unknown agent `othr` (did you mean `other`?)"]);
+    // Somebody creates agents, so the name may come to mean one; be it through a variant.
+    let creating = allowed("[later]").agent("maker", "toolsets: [dynamic_agents]");
+    assert!(creating.survey().is_ok());
+    let variant = manifest(r#", "toolsets": {"makers": {"use": "dynamic_agents", "prefix": "m_"}}"#)
+        .agent("main", "toolsets: [makers]\nallow_workers: [later]");
+    assert!(variant.survey().is_ok());
+}
