@@ -14,6 +14,7 @@ mod fixtures;
 pub mod frames;
 pub mod name;
 pub mod openai_chat;
+pub mod prices;
 pub mod protocol;
 pub mod provider;
 pub mod scripted;
