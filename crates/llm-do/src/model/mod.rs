@@ -38,7 +38,8 @@ pub trait Model: Send + Sync {
 /// One conversation. It remembers what it has encoded already, so a request at turn 400 costs what its bytes cost.
 pub trait Conversation: Send {
     /// Asks for the reply to `history`. The history may have grown since the last request, or lost its tail after a
-    /// failed turn; what both have in common is unchanged.
+    /// failed turn; what both have in common is unchanged. Its events are the pieces of the reply and the retries; who
+    /// asks tells that there was a request, and what it cost.
     fn reply<'a>(&'a mut self, history: &'a [Message], events: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>>;
 }
 
