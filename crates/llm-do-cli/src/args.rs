@@ -14,6 +14,7 @@ Examples:
   llm-do check hello                link it: every mistake at once, and what each agent can do
   llm-do hello \"What is a monad?\"   run it (the same as `llm-do run hello …`)
   llm-do check hello --json | jq    the same for programs
+  llm-do models haiku               what models cost, and whose key is at hand
   llm-do schema worker              the JSON Schema of worker files, for editors
 
 Exit codes: 0 success, 1 agent or model failure, 2 usage or project error, 3 provider error,
@@ -32,6 +33,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Write a project or a worker file to start from
     New(NewArgs),
+    /// List providers, whether their keys are at hand, and known models with their prices
+    Models(ModelsArgs),
     /// Print the JSON Schema of a file format, for editors
     Schema(SchemaArgs),
 }
@@ -160,6 +163,25 @@ pub enum Template {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do models                     everything
+  llm-do models anthropic:          one provider and its models
+  llm-do models haiku               models by a part of their names, and their providers
+  llm-do models --json | jq '.providers[] | select(.key.state == \"present\").name'
+
+Prices are US dollars per million tokens, as of the day this version was made; `[prices]` in
+config.toml corrects them. Other models work too, their costs are unknown. `openai-chat` and `azure`
+have the models of `openai`. Keys are never shown.")]
+pub struct ModelsArgs {
+    /// Only names that contain this, letters of any case
+    pub filter: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct SchemaArgs {
     #[arg(value_enum)]
     pub format: SchemaFormat,
@@ -179,7 +201,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
 }
 
 /// Names of commands; everything else in their place is a project to run.
-pub const COMMANDS: &[&str] = &["run", "check", "validate", "new", "schema"];
+pub const COMMANDS: &[&str] = &["run", "check", "validate", "new", "models", "schema"];
 
 /// `llm-do PROJECT …` means `llm-do run PROJECT …`.
 fn with_run(mut argv: Vec<OsString>) -> Vec<OsString> {

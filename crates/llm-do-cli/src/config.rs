@@ -3,22 +3,24 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use llm_do::model::name::{CustomProvider, ModelName};
+use llm_do::model::name::{CustomProvider, ModelName, ModelNameError};
+use llm_do::model::prices::{ModelPrice, Prices, Rate, Rates};
 use llm_do::model::provider::{ProtocolKind, provider};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::failure::Failure;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "prices are checked already and used once costs are shown")]
 pub struct Config {
     /// The last resort of an agent that names no model.
     pub model: Option<String>,
     #[serde(default)]
     pub providers: BTreeMap<String, ProviderConfig>,
-    #[serde(default)]
-    pub prices: BTreeMap<String, PriceConfig>,
+    /// What is known of prices, the user's own first.
+    #[serde(default, deserialize_with = "prices")]
+    pub prices: Prices,
     #[serde(default)]
     pub http: HttpConfig,
 }
@@ -56,15 +58,44 @@ impl Kind {
     }
 }
 
-/// US dollars per million tokens.
-#[derive(Debug, Deserialize)]
+/// US dollars per million tokens. A cache without a price of its own costs what input costs.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "prices are checked already and used once costs are shown")]
-pub struct PriceConfig {
-    pub input: f64,
-    pub output: f64,
-    pub cache_read: Option<f64>,
-    pub cache_write: Option<f64>,
+struct PriceConfig {
+    #[serde(deserialize_with = "rate")]
+    input: Rate,
+    #[serde(deserialize_with = "rate")]
+    output: Rate,
+    #[serde(default, deserialize_with = "optional_rate")]
+    cache_read: Option<Rate>,
+    #[serde(default, deserialize_with = "optional_rate")]
+    cache_write: Option<Rate>,
+}
+
+impl From<PriceConfig> for ModelPrice {
+    fn from(config: PriceConfig) -> Self {
+        let PriceConfig { input, output, cache_read, cache_write } = config;
+        let cache_read = cache_read.unwrap_or(input);
+        let cache_write = cache_write.unwrap_or(input);
+        Self { rates: Rates { input, output, cache_read, cache_write }, tiers: Vec::new() }
+    }
+}
+
+fn prices<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prices, D::Error> {
+    let configured = BTreeMap::<String, PriceConfig>::deserialize(deserializer)?;
+    let named = |(name, price): (String, PriceConfig)| Ok((ModelName::parse(&name)?, price.into()));
+    let named = configured.into_iter().map(named).collect::<Result<Vec<_>, ModelNameError>>();
+    named.map(Prices::new).map_err(D::Error::custom)
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rate, D::Error> {
+    let dollars = f64::deserialize(deserializer)?;
+    let wrong = || format!("{dollars} is not a price: from 0 to {} dollars per million tokens", Rate::HIGHEST);
+    Rate::from_dollars(dollars).ok_or_else(|| D::Error::custom(wrong()))
+}
+
+fn optional_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
+    rate(deserializer).map(Some)
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -132,8 +163,9 @@ kind = "openai-chat"
 base_url = "http://localhost:8000/v1"
 api_key_env = "ACME_KEY"
 [prices."acme:rocket-1"]
-input = 1.0
-output = 4.0
+input = 1
+output = 4.5
+cache_read = 0.25
 [http]
 retries = 2
 first_byte_seconds = 5
@@ -146,7 +178,7 @@ ca_file = "/etc/company.pem"
     fn every_key_is_read() {
         let config = Config::parse(FULL).unwrap();
         assert_eq!(config.custom_providers()[0].key_variable.as_deref(), Some("ACME_KEY"));
-        assert!((config.prices["acme:rocket-1"].output - 4.0).abs() < f64::EPSILON);
+        assert_eq!(config.prices.known()["acme:rocket-1"].to_string(), "1 4.5 0.25 1");
         assert_eq!(config.http.retries, Some(2));
     }
 
@@ -159,6 +191,11 @@ ca_file = "/etc/company.pem"
             ("[providers.openai]\nkind = 'openai'\nbase_url = 'x'", "name of a built-in provider"),
             ("[providers.a]\nkind='google'\nbase_url='x'\napi_key_env='A'\napi_key_cmd=['b']", "keep one of them"),
             ("[http]\nretry = 1", "unknown field `retry`"),
+            ("[prices.rocket]\ninput = 1\noutput = 1", "`rocket` names no provider"),
+            ("[prices.'a:b']\ninput = 1", "missing field `output`"),
+            ("[prices.'a:b']\ninput = 1\noutput = -1", "-1 is not a price"),
+            ("[prices.'a:b']\ninput = 1\noutput = nan", "NaN is not a price"),
+            ("[prices.'a:b']\ninput = 1\noutput = 1\ncache = 1", "unknown field `cache`"),
         ];
         for (text, message) in cases {
             let error = Config::parse(text).unwrap_err();

@@ -24,7 +24,7 @@ pub fn connect(program: &Program, environment: &Environment, config: &Config) ->
         .filter(|agent| agent.script.is_none())
         .map(|agent| agent.model.provider.as_str())
         .collect();
-    let mut models = Models::default();
+    let mut models = Models::new(config.prices.clone());
     if used.is_empty() {
         return Ok(models);
     }
@@ -47,22 +47,25 @@ fn built_in(row: &Provider, environment: &Environment) -> Result<Endpoint, Failu
         .protocol
         .protocol()
         .ok_or_else(|| Failure::usage(format!("the provider `{}` cannot be asked yet", row.name)))?;
-    let address = row.base_url_variables.iter().find_map(|variable| environment.get(variable));
-    let base_url = match address {
-        Some(address) if row.name == "ollama" => ollama_address(address),
-        Some(address) => address.to_owned(),
-        None if row.base_url.is_empty() => {
-            return Err(Failure::provider(format!("no address for `{}`", row.name))
-                .hint(format!("set {}", row.base_url_variables.join(" or "))));
-        }
-        None => row.base_url.to_owned(),
-    };
+    let base_url = base_url(row, environment).ok_or_else(|| {
+        Failure::provider(format!("no address for `{}`", row.name))
+            .hint(format!("set {}", row.base_url_variables.join(" or ")))
+    })?;
     let key = match row.key_variables.iter().find_map(|variable| environment.get(variable)) {
         Some(key) => Key::Secret(Secret::new(key.trim())),
         None if row.key_variables.is_empty() => Key::Unneeded,
         None => Key::Missing { variables: row.key_variables.iter().map(|name| (*name).to_owned()).collect() },
     };
     Ok(Endpoint { provider: row.name.to_owned(), protocol, quirks: row.quirks, base_url, key })
+}
+
+/// Where a provider is asked: as the environment says, else where it usually is.
+pub fn base_url(row: &Provider, environment: &Environment) -> Option<String> {
+    match row.base_url_variables.iter().find_map(|variable| environment.get(variable)) {
+        Some(address) if row.name == "ollama" => Some(ollama_address(address)),
+        Some(address) => Some(address.to_owned()),
+        None => Some(row.base_url.to_owned()).filter(|address| !address.is_empty()),
+    }
 }
 
 /// `OLLAMA_HOST` is often a bare host and port, as its own server takes it.

@@ -19,11 +19,12 @@ use llm_do::tools::plane::Refusals;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::args::{self, COMMANDS, CheckArgs, Command, OutputFormat, RunArgs, SchemaFormat};
+use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
 use crate::json::{self, ErrorJson, ResultJson};
+use crate::models::Listing;
 use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin};
 use crate::{check, console, new, providers, stdin};
 
@@ -33,6 +34,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Run(args) => run_run(args),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
+        Command::Models(args) => run_models(&args),
         Command::Schema(args) => console::print(&run_schema(args.format)),
     }?;
     Ok(ExitCode::SUCCESS)
@@ -44,6 +46,16 @@ fn run_schema(format: SchemaFormat) -> String {
         SchemaFormat::Worker => schema::of_worker(),
     };
     format!("{schema:#}\n")
+}
+
+fn run_models(args: &ModelsArgs) -> Result<(), Failure> {
+    let environment = Environment::read();
+    let config = Config::load(environment.config_file().as_deref())?;
+    let listing = Listing::of(&environment, &config).only(args.filter.as_deref().unwrap_or_default());
+    if listing.is_empty() {
+        console::complain("no provider and no model has such a name\n");
+    }
+    console::print(&if args.json { listing.json() } else { listing.text() })
 }
 
 fn run_check(args: CheckArgs) -> Result<(), Failure> {

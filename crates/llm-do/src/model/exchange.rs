@@ -3,7 +3,7 @@
 mod told;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
@@ -149,29 +149,18 @@ impl From<HttpError> for Failed {
 
 impl Talk {
     async fn ask(&mut self, history: &[Message], events: &Events) -> Result<Reply, ModelError> {
-        let model = self.line.head.model.to_string();
         let headers = self.line.headers()?;
         self.encode(history);
-        events.send(|| EventKind::RequestStarted { model: model.clone() });
-        let started = Instant::now();
         let mut told = Told::new(events);
         for attempt in 0.. {
             let body = self.encoder.body();
             let failed = match self.line.attempt(headers.clone(), body, history.len(), &mut told).await {
-                Ok(reply) => {
-                    events.send(|| EventKind::RequestFinished {
-                        model,
-                        duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-                        usage: reply.usage,
-                        finish: reply.finish,
-                    });
-                    return Ok(reply);
-                }
+                Ok(reply) => return Ok(reply),
                 Err(failed) => failed,
             };
             let wait = self.line.wait_after(failed, attempt)?;
             events.send(|| EventKind::RetryScheduled {
-                model: model.clone(),
+                model: self.line.head.model.to_string(),
                 attempt: attempt + 1,
                 wait_ms: u64::try_from(wait.length.as_millis()).unwrap_or(u64::MAX),
                 reason: wait.reason,

@@ -16,6 +16,7 @@ pub mod gemini;
 pub mod name;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod prices;
 pub mod protocol;
 pub mod provider;
 pub mod scripted;
@@ -38,7 +39,8 @@ pub trait Model: Send + Sync {
 
 /// One conversation. It remembers what it has encoded already, so a request at turn 400 costs what its bytes cost.
 pub trait Conversation: Send {
-    /// Asks for the reply to `history`, which has only grown since the last request or [`Conversation::rewind`].
+    /// Asks for the reply to `history`, which has only grown since the last request or [`Conversation::rewind`]. Its
+    /// events are the pieces of the reply and the retries; who asks tells that there was a request, and what it cost.
     fn reply<'a>(&'a mut self, history: &'a [Message], events: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>>;
 
     /// Forgets all messages but the first ones: a failed turn was taken back.

@@ -19,7 +19,6 @@
 //! error. Texts are Jinja templates over `heard`, `result`, `agent` and `round`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use minijinja::{Environment, UndefinedBehavior, context};
 
@@ -264,9 +263,6 @@ struct Acting {
 impl Conversation for Acting {
     fn reply<'a>(&'a mut self, history: &'a [Message], events: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            let model = self.head.model.to_string();
-            events.send(|| EventKind::RequestStarted { model: model.clone() });
-            let started = Instant::now();
             let reply = self.act(history)?;
             for part in &reply.parts {
                 match part {
@@ -277,12 +273,6 @@ impl Conversation for Acting {
                     ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) | ReplyPart::Refusal(_) => {}
                 }
             }
-            events.send(|| EventKind::RequestFinished {
-                model,
-                duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-                usage: reply.usage,
-                finish: reply.finish,
-            });
             Ok(reply)
         })
     }
@@ -326,7 +316,7 @@ impl Acting {
             finish: if rule.calls.is_empty() { Finish::Stop } else { Finish::ToolCalls },
             parts,
             model: self.head.model.to_string(),
-            usage: Usage { requests: 1, input_tokens, output_tokens, cost_usd: Some(0.0), ..Usage::default() },
+            usage: Usage { requests: 1, input_tokens, output_tokens, ..Usage::default() },
         })
     }
 

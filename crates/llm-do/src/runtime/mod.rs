@@ -16,6 +16,7 @@ use crate::BoxFuture;
 use crate::event::{Event, Events, Hearing};
 use crate::journal::{Steps, Stop};
 use crate::message::{Content, Message, RawJson};
+use crate::model::prices::Prices;
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
 use crate::project::{AgentSpec, Entry, Program};
@@ -28,19 +29,27 @@ use session::{Session, TraceCall, UsageReport};
 
 pub use scope::{CallFrame, CallScope};
 
-/// Who answers for which provider.
+/// Who answers for which provider, and what that costs.
 #[derive(Clone, Default)]
-pub struct Models(BTreeMap<String, Arc<dyn Model>>);
+pub struct Models {
+    by_provider: BTreeMap<String, Arc<dyn Model>>,
+    prices: Prices,
+}
 
 impl Models {
+    /// Nobody yet. The default knows only the prices of the table.
+    pub fn new(prices: Prices) -> Self {
+        Self { prices, ..Self::default() }
+    }
+
     pub fn insert(&mut self, provider: impl Into<String>, model: Arc<dyn Model>) {
-        self.0.insert(provider.into(), model);
+        self.by_provider.insert(provider.into(), model);
     }
 
     fn of(&self, agent: &AgentSpec) -> Option<Arc<dyn Model>> {
         match &agent.script {
             Some(script) => Some(Arc::new(Scripted(Arc::clone(script)))),
-            None => self.0.get(&agent.model.provider).cloned(),
+            None => self.by_provider.get(&agent.model.provider).cloned(),
         }
     }
 }

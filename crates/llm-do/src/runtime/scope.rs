@@ -190,16 +190,35 @@ impl<'r> CallScope<'r> {
                 return Err(RunError::TooManyRequests { agent: self.agent.name.clone(), made: self.requests });
             }
             self.requests += 1;
-            let steps = self.steps.at(format_args!("t{}/m{}", self.turns, self.requests));
-            let agent = &self.agent.name;
-            let asked = self.conversation.reply(&self.frame.history, &self.events);
-            let effect = async { asked.await.map_err(|error| RunError::Model { agent: agent.clone(), error }) };
-            let reply = steps.run(StepKind::Model, &self.frame.history, None, effect).await?;
+            let reply = self.request().await?;
             if !reply.is_empty() {
                 return Ok(reply);
             }
         }
         Err(RunError::Empty { agent: self.agent.name.clone() })
+    }
+
+    /// One request. Its reply gets its price here and nowhere else, before anybody hears of it: so events, usage, trace
+    /// and messages agree.
+    async fn request(&mut self) -> Result<Reply, RunError> {
+        let model = self.agent.model.to_string();
+        self.events.send(|| EventKind::RequestStarted { model: model.clone() });
+        let started = Instant::now();
+        let steps = self.steps.at(format_args!("t{}/m{}", self.turns, self.requests));
+        let agent = &self.agent.name;
+        let asked = self.conversation.reply(&self.frame.history, &self.events);
+        let effect = async { asked.await.map_err(|error| RunError::Model { agent: agent.clone(), error }) };
+        let mut reply = steps.run(StepKind::Model, &self.frame.history, None, effect).await?;
+        // A model that says itself what it took knows better than a table.
+        let priced = || self.runtime.models.prices.cost(&self.agent.model, &reply.usage);
+        reply.usage.cost_usd = reply.usage.cost_usd.or_else(priced);
+        self.events.send(|| EventKind::RequestFinished {
+            model,
+            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            usage: reply.usage,
+            finish: reply.finish,
+        });
+        Ok(reply)
     }
 
     fn answer(&self, reply: &Reply) -> Result<Output, RunError> {

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::event::{CallKind, Ended, Event, EventKind, Recorder, Returned};
 use crate::message::{RawJson, Usage};
+use crate::model::prices;
 
 /// Tokens and money of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -184,7 +185,7 @@ fn sum(total: &Usage, more: &Usage, first: bool) -> Usage {
         cache_read_tokens: total.cache_read_tokens + more.cache_read_tokens,
         cache_write_tokens: total.cache_write_tokens + more.cache_write_tokens,
         reasoning_tokens: total.reasoning_tokens + more.reasoning_tokens,
-        cost_usd: if first { more.cost_usd } else { total.cost_usd.zip(more.cost_usd).map(|(a, b)| a + b) },
+        cost_usd: if first { more.cost_usd } else { total.cost_usd.zip(more.cost_usd).map(|(a, b)| prices::add(a, b)) },
     }
 }
 

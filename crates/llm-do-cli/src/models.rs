@@ -1,0 +1,272 @@
+//! What `models` shows: providers, whether their keys are at hand, and what models cost. Pure.
+
+use std::collections::BTreeMap;
+
+use llm_do::escape::visible;
+use llm_do::model::prices::{ModelPrice, Rate, Rates};
+use llm_do::model::provider::{PROVIDERS, ProtocolKind, Provider};
+use serde_json::{Value, json};
+
+use crate::config::{Config, ProviderConfig};
+use crate::environment::Environment;
+use crate::providers;
+
+/// Names in lower case → prices, and the providers in the order of our table, the user's last.
+pub struct Listing<'a> {
+    providers: Vec<ListedProvider<'a>>,
+    models: BTreeMap<&'a str, ModelPrice>,
+}
+
+struct ListedProvider<'a> {
+    name: &'a str,
+    protocol: &'static str,
+    /// Without what may be a secret in it.
+    base_url: Option<String>,
+    base_url_variables: &'static [&'static str],
+    key: KeyState<'a>,
+    origin: Origin,
+}
+
+/// Where a key is; never the key.
+enum KeyState<'a> {
+    Unneeded,
+    Present {
+        variable: &'a str,
+    },
+    Missing {
+        variables: Vec<&'a str>,
+    },
+    /// Not run for a listing.
+    Command,
+}
+
+#[derive(Clone, Copy)]
+enum Origin {
+    BuiltIn,
+    Config,
+}
+
+impl<'a> Listing<'a> {
+    pub fn of(environment: &Environment, config: &'a Config) -> Self {
+        let built_in = PROVIDERS.iter().map(|row| built_in(row, environment));
+        let configured = config.providers.iter().map(|(name, custom)| configured(name, custom, environment));
+        Self { providers: built_in.chain(configured).collect(), models: config.prices.known() }
+    }
+
+    /// What has the filter in its name, and the providers of such models.
+    pub fn only(mut self, filter: &str) -> Self {
+        let filter = filter.to_lowercase();
+        self.models.retain(|name, _| name.to_lowercase().contains(&filter));
+        let models = &self.models;
+        self.providers.retain(|provider| {
+            // With the colon, so that `anthropic:` means that provider and no model of others.
+            let start = format!("{}:", provider.name.to_lowercase());
+            start.contains(&filter) || models.keys().any(|model| model.starts_with(&start))
+        });
+        self
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.providers.is_empty() && self.models.is_empty()
+    }
+
+    pub fn text(&self) -> String {
+        let mut providers = Vec::new();
+        if !self.providers.is_empty() {
+            providers.push(["provider", "protocol", "key", "address"].map(str::to_owned));
+        }
+        providers.extend(self.providers.iter().map(ListedProvider::cells));
+        let mut models = Vec::new();
+        if !self.models.is_empty() {
+            let head = ["USD per million tokens", "input", "output", "cache read", "cache write"];
+            models.push(head.map(str::to_owned));
+        }
+        for (name, price) in &self.models {
+            models.push(price_cells(&visible(name), &price.rates));
+            let tiers = price.tiers.iter();
+            models.extend(tiers.map(|tier| price_cells(&format!("  above {} tokens", tier.above), &tier.rates)));
+        }
+        let gap = if providers.is_empty() || models.is_empty() { "" } else { "\n" };
+        format!("{}{gap}{}", aligned(&providers, &[]), aligned(&models, &[1, 2, 3, 4]))
+    }
+
+    pub fn json(&self) -> String {
+        let providers: Vec<Value> = self.providers.iter().map(ListedProvider::json).collect();
+        let models: Vec<Value> = self.models.iter().map(|(name, price)| model_json(name, price)).collect();
+        format!("{:#}\n", json!({"providers": providers, "models": models}))
+    }
+}
+
+fn built_in(row: &'static Provider, environment: &Environment) -> ListedProvider<'static> {
+    let present = row.key_variables.iter().find(|variable| environment.get(variable).is_some());
+    ListedProvider {
+        name: row.name,
+        protocol: protocol_word(row.protocol),
+        base_url: providers::base_url(row, environment).map(|address| without_secrets(&address)),
+        base_url_variables: row.base_url_variables,
+        key: match present {
+            Some(variable) => KeyState::Present { variable },
+            None if row.key_variables.is_empty() => KeyState::Unneeded,
+            None => KeyState::Missing { variables: row.key_variables.to_vec() },
+        },
+        origin: Origin::BuiltIn,
+    }
+}
+
+fn configured<'a>(name: &'a str, custom: &'a ProviderConfig, environment: &Environment) -> ListedProvider<'a> {
+    ListedProvider {
+        name,
+        protocol: protocol_word(custom.kind.protocol()),
+        base_url: Some(without_secrets(&custom.base_url)),
+        base_url_variables: &[],
+        key: match (custom.api_key_env.as_deref(), &custom.api_key_cmd) {
+            (Some(variable), _) if environment.get(variable).is_some() => KeyState::Present { variable },
+            (Some(variable), _) => KeyState::Missing { variables: vec![variable] },
+            (None, Some(_)) => KeyState::Command,
+            (None, None) => KeyState::Unneeded,
+        },
+        origin: Origin::Config,
+    }
+}
+
+/// The word that `kind` in config.toml has for it.
+fn protocol_word(protocol: ProtocolKind) -> &'static str {
+    match protocol {
+        ProtocolKind::Anthropic => "anthropic",
+        ProtocolKind::OpenAiResponses => "openai",
+        ProtocolKind::OpenAiChat => "openai-chat",
+        ProtocolKind::Gemini => "google",
+        ProtocolKind::Scripted => "script",
+    }
+}
+
+/// An address may carry a password or a key: before the host, or as a query.
+fn without_secrets(address: &str) -> String {
+    let address = address.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = address.split_once("://").map_or(("", address), |(scheme, rest)| (scheme, rest));
+    let authority_end = rest.find('/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(authority_end);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    format!("{scheme}{separator}{host}{path}")
+}
+
+impl ListedProvider<'_> {
+    fn cells(&self) -> [String; 4] {
+        let key = match &self.key {
+            KeyState::Unneeded => "not needed".to_owned(),
+            KeyState::Present { variable } => format!("in {}", visible(variable)),
+            KeyState::Missing { variables } => format!("missing: set {}", visible(&variables.join(" or "))),
+            KeyState::Command => "by a command".to_owned(),
+        };
+        let address = match &self.base_url {
+            Some(address) => visible(address).into_owned(),
+            None if self.base_url_variables.is_empty() => "none".to_owned(),
+            None => format!("missing: set {}", self.base_url_variables.join(" or ")),
+        };
+        [visible(self.name).into_owned(), self.protocol.to_owned(), key, address]
+    }
+
+    fn json(&self) -> Value {
+        let (state, variables) = match &self.key {
+            KeyState::Unneeded => ("unneeded", Vec::new()),
+            KeyState::Present { variable } => ("present", vec![*variable]),
+            KeyState::Missing { variables } => ("missing", variables.clone()),
+            KeyState::Command => ("command", Vec::new()),
+        };
+        let origin = match self.origin {
+            Origin::BuiltIn => "built_in",
+            Origin::Config => "config",
+        };
+        json!({
+            "name": self.name,
+            "protocol": self.protocol,
+            "base_url": self.base_url,
+            "key": {"state": state, "variables": variables},
+            "origin": origin,
+        })
+    }
+}
+
+fn price_cells(name: &str, rates: &Rates) -> [String; 5] {
+    let cell = |rate: Rate| rate.to_string();
+    [name.to_owned(), cell(rates.input), cell(rates.output), cell(rates.cache_read), cell(rates.cache_write)]
+}
+
+fn model_json(name: &str, price: &ModelPrice) -> Value {
+    let tiers = price.tiers.iter().map(|tier| {
+        let mut rates = rates_json(&tier.rates);
+        rates["above_tokens"] = tier.above.into();
+        rates
+    });
+    let tiers: Vec<Value> = tiers.collect();
+    let mut model = rates_json(&price.rates);
+    model["name"] = name.into();
+    model["tiers"] = tiers.into();
+    model
+}
+
+fn rates_json(rates: &Rates) -> Value {
+    json!({
+        "input": rates.input.dollars(),
+        "output": rates.output.dollars(),
+        "cache_read": rates.cache_read.dollars(),
+        "cache_write": rates.cache_write.dollars(),
+    })
+}
+
+/// Columns as wide as their widest cell; numbers stand at the right.
+fn aligned<const N: usize>(rows: &[[String; N]], right: &[usize]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cell = |column: usize| {
+            let (text, width) = (&row[column], widths[column]);
+            if right.contains(&column) { format!("{text:>width$}") } else { format!("{text:<width$}") }
+        };
+        let cells: [String; N] = std::array::from_fn(cell);
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_what_may_be_secret() {
+        let cases = [
+            ("http://localhost:8000/v1", "http://localhost:8000/v1"),
+            ("https://user:pa@ss@host/v1?key=s3cret", "https://host/v1"),
+            ("https://host?key=s3cret", "https://host"),
+            ("user:s3cret@host/v1", "host/v1"),
+            ("https://host/a@b", "https://host/a@b"),
+            ("", ""),
+        ];
+        for (address, shown) in cases {
+            assert_eq!(without_secrets(address), shown);
+        }
+    }
+
+    #[test]
+    fn columns_are_aligned_and_lines_end_where_they_end() {
+        let rows = [["a", "1.25", "x"], ["bcd", "0.5", ""]].map(|row| row.map(str::to_owned));
+        assert_eq!(aligned(&rows, &[1]), "a    1.25  x\nbcd   0.5\n");
+    }
+
+    #[test]
+    fn a_filter_keeps_models_and_whose_they_are() {
+        let (environment, config) = (Environment::default(), Config::default());
+        let listing = Listing::of(&environment, &config).only("Claude-Haiku-4-5");
+        let names: Vec<&str> = listing.providers.iter().map(|provider| provider.name).collect();
+        assert_eq!(names, ["anthropic"]);
+        assert_eq!(listing.models.keys().copied().collect::<Vec<_>>(), ["anthropic:claude-haiku-4-5"]);
+        assert!(Listing::of(&environment, &config).only("no such thing").is_empty());
+        let alone = Listing::of(&environment, &config).only("openai:");
+        assert_eq!(alone.providers.len(), 1);
+        assert!(alone.models.keys().all(|model| model.starts_with("openai:")) && !alone.models.is_empty());
+        let whole = Listing::of(&environment, &config).only("");
+        assert_eq!(whole.providers.len(), PROVIDERS.len());
+    }
+}

@@ -1,0 +1,194 @@
+//! The command `models`, and what a run costs.
+#![allow(clippy::unwrap_used, reason = "the whole file is a test, its helpers included")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use fake_llm::{FakeLlm, Reply, Script, Usage};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const CONFIG: &str = r#"
+[providers.acme]
+kind = "openai-chat"
+base_url = "http://me:hunter2@localhost:8000/v1?key=hunter3"
+api_key_env = "ACME_KEY"
+[providers.vault]
+kind = "anthropic"
+base_url = "http://localhost:9000"
+api_key_cmd = ["/no/such/program", "hunter4"]
+[prices."acme:Rocket-1"]
+input = 1.5
+output = 4
+[prices."anthropic:claude-haiku-4-5"]
+input = 7
+output = 8
+"#;
+
+fn home(config: &str) -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("config.toml"), config).unwrap();
+    home
+}
+
+/// The program with a home of its own, these variables and no others.
+fn llm_do(home: &Path, variables: &[(&str, &str)], args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_llm-do"));
+    command.env_clear().env("LLM_DO_HOME", home).envs(variables.iter().copied());
+    command.args(args).current_dir(home).stdin(Stdio::null()).output().unwrap()
+}
+
+#[track_caller]
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[track_caller]
+fn json_of(output: &Output) -> Value {
+    serde_json::from_str(&stdout(output)).unwrap()
+}
+
+#[track_caller]
+fn check_listed(list: &Value, expected: &Value) {
+    let found = list.as_array().unwrap().iter().find(|item| item["name"] == expected["name"]);
+    assert_eq!(found, Some(expected));
+}
+
+#[test]
+fn providers_say_where_they_are_and_where_their_key_is() {
+    let home = home(CONFIG);
+    let variables = [
+        ("GOOGLE_API_KEY", "hunter1"),
+        ("ACME_KEY", "hunter5"),
+        ("OPENAI_API_KEY", " "),
+        ("OPENAI_BASE_URL", "http://localhost:1/v1"),
+    ];
+    let listed = json_of(&llm_do(home.path(), &variables, &["models", "--json"]));
+    let check = |name: &str, protocol: &str, base_url: Option<&str>, state: &str, variables: &[&str], origin: &str| {
+        let key = json!({"state": state, "variables": variables});
+        let provider = json!({
+            "name": name, "protocol": protocol, "base_url": base_url, "key": key, "origin": origin,
+        });
+        check_listed(&listed["providers"], &provider);
+    };
+    let anthropic = Some("https://api.anthropic.com");
+    check("anthropic", "anthropic", anthropic, "missing", &["ANTHROPIC_API_KEY"], "built_in");
+    let google = Some("https://generativelanguage.googleapis.com");
+    check("google", "google", google, "present", &["GOOGLE_API_KEY"], "built_in");
+    check("openai", "openai", Some("http://localhost:1/v1"), "missing", &["OPENAI_API_KEY"], "built_in");
+    check("ollama", "openai-chat", Some("http://localhost:11434/v1"), "unneeded", &[], "built_in");
+    check("azure", "openai-chat", None, "missing", &["AZURE_OPENAI_API_KEY"], "built_in");
+    check("acme", "openai-chat", Some("http://localhost:8000/v1"), "present", &["ACME_KEY"], "config");
+    check("vault", "anthropic", Some("http://localhost:9000"), "command", &[], "config");
+}
+
+#[test]
+fn models_have_the_prices_of_the_table_or_of_the_user() {
+    let home = home(CONFIG);
+    let listed = json_of(&llm_do(home.path(), &[], &["models", "--json"]));
+    let check = |name: &str, [input, output, cache_read, cache_write]: [f64; 4]| {
+        let model = json!({
+            "name": name, "input": input, "output": output, "cache_read": cache_read, "cache_write": cache_write,
+            "tiers": [],
+        });
+        check_listed(&listed["models"], &model);
+    };
+    check("acme:rocket-1", [1.5, 4.0, 1.5, 1.5]);
+    check("anthropic:claude-haiku-4-5", [7.0, 8.0, 7.0, 7.0]);
+    check("anthropic:claude-opus-4-5", [5.0, 25.0, 0.5, 6.25]);
+    let tiered = listed["models"].as_array().unwrap().iter().find(|model| model["name"] == "google:gemini-2.5-pro");
+    let tier = &tiered.unwrap()["tiers"][0];
+    assert_eq!((&tier["above_tokens"], &tier["output"]), (&json!(200_000), &json!(15.0)));
+}
+
+#[test]
+fn as_text_it_is_aligned_and_can_be_filtered() {
+    let home = home(CONFIG);
+    let text = stdout(&llm_do(home.path(), &[("ACME_KEY", "hunter5")], &["models", "ACME"]));
+    let expected = "\
+provider  protocol     key          address
+acme      openai-chat  in ACME_KEY  http://localhost:8000/v1
+
+USD per million tokens  input  output  cache read  cache write
+acme:rocket-1             1.5       4         1.5          1.5
+";
+    assert_eq!(text, expected);
+    let nothing = llm_do(home.path(), &[], &["models", "no-such-model"]);
+    assert_eq!(stdout(&nothing), "");
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("no provider and no model has such a name"));
+}
+
+#[test]
+fn no_key_is_ever_shown() {
+    let home = home(CONFIG);
+    let variables = [("ACME_KEY", "hunter5"), ("ANTHROPIC_API_KEY", "hunter6"), ("GROQ_BASE_URL", "http://hunter7@g")];
+    for args in [&["models"][..], &["models", "--json"], &["models", "acme"]] {
+        let output = llm_do(home.path(), &variables, args);
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        assert!(said.contains("acme") && !said.contains("hunter"), "{said}");
+    }
+}
+
+#[test]
+fn a_price_that_is_none_is_a_usage_error() {
+    let home = home("[prices.\"acme:rocket-1\"]\ninput = -1\noutput = 1\n");
+    let output = llm_do(home.path(), &[], &["models"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("config.toml") && said.contains("-1 is not a price"), "{said}");
+}
+
+/// Runs one agent. Its provider answers nothing at first and is asked again; each time it reports 900 tokens in, 100 more
+/// from a cache, and 10 out.
+fn run(model: &str, prices: &str, args: &[&str]) -> Output {
+    let usage = || Usage { cache_read: 100, ..Usage::new(900, 10) };
+    let [nothing, hello] = ["", "Hello."].map(|text| Reply::text(text).with_usage(usage()));
+    let fake = FakeLlm::start(Script::new().reply(nothing).reply(hello));
+    let address = fake.openai_url();
+    let provider =
+        format!("[providers.acme]\nkind = 'openai-chat'\nbase_url = '{address}'\napi_key_env = 'ACME_KEY'\n");
+    let home = home(&format!("{provider}{prices}"));
+    std::fs::write(home.path().join("hi.worker"), format!("---\nname: main\nmodel: {model}\n---\nGreet.\n")).unwrap();
+    let output = llm_do(home.path(), &[("ACME_KEY", "k")], &[&["run", "hi.worker", "Hi"], args].concat());
+    fake.assert_finished();
+    output
+}
+
+#[test]
+fn events_usage_trace_and_messages_agree_on_the_cost() {
+    let prices = "[prices.\"acme:rocket-1\"]\ninput = 1\noutput = 5\ncache_read = 0.1\n";
+    let output = run("acme:rocket-1-20260101", prices, &["--json"]);
+    let lines: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (one, both) = (0.00096, 0.00192);
+    let costs = |kind: &str| -> Vec<Value> {
+        lines.iter().filter(|line| line["type"] == kind).map(|line| line["usage"]["cost_usd"].clone()).collect()
+    };
+    assert_eq!(costs("request_finished"), [one, one]);
+    assert_eq!(costs("call_finished"), [both]);
+    let result = &lines[lines.len() - 1];
+    assert_eq!(result["usage"]["total"]["cost_usd"], both);
+    assert_eq!(result["usage"]["by_model"]["acme:rocket-1-20260101"]["cost_usd"], both);
+    assert_eq!(result["trace"][0]["usage"]["cost_usd"], both);
+    assert_eq!(result["messages"][1]["usage"]["cost_usd"], one);
+}
+
+#[test]
+fn a_cost_that_nobody_knows_is_null() {
+    let result = json_of(&run("acme:rocket-2", "", &["--output-format", "json"]));
+    assert_eq!(result["output"], "Hello.");
+    assert_eq!(result["usage"]["total"]["input_tokens"], 2000);
+    assert_eq!(result["usage"]["total"]["cost_usd"], Value::Null);
+    assert_eq!(result["messages"][1]["usage"]["cost_usd"], Value::Null);
+}
+
+#[test]
+fn a_script_costs_nothing() {
+    let home = home("");
+    std::fs::write(home.path().join("hi.worker"), "---\nname: main\nmodel: scripted:script.yaml\n---\nGreet.\n")
+        .unwrap();
+    std::fs::write(home.path().join("script.yaml"), "- {say: Hello., usage: {input: 3, output: 4}}\n").unwrap();
+    let result = json_of(&llm_do(home.path(), &[], &["run", "hi.worker", "Hi", "--output-format", "json"]));
+    assert_eq!(result["usage"]["total"]["input_tokens"], 3);
+    assert_eq!(result["usage"]["total"]["cost_usd"], 0.0);
+}

@@ -1,0 +1,379 @@
+//! Tokens → money.
+//!
+//! The prices that we know stand in `prices/table.txt`, which `cargo run -p price-table` writes: sorted, one model per
+//! line, searched where it lies. Nothing is parsed or built before a price is asked for. The user's own prices come
+//! first, and a price that nobody knows stays unknown: it is never zero.
+//!
+//! A model is looked up by its whole name, then without what marks a version of it: a date (`-20251001`, `-2025-10-01`)
+//! or a number (`-001`). Letters of any case are the same. Of `-latest` nothing is concluded: it moves on to models with
+//! other prices, so only listed ones are known.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use super::name::ModelName;
+use super::provider::provider;
+use crate::message::Usage;
+
+/// What models cost: the table, and what the user says instead.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Prices {
+    overrides: BTreeMap<String, ModelPrice>,
+}
+
+impl Prices {
+    pub fn new(overrides: impl IntoIterator<Item = (ModelName, ModelPrice)>) -> Self {
+        let key = |name: ModelName| name.to_string().to_ascii_lowercase();
+        Self { overrides: overrides.into_iter().map(|(name, price)| (key(name), price)).collect() }
+    }
+
+    /// US dollars for one reply.
+    pub fn cost(&self, model: &ModelName, usage: &Usage) -> Option<f64> {
+        self.of(model).map(|price| price.cost(usage))
+    }
+
+    pub fn of(&self, model: &ModelName) -> Option<ModelPrice> {
+        let own_provider = model.provider.to_ascii_lowercase();
+        let model = model.model.to_ascii_lowercase();
+        let overridden = names(&model).find_map(|name| self.overrides.get(&format!("{own_provider}:{name}")));
+        if let Some(price) = overridden {
+            return Some(price.clone());
+        }
+        if provider(&own_provider).is_some_and(|row| !row.paid) {
+            return Some(ModelPrice::FREE);
+        }
+        let lists: &[&str] = match own_provider.as_str() {
+            "openai-chat" => &["openai"],
+            // It resells the models of the other at the same price, and lists only what differs.
+            "azure" => &["azure", "openai"],
+            name => &[name],
+        };
+        let listed = names(&model).flat_map(|name| lists.iter().map(move |list| format!("{list}:{name}")));
+        listed.filter_map(|name| find(TABLE, &name)).find_map(|price| price.parse().ok())
+    }
+
+    /// Every model with a known price, by its name.
+    pub fn known(&self) -> BTreeMap<&str, ModelPrice> {
+        let row = |(name, price): (&'static str, &str)| Some((name, price.parse().ok()?));
+        let mut known: BTreeMap<&str, ModelPrice> = rows(TABLE).filter_map(row).collect();
+        known.extend(self.overrides.iter().map(|(name, price)| (name.as_str(), price.clone())));
+        known
+    }
+}
+
+/// What one model costs. As text, a line of the table: the four prices, then those of longer prompts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelPrice {
+    pub rates: Rates,
+    /// Other rates for longer prompts, by rising length.
+    pub tiers: Vec<Tier>,
+}
+
+/// The rates for all tokens of a request with a longer prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// For more input tokens than these.
+    pub above: u64,
+    pub rates: Rates,
+}
+
+/// What the four kinds of tokens cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// For input that no cache knew.
+    pub input: Rate,
+    pub output: Rate,
+    pub cache_read: Rate,
+    pub cache_write: Rate,
+}
+
+/// US dollars per million tokens, in millionths: the price of one token in picodollars. A whole number, so that costs
+/// are exact however many tokens are added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(u32);
+
+const PICODOLLARS: f64 = 1e12;
+
+impl ModelPrice {
+    const FREE: Self = Self {
+        rates: Rates { input: Rate(0), output: Rate(0), cache_read: Rate(0), cache_write: Rate(0) },
+        tiers: Vec::new(),
+    };
+
+    /// US dollars. Every input token is billed once: read from a cache, written to one, or neither.
+    pub fn cost(&self, usage: &Usage) -> f64 {
+        let rates = self.rates_for(usage.input_tokens);
+        let read = usage.cache_read_tokens.min(usage.input_tokens);
+        let written = usage.cache_write_tokens.min(usage.input_tokens - read);
+        let bill = [
+            (usage.input_tokens - read - written, rates.input),
+            (read, rates.cache_read),
+            (written, rates.cache_write),
+            (usage.output_tokens, rates.output),
+        ];
+        dollars(bill.into_iter().map(|(tokens, rate)| u128::from(tokens) * u128::from(rate.0)).sum())
+    }
+
+    fn rates_for(&self, input_tokens: u64) -> &Rates {
+        let tier = self.tiers.iter().rev().find(|tier| input_tokens > tier.above);
+        tier.map_or(&self.rates, |tier| &tier.rates)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a double holds nine thousand dollars to the last picodollar")]
+fn dollars(picodollars: u128) -> f64 {
+    picodollars as f64 / PICODOLLARS
+}
+
+/// Adds costs up to the picodollar, so that ten times ten cents are a dollar.
+pub fn add(one: f64, other: f64) -> f64 {
+    ((one + other) * PICODOLLARS).round() / PICODOLLARS
+}
+
+impl Rate {
+    /// The dearest that can be said; six times what the dearest model costs.
+    pub const HIGHEST: f64 = 4_000.0;
+
+    /// From US dollars per million tokens.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
+    pub fn from_dollars(dollars: f64) -> Option<Self> {
+        (0.0..=Self::HIGHEST).contains(&dollars).then(|| Self((dollars * 1e6).round() as u32))
+    }
+
+    /// US dollars per million tokens.
+    pub fn dollars(self) -> f64 {
+        f64::from(self.0) / 1e6
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.dollars(), f)
+    }
+}
+
+impl FromStr for Rate {
+    type Err = NotAPrice;
+
+    fn from_str(text: &str) -> Result<Self, NotAPrice> {
+        text.parse().ok().and_then(Self::from_dollars).ok_or(NotAPrice)
+    }
+}
+
+impl fmt::Display for Rates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.input, self.output, self.cache_read, self.cache_write)
+    }
+}
+
+impl fmt::Display for ModelPrice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rates.fmt(f)?;
+        self.tiers.iter().try_for_each(|tier| write!(f, " >{} {}", tier.above, tier.rates))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a price")]
+pub struct NotAPrice;
+
+impl FromStr for ModelPrice {
+    type Err = NotAPrice;
+
+    fn from_str(text: &str) -> Result<Self, NotAPrice> {
+        let mut words = text.split(' ');
+        let rates = Rates::read(&mut words)?;
+        let mut tiers = Vec::new();
+        while let Some(word) = words.next() {
+            let above = word.strip_prefix('>').and_then(|above| above.parse().ok()).ok_or(NotAPrice)?;
+            tiers.push(Tier { above, rates: Rates::read(&mut words)? });
+        }
+        Ok(Self { rates, tiers })
+    }
+}
+
+impl Rates {
+    fn read<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Self, NotAPrice> {
+        let mut rate = || words.next().ok_or(NotAPrice)?.parse();
+        Ok(Self { input: rate()?, output: rate()?, cache_read: rate()?, cache_write: rate()? })
+    }
+}
+
+/// The names under which a model may be listed: its own, then that of what it is a version of.
+pub fn names(model: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(model), |name| unversioned(name))
+}
+
+fn unversioned(name: &str) -> Option<&str> {
+    let is_number = |text: &str, digits| text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (rest, last) = name.rsplit_once('-')?;
+    let is_version = is_number(last, 3) && last.starts_with("00");
+    let is_date = is_number(last, 8) && last.starts_with("20");
+    if is_version || is_date {
+        return Some(rest);
+    }
+    let (rest, month) = rest.rsplit_once('-')?;
+    let (rest, year) = rest.rsplit_once('-')?;
+    (is_number(year, 4) && is_number(month, 2) && is_number(last, 2)).then_some(rest)
+}
+
+/// `name price` lines in the order of their names, after comments, which sort before all names. ASCII.
+const TABLE: &str = include_str!("prices/table.txt");
+
+fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
+    table.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(' '))
+}
+
+/// The price of a model by binary search over the text itself.
+fn find<'a>(table: &'a str, name: &str) -> Option<&'a str> {
+    // Both are always at the start of a line, or at the end.
+    let (mut low, mut high) = (0, table.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        let start = table[low..middle].rfind('\n').map_or(low, |end| low + end + 1);
+        let end = table[middle..high].find('\n').map_or(high, |end| middle + end);
+        let (found, price) = table[start..end].split_once(' ')?;
+        match found.cmp(name) {
+            std::cmp::Ordering::Less => low = (end + 1).min(high),
+            std::cmp::Ordering::Equal => return Some(price),
+            std::cmp::Ordering::Greater => high = start,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> ModelName {
+        ModelName::parse(name).unwrap()
+    }
+
+    fn priced(text: &str) -> ModelPrice {
+        text.parse().unwrap()
+    }
+
+    fn usage([input, output, read, written]: [u64; 4]) -> Usage {
+        Usage {
+            requests: 1,
+            input_tokens: input,
+            output_tokens: output,
+            cache_read_tokens: read,
+            cache_write_tokens: written,
+            ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn every_token_is_billed_once_at_its_own_rate() {
+        let flat = "1 5 0.1 1.25";
+        let tiered = "1 5 0.1 1.25 >1000 2 10 0.2 2.5 >2000 4 20 0.4 5";
+        let cases = [
+            (flat, [0, 0, 0, 0], "0"),
+            (flat, [1_000_000, 1_000_000, 0, 0], "6"),
+            (flat, [1, 0, 0, 0], "0.000001"),
+            (flat, [1000, 100, 0, 0], "0.0015"),
+            (flat, [1000, 100, 600, 300], "0.001035"),
+            (flat, [1000, 0, 1000, 0], "0.0001"),
+            // More cached tokens than tokens: a provider that counts otherwise is not believed twice.
+            (flat, [1000, 0, 900, 900], "0.000215"),
+            (flat, [1000, 0, 5000, 5000], "0.0001"),
+            (tiered, [1000, 0, 0, 0], "0.001"),
+            (tiered, [1001, 1, 0, 0], "0.002012"),
+            (tiered, [3000, 1, 1000, 1000], "0.00942"),
+            ("0.1 0.2 0.1 0.1", [3, 0, 0, 0], "0.0000003"),
+            ("600 4000 600 600", [u64::MAX, u64::MAX, 0, 0], "84855022739063940"),
+        ];
+        for (price, tokens, dollars) in cases {
+            assert_eq!(priced(price).cost(&usage(tokens)).to_string(), dollars, "{price} {tokens:?}");
+        }
+    }
+
+    #[test]
+    fn costs_add_up_without_crumbs() {
+        assert_eq!((0..10).fold(0.0, |sum, _| add(sum, 0.1)).to_string(), "1");
+        assert_eq!(add(0.1, 0.2).to_string(), "0.3");
+    }
+
+    #[test]
+    fn a_version_is_priced_as_what_it_is_a_version_of() {
+        let cases: [(&str, &[&str]); 8] = [
+            ("claude-haiku-4-5-20251001", &["claude-haiku-4-5-20251001", "claude-haiku-4-5"]),
+            ("mistral-large-latest", &["mistral-large-latest"]),
+            ("gpt-4o-2024-05-13", &["gpt-4o-2024-05-13", "gpt-4o"]),
+            ("gemini-2.0-flash-001", &["gemini-2.0-flash-001", "gemini-2.0-flash"]),
+            ("claude-opus-4-5", &["claude-opus-4-5"]),
+            ("mistral-large-2411", &["mistral-large-2411"]),
+            ("x-2024-5-13", &["x-2024-5-13"]),
+            ("日-本", &["日-本"]),
+        ];
+        for (model, expected) in cases {
+            assert_eq!(names(model).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn known_models_have_a_price_and_unknown_ones_have_none() {
+        let prices = Prices::default();
+        let input = |name| prices.of(&named(name)).map(|price| price.rates.input.to_string());
+        let known = [
+            ("anthropic:claude-haiku-4-5", "1"),
+            ("anthropic:claude-haiku-4-5-20251001", "1"),
+            ("Anthropic:Claude-Haiku-4-5", "1"),
+            ("anthropic:claude-3-5-haiku-20241022", "0.8"),
+            ("openai:gpt-4o", "2.5"),
+            ("openai-chat:gpt-4o", "2.5"),
+            ("azure:gpt-4o", "2.5"),
+            ("openai:gpt-4o-2024-05-13", "5"),
+            ("ollama:qwen3:8b", "0"),
+            ("scripted:a.yaml", "0"),
+        ];
+        for (name, price) in known {
+            assert_eq!(input(name).as_deref(), Some(price), "{name}");
+        }
+        for name in ["anthropic:claude", "openai:claude-haiku-4-5", "acme:rocket-1", "openai:#", "#:x", "zzz:zzz"] {
+            assert_eq!(input(name), None, "{name}");
+        }
+        assert_eq!(prices.cost(&named("acme:rocket-1"), &usage([0; 4])), None);
+    }
+
+    #[test]
+    fn the_user_knows_better_also_about_versions_and_free_providers() {
+        let price = priced("7 8 7 7");
+        let overridden = ["acme:Rocket-1", "anthropic:claude-haiku-4-5", "ollama:qwen3"];
+        let prices = Prices::new(overridden.map(|name| (named(name), price.clone())));
+        for name in ["acme:rocket-1", "acme:rocket-1-20260101", "anthropic:claude-haiku-4-5-20251001", "ollama:qwen3"] {
+            assert_eq!(prices.of(&named(name)), Some(price.clone()), "{name}");
+        }
+        assert_eq!(prices.of(&named("ollama:llama")), Some(ModelPrice::FREE));
+        assert_eq!(prices.known()["anthropic:claude-haiku-4-5"], price);
+        assert_eq!(prices.known()["acme:rocket-1"], price);
+    }
+
+    #[test]
+    fn every_row_is_found_and_reads_as_it_is_written() {
+        let all: Vec<(&str, &str)> = rows(TABLE).collect();
+        assert!(TABLE.is_ascii() && all.is_sorted_by(|(one, _), (other, _)| one < other));
+        assert!(all.len() > 1000, "{}", all.len());
+        for (name, price) in &all {
+            assert_eq!(find(TABLE, name), Some(*price), "{name}");
+            assert_eq!(priced(price).to_string(), *price, "{name}");
+            assert_eq!(find(TABLE, &format!("{name}!")), None);
+            assert!(provider(&named(name).provider).is_some_and(|row| row.paid), "{name}");
+        }
+        let without_end = TABLE.trim_end();
+        let (last, price) = all[all.len() - 1];
+        assert_eq!(find(without_end, last), Some(price));
+        assert_eq!(find("", "a"), None);
+    }
+
+    #[test]
+    fn what_is_no_price_is_refused() {
+        for text in ["", "1", "1 2 3", "1 2 3 x", "-1 2 3 4", "1 2 3 inf", "1 2 3 NaN", "1 2 3 4001", "1 2 3 4 >5"] {
+            assert_eq!(text.parse::<ModelPrice>(), Err(NotAPrice), "{text}");
+        }
+        assert_eq!(Rate::from_dollars(0.003_625).unwrap().to_string(), "0.003625");
+    }
+}
