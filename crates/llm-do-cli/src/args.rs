@@ -108,6 +108,12 @@ pub struct RunArgs {
     /// Answer every question with no
     #[arg(long)]
     pub reject_all: bool,
+    /// Stop at this many model requests in the whole run
+    #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_requests: Option<u64>,
+    /// Stop before the run costs more
+    #[arg(long, alias = "max-budget-usd", value_name = "USD")]
+    pub max_cost_usd: Option<f64>,
     /// How deep agents may call each other
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_depth: Option<u64>,

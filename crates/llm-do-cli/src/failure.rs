@@ -108,6 +108,7 @@ impl From<RunError> for Failure {
             RunError::Ended(ending) => match ending {
                 Ending::NeedsApproval(_) => (APPROVAL, Some("`--approve-all` answers every question with yes")),
                 Ending::Refused { .. } | Ending::EndedByPerson => (APPROVAL, None),
+                Ending::Limit { .. } => (LIMIT, Some("a flag or `runtime.limits` in the manifest allows more")),
                 Ending::Journal(_) => (FAILED, None),
             },
             RunError::Model { error, .. } => match error {
@@ -123,7 +124,10 @@ impl From<RunError> for Failure {
             | RunError::Declined { .. }
             | RunError::TooDeep { .. }
             | RunError::RepeatedFailure { .. } => (FAILED, None),
-            RunError::TooManyRequests { .. } => (LIMIT, Some("`limits: {max_requests: …}` in its file allows more")),
+            RunError::Limit { .. } => (LIMIT, Some("`limits` in the agent's file allows more")),
+            RunError::UnknownPrice { .. } => {
+                (USAGE, Some("`[prices]` in config.toml names it, in USD per million tokens"))
+            }
             RunError::Output { .. } => (SCHEMA, None),
         };
         Self::Failed { message: error.to_string(), hint: hint.map(str::to_owned), code }

@@ -56,6 +56,8 @@ pub struct RunPlan {
     /// The flags' answer to every question; `None`: the manifest's.
     pub approval_mode: Option<ApprovalMode>,
     pub max_depth: Option<u64>,
+    pub max_requests: Option<u64>,
+    pub max_cost_usd: Option<f64>,
     pub colour: Colour,
 }
 
@@ -105,6 +107,11 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             (false, false) => None,
         },
         max_depth: args.max_depth,
+        max_requests: args.max_requests,
+        max_cost_usd: match args.max_cost_usd {
+            Some(usd) if usd.is_nan() || usd <= 0.0 => return Err(Failure::usage("`--max-cost-usd` is not an amount")),
+            usd => usd,
+        },
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
 }

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use llm_do::escape::{visible, visible_lines};
 use llm_do::event::{Event, EventKind, Hearing};
-use llm_do::message::Content;
+use llm_do::message::{Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::link::Linked;
-use llm_do::project::{ApprovalMode, Policy, Program, Project, schema};
+use llm_do::project::{ApprovalMode, Limits, Policy, Program, Project, schema};
 use llm_do::runtime::input::{self, Input};
 use llm_do::runtime::{Models, Outcome, Output, RunError, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
@@ -132,6 +132,11 @@ fn runtime_config(plan: &RunPlan, policy: &Policy) -> RuntimeConfig {
     RuntimeConfig {
         refusals: if policy.return_permission_errors { Refusals::Return } else { Refusals::EndRun },
         max_depth: plan.max_depth.unwrap_or(policy.max_depth),
+        limits: Limits {
+            max_requests: plan.max_requests.or(policy.limits.max_requests),
+            max_cost_usd: plan.max_cost_usd.or(policy.limits.max_cost_usd),
+            ..policy.limits.clone()
+        },
         stream: plan.stream,
         ..RuntimeConfig::new(approvals)
     }
@@ -269,12 +274,17 @@ impl Ended {
         };
         console::complain(&pending_text(&pending));
         if format == OutputFormat::Text {
+            if let Some(partial) = self.outcome.as_ref().err().and_then(RunError::partial) {
+                console::print(&answer(&Output::Text(partial.to_owned())))?;
+            }
             let outcome = self.outcome?;
             return console::print(&answer(&outcome.output));
         }
         let (output, messages, failure) = match self.outcome {
             Ok(outcome) => (Some(outcome.output.to_json()), outcome.messages, None),
-            Err(error) => (None, Vec::new(), Some(Failure::from(error))),
+            Err(error) => {
+                (error.partial().map(|partial| RawJson::of(&partial)), Vec::new(), Some(Failure::from(error)))
+            }
         };
         console::print(&json::line(&ResultJson {
             r#type: "result",

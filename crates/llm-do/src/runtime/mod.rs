@@ -1,6 +1,7 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
 pub mod input;
+pub mod ledger;
 pub mod output;
 mod scope;
 pub mod session;
@@ -19,11 +20,12 @@ use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
-use crate::project::{AgentSpec, Entry, Program};
+use crate::project::{AgentSpec, Entry, Limits, Program};
 use crate::tools::approval::{Approvals, Gate};
 use crate::tools::plane::Refusals;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
+use ledger::{Account, Ledger};
 use scope::Caller;
 use session::{Session, TraceCall, UsageReport};
 
@@ -62,13 +64,16 @@ pub struct RuntimeConfig {
     pub refusals: Refusals,
     /// How deep agents may call each other.
     pub max_depth: u64,
+    /// Of the whole run; those of an agent's file are of each of its calls.
+    pub limits: Limits,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
 }
 
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
-        Self { approvals, refusals: Refusals::EndRun, max_depth: 5, stream: true }
+        let (refusals, limits) = (Refusals::EndRun, Limits::default());
+        Self { approvals, refusals, max_depth: 5, limits, stream: true }
     }
 }
 
@@ -79,6 +84,9 @@ pub struct Runtime {
     config: RuntimeConfig,
     gate: Arc<Gate>,
     session: Arc<Session>,
+    ledger: Ledger,
+    /// The account of the whole session.
+    account: Account,
     steps: Steps,
     events: Events,
     next_call: AtomicU64,
@@ -131,8 +139,10 @@ pub enum RunError {
     Empty { agent: String },
     #[error("the model of agent `{agent}` declined: {words}")]
     Declined { agent: String, words: String },
-    #[error("agent `{agent}` made {made} model requests without coming to an answer")]
-    TooManyRequests { agent: String, made: u64 },
+    #[error("agent `{agent}` reached its limit `{limit}`: {used} of {allowed}")]
+    Limit { agent: String, limit: String, used: f64, allowed: f64, partial: String },
+    #[error("`{limit}` needs the price of `{model}`, which nobody knows")]
+    UnknownPrice { limit: String, model: String },
     #[error("agent `{agent}` called `{tool}` three times in a row with the same failure: {reason}")]
     RepeatedFailure { agent: String, tool: String, reason: String },
     #[error("the answer of agent `{agent}` violates its schema: {violation}")]
@@ -150,6 +160,18 @@ pub enum RunError {
     /// At any depth.
     #[error(transparent)]
     Ended(#[from] Ending),
+}
+
+impl RunError {
+    /// What was said before a limit stopped it.
+    pub fn partial(&self) -> Option<&str> {
+        match self {
+            Self::Limit { partial, .. } | Self::Ended(Ending::Limit { partial, .. }) => {
+                Some(partial.as_str()).filter(|partial| !partial.is_empty())
+            }
+            _ => None,
+        }
+    }
 }
 
 impl From<Stop> for RunError {
@@ -179,8 +201,9 @@ impl Runtime {
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder);
         let gate = Arc::new(Gate::new(config.approvals.clone()));
-        let (steps, next_call) = (Steps::unrecorded(), AtomicU64::new(1));
-        Self { program, models, config, gate, session, steps, events, next_call, run: run_id() }
+        let (steps, next_call, ledger) = (Steps::unrecorded(), AtomicU64::new(1), Ledger::default());
+        let account = ledger.open(config.limits.clone(), None);
+        Self { program, models, config, gate, session, ledger, account, steps, events, next_call, run: run_id() }
     }
 
     pub fn program(&self) -> &Program {
@@ -200,11 +223,33 @@ impl Runtime {
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
         let Entry::Agent(entry) = &self.program.entry else { return Err(RunError::NotStarted) };
+        self.check_prices()?;
         let mut scope = self.open(entry).await?;
-        let output = scope.turn(input).await;
+        let output = match self.config.limits.timeout_seconds {
+            None => scope.turn(input).await,
+            Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
+                Ok(output) => output,
+                Err(_) => Err(scope.interrupt(seconds)),
+            },
+        };
         let messages = scope.frame().history.clone();
         scope.close().await;
         output.map(|output| Outcome { output, messages, usage: self.usage(), trace: self.trace() })
+    }
+
+    /// A limit on money can only be kept where every price is known.
+    fn check_prices(&self) -> Result<(), RunError> {
+        let unpriced = |agent: &AgentSpec| agent.script.is_none() && self.models.prices.of(&agent.model).is_none();
+        for agent in self.program.agents.values() {
+            let limited = self.config.limits.max_cost_usd.or(agent.limits.max_cost_usd).is_some();
+            if limited && unpriced(agent) {
+                return Err(RunError::UnknownPrice {
+                    limit: "max_cost_usd".to_owned(),
+                    model: agent.model.to_string(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
@@ -244,11 +289,15 @@ impl Agents for Runtime {
         Box::pin(async move {
             let failed = |error: RunError| match error {
                 RunError::Ended(ending) => ToolError::Ends(ending),
+                RunError::Limit { ref partial, .. } if !partial.is_empty() => {
+                    ToolError::Failed(format!("agent `{agent}` was stopped: {error}; until then it said: {partial}"))
+                }
                 error => ToolError::Failed(format!("agent `{agent}` failed: {error}")),
             };
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let mut scope = self.open_for(agent, Caller::Agent(caller)).map_err(failed)?;
-            let output = scope.turn(Input::Object { value, attachments: Vec::new() }).await;
+            let input = Input::Object { value, attachments: Vec::new() };
+            let output = scope.turn(input).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
         })

@@ -1,20 +1,23 @@
 //! One call of one agent, possibly many turns.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::input::Input;
+use super::ledger::{Account, Cost, Ledger, Reached};
 use super::output;
 use super::toolsets::{self, Opened};
 use super::{Output, RunError, Runtime};
 use crate::event::{CallKind, Ended, EventKind, Events};
 use crate::journal::{StepKind, Steps};
-use crate::message::{Content, Message, RawJson, Reply, ReplyPart, Step, ToolCall, ToolResult, UserMessage, next_step};
+use crate::message::{
+    Arguments, Content, Message, RawJson, Reply, ReplyPart, Step, ToolCall, ToolResult, Usage, UserMessage, next_step,
+};
 use crate::model::{Conversation, Head, Model, ToolDeclaration};
-use crate::project::{AgentSpec, Typing};
-use crate::tools::CallContext;
+use crate::project::{AgentSpec, Limits, Typing};
 use crate::tools::approval::{Approvals, canonical};
 use crate::tools::plane::ToolPlane;
+use crate::tools::{CallContext, Ending};
 
 /// Model requests of one call, unless the agent's limits say otherwise.
 const MAX_REQUESTS: u64 = 50;
@@ -66,6 +69,9 @@ pub struct CallScope<'r> {
     steps: Steps,
     call: u64,
     parent: Option<u64>,
+    account: Account,
+    /// How long the history was before the turn that is going on.
+    turn_start: Option<usize>,
     turns: u64,
     requests: u64,
     failures: Failures,
@@ -89,6 +95,13 @@ impl<'r> CallScope<'r> {
             Caller::Agent(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
         };
         path.push(agent.name.clone());
+        let payer = match caller {
+            Caller::Nobody => runtime.account,
+            Caller::Agent(cx) => Account(cx.account),
+        };
+        // Its own requests are counted apart: those of the agents it calls are theirs.
+        let limits = Limits { max_requests: None, ..agent.limits.clone() };
+        let account = runtime.ledger.open(limits, Some(payer));
         let depth = caller.next_depth();
         let events = runtime.events.for_call(&Arc::from(agent.name.as_str()), depth, call);
         for name in missing {
@@ -106,6 +119,8 @@ impl<'r> CallScope<'r> {
             steps,
             call,
             parent,
+            account,
+            turn_start: None,
             turns: 0,
             requests: 0,
             failures: Failures::default(),
@@ -119,28 +134,98 @@ impl<'r> CallScope<'r> {
         &self.frame
     }
 
-    /// One input → one answer. A failed turn leaves the history as it was.
+    /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
     pub async fn turn(&mut self, input: impl Into<Input>) -> Result<Output, RunError> {
         let input = input.into();
+        self.take_back();
         if self.turns == 0 {
             let (name, input, parent) = (self.agent.name.clone(), input.to_json(), self.parent);
             self.events.send(|| EventKind::CallStarted { name, kind: CallKind::Agent, input, parent });
         }
-        let start = self.frame.history.len();
-        let output = self.take_turn(input).await;
+        self.ended = Some(Ended::Error("cancelled".to_owned()));
         self.turns += 1;
+        self.turn_start = Some(self.frame.history.len());
+        let output = match self.agent.limits.timeout_seconds {
+            None => self.take_turn(input).await,
+            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input)).await {
+                Ok(output) => output,
+                Err(_) => Err(self.timed_out(limit)),
+            },
+        };
+        self.settle(output)
+    }
+
+    /// The run's time is up: the turn was dropped.
+    pub(super) fn interrupt(&mut self, allowed: f64) -> RunError {
+        let partial = self.said();
+        let ending = Ending::Limit { limit: "timeout_seconds".to_owned(), used: allowed, allowed, partial };
+        self.tell_limit("timeout_seconds", allowed, allowed);
+        match self.settle(Err(ending.into())) {
+            Ok(_) => unreachable!("an error stays one"),
+            Err(error) => error,
+        }
+    }
+
+    fn settle(&mut self, output: Result<Output, RunError>) -> Result<Output, RunError> {
         self.ended = Some(match &output {
             Ok(output) => Ended::Output(output.to_json()),
             Err(error) => Ended::Error(error.to_string()),
         });
-        if let Err(error) = &output {
-            self.frame.history.truncate(start);
-            self.conversation.rewind(start);
-            if self.frame.depth == 0 {
-                self.events.send(|| EventKind::RunFailed { error: error.to_string() });
+        match &output {
+            Ok(_) => self.turn_start = None,
+            Err(error) => {
+                self.take_back();
+                if self.frame.depth == 0 {
+                    self.events.send(|| EventKind::RunFailed { error: error.to_string() });
+                }
             }
         }
         output
+    }
+
+    /// Forgets a turn that did not come to its end.
+    fn take_back(&mut self) {
+        if let Some(start) = self.turn_start.take() {
+            self.frame.history.truncate(start);
+            self.conversation.rewind(start);
+        }
+    }
+
+    /// What the agent has said in this turn, for whoever gets no answer.
+    fn said(&self) -> String {
+        let start = self.turn_start.unwrap_or(self.frame.history.len());
+        let replies = self.frame.history[start..].iter().filter_map(|message| match message {
+            Message::Assistant(reply) => Some(reply.text()),
+            Message::User(_) | Message::Tool(_) => None,
+        });
+        replies.filter(|text| !text.trim().is_empty()).collect::<Vec<_>>().join("\n")
+    }
+
+    fn timed_out(&self, allowed: f64) -> RunError {
+        self.tell_limit("timeout_seconds", allowed, allowed);
+        let (agent, limit) = (self.agent.name.clone(), "timeout_seconds".to_owned());
+        RunError::Limit { agent, limit, used: allowed, allowed, partial: self.said() }
+    }
+
+    /// A limit of the run ends the run, one of this call the call.
+    fn limited(&self, reached: &Reached) -> RunError {
+        let Reached { limit, used, allowed, account } = *reached;
+        self.tell_limit(limit, used, allowed);
+        let (limit, partial) = (limit.to_owned(), self.said());
+        if account == self.runtime.account {
+            return Ending::Limit { limit, used, allowed, partial }.into();
+        }
+        RunError::Limit { agent: self.agent.name.clone(), limit, used, allowed, partial }
+    }
+
+    fn tell_limit(&self, limit: &str, used: f64, allowed: f64) {
+        self.events.send(|| EventKind::LimitReached { limit: limit.to_owned(), used, allowed });
+    }
+
+    fn tell_near(&self, near: Vec<Reached>) {
+        for Reached { limit, used, allowed, .. } in near {
+            self.events.send(|| EventKind::LimitApproached { limit: limit.to_owned(), used, allowed });
+        }
     }
 
     async fn take_turn(&mut self, input: Input) -> Result<Output, RunError> {
@@ -153,6 +238,9 @@ impl<'r> CallScope<'r> {
                 Step::AskModel => Message::Assistant(self.ask().await?),
                 Step::RunTools(reply) => {
                     let calls: Vec<&ToolCall> = reply.tool_calls().collect();
+                    let cost = Cost { tool_calls: calls.len() as u64, ..Cost::default() };
+                    self.runtime.ledger.reserve(self.account, cost).map_err(|reached| self.limited(&reached))?;
+                    self.tell_near(self.runtime.ledger.settle(self.account, cost, cost));
                     let results = self.plane.run(&calls, &self.context()).await?;
                     self.failures.note(&self.agent.name, &calls, &results)?;
                     Message::tool_results(results)
@@ -179,6 +267,7 @@ impl<'r> CallScope<'r> {
             events: &self.events,
             project_root: &self.runtime.program.root,
             steps: self.steps.at(format_args!("t{}/m{}", self.turns, self.requests)),
+            account: self.account.0,
         }
     }
 
@@ -187,7 +276,8 @@ impl<'r> CallScope<'r> {
         for _ in 0..2 {
             let allowed = self.agent.limits.max_requests.unwrap_or(MAX_REQUESTS);
             if self.requests >= allowed {
-                return Err(RunError::TooManyRequests { agent: self.agent.name.clone(), made: self.requests });
+                let reached = reached_requests(self.requests, allowed, self.account);
+                return Err(self.limited(&reached));
             }
             self.requests += 1;
             let reply = self.request().await?;
@@ -201,6 +291,10 @@ impl<'r> CallScope<'r> {
     /// One request. Its reply gets its price here and nowhere else, before anybody hears of it: so events, usage, trace
     /// and messages agree.
     async fn request(&mut self) -> Result<Reply, RunError> {
+        let estimate = self.estimate();
+        self.runtime.ledger.reserve(self.account, estimate).map_err(|reached| self.limited(&reached))?;
+        // Dropped with the future: what was reserved and never spent is given back.
+        let mut reserved = Reserved { ledger: &self.runtime.ledger, account: self.account, estimate, spent: None };
         let model = self.agent.model.to_string();
         self.events.send(|| EventKind::RequestStarted { model: model.clone() });
         let started = Instant::now();
@@ -212,6 +306,8 @@ impl<'r> CallScope<'r> {
         // A model that says itself what it took knows better than a table.
         let priced = || self.runtime.models.prices.cost(&self.agent.model, &reply.usage);
         reply.usage.cost_usd = reply.usage.cost_usd.or_else(priced);
+        reserved.spent = Some(Cost::of_reply(&reply.usage));
+        self.tell_near(reserved.settle());
         self.events.send(|| EventKind::RequestFinished {
             model,
             duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -219,6 +315,16 @@ impl<'r> CallScope<'r> {
             finish: reply.finish,
         });
         Ok(reply)
+    }
+
+    /// Before a request nobody knows what it takes: a token has about three bytes, and an answer is as long as it may be.
+    fn estimate(&self) -> Cost {
+        let heard: usize = self.frame.history.iter().map(size).sum();
+        let input_tokens = (self.agent.instructions.len() + heard) as u64 / 3;
+        let output_tokens = self.agent.settings.max_tokens.unwrap_or(0);
+        let usage = Usage { input_tokens, output_tokens, ..Usage::default() };
+        let usd = self.runtime.models.prices.cost(&self.agent.model, &usage).unwrap_or(0.0);
+        Cost { requests: 1, tool_calls: 0, input_tokens, output_tokens, usd }
     }
 
     fn answer(&self, reply: &Reply) -> Result<Output, RunError> {
@@ -239,11 +345,82 @@ impl<'r> CallScope<'r> {
     /// Closes the toolsets, the last one first, and tells how the call ended.
     pub async fn close(self) {
         self.plane.close(&self.events).await;
+        self.runtime.ledger.close(self.account);
         let Some(ended) = self.ended else { return };
         let usage = self.runtime.session.usage_of(self.call);
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let name = self.agent.name.clone();
         self.events.send(|| EventKind::CallFinished { name, kind: CallKind::Agent, ended, duration_ms, usage });
+    }
+}
+
+/// A reservation that settles itself, also when its request is dropped.
+struct Reserved<'a> {
+    ledger: &'a Ledger,
+    account: Account,
+    estimate: Cost,
+    spent: Option<Cost>,
+}
+
+impl Reserved<'_> {
+    fn settle(mut self) -> Vec<Reached> {
+        let spent = self.spent.take().unwrap_or_default();
+        let near = self.ledger.settle(self.account, self.estimate, spent);
+        self.estimate = Cost::default();
+        near
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.ledger.settle(self.account, self.estimate, self.spent.take().unwrap_or_default());
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small counts, shown to people")]
+fn reached_requests(made: u64, allowed: u64, account: Account) -> Reached {
+    Reached { limit: "max_requests", used: made as f64, allowed: allowed as f64, account }
+}
+
+/// A limit may be set to anything.
+pub(super) fn seconds(limit: f64) -> Duration {
+    Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365))
+}
+
+/// About how many bytes a message is.
+fn size(message: &Message) -> usize {
+    let content = |parts: &[Content]| -> usize {
+        parts
+            .iter()
+            .map(|part| match part {
+                Content::Text { text } => text.len(),
+                Content::Attachment(attachment) => attachment.data.len(),
+            })
+            .sum()
+    };
+    match message {
+        Message::User(message) => content(&message.parts),
+        Message::Tool(message) => message
+            .parts
+            .iter()
+            .map(|result| match &result.outcome {
+                Ok(parts) => content(parts),
+                Err(error) => error.len(),
+            })
+            .sum(),
+        Message::Assistant(reply) => reply
+            .parts
+            .iter()
+            .map(|part| match part {
+                ReplyPart::Text(part) | ReplyPart::Refusal(part) => part.text.len(),
+                ReplyPart::Thinking(part) => part.text.len(),
+                ReplyPart::ToolCall(call) => match &call.arguments {
+                    Arguments::Object(arguments) => arguments.get().len(),
+                    Arguments::Malformed(text) => text.len(),
+                },
+                ReplyPart::ServerTool(part) => part.output.as_ref().map_or(0, |output| output.get().len()),
+            })
+            .sum(),
     }
 }
 
@@ -288,8 +465,8 @@ impl Failures {
                 continue;
             };
             let arguments = match &call.arguments {
-                crate::message::Arguments::Object(arguments) => canonical(arguments),
-                crate::message::Arguments::Malformed(text) => text.clone(),
+                Arguments::Object(arguments) => canonical(arguments),
+                Arguments::Malformed(text) => text.clone(),
             };
             let this = Some((call.tool.clone(), arguments));
             self.count = if self.last == this { self.count + 1 } else { 1 };

@@ -98,6 +98,8 @@ pub enum Ending {
     Refused { path: Vec<String>, tool: String, reason: String },
     #[error("the run was ended at a question")]
     EndedByPerson,
+    #[error("the run reached its limit `{limit}`: {used} of {allowed}")]
+    Limit { limit: String, used: f64, allowed: f64, partial: String },
     #[error(transparent)]
     Journal(#[from] Stop),
 }
@@ -119,6 +121,8 @@ pub struct CallContext<'a> {
     pub events: &'a Events,
     pub project_root: &'a Path,
     pub steps: Steps,
+    /// The caller's account in the run's ledger.
+    pub account: u64,
 }
 
 /// The runtime, as tools see it: lets `tools` stay below `runtime`.
