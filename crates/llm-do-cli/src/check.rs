@@ -274,8 +274,13 @@ pub fn json_errors(path: &Path, report: &Report) -> String {
 
 /// Inside JSON any character can be written as an escape, and deceptive ones are: a terminal may be its reader.
 fn pretty(value: &Value) -> String {
-    let mut text = String::new();
-    for c in format!("{value:#}\n").chars() {
+    let json = format!("{value:#}\n");
+    // Nearly always; the rest is only looked at one by one.
+    if json.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
+        return json;
+    }
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
         if c != '\n' && is_deceptive(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 write!(text, "\\u{unit:04x}").expect("a text takes all");

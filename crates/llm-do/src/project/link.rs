@@ -120,6 +120,7 @@ impl<'a> Linker<'a> {
                 .map(|manifest| manifest.env.iter().map(|name| name.value.clone()).collect())
                 .unwrap_or_default(),
             open: std::mem::take(&mut self.open).into_iter().collect(),
+            registry: self.project.registry.clone(),
         })
     }
 

@@ -16,6 +16,7 @@ use crate::model::scripted;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Report, Sources};
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
+use crate::tools::function::Registry;
 
 /// The manifest's name.
 pub const MANIFEST_NAME: &str = "project.json";
@@ -173,6 +174,7 @@ impl Loader {
             broken: self.broken,
             generated,
             code,
+            registry: Registry::default(),
             sources: Arc::new(self.sources),
             problems: self.problems,
         }

@@ -23,9 +23,10 @@ use crate::model::name::ModelName;
 use crate::model::scripted::Script;
 use crate::model::{ModelSettings, ServerTool};
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
-use crate::tools::DeclaredTool;
 use crate::tools::approval::Rules;
+use crate::tools::function::{Registry, Tool};
 use crate::tools::source::ToolsetSource;
+use crate::tools::{DeclaredTool, Toolset};
 use manifest::{AgentApprovalOverride, Manifest};
 use worker::WorkerFile;
 
@@ -43,6 +44,7 @@ pub struct Project {
     /// Agents created at run time, by name and file.
     pub generated: BTreeMap<String, PathBuf>,
     pub code: Code,
+    registry: Registry,
     sources: Arc<Sources>,
     problems: Diagnostics,
 }
@@ -108,6 +110,28 @@ pub struct Program {
     pub env: Vec<String>,
     /// Names that only Python files which were not looked at can define.
     pub open: Vec<String>,
+    /// What the embedding program offers by name.
+    pub registry: Registry,
+}
+
+impl Project {
+    /// Offers a tool in Rust to worker files, by its name under `tools`.
+    #[must_use]
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.registry.tools.insert(tool.name().to_owned(), Arc::new(tool));
+        self
+    }
+
+    /// Offers a toolset in Rust, by its name under `toolsets`: one instance is made for each call.
+    #[must_use]
+    pub fn toolset(
+        mut self,
+        name: impl Into<String>,
+        factory: impl Fn() -> Box<dyn Toolset> + Send + Sync + 'static,
+    ) -> Self {
+        self.registry.toolsets.insert(name.into(), Arc::new(factory));
+        self
+    }
 }
 
 /// Where a run starts.

@@ -81,6 +81,10 @@ impl Program {
 
     /// The agents that an agent can call, each once.
     pub fn callees(&self, agent: &AgentSpec) -> Vec<&str> {
+        self.callees_with(agent, &self.tools_of(agent))
+    }
+
+    fn callees_with(&self, agent: &AgentSpec, tools: &[AgentTool]) -> Vec<&str> {
         let mut callees: Vec<&str> = Vec::new();
         let mut seen = HashSet::new();
         let mut add = |name: &str| {
@@ -90,7 +94,7 @@ impl Program {
                 callees.push(name);
             }
         };
-        for tool in self.tools_of(agent).iter().filter(|tool| tool.verdict.can_run()) {
+        for tool in tools.iter().filter(|tool| tool.verdict.can_run()) {
             if let Some(callee) = &tool.agent {
                 add(callee);
             }
@@ -230,13 +234,14 @@ impl<'a> Graph<'a> {
         let mut callees: Vec<Vec<usize>> = Vec::with_capacity(any + 1);
         let mut tools = Vec::with_capacity(any);
         for agent in program.agents.values() {
-            let mut called: Vec<usize> =
-                program.callees(agent).iter().filter_map(|name| index.get(name).copied()).collect();
+            let own_tools = program.tools_of(agent);
+            let names = program.callees_with(agent, &own_tools);
+            let mut called: Vec<usize> = names.iter().filter_map(|name| index.get(name).copied()).collect();
             if Program::calls_any(agent) {
                 called.push(any);
             }
             callees.push(called);
-            tools.push(program.tools_of(agent));
+            tools.push(own_tools);
         }
         callees.push((0..any).collect());
         Self { program, names, callees, tools }

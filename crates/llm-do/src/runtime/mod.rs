@@ -20,7 +20,7 @@ use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
-use crate::project::{AgentSpec, Entry, Limits, Program};
+use crate::project::{AgentSpec, AllowWorkers, Entry, Limits, Program};
 use crate::tools::approval::{Approvals, Gate};
 use crate::tools::plane::Refusals;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
@@ -169,7 +169,19 @@ impl RunError {
             Self::Limit { partial, .. } | Self::Ended(Ending::Limit { partial, .. }) => {
                 Some(partial.as_str()).filter(|partial| !partial.is_empty())
             }
-            _ => None,
+            Self::Input(_)
+            | Self::Model { .. }
+            | Self::Empty { .. }
+            | Self::Declined { .. }
+            | Self::UnknownPrice { .. }
+            | Self::RepeatedFailure { .. }
+            | Self::Output { .. }
+            | Self::NoAgent { .. }
+            | Self::TooDeep { .. }
+            | Self::NoProvider { .. }
+            | Self::Toolset { .. }
+            | Self::NotStarted
+            | Self::Ended(_) => None,
         }
     }
 }
@@ -280,6 +292,17 @@ impl Runtime {
 }
 
 impl Agents for Runtime {
+    fn may_call(&self, agent: &str, caller: &CallContext<'_>) -> Result<(), String> {
+        let spec = self.program.agents.get(caller.agent());
+        match spec.and_then(|spec| spec.allow_workers.as_ref()) {
+            None | Some(AllowWorkers::Any) => Ok(()),
+            Some(AllowWorkers::Only(names)) if names.iter().any(|name| name == agent) => Ok(()),
+            Some(AllowWorkers::Only(names)) => {
+                Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent(), names.join(", ")))
+            }
+        }
+    }
+
     fn call<'a>(
         &'a self,
         agent: &'a str,

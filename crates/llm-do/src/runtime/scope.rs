@@ -268,6 +268,7 @@ impl<'r> CallScope<'r> {
             project_root: &self.runtime.program.root,
             steps: self.steps.at(format_args!("t{}/m{}", self.turns, self.requests)),
             account: self.account.0,
+            plane: &self.plane,
         }
     }
 

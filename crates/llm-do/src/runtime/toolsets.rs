@@ -1,12 +1,15 @@
 //! From declared toolsets to live ones.
 
+use std::sync::Arc;
+
 use super::Runtime;
 use crate::project::{AgentSpec, ToolsetUse, Typing};
 use crate::tools::Toolset;
 use crate::tools::agent::AgentTool;
 use crate::tools::filesystem::Filesystem;
+use crate::tools::function::OneTool;
 use crate::tools::plane::OpenToolset;
-use crate::tools::source::ToolsetSource;
+use crate::tools::source::{Registered, ToolsetSource};
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
 pub struct Opened {
@@ -34,6 +37,7 @@ fn live(runtime: &Runtime, used: &ToolsetUse) -> Result<Option<Box<dyn Toolset>>
     Ok(match &used.source {
         ToolsetSource::Filesystem(config) => Some(Box::new(Filesystem::open(config, &runtime.program.root)?)),
         ToolsetSource::Agent(name) => agent_tool(runtime, name).map(|tool| Box::new(tool) as Box<dyn Toolset>),
+        ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
         ToolsetSource::Shell(_)
         | ToolsetSource::Mcp(_)
         | ToolsetSource::DynamicAgents
@@ -41,6 +45,17 @@ fn live(runtime: &Runtime, used: &ToolsetUse) -> Result<Option<Box<dyn Toolset>>
         | ToolsetSource::Open
         | ToolsetSource::Variant(_) => None,
     })
+}
+
+fn registered_toolset(runtime: &Runtime, registered: &Registered) -> Option<Box<dyn Toolset>> {
+    let registry = &runtime.program.registry;
+    match registered {
+        Registered::Tool(tool) => {
+            let tool = registry.tools.get(&tool.name)?;
+            Some(Box::new(OneTool(Arc::clone(tool))))
+        }
+        Registered::Toolset(name) => registry.toolsets.get(name).map(|factory| factory()),
+    }
 }
 
 fn agent_tool(runtime: &Runtime, name: &str) -> Option<AgentTool> {

@@ -11,9 +11,9 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _, PermissionsExt as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use super::approval::{PermittedCall, Question, Verdict, digest};
+use super::function::parse;
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
@@ -327,14 +327,6 @@ fn open_root(root: &FileRoot, project_root: &Path) -> Result<(Dir, PathBuf), Str
             Ok((project.open_dir(relative).map_err(|error| failed(&shown, error))?, shown))
         }
     }
-}
-
-/// Invalid arguments never reach a tool: the struct is the check.
-fn parse<T: DeserializeOwned>(arguments: &RawJson) -> Result<T, String> {
-    arguments.to().map_err(|error| {
-        let words = error.to_string();
-        words.split(" at line ").next().unwrap_or(&words).to_owned()
-    })
 }
 
 fn spec<T: JsonSchema>(name: &str, description: &str, repeat: Repeat) -> ToolSpec {

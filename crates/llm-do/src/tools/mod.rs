@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod approval;
 pub mod filesystem;
+pub mod function;
 pub mod plane;
 pub mod source;
 
@@ -123,10 +124,42 @@ pub struct CallContext<'a> {
     pub steps: Steps,
     /// The caller's account in the run's ledger.
     pub account: u64,
+    /// The tools of the caller.
+    pub plane: &'a plane::ToolPlane,
+}
+
+impl CallContext<'_> {
+    /// Calls a tool of the caller, or an agent that it may call, by name: through the same gate, trace and limits as a
+    /// call of its model.
+    pub async fn call(&self, name: &str, input: &RawJson) -> Result<Vec<Content>, ToolError> {
+        if self.plane.has(name) {
+            return self.plane.call_by_name(name, input, self).await.inspect_err(|error| self.plane.raise(error));
+        }
+        self.call_agent(name, input).await
+    }
+
+    /// Calls an agent by name.
+    pub async fn call_agent(&self, agent: &str, input: &RawJson) -> Result<Vec<Content>, ToolError> {
+        self.agents.may_call(agent, self).map_err(ToolError::Failed)?;
+        self.agents.call(agent, input, self).await.inspect_err(|error| self.plane.raise(error))
+    }
+
+    /// The names that [`CallContext::call`] takes besides agents.
+    pub fn tools(&self) -> Vec<String> {
+        self.plane.specs().into_iter().map(|spec| spec.name).collect()
+    }
+
+    /// The agent whose call this is.
+    pub fn agent(&self) -> &str {
+        self.path.last().map_or("", String::as_str)
+    }
 }
 
 /// The runtime, as tools see it: lets `tools` stay below `runtime`.
 pub trait Agents: Send + Sync {
+    /// Whether the caller's code may call this agent by name; else why not.
+    fn may_call(&self, agent: &str, caller: &CallContext<'_>) -> Result<(), String>;
+
     /// Calls an agent with a JSON input, one level deeper than the caller.
     fn call<'a>(
         &'a self,

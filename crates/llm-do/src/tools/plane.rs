@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Instant;
 
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
-use super::approval::{Candidate, Gate, Passage, Pending, PermittedCall, RefusedBy, Rules, Verdict};
+use super::approval::{Candidate, Gate, Passage, Pending, PermittedCall, RefusedBy, Rules, Verdict, canonical, digest};
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::event::{EventKind, Events, Returned};
 use crate::journal::StepKind;
@@ -31,6 +31,8 @@ pub struct ToolPlane {
     index: HashMap<String, Slot>,
     gate: Arc<Gate>,
     refusals: Refusals,
+    /// What code met that ends the run: it cannot be caught and forgotten.
+    raised: Mutex<Option<Ending>>,
 }
 
 #[derive(Clone)]
@@ -79,12 +81,44 @@ impl ToolPlane {
                 index.insert(name, Slot { toolset, kind, order, repeat });
             }
         }
-        Ok(Self { open, index, gate, refusals })
+        Ok(Self { open, index, gate, refusals, raised: Mutex::default() })
     }
 
     /// In the order of the agent's file.
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.open.iter().flat_map(|opened| opened.toolset.specs()).collect()
+    }
+
+    /// Code that ran into something that ends the run does not go on, whatever it makes of the error.
+    pub fn raise(&self, error: &ToolError) {
+        if let ToolError::Ends(ending) = error {
+            self.raised().get_or_insert_with(|| ending.clone());
+        }
+    }
+
+    fn raised(&self) -> MutexGuard<'_, Option<Ending>> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn has(&self, tool: &str) -> bool {
+        self.index.contains_key(tool)
+    }
+
+    /// A call that code starts. Its place in the call tree is what it asks for, since code may start calls in any order.
+    pub async fn call_by_name(
+        &self,
+        tool: &str,
+        arguments: &RawJson,
+        cx: &CallContext<'_>,
+    ) -> Result<Vec<Content>, ToolError> {
+        let id = format!("x{}", &digest([tool, &canonical(arguments)])[..12]);
+        let arguments = Arguments::Object(arguments.clone());
+        let call = ToolCall { id: id.clone(), tool: tool.to_owned(), arguments, private: None };
+        let inner = CallContext { steps: cx.steps.at(format_args!("{id}")), ..*cx };
+        // Boxed: a tool may call a tool that calls a tool.
+        let results = Box::pin(self.run(&[&call], &inner)).await.map_err(ToolError::Ends)?;
+        let result = results.into_iter().next().map(|result| result.outcome);
+        result.unwrap_or_else(|| Err("the call gave no result".to_owned())).map_err(ToolError::Failed)
     }
 
     /// Runs the calls of one reply: all are decided first, in order; then the permitted ones run at the same time.
@@ -260,7 +294,13 @@ impl ToolPlane {
         };
         let interrupted = Recorded::Failed("interrupted: it may have happened".to_owned());
         let interrupted = (slot.repeat == Repeat::Once).then_some(&interrupted);
-        let effect = async { Recorded::of(guarded(self.open[slot.toolset].toolset.call(permitted, &cx)).await) };
+        let effect = async {
+            let outcome = guarded(self.open[slot.toolset].toolset.call(permitted, &cx)).await;
+            match self.raised().take() {
+                Some(ending) => Err(ending),
+                None => Recorded::of(outcome),
+            }
+        };
         let outcome = match cx.steps.run(step, &(tool, &arguments), interrupted, effect).await {
             Ok(Recorded::Content(content)) => Ok(content),
             Ok(Recorded::Failed(reason)) => Err(ToolError::Failed(reason)),
@@ -311,7 +351,7 @@ async fn guarded<T>(future: impl Future<Output = Result<T, ToolError>>) -> Resul
     std::future::poll_fn(|cx| {
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
         polled.unwrap_or_else(|panic| {
-            Poll::Ready(Err(ToolError::Failed(format!("the tool panicked: {}", words_of(&panic)))))
+            Poll::Ready(Err(ToolError::Failed(format!("the tool panicked: {}", words_of(&*panic)))))
         })
     })
     .await

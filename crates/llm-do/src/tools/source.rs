@@ -20,6 +20,8 @@ pub enum ToolsetSource {
     Agent(String),
     /// A toolset that Python files define.
     Python(PythonToolset),
+    /// A toolset or a single tool that the embedding program registered.
+    Registered(Registered),
     /// A name that only Python files which were not looked at can define.
     Open,
     /// A variant of another toolset.
@@ -130,6 +132,13 @@ pub struct PythonToolset {
 }
 
 #[derive(Clone, Debug, PartialEq)]
+pub enum Registered {
+    Tool(DeclaredTool),
+    /// Its tools are known when it is made.
+    Toolset(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     pub name: String,
     pub of: ToolsetSource,
@@ -198,18 +207,9 @@ impl ToolsetSource {
             Self::DynamicAgents => Some(dynamic_agents_tools()),
             Self::Agent(name) => Some(vec![declared(name, DeclaredVerdict::Allow, &[])]),
             Self::Python(toolset) => toolset.tools.clone(),
-            Self::Mcp(_) | Self::Open => None,
+            Self::Registered(Registered::Tool(tool)) => Some(vec![tool.clone()]),
+            Self::Mcp(_) | Self::Registered(Registered::Toolset(_)) | Self::Open => None,
             Self::Variant(variant) => variant.declared_tools(),
-        }
-    }
-
-    /// Whether instances of it can be made yet.
-    pub fn opens(&self) -> bool {
-        match self.origin() {
-            Self::Filesystem(_) | Self::Agent(_) => true,
-            Self::Shell(_) | Self::Mcp(_) | Self::DynamicAgents | Self::Python(_) | Self::Open | Self::Variant(_) => {
-                false
-            }
         }
     }
 
@@ -217,9 +217,10 @@ impl ToolsetSource {
     pub fn capabilities(&self) -> &'static [Capability] {
         match self {
             // A server is a program with the user's rights, or a service elsewhere.
-            Self::Mcp(McpConfig { server: McpServer::Command { .. }, .. }) | Self::Python(_) | Self::Open => {
-                Capability::OF_CODE
-            }
+            Self::Mcp(McpConfig { server: McpServer::Command { .. }, .. })
+            | Self::Python(_)
+            | Self::Registered(_)
+            | Self::Open => Capability::OF_CODE,
             Self::Mcp(McpConfig { server: McpServer::Url { .. }, .. }) => &[Capability::ReachesNetwork],
             Self::Variant(variant) => variant.of.capabilities(),
             Self::Filesystem(_) | Self::Shell(_) | Self::DynamicAgents | Self::Agent(_) => &[],
@@ -229,7 +230,7 @@ impl ToolsetSource {
     /// Whether its code may call agents by name.
     pub fn is_code(&self) -> bool {
         match self {
-            Self::Python(_) | Self::Open => true,
+            Self::Python(_) | Self::Registered(_) | Self::Open => true,
             Self::Variant(variant) => variant.of.is_code(),
             Self::Filesystem(_) | Self::Shell(_) | Self::Mcp(_) | Self::DynamicAgents | Self::Agent(_) => false,
         }
@@ -245,6 +246,7 @@ impl ToolsetSource {
             | Self::DynamicAgents
             | Self::Agent(_)
             | Self::Python(_)
+            | Self::Registered(_)
             | Self::Open => 0,
         }
     }

@@ -17,7 +17,7 @@ use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, ToolsetUse, Ty
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span};
 use crate::syntax::tree::{self, Kind};
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
-use crate::tools::source::{BUILT_INS, PythonToolset, TOOL_ALIASES, ToolsetSource};
+use crate::tools::source::{BUILT_INS, PythonToolset, Registered, TOOL_ALIASES, ToolsetSource};
 
 /// What callers read of an agent without a description.
 const DESCRIPTION_FROM_INSTRUCTIONS: usize = 200;
@@ -268,6 +268,10 @@ impl<'a> Linker<'a> {
             Code::Read(offer) => offer.tools.as_slice(),
             Code::Absent | Code::Unread => &[],
         };
+        if let Some(tool) = self.project.registry.tools.get(&name.value) {
+            let source = ToolsetSource::Registered(Registered::Tool(tool.declared()));
+            return Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() });
+        }
         let source = match offered.iter().find(|offered| offered.tool.name == name.value) {
             Some(offered) => ToolsetSource::Python(PythonToolset {
                 file: offered.file.clone(),
@@ -279,7 +283,8 @@ impl<'a> Linker<'a> {
                 ToolsetSource::Open
             }
             None => {
-                let names = offered.iter().map(|offered| offered.tool.name.as_str());
+                let registered = self.project.registry.tools.keys().map(String::as_str);
+                let names = offered.iter().map(|offered| offered.tool.name.as_str()).chain(registered);
                 let hint = toolset_with(&name.value).or_else(|| self.problems.suggest(&name.value, "tools", names));
                 let fact = format!("unknown tool `{}`", visible(&name.value));
                 self.problems.push(Diagnostic::error(name.span, fact).maybe_hint(hint));
@@ -363,9 +368,12 @@ impl<'a> Linker<'a> {
     }
 
     fn note_idle_rule(&mut self, key: &Located<String>, rule: Rule, tool: &str, source: &ToolsetSource) {
-        let verdict =
+        if rule != Rule::Allow {
+            return;
+        }
+        let declared =
             source.declared_tools().and_then(|tools| tools.into_iter().find(|declared| declared.name == tool));
-        if rule == Rule::Allow && verdict.is_some_and(|declared| declared.verdict == DeclaredVerdict::AlwaysAsk) {
+        if declared.is_some_and(|declared| declared.verdict == DeclaredVerdict::AlwaysAsk) {
             self.problems.push(Diagnostic::note(key.span, format!("`{tool}` always asks: the rule changes nothing")));
         }
     }

@@ -8,10 +8,10 @@ use super::Linker;
 use crate::escape::visible;
 use crate::project::manifest::ToolsetDefinition;
 use crate::project::{Code, Offer};
-use crate::syntax::diagnostic::{Diagnostic, Located, Span};
+use crate::syntax::diagnostic::{Diagnostic, Located, Place, Span};
 use crate::syntax::table::is_name;
 use crate::tools::approval::Rule;
-use crate::tools::source::{BUILT_INS, Base, FilesystemConfig, ToolsetSource, Variant, built_in};
+use crate::tools::source::{BUILT_INS, Base, FilesystemConfig, Registered, ToolsetSource, Variant, built_in};
 
 pub struct Namespace {
     sources: BTreeMap<String, ToolsetSource>,
@@ -36,6 +36,7 @@ impl Namespace {
         for (name, loaded) in linker.agents.clone() {
             namespace.add(linker, "an agent", &loaded.worker.name, ToolsetSource::Agent(name.to_owned()));
         }
+        namespace.add_registered(linker);
         namespace.add_python(linker);
         namespace.add_manifest(linker);
         namespace
@@ -58,6 +59,19 @@ impl Namespace {
             linker.problems.push(clash(linker, what, name));
         } else {
             self.sources.insert(name.value.clone(), source);
+        }
+    }
+
+    /// What the embedding program offers; it has no place in a file.
+    fn add_registered(&mut self, linker: &mut Linker<'_>) {
+        for name in linker.project.registry.toolsets.keys() {
+            if self.sources.contains_key(name) {
+                let fact = format!("the registered toolset `{}` has the name of another toolset", visible(name));
+                linker.problems.push(Diagnostic::error(Place::Outside, fact).hint("register it under another name"));
+            } else {
+                let source = ToolsetSource::Registered(Registered::Toolset(name.clone()));
+                self.sources.insert(name.clone(), source);
+            }
         }
     }
 

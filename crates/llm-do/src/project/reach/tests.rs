@@ -72,6 +72,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         generated: BTreeMap::new(),
         env: Vec::new(),
         open: Vec::new(),
+        registry: crate::tools::function::Registry::default(),
     }
 }
 

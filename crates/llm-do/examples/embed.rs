@@ -1,0 +1,48 @@
+//! llm-do inside another program: a project with a tool in Rust, one run, and a chat of two turns. Needs no key:
+//!
+//!     cargo run -p llm-do --example embed
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+
+use llm_do::model::name::ModelChoices;
+use llm_do::project::Project;
+use llm_do::runtime::{Models, Runtime, RuntimeConfig};
+use llm_do::tools::approval::{Approvals, Rule};
+use llm_do::tools::function::Tool;
+
+/// Counts the words of a text
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WordCount {
+    text: String,
+}
+
+async fn word_count(arguments: WordCount) -> Result<usize, String> {
+    Ok(arguments.text.split_whitespace().count())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let worker = "---\nname: main\nmodel: scripted:script.yaml\ntools: [word_count]\n---\nCount words.\n";
+    let script = "- heard: count\n  call: { word_count: { text: '{{ heard }}' } }\n\
+                  - tool: word_count\n  say: '{{ result }} words'\n\
+                  - say: 'turn with reply {{ round }}'\n";
+    std::fs::write(directory.path().join("main.worker"), worker)?;
+    std::fs::write(directory.path().join("script.yaml"), script)?;
+
+    let project = Project::load(directory.path())?.tool(Tool::new(word_count).verdict(Rule::Allow));
+    let program = project.link(&ModelChoices::default())?.program;
+    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::Nobody));
+
+    let outcome = runtime.run("count these four words").await?;
+    println!("{:?}, {} requests", outcome.output, outcome.usage.total.requests);
+
+    let mut scope = runtime.open("main").await?;
+    println!("{:?}", scope.turn("hello").await?);
+    println!("{:?}", scope.turn("and again").await?);
+    scope.close().await;
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! Tools written in Rust: an async function over an argument struct. The struct is the check of the arguments, and its
+//! schema and doc comments are what the model reads.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::future::Future;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::approval::{DeclaredVerdict, PermittedCall, Question, Rule, Verdict};
+use super::{CallContext, Capability, DeclaredTool, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+use crate::BoxFuture;
+use crate::message::{Content, RawJson};
+
+/// A tool in Rust, to be registered with a project. Without a verdict of its own it asks.
+pub struct Tool {
+    spec: ToolSpec,
+    verdict: Rule,
+    check: Check,
+    run: Run,
+}
+
+type Check = Box<dyn Fn(&RawJson) -> Result<(), String> + Send + Sync>;
+type Run =
+    Box<dyn for<'a> Fn(RawJson, &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> + Send + Sync>;
+
+impl Tool {
+    /// A plain async function. Its name is the tool's, the doc comment of its argument struct the description.
+    ///
+    /// ```
+    /// # use llm_do::tools::function::Tool;
+    /// # use llm_do::tools::approval::Rule;
+    /// /// Counts the words of a text
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// #[serde(deny_unknown_fields)]
+    /// struct WordCount {
+    ///     text: String,
+    /// }
+    ///
+    /// async fn word_count(arguments: WordCount) -> Result<usize, String> {
+    ///     Ok(arguments.text.split_whitespace().count())
+    /// }
+    ///
+    /// let tool = Tool::new(word_count).verdict(Rule::Allow);
+    /// assert_eq!((tool.name(), tool.description()), ("word_count", "Counts the words of a text"));
+    /// ```
+    pub fn new<A, R, E, F, Running>(function: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Serialize,
+        E: Display,
+        F: Fn(A) -> Running + Send + Sync + 'static,
+        Running: Future<Output = Result<R, E>> + Send + 'static,
+    {
+        let run: Run = Box::new(move |arguments, _| {
+            let running = parse::<A>(&arguments).map(&function);
+            Box::pin(async move { finished(running.map_err(ToolError::Failed)?.await) })
+        });
+        Self::built::<A>(std::any::type_name::<F>(), run)
+    }
+
+    /// A function that also sees its caller: it may call agents and other tools.
+    pub fn with_context<A, R, E, F>(name: &str, function: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Serialize,
+        E: Display,
+        F: for<'a> Fn(A, &'a CallContext<'a>) -> BoxFuture<'a, Result<R, E>> + Send + Sync + 'static,
+    {
+        let function = Arc::new(function);
+        let run: Run = Box::new(move |arguments, cx| {
+            let function = Arc::clone(&function);
+            Box::pin(async move {
+                let arguments = parse::<A>(&arguments).map_err(ToolError::Failed)?;
+                finished(function(arguments, cx).await)
+            })
+        });
+        Self::built::<A>(name, run)
+    }
+
+    fn built<A: DeserializeOwned + JsonSchema>(type_name: &str, run: Run) -> Self {
+        let schema = schemars::SchemaGenerator::default().into_root_schema_for::<A>();
+        let description = schema.get("description").and_then(|text| text.as_str()).unwrap_or_default().to_owned();
+        let spec = ToolSpec {
+            name: type_name.rsplit("::").next().unwrap_or(type_name).to_owned(),
+            description,
+            parameters: RawJson::of(&schema),
+            kind: ToolKind::Leaf,
+            order: Order::Concurrent,
+            repeat: Repeat::Once,
+        };
+        Self { spec, verdict: Rule::Ask, check: Box::new(|arguments| parse::<A>(arguments).map(drop)), run }
+    }
+
+    #[must_use]
+    pub fn verdict(self, verdict: Rule) -> Self {
+        Self { verdict, ..self }
+    }
+
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.spec.name);
+        self
+    }
+
+    /// After the calls of sequential tools before it, never beside them.
+    #[must_use]
+    pub fn sequential(mut self) -> Self {
+        self.spec.order = Order::Sequential;
+        self
+    }
+
+    /// May happen again if nobody knows whether it happened.
+    #[must_use]
+    pub fn repeatable(mut self) -> Self {
+        self.spec.repeat = Repeat::Repeatable;
+        self
+    }
+
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    pub fn description(&self) -> &str {
+        &self.spec.description
+    }
+
+    pub(crate) fn declared(&self) -> DeclaredTool {
+        DeclaredTool {
+            name: self.spec.name.clone(),
+            verdict: match self.verdict {
+                Rule::Allow => DeclaredVerdict::Allow,
+                Rule::Ask => DeclaredVerdict::Ask,
+                Rule::Block => DeclaredVerdict::Block,
+            },
+            capabilities: Capability::OF_CODE.to_vec(),
+        }
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tool({})", self.spec.name)
+    }
+}
+
+/// A tool as a toolset of one.
+pub struct OneTool(pub Arc<Tool>);
+
+impl Toolset for OneTool {
+    fn specs(&self) -> Vec<ToolSpec> {
+        vec![self.0.spec.clone()]
+    }
+
+    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
+        (self.0.check)(arguments)?;
+        Ok(match self.0.verdict {
+            Rule::Allow => Verdict::Allow,
+            Rule::Ask => Verdict::Ask(Question::because(format!("runs the tool `{tool}`, which is code"))),
+            Rule::Block => Verdict::Block("the tool is blocked".to_owned()),
+        })
+    }
+
+    fn call<'a>(
+        &'a self,
+        call: PermittedCall,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
+        (self.0.run)(call.arguments().clone(), cx)
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Makes live toolsets: one for each call of an agent that uses it.
+pub type ToolsetFactory = Arc<dyn Fn() -> Box<dyn Toolset> + Send + Sync>;
+
+/// What the embedding program offers by name.
+#[derive(Clone, Default)]
+pub struct Registry {
+    pub tools: BTreeMap<String, Arc<Tool>>,
+    pub toolsets: BTreeMap<String, ToolsetFactory>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Registry({:?}, {:?})", self.tools.keys(), self.toolsets.keys())
+    }
+}
+
+pub(super) fn parse<T: DeserializeOwned>(arguments: &RawJson) -> Result<T, String> {
+    arguments.to().map_err(|error| {
+        let words = error.to_string();
+        words.split(" at line ").next().unwrap_or(&words).to_owned()
+    })
+}
+
+/// Text as it is, other values as compact JSON.
+fn finished<R: Serialize, E: Display>(result: Result<R, E>) -> Result<Vec<Content>, ToolError> {
+    let value = result.map_err(|error| ToolError::Failed(error.to_string()))?;
+    let json = RawJson::of(&value);
+    let text = json.to::<String>().unwrap_or_else(|_| json.get().to_owned());
+    Ok(vec![Content::text(text)])
+}

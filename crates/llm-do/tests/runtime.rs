@@ -1,0 +1,390 @@
+//! The runtime with scripted models: calls, turns, the gate, limits, tools in Rust, cancellation.
+
+#![allow(clippy::unwrap_used, reason = "the whole file is a test, its helpers included")]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use llm_do::BoxFuture;
+use llm_do::event::{EventKind, Hearing};
+use llm_do::message::{Content, Message, RawJson};
+use llm_do::model::name::ModelChoices;
+use llm_do::project::{Limits, Project};
+use llm_do::runtime::{Models, Output, RunError, Runtime, RuntimeConfig};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, PermittedCall, Question, Rule, Verdict};
+use llm_do::tools::function::Tool;
+use llm_do::tools::plane::Refusals;
+use llm_do::tools::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+
+/// A project in a directory of its own.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
+        Self(directory)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn project(&self) -> Project {
+        Project::load(self.path()).unwrap()
+    }
+}
+
+fn runtime(project: &Project, config: RuntimeConfig) -> Runtime {
+    let program = project.link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}")).program;
+    Runtime::new(program, Models::default(), config)
+}
+
+fn worker(name: &str, keys: &str) -> String {
+    format!("---\nname: {name}\nmodel: scripted:script.yaml\n{keys}\n---\nYou are {name}.\n")
+}
+
+fn text(output: Result<Output, RunError>) -> String {
+    match output.unwrap() {
+        Output::Text(text) => text,
+        Output::Value(value) => value.get().to_owned(),
+    }
+}
+
+/// Answers every question the same way, and remembers what was asked.
+struct Person {
+    answer: Answer,
+    asked: Arc<Mutex<Vec<ApprovalRequest>>>,
+}
+
+impl Approver for Person {
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
+        self.asked.lock().unwrap().push(request.clone());
+        Box::pin(async { self.answer.clone() })
+    }
+}
+
+fn person(answer: Answer) -> (Approvals, Arc<Mutex<Vec<ApprovalRequest>>>) {
+    let asked = Arc::new(Mutex::default());
+    (Approvals::prompt(Person { answer, asked: Arc::clone(&asked) }), asked)
+}
+
+/// Counts its instances and its calls, to show whose state is whose.
+struct Counter {
+    calls: AtomicUsize,
+    log: Arc<Mutex<Vec<String>>>,
+    name: &'static str,
+}
+
+impl Toolset for Counter {
+    fn specs(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec {
+            name: format!("{}_count", self.name),
+            description: "counts".into(),
+            parameters: RawJson::parse(r#"{"type":"object"}"#).unwrap(),
+            kind: ToolKind::Leaf,
+            order: Order::Sequential,
+            repeat: Repeat::Once,
+        }]
+    }
+
+    fn judge(&self, _: &str, _: &RawJson) -> Result<Verdict, String> {
+        Ok(Verdict::Ask(Question::because("counts")))
+    }
+
+    fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
+        let count = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        Box::pin(async move { Ok(vec![Content::text(format!("{count}"))]) })
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
+        self.log.lock().unwrap().push(format!("close {}", self.name));
+        Box::pin(async { Err("it would not close".to_owned()) })
+    }
+}
+
+fn counter(project: Project, name: &'static str, log: &Arc<Mutex<Vec<String>>>) -> Project {
+    let log = Arc::clone(log);
+    project.toolset(name, move || {
+        log.lock().unwrap().push(format!("open {name}"));
+        Box::new(Counter { calls: AtomicUsize::new(0), log: Arc::clone(&log), name })
+    })
+}
+
+#[tokio::test]
+async fn a_chat_keeps_history_and_toolsets_and_a_nested_call_starts_fresh() {
+    let main = worker("main", "entry: true\ntoolsets: [a, child]\napproval: {a_count: allow}");
+    let child = worker("child", "toolsets: [a]\napproval: {a_count: allow}");
+    let script = "
+- {agent: child, round: 1, call: {a_count: {}}}
+- {agent: child, say: 'child: {{ result }} in round {{ round }}'}
+- {agent: main, tool: child, say: '{{ result }}'}
+- {agent: main, tool: a_count, say: 'count {{ result }}'}
+- {agent: main, heard: delegate, call: {child: {input: go}}}
+- {agent: main, call: {a_count: {}}}
+";
+    let files = Files::new(&[("main.worker", &main), ("child.worker", &child), ("script.yaml", script)]);
+    let log = Arc::default();
+    let project = counter(files.project(), "a", &log);
+    let runtime = runtime(&project, RuntimeConfig::new(Approvals::Nobody));
+    let mut scope = runtime.open("main").await.unwrap();
+    assert_eq!(text(scope.turn("one").await), "count 1");
+    assert_eq!(text(scope.turn("two").await), "count 2", "the toolset lives as long as the call");
+    assert_eq!(text(scope.turn("delegate").await), "child: 1 in round 2", "a nested call shares neither");
+    assert_eq!(scope.frame().history.len(), 12);
+    scope.close().await;
+    assert_eq!(*log.lock().unwrap(), ["open a", "open a", "close a", "close a"]);
+}
+
+#[tokio::test]
+async fn toolsets_close_once_in_reverse_order_whatever_happens_and_closing_never_fails_the_run() {
+    let main = worker("main", "toolsets: [a, b]");
+    for (script, fails) in [("- say: hi", false), ("- {fail: give_up, say: broken}", true)] {
+        let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
+        let log = Arc::default();
+        let project = counter(counter(files.project(), "a", &log), "b", &log);
+        let program = project.link(&ModelChoices::default()).unwrap().program;
+        let config = RuntimeConfig::new(Approvals::Nobody);
+        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
+        assert_eq!(runtime.run("x").await.is_err(), fails);
+        assert_eq!(*log.lock().unwrap(), ["open a", "open b", "close b", "close a"]);
+        drop(runtime);
+        let mut failed = Vec::new();
+        while let Some(event) = listener.recv().await {
+            if let EventKind::ToolsetCloseFailed { toolset, .. } = event.kind {
+                failed.push(toolset);
+            }
+        }
+        assert_eq!(failed, ["b", "a"]);
+    }
+}
+
+#[tokio::test]
+async fn a_failed_turn_leaves_the_history_as_it_was() {
+    let script = "- {heard: fail, fail: give_up}\n- {say: 'reply {{ round }}'}";
+    let files = Files::new(&[("main.worker", &worker("main", "")), ("script.yaml", script)]);
+    let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody));
+    let mut scope = runtime.open("main").await.unwrap();
+    assert_eq!(text(scope.turn("a").await), "reply 1");
+    scope.turn("fail").await.unwrap_err();
+    assert_eq!(scope.frame().history.len(), 2);
+    assert_eq!(text(scope.turn("b").await), "reply 2");
+    scope.close().await;
+}
+
+#[tokio::test]
+async fn two_agents_use_one_toolset_under_different_rules() {
+    let trusted = worker("trusted", "toolsets: [a]\napproval: {a_count: allow}");
+    let careful = worker("careful", "toolsets: [a]");
+    let blocked = worker("blocked", "toolsets: [a]\napproval: {a_count: block}");
+    let script = "- {round: 1, call: {a_count: {}}}\n- {say: '{{ result }}'}";
+    let files = [("trusted.worker", &trusted), ("careful.worker", &careful), ("blocked.worker", &blocked)];
+    let mut files: Vec<(&str, &str)> = files.map(|(name, text)| (name, text.as_str())).to_vec();
+    files.extend([("script.yaml", script), ("main.worker", "---\nname: main\nmodel: scripted:script.yaml\n---\nx")]);
+    let files = Files::new(&files);
+    let project = counter(files.project(), "a", &Arc::default());
+    let (approvals, asked) = person(Answer::Refuse { reason: Some("no thanks".into()) });
+    let runtime = runtime(&project, RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(approvals) });
+    let mut said = Vec::new();
+    for agent in ["trusted", "careful", "blocked"] {
+        let mut scope = runtime.open(agent).await.unwrap();
+        said.push(text(scope.turn("go").await));
+        scope.close().await;
+    }
+    assert_eq!(said, ["1", "error: refused: no thanks", "error: refused: blocked by a rule of the agent"]);
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 1);
+    assert_eq!((asked[0].path.as_slice(), asked[0].tool.as_str()), (&["careful".to_owned()][..], "a_count"));
+}
+
+#[tokio::test]
+async fn an_approval_is_remembered_as_far_as_it_was_given() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Number {
+        n: u64,
+    }
+    async fn count(number: Number) -> Result<u64, String> {
+        Ok(number.n)
+    }
+    let script = "- {round: 1, call: [{count: {n: 1}}, {count: {n: 1}}, {count: {n: 2}}]}\n- {say: done}";
+    let files = Files::new(&[("main.worker", &worker("main", "tools: [count]")), ("script.yaml", script)]);
+    for (answer, questions) in [(Answer::Once, 3), (Answer::CallForSession, 2), (Answer::ToolForSession, 1)] {
+        let (approvals, asked) = person(answer);
+        let project = files.project().tool(Tool::new(count));
+        runtime(&project, RuntimeConfig::new(approvals)).run("x").await.unwrap();
+        assert_eq!(asked.lock().unwrap().len(), questions);
+    }
+}
+
+#[tokio::test]
+async fn edited_arguments_are_judged_again_and_the_model_is_told() {
+    let script = "- {round: 1, call: {write_file: {path: a.txt, content: x}}}\n- {say: '{{ result }}'}";
+    let files =
+        Files::new(&[("main.worker", &worker("main", "toolsets: [filesystem_project]")), ("script.yaml", script)]);
+    let edited = RawJson::parse(r#"{"path":"b.txt","content":"y"}"#).unwrap();
+    let (approvals, _) = person(Answer::Edited(edited));
+    let outcome = runtime(&files.project(), RuntimeConfig::new(approvals)).run("x").await.unwrap();
+    assert!(!files.path().join("a.txt").exists());
+    assert_eq!(std::fs::read_to_string(files.path().join("b.txt")).unwrap(), "y");
+    assert!(text(Ok(outcome.output)).contains("the user changed the arguments to"));
+
+    let (approvals, _) = person(Answer::Edited(RawJson::parse(r#"{"path":"../b.txt","content":"y"}"#).unwrap()));
+    let refused = runtime(&files.project(), RuntimeConfig::new(approvals)).run("x").await;
+    assert!(matches!(refused, Err(RunError::Ended(Ending::Refused { .. }))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn if_one_call_of_a_reply_must_wait_none_runs() {
+    let keys = "toolsets: [filesystem_project]\napproval: {edit_file: allow}";
+    let script = "- call: [{write_file: {path: a.txt, content: x}}, {edit_file: {path: b.txt, old: b, new: c}}]";
+    let files = Files::new(&[("main.worker", &worker("main", keys)), ("script.yaml", script), ("b.txt", "b")]);
+    let error = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
+    let RunError::Ended(Ending::NeedsApproval(pending)) = error else { panic!("{error}") };
+    assert_eq!((pending.len(), pending[0].tool.as_str()), (1, "write_file"));
+    assert!(!files.path().join("a.txt").exists());
+    assert_eq!(std::fs::read_to_string(files.path().join("b.txt")).unwrap(), "b");
+}
+
+#[tokio::test]
+async fn cyclic_agents_stop_at_the_depth_limit_as_an_error_result() {
+    let (a, b) = (worker("a", "entry: true\ntoolsets: [b]"), worker("b", "toolsets: [a]"));
+    let script = "- {agent: a, round: 1, call: {b: {input: x}}}\n- {agent: b, round: 1, call: {a: {input: x}}}\n- say: '{{ result }}'";
+    let files = Files::new(&[("a.worker", &a), ("b.worker", &b), ("script.yaml", script)]);
+    let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+    let said = text(Ok(outcome.output));
+    assert!(said.contains("agent `a` cannot call `b`: that would be depth 5, and `max_depth` is 5"), "{said}");
+    let mut depth = 0;
+    let mut call = &outcome.trace[0];
+    while let Some(inner) = call.calls.first() {
+        depth += 1;
+        assert_eq!(inner.depth, depth);
+        call = inner;
+    }
+    assert_eq!(depth, 4);
+    assert_eq!(outcome.trace[0].usage.requests, outcome.usage.total.requests);
+}
+
+#[tokio::test]
+async fn what_a_model_gets_wrong_comes_back_to_it_and_the_same_failure_three_times_ends_the_call() {
+    let cases = [
+        (
+            "- {round: 1, call: {nothing: {}}}\n- say: '{{ result }}'",
+            "there is no tool `nothing`; tools: list_files, read_file",
+        ),
+        ("- {round: 1, call: {read_file: {pth: a}}}\n- say: '{{ result }}'", "invalid arguments: unknown field `pth`"),
+        ("- {round: 1, call: {read_file: {path: a}}}\n- say: '{{ result }}'", "`a` does not exist"),
+    ];
+    let main = worker("main", "toolsets: [filesystem_project_ro]");
+    for (script, expected) in cases {
+        let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
+        let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+        let said = text(Ok(outcome.output));
+        assert!(said.contains(expected), "{said}");
+    }
+    let files = Files::new(&[("main.worker", &main), ("script.yaml", "- call: {read_file: {path: a}}")]);
+    let error = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
+    assert!(matches!(error, RunError::RepeatedFailure { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_limit_of_the_run_is_shared_by_all_and_ends_it_with_what_was_said() {
+    let main = worker("main", "entry: true\ntoolsets: [child]");
+    let script = "
+- {agent: child, say: yes}
+- {agent: main, say: 'so far {{ round }}', call: [{child: {input: a}}, {child: {input: b}}]}
+";
+    let files = Files::new(&[("main.worker", &main), ("child.worker", &worker("child", "")), ("script.yaml", script)]);
+    let limits = Limits { max_requests: Some(5), ..Limits::default() };
+    let runtime = runtime(&files.project(), RuntimeConfig { limits, ..RuntimeConfig::new(Approvals::Nobody) });
+    let error = runtime.run("x").await.unwrap_err();
+    let RunError::Ended(Ending::Limit { limit, used, allowed, .. }) = &error else { panic!("{error}") };
+    assert_eq!((limit.as_str(), *used, *allowed), ("max_requests", 5.0, 5.0));
+    assert_eq!(runtime.usage().total.requests, 5, "never one more");
+    assert!(error.partial().is_none_or(|said| said.starts_with("so far 1")), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_tool_in_rust_calls_agents_and_tools_through_the_same_gate() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+    let ask_child = Tool::with_context("ask_child", |_: Nothing, cx| {
+        Box::pin(async move {
+            let input = RawJson::parse(r#"{"input":"hello"}"#).unwrap();
+            let said = cx.call_agent("child", &input).await.map_err(|error| format!("{error:?}"))?;
+            let write = RawJson::parse(r#"{"path":"x.txt","content":"x"}"#).unwrap();
+            let written = cx.call("write_file", &write).await;
+            Ok::<_, String>(format!("{said:?} {} {:?}", cx.agent(), written.err()))
+        })
+    });
+    let main = worker("main", "entry: true\ntools: [ask_child]\ntoolsets: [filesystem_project]");
+    let script =
+        "- {agent: child, say: 'heard {{ heard }}'}\n- {round: 1, call: {ask_child: {}}}\n- say: '{{ result }}'";
+    let files = Files::new(&[("main.worker", &main), ("child.worker", &worker("child", "")), ("script.yaml", script)]);
+    let project = files.project().tool(ask_child.verdict(Rule::Allow));
+    let error = runtime(&project, RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
+    let RunError::Ended(Ending::NeedsApproval(pending)) = &error else { panic!("{error}") };
+    assert_eq!(pending[0].tool, "write_file", "code cannot catch what ends the run");
+    assert!(!files.path().join("x.txt").exists());
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_fails_its_call_and_nothing_else() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+    async fn broken(_: Nothing) -> Result<String, String> {
+        panic!("oh no")
+    }
+    let script = "- {round: 1, call: {broken: {}}}\n- say: '{{ result }}'";
+    let files = Files::new(&[("main.worker", &worker("main", "tools: [broken]")), ("script.yaml", script)]);
+    let project = files.project().tool(Tool::new(broken).verdict(Rule::Allow));
+    let outcome = runtime(&project, RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+    assert_eq!(text(Ok(outcome.output)), "error: the tool panicked: oh no");
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_leaves_history_and_toolsets_usable() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+    async fn hang(_: Nothing) -> Result<String, String> {
+        std::future::pending().await
+    }
+    let script = "- {heard: hang, call: {hang: {}}}\n- say: 'reply {{ round }}'";
+    let files = Files::new(&[("main.worker", &worker("main", "tools: [hang]")), ("script.yaml", script)]);
+    let project = files.project().tool(Tool::new(hang).verdict(Rule::Allow));
+    let runtime = runtime(&project, RuntimeConfig::new(Approvals::Nobody));
+    let mut scope = runtime.open("main").await.unwrap();
+    assert_eq!(text(scope.turn("a").await), "reply 1");
+    {
+        let turn = scope.turn("hang");
+        tokio::pin!(turn);
+        tokio::select! {
+            biased;
+            _ = &mut turn => panic!("it hangs"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    assert_eq!(text(scope.turn("b").await), "reply 2");
+    let users = scope.frame().history.iter().filter(|message| matches!(message, Message::User(_))).count();
+    assert_eq!(users, 2, "the cancelled turn left no trace");
+    scope.close().await;
+}
+
+#[tokio::test]
+async fn a_thousand_runs_at_once_do_not_meet() {
+    let script = "- {round: 1, call: {list_files: {}}}\n- say: '{{ result }}'";
+    let main = worker("main", "toolsets: [filesystem_project_ro]");
+    let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
+    let runtime = Arc::new(runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)));
+    let mut runs = tokio::task::JoinSet::new();
+    for _ in 0..1_000 {
+        let runtime = Arc::clone(&runtime);
+        runs.spawn(async move { text(runtime.run("x").await.map(|outcome| outcome.output)) });
+    }
+    while let Some(said) = runs.join_next().await {
+        assert_eq!(said.unwrap(), "main.worker\nscript.yaml");
+    }
+    assert_eq!(runtime.usage().total.requests, 2_000);
+}
