@@ -199,6 +199,8 @@ pub enum SchemaFormat {
     Project,
     /// Worker files
     Worker,
+    /// The lines of `llm-do run --json`, but the last
+    Events,
 }
 
 /// Parsing only: help, version and usage errors come back as clap's own error.

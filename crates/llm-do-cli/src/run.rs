@@ -44,6 +44,7 @@ fn run_schema(format: SchemaFormat) -> String {
     let schema = match format {
         SchemaFormat::Project => schema::of_project(),
         SchemaFormat::Worker => schema::of_worker(),
+        SchemaFormat::Events => llm_do::event::schema(),
     };
     format!("{schema:#}\n")
 }

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::message::{Finish, RawJson, Usage};
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Event {
     pub agent: Arc<str>,
     pub depth: usize,
@@ -19,7 +20,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {
     CallStarted {
@@ -128,7 +129,7 @@ pub enum EventKind {
 }
 
 /// What kind of thing was called: agents and entry functions have `call_*` events, tools `tool_*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
     Agent,
@@ -138,7 +139,7 @@ pub enum CallKind {
 }
 
 /// How a call ended: `output` or `error`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     Output(RawJson),
@@ -146,14 +147,14 @@ pub enum Ended {
 }
 
 /// What a tool returned: `result` or `error`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Returned {
     Result(RawJson),
     Error(String),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
     Once,
@@ -163,11 +164,17 @@ pub enum Answered {
     Refused,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStream {
     Stdout,
     Stderr,
+}
+
+/// The JSON Schema of one line of events.
+pub fn schema() -> serde_json::Value {
+    let schema = schemars::SchemaGenerator::default().into_root_schema_for::<Event>();
+    serde_json::to_value(schema).expect("a schema is JSON")
 }
 
 /// What a listener wants to hear.
