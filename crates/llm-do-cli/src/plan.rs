@@ -69,6 +69,8 @@ pub enum InputPlan {
         text: String,
         stdin: Stdin,
     },
+    /// `-`: all of stdin, even if there is nothing in it.
+    PromptOnStdin,
     /// Stdin if there is something in it, else the manifest's input.
     Unspoken {
         stdin: Stdin,
@@ -89,10 +91,7 @@ pub enum Stdin {
 }
 
 pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
-    let output = match (args.json, args.output_format) {
-        (true, _) => OutputFormat::StreamJson,
-        (false, format) => format.unwrap_or(OutputFormat::Text),
-    };
+    let output = output_format(&args);
     Ok(RunPlan {
         models: models(&args.models, environment, config)?,
         input: input(args.input_json, args.prompt, args.no_stdin, environment),
@@ -116,6 +115,14 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
     })
 }
 
+/// Known before anything else: whoever reads JSON also reads what is wrong with the rest.
+pub fn output_format(args: &RunArgs) -> OutputFormat {
+    match (args.json, args.output_format) {
+        (true, _) => OutputFormat::StreamJson,
+        (false, format) => format.unwrap_or(OutputFormat::Text),
+    }
+}
+
 fn input(json: Option<String>, prompt: Option<String>, no_stdin: bool, environment: &Environment) -> InputPlan {
     let stdin = if no_stdin || !environment.stdin_is_readable { Stdin::LeaveAlone } else { Stdin::Read };
     match (json, prompt) {
@@ -124,7 +131,7 @@ fn input(json: Option<String>, prompt: Option<String>, no_stdin: bool, environme
             Some(path) => JsonSource::File(PathBuf::from(path)),
             None => JsonSource::Text(text),
         }),
-        (None, Some(text)) if text == "-" => InputPlan::Unspoken { stdin: Stdin::Read },
+        (None, Some(text)) if text == "-" => InputPlan::PromptOnStdin,
         (None, Some(text)) => InputPlan::Prompt { text, stdin },
         (None, None) => InputPlan::Unspoken { stdin },
     }
@@ -237,7 +244,7 @@ mod tests {
             (None, text("hi"), false, &piped, prompt(Stdin::Read)),
             (None, text("hi"), true, &piped, prompt(Stdin::LeaveAlone)),
             (None, text("hi"), false, &terminal, prompt(Stdin::LeaveAlone)),
-            (None, text("-"), false, &terminal, unspoken(Stdin::Read)),
+            (None, text("-"), false, &terminal, InputPlan::PromptOnStdin),
             (None, None, false, &piped, unspoken(Stdin::Read)),
             (None, None, false, &terminal, unspoken(Stdin::LeaveAlone)),
         ];

@@ -96,10 +96,8 @@ fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
 
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let config = Config::load(environment.config_file().as_deref())?;
-    let plan = plan::run(args, &environment, &config)?;
-    let output = plan.output;
-    match prepare(plan, &environment, &config) {
+    let output = plan::output_format(&args);
+    match prepare(args, &environment) {
         Ok(prepared) => prepared.run(),
         Err(failure) => Err(not_begun(failure, output)),
     }
@@ -114,11 +112,13 @@ struct Prepared {
     output: OutputFormat,
 }
 
-fn prepare(mut plan: RunPlan, environment: &Environment, config: &Config) -> Result<Prepared, Failure> {
+fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure> {
+    let config = Config::load(environment.config_file().as_deref())?;
+    let mut plan = plan::run(args, environment, &config)?;
     read_scripts(&mut plan.models)?;
     let Linked { program, .. } = link(&plan)?;
     let input = read_input(&plan, &program)?;
-    let models = providers::connect(&program, environment, config)?;
+    let models = providers::connect(&program, environment, &config)?;
     let config = runtime_config(&plan, &program.policy);
     Ok(Prepared { program, models, input, config, output: plan.output })
 }
@@ -169,41 +169,29 @@ fn read_input(plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
     let attachments =
         plan.files.iter().map(|path| input::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
     let spoken = match &plan.input {
-        InputPlan::Json(source) => Some(Spoken::Value(read_json(source)?)),
+        InputPlan::Json(source) => Some(read_json(source)?),
         InputPlan::Prompt { text, stdin } => {
             let piped = read_stdin(*stdin)?;
-            Some(Spoken::Text(match piped {
+            Some(Value::String(match piped {
                 Some(piped) => format!("{text}\n\n<stdin>\n{}\n</stdin>", piped.trim_end_matches(['\r', '\n'])),
                 None => text.clone(),
             }))
         }
-        InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Spoken::Text),
+        InputPlan::PromptOnStdin => Some(Value::String(stdin::read()?)),
+        InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
     };
     if spoken.is_some() && !program.allow_cli_input {
         return Err(Failure::usage("this project takes no input from the command line")
             .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`"));
     }
-    let spoken = match (spoken, &program.default_input) {
-        (Some(spoken), _) => spoken,
-        (None, Some(default)) => Spoken::Value(default.to().unwrap_or_default()),
-        (None, None) if !attachments.is_empty() => Spoken::Text(String::new()),
-        (None, None) => {
-            return Err(Failure::usage("no input").hint("give a prompt, `--input-json`, or something on stdin"));
+    match (spoken, &program.default_input) {
+        (Some(value), _) => Ok(Input::Object { value, attachments }),
+        (None, Some(default)) => Ok(Input::Object { value: default.to().unwrap_or_default(), attachments }),
+        (None, None) if attachments.is_empty() => {
+            Err(Failure::usage("no input").hint("give a prompt, `--input-json`, or something on stdin"))
         }
-    };
-    Ok(match spoken {
-        Spoken::Value(value) => Input::Object { value, attachments },
-        Spoken::Text(text) if attachments.is_empty() => Input::Text(text),
-        Spoken::Text(text) => {
-            let text = (!text.is_empty()).then(|| Content::text(text));
-            Input::Parts(text.into_iter().chain(attachments.into_iter().map(Content::Attachment)).collect())
-        }
-    })
-}
-
-enum Spoken {
-    Text(String),
-    Value(Value),
+        (None, None) => Ok(Input::Parts(attachments.into_iter().map(Content::Attachment).collect())),
+    }
 }
 
 fn read_stdin(plan: Stdin) -> Result<Option<String>, Failure> {

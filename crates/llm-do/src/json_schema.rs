@@ -105,7 +105,7 @@ pub fn violation(schema: &Value, value: &Value) -> Option<String> {
     };
     let error = validator.iter_errors(value).next()?;
     let place = error.instance_path().to_string();
-    let place = if place.is_empty() { "the answer as a whole".to_owned() } else { format!("`{place}`") };
+    let place = if place.is_empty() { "the value as a whole".to_owned() } else { format!("`{place}`") };
     Some(format!("{place}: {}", visible_start(&error.to_string(), 300)))
 }
 

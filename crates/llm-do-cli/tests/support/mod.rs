@@ -1,5 +1,7 @@
 //! Runs the program as a person would: in a directory of its own, with nothing of ours in its environment.
 
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -45,15 +47,7 @@ impl Sandbox {
     }
 
     pub fn run_in(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
-        let mut child =
-            self.command(arguments, variables).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let stdout = read_all(child.stdout.take().unwrap());
-        let stderr = read_all(child.stderr.take().unwrap());
-        let (Ok(stdout), Ok(stderr)) = (stdout.recv_timeout(DEADLINE), stderr.recv_timeout(DEADLINE)) else {
-            child.kill().unwrap();
-            panic!("`llm-do {}` does not end", arguments.join(" "));
-        };
-        Ended { code: child.wait().unwrap().code(), stdout, stderr }
+        wait(self.command(arguments, variables).stdout(Stdio::piped()).stderr(Stdio::piped()))
     }
 
     pub fn command(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
@@ -80,6 +74,18 @@ impl Sandbox {
         }
         files
     }
+}
+
+/// Starts a program whose output is piped, and waits for its end.
+pub fn wait(command: &mut Command) -> Ended {
+    let mut child = command.spawn().unwrap();
+    let stdout = read_all(child.stdout.take().unwrap());
+    let stderr = read_all(child.stderr.take().unwrap());
+    let (Ok(stdout), Ok(stderr)) = (stdout.recv_timeout(DEADLINE), stderr.recv_timeout(DEADLINE)) else {
+        child.kill().unwrap();
+        panic!("{command:?} does not end");
+    };
+    Ended { code: child.wait().unwrap().code(), stdout, stderr }
 }
 
 fn read_all(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {

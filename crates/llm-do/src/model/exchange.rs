@@ -126,24 +126,40 @@ struct Failed {
     error: ModelError,
     /// How long the provider asks us to wait.
     asked_wait: Option<Duration>,
+    again: Again,
+}
+
+/// Whether asking again may help where waiting may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    Maybe,
+    /// It will be the same in a minute: a certificate, a proxy that does not want to.
+    Useless,
 }
 
 impl From<ModelError> for Failed {
     fn from(error: ModelError) -> Self {
-        Self { error, asked_wait: None }
+        Self { error, asked_wait: None, again: Again::Maybe }
     }
 }
 
 impl From<HttpError> for Failed {
     fn from(error: HttpError) -> Self {
         let fault = Fault { message: error.to_string(), ..Fault::default() };
-        let worth_a_retry = error.is_worth_a_retry();
-        let unusable = matches!(error, HttpError::InvalidRequest { .. } | HttpError::InvalidSetting { .. });
-        Self::from(match (worth_a_retry, unusable) {
-            (true, _) => ModelError::Wait(fault),
-            (false, true) => ModelError::FixRequest(fault),
-            (false, false) => ModelError::GiveUp(fault),
-        })
+        let again = if error.is_worth_a_retry() { Again::Maybe } else { Again::Useless };
+        let error = match error {
+            HttpError::InvalidRequest { .. } | HttpError::InvalidSetting { .. } => ModelError::FixRequest(fault),
+            HttpError::TooLarge { .. } | HttpError::Malformed { .. } => ModelError::GiveUp(fault),
+            HttpError::Resolve { .. }
+            | HttpError::Connect { .. }
+            | HttpError::ConnectTimeout { .. }
+            | HttpError::Tls { .. }
+            | HttpError::ProxyRefused { .. }
+            | HttpError::FirstByteTimeout { .. }
+            | HttpError::IdleTimeout { .. }
+            | HttpError::Cut { .. } => ModelError::Wait(fault),
+        };
+        Self { error, asked_wait: None, again }
     }
 }
 
@@ -184,7 +200,7 @@ impl Line {
     fn wait_after(&self, failed: Failed, attempt: u32) -> Result<Wait, ModelError> {
         let Retries { attempts, longest_asked_wait, .. } = self.exchange.retries;
         let ModelError::Wait(fault) = failed.error else { return Err(failed.error) };
-        if attempt >= attempts {
+        if attempt >= attempts || failed.again == Again::Useless {
             return Err(ModelError::Wait(fault));
         }
         match failed.asked_wait {
@@ -227,13 +243,21 @@ impl Line {
     ) -> Result<Reply, Failed> {
         let request = Request { method: Method::POST, url: self.url()?, headers, body };
         let exchange = self.exchange(request, turn, told);
-        match self.head.settings.timeout {
+        let attempted = match self.head.settings.timeout {
             None => exchange.await,
             Some(limit) => tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| {
                 let message = format!("no complete answer within {} seconds", limit.as_secs_f64());
                 Err(ModelError::Wait(Fault { message, ..Fault::default() }).into())
             }),
-        }
+        };
+        attempted.map_err(|failed| Failed { error: self.without_key(failed.error), ..failed })
+    }
+
+    /// There are servers that repeat a key to complain about it.
+    fn without_key(&self, error: ModelError) -> ModelError {
+        let Key::Secret(Secret(key)) = &self.exchange.endpoint.key else { return error };
+        let hide = |text: String| if key.is_empty() { text } else { text.replace(key.as_str(), "[the key]") };
+        error.map_fault(|fault| Fault { message: hide(fault.message), kind: fault.kind.map(hide), ..fault })
     }
 
     fn url(&self) -> Result<Uri, ModelError> {
@@ -292,7 +316,7 @@ impl Line {
         // A refusal that breaks off is judged by its status.
         let body = response.body.collect(LONGEST_REFUSAL).await.unwrap_or_default();
         let error = identified(self.exchange.endpoint.protocol.fault(status, &body), request_id);
-        Failed { error, asked_wait }
+        Failed { error, asked_wait, again: Again::Maybe }
     }
 }
 

@@ -116,7 +116,7 @@ impl Input {
             value => value,
         };
         json_schema::violation(&schema_value, &value).map_or(Ok(()), |violation| Err(violates(violation)))?;
-        let text = render(agent, &value)?;
+        let text = render(agent, &schema_value, &value)?;
         let attachments = attachments.into_iter().map(Content::Attachment);
         Ok(std::iter::once(Content::text(spoken(text))).chain(attachments).collect())
     }
@@ -150,8 +150,10 @@ fn fill_only_field(schema: &Value, text: String) -> Option<Value> {
 }
 
 /// By the agent's template, else its `input` field, else pretty JSON.
-fn render(agent: &AgentSpec, value: &Value) -> Result<String, InputError> {
+fn render(agent: &AgentSpec, schema: &Value, value: &Value) -> Result<String, InputError> {
     const FUEL: u64 = 1_000_000;
+    let failed =
+        |error: minijinja::Error| InputError::Template { agent: agent.name.clone(), reason: error.to_string() };
     let Some(template) = &agent.prompt else {
         return Ok(match value["input"].as_str() {
             Some(text) => text.to_owned(),
@@ -160,11 +162,22 @@ fn render(agent: &AgentSpec, value: &Value) -> Result<String, InputError> {
     };
     let mut environment = minijinja::Environment::new();
     environment.set_fuel(Some(FUEL));
-    // A field that the schema lets out is empty, not unknown; linking has checked the names.
-    environment.set_undefined_behavior(minijinja::UndefinedBehavior::SemiStrict);
-    environment
-        .render_str(template, minijinja::value::Serde(value))
-        .map_err(|error| InputError::Template { agent: agent.name.clone(), reason: error.to_string() })
+    environment.set_undefined_behavior(undefined_behavior(&environment, template, schema).map_err(failed)?);
+    environment.render_str(template, minijinja::value::Serde(value)).map_err(failed)
+}
+
+/// A field that the schema declares and the input leaves out is empty; one that nobody declares is an error.
+fn undefined_behavior(
+    environment: &minijinja::Environment<'_>,
+    template: &str,
+    schema: &Value,
+) -> Result<minijinja::UndefinedBehavior, minijinja::Error> {
+    let names = environment.template_from_str(template)?.undeclared_variables(false);
+    let is_known = |name: &String| {
+        schema["properties"].get(name).is_some() || environment.globals().any(|(global, _)| global == name)
+    };
+    let all_known = names.iter().all(is_known);
+    Ok(if all_known { minijinja::UndefinedBehavior::Lenient } else { minijinja::UndefinedBehavior::SemiStrict })
 }
 
 fn list_item(item: &Value, root: &Path) -> Result<Content, InputError> {

@@ -48,7 +48,7 @@ mod tests {
         let cases = [
             ("sorry", "it is not JSON"),
             (r#"{"n": "one"}"#, "`/n`: \"one\" is not of type \"integer\""),
-            ("{}", "the answer as a whole: \"n\" is a required property"),
+            ("{}", "the value as a whole: \"n\" is a required property"),
         ];
         for (text, violation) in cases {
             let found = judge(&typing, text).unwrap_err();

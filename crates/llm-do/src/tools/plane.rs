@@ -154,7 +154,7 @@ impl ToolPlane {
         let (mut results, more) = tokio::join!(at_once, in_order);
         results.extend(more);
         results.sort_by_key(|(position, _)| *position);
-        results.into_iter().map(|(_, result)| result).collect()
+        together(results.into_iter().map(|(_, result)| result))
     }
 
     /// What becomes of one call before anything runs; the inner error is a question that nobody could answer.
@@ -180,15 +180,18 @@ impl ToolPlane {
         };
         match self.pass(call, arguments, verdict, position, cx).await {
             Passage::Permitted { call: permitted, edited } => Ok(Ok(Decided::Permitted { slot, permitted, edited })),
-            Passage::Waits(pending) => Ok(Err(pending)),
+            Passage::Waits(pending) => match self.refusals {
+                Refusals::EndRun => Ok(Err(pending)),
+                Refusals::Return => {
+                    let reason = "it needs an approval, and nobody is there to give it".to_owned();
+                    Ok(Ok(refused(call, arguments, reason, cx)))
+                }
+            },
             Passage::EndRun => Err(Ending::EndedByPerson),
             Passage::Refused { reason, by } => {
-                let (id, tool, arguments) = (call.id.clone(), call.tool.clone(), arguments.clone());
-                cx.events.send(|| EventKind::ToolRefused { id, tool, arguments, reason: reason.clone() });
+                let decided = refused(call, arguments, reason.clone(), cx);
                 match (by, self.refusals) {
-                    (RefusedBy::Person, _) | (RefusedBy::Policy, Refusals::Return) => {
-                        Ok(Ok(Decided::Not(format!("refused: {reason}"))))
-                    }
+                    (RefusedBy::Person, _) | (RefusedBy::Policy, Refusals::Return) => Ok(Ok(decided)),
                     (RefusedBy::Policy, Refusals::EndRun) => {
                         Err(Ending::Refused { path: cx.path.to_vec(), tool: call.tool.clone(), reason })
                     }
@@ -324,6 +327,27 @@ impl ToolPlane {
             }
         }
     }
+}
+
+/// Tells of a refusal; what the model reads of it.
+fn refused<'a>(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Decided<'a> {
+    let decided = Decided::Not(format!("refused: {reason}"));
+    let (id, tool, arguments) = (call.id.clone(), call.tool.clone(), arguments.clone());
+    cx.events.send(|| EventKind::ToolRefused { id, tool, arguments, reason });
+    decided
+}
+
+/// All results, or what ends the run. Children that ran at the same time may each wait for approvals: all are named.
+fn together(results: impl Iterator<Item = Result<ToolResult, Ending>>) -> Result<Vec<ToolResult>, Ending> {
+    let (mut finished, mut waiting) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(result) => finished.push(result),
+            Err(Ending::NeedsApproval(pending)) => waiting.extend(pending),
+            Err(ending) => return Err(ending),
+        }
+    }
+    if waiting.is_empty() { Ok(finished) } else { Err(Ending::NeedsApproval(waiting)) }
 }
 
 /// What is recorded of a call: everything that the loop goes on with.

@@ -1,0 +1,185 @@
+//! What comes out: only the answer on stdout, or JSON.
+
+use std::process::Stdio;
+
+use fake_llm::{FakeLlm, Reply, Script};
+use serde_json::{Value, json};
+
+use crate::MAIN;
+use crate::session::{KEY, Run, check_result, of_type};
+use crate::support::{Ended, Sandbox};
+
+fn saying(script: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", MAIN).file("script.yaml", script);
+    sandbox
+}
+
+const SCRIPTED: [&str; 4] = ["main.worker", "hi", "-m", "scripted:script.yaml"];
+
+#[test]
+fn stdout_is_the_answer_and_ends_with_one_newline() {
+    for (text, printed) in [("Hi.", "Hi.\n"), ("Hi.\\n", "Hi.\n"), ("a\\nb\\n\\n", "a\nb\n\n"), ("  x", "  x\n")] {
+        let sandbox = saying(&format!("- {{ think: hm, say: \"{text}\" }}\n"));
+        assert_eq!(Run::new(&sandbox, &SCRIPTED).answer(), printed);
+    }
+}
+
+#[test]
+fn a_run_leaves_nothing_behind() {
+    let sandbox = saying("- say: Hi.\n");
+    let before = sandbox.tree();
+    Run::new(&sandbox, &SCRIPTED).answer();
+    assert_eq!(sandbox.tree(), before);
+}
+
+#[test]
+fn the_command_may_be_left_out() {
+    let sandbox = saying("- say: Hi.\n");
+    let ended = sandbox.run(&SCRIPTED);
+    assert_eq!(ended, Ended { code: Some(0), stdout: "Hi.\n".into(), stderr: String::new() });
+}
+
+#[test]
+fn a_reader_that_left_is_no_failure() {
+    let sandbox = saying("- say: Hi.\n");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    for format in ["text", "json", "stream-json"] {
+        let arguments = [&["run"], &SCRIPTED[..], &["--output-format", format]].concat();
+        let output =
+            sandbox.command(&arguments, &[]).stdout(writer.try_clone().unwrap()).stderr(Stdio::piped()).output();
+        let output = output.unwrap();
+        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""), "{format}");
+    }
+}
+
+#[test]
+fn a_stream_of_json_tells_of_everything_and_ends_with_the_result() {
+    let sandbox = saying("");
+    let usual = Reply::thinking("Let me see.", "sig").and_text("Hello there, you.").in_deltas(4);
+    let fake = FakeLlm::start(Script::new().reply(usual));
+    let run = Run::new(&sandbox, &["main.worker", "hi", "--json", "-m", "anthropic:claude-haiku-4-5"]).asking(&fake);
+    let (events, result) = run.events();
+    let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    types.dedup();
+    let expected = [
+        "call_started",
+        "user_message",
+        "request_started",
+        "thinking_delta",
+        "text_delta",
+        "request_finished",
+        "text_complete",
+        "call_finished",
+    ];
+    assert_eq!(types, expected);
+    for event in &events {
+        assert_eq!(
+            (&event["agent"], &event["depth"], &event["call"]),
+            (&json!("main"), &json!(0), &json!(1)),
+            "{event}"
+        );
+    }
+    let joined = |name| of_type(&events, name).iter().map(|event| event["text"].as_str().unwrap()).collect::<String>();
+    assert_eq!(
+        (joined("thinking_delta").as_str(), joined("text_delta").as_str()),
+        ("Let me see.", "Hello there, you.")
+    );
+    assert!(of_type(&events, "text_delta").len() > 1, "the pieces come one by one");
+    let one = |name| of_type(&events, name)[0].clone();
+    assert_eq!(one("user_message")["text"], "hi");
+    assert_eq!(one("text_complete")["text"], "Hello there, you.");
+    assert_eq!((&one("call_started")["input"], &one("call_started")["kind"]), (&json!("hi"), &json!("agent")));
+    assert_eq!(one("request_started")["model"], "anthropic:claude-haiku-4-5");
+    let finished = one("request_finished");
+    assert_eq!(finished["finish"], "stop");
+    assert!(finished["duration_ms"].is_u64() && finished["usage"]["cost_usd"].is_f64(), "{finished}");
+    assert_eq!((&result["output"], &result["exit_code"]), (&json!("Hello there, you."), &json!(0)));
+    assert_eq!((&result["error"], &result["pending"]), (&Value::Null, &json!([])));
+    assert_eq!(one("call_finished")["usage"], result["usage"]["total"]);
+    check_trace(&result);
+    let messages = result["messages"].as_array().unwrap();
+    assert_eq!(messages[0], json!({"role": "user", "parts": [{"type": "text", "text": "hi"}]}));
+    assert_eq!((&messages[1]["role"], messages.len()), (&json!("assistant"), 2));
+    assert!(result["run"].as_str().is_some_and(|run| run.len() == 19 && run.chars().all(|c| c.is_ascii_hexdigit())));
+}
+
+fn check_trace(result: &Value) {
+    let [call] = result["trace"].as_array().unwrap().as_slice() else { panic!("one call: {}", result["trace"]) };
+    let keys: Vec<&String> = call.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["calls", "depth", "duration_ms", "error", "input", "kind", "name", "output", "usage"]);
+    let expected = json!({"name": "main", "kind": "agent", "depth": 0, "input": "hi", "error": null, "calls": []});
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&call[key], value, "{key}");
+    }
+    assert_eq!((&call["output"], &call["usage"]), (&result["output"], &result["usage"]["total"]));
+}
+
+#[test]
+fn one_object_of_json_is_the_result_alone() {
+    let sandbox = saying("- say: Hi.\n");
+    let ended = Run::new(&sandbox, &[&SCRIPTED[..], &["--output-format", "json"]].concat()).ended();
+    assert_eq!((ended.code, ended.stderr.as_str(), ended.stdout.lines().count()), (Some(0), "", 1));
+    let result: Value = serde_json::from_str(&ended.stdout).unwrap();
+    check_result(&result);
+    assert_eq!(result["output"], "Hi.");
+    assert_eq!(Run::new(&sandbox, &[&SCRIPTED[..], &["--output-format", "text"]].concat()).answer(), "Hi.\n");
+    let (events, result) = Run::new(&sandbox, &[&SCRIPTED[..], &["--output-format", "stream-json"]].concat()).events();
+    assert_eq!((events.is_empty(), &result["output"]), (false, &json!("Hi.")));
+    let said = Run::new(&sandbox, &[&SCRIPTED[..], &["--output-format", "json", "--json"]].concat()).failure(2);
+    assert!(said.starts_with("error: the argument '--output-format <FORMAT>' cannot be used with '--json'"), "{said}");
+}
+
+#[test]
+fn whoever_reads_json_gets_a_result_of_every_failure() {
+    let sandbox = saying("- { fail: wait, say: overloaded }\n");
+    sandbox.file("broken.worker", "---\nname: broken\ntoolset: []\n---\nx\n");
+    let check = |arguments: &[&'static str], code: i32, words: &str| {
+        for format in ["json", "stream-json"] {
+            let arguments = [arguments, &["--output-format", format]].concat();
+            let (_, result) = Run::new(&sandbox, &arguments).events();
+            assert_eq!(result["exit_code"], code, "{arguments:?}");
+            let message = result["error"]["message"].as_str().unwrap();
+            assert!(message.contains(words), "{arguments:?}: {message}");
+            assert_eq!(result["output"], Value::Null);
+        }
+    };
+    check(&SCRIPTED, 3, "agent `main`: the provider is not available: overloaded");
+    check(&["broken.worker", "hi", "-m", "ollama:x"], 2, "unknown key `toolset` in a worker file");
+    check(&["main.worker", "hi", "-m", "anthropic:x"], 3, "set ANTHROPIC_API_KEY");
+    check(&["main.worker", "-m", "scripted:script.yaml"], 2, "no input");
+    check(&["main.worker", "hi", "-m", "claude"], 2, "`--model`: ");
+    sandbox.file(".config/llm-do/config.toml", "modle = 1\n");
+    check(&SCRIPTED, 2, "unknown field `modle`");
+}
+
+#[test]
+fn a_failed_run_still_tells_what_it_did_and_what_it_took() {
+    let sandbox = saying("- { round: 1, call: { nothing: {} }, usage: { input: 7, output: 3 } }\n- fail: give_up\n");
+    let (events, result) = Run::new(&sandbox, &[&SCRIPTED[..], &["--json"]].concat()).events();
+    assert_eq!((&result["exit_code"], &result["usage"]["total"]["input_tokens"]), (&json!(1), &json!(7)));
+    assert_eq!(result["trace"][0]["error"], result["error"]["message"]);
+    let failed = of_type(&events, "run_failed");
+    assert_eq!((failed.len(), &failed[0]["error"]), (1, &result["error"]["message"]));
+    assert_eq!(of_type(&events, "call_finished")[0]["error"], result["error"]["message"]);
+}
+
+#[test]
+fn what_a_model_says_reaches_stdout_as_it_is_and_json_as_json() {
+    let sandbox = saying("- say: \"a\\e[31mb\\x07\\u202e\"\n");
+    assert_eq!(Run::new(&sandbox, &SCRIPTED).answer(), "a\u{1b}[31mb\u{7}\u{202e}\n");
+    let (events, result) = Run::new(&sandbox, &[&SCRIPTED[..], &["--json"]].concat()).events();
+    assert_eq!(result["output"], "a\u{1b}[31mb\u{7}\u{202e}");
+    assert!(!events.iter().any(|event| event.to_string().contains('\u{1b}')));
+}
+
+#[test]
+fn no_key_is_in_the_json() {
+    let sandbox = saying("");
+    let fake = FakeLlm::start(Script::new().reply(Reply::text("ok")));
+    // `events` looks for it in every byte of both streams.
+    let (_, result) = Run::new(&sandbox, &["main.worker", "hi", "--json", "-m", "openai:gpt-x"]).asking(&fake).events();
+    assert_eq!(fake.requests()[0].headers.get("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(result["output"], "ok");
+}
