@@ -25,6 +25,38 @@ pub const DEFAULT_GENERATED_DIR: &str = "workers/generated";
 const MOST_WORKER_FILES: usize = 50_000;
 
 impl Project {
+    /// A project without files: its agents are added with [`Project::agent`], and its root is where its files are. The
+    /// entry is the agent that is marked, or `main`, or the only one.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            layout: Layout::Directory,
+            workers: Vec::new(),
+            references: BTreeMap::new(),
+            broken: BTreeSet::new(),
+            generated: BTreeMap::new(),
+            code: Code::Absent,
+            registry: Registry::default(),
+            sources: Arc::default(),
+            problems: Diagnostics::default(),
+        }
+    }
+
+    /// Adds an agent as text, written like a `.worker` file. Its mistakes are reported by [`Project::link`], at places in
+    /// a file of this name.
+    #[must_use]
+    pub fn agent(mut self, file: &str, text: &str) -> Self {
+        let sources = Arc::get_mut(&mut self.sources).expect("a project that is not linked yet is the only owner");
+        let id = sources.add(PathBuf::from(file), text.to_owned());
+        let mut problems = Diagnostics::default();
+        match worker::parse(id, text, Format::FrontMatter, &mut problems) {
+            Some(worker) => self.workers.push(LoadedWorker { path: PathBuf::from(file), worker }),
+            None => drop(self.broken.insert(file.trim_end_matches(".worker").to_owned())),
+        }
+        self.problems.extend(problems);
+        self
+    }
+
     /// Reads a project: a manifest, a directory, or one worker file. Mistakes inside its files are kept for
     /// [`Project::link`], which reports them together with its own.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Report> {
