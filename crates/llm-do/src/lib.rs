@@ -67,9 +67,10 @@
 //!
 //! In reading order; each one uses only those above it:
 //!
+//! - [`escape`]: foreign text made harmless for display
+//! - [`beneath`]: regular files beneath a directory, by descriptor
 //! - [`message`]: the conversation as values, and the one decision of the agent loop
 //! - [`event`]: what happened, told to whoever listens
-//! - [`escape`]: foreign text made harmless for display
 //! - [`json_schema`]: values against schemas that come from outside
 //! - [`syntax`]: files that people write, as trees with places, and located mistakes
 //! - [`http`]: the only way out to the network
@@ -79,6 +80,7 @@
 //! - [`project`]: files → a linked program
 //! - [`runtime`]: the imperative shell, which opens calls and drives their turns
 
+pub mod beneath;
 pub mod escape;
 pub mod event;
 pub mod http;

@@ -6,11 +6,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, FileType, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, FileType};
 
 use super::manifest;
 use super::worker::{self, Format, PythonModule, SchemaSource, WorkerFile};
 use super::{Code, Layout, LoadedWorker, Project};
+use crate::beneath::{self, Unopened};
 use crate::escape::visible_start;
 use crate::model::scripted;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Report, Sources};
@@ -95,30 +96,17 @@ fn reading(error: &io::Error) -> String {
 /// Why a file of the project was not read.
 #[derive(Debug, thiserror::Error)]
 enum Unreadable {
-    #[error("no such file")]
-    Missing,
-    #[error("leads outside the project root")]
-    Outside,
-    #[error("not a regular file")]
-    NotRegular,
+    #[error(transparent)]
+    Unopened(#[from] Unopened),
     #[error("larger than {LARGEST_FILE} bytes")]
     TooLarge,
     #[error("not UTF-8 (the first bad byte is at {0})")]
     NotText(usize),
-    #[error("cannot be read: {0}")]
-    Io(io::Error),
 }
 
 impl From<io::Error> for Unreadable {
     fn from(error: io::Error) -> Self {
-        // What `openat2` says of a path that leaves its directory, and what its replacement says.
-        let escaped = error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error())
-            || (error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none());
-        match error.kind() {
-            _ if escaped => Self::Outside,
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
-            _ => Self::Io(error),
-        }
+        Self::Unopened(error.into())
     }
 }
 
@@ -225,7 +213,7 @@ impl Loader {
             }
         }
         if !inside {
-            self.unreadable(Place::At(listed.span), &listed.value, &Unreadable::Outside);
+            self.unreadable(Place::At(listed.span), &listed.value, &Unopened::Outside.into());
         }
         inside.then_some(path)
     }
@@ -233,22 +221,20 @@ impl Loader {
     fn unreadable(&mut self, place: Place, path: &str, reason: &Unreadable) {
         let problem = Diagnostic::error(place, format!("`{}`: {reason}", visible_start(path, 120)));
         self.problems.push(match reason {
-            Unreadable::Outside => problem.hint("paths are relative to their file and stay inside the project root"),
+            Unreadable::Unopened(Unopened::Outside) => {
+                problem.hint("paths are relative to their file and stay inside the project root")
+            }
             Unreadable::NotText(_) => problem.hint("project files are UTF-8 text"),
-            Unreadable::Missing | Unreadable::NotRegular | Unreadable::TooLarge | Unreadable::Io(_) => problem,
+            Unreadable::Unopened(Unopened::Missing | Unopened::NotRegular | Unopened::Io(_)) | Unreadable::TooLarge => {
+                problem
+            }
         });
     }
 
     fn read(&self, path: &Path) -> Result<String, Unreadable> {
-        // Non-blocking, because opening a FIFO would wait for its writer.
-        let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-        let file = self.directory.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(Unreadable::NotRegular);
-        }
+        let file = beneath::open(&self.directory, path)?;
         let limit = LARGEST_FILE as u64 + 1;
-        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(limit)).unwrap_or(0));
+        let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len().min(limit)).unwrap_or(0));
         file.take(limit).read_to_end(&mut bytes)?;
         if bytes.len() > LARGEST_FILE {
             return Err(Unreadable::TooLarge);
@@ -338,7 +324,7 @@ impl Loader {
         }
         let reason = match self.directory.metadata(&path).map_err(Unreadable::from) {
             Ok(metadata) if metadata.is_file() => return,
-            Ok(_) => Unreadable::NotRegular,
+            Ok(_) => Unopened::NotRegular.into(),
             Err(reason) => reason,
         };
         self.unreadable(Place::At(listed.span), &listed.value, &reason);
