@@ -25,7 +25,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "runtime",
-        &["escape", "message", "json_schema", "syntax", "event", "journal", "http", "model", "tools", "project"],
+        &[
+            "beneath",
+            "escape",
+            "message",
+            "json_schema",
+            "syntax",
+            "event",
+            "journal",
+            "http",
+            "model",
+            "tools",
+            "project",
+        ],
     ),
 ];
 
