@@ -55,6 +55,15 @@ impl Content {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
+
+    /// All of it as text, files by their names.
+    pub fn shown(parts: &[Self]) -> String {
+        let texts = parts.iter().map(|part| match part {
+            Self::Text { text } => text.clone(),
+            Self::Attachment(attachment) => format!("[{}]", attachment.name),
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// A file that travels with a message. `data` is base64 in JSON.

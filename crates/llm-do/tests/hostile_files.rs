@@ -220,12 +220,12 @@ fn paths_stay_inside_the_project() {
     fs::create_dir(outside.path().join("workers")).unwrap();
     fs::write(outside.path().join("workers/secret.yaml"), "name: secret\nmodel: ollama:q\n").unwrap();
     let absolute = outside.path().join("secret.worker");
-    let leaves = |path: &str| format!("project.json:2:19 `{path}`: leads outside the project root");
+    let leaves = |path: &str| format!("project.json:2:19 `{path}`: leads outside the root");
 
     for path in ["../secret.worker", "a/../../b.worker", "..", "/etc/passwd", absolute.to_str().unwrap()] {
         files().listing(path).check(&leaves(path));
     }
-    files().listing("a\0b.worker").check("project.json:2:19 `a\\u{0}b.worker`: leads outside the project root");
+    files().listing("a\0b.worker").check("project.json:2:19 `a\\u{0}b.worker`: leads outside the root");
 
     let linked = files().listing("link.worker");
     symlink(&absolute, linked.path().join("link.worker")).unwrap();
@@ -254,14 +254,14 @@ fn paths_stay_inside_the_project() {
         ("schema_out_ref: /etc/x.json", "/etc/x.json"),
     ] {
         let found = files().with("main.worker", worker("main", keys)).mistakes();
-        assert!(found[0].ends_with(&format!("`{path}`: leads outside the project root")), "{found:?}");
+        assert!(found[0].ends_with(&format!("`{path}`: leads outside the root")), "{found:?}");
     }
     let made =
         "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"main.worker\"],\n\"generated_agents_dir\": \"/home\"}";
     files()
         .with("project.json", made)
         .with("main.worker", worker("main", "entry: true"))
-        .check("project.json:2:25 `/home`: leads outside the project root");
+        .check("project.json:2:25 `/home`: leads outside the root");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn only_regular_files_are_read() {
 
     let endless = files().listing("main.worker");
     symlink("/dev/zero", endless.path().join("main.worker")).unwrap();
-    endless.check("project.json:2:19 `main.worker`: leads outside the project root");
+    endless.check("project.json:2:19 `main.worker`: leads outside the root");
 
     let itself = files().listing("main.worker");
     symlink("main.worker", itself.path().join("main.worker")).unwrap();

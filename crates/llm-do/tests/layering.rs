@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Each module of the crate and those that it may use.
 const LAYERS: &[(&str, &[&str])] = &[
+    ("beneath", &[]),
     ("escape", &[]),
     ("message", &["escape"]),
     ("json_schema", &["escape", "message"]),
@@ -17,11 +18,26 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("journal", &["escape", "message", "event"]),
     ("http", &["escape", "message", "event", "journal"]),
     ("model", &["escape", "message", "json_schema", "syntax", "event", "journal", "http"]),
-    ("tools", &["escape", "message", "json_schema", "syntax", "event", "journal", "http"]),
-    ("project", &["escape", "message", "json_schema", "syntax", "event", "journal", "http", "model", "tools"]),
+    ("tools", &["beneath", "escape", "message", "json_schema", "syntax", "event", "journal", "http"]),
+    (
+        "project",
+        &["beneath", "escape", "message", "json_schema", "syntax", "event", "journal", "http", "model", "tools"],
+    ),
     (
         "runtime",
-        &["escape", "message", "json_schema", "syntax", "event", "journal", "http", "model", "tools", "project"],
+        &[
+            "beneath",
+            "escape",
+            "message",
+            "json_schema",
+            "syntax",
+            "event",
+            "journal",
+            "http",
+            "model",
+            "tools",
+            "project",
+        ],
     ),
 ];
 

@@ -219,10 +219,10 @@ impl<'a> Heard<'a> {
     fn of(history: &'a [Message]) -> Self {
         let round = history.iter().filter(|message| matches!(message, Message::Assistant(_))).count() as u64 + 1;
         let (text, tools) = match history.last() {
-            Some(Message::User(message)) => (contents(&message.parts), Vec::new()),
+            Some(Message::User(message)) => (Content::shown(&message.parts), Vec::new()),
             Some(Message::Tool(message)) => {
                 let texts = message.parts.iter().map(|result| match &result.outcome {
-                    Ok(parts) => contents(parts),
+                    Ok(parts) => Content::shown(parts),
                     Err(error) => format!("error: {error}"),
                 });
                 (
@@ -235,14 +235,6 @@ impl<'a> Heard<'a> {
         };
         Self { text, tools, round }
     }
-}
-
-fn contents(parts: &[Content]) -> String {
-    let texts = parts.iter().map(|part| match part {
-        Content::Text { text } => text.clone(),
-        Content::Attachment(attachment) => format!("[{}]", attachment.name),
-    });
-    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// The model of a script.

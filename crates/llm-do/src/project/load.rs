@@ -6,11 +6,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, FileType, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, FileType};
 
 use super::manifest;
 use super::worker::{self, Format, PythonModule, SchemaSource, WorkerFile};
 use super::{Code, Layout, LoadedWorker, Project};
+use crate::beneath::{self, Unopened};
 use crate::escape::visible_start;
 use crate::model::scripted;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Report, Sources};
@@ -25,6 +26,38 @@ pub const DEFAULT_GENERATED_DIR: &str = "workers/generated";
 const MOST_WORKER_FILES: usize = 50_000;
 
 impl Project {
+    /// A project without files: its agents are added with [`Project::agent`], and its root is where its files are. The
+    /// entry is the agent that is marked, or `main`, or the only one.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            layout: Layout::Directory,
+            workers: Vec::new(),
+            references: BTreeMap::new(),
+            broken: BTreeSet::new(),
+            generated: BTreeMap::new(),
+            code: Code::Absent,
+            registry: Registry::default(),
+            sources: Arc::default(),
+            problems: Diagnostics::default(),
+        }
+    }
+
+    /// Adds an agent as text, written like a `.worker` file. Its mistakes are reported by [`Project::link`], at places in
+    /// a file of this name.
+    #[must_use]
+    pub fn agent(mut self, file: &str, text: &str) -> Self {
+        let sources = Arc::get_mut(&mut self.sources).expect("a project that is not linked yet is the only owner");
+        let id = sources.add(PathBuf::from(file), text.to_owned());
+        let mut problems = Diagnostics::default();
+        match worker::parse(id, text, Format::FrontMatter, &mut problems) {
+            Some(worker) => self.workers.push(LoadedWorker { path: PathBuf::from(file), worker }),
+            None => drop(self.broken.insert(file.trim_end_matches(".worker").to_owned())),
+        }
+        self.problems.extend(problems);
+        self
+    }
+
     /// Reads a project: a manifest, a directory, or one worker file. Mistakes inside its files are kept for
     /// [`Project::link`], which reports them together with its own.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Report> {
@@ -63,30 +96,17 @@ fn reading(error: &io::Error) -> String {
 /// Why a file of the project was not read.
 #[derive(Debug, thiserror::Error)]
 enum Unreadable {
-    #[error("no such file")]
-    Missing,
-    #[error("leads outside the project root")]
-    Outside,
-    #[error("not a regular file")]
-    NotRegular,
+    #[error(transparent)]
+    Unopened(#[from] Unopened),
     #[error("larger than {LARGEST_FILE} bytes")]
     TooLarge,
     #[error("not UTF-8 (the first bad byte is at {0})")]
     NotText(usize),
-    #[error("cannot be read: {0}")]
-    Io(io::Error),
 }
 
 impl From<io::Error> for Unreadable {
     fn from(error: io::Error) -> Self {
-        // What `openat2` says of a path that leaves its directory, and what its replacement says.
-        let escaped = error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error())
-            || (error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none());
-        match error.kind() {
-            _ if escaped => Self::Outside,
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
-            _ => Self::Io(error),
-        }
+        Self::Unopened(error.into())
     }
 }
 
@@ -193,7 +213,7 @@ impl Loader {
             }
         }
         if !inside {
-            self.unreadable(Place::At(listed.span), &listed.value, &Unreadable::Outside);
+            self.unreadable(Place::At(listed.span), &listed.value, &Unopened::Outside.into());
         }
         inside.then_some(path)
     }
@@ -201,22 +221,20 @@ impl Loader {
     fn unreadable(&mut self, place: Place, path: &str, reason: &Unreadable) {
         let problem = Diagnostic::error(place, format!("`{}`: {reason}", visible_start(path, 120)));
         self.problems.push(match reason {
-            Unreadable::Outside => problem.hint("paths are relative to their file and stay inside the project root"),
+            Unreadable::Unopened(Unopened::Outside) => {
+                problem.hint("paths are relative to their file and stay inside the project root")
+            }
             Unreadable::NotText(_) => problem.hint("project files are UTF-8 text"),
-            Unreadable::Missing | Unreadable::NotRegular | Unreadable::TooLarge | Unreadable::Io(_) => problem,
+            Unreadable::Unopened(Unopened::Missing | Unopened::NotRegular | Unopened::Io(_)) | Unreadable::TooLarge => {
+                problem
+            }
         });
     }
 
     fn read(&self, path: &Path) -> Result<String, Unreadable> {
-        // Non-blocking, because opening a FIFO would wait for its writer.
-        let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-        let file = self.directory.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(Unreadable::NotRegular);
-        }
+        let file = beneath::open(&self.directory, path)?;
         let limit = LARGEST_FILE as u64 + 1;
-        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(limit)).unwrap_or(0));
+        let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len().min(limit)).unwrap_or(0));
         file.take(limit).read_to_end(&mut bytes)?;
         if bytes.len() > LARGEST_FILE {
             return Err(Unreadable::TooLarge);
@@ -306,7 +324,7 @@ impl Loader {
         }
         let reason = match self.directory.metadata(&path).map_err(Unreadable::from) {
             Ok(metadata) if metadata.is_file() => return,
-            Ok(_) => Unreadable::NotRegular,
+            Ok(_) => Unopened::NotRegular.into(),
             Err(reason) => reason,
         };
         self.unreadable(Place::At(listed.span), &listed.value, &reason);

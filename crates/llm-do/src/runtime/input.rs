@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::Dir;
 use serde_json::Value;
 
+use crate::beneath::{self, Unopened};
 use crate::escape::visible;
 use crate::json_schema;
 use crate::message::{Attachment, Content, RawJson};
@@ -193,19 +194,16 @@ fn read_beneath(path: &Value, root: &Path) -> Result<Attachment, InputError> {
     let Some(name) = path.as_str() else {
         return Err(wrong(&path.to_string(), "is not a path".to_owned()));
     };
-    let failed = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => wrong(name, "does not exist".to_owned()),
-        _ => wrong(name, format!("cannot be read beneath the project root: {error}")),
+    let failed = |error: Unopened| match error {
+        Unopened::Missing => wrong(name, "does not exist".to_owned()),
+        Unopened::Outside => wrong(name, "leads outside the project root".to_owned()),
+        Unopened::NotRegular => wrong(name, "is not a regular file".to_owned()),
+        Unopened::Io(error) => wrong(name, format!("cannot be read: {error}")),
     };
-    let directory = Dir::open_ambient_dir(root, ambient_authority()).map_err(failed)?;
-    // Non-blocking, because opening a FIFO would wait for its writer.
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = directory.open_with(name, OpenOptions::new().read(true).custom_flags(flags)).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(wrong(name, "is not a regular file".to_owned()));
-    }
+    let directory = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| failed(error.into()))?;
+    let file = beneath::open(&directory, Path::new(name)).map_err(failed)?;
     let mut bytes = Vec::new();
-    file.take(LARGEST_ATTACHMENT + 1).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(LARGEST_ATTACHMENT + 1).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
     attachment(Path::new(name), bytes)
 }
 

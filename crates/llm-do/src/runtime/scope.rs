@@ -230,7 +230,7 @@ impl<'r> CallScope<'r> {
 
     async fn take_turn(&mut self, input: Input) -> Result<Output, RunError> {
         let parts = input.into_message(&self.agent, &self.runtime.program.root)?;
-        self.events.send(|| EventKind::UserMessage { text: shown(&parts) });
+        self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
         self.frame.history.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
         loop {
@@ -481,20 +481,11 @@ impl Failures {
     }
 }
 
-/// The text of a message, for people.
-fn shown(parts: &[Content]) -> String {
-    let texts = parts.iter().map(|part| match part {
-        Content::Text { text } => text.clone(),
-        Content::Attachment(attachment) => format!("[{}]", attachment.name),
-    });
-    texts.collect::<Vec<_>>().join(" ")
-}
-
 impl Input {
     pub(super) fn to_json(&self) -> RawJson {
         match self {
             Self::Text(text) => RawJson::of(text),
-            Self::Parts(parts) => RawJson::of(&shown(parts)),
+            Self::Parts(parts) => RawJson::of(&Content::shown(parts)),
             Self::Object { value, .. } => RawJson::of(value),
         }
     }

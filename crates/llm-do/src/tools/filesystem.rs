@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _, PermissionsExt as _};
+use cap_std::fs::{Dir, PermissionsExt as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -17,6 +17,7 @@ use super::function::parse;
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
+use crate::beneath::{self, Unopened};
 use crate::escape::visible;
 use crate::message::{Content, RawJson};
 
@@ -199,7 +200,8 @@ impl Filesystem {
             return Err(ToolError::Changed);
         }
         let (root, beneath) = self.writable(&change.path).map_err(ToolError::Failed)?;
-        root.replace(&beneath, &change.new).map_err(|error| ToolError::Failed(root.explain(&beneath, &error)))?;
+        root.replace(&beneath, &change.new)
+            .map_err(|error| ToolError::Failed(root.explain(&beneath, &error.into())))?;
         Ok(format!("wrote {} characters to {}", change.new.chars().count(), change.path))
     }
 }
@@ -240,17 +242,12 @@ impl OpenRoot {
         Err(format!("`{}` has an ending that is not allowed here; allowed: {}", visible(&name), suffixes.join(", ")))
     }
 
-    /// A regular file, never a device, a FIFO or a directory.
-    fn open(&self, path: &Path) -> io::Result<cap_std::fs::File> {
-        // Non-blocking, because opening a FIFO would wait for its writer.
-        let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-        let file = self.directory.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?;
+    /// A regular file that is not too large.
+    fn open(&self, path: &Path) -> Result<cap_std::fs::File, Unopened> {
+        let file = beneath::open(&self.directory, path)?;
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
         if self.root.max_file_bytes.is_some_and(|limit| metadata.len() > limit) {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than this root allows"));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than this root allows").into());
         }
         Ok(file)
     }
@@ -259,11 +256,11 @@ impl OpenRoot {
     fn content(&self, path: &Path) -> Result<Option<String>, String> {
         let file = match self.open(path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(Unopened::Missing) => return Ok(None),
             Err(error) => return Err(self.explain(path, &error)),
         };
         let mut bytes = Vec::new();
-        file.take(LARGEST_WRITE + 1).read_to_end(&mut bytes).map_err(|error| self.explain(path, &error))?;
+        file.take(LARGEST_WRITE + 1).read_to_end(&mut bytes).map_err(|error| self.explain(path, &error.into()))?;
         if bytes.len() as u64 > LARGEST_WRITE {
             return Err(format!("`{}` is too large to be changed here", visible(&path.display().to_string())));
         }
@@ -300,14 +297,13 @@ impl OpenRoot {
     }
 
     /// In the words of whoever asked.
-    fn explain(&self, path: &Path, error: &io::Error) -> String {
+    fn explain(&self, path: &Path, error: &Unopened) -> String {
         let path = visible(&path.display().to_string()).into_owned();
-        let outside = error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error())
-            || (error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none());
-        match error.kind() {
-            _ if outside => format!("`{path}` leads outside the root"),
-            io::ErrorKind::NotFound => format!("`{path}` does not exist beneath {}", self.shown.display()),
-            _ => format!("`{path}`: {error}"),
+        match error {
+            Unopened::Missing => format!("`{path}` does not exist beneath {}", self.shown.display()),
+            Unopened::Outside => format!("`{path}` leads outside the root"),
+            Unopened::NotRegular => format!("`{path}` is not a regular file"),
+            Unopened::Io(error) => format!("`{path}`: {error}"),
         }
     }
 }
@@ -416,7 +412,7 @@ impl Filesystem {
         let (root, beneath) = self.locate(&arguments.path)?;
         listing::list(&root.directory, &beneath, &arguments.pattern).map_err(|error| match error {
             listing::ListError::Pattern(reason) => reason,
-            listing::ListError::Io(error) => root.explain(&beneath, &error),
+            listing::ListError::Io(error) => root.explain(&beneath, &error.into()),
         })
     }
 }

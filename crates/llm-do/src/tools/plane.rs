@@ -388,20 +388,11 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 
 fn returned(outcome: &Result<Vec<Content>, ToolError>) -> Returned {
     match outcome {
-        Ok(content) => Returned::Result(RawJson::of(&shown(content))),
+        Ok(content) => Returned::Result(RawJson::of(&Content::shown(content))),
         Err(ToolError::Failed(reason)) => Returned::Error(reason.clone()),
         Err(ToolError::Changed) => Returned::Error("its target changed since it was approved".to_owned()),
         Err(ToolError::Ends(ending)) => Returned::Error(ending.to_string()),
     }
-}
-
-/// The text of a result; files by their names.
-fn shown(content: &[Content]) -> String {
-    let texts = content.iter().map(|part| match part {
-        Content::Text { text } => text.clone(),
-        Content::Attachment(attachment) => format!("[{}]", attachment.name),
-    });
-    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// Long texts are cut, with a mark that says so.

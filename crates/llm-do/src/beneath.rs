@@ -1,0 +1,70 @@
+//! Regular files beneath a directory, opened by descriptor: no path, link or race leads outside, and nothing that would
+//! block or never end is opened.
+
+use std::io;
+use std::path::Path;
+
+use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt as _};
+
+/// Why a file was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Unopened {
+    #[error("no such file")]
+    Missing,
+    #[error("leads outside the root")]
+    Outside,
+    #[error("not a regular file")]
+    NotRegular,
+    #[error("cannot be read: {0}")]
+    Io(io::Error),
+}
+
+impl From<io::Error> for Unopened {
+    fn from(error: io::Error) -> Self {
+        // What `openat2` says of a path that leaves its directory, and what its replacement says.
+        let escaped = error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error())
+            || (error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none());
+        match error.kind() {
+            _ if escaped => Self::Outside,
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// Opens a regular file for reading: never a device, a FIFO or a directory.
+pub fn open(directory: &Dir, path: &Path) -> Result<File, Unopened> {
+    // Non-blocking, because opening a FIFO would wait for its writer.
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = directory.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(Unopened::NotRegular) }
+}
+
+#[cfg(test)]
+mod tests {
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_beneath_the_directory_are_opened() {
+        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(inside.path().join("a"), "x").unwrap();
+        std::fs::write(outside.path().join("b"), "x").unwrap();
+        std::fs::create_dir(inside.path().join("d")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("b"), inside.path().join("out")).unwrap();
+        std::os::unix::fs::symlink("a", inside.path().join("in")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, inside.path().join("fifo"), 0o600.into()).unwrap();
+        let directory = Dir::open_ambient_dir(inside.path(), ambient_authority()).unwrap();
+        let opened = |path: &str| open(&directory, Path::new(path)).map(drop);
+        assert!(opened("a").is_ok() && opened("in").is_ok());
+        assert!(matches!(opened("nothing"), Err(Unopened::Missing)));
+        assert!(matches!(opened("a/b"), Err(Unopened::Missing)));
+        for path in ["d", "fifo"] {
+            assert!(matches!(opened(path), Err(Unopened::NotRegular)), "{path}");
+        }
+        for path in ["out", "../b", "/etc/passwd"] {
+            assert!(matches!(opened(path), Err(Unopened::Outside)), "{path}");
+        }
+    }
+}
