@@ -21,10 +21,14 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// `llm-do …`
+    pub fn of(sandbox: &'a Sandbox, arguments: &[&'a str]) -> Self {
+        Self { sandbox, arguments: arguments.to_vec(), variables: Vec::new(), stdin: None }
+    }
+
     /// `llm-do run …`
     pub fn new(sandbox: &'a Sandbox, arguments: &[&'a str]) -> Self {
-        let arguments = std::iter::once("run").chain(arguments.iter().copied()).collect();
-        Self { sandbox, arguments, variables: Vec::new(), stdin: None }
+        Self::of(sandbox, &[&["run"], arguments].concat())
     }
 
     pub fn with(mut self, variable: &'a str, value: impl Into<String>) -> Self {
