@@ -117,7 +117,7 @@ impl From<RunError> for Failure {
                 ModelError::ContextTooLong(_) => {
                     (LIMIT, Some("give less input, or choose a model with a larger context"))
                 }
-                ModelError::GiveUp(_) => (FAILED, None),
+                ModelError::Garbled(_) | ModelError::GiveUp(_) => (FAILED, None),
             },
             RunError::Empty { .. }
             | RunError::Declined { .. }

@@ -148,6 +148,10 @@ pub enum ModelError {
     Wait(Fault),
     #[error("the conversation is too long for the model: {0}")]
     ContextTooLong(Fault),
+    /// The model wrote what its provider could not read, above all a call. Chance has a part in it, so that it was asked
+    /// once more already, as after an empty reply.
+    #[error("the model wrote what its provider cannot read: {0}")]
+    Garbled(Fault),
     /// The reply itself is unusable.
     #[error("the provider's answer cannot be used: {0}")]
     GiveUp(Fault),
@@ -160,6 +164,7 @@ impl ModelError {
             | Self::Authenticate(fault)
             | Self::Wait(fault)
             | Self::ContextTooLong(fault)
+            | Self::Garbled(fault)
             | Self::GiveUp(fault) => fault,
         }
     }
@@ -172,6 +177,7 @@ impl ModelError {
             Self::Authenticate(fault) => Self::Authenticate(change(fault)),
             Self::Wait(fault) => Self::Wait(change(fault)),
             Self::ContextTooLong(fault) => Self::ContextTooLong(change(fault)),
+            Self::Garbled(fault) => Self::Garbled(change(fault)),
             Self::GiveUp(fault) => Self::GiveUp(change(fault)),
         }
     }
@@ -185,7 +191,9 @@ pub struct Fault {
     pub status: Option<u16>,
     /// The provider's error type or code.
     pub kind: Option<String>,
-    pub request_id: Option<String>,
+    pub request_id: Option<Box<str>>,
+    /// How long it asks us to wait.
+    pub retry_after: Option<Duration>,
 }
 
 impl std::fmt::Display for Fault {

@@ -150,8 +150,8 @@ impl Recorded<'_> {
             ModelError::Authenticate(_) => &["authentication", "permission", "billing"],
             ModelError::FixRequest(_) => &["invalid_request", "not_found"],
             ModelError::ContextTooLong(_) => &["too_large", "invalid_request"],
-            ModelError::GiveUp(fault) if fault.kind.as_deref() == Some("tool_use_failed") => &["invalid_request"],
-            ModelError::GiveUp(_) => &["model_output"],
+            ModelError::Garbled(fault) if fault.kind.as_deref() == Some("tool_use_failed") => &["invalid_request"],
+            ModelError::Garbled(_) | ModelError::GiveUp(_) => &["model_output"],
         };
         assert!(classes.contains(&expected["class"].as_str().unwrap()), "{place}: {error:?} {expected}");
         if let Some(status) = expected["status"].as_u64().filter(|status| *status >= 400) {
