@@ -45,7 +45,8 @@ pub(crate) enum Framing {
 pub(crate) struct Answer {
     pub status: u16,
     pub content_type: String,
-    pub retry_after: Option<String>,
+    /// A header and its value.
+    pub retry_after: Option<(&'static str, String)>,
     pub shape: Shape,
     pub framing: Framing,
     pub chunks: Vec<Bytes>,
@@ -68,7 +69,8 @@ pub(crate) const REQUEST_ID: &str = "req_fake";
 pub(crate) struct Head {
     pub status: u16,
     pub content_type: String,
-    pub retry_after: Option<String>,
+    /// A header and its value.
+    pub retry_after: Option<(&'static str, String)>,
     /// None: chunked.
     pub length: Option<usize>,
 }

@@ -69,6 +69,10 @@ pub struct Failure {
 pub enum RetryAfter {
     Seconds(u64),
     Date(SystemTime),
+    /// In a header of its own, `retry-after-ms`.
+    Milliseconds(u64),
+    /// Not in a header but among the details of the error, where the protocol has such; `"7.5s"`.
+    Detail(String),
     /// Whatever a server may put there.
     Raw(String),
 }
@@ -101,10 +105,12 @@ impl Failure {
     }
 
     pub(crate) fn answer(&self, dialect: &dyn Dialect) -> Answer {
-        let retry_after = self.retry_after.as_ref().map(|when| match when {
-            RetryAfter::Seconds(seconds) => seconds.to_string(),
-            RetryAfter::Date(date) => httpdate::fmt_http_date(*date),
-            RetryAfter::Raw(text) => text.clone(),
+        let retry_after = self.retry_after.as_ref().and_then(|when| match when {
+            RetryAfter::Seconds(seconds) => Some(("retry-after", seconds.to_string())),
+            RetryAfter::Date(date) => Some(("retry-after", httpdate::fmt_http_date(*date))),
+            RetryAfter::Milliseconds(count) => Some(("retry-after-ms", count.to_string())),
+            RetryAfter::Raw(text) => Some(("retry-after", text.clone())),
+            RetryAfter::Detail(_) => None,
         });
         Answer { retry_after, ..Answer::document(self.status, dialect.failure(self)) }
     }

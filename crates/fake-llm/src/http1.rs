@@ -143,7 +143,7 @@ fn write_head(head: &Head, out: &mut Vec<u8>) {
     let Head { status, content_type, retry_after, length } = head;
     let reason = hyper::StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
     let reason = reason.unwrap_or("Unheard Of");
-    let retry_after = retry_after.as_ref().map(|when| format!("retry-after: {when}\r\n")).unwrap_or_default();
+    let retry_after = retry_after.as_ref().map(|(name, when)| format!("{name}: {when}\r\n")).unwrap_or_default();
     let framing = match length {
         Some(length) => format!("content-length: {length}"),
         None => "transfer-encoding: chunked".to_owned(),
@@ -173,27 +173,27 @@ fn write_end(head: &Head, out: &mut Vec<u8>) {
 
 /// A request whose headers are only looked at when somebody asks.
 #[derive(Debug)]
-struct RawRequest {
+pub(crate) struct RawRequest {
     /// Up to and with the empty line; it is text.
     head: String,
-    body: Bytes,
+    pub body: Bytes,
 }
 
 impl RawRequest {
-    fn method(&self) -> &str {
+    pub fn method(&self) -> &str {
         self.head.split(' ').next().unwrap_or_default()
     }
 
-    fn target(&self) -> &str {
+    pub fn target(&self) -> &str {
         self.head.split(' ').nth(1).unwrap_or_default()
     }
 
-    fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let fields = self.head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
         fields.map(|(name, value)| (name, value.trim()))
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
@@ -211,7 +211,7 @@ impl RawRequest {
 }
 
 /// The next request, or None when the client has no more. `InvalidData` is what is no request.
-async fn read_request(
+pub(crate) async fn read_request(
     wire: &mut (impl AsyncRead + AsyncWrite + Unpin),
     inbound: &mut BytesMut,
 ) -> io::Result<Option<RawRequest>> {
@@ -234,7 +234,10 @@ async fn read_request(
     Ok(Some(request))
 }
 
-async fn read_head(wire: &mut (impl AsyncRead + Unpin), inbound: &mut BytesMut) -> io::Result<Option<String>> {
+pub(crate) async fn read_head(
+    wire: &mut (impl AsyncRead + Unpin),
+    inbound: &mut BytesMut,
+) -> io::Result<Option<String>> {
     let mut searched = 0;
     let end = loop {
         if let Some(at) = memmem::find(&inbound[searched..], b"\r\n\r\n") {

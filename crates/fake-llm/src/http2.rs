@@ -79,8 +79,8 @@ fn headers(headers: &hyper::HeaderMap) -> Headers {
 fn response(head: &Head, steps: Remainder) -> Response<Remainder> {
     let builder = Response::builder().status(head.status).header("request-id", REQUEST_ID);
     let mut builder = builder.header("content-type", &head.content_type);
-    if let Some(when) = &head.retry_after {
-        builder = builder.header("retry-after", when);
+    if let Some((name, when)) = &head.retry_after {
+        builder = builder.header(*name, when);
     }
     if let Some(length) = head.length {
         builder = builder.header("content-length", length);

@@ -22,6 +22,7 @@
 //!
 //! Reading order: `reply`, `seen` and `script` are the language of tests; `protocol` is one file for each wire
 //! format; `scripted` plays a script; `answer` and `fault` say what goes over the wire; `http1` and `http2` send it.
+//! `proxy` stands in between.
 
 mod answer;
 mod constant;
@@ -32,6 +33,7 @@ mod history;
 mod http1;
 mod http2;
 mod protocol;
+mod proxy;
 mod reply;
 mod request;
 mod script;
@@ -48,6 +50,7 @@ pub use counts::Stats;
 pub use fault::{Failure, Fault, LineEnd, On, RetryAfter};
 pub use gate::Gate;
 pub use protocol::Protocol;
+pub use proxy::{FakeProxy, ProxyFault, ProxyScript};
 pub use reply::{Call, Finish, Reply, Usage};
 pub use request::{Headers, HttpVersion, Request, Violation};
 pub use script::Script;

@@ -35,22 +35,8 @@ pub(crate) struct Running {
 impl Server {
     /// Serves on a free port of loopback. The port accepts connections when this returns.
     pub fn start(self: &Arc<Self>, tls: Option<TlsAcceptor>) -> io::Result<Running> {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let (stop, stopped) = oneshot::channel();
         let server = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("fake-llm".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = stopped => {}
-                    // Ends only when the listener cannot be registered: then no client is served, and they will tell.
-                    _ = server.accept(listener, tls) => {}
-                }
-            });
-        })?;
-        Ok(Running { address, stop: Some(stop), thread: Some(thread) })
+        Running::start("fake-llm", move |stream| Arc::clone(&server).converse(stream, tls.clone()))
     }
 
     /// Notes bytes that are no HTTP request.
@@ -58,18 +44,6 @@ impl Server {
         match &self.behaviour {
             Behaviour::Scripted(scripted) => scripted.refuse_bytes(error.to_string()),
             Behaviour::Constant(_) => {}
-        }
-    }
-
-    async fn accept(self: Arc<Self>, listener: TcpListener, tls: Option<TlsAcceptor>) -> io::Result<()> {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        loop {
-            match listener.accept().await {
-                // How a connection ends is the client's affair; the records have what was said on it.
-                Ok((stream, _)) => drop(tokio::spawn(Arc::clone(&self).converse(stream, tls.clone()))),
-                // One client gave up too early, or there are too many at the moment: the others go on.
-                Err(_) => tokio::task::yield_now().await,
-            }
         }
     }
 
@@ -87,6 +61,45 @@ impl Server {
             let _ = http2::serve(wire, self, connection).await;
         } else {
             let _ = http1::serve(wire, &self, connection).await;
+        }
+    }
+}
+
+impl Running {
+    /// Serves each connection to a free port of loopback, on a thread of its own.
+    pub fn start<F>(name: &str, serve: impl Fn(TcpStream) -> F + Send + 'static) -> io::Result<Self>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    // Ends only when the listener cannot be registered: then no client is served, and they will tell.
+                    _ = accept(listener, serve) => {}
+                }
+            });
+        })?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F) -> io::Result<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    loop {
+        match listener.accept().await {
+            // How a connection ends is the client's affair; the records have what was said on it.
+            Ok((stream, _)) => drop(tokio::spawn(serve(stream))),
+            // One client gave up too early, or there are too many at the moment: the others go on.
+            Err(_) => tokio::task::yield_now().await,
         }
     }
 }

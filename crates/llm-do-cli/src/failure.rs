@@ -114,11 +114,12 @@ impl From<RunError> for Failure {
             RunError::Model { error, .. } => match error {
                 ModelError::Authenticate(_) => (PROVIDER, Some("`-m` chooses another model; `ollama` needs no key")),
                 ModelError::FixRequest(_) => (PROVIDER, None),
+                ModelError::Unreachable(_) => (PROVIDER, Some("`[http]` in config.toml sets `ca_file` and `proxy`")),
                 ModelError::Wait(_) => (PROVIDER, Some("try again later, or choose another model with `-m`")),
                 ModelError::ContextTooLong(_) => {
                     (LIMIT, Some("give less input, or choose a model with a larger context"))
                 }
-                ModelError::GiveUp(_) => (FAILED, None),
+                ModelError::Garbled(_) | ModelError::GiveUp(_) => (FAILED, None),
             },
             RunError::Empty { .. }
             | RunError::Declined { .. }

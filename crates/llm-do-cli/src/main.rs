@@ -7,6 +7,7 @@ mod console;
 mod environment;
 mod failure;
 mod json;
+mod key_command;
 mod models;
 mod new;
 mod plan;

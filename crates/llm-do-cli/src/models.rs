@@ -106,7 +106,7 @@ fn built_in(row: &'static Provider, environment: &Environment) -> ListedProvider
         base_url_variables: row.base_url_variables,
         key: match present {
             Some(variable) => KeyState::Present { variable },
-            None if row.key_variables.is_empty() => KeyState::Unneeded,
+            None if !row.needs_key() => KeyState::Unneeded,
             None => KeyState::Missing { variables: row.key_variables.to_vec() },
         },
         origin: Origin::BuiltIn,

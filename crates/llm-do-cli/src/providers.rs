@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use llm_do::http::{HttpClient, HttpSettings, ProxySettings};
-use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries, Secret};
+use llm_do::model::exchange::{Endpoint, Exchange, Key, LaterKey, Retries, Secret};
 use llm_do::model::protocol::Quirks;
 use llm_do::model::provider::{Provider, provider};
 use llm_do::project::Program;
@@ -15,6 +15,7 @@ use llm_do::runtime::Models;
 use crate::config::{Config, HttpConfig, ProviderConfig};
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::key_command::KeyCommand;
 
 /// Who answers for each provider that the program's agents use.
 pub fn connect(program: &Program, environment: &Environment, config: &Config) -> Result<Models, Failure> {
@@ -53,7 +54,7 @@ fn built_in(row: &Provider, environment: &Environment) -> Result<Endpoint, Failu
     })?;
     let key = match row.key_variables.iter().find_map(|variable| environment.get(variable)) {
         Some(key) => Key::Secret(Secret::new(key.trim())),
-        None if row.key_variables.is_empty() => Key::Unneeded,
+        None if !row.needs_key() => Key::Unneeded,
         None => Key::Missing { variables: row.key_variables.iter().map(|name| (*name).to_owned()).collect() },
     };
     Ok(Endpoint { provider: row.name.to_owned(), protocol, quirks: row.quirks, base_url, key })
@@ -92,45 +93,11 @@ fn configured(name: &str, custom: &ProviderConfig, environment: &Environment) ->
             Some(key) => Key::Secret(Secret::new(key.trim())),
             None => Key::Missing { variables: vec![variable.clone()] },
         },
-        (None, Some(command)) => Key::Secret(key_of_command(name, command)?),
+        (None, Some(command)) => Key::Later(LaterKey::new(KeyCommand::new(name, command))),
         (None, None) => Key::Unneeded,
     };
     let quirks = Quirks::COMPATIBLE;
     Ok(Endpoint { provider: name.to_owned(), protocol, quirks, base_url: custom.base_url.clone(), key })
-}
-
-/// Runs the command without a shell; its output is the key and never shown.
-fn key_of_command(provider: &str, command: &[String]) -> Result<Secret, Failure> {
-    const PATIENCE: Duration = Duration::from_secs(30);
-    let failed = |reason: &str| Failure::provider(format!("`api_key_cmd` of `{provider}` {reason}"));
-    let [program, args @ ..] = command else { return Err(failed("is empty")) };
-    let output = run_for(PATIENCE, program, args).map_err(|reason| failed(&reason))?;
-    let key = output.lines().next().unwrap_or_default().trim();
-    if key.is_empty() { Err(failed("gave no key")) } else { Ok(Secret::new(key)) }
-}
-
-fn run_for(patience: Duration, program: &str, args: &[String]) -> Result<String, String> {
-    use std::process::Stdio;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    runtime.block_on(async {
-        let child = tokio::process::Command::new(program)
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| format!("cannot be started: {error}"))?;
-        let output = tokio::time::timeout(patience, child.wait_with_output())
-            .await
-            .map_err(|_| format!("took longer than {} seconds", patience.as_secs()))?
-            .map_err(|error| format!("failed: {error}"))?;
-        if !output.status.success() {
-            return Err(format!("ended with {}", output.status));
-        }
-        String::from_utf8(output.stdout).map_err(|_| "gave something that is no text".to_owned())
-    })
 }
 
 fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<HttpSettings, Failure> {
@@ -198,14 +165,5 @@ mod tests {
         let config = HttpConfig { proxy: Some("http://c:1".into()), ..HttpConfig::default() };
         let proxies = super::proxies(&environment, &config);
         assert_eq!((proxies.http.as_deref(), proxies.https.as_deref()), (Some("http://c:1"), Some("http://c:1")));
-    }
-
-    #[test]
-    fn a_key_may_come_from_a_command() {
-        let command = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        assert_eq!(key_of_command("acme", &command(&["printf", "k-1\nrest"])).unwrap(), Secret::new("k-1"));
-        for words in [&["false"][..], &["true"], &["/no/such/program"]] {
-            assert!(key_of_command("acme", &command(words)).is_err(), "{words:?}");
-        }
     }
 }

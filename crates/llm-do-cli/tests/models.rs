@@ -78,6 +78,8 @@ fn providers_say_where_they_are_and_where_their_key_is() {
     check("google", "google", google, "present", &["GOOGLE_API_KEY"], "built_in");
     check("openai", "openai", Some("http://localhost:1/v1"), "missing", &["OPENAI_API_KEY"], "built_in");
     check("ollama", "openai-chat", Some("http://localhost:11434/v1"), "unneeded", &[], "built_in");
+    let hosted = json_of(&llm_do(home.path(), &[("OLLAMA_API_KEY", "hunter8")], &["models", "ollama:", "--json"]));
+    assert_eq!(hosted["providers"][0]["key"], json!({"state": "present", "variables": ["OLLAMA_API_KEY"]}));
     check("azure", "openai-chat", None, "missing", &["AZURE_OPENAI_API_KEY"], "built_in");
     check("acme", "openai-chat", Some("http://localhost:8000/v1"), "present", &["ACME_KEY"], "config");
     check("vault", "anthropic", Some("http://localhost:9000"), "command", &[], "config");

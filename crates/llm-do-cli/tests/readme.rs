@@ -64,14 +64,13 @@ fn words(command: &str) -> Vec<String> {
     for c in command.chars() {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
-            (Some(_), c) => word.get_or_insert_default().push(c),
             (None, '\'' | '"') => {
                 quote = Some(c);
                 word.get_or_insert_default();
             }
             (None, '#') if word.is_none() => break,
             (None, ' ') => words.extend(word.take()),
-            (None, c) => word.get_or_insert_default().push(c),
+            (Some(_) | None, c) => word.get_or_insert_default().push(c),
         }
     }
     words.extend(word);

@@ -6,7 +6,7 @@ mod schema;
 use serde_json::{Value, json};
 
 use super::{Dialect, Findings, Protocol, Serving, quoted};
-use crate::fault::Failure;
+use crate::fault::{Failure, RetryAfter};
 use crate::reply::{Block, Call, Finish, Reply, Usage};
 use crate::request::Headers;
 use crate::seen::{Seen, Stream, Tool};
@@ -102,13 +102,22 @@ impl Dialect for Gemini {
     }
 
     fn failure(&self, failure: &Failure) -> String {
-        let reason = failure.code.as_deref().map(|code| format!(r#","details":[{{"reason":{}}}]"#, quoted(code)));
+        let reason = failure.code.as_deref().map(|code| format!(r#"{{"reason":{}}}"#, quoted(code)));
+        let delay = match &failure.retry_after {
+            Some(RetryAfter::Detail(delay)) => Some(format!(
+                r#"{{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":{}}}"#,
+                quoted(delay)
+            )),
+            Some(_) | None => None,
+        };
+        let details: Vec<String> = reason.into_iter().chain(delay).collect();
+        let details = if details.is_empty() { String::new() } else { format!(r#","details":[{}]"#, details.join(",")) };
         format!(
             r#"{{"error":{{"code":{},"message":{},"status":"{}"{}}}}}"#,
             failure.status,
             quoted(&failure.message),
             error_status(failure.status),
-            reason.unwrap_or_default(),
+            details,
         )
     }
 

@@ -91,7 +91,9 @@ impl Proxies {
     pub(super) fn new(settings: &ProxySettings) -> Result<Self, HttpError> {
         let http = checked("http", settings.http.as_deref())?;
         let https = checked("https", settings.https.as_deref())?;
-        if http.is_empty() && https.is_empty() {
+        // The matcher takes the star for names only, not for addresses.
+        let none_at_all = settings.no_proxy.iter().any(|exempt| exempt.trim() == "*");
+        if none_at_all || (http.is_empty() && https.is_empty()) {
             return Ok(Self(None));
         }
         let matcher = Matcher::builder().http(http).https(https).no(settings.no_proxy.join(",")).build();
@@ -276,6 +278,14 @@ mod tests {
             assert_eq!(error.as_deref(), Some("the https proxy is not of the form `http://host:port`"), "{proxy}");
         }
         assert!(proxies("", " ", &[]).unwrap().0.is_none());
+    }
+
+    #[test]
+    fn a_star_exempts_names_and_addresses() {
+        let proxies = proxies("http://one:1", "http://two:2", &["*"]).unwrap();
+        for url in ["http://api.example/", "https://127.0.0.1/", "https://[::1]:8080/"] {
+            assert!(proxies.toward(&Uri::from_static(url)).is_none(), "{url}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Uri};
+use tokio::sync::OnceCell;
 
 use super::frames::{EventStream, FRAME_LIMIT};
 use super::protocol::{DecodeError, Encoder, Protocol, Quirks};
@@ -36,6 +37,8 @@ pub enum Key {
     /// The provider asks for none.
     Unneeded,
     Secret(Secret),
+    /// Obtained when it is first needed.
+    Later(LaterKey),
     /// Nothing is sent; the error names the variables that could hold it.
     Missing {
         variables: Vec<String>,
@@ -55,6 +58,30 @@ impl Secret {
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")
+    }
+}
+
+/// Where a key comes from that is not at hand: somebody's store of passwords. It may take its time, and it says itself
+/// when it has waited long enough.
+pub trait KeySource: Send + Sync {
+    /// The key, or why there is none; the reason is shown, so nothing of the key belongs into it.
+    fn obtain(&self) -> BoxFuture<'_, Result<Secret, String>>;
+}
+
+/// A key that is obtained once, by the first request that needs it. Clones share it. A source that failed is asked
+/// again by the next request: its owner may have unlocked it meanwhile.
+#[derive(Clone)]
+pub struct LaterKey(Arc<(OnceCell<Secret>, Box<dyn KeySource>)>);
+
+impl LaterKey {
+    pub fn new(source: impl KeySource + 'static) -> Self {
+        Self(Arc::new((OnceCell::new(), Box::new(source))))
+    }
+
+    async fn obtain(&self) -> Result<&Secret, ModelError> {
+        let (cell, source) = &*self.0;
+        let unobtained = |message| ModelError::Authenticate(Fault { message, ..Fault::default() });
+        cell.get_or_try_init(|| source.obtain()).await.map_err(unobtained)
     }
 }
 
@@ -121,35 +148,16 @@ impl Conversation for Talk {
     }
 }
 
-/// Why one attempt gave no reply.
-struct Failed {
-    error: ModelError,
-    /// How long the provider asks us to wait.
-    asked_wait: Option<Duration>,
-    again: Again,
-}
-
-/// Whether asking again may help where waiting may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
-    Maybe,
-    /// It will be the same in a minute: a certificate, a proxy that does not want to.
-    Useless,
-}
-
-impl From<ModelError> for Failed {
-    fn from(error: ModelError) -> Self {
-        Self { error, asked_wait: None, again: Again::Maybe }
-    }
-}
-
-impl From<HttpError> for Failed {
+impl From<HttpError> for ModelError {
     fn from(error: HttpError) -> Self {
         let fault = Fault { message: error.to_string(), ..Fault::default() };
-        let again = if error.is_worth_a_retry() { Again::Maybe } else { Again::Useless };
-        let error = match error {
-            HttpError::InvalidRequest { .. } | HttpError::InvalidSetting { .. } => ModelError::FixRequest(fault),
-            HttpError::TooLarge { .. } | HttpError::Malformed { .. } => ModelError::GiveUp(fault),
+        if error.is_worth_a_retry() {
+            return Self::Wait(fault);
+        }
+        match error {
+            HttpError::InvalidRequest { .. } | HttpError::InvalidSetting { .. } => Self::FixRequest(fault),
+            HttpError::TooLarge { .. } | HttpError::Malformed { .. } => Self::GiveUp(fault),
+            // It will be the same in a minute: a certificate, a proxy that does not want to.
             HttpError::Resolve { .. }
             | HttpError::Connect { .. }
             | HttpError::ConnectTimeout { .. }
@@ -157,24 +165,25 @@ impl From<HttpError> for Failed {
             | HttpError::ProxyRefused { .. }
             | HttpError::FirstByteTimeout { .. }
             | HttpError::IdleTimeout { .. }
-            | HttpError::Cut { .. } => ModelError::Wait(fault),
-        };
-        Self { error, asked_wait: None, again }
+            | HttpError::Cut { .. } => Self::Unreachable(fault),
+        }
     }
 }
 
 impl Talk {
     async fn ask(&mut self, history: &[Message], events: &Events) -> Result<Reply, ModelError> {
-        let headers = self.line.headers()?;
+        let headers = self.line.headers().await?;
         self.encode(history);
-        let mut told = Told::new(events);
+        let (mut told, mut garbled) = (Told::new(events), 0);
         for attempt in 0.. {
             let body = self.encoder.body();
-            let failed = match self.line.attempt(headers.clone(), body, history.len(), &mut told).await {
+            let error = match self.line.attempt(headers.clone(), body, history.len(), &mut told).await {
                 Ok(reply) => return Ok(reply),
-                Err(failed) => failed,
+                Err(error) => error,
             };
-            let wait = self.line.wait_after(failed, attempt)?;
+            let before = Before { attempts: attempt, garbled };
+            garbled += u32::from(matches!(error, ModelError::Garbled(_)));
+            let wait = self.line.wait_after(error, before)?;
             events.send(|| EventKind::RetryScheduled {
                 model: self.line.head.model.to_string(),
                 attempt: attempt + 1,
@@ -197,27 +206,38 @@ impl Talk {
 
 impl Line {
     /// Whether to try again, and when; else the error.
-    fn wait_after(&self, failed: Failed, attempt: u32) -> Result<Wait, ModelError> {
+    fn wait_after(&self, error: ModelError, before: Before) -> Result<Wait, ModelError> {
         let Retries { attempts, longest_asked_wait, .. } = self.exchange.retries;
-        let ModelError::Wait(fault) = failed.error else { return Err(failed.error) };
-        if attempt >= attempts || failed.again == Again::Useless {
-            return Err(ModelError::Wait(fault));
-        }
-        match failed.asked_wait {
+        let fault = match error {
+            ModelError::Wait(fault) if before.attempts < attempts => fault,
+            // Of chance, not of the provider's state: there is nothing to wait for, and nothing to hope for twice.
+            ModelError::Garbled(fault) if before.attempts < attempts && before.garbled == 0 => {
+                return Ok(Wait { length: Duration::ZERO, reason: fault.to_string() });
+            }
+            ModelError::FixRequest(_)
+            | ModelError::Authenticate(_)
+            | ModelError::Wait(_)
+            | ModelError::Unreachable(_)
+            | ModelError::ContextTooLong(_)
+            | ModelError::Garbled(_)
+            | ModelError::GiveUp(_) => return Err(error),
+        };
+        match fault.retry_after {
             Some(asked) if asked > longest_asked_wait => {
                 let message = format!("{} (it asks to wait {} seconds)", fault.message, asked.as_secs());
                 Err(ModelError::Wait(Fault { message, ..fault }))
             }
             Some(asked) => Ok(Wait { length: asked, reason: fault.to_string() }),
-            None => Ok(Wait { length: self.exchange.retries.wait(attempt), reason: fault.to_string() }),
+            None => Ok(Wait { length: self.exchange.retries.wait(before.attempts), reason: fault.to_string() }),
         }
     }
 
-    fn headers(&self) -> Result<HeaderMap, ModelError> {
+    async fn headers(&self) -> Result<HeaderMap, ModelError> {
         let endpoint = &self.exchange.endpoint;
         let key = match &endpoint.key {
             Key::Unneeded => None,
             Key::Secret(secret) => Some(secret.0.as_str()),
+            Key::Later(later) => Some(later.obtain().await?.0.as_str()),
             Key::Missing { variables } => {
                 let message = format!("no key for `{}`: set {}", endpoint.provider, variables.join(" or "));
                 return Err(ModelError::Authenticate(Fault { message, ..Fault::default() }));
@@ -240,22 +260,29 @@ impl Line {
         body: Bytes,
         turn: usize,
         told: &mut Told<'_>,
-    ) -> Result<Reply, Failed> {
+    ) -> Result<Reply, ModelError> {
         let request = Request { method: Method::POST, url: self.url()?, headers, body };
         let exchange = self.exchange(request, turn, told);
         let attempted = match self.head.settings.timeout {
             None => exchange.await,
             Some(limit) => tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| {
                 let message = format!("no complete answer within {} seconds", limit.as_secs_f64());
-                Err(ModelError::Wait(Fault { message, ..Fault::default() }).into())
+                Err(ModelError::Wait(Fault { message, ..Fault::default() }))
             }),
         };
-        attempted.map_err(|failed| Failed { error: self.without_key(failed.error), ..failed })
+        attempted.map_err(|error| self.without_key(error))
     }
 
     /// There are servers that repeat a key to complain about it.
     fn without_key(&self, error: ModelError) -> ModelError {
-        let Key::Secret(Secret(key)) = &self.exchange.endpoint.key else { return error };
+        let key = match &self.exchange.endpoint.key {
+            Key::Secret(Secret(key)) => key,
+            Key::Later(LaterKey(later)) => match later.0.get() {
+                Some(Secret(key)) => key,
+                None => return error,
+            },
+            Key::Unneeded | Key::Missing { .. } => return error,
+        };
         let hide = |text: String| if key.is_empty() { text } else { text.replace(key.as_str(), "[the key]") };
         error.map_fault(|fault| Fault { message: hide(fault.message), kind: fault.kind.map(hide), ..fault })
     }
@@ -269,7 +296,7 @@ impl Line {
         })
     }
 
-    async fn exchange(&self, request: Request, turn: usize, told: &mut Told<'_>) -> Result<Reply, Failed> {
+    async fn exchange(&self, request: Request, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
         let response = self.exchange.http.send(request).await?;
         let request_id = request_id(&response.headers);
         let read = match Answer::of(&response, self.head.stream) {
@@ -278,16 +305,16 @@ impl Line {
             Answer::Document => self.document(response, turn, told).await,
             Answer::Foreign(content_type) => Err(foreign(response, &content_type).await),
         };
-        read.map_err(|failed| Failed { error: identified(failed.error, request_id), ..failed })
+        read.map_err(|error| identified(error, request_id))
     }
 
-    async fn stream(&self, mut response: Response, turn: usize, told: &mut Told<'_>) -> Result<Reply, Failed> {
+    async fn stream(&self, mut response: Response, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
         let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
         let mut decoder = protocol.decoder(&self.head, quirks, turn);
         let mut frames = EventStream::new(FRAME_LIMIT);
         while let Some(chunk) = response.body.chunk().await? {
             let read = frames.push(&chunk, |frame| decoder.frame(frame, &mut |delta| told.tell(delta)));
-            read.map_err(ModelError::from)?;
+            read?;
             // What comes after the end would only be waited for; but a body read to its end leaves the connection
             // and the lent request to the next request, so what is there already is taken.
             if decoder.ended() {
@@ -295,29 +322,38 @@ impl Line {
                 break;
             }
         }
-        Ok(decoder.finish().map_err(ModelError::from)?)
+        Ok(decoder.finish()?)
     }
 
-    async fn document(&self, response: Response, turn: usize, told: &mut Told<'_>) -> Result<Reply, Failed> {
+    async fn document(&self, response: Response, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
         let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
         let body = response.body.collect(u64::MAX).await?;
         // As a stream without events: asking again may help.
         if body.trim_ascii().is_empty() {
-            return Err(ModelError::from(DecodeError::Cut).into());
+            return Err(DecodeError::Cut.into());
         }
         let mut decoder = protocol.decoder(&self.head, quirks, turn);
-        decoder.document(&body, &mut |delta| told.tell(delta)).map_err(ModelError::from)?;
-        Ok(decoder.finish().map_err(ModelError::from)?)
+        decoder.document(&body, &mut |delta| told.tell(delta))?;
+        Ok(decoder.finish()?)
     }
 
-    async fn refused(&self, response: Response, request_id: Option<String>) -> Failed {
+    async fn refused(&self, response: Response, request_id: Option<Box<str>>) -> ModelError {
         let status = response.status.as_u16();
-        let asked_wait = retry_after(&response.headers, SystemTime::now());
+        let retry_after = retry_after(&response.headers, SystemTime::now());
         // A refusal that breaks off is judged by its status.
         let body = response.body.collect(LONGEST_REFUSAL).await.unwrap_or_default();
-        let error = identified(self.exchange.endpoint.protocol.fault(status, &body), request_id);
-        Failed { error, asked_wait, again: Again::Maybe }
+        let error = self.exchange.endpoint.protocol.fault(status, &body);
+        let error = error.map_fault(|fault| Fault { retry_after: retry_after.or(fault.retry_after), ..fault });
+        identified(error, request_id)
     }
+}
+
+/// What went before a failed attempt.
+#[derive(Clone, Copy)]
+struct Before {
+    attempts: u32,
+    /// Those that gave what the provider itself could not read.
+    garbled: u32,
 }
 
 struct Wait {
@@ -325,6 +361,7 @@ struct Wait {
     reason: String,
 }
 
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const LONGEST_REFUSAL: u64 = 1024 * 1024;
 /// After the last event nothing of use comes: this long its end is waited for.
 const LONGEST_DRAIN: Duration = Duration::from_millis(250);
@@ -355,14 +392,14 @@ impl Answer {
     }
 }
 
-async fn foreign(response: Response, content_type: &str) -> Failed {
+async fn foreign(response: Response, content_type: &str) -> ModelError {
     const SHOWN: usize = 200;
     let status = response.status.as_u16();
     let body = response.body.collect(LONGEST_REFUSAL).await.unwrap_or_default();
     let start = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]).trim().to_owned();
     let start = crate::escape::visible_start(&start, SHOWN).into_owned();
     let message = format!("expected JSON or an event stream, got {content_type}: {start}");
-    ModelError::GiveUp(Fault { message, status: Some(status), ..Fault::default() }).into()
+    ModelError::GiveUp(Fault { message, status: Some(status), ..Fault::default() })
 }
 
 async fn drain(response: &mut Response) {
@@ -375,18 +412,23 @@ fn unusable_key(provider: &str) -> ModelError {
     ModelError::Authenticate(Fault { message, ..Fault::default() })
 }
 
-fn request_id(headers: &HeaderMap) -> Option<String> {
+fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
     let header = ["request-id", "x-request-id"].iter().find_map(|name| headers.get(*name));
-    header.and_then(|value| value.to_str().ok()).map(str::to_owned)
+    header.and_then(|value| value.to_str().ok()).map(Box::from)
 }
 
-fn identified(error: ModelError, request_id: Option<String>) -> ModelError {
+fn identified(error: ModelError, request_id: Option<Box<str>>) -> ModelError {
     error.map_fault(|fault| Fault { request_id: fault.request_id.clone().or(request_id), ..fault })
 }
 
-/// Seconds, or a date.
+/// Seconds, or a date. Some say it in milliseconds besides, which is more exact.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let milliseconds = text(RETRY_AFTER_MS).and_then(|text| text.parse::<f64>().ok());
+    if let Some(wait) = milliseconds.and_then(|count| Duration::try_from_secs_f64(count / 1000.0).ok()) {
+        return Some(wait);
+    }
+    let text = text(RETRY_AFTER)?;
     match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
         Err(_) => Some(httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()),
@@ -414,6 +456,17 @@ mod tests {
             assert_eq!(retry_after(&headers, now), seconds.map(Duration::from_secs_f64), "{text}");
         }
         assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+
+    #[test]
+    fn milliseconds_are_more_exact_than_seconds() {
+        let cases = [("250", 0.25), ("0", 0.0), ("-1", 7.0), ("soon", 7.0)];
+        for (milliseconds, seconds) in cases {
+            let headers = [(RETRY_AFTER, "7"), (RETRY_AFTER_MS, milliseconds)];
+            let headers = headers.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value)));
+            let wait = retry_after(&headers.collect(), SystemTime::UNIX_EPOCH);
+            assert_eq!(wait, Some(Duration::from_secs_f64(seconds)), "{milliseconds}");
+        }
     }
 
     #[test]

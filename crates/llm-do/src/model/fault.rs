@@ -1,6 +1,8 @@
 //! What a provider says went wrong → what to do about it. The shapes of error bodies differ by provider and by the
 //! proxy in between, so all of them are read leniently, in one place.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::{Fault, ModelError};
@@ -48,8 +50,10 @@ impl Said {
         let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
         kinds.extend(details.filter_map(|detail| detail.get("reason")?.as_str()).map(str::to_owned));
         let status = ["status_code", "code"].iter().find_map(|name| error.get(name)?.as_u64());
-        let request_id = whole.get("request_id").and_then(Value::as_str).map(str::to_owned);
-        let fault = Fault { message: message_of(error), status: None, kind: kinds.first().cloned(), request_id };
+        let request_id = whole.get("request_id").and_then(Value::as_str).map(Box::from);
+        let retry_after = retry_delay(error);
+        let fault =
+            Fault { message: message_of(error), status: None, kind: kinds.first().cloned(), request_id, retry_after };
         let status = status.and_then(|status| u16::try_from(status).ok()).filter(|status| (400..600).contains(status));
         Self { fault, kinds, status }
     }
@@ -67,7 +71,7 @@ impl Said {
             return ModelError::Authenticate(self.fault); // which comes as a bad request
         }
         if is(&["tool_use_failed"]) {
-            return ModelError::GiveUp(self.fault); // the model wrote a call that the provider could not read
+            return ModelError::Garbled(self.fault); // the model wrote a call that the provider could not read
         }
         match status {
             Some(401..=403) => ModelError::Authenticate(self.fault),
@@ -82,6 +86,13 @@ impl Said {
             None => ModelError::Wait(self.fault),
         }
     }
+}
+
+/// Google says it among the details: `{"@type": "…/google.rpc.RetryInfo", "retryDelay": "34.07s"}`.
+fn retry_delay(error: &Value) -> Option<Duration> {
+    let details = error.get("details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
 fn message_of(error: &Value) -> String {
@@ -153,12 +164,12 @@ mod tests {
     use super::*;
 
     fn fault(message: &str, status: Option<u16>, kind: Option<&str>) -> Fault {
-        Fault { message: message.into(), status, kind: kind.map(str::to_owned), request_id: None }
+        Fault { message: message.into(), status, kind: kind.map(str::to_owned), ..Fault::default() }
     }
 
     #[test]
     fn error_answers_are_told_apart_by_what_to_do() {
-        use ModelError::{Authenticate, ContextTooLong, FixRequest, GiveUp, Wait};
+        use ModelError::{Authenticate, ContextTooLong, FixRequest, Garbled, Wait};
         let cases: [(u16, &str, ModelError); 16] = [
             (
                 400,
@@ -226,11 +237,33 @@ mod tests {
             (
                 400,
                 r#"{"error":{"message":"failed","type":"invalid_request_error","code":"tool_use_failed"}}"#,
-                GiveUp(fault("failed", Some(400), Some("tool_use_failed"))),
+                Garbled(fault("failed", Some(400), Some("tool_use_failed"))),
             ),
         ];
         for (status, body, expected) in cases {
             assert_eq!(of_answer(status, body.as_bytes()), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_wait_may_be_asked_for_among_the_details() {
+        let cases = [
+            (
+                r#"[{"@type":"a"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]"#,
+                Some(34.5),
+            ),
+            (r#"[{"retryDelay":"0s"}]"#, Some(0.0)),
+            (r#"[{"retryDelay":"-1s"}]"#, None),
+            (r#"[{"retryDelay":"1e300s"}]"#, None),
+            (r#"[{"retryDelay":"soon"},{"retryDelay":7}]"#, None),
+            (r#"{"retryDelay":"1s"}"#, None),
+        ];
+        for (details, seconds) in cases {
+            let body = format!(r#"{{"error":{{"code":429,"status":"RESOURCE_EXHAUSTED","details":{details}}}}}"#);
+            for error in [of_answer(429, body.as_bytes()), in_answer(body.as_bytes())] {
+                assert!(matches!(error, ModelError::Wait(_)), "{error:?}");
+                assert_eq!(error.fault().retry_after, seconds.map(Duration::from_secs_f64), "{details}");
+            }
         }
     }
 

@@ -146,8 +146,15 @@ pub enum ModelError {
     /// Retried here already; what is left is to wait and try again later.
     #[error("the provider is not available: {0}")]
     Wait(Fault),
+    /// No connection that could be used, and waiting would not help: a certificate, a proxy.
+    #[error("the provider is not available: {0}")]
+    Unreachable(Fault),
     #[error("the conversation is too long for the model: {0}")]
     ContextTooLong(Fault),
+    /// The model wrote what its provider could not read, above all a call. Chance has a part in it, so that it was asked
+    /// once more already, as after an empty reply.
+    #[error("the model wrote what its provider cannot read: {0}")]
+    Garbled(Fault),
     /// The reply itself is unusable.
     #[error("the provider's answer cannot be used: {0}")]
     GiveUp(Fault),
@@ -159,7 +166,9 @@ impl ModelError {
             Self::FixRequest(fault)
             | Self::Authenticate(fault)
             | Self::Wait(fault)
+            | Self::Unreachable(fault)
             | Self::ContextTooLong(fault)
+            | Self::Garbled(fault)
             | Self::GiveUp(fault) => fault,
         }
     }
@@ -171,7 +180,9 @@ impl ModelError {
             Self::FixRequest(fault) => Self::FixRequest(change(fault)),
             Self::Authenticate(fault) => Self::Authenticate(change(fault)),
             Self::Wait(fault) => Self::Wait(change(fault)),
+            Self::Unreachable(fault) => Self::Unreachable(change(fault)),
             Self::ContextTooLong(fault) => Self::ContextTooLong(change(fault)),
+            Self::Garbled(fault) => Self::Garbled(change(fault)),
             Self::GiveUp(fault) => Self::GiveUp(change(fault)),
         }
     }
@@ -185,7 +196,9 @@ pub struct Fault {
     pub status: Option<u16>,
     /// The provider's error type or code.
     pub kind: Option<String>,
-    pub request_id: Option<String>,
+    pub request_id: Option<Box<str>>,
+    /// How long it asks us to wait.
+    pub retry_after: Option<Duration>,
 }
 
 impl std::fmt::Display for Fault {

@@ -128,6 +128,7 @@ pub struct Quirks {
     pub output_format: OutputFormat,
     pub prompt_caching: PromptCaching,
     pub call_ids: CallIdForm,
+    pub reported_cost: ReportedCost,
 }
 
 impl Quirks {
@@ -143,6 +144,7 @@ impl Quirks {
         output_format: OutputFormat::Schema,
         prompt_caching: PromptCaching::Automatic,
         call_ids: CallIdForm::Any,
+        reported_cost: ReportedCost::None,
     };
 
     /// The usual case among the compatible ones: the older name of the limit.
@@ -214,6 +216,14 @@ pub enum CallIdForm {
     /// Letters, digits, `_` and `-`, at most 64 of them.
     Word,
     NineAlphanumeric,
+}
+
+/// Whether the usage says what the request cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportedCost {
+    None,
+    /// `usage.cost` in US dollars. With a key of one's own at the provider behind it, that one's price comes on top.
+    Dollars,
 }
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ fn read(recorded: &Recorded<'_>, tally: &mut Tally) -> (Head, Vec<Turn>) {
     let mut asked = Asked::read(recorded.kind, recorded.request);
     let offered = recorded.provider.server_tools;
     asked.server_tools.retain(|tool| {
-        let known = offered.contains(&tool.kind);
+        let known = offered.iter().any(|offered| offered.kind == tool.kind);
         if !known {
             asked.inexpressible.insert(format!("{}: the provider's row does not list it", tool.kind.name()));
         }

@@ -338,7 +338,12 @@ fn server_tool(tool: &ServerTool) -> Option<WireTool<'_>> {
         ServerToolKind::ImageGeneration => return None,
     };
     let ServerTool { max_uses, allowed_domains, blocked_domains, .. } = tool;
-    Some(WireTool::Server(WireServerTool { r#type, name, max_uses: *max_uses, allowed_domains, blocked_domains }))
+    let (max_uses, allowed_domains, blocked_domains): (_, &[String], &[String]) = match tool.kind {
+        ServerToolKind::WebSearch | ServerToolKind::WebFetch => (*max_uses, allowed_domains, blocked_domains),
+        // It knows no restrictions and refuses them.
+        ServerToolKind::CodeExecution | ServerToolKind::ImageGeneration => (None, &[], &[]),
+    };
+    Some(WireTool::Server(WireServerTool { r#type, name, max_uses, allowed_domains, blocked_domains }))
 }
 
 #[cfg(test)]

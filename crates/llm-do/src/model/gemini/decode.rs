@@ -215,7 +215,10 @@ impl ContentDecoder {
         let reason = self.finish_reason.clone().unwrap_or_default();
         let words = self.finish_message.clone().filter(|words| !words.is_empty());
         let message = words.unwrap_or_else(|| format!("the model stopped with {reason}"));
-        DecodeError::Reported(ModelError::GiveUp(Fault { message, kind: Some(reason), ..Fault::default() }))
+        let garbled =
+            matches!(reason.as_str(), "MALFORMED_FUNCTION_CALL" | "MALFORMED_RESPONSE" | "UNEXPECTED_TOOL_CALL");
+        let fault = Fault { message, kind: Some(reason), ..Fault::default() };
+        DecodeError::Reported(if garbled { ModelError::Garbled(fault) } else { ModelError::GiveUp(fault) })
     }
 }
 
@@ -513,12 +516,13 @@ mod tests {
     fn a_bad_end_is_an_error_unless_something_was_said() {
         let end = r#","finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"Malformed function call: x""#;
         for (read, _) in [stream(&streamed(&[""], end)), document(&chunk("", end))] {
-            let Err(DecodeError::Reported(ModelError::GiveUp(fault))) = read else { panic!("{read:?}") };
+            let Err(DecodeError::Reported(ModelError::Garbled(fault))) = read else { panic!("{read:?}") };
             assert_eq!(fault.message, "Malformed function call: x");
             assert_eq!(fault.kind.as_deref(), Some("MALFORMED_FUNCTION_CALL"));
         }
         let (read, _) = document(&chunk("", r#","finishReason":"OTHER""#));
-        assert!(read.unwrap_err().to_string().contains("the model stopped with OTHER"));
+        let Err(DecodeError::Reported(ModelError::GiveUp(fault))) = read else { panic!("{read:?}") };
+        assert_eq!(fault.message, "the model stopped with OTHER");
         check(&[r#"{"text":"a"}"#], r#"{"text":"a"}"#, end, (vec![text("a", None)], Finish::Error));
     }
 

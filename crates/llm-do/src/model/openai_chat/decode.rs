@@ -6,7 +6,7 @@ use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
 use crate::model::frames::Frame;
-use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, InlineThinking, Quirks, read_json};
+use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, InlineThinking, Quirks, ReportedCost, read_json};
 use crate::model::think_tags::{Piece, ThinkTags};
 use crate::model::{Head, fault};
 
@@ -24,6 +24,7 @@ pub struct ChatDecoder {
     /// Which call a stream means by an index: the latest that had it.
     call_of_index: HashMap<u64, usize>,
     usage: Option<WireUsage>,
+    reported_cost: ReportedCost,
     finish_reason: Option<String>,
     done: bool,
 }
@@ -95,6 +96,7 @@ impl ChatDecoder {
             calls: Vec::new(),
             call_of_index: HashMap::new(),
             usage: None,
+            reported_cost: quirks.reported_cost,
             finish_reason: None,
             done: false,
         }
@@ -292,7 +294,8 @@ impl Decoder for ChatDecoder {
             parts.push(ReplyPart::Refusal(TextPart { text: self.refusal, private: None }));
         }
         parts.extend(closed(self.calls, self.turn).map(ReplyPart::ToolCall));
-        let usage = self.usage.map_or(Usage { requests: 1, ..Usage::default() }, WireUsage::total);
+        let unknown = Usage { requests: 1, ..Usage::default() };
+        let usage = self.usage.map_or(unknown, |usage| usage.total(self.reported_cost));
         Ok(Reply { parts, model: self.model, finish, usage })
     }
 }
@@ -371,6 +374,28 @@ mod tests {
 
     fn thinking(text: &str, private: Option<&str>) -> ReplyPart {
         ReplyPart::Thinking(ThinkingPart { text: text.into(), private: private.map(json) })
+    }
+
+    #[test]
+    fn what_a_request_cost_is_believed_of_whoever_says_it_in_dollars() {
+        let dollars = Quirks { reported_cost: ReportedCost::Dollars, ..Quirks::NONE };
+        let cases = [
+            (&dollars, r#""cost":0.25,"is_byok":false,"cost_details":{"upstream_inference_cost":0.5}"#, Some(0.25)),
+            (&dollars, r#""cost":0.25,"is_byok":true,"cost_details":{"upstream_inference_cost":0.5}"#, Some(0.75)),
+            (&dollars, r#""cost":0,"is_byok":true,"cost_details":null"#, Some(0.0)),
+            (&dollars, r#""cost":-1"#, None),
+            (&dollars, r#""cost":{"total":1},"is_byok":"no","cost_details":[]"#, None),
+            (&dollars, r#""cost":null"#, None),
+            (&Quirks::NONE, r#""cost":0.25"#, None),
+            (&Quirks::NONE, r#""cost":{"total":1}"#, None),
+        ];
+        for (quirks, fields, expected) in cases {
+            let body = format!(
+                r#"{{"choices":[{{"message":{{"content":"a"}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":5,{fields}}}}}"#
+            );
+            let (read, _) = document(quirks, &body);
+            assert_eq!(read.unwrap().usage.cost_usd, expected, "{fields}");
+        }
     }
 
     #[test]

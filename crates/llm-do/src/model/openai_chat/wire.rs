@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::message::{RawJson, Usage};
-use crate::model::protocol::Borrowed;
+use crate::model::protocol::{Borrowed, ReportedCost};
 
 #[derive(Deserialize)]
 pub struct Chunk<'a> {
@@ -243,6 +243,15 @@ pub struct WireUsage {
     completion_tokens_details: Option<CompletionDetails>,
     /// Another name for what the cache served.
     prompt_cache_hit_tokens: Option<u64>,
+    /// Looked into only where it is known what it means: others have an object there.
+    cost: Option<RawJson>,
+    is_byok: Option<RawJson>,
+    cost_details: Option<RawJson>,
+}
+
+#[derive(Default, Deserialize)]
+struct CostDetails {
+    upstream_inference_cost: Option<f64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -257,7 +266,11 @@ struct CompletionDetails {
 }
 
 impl WireUsage {
-    pub fn total(self) -> Usage {
+    pub fn total(self, reported: ReportedCost) -> Usage {
+        let cost_usd = match reported {
+            ReportedCost::None => None,
+            ReportedCost::Dollars => self.dollars(),
+        };
         let prompt = self.prompt_tokens_details.unwrap_or_default();
         Usage {
             requests: 1,
@@ -266,7 +279,17 @@ impl WireUsage {
             cache_read_tokens: prompt.cached_tokens.or(self.prompt_cache_hit_tokens).unwrap_or(0),
             cache_write_tokens: prompt.cache_write_tokens.unwrap_or(0),
             reasoning_tokens: self.completion_tokens_details.and_then(|details| details.reasoning_tokens).unwrap_or(0),
-            cost_usd: None,
+            cost_usd,
         }
+    }
+
+    /// What is no price is no price.
+    fn dollars(&self) -> Option<f64> {
+        let cost: f64 = self.cost.as_ref()?.to().ok()?;
+        let own_key = self.is_byok.as_ref().is_some_and(|own| own.get() == "true");
+        let details = self.cost_details.as_ref().filter(|_| own_key).and_then(|details| details.to().ok());
+        let CostDetails { upstream_inference_cost } = details.unwrap_or_default();
+        let total = cost + upstream_inference_cost.unwrap_or(0.0);
+        (total.is_finite() && total >= 0.0).then_some(total)
     }
 }

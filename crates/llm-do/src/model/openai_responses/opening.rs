@@ -168,10 +168,13 @@ fn server_tool(tool: &ServerTool) -> Option<WireTool<'_>> {
     })
 }
 
-/// The provider counts the uses of all its tools together, so there is a limit only if each of them has one.
+/// The provider counts the uses of all its tools together, so the limit of one can be kept only where it is alone.
+/// Linking refuses the others.
 fn max_tool_calls(tools: &[ServerTool]) -> Option<u64> {
-    let limits: Option<Vec<u64>> = tools.iter().map(|tool| tool.max_uses).collect();
-    limits.filter(|limits| !limits.is_empty()).map(|limits| limits.into_iter().fold(0, u64::saturating_add))
+    match tools {
+        [only] => only.max_uses,
+        [] | [_, _, ..] => None,
+    }
 }
 
 #[cfg(test)]
@@ -238,7 +241,7 @@ mod tests {
                 {"type": "code_interpreter", "container": {"type": "auto"}},
                 {"type": "image_generation"},
             ],
-            "parallel_tool_calls": false, "max_tool_calls": 6,
+            "parallel_tool_calls": false,
             "text": {"format": {"type": "json_schema", "name": "output", "schema": schema, "strict": true}},
             "reasoning": {"effort": "minimal", "summary": "auto"},
             "temperature": 1.0, "top_p": 0.5, "max_output_tokens": 99, "input": [],
@@ -287,13 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn uses_are_limited_only_if_those_of_all_tools_are() {
+    fn uses_are_limited_for_a_tool_that_is_alone() {
         let (search, code) = (ServerToolKind::WebSearch, ServerToolKind::CodeExecution);
         let cases = [
             (vec![], Value::Null),
             (vec![server_tool(search, Some(2), &[])], json!(2)),
             (vec![server_tool(search, Some(2), &[]), server_tool(code, None, &[])], Value::Null),
-            (vec![server_tool(search, Some(u64::MAX), &[]), server_tool(code, Some(1), &[])], json!(u64::MAX)),
+            (vec![server_tool(search, Some(2), &[]), server_tool(code, Some(1), &[])], Value::Null),
         ];
         for (server_tools, expected) in cases {
             let head = Head { server_tools, ..head("openai:gpt-5") };

@@ -10,7 +10,7 @@ use crate::escape::{visible, visible_start};
 use crate::json_schema::{self, Direction};
 use crate::model::ServerTool;
 use crate::model::name::{Choice, ChoiceError, ChosenBy, ModelName, ModelNameError, ModelPattern};
-use crate::model::provider::{PROVIDERS, provider};
+use crate::model::provider::{OfferedTool, PROVIDERS, Restriction, provider};
 use crate::model::scripted::{Script, script_of};
 use crate::project::worker::{PythonModule, SchemaSource, WorkerFile};
 use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, ToolsetUse, Typing};
@@ -188,7 +188,7 @@ impl<'a> Linker<'a> {
             return false;
         }
         let needs_key = match known {
-            Some(row) => !row.key_variables.is_empty(),
+            Some(row) => row.needs_key(),
             None => self.models.custom(name).is_some_and(|custom| custom.key_variable.is_some()),
         };
         if needs_key && !self.models.keys.contains(name) {
@@ -198,7 +198,7 @@ impl<'a> Linker<'a> {
     }
 
     fn check_server_tools(&mut self, worker: &WorkerFile, model: &ModelName) {
-        let offered: Vec<_> = match provider(&model.provider) {
+        let offered: Vec<OfferedTool> = match provider(&model.provider) {
             Some(row) => row.server_tools.to_vec(),
             // An endpoint that speaks a protocol may offer what the protocol's own providers do.
             None => {
@@ -207,13 +207,17 @@ impl<'a> Linker<'a> {
                 rows.flat_map(|row| row.server_tools).copied().collect()
             }
         };
-        for Located { value: ServerTool { kind, .. }, span } in &worker.server_side_tools {
-            if !offered.contains(kind) {
-                let fact = format!("`{}` has no server-side tool `{}`", model.provider, kind.name());
-                let names: Vec<&str> = offered.iter().map(|kind| kind.name()).collect();
+        for Located { value: tool, span } in &worker.server_side_tools {
+            let Some(found) = offered.iter().find(|offered| offered.kind == tool.kind) else {
+                let fact = format!("`{}` has no server-side tool `{}`", model.provider, tool.kind.name());
+                let names: Vec<&str> = offered.iter().map(|offered| offered.kind.name()).collect();
                 let hint =
                     if names.is_empty() { "it has none".to_owned() } else { format!("it has: {}", names.join(", ")) };
                 self.problems.push(Diagnostic::error(*span, fact).hint(hint));
+                continue;
+            };
+            for restriction in found.unkept(tool, worker.server_side_tools.len()) {
+                self.problems.push(unkept(*span, &model.provider, tool, restriction));
             }
         }
     }
@@ -402,6 +406,17 @@ impl<'a> Linker<'a> {
             Resolved::Broken | Resolved::Unknown => false,
         })
     }
+}
+
+fn unkept(span: Span, provider: &str, tool: &ServerTool, restriction: Restriction) -> Diagnostic {
+    let (key, name) = (restriction.key(), tool.kind.name());
+    let fact = format!("`{provider}` does not keep `{key}` of `{name}`");
+    Diagnostic::error(span, fact).hint(match restriction {
+        Restriction::MaxUsesAlone => "it counts the uses of all its tools together: leave the others out, or the limit",
+        Restriction::MaxUses | Restriction::AllowedDomains | Restriction::BlockedDomains => {
+            "leave it out, or choose a provider that has it"
+        }
+    })
 }
 
 fn name_error(error: &ModelNameError) -> String {

@@ -208,6 +208,28 @@ fn server_side_tools_are_those_of_the_provider() {
 }
 
 #[test]
+fn a_restriction_that_the_provider_does_not_keep_is_refused() {
+    let files = |model: &str, tools: &str| {
+        let keys = ["anthropic", "openai", "google"].map(str::to_owned);
+        let text = format!("model: {model}\nserver_side_tools: [{tools}]");
+        directory().bare("main", &text).choosing(|choices| choices.keys = keys.into())
+    };
+    let limited = "{tool_type: web_search, max_uses: 3, blocked_domains: [a.example]}";
+    files("anthropic:c", &format!("{limited}, {{tool_type: code_execution}}")).program();
+    files("openai:gpt", limited).program();
+    files("openai:gpt", &format!("{limited}, {{tool_type: code_execution}}")).check_mistakes(&[
+        "main.worker:4:21 `openai` does not keep `max_uses` of `web_search` (it counts the uses of all its tools \
+         together: leave the others out, or the limit)",
+    ]);
+    files("google:gemini", limited).check_mistakes(&[
+        "main.worker:4:21 `google` does not keep `max_uses` of `web_search` (leave it out, or choose a provider that \
+         has it)",
+        "main.worker:4:21 `google` does not keep `blocked_domains` of `web_search` (leave it out, or choose a provider \
+         that has it)",
+    ]);
+}
+
+#[test]
 fn a_key_of_a_provider_never_reaches_a_child() {
     let custom = CustomProvider {
         name: "acme".into(),

@@ -2,195 +2,31 @@
 
 #![allow(clippy::unwrap_used, reason = "the whole target is a test, its helpers included")]
 
+mod foreign;
+mod proxy;
+mod rows;
+mod talk;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use fake_llm::{
-    At, Call, Cut, Failure, FakeLlm, Fault, Gate, HttpVersion, On, Reply as Said, RetryAfter, Script, Transport,
+    At, Call, Cut, Failure, FakeLlm, Fault, Finish as Ending, Gate, HttpVersion, On, Reply as Said, RetryAfter, Script,
+    Transport,
 };
-use llm_do::event::{EventKind, Events, Hearing};
+use llm_do::BoxFuture;
 use llm_do::http::{HttpClient, HttpSettings};
-use llm_do::message::{Arguments, Content, Finish, Message, RawJson, Reply, ToolResult};
-use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries, Secret};
-use llm_do::model::name::ModelName;
-use llm_do::model::protocol::{Decoder, Encoder, Protocol, Quirks};
-use llm_do::model::provider::{Provider, provider};
-use llm_do::model::{Conversation, Head, Model as _, ModelError, ModelSettings, ToolDeclaration};
+use llm_do::message::{Arguments, Finish, Message, ToolResult};
+use llm_do::model::Model as _;
+use llm_do::model::exchange::{Endpoint, Exchange, Key, KeySource, LaterKey, Retries, Secret};
+use llm_do::model::provider::provider;
 use serde_json::json;
 
-const ANTHROPIC: &str = "anthropic";
-const CHAT: &str = "openai-chat";
-
-/// How answers come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Stream,
-    Document,
-}
-
-const FORMS: [Form; 2] = [Form::Stream, Form::Document];
-
-const RETRIES: Retries = Retries {
-    attempts: 2,
-    first_wait: Duration::from_millis(1),
-    longest_wait: Duration::from_millis(1),
-    longest_asked_wait: Duration::from_mins(1),
+use talk::{
+    ANTHROPIC, CHAT, FORMS, Form, RETRIES, ask, ask_once, consequence, counted, endpoint, exchange, head, result,
+    settings,
 };
-
-fn settings(fake: &FakeLlm) -> HttpSettings {
-    let extra_certificates = if fake.url().starts_with("https") { fake.ca_pem().into() } else { Vec::new() };
-    HttpSettings { extra_certificates, ..HttpSettings::STANDARD }
-}
-
-fn endpoint(row: &Provider, fake: &FakeLlm) -> Endpoint {
-    Endpoint {
-        provider: row.name.to_owned(),
-        protocol: row.protocol.protocol().unwrap(),
-        quirks: row.quirks,
-        base_url: if row.name == ANTHROPIC { fake.anthropic_url() } else { fake.openai_url() },
-        key: Key::Secret(Secret::new("secret")),
-    }
-}
-
-fn exchange(name: &str, fake: &FakeLlm) -> Exchange {
-    let endpoint = Arc::new(endpoint(provider(name).unwrap(), fake));
-    Exchange { endpoint, http: HttpClient::new(settings(fake)).unwrap(), retries: RETRIES }
-}
-
-fn head(name: &str, form: Form) -> Head {
-    let parameters = RawJson::parse(r#"{"type":"object","properties":{"path":{"type":"string"}}}"#).unwrap();
-    Head {
-        agent: "test".into(),
-        model: ModelName { provider: name.to_owned(), model: "claude-sonnet-4-5".to_owned() },
-        instructions: "Be brief.".to_owned(),
-        tools: vec![ToolDeclaration { name: "read".into(), description: "Reads a file.".into(), parameters }],
-        server_tools: Vec::new(),
-        settings: ModelSettings::default(),
-        output: None,
-        stream: form == Form::Stream,
-    }
-}
-
-/// What came of one request, and what was told of it.
-struct Outcome {
-    reply: Result<Reply, ModelError>,
-    text: String,
-    waits: Vec<u64>,
-}
-
-async fn ask(talk: &mut dyn Conversation, history: &[Message]) -> Outcome {
-    let (events, mut listener) = Events::new(Hearing::Everything);
-    let reply = talk.reply(history, &events).await;
-    let mut outcome = Outcome { reply, text: String::new(), waits: Vec::new() };
-    while let Ok(event) = listener.try_recv() {
-        match event.kind {
-            EventKind::TextDelta { text } => outcome.text.push_str(&text),
-            EventKind::RetryScheduled { wait_ms, .. } => outcome.waits.push(wait_ms),
-            EventKind::RequestStarted { .. } | EventKind::RequestFinished { .. } => {}
-            other => panic!("{other:?}"),
-        }
-    }
-    outcome
-}
-
-/// Asks once, as a new conversation.
-async fn ask_once(exchange: &Exchange, head: Head) -> Outcome {
-    ask(exchange.open(head).as_mut(), &[Message::user("hi")]).await
-}
-
-fn consequence(error: &ModelError) -> &'static str {
-    match error {
-        ModelError::FixRequest(_) => "fix",
-        ModelError::Authenticate(_) => "authenticate",
-        ModelError::Wait(_) => "wait",
-        ModelError::ContextTooLong(_) => "too long",
-        ModelError::GiveUp(_) => "give up",
-    }
-}
-
-fn result(id: &str, text: &str) -> Message {
-    Message::tool_results(vec![ToolResult {
-        id: id.to_owned(),
-        tool: "read".to_owned(),
-        outcome: Ok(vec![Content::text(text)]),
-    }])
-}
-
-/// A protocol whose bodies are counted while they are lent.
-struct Counting {
-    protocol: &'static dyn Protocol,
-    lent: Arc<AtomicUsize>,
-    /// Bodies that were still lent when the next message was to be appended, so that they had to be copied.
-    copied: Arc<AtomicUsize>,
-}
-
-impl Protocol for Counting {
-    fn encoder(&self, head: &Head, quirks: &Quirks) -> Box<dyn Encoder> {
-        let (lent, copied) = (Arc::clone(&self.lent), Arc::clone(&self.copied));
-        Box::new(CountingEncoder { encoder: self.protocol.encoder(head, quirks), lent, copied })
-    }
-
-    fn decoder(&self, head: &Head, quirks: &Quirks, turn: usize) -> Box<dyn Decoder> {
-        self.protocol.decoder(head, quirks, turn)
-    }
-
-    fn path(&self, head: &Head, quirks: &Quirks) -> String {
-        self.protocol.path(head, quirks)
-    }
-
-    fn headers(&self, head: &Head, key: Option<&str>) -> Vec<(&'static str, String)> {
-        self.protocol.headers(head, key)
-    }
-
-    fn fault(&self, status: u16, body: &[u8]) -> ModelError {
-        self.protocol.fault(status, body)
-    }
-}
-
-struct CountingEncoder {
-    encoder: Box<dyn Encoder>,
-    lent: Arc<AtomicUsize>,
-    copied: Arc<AtomicUsize>,
-}
-
-impl Encoder for CountingEncoder {
-    fn push(&mut self, message: &Message) {
-        self.copied.fetch_add(self.lent.load(Ordering::SeqCst), Ordering::SeqCst);
-        self.encoder.push(message);
-    }
-
-    fn messages(&self) -> usize {
-        self.encoder.messages()
-    }
-
-    fn truncate(&mut self, messages: usize) {
-        self.encoder.truncate(messages);
-    }
-
-    fn body(&mut self) -> Bytes {
-        self.lent.fetch_add(1, Ordering::SeqCst);
-        Bytes::from_owner(Lent { body: self.encoder.body(), lent: Arc::clone(&self.lent) })
-    }
-}
-
-struct Lent {
-    body: Bytes,
-    lent: Arc<AtomicUsize>,
-}
-
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        &self.body
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        self.lent.fetch_sub(1, Ordering::SeqCst);
-    }
-}
 
 #[tokio::test]
 async fn a_conversation_is_one_connection_and_one_buffer_over_every_transport() {
@@ -205,11 +41,7 @@ async fn a_conversation_is_one_connection_and_one_buffer_over_every_transport() 
             let script =
                 Script::new().reply(Said::text("I look.").and_calls([call])).reply(Said::text("It says hello."));
             let fake = FakeLlm::start_on(transport, script);
-            let (lent, copied) = (Arc::default(), Arc::default());
-            let mut endpoint = endpoint(provider(name).unwrap(), &fake);
-            endpoint.protocol =
-                Box::leak(Box::new(Counting { protocol: endpoint.protocol, lent, copied: Arc::clone(&copied) }));
-            let exchange = Exchange { endpoint: Arc::new(endpoint), ..exchange(name, &fake) };
+            let (exchange, copied) = counted(exchange(name, &fake));
             let mut talk = exchange.open(head(name, form));
             let mut history = vec![Message::user("What does a.txt say?")];
             let first = ask(talk.as_mut(), &history).await.reply.unwrap();
@@ -250,6 +82,33 @@ async fn without_a_key_nothing_is_sent() {
     assert_eq!(consequence(&error), "authenticate");
     assert!(error.to_string().contains("ANTHROPIC_API_KEY or OTHER_KEY"), "{error}");
     assert_eq!(fake.stats().connections, 0);
+}
+
+/// Fails at first, then has a key.
+struct Store(AtomicUsize);
+
+impl KeySource for Store {
+    fn obtain(&self) -> BoxFuture<'_, Result<Secret, String>> {
+        let asked = self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move { if asked == 0 { Err("it is locked".to_owned()) } else { Ok(Secret::new("sk-late")) } })
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_obtained_when_it_is_first_needed_and_once() {
+    let fake = FakeLlm::start(Script::new().otherwise(Said::text("hello")));
+    let key = Key::Later(LaterKey::new(Store(AtomicUsize::new(0))));
+    let endpoint = Arc::new(Endpoint { key, ..endpoint(provider(CHAT).unwrap(), &fake) });
+    let exchange = Exchange { endpoint, ..exchange(CHAT, &fake) };
+    let locked = ask_once(&exchange, head(CHAT, Form::Stream)).await.reply.unwrap_err();
+    assert_eq!((consequence(&locked), locked.fault().message.as_str()), ("authenticate", "it is locked"));
+    assert_eq!(fake.stats().connections, 0);
+    for _ in 0..2 {
+        ask_once(&exchange.clone(), head(CHAT, Form::Stream)).await.reply.unwrap();
+    }
+    let sent: Vec<String> =
+        fake.requests().iter().map(|request| request.headers.get("authorization").unwrap().to_owned()).collect();
+    assert_eq!(sent, ["Bearer sk-late"; 2]);
 }
 
 #[tokio::test]
@@ -315,12 +174,14 @@ async fn the_provider_says_how_long_to_wait() {
         (RetryAfter::Seconds(0), 0),
         (RetryAfter::Date(SystemTime::UNIX_EPOCH), 0),
         (RetryAfter::Raw("0.025".to_owned()), 25),
+        (RetryAfter::Milliseconds(26), 26),
+        (RetryAfter::Detail("0.027s".to_owned()), 27),
     ];
     for (when, expected) in cases {
         let failure = Failure::new(429, "slow down").retry_after(when);
         let fake =
             FakeLlm::start(Script::new().reply(Said::text("hello")).fault(On::Request(1), Fault::Failure(failure)));
-        let outcome = ask_once(&exchange(CHAT, &fake), head(CHAT, Form::Stream)).await;
+        let outcome = ask_once(&exchange("google", &fake), head("google", Form::Stream)).await;
         assert_eq!(
             (outcome.reply.unwrap().text().as_str(), outcome.waits.as_slice()),
             ("hello", [expected].as_slice())
@@ -339,6 +200,25 @@ async fn a_provider_that_asks_for_too_long_a_wait_is_not_waited_for() {
         assert_eq!((consequence(&error), outcome.waits.len(), fake.requests().len()), ("wait", 0, 1));
         assert!(error.to_string().contains("slow down (it asks to wait "), "{error}");
     }
+}
+
+#[tokio::test]
+async fn what_the_provider_itself_could_not_read_is_asked_for_once_more() {
+    let garbled = || Said::empty().finishing(Ending::Unheard("MALFORMED_FUNCTION_CALL".to_owned()));
+    for form in FORMS {
+        let fake = FakeLlm::start(Script::new().reply(garbled()).reply(Said::text("hello")));
+        let outcome = ask_once(&exchange("google", &fake), head("google", form)).await;
+        assert_eq!((outcome.reply.unwrap().text().as_str(), outcome.waits.as_slice()), ("hello", [0].as_slice()));
+        fake.assert_finished();
+
+        let fake = FakeLlm::start(Script::new().otherwise(garbled()));
+        let error = ask_once(&exchange("google", &fake), head("google", form)).await.reply.unwrap_err();
+        assert_eq!((consequence(&error), fake.requests().len()), ("garbled", 2), "{error}");
+    }
+    let failure = Failure::new(400, "no call").with_code("tool_use_failed");
+    let fake = FakeLlm::start(Script::new().reply(Said::text("hello")).fault(On::Request(1), Fault::Failure(failure)));
+    let outcome = ask_once(&exchange("groq", &fake), head("groq", Form::Stream)).await;
+    assert_eq!((outcome.reply.unwrap().text().as_str(), outcome.waits.len()), ("hello", 1));
 }
 
 #[tokio::test]

@@ -1,0 +1,74 @@
+//! Where keys come from, as a run sees it.
+#![allow(clippy::unwrap_used, reason = "the whole file is a test, its helpers included")]
+
+#[allow(dead_code, reason = "shared among the tests of the program")]
+mod support;
+
+use fake_llm::{FakeLlm, Reply, Script};
+use support::Sandbox;
+
+fn authorizations(fake: &FakeLlm) -> Vec<Option<String>> {
+    fake.requests().iter().map(|request| request.headers.get("authorization").map(str::to_owned)).collect()
+}
+
+fn provider(name: &str, fake: &FakeLlm, script: &str) -> String {
+    let address = fake.openai_url();
+    format!(
+        "[providers.{name}]\nkind = 'openai-chat'\nbase_url = '{address}'\napi_key_cmd = ['sh', '-c', '{script}']\n"
+    )
+}
+
+/// A project of two agents with a provider each, of which one is asked.
+fn two_agents(config: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.file(".config/llm-do/config.toml", config);
+    sandbox.file("main.worker", "---\nname: main\nmodel: acme:m\n---\nGreet.\n");
+    sandbox.file("other.worker", "---\nname: other\nmodel: vault:m\n---\nNever asked.\n");
+    sandbox
+}
+
+#[test]
+fn a_command_for_a_key_runs_once_and_only_when_the_key_is_needed() {
+    // The empty reply is asked for again: two requests with one key.
+    let fake = FakeLlm::start(Script::new().reply(Reply::text("")).reply(Reply::text("Hello.")));
+    let config = [
+        provider("acme", &fake, "echo acme >> ran; echo hunter1; echo hunter2 >&2"),
+        provider("vault", &fake, "echo vault >> ran; echo hunter3"),
+    ];
+    let sandbox = two_agents(&config.concat());
+    let ended = sandbox.run(&["run", ".", "Hi"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Hello.\n"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("hunter"), "{}", ended.stderr);
+    assert_eq!(sandbox.tree()[std::path::Path::new("ran")], "acme\n");
+    assert_eq!(authorizations(&fake), vec![Some("Bearer hunter1".to_owned()); 2]);
+    fake.assert_finished();
+}
+
+#[test]
+fn a_command_that_gives_no_key_is_the_providers_trouble() {
+    let fake = FakeLlm::start(Script::new());
+    let config =
+        [provider("acme", &fake, "echo hunter1; echo hunter2 >&2; exit 7"), provider("vault", &fake, "exit 8")];
+    let ended = two_agents(&config.concat()).run(&["run", ".", "Hi"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""));
+    assert!(ended.stderr.contains("`api_key_cmd` of `acme` ended with exit status: 7"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("hunter"), "{}", ended.stderr);
+    assert_eq!(fake.stats().connections, 0);
+}
+
+#[test]
+fn a_key_that_is_not_always_needed_is_sent_if_it_is_there() {
+    for (key, expected) in [(None, None), (Some("hunter1"), Some("Bearer hunter1".to_owned()))] {
+        let fake = FakeLlm::start(Script::new().reply(Reply::text("Hello.")).accept_missing_key());
+        let sandbox = Sandbox::new();
+        sandbox.file("main.worker", "---\nname: main\nmodel: ollama:qwen3\n---\nGreet.\n");
+        let address = fake.url();
+        let variables: Vec<(&str, &str)> =
+            [("OLLAMA_HOST", address.as_str())].into_iter().chain(key.map(|key| ("OLLAMA_API_KEY", key))).collect();
+        let ended = sandbox.run_in(&["run", "main.worker", "Hi"], &variables);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Hello.\n"), "{}", ended.stderr);
+        assert_eq!(authorizations(&fake), [expected]);
+        let checked = sandbox.run_in(&["check", "main.worker"], &variables);
+        assert!(!checked.stderr.contains("OLLAMA_API_KEY") && checked.code == Some(0), "{}", checked.stderr);
+    }
+}
