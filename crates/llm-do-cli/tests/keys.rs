@@ -1,7 +1,6 @@
 //! Where keys come from, as a run sees it.
 #![allow(clippy::unwrap_used, reason = "the whole file is a test, its helpers included")]
 
-#[allow(dead_code, reason = "shared among the tests of the program")]
 mod support;
 
 use fake_llm::{FakeLlm, Reply, Script};

@@ -176,7 +176,8 @@ fn read_part(part: &Value, at: &str, findings: &mut Findings) -> Part {
 }
 
 fn read_reply(message: &Value, text: Vec<Part>, at: &str, findings: &mut Findings) -> Vec<Part> {
-    let reasoning = message.get("reasoning_content").and_then(Value::as_str);
+    // Some want the field even where there was no thought.
+    let reasoning = message.get("reasoning_content").and_then(Value::as_str).filter(|thought| !thought.is_empty());
     let thinking = reasoning.map(|text| Part::Thinking { text: text.to_owned(), signature: None });
     let mut parts: Vec<Part> = thinking.into_iter().chain(text).collect();
     if message.get("tool_calls").is_some() {
