@@ -232,19 +232,36 @@ impl Prepared {
             let outcome = runtime.run(input).await;
             Ended { usage: runtime.usage(), trace: runtime.trace(), run: runtime.run.clone(), outcome }
         };
-        let (ended, ()) = executor.block_on(async { tokio::join!(running, listen(listener, format)) });
+        // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
+        let ended = executor.block_on(async {
+            let running = tokio::spawn(running);
+            listen(listener, format).await;
+            running.await
+        });
+        let ended = ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         ended.report(format)
     }
 }
 
 async fn listen(mut listener: UnboundedReceiver<Event>, format: OutputFormat) {
-    while let Some(event) = listener.recv().await {
+    const MOST_AT_ONCE: usize = 256;
+    let mut events = Vec::new();
+    // What has come together is written together: one call of the system for a burst of deltas.
+    while listener.recv_many(&mut events, MOST_AT_ONCE).await > 0 {
         if format == OutputFormat::StreamJson {
+            let lines: String = events.iter().map(json::event).collect();
             // A reader that left hears nothing more; the run goes on to its end.
-            let _ = console::print(&json::event(&event));
-        } else if let EventKind::Notice { text } = &event.kind {
-            console::complain(&format!("note: {}\n", visible(text)));
+            let _ = console::print(&lines);
+        } else {
+            events.iter().for_each(complain_of);
         }
+        events.clear();
+    }
+}
+
+fn complain_of(event: &Event) {
+    if let EventKind::Notice { text } = &event.kind {
+        console::complain(&format!("note: {}\n", visible(text)));
     }
 }
 
@@ -264,10 +281,10 @@ impl Ended {
         console::complain(&pending_text(&pending));
         if format == OutputFormat::Text {
             if let Some(partial) = self.outcome.as_ref().err().and_then(RunError::partial) {
-                console::print(&answer(&Output::Text(partial.to_owned())))?;
+                console::print(&answer(Output::Text(partial.to_owned())))?;
             }
             let outcome = self.outcome?;
-            return console::print(&answer(&outcome.output));
+            return console::print(&answer(outcome.output));
         }
         let (output, messages, failure) = match self.outcome {
             Ok(outcome) => (Some(outcome.output.to_json()), outcome.messages, None),
@@ -301,10 +318,10 @@ fn pending_text(pending: &[Pending]) -> String {
 }
 
 /// Text as it is, a typed answer as indented JSON.
-fn answer(output: &Output) -> String {
+fn answer(output: Output) -> String {
     let mut text = match output {
-        Output::Text(text) => text.clone(),
-        Output::Value(value) => json::indented(value),
+        Output::Text(text) => text,
+        Output::Value(value) => json::indented(&value),
     };
     if !text.ends_with('\n') {
         text.push('\n');

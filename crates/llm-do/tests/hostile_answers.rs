@@ -1,53 +1,25 @@
-//! Answers from a provider gone wrong: whatever the bytes are, decoding neither panics nor depends on how they were
-//! split. `read_stream` and `read_document` are plain functions over bytes, so a fuzzer can run them too.
+//! Answers from a provider gone wrong, and whatever else comes from a model: whatever the bytes are, decoding neither
+//! panics nor depends on how they were split. The functions that are driven here the fuzzer drives too.
 
-use llm_do::message::Reply;
-use llm_do::model::frames::EventStream;
-use llm_do::model::name::ModelName;
-use llm_do::model::protocol::{DecodeError, Protocol};
-use llm_do::model::provider::PROVIDERS;
-use llm_do::model::{Head, ModelSettings};
+use llm_do::model::fuzz::{self, read_document, read_stream};
+use llm_do::model::provider::ProtocolKind;
+use llm_do::tools;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-fn head(provider: &str) -> Head {
-    Head {
-        agent: "test".into(),
-        model: ModelName { provider: provider.into(), model: "m".into() },
-        instructions: String::new(),
-        tools: Vec::new(),
-        server_tools: Vec::new(),
-        settings: ModelSettings::default(),
-        output: None,
-        stream: true,
-    }
-}
+const PROTOCOLS: [ProtocolKind; 4] =
+    [ProtocolKind::Anthropic, ProtocolKind::OpenAiResponses, ProtocolKind::OpenAiChat, ProtocolKind::Gemini];
 
-/// Providers that stand for all rows with their quirks.
-fn translated() -> impl Iterator<Item = (&'static dyn Protocol, &'static llm_do::model::provider::Provider)> {
-    PROVIDERS.iter().filter_map(|row| Some((row.protocol.protocol()?, row)))
-}
-
-fn read_stream(chunks: &[&[u8]]) -> Vec<(Result<Reply, DecodeError>, usize)> {
-    let read = |(protocol, row): (&dyn Protocol, &llm_do::model::provider::Provider)| {
-        let mut decoder = protocol.decoder(&head(row.name), &row.quirks, 0);
-        let mut frames = EventStream::new(1000);
-        let mut told = 0;
-        let pushed =
-            chunks.iter().try_for_each(|chunk| frames.push(chunk, |frame| decoder.frame(frame, &mut |_| told += 1)));
-        (pushed.and_then(|()| decoder.finish()), told)
-    };
-    translated().map(read).collect()
-}
-
-fn read_document(body: &[u8]) {
-    for (protocol, row) in translated() {
-        let mut decoder = protocol.decoder(&head(row.name), &row.quirks, 0);
-        let read = decoder.document(body, &mut |_| {});
-        let _ = read.and_then(|()| decoder.finish());
-        let _ = protocol.fault(400, body);
-    }
-}
+/// What the fuzzer has a target for.
+const TARGETS: [fn(&[u8]); 7] = [
+    fuzz::frames,
+    fuzz::anthropic,
+    fuzz::openai_responses,
+    fuzz::openai_chat,
+    fuzz::gemini,
+    fuzz::script,
+    tools::fuzz::arguments,
+];
 
 /// Words of all protocols, put together like JSON more often than chance would have it.
 fn wire_words() -> impl Strategy<Value = Vec<u8>> {
@@ -190,22 +162,131 @@ fn split<'a>(bytes: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
 }
 
+/// Pieces of scripts, put together like YAML more often than chance would have it.
+fn script_words() -> impl Strategy<Value = String> {
+    const WORDS: &[&str] = &[
+        "- ",
+        "\n",
+        "\n  ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ": ",
+        ", ",
+        "agent",
+        "heard",
+        "tool",
+        "round",
+        "say",
+        "call",
+        "think",
+        "usage",
+        "fail",
+        "wait",
+        "input",
+        "1",
+        "-1",
+        "harbour",
+        "'{{ heard }}'",
+        "\"{{ result\"",
+        "{% for x in heard %}",
+        "&a",
+        "*a",
+        "!!str",
+        "? ",
+        "# ",
+        "|\n",
+        "\u{202e}",
+        "é😀",
+        "\t",
+        "---",
+        "read_file",
+        "null",
+    ];
+    prop::collection::vec(prop::sample::select(WORDS), 0..40).prop_map(|words| words.concat())
+}
+
+/// Pieces of arguments.
+fn argument_words() -> impl Strategy<Value = String> {
+    const WORDS: &[&str] = &[
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        "\"path\":",
+        "\"content\":",
+        "\"old\":",
+        "\"new\":",
+        "\"offset\":",
+        "\"max_chars\":",
+        "\"pattern\":",
+        "\"topic\":",
+        "\"input\":",
+        "\"attachments\":",
+        "\"a\"",
+        "\"../x\"",
+        "\"/etc/passwd\"",
+        "\"src/lib.rs\"",
+        "\"\\u0000\"",
+        "\"\\ud83d\"",
+        "\"**/{a,b}*[\"",
+        "1e999",
+        "-0",
+        "0",
+        "18446744073709551616",
+        "1.0",
+        "true",
+        "null",
+        " ",
+        "\"é\"",
+    ];
+    let words = prop::collection::vec(prop::sample::select(WORDS), 0..12).prop_map(|words| words.concat());
+    let member = (prop::sample::select(WORDS), prop::sample::select(WORDS));
+    let members = prop::collection::vec(member.prop_map(|(key, value)| format!("{key}{value}")), 0..5);
+    prop_oneof![words, members.prop_map(|members| format!("{{{}}}", members.join(",")))]
+}
+
 proptest! {
     #[test]
-    fn any_bytes_are_an_answer_or_an_error(bytes: Vec<u8>, words in wire_words()) {
-        read_document(&bytes);
-        read_document(&words);
-        read_stream(&[&bytes]);
+    fn any_bytes_hold_for_every_target(bytes: Vec<u8>, words in wire_words()) {
+        for target in TARGETS {
+            target(&bytes);
+            target(&words);
+        }
+    }
+
+    #[test]
+    fn events_hold_for_every_target(bytes in wire_stream()) {
+        for target in TARGETS {
+            target(&bytes);
+        }
     }
 
     #[test]
     fn splitting_never_changes_what_is_understood(bytes in wire_stream(), cuts: Vec<Index>) {
-        prop_assert_eq!(read_stream(&split(&bytes, &cuts)), read_stream(&[&bytes]));
+        for protocol in PROTOCOLS {
+            prop_assert_eq!(read_stream(protocol, &split(&bytes, &cuts)), read_stream(protocol, &[&bytes]));
+        }
+    }
+
+    #[test]
+    fn any_script_is_played_or_reported_on(text in script_words()) {
+        fuzz::script(text.as_bytes());
+        fuzz::script(format!("- agent: fuzzed\n  say: {text}\n").as_bytes());
+    }
+
+    #[test]
+    fn any_arguments_are_judged_or_refused(text in argument_words()) {
+        tools::fuzz::arguments(text.as_bytes());
     }
 }
 
 #[test]
 fn deep_nesting_is_an_error_and_no_overflow() {
+    let read = |text: &str| PROTOCOLS.iter().for_each(|protocol| read_document(*protocol, text.as_bytes()));
     for open in [
         "[",
         "{\"content\":",
@@ -213,8 +294,13 @@ fn deep_nesting_is_an_error_and_no_overflow() {
         "{\"candidates\":[{\"content\":{\"parts\":[{\"x\":",
         "{\"choices\":[{\"message\":{\"content\":[{\"thinking\":[",
     ] {
-        read_document(open.repeat(100_000).as_bytes());
+        read(&open.repeat(100_000));
     }
     let pieces = "[{\"thinking\":".repeat(100_000);
-    read_document(format!("{{\"choices\":[{{\"message\":{{\"content\":{pieces}").as_bytes());
+    read(&format!("{{\"choices\":[{{\"message\":{{\"content\":{pieces}"));
+    for target in TARGETS {
+        for open in ["[", "{\"a\":", "- ", "? "] {
+            target(open.repeat(20_000).as_bytes());
+        }
+    }
 }

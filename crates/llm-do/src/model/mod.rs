@@ -12,6 +12,8 @@ pub mod fault;
 #[cfg(test)]
 mod fixtures;
 pub mod frames;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod gemini;
 pub mod name;
 pub mod openai_chat;

@@ -4,6 +4,8 @@ pub mod agent;
 pub mod approval;
 pub mod filesystem;
 pub mod function;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod plane;
 pub mod source;
 

@@ -133,7 +133,7 @@ impl ChatDecoder {
                 let position = self.call_meant(&call);
                 self.grow_call(position, call);
             }
-            self.message(delta, tell);
+            self.message(*delta, tell);
         }
     }
 

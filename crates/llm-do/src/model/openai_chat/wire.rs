@@ -1,5 +1,5 @@
 //! What chunks and documents look like. Every field is optional and may be null: compatible servers differ most in what
-//! they leave out. What is rare is boxed: a chunk is moved several times on its way.
+//! they leave out. What is rare or large is boxed: a chunk is moved several times on its way.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,7 +30,7 @@ pub struct Groq {
 pub struct Choice<'a> {
     pub index: Option<u64>,
     #[serde(borrow)]
-    pub delta: Option<MessageDelta<'a>>,
+    pub delta: Option<Box<MessageDelta<'a>>>,
     #[serde(borrow)]
     pub message: Option<Box<MessageDelta<'a>>>,
     #[serde(borrow)]

@@ -1,0 +1,223 @@
+#!/usr/bin/env bash
+# What an exchange with a model costs: the program and the library against the bare HTTP client below them.
+# One command, nothing to set up: `bench/exchange.sh`. See bench/README.md for what the figures mean.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export LC_ALL=C
+
+STREAM_DELTAS=20000
+HISTORY_TURNS=(50 200 400)
+CPU_ROUNDS=${CPU_ROUNDS:-10}
+CPU_RUNS=${CPU_RUNS:-20}
+PIECE="and so the story goes further " # as in bench/src/lib.rs, which checks what came
+PIECES=20
+
+source bench/provider.sh
+
+echo "building ..." >&2
+cargo build --quiet --release -p llm-do-cli -p fake-llm -p bench
+release=${CARGO_TARGET_DIR:-target}/release
+program=${PROGRAM:-$release/llm-do}
+saved=${RESULTS:-bench/results/exchange.json}
+
+instructions_counted=yes
+if ! command -v valgrind >/dev/null; then
+    instructions_counted=no
+    echo "valgrind is not installed: no instructions are counted, only CPU time is measured" >&2
+fi
+
+start_provider one --text "Hello."
+start_provider stream --text "$PIECE" --deltas "$STREAM_DELTAS"
+start_provider history --text "$PIECE" --deltas "$PIECES"
+
+# ---- what is measured ---------------------------------------------------------------------------------------------
+
+write_project "$work/anthropic" anthropic:claude-haiku-4-5
+write_project "$work/chat" openai-chat:gpt-4.1-mini
+
+# command_of NAME: the command line of a measurement, in the array `command`; `counter` goes before the program.
+command_of() {
+    local environment
+    run_of() { # PROVIDER PROJECT
+        program_environment "$1"
+        command=("${environment[@]}" "${counter[@]}" "$program" run "$work/$2" Hello)
+    }
+    other() { command=(env -i "PATH=$PATH" "${counter[@]}" "$@"); }
+    case $1 in
+        true) other /bin/true ;;
+        empty) other "$release/empty" ;;
+        version) other "$program" --version ;;
+        bare_one) other "$release/bare" anthropic "${address[one]}" one ;;
+        bare_one_chat) other "$release/bare" chat "${address[one]}/v1" one ;;
+        program_one) run_of one anthropic ;;
+        program_one_chat) run_of one chat ;;
+        bare_stream) other "$release/bare" anthropic "${address[stream]}" stream "$STREAM_DELTAS" ;;
+        bare_stream_chat) other "$release/bare" chat "${address[stream]}/v1" stream "$STREAM_DELTAS" ;;
+        driver_one) other "$release/driver" anthropic "${address[one]}" one ;;
+        driver_one_chat) other "$release/driver" chat "${address[one]}/v1" one ;;
+        driver_stream) other "$release/driver" anthropic "${address[stream]}" stream "$STREAM_DELTAS" ;;
+        driver_stream_chat) other "$release/driver" chat "${address[stream]}/v1" stream "$STREAM_DELTAS" ;;
+        program_stream) run_of stream anthropic ;;
+        program_stream_chat) run_of stream chat ;;
+        program_stream_json) run_of stream anthropic; command+=(--json) ;;
+        bare_history_*) other "$release/bare" anthropic "${address[history]}" history "${1##*_}" ;;
+        driver_history_*) other "$release/driver" anthropic "${address[history]}" history "${1##*_}" ;;
+        *) echo "no measurement $1" >&2; exit 1 ;;
+    esac
+}
+
+run() { # COMMAND...: what is measured must work
+    "$@" </dev/null >"$work/stdout" 2>"$work/stderr" || { echo "failed: $*" >&2; cat "$work/stderr" >&2; exit 1; }
+}
+
+# Every figure of every measurement, by `NAME.UNIT`.
+declare -A figure
+
+count_instructions() { # NAME
+    local counter=(valgrind --tool=callgrind "--callgrind-out-file=$work/callgrind")
+    command_of "$1"
+    run "${command[@]}"
+    figure[$1.instructions]=$(sed -n 's/^summary: //p; s/^totals: //p' "$work/callgrind" | head -1)
+}
+
+add_cpu_time() { # NAME RUNS: user and system time of the children in microseconds, added up
+    local counter=() spent index
+    command_of "$1"
+    TIMEFORMAT='%3U %3S'
+    spent=$({ time for ((index = 0; index < $2; index++)); do run "${command[@]}"; done; } 2>&1)
+    spent=$(awk -v old="${figure[$1.cpu_sum]:-0}" '{ print old + ($1 + $2) * 1000000 }' <<<"$spent")
+    figure[$1.cpu_sum]=$spent
+    figure[$1.cpu_runs]=$((${figure[$1.cpu_runs]:-0} + $2))
+    figure[$1.cpu_us]=$(awk -v sum="$spent" -v runs="${figure[$1.cpu_runs]}" 'BEGIN { printf "%d", sum / runs }')
+}
+
+measure_memory() { # NAME: the peak of five runs
+    local counter=(/usr/bin/time -f %M -o "$work/memory") peak=0 index now
+    command_of "$1"
+    for index in 1 2 3 4 5; do
+        run "${command[@]}"
+        now=$(tail -1 "$work/memory")
+        ((now > peak)) && peak=$now
+    done
+    figure[$1.peak_rss_kb]=$peak
+}
+
+short=(true empty version bare_one program_one bare_one_chat program_one_chat)
+long=(driver_one driver_one_chat bare_stream driver_stream program_stream program_stream_json
+    bare_stream_chat driver_stream_chat program_stream_chat)
+for turns in "${HISTORY_TURNS[@]}"; do long+=("bare_history_$turns" "driver_history_$turns"); done
+
+echo "measuring ..." >&2
+if [[ $instructions_counted = yes ]]; then
+    for name in "${short[@]}" "${long[@]}"; do count_instructions "$name"; done
+fi
+# Interleaved, so that whatever else the machine does falls on all of them.
+for ((round = 0; round < CPU_ROUNDS; round++)); do
+    for name in "${short[@]}"; do add_cpu_time "$name" "$CPU_RUNS"; done
+    for name in "${long[@]}"; do add_cpu_time "$name" 2; done
+done
+for name in empty bare_one program_one program_one_chat program_stream; do measure_memory "$name"; done
+strip -o "$work/stripped" "$program"
+figure[binary.bytes]=$(stat -c %s "$work/stripped")
+
+# ---- what follows from it -----------------------------------------------------------------------------------------
+
+derive() { # KEY EXPRESSION: figures by name in braces
+    local expression=$2 key
+    while [[ $expression =~ \{([a-z0-9_.]+)\} ]]; do
+        key=${BASH_REMATCH[1]}
+        [[ -n ${figure[$key]:-} ]] || return 0
+        expression=${expression//"{$key}"/${figure[$key]}}
+    done
+    figure[$1]=$(awk "BEGIN { printf \"%.3f\", $expression }")
+}
+
+for unit in instructions cpu_us; do
+    for wire in "" _chat; do
+        derive "program_one$wire.$unit.ratio" "{program_one$wire.$unit} / {bare_one$wire.$unit}"
+        for who in bare driver program; do
+            derive "${who}_delta$wire.$unit" "({${who}_stream$wire.$unit} - {${who}_one$wire.$unit}) / $STREAM_DELTAS"
+            derive "${who}_delta$wire.$unit.ratio" "{${who}_delta$wire.$unit} / {bare_delta$wire.$unit}"
+        done
+    done
+    derive "program_delta_json.$unit" "({program_stream_json.$unit} - {program_one.$unit}) / $STREAM_DELTAS"
+    derive "program_delta_json.$unit.ratio" "{program_delta_json.$unit} / {bare_delta.$unit}"
+    before=
+    for turns in "${HISTORY_TURNS[@]}"; do
+        for who in bare driver; do
+            # Of the turns since the last stop, so that the last figure is that of late turns and not of an average.
+            if [[ -z $before ]]; then
+                derive "${who}_turn_$turns.$unit" "({${who}_history_$turns.$unit} - {${who}_one.$unit}) / ($turns - 1)"
+            else
+                derive "${who}_turn_$turns.$unit" \
+                    "({${who}_history_$turns.$unit} - {${who}_history_$before.$unit}) / ($turns - $before)"
+            fi
+        done
+        derive "driver_turn_$turns.$unit.ratio" "{driver_turn_$turns.$unit} / {bare_turn_$turns.$unit}"
+        before=$turns
+    done
+done
+
+# ---- tell it ------------------------------------------------------------------------------------------------------
+
+row() { # WORDS KEY [RATIO KEY]
+    local instructions=${figure[$2.instructions]:--} cpu=${figure[$2.cpu_us]:--}
+    printf '| %-58s | %12.0f | %9.2f | %6s | %6s |\n' "$1" "${instructions/#-/nan}" "${cpu/#-/nan}" \
+        "$(ratio "$2.instructions.ratio")" "$(ratio "$2.cpu_us.ratio")"
+}
+ratio() {
+    local value=${figure[$1]:-}
+    [[ -z $value ]] && return
+    printf '%.2f' "$value"
+}
+
+table() {
+    printf '| %-58s | %12s | %9s | %6s | %6s |\n' "" instructions "CPU in us" "x bare" "x CPU"
+    printf '| %s | %s: | %s: | %s: | %s: |\n' "$(printf -- '-%.0s' {1..58})" "-----------" "--------" "-----" "-----"
+    row "/bin/true" true
+    row "an empty Rust program" empty
+    row "llm-do --version" version
+    row "bare client, one reply (Anthropic)" bare_one
+    row "llm-do run, one reply (Anthropic)" program_one
+    row "bare client, one reply (Chat Completions)" bare_one_chat
+    row "llm-do run, one reply (Chat Completions)" program_one_chat
+    row "per delta of $STREAM_DELTAS, bare client (Anthropic)" bare_delta
+    row "per delta of $STREAM_DELTAS, library (Anthropic)" driver_delta
+    row "per delta of $STREAM_DELTAS, llm-do run (Anthropic)" program_delta
+    row "per delta of $STREAM_DELTAS, llm-do run --json (Anthropic)" program_delta_json
+    row "per delta of $STREAM_DELTAS, bare client (Chat Completions)" bare_delta_chat
+    row "per delta of $STREAM_DELTAS, library (Chat Completions)" driver_delta_chat
+    row "per delta of $STREAM_DELTAS, llm-do run (Chat Completions)" program_delta_chat
+    local turns before=1
+    for turns in "${HISTORY_TURNS[@]}"; do
+        row "per turn, $before to $turns, bare client" "bare_turn_$turns"
+        row "per turn, $before to $turns, library" "driver_turn_$turns"
+        before=$turns
+    done
+    printf '\npeak RSS in kB: empty %s, bare client %s, llm-do run %s (Anthropic), %s (Chat Completions), %s (%s deltas)\n' \
+        "${figure[empty.peak_rss_kb]}" "${figure[bare_one.peak_rss_kb]}" "${figure[program_one.peak_rss_kb]}" \
+        "${figure[program_one_chat.peak_rss_kb]}" "${figure[program_stream.peak_rss_kb]}" "$STREAM_DELTAS"
+    printf 'stripped llm-do: %s bytes\n' "${figure[binary.bytes]}"
+}
+
+results() {
+    local key separator=""
+    printf '{\n  "date": "%s",\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+    printf '  "machine": { "system": "%s", "cpu": "%s", "cores": %s, "memory_kb": %s },\n' "$(uname -srm)" \
+        "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(nproc)" \
+        "$(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
+    printf '  "rustc": "%s",\n' "$(rustc --version)"
+    printf '  "counted_by": "%s",\n' "$([[ $instructions_counted = yes ]] && valgrind --version || echo none)"
+    printf '  "figures": {'
+    while read -r key; do
+        [[ $key = *.cpu_sum || $key = *.cpu_runs ]] && continue
+        printf '%s\n    "%s": %s' "$separator" "$key" "${figure[$key]}"
+        separator=,
+    done < <(printf '%s\n' "${!figure[@]}" | sort)
+    printf '\n  }\n}\n'
+}
+
+table
+mkdir -p "$(dirname "$saved")"
+results >"$saved"
+echo "saved in $saved" >&2

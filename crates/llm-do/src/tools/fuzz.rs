@@ -1,0 +1,58 @@
+//! What must hold for any arguments that a model writes, as a plain function: the property tests and the fuzzer drive the
+//! same one. It panics when something does not hold.
+
+use std::path::Path;
+
+use super::Toolset;
+use super::agent::AgentTool;
+use super::approval::canonical;
+use super::filesystem::Filesystem;
+use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
+use crate::message::{Arguments, RawJson};
+
+/// Arguments are judged or refused by every tool, nothing runs, and what is shown and remembered of them is one text.
+pub fn arguments(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let arguments = match Arguments::parse(text.clone()) {
+        Arguments::Object(arguments) => arguments,
+        Arguments::Malformed(kept) => return assert_eq!(kept, text, "the model reads what it wrote"),
+    };
+    check_canonical(&arguments);
+    for toolset in toolsets() {
+        for spec in toolset.specs() {
+            let judged = toolset.judge(&spec.name, &arguments);
+            assert_eq!(judged, toolset.judge(&spec.name, &arguments), "{}", spec.name);
+        }
+    }
+}
+
+/// Two calls are the same to a remembered approval exactly if their arguments are the same JSON.
+fn check_canonical(arguments: &RawJson) {
+    let Ok(value) = arguments.to::<serde_json::Value>() else { return };
+    let text = canonical(arguments);
+    let again = RawJson::parse(&text).expect("canonical JSON is JSON");
+    assert_eq!(canonical(&again), text);
+    assert_eq!(again.to::<serde_json::Value>().ok(), Some(value));
+}
+
+fn toolsets() -> Vec<Box<dyn Toolset>> {
+    let schema = r#"{"type":"object","properties":{"topic":{"type":"string","maxLength":9},"n":{"type":"integer"}},"required":["topic"]}"#;
+    let agent = |parameters: Option<&str>| AgentTool {
+        name: "reader".to_owned(),
+        description: String::new(),
+        parameters: parameters.map(|schema| RawJson::from_valid(schema.to_owned())),
+        calls_ask: false,
+        attachments_ask: true,
+    };
+    let mut toolsets: Vec<Box<dyn Toolset>> = vec![Box::new(agent(None)), Box::new(agent(Some(schema)))];
+    // Judging a write looks at what is there, and changes nothing.
+    let root = FileRoot {
+        base: Base::WorkingDirectory,
+        access: Access::ReadWrite,
+        suffixes: Vec::new(),
+        max_file_bytes: Some(1 << 16),
+    };
+    let files = Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new("."));
+    toolsets.extend(files.ok().map(|files| Box::new(files) as Box<dyn Toolset>));
+    toolsets
+}
