@@ -9,7 +9,7 @@ use super::output;
 use super::toolsets::{self, Opened};
 use super::{Output, RunError, Runtime};
 use crate::event::{CallKind, Ended, EventKind, Events};
-use crate::journal::{StepKind, Steps};
+use crate::journal::{Described, StepKind, Steps};
 use crate::message::{
     Arguments, Content, Message, RawJson, Reply, ReplyPart, Step, ToolCall, ToolResult, Usage, UserMessage, next_step,
 };
@@ -303,7 +303,9 @@ impl<'r> CallScope<'r> {
         let agent = &self.agent.name;
         let asked = self.conversation.reply(&self.frame.history, &self.events);
         let effect = async { asked.await.map_err(|error| RunError::Model { agent: agent.clone(), error }) };
-        let mut reply = steps.run(StepKind::Model, &self.frame.history, None, effect).await?;
+        let telling = steps.telling(&self.events);
+        let described = || Described::new(StepKind::Model, &self.frame.history);
+        let mut reply = steps.run(described, &telling, effect).await?;
         // A model that says itself what it took knows better than a table.
         let priced = || self.runtime.models.prices.cost(&self.agent.model, &reply.usage);
         reply.usage.cost_usd = reply.usage.cost_usd.or_else(priced);

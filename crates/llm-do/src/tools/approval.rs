@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use crate::BoxFuture;
 use crate::event::{Answered, EventKind, Events};
 use crate::message::RawJson;
+
+pub use crate::journal::digest::digest;
 
 /// What a rule of a worker file or a manifest says about a tool: `allow`, `ask` or `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -355,7 +356,10 @@ enum Grant {
         /// What no rule can allow is granted for what was shown, and a plain grant does not cover it.
         exception: Option<String>,
     },
-    Tool { toolset: String, tool: String },
+    Tool {
+        toolset: String,
+        tool: String,
+    },
 }
 
 impl Gate {
@@ -523,20 +527,6 @@ impl Candidate<'_> {
 /// Keys sorted, no blanks: two spellings of one value are one.
 pub fn canonical(json: &RawJson) -> String {
     json.to::<serde_json::Value>().map_or_else(|_| json.get().to_owned(), |value| value.to_string())
-}
-
-/// A hash of parts, each with its length, so that no two lists of parts run together.
-pub fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part.as_bytes());
-    }
-    hash.finalize().iter().fold(String::with_capacity(64), |mut hex, byte| {
-        hex.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
-        hex.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
-        hex
-    })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::approval::{Candidate, Gate, Passage, Pending, PermittedCall, RefusedBy, Rules, Verdict, canonical, digest};
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::event::{EventKind, Events, Returned};
-use crate::journal::StepKind;
+use crate::journal::{Described, StepKind};
 use crate::message::{Arguments, Content, RawJson, ToolCall, ToolResult};
 
 /// A live toolset as one agent uses it.
@@ -295,8 +295,14 @@ impl ToolPlane {
                 StepKind::Tool
             }
         };
-        let interrupted = Recorded::Failed("interrupted: it may have happened".to_owned());
-        let interrupted = (slot.repeat == Repeat::Once).then_some(&interrupted);
+        let described = || {
+            let described = Described::new(step, &(tool, &arguments));
+            match slot.repeat {
+                Repeat::Once => described.once(Recorded::Failed("interrupted: it may have happened".to_owned())),
+                Repeat::Repeatable => described,
+            }
+        };
+        let telling = cx.steps.telling(cx.events);
         let effect = async {
             let outcome = guarded(self.open[slot.toolset].toolset.call(permitted, &cx)).await;
             match self.raised().take() {
@@ -304,7 +310,7 @@ impl ToolPlane {
                 None => Recorded::of(outcome),
             }
         };
-        let outcome = match cx.steps.run(step, &(tool, &arguments), interrupted, effect).await {
+        let outcome = match cx.steps.run(described, &telling, effect).await {
             Ok(Recorded::Content(content)) => Ok(content),
             Ok(Recorded::Failed(reason)) => Err(ToolError::Failed(reason)),
             Ok(Recorded::Changed) => Err(ToolError::Changed),
