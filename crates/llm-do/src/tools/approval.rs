@@ -355,7 +355,10 @@ enum Grant {
         /// What no rule can allow is granted for what was shown, and a plain grant does not cover it.
         exception: Option<String>,
     },
-    Tool { toolset: String, tool: String },
+    Tool {
+        toolset: String,
+        tool: String,
+    },
 }
 
 impl Gate {
