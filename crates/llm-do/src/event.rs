@@ -178,6 +178,27 @@ pub enum OutputStream {
     Stderr,
 }
 
+/// Tokens and money, as a fold over events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct UsageReport {
+    pub total: Usage,
+    pub by_model: BTreeMap<String, Usage>,
+}
+
+/// One call of an agent, a function or a tool, with the calls it made, as a fold over events.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceCall {
+    pub name: String,
+    pub kind: CallKind,
+    pub depth: usize,
+    pub input: Option<RawJson>,
+    pub output: Option<RawJson>,
+    pub error: Option<String>,
+    pub duration_ms: u64,
+    pub usage: Usage,
+    pub calls: Vec<TraceCall>,
+}
+
 /// The JSON Schema of one line of events.
 pub fn schema() -> serde_json::Value {
     let schema = schemars::SchemaGenerator::default().into_root_schema_for::<Event>();
