@@ -60,8 +60,8 @@ pub enum StepKind {
     Code,
     /// Waits for somebody.
     Ask,
-    /// What becomes of the calls of one reply: judges them, and has a step for each question. Changes nothing, and is
-    /// taken again if nothing was built on it.
+    /// What is looked up or decided on the way, such as what becomes of the calls of a reply; a question in it is a
+    /// step of its own. Changes nothing, and is taken again if nothing was built on it.
     Decide,
     /// A call of an agent, with steps of its own.
     Call,

@@ -153,7 +153,9 @@ impl Contents {
 
     fn take(&mut self, line: Line) -> Result<(), String> {
         let Line { k, kind, state, req: request, res, at, by } = line;
-        if self.records.get(&k).is_some_and(|record| matches!(record.known, Known::Done(_))) {
+        // Only what nothing was built on is decided again.
+        let before = self.records.get(&k).filter(|record| record.kind != StepKind::Decide);
+        if before.is_some_and(|record| matches!(record.known, Known::Done(_))) {
             return Err(format!("`{k}` was done before"));
         }
         let known = match state {
@@ -188,10 +190,15 @@ impl Contents {
         }
     }
 
-    /// Whether it stands beneath something that is done, and so is never looked at again.
+    /// Whether it stands beneath a call that is done, and so is never looked at again. What stands beneath a model
+    /// request are the calls that the reply asks for.
     pub fn is_settled(&self, key: &str) -> bool {
-        let above = memchr::memchr_iter(b'/', key.as_bytes()).map(|end| &key[..end]);
-        above.into_iter().any(|above| self.result(above).is_some())
+        let above = memchr::memchr_iter(b'/', key.as_bytes()).filter_map(|end| self.records.get(&key[..end]));
+        above.into_iter().any(|record| match (&record.known, record.kind) {
+            (Known::Done(_), StepKind::Tool | StepKind::Code | StepKind::Call) => true,
+            (Known::Done(_), StepKind::Model | StepKind::Ask | StepKind::Decide) => false,
+            (Known::Started(_) | Known::Asked(_), _) => false,
+        })
     }
 
     /// What a person is shown of the steps that may or may not have happened.
@@ -343,18 +350,20 @@ mod tests {
     #[test]
     fn what_stands_beneath_something_done_is_settled() {
         let lines = [
+            line("main/t0/m0", "model", "done"),
+            line("main/t0/m0/c1", "tool", "started"),
             line("main/t0/m0/c0/t0/m0", "model", "done"),
             line("main/t0/m0/c0/t0/m0/c0", "tool", "started"),
             line("main/t0/m0/c0.1/t0/m0", "model", "done"),
             line("main/t0/m0/c0", "call", "done"),
         ];
         let contents = read(&lines.each_ref().map(String::as_str)).unwrap();
-        assert_eq!(contents.in_doubt().count(), 0);
+        assert_eq!(contents.in_doubt().map(|(key, _)| key).collect::<Vec<_>>(), ["main/t0/m0/c1"]);
         assert_eq!(contents.beneath("main/t0/m0/c0").count(), 2);
-        assert_eq!(contents.beneath("main").count(), 4);
+        assert_eq!(contents.beneath("main").count(), 6);
         let mut left: Vec<String> = contents.into_unsettled().into_keys().collect();
         left.sort();
-        assert_eq!(left, ["main/t0/m0/c0", "main/t0/m0/c0.1/t0/m0"]);
+        assert_eq!(left, ["main/t0/m0", "main/t0/m0/c0", "main/t0/m0/c0.1/t0/m0", "main/t0/m0/c1"]);
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod function;
 pub mod input;
 pub mod ledger;
 pub mod output;
+pub mod record;
+mod request;
 mod scope;
 pub mod session;
 mod toolsets;
@@ -12,11 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
 use crate::event::{Event, Events, Hearing, TraceCall, UsageReport};
-use crate::journal::{Steps, Stop};
+use crate::journal::{Journal, Steps, Stop};
 use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
 use crate::model::scripted::Scripted;
@@ -29,6 +32,7 @@ use crate::tools::plane::Refusals;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
+use record::Resumed;
 use scope::Caller;
 use session::Session;
 
@@ -91,8 +95,11 @@ pub struct Runtime {
     /// The account of the whole session.
     account: Account,
     steps: Steps,
+    /// What earlier processes did in this run.
+    resumed: Resumed,
     events: Events,
-    next_call: AtomicU64,
+    /// Calls that nobody in the run has made.
+    entered: AtomicU64,
     /// Time and chance, in hex.
     pub run: String,
 }
@@ -108,7 +115,8 @@ pub struct Outcome {
 }
 
 /// The answer: text, or a value that satisfies the agent's schema.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Output {
     Text(String),
     Value(RawJson),
@@ -219,9 +227,27 @@ impl Runtime {
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder);
         let gate = Arc::new(Gate::new(config.approvals.clone()));
-        let (steps, next_call, ledger) = (Steps::unrecorded(), AtomicU64::new(1), Ledger::default());
+        let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
-        Self { program, models, config, gate, session, ledger, account, steps, events, next_call, run: run_id() }
+        let (resumed, run) = (Resumed::default(), run_id());
+        Self { program, models, config, gate, session, ledger, account, steps, resumed, events, entered, run }
+    }
+
+    /// Every effect goes through this engine from now on. What earlier processes spent counts.
+    #[must_use]
+    pub fn recorded_by(mut self, engine: Arc<dyn Journal>, resumed: Resumed) -> Self {
+        self.steps = Steps::recorded_by(engine);
+        self.ledger.carry_over(self.account, resumed.total());
+        self.resumed = resumed;
+        self
+    }
+
+    /// The place of a call that nobody in the run makes; mostly there is one.
+    fn steps_of_entry(&self, name: &str) -> Steps {
+        match self.entered.fetch_add(1, Ordering::Relaxed) {
+            0 => self.steps.at(format_args!("{name}")),
+            number => self.steps.at(format_args!("{name}.{number}")),
+        }
     }
 
     pub fn program(&self) -> &Program {
@@ -299,8 +325,9 @@ impl Runtime {
         let key = format!("{}/attach", steps.path());
         let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: callee, path, key: &key };
         let unchangeable = |_: &RawJson| Err("another input is another run".to_owned());
-        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, events).await {
-            Passage::Permitted { .. } => Ok(Reach::Anywhere),
+        let steps = steps.at(format_args!("attach"));
+        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events).await? {
+            Passage::Permitted(_) => Ok(Reach::Anywhere),
             Passage::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
             Passage::Refused { reason, .. } => {
                 Err(Ending::Refused { path: path.to_vec(), tool: "attach".to_owned(), reason }.into())
@@ -331,7 +358,7 @@ impl Runtime {
             .models
             .of(spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
-        let call = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let call = self.events.new_call();
         CallScope::open(self, Arc::clone(spec), model.as_ref(), call, caller)
     }
 }

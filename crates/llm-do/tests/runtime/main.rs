@@ -4,6 +4,7 @@
 
 mod attachments;
 mod entry;
+mod journal;
 mod support;
 mod variants;
 
