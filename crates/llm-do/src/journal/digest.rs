@@ -69,7 +69,9 @@ mod tests {
     fn a_chain_depends_on_each_entry_and_its_place() {
         let chain = |start: &str, entries: &[&str]| {
             let mut chain = Chain::starting_with([start]);
-            entries.iter().for_each(|entry| chain.push(entry));
+            for entry in entries {
+                chain.push(entry);
+            }
             assert_eq!((chain.len(), chain.is_empty()), (entries.len(), entries.is_empty()));
             chain.digest()
         };

@@ -68,6 +68,14 @@ pub enum StepKind {
 }
 
 impl StepKind {
+    /// Whether its result makes what stands beneath it irrelevant.
+    pub fn is_call(self) -> bool {
+        match self {
+            Self::Tool | Self::Code | Self::Call => true,
+            Self::Model | Self::Ask | Self::Decide => false,
+        }
+    }
+
     /// As a person would call it.
     pub fn words(self) -> &'static str {
         match self {

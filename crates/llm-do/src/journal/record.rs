@@ -194,11 +194,7 @@ impl Contents {
     /// request are the calls that the reply asks for.
     pub fn is_settled(&self, key: &str) -> bool {
         let above = memchr::memchr_iter(b'/', key.as_bytes()).filter_map(|end| self.records.get(&key[..end]));
-        above.into_iter().any(|record| match (&record.known, record.kind) {
-            (Known::Done(_), StepKind::Tool | StepKind::Code | StepKind::Call) => true,
-            (Known::Done(_), StepKind::Model | StepKind::Ask | StepKind::Decide) => false,
-            (Known::Started(_) | Known::Asked(_), _) => false,
-        })
+        above.into_iter().any(|record| record.kind.is_call() && matches!(record.known, Known::Done(_)))
     }
 
     /// What a person is shown of the steps that may or may not have happened.
@@ -284,7 +280,7 @@ mod tests {
     const HEADER: &str = r#"{"v":1,"k":"","kind":"run","state":"header","res":{"run":"r"}}"#;
 
     fn read(lines: &[&str]) -> Result<Contents, Damage> {
-        let text: String = std::iter::once(&HEADER).chain(lines).map(|line| format!("{line}\n")).collect();
+        let text = [&[HEADER], lines, &[""]].concat().join("\n");
         Contents::read(text.as_bytes())
     }
 
