@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Runtime;
+use super::dynamic::DynamicAgents;
 use crate::project::{AgentSpec, Program, Typing};
 use crate::tools::Toolset;
 use crate::tools::agent::AgentTool;
@@ -19,10 +20,10 @@ pub struct Opened {
     pub missing: Vec<String>,
 }
 
-pub fn open(runtime: &Runtime, agent: &AgentSpec) -> Result<Opened, String> {
+pub fn open(runtime: &Runtime, agent: &Arc<AgentSpec>) -> Result<Opened, String> {
     let mut opened = Opened { toolsets: Vec::new(), missing: Vec::new() };
     for used in agent.tools.iter().chain(&agent.toolsets) {
-        match live(runtime, &used.source)? {
+        match live(runtime, agent, &used.source)? {
             Some(toolset) => opened.toolsets.push(OpenToolset {
                 name: used.name.clone(),
                 definition: format!("{:?}", used.source),
@@ -35,18 +36,20 @@ pub fn open(runtime: &Runtime, agent: &AgentSpec) -> Result<Opened, String> {
     Ok(opened)
 }
 
-fn live(runtime: &Runtime, source: &ToolsetSource) -> Result<Option<Box<dyn Toolset>>, String> {
+fn live(runtime: &Runtime, agent: &Arc<AgentSpec>, source: &ToolsetSource) -> Result<Option<Box<dyn Toolset>>, String> {
     Ok(match source {
         ToolsetSource::Filesystem(config) => Some(Box::new(Filesystem::open(config, &runtime.program.root)?)),
-        ToolsetSource::Agent(name) => agent_tool(&runtime.program, name).map(|tool| Box::new(tool) as Box<dyn Toolset>),
+        ToolsetSource::Agent(name) => {
+            let callee = runtime.program.agent(name).map_err(|error| error.to_string())?;
+            Some(Box::new(agent_tool(&runtime.program, &callee)))
+        }
+        ToolsetSource::DynamicAgents => {
+            Some(Box::new(DynamicAgents { program: Arc::clone(&runtime.program), creator: Arc::clone(agent) }))
+        }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
-        ToolsetSource::Variant(variant) => live(runtime, &variant.of)?
+        ToolsetSource::Variant(variant) => live(runtime, agent, &variant.of)?
             .map(|of| Box::new(VariantToolset { variant: Arc::clone(variant), of }) as Box<dyn Toolset>),
-        ToolsetSource::Shell(_)
-        | ToolsetSource::Mcp(_)
-        | ToolsetSource::DynamicAgents
-        | ToolsetSource::Python(_)
-        | ToolsetSource::Open => None,
+        ToolsetSource::Shell(_) | ToolsetSource::Mcp(_) | ToolsetSource::Python(_) | ToolsetSource::Open => None,
     })
 }
 
@@ -73,11 +76,10 @@ pub fn exported(program: &Program) -> Vec<OpenToolset> {
 }
 
 /// An agent as its callers see it.
-pub fn agent_tool(program: &Program, name: &str) -> Option<AgentTool> {
-    let callee = program.agents.get(name)?;
+pub fn agent_tool(program: &Program, callee: &AgentSpec) -> AgentTool {
     let policy = &program.policy;
-    let exception = policy.agent_approval_overrides.get(name).copied().unwrap_or_default();
-    Some(AgentTool {
+    let exception = policy.agent_approval_overrides.get(&callee.name).copied().unwrap_or_default();
+    AgentTool {
         name: callee.name.clone(),
         description: callee.description.clone(),
         parameters: match &callee.input {
@@ -87,5 +89,5 @@ pub fn agent_tool(program: &Program, name: &str) -> Option<AgentTool> {
         calls_ask: exception.calls_require_approval.unwrap_or(policy.agent_calls_require_approval),
         attachments_ask: exception.attachments_require_approval.unwrap_or(policy.agent_attachments_require_approval),
         project_root: program.root.clone(),
-    })
+    }
 }

@@ -73,6 +73,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         env: Vec::new(),
         open: Vec::new(),
         registry: crate::tools::function::Registry::default(),
+        fallback: None,
     }
 }
 
