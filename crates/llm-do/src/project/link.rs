@@ -249,8 +249,12 @@ impl<'a> Linker<'a> {
     }
 
     fn entry_by_layout(&mut self) -> Option<Entry> {
-        let mut names = self.agents.keys();
-        let only = names.next().filter(|_| names.next().is_none()).map(|name| (*name).to_owned());
+        // An agent that a run created does not change where the next run starts.
+        let is_written = |loaded: &LoadedWorker| !loaded.path.starts_with(super::load::DEFAULT_GENERATED_DIR);
+        let only_of =
+            |names: &mut dyn Iterator<Item = &&'a str>| names.next().filter(|_| names.next().is_none()).copied();
+        let mut written = self.agents.iter().filter(|(_, loaded)| is_written(loaded)).map(|(name, _)| name);
+        let only = only_of(&mut written).or_else(|| only_of(&mut self.agents.keys())).map(str::to_owned);
         let named_main = self.agents.contains_key("main").then(|| "main".to_owned());
         let agent = match self.project.layout {
             Layout::SingleFile => only,
