@@ -316,12 +316,11 @@ impl Runtime {
 
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
     /// that is dropped tells nobody how it ended.
-    #[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
-        self.open_for(agent, Caller::Nobody)
+        self.open_for(agent, Caller::Nobody).await
     }
 
-    fn open_for(&self, agent: &str, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
+    async fn open_for(&self, agent: &str, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
         let unlinked = |error: CreateError| RunError::NoAgent { reason: error.to_string() };
         let spec = self.program.agent(agent).map_err(unlinked)?;
         let depth = caller.next_depth();
@@ -338,7 +337,7 @@ impl Runtime {
             .of(&spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
         let call = self.next_call.fetch_add(1, Ordering::Relaxed);
-        CallScope::open(self, spec, model.as_ref(), call, caller)
+        CallScope::open(self, spec, model.as_ref(), call, caller).await
     }
 }
 
@@ -368,7 +367,7 @@ impl Agents for Runtime {
         Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
-            let mut scope = self.open_for(agent, Caller::Call(caller)).map_err(failed)?;
+            let mut scope = self.open_for(agent, Caller::Call(caller)).await.map_err(failed)?;
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
