@@ -31,6 +31,12 @@ impl From<&str> for Input {
     }
 }
 
+impl From<Value> for Input {
+    fn from(value: Value) -> Self {
+        Self::Object { value, attachments: Vec::new() }
+    }
+}
+
 impl From<String> for Input {
     fn from(text: String) -> Self {
         Self::Text(text)

@@ -89,7 +89,7 @@ pub struct CallScope<'r> {
 }
 
 impl<'r> CallScope<'r> {
-    pub(super) fn open(
+    pub(super) async fn open(
         runtime: &'r Runtime,
         agent: Arc<AgentSpec>,
         model: &dyn Model,
@@ -97,8 +97,15 @@ impl<'r> CallScope<'r> {
         caller: Caller<'_>,
     ) -> Result<Self, RunError> {
         let wrong = |reason| RunError::Toolset { agent: agent.name.clone(), reason };
-        let Opened { toolsets, missing } = toolsets::open(runtime, &agent).map_err(wrong)?;
-        let plane = ToolPlane::new(toolsets, Arc::clone(&runtime.gate), runtime.config.refusals).map_err(wrong)?;
+        let depth = caller.next_depth();
+        let events = match caller {
+            Caller::Nobody => &runtime.events,
+            Caller::Call(cx) => cx.events,
+        };
+        let events = events.for_call(&Arc::from(agent.name.as_str()), depth, call);
+        let Opened { toolsets, missing } = toolsets::open(runtime, &agent, &events).await.map_err(wrong)?;
+        let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);
+        let plane = ToolPlane::open(toolsets, gate, refusals, &events).await.map_err(wrong)?;
         let (mut path, steps, parent) = match caller {
             Caller::Nobody => (Vec::new(), runtime.steps_of_entry(&agent.name), None),
             Caller::Call(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
@@ -112,12 +119,6 @@ impl<'r> CallScope<'r> {
         let limits = Limits { max_requests: None, ..agent.limits.clone() };
         let account = runtime.ledger.open(limits, Some(payer));
         runtime.ledger.carry_over(account, runtime.resumed.spent_beneath(steps.path()));
-        let depth = caller.next_depth();
-        let events = match caller {
-            Caller::Nobody => &runtime.events,
-            Caller::Call(cx) => cx.events,
-        };
-        let events = events.for_call(&Arc::from(agent.name.as_str()), depth, call);
         for name in missing {
             let text = format!("the toolset `{name}` of agent `{}` cannot be offered yet", agent.name);
             events.send(|| EventKind::Notice { text });
