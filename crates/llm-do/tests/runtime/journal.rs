@@ -227,11 +227,11 @@ async fn a_limit_holds_for_the_whole_run_and_a_higher_one_lets_it_go_on() {
         ..RuntimeConfig::new(Approvals::Nobody)
     };
     let mut journal = desk.create();
-    for allowed in [2, 4, 7] {
+    for (allowed, as_shown) in [(2, 2.0), (4, 4.0), (7, 7.0)] {
         for _ in 0..2 {
             let stopped = desk.run_with(desk.project(), config(allowed, None), journal).await;
             let Err(RunError::Ended(Ending::Limit { used, .. })) = &stopped.outcome else { panic!("it stops") };
-            assert_eq!((stopped.requests, *used), (allowed, allowed as f64), "those of earlier processes count");
+            assert_eq!((stopped.requests, *used), (allowed, as_shown), "those of earlier processes count");
             journal = desk.resume();
         }
     }
@@ -414,11 +414,11 @@ async fn an_entry_function_runs_again_until_it_has_finished() {
 
 #[tokio::test]
 async fn a_call_that_was_dropped_in_the_middle_is_in_doubt() {
-    let script = "- {round: 1, call: {hang: {}}}\n- say: '{{ result }}'";
-    let desk = Desk::new(script, &[("main", "tools: [hang]")]);
     async fn hang(_: Nothing) -> Result<String, String> {
         std::future::pending().await
     }
+    let script = "- {round: 1, call: {hang: {}}}\n- say: '{{ result }}'";
+    let desk = Desk::new(script, &[("main", "tools: [hang]")]);
     let project = || desk.files.project().tool(Tool::new(hang).verdict(Rule::Allow));
     {
         let running = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.create());
