@@ -6,12 +6,14 @@ mod config;
 mod console;
 mod environment;
 mod failure;
+mod journal;
 mod json;
 mod key_command;
 mod models;
 mod new;
 mod plan;
 mod providers;
+mod resume;
 mod run;
 mod stdin;
 

@@ -1,17 +1,19 @@
 //! The composition root: each command from its arguments to its effects.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use llm_do::escape::{visible, visible_lines};
 use llm_do::event::{Event, EventKind, Hearing};
+use llm_do::journal::record::Contents;
 use llm_do::message::{Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Limits, Policy, Program, Project, schema};
 use llm_do::runtime::input::Input;
-use llm_do::runtime::{Models, Outcome, Output, RunError, Runtime, RuntimeConfig};
+use llm_do::runtime::{self, Models, Outcome, Output, RunError, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::Ending;
 use llm_do::tools::approval::{Approvals, Pending};
@@ -24,15 +26,17 @@ use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, 
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
+use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::json::{self, ErrorJson, ResultJson};
 use crate::models::Listing;
-use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin};
-use crate::{check, console, new, providers, stdin};
+use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin};
+use crate::{check, console, journal, new, providers, resume, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let args = args::parse(argv).map_err(Failure::Usage)?;
     match args.command {
         Command::Run(args) => run_run(args),
+        Command::Resume(args) => resume::run(args),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Models(args) => run_models(&args),
@@ -98,30 +102,67 @@ fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let output = plan::output_format(&args);
-    match prepare(args, &environment) {
+    match prepare(args, &environment, None) {
         Ok(prepared) => prepared.run(),
         Err(failure) => Err(not_begun(failure, output)),
     }
 }
 
 /// A program, its input and its models: all that a run needs.
-struct Prepared {
+pub struct Prepared {
     program: Program,
     models: Models,
     input: Input,
-    config: RuntimeConfig,
+    pub config: RuntimeConfig,
     output: OutputFormat,
+    /// Of the project as it is now.
+    pub files: Fingerprint,
+    pub recorded: Option<Recorded>,
 }
 
-fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure> {
+/// Everything up to the first effect. An input that is known already is taken instead of the one that was typed.
+pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -> Result<Prepared, Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
+    let flags = Flags::of(&args);
     let mut plan = plan::run(args, environment, &config)?;
     read_scripts(&mut plan.models)?;
-    let Linked { program, .. } = link(&plan)?;
-    let input = read_input(&plan, &program)?;
+    let (Linked { program, .. }, files) = link(&plan)?;
+    let replayed = replayed(&plan)?;
+    let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
+    let input = known.map_or_else(|| read_input(&plan, &program), Ok)?;
     let models = providers::connect(&program, environment, &config)?;
     let config = runtime_config(&plan, &program.policy);
-    Ok(Prepared { program, models, input, config, output: plan.output })
+    let recorded = match (&plan.recording, replayed) {
+        (Recording::Journal(file), _) => {
+            let header = header(&plan, flags, files.clone(), input.clone())?;
+            Some(Recorded::begin(file, &header, environment.user())?)
+        }
+        (Recording::Nothing | Recording::Replay(_), replayed) => {
+            replayed.map(|(header, contents)| Recorded::replay(contents, header.run))
+        }
+    };
+    Ok(Prepared { program, models, input, config, output: plan.output, files, recorded })
+}
+
+fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Result<Header, Failure> {
+    let directory = std::env::current_dir()
+        .map_err(|error| Failure::failed(format!("the working directory is unknown: {error}")))?;
+    Ok(Header { run: runtime::run_id(), project: plan.project.clone(), directory, flags, files, input })
+}
+
+/// The journal that answers every step.
+fn replayed(plan: &RunPlan) -> Result<Option<(Header, Contents)>, Failure> {
+    let Recording::Replay(file) = &plan.recording else { return Ok(None) };
+    let contents = llm_do::journal::file::read(file).map_err(unusable)?;
+    Ok(Some((Header::of(&contents, file)?, contents)))
+}
+
+/// A replay takes the recorded input unless another one is given.
+fn said_before(plan: &RunPlan, header: &Header) -> Option<Input> {
+    match &plan.input {
+        InputPlan::Unspoken { .. } if plan.files.is_empty() => Some(header.input.clone()),
+        InputPlan::Unspoken { .. } | InputPlan::Json(_) | InputPlan::Prompt { .. } | InputPlan::PromptOnStdin => None,
+    }
 }
 
 /// Flags win over the manifest.
@@ -144,19 +185,19 @@ fn runtime_config(plan: &RunPlan, policy: &Policy) -> RuntimeConfig {
     }
 }
 
-fn link(plan: &RunPlan) -> Result<Linked, Failure> {
+fn link(plan: &RunPlan) -> Result<(Linked, Fingerprint), Failure> {
     if let Some(command) = misspelled_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display()))
             .hint(format!("did you mean the command `{command}`?")));
     }
     let project = |report| Failure::Project { report, colour: plan.colour };
-    let linked = Project::load(&plan.project)
-        .and_then(|project| project.survey(&plan.models, plan.entry.as_deref()))
+    let (linked, files) = Project::load(&plan.project)
+        .and_then(|project| Ok((project.survey(&plan.models, plan.entry.as_deref())?, project.fingerprint())))
         .map_err(project)?;
     if let Some(name) = linked.program.open.first() {
         return Err(Failure::usage(format!("`{name}` is defined in Python, which cannot be run yet")));
     }
-    Ok(linked)
+    Ok((linked, files))
 }
 
 /// `llm-do chekc .` is read as a project to run.
@@ -216,12 +257,17 @@ fn read_json(source: &JsonSource) -> Result<Value, Failure> {
 }
 
 impl Prepared {
-    fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), Failure> {
         let hearing = match self.output {
             OutputFormat::StreamJson => Hearing::Everything,
             OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
         };
         let (runtime, listener) = Runtime::heard(self.program, self.models, self.config, hearing);
+        let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
+        let runtime = match self.recorded {
+            Some(recorded) => recorded.drive(runtime),
+            None => runtime,
+        };
         let executor = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -231,7 +277,7 @@ impl Prepared {
         // The listener ends when the runtime, and with it the last sender of events, is gone.
         let running = async move {
             let outcome = runtime.run(input).await;
-            Ended { usage: runtime.usage(), trace: runtime.trace(), run: runtime.run.clone(), outcome }
+            Ended { usage: runtime.usage(), trace: runtime.trace(), run: runtime.run.clone(), outcome, journal }
         };
         // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
         let ended = executor.block_on(async {
@@ -266,15 +312,23 @@ fn complain_of(event: &Event) {
     }
 }
 
-struct Ended {
+pub struct Ended {
     outcome: Result<Outcome, RunError>,
     usage: llm_do::event::UsageReport,
     trace: Vec<llm_do::event::TraceCall>,
     run: String,
+    /// Where it can be resumed from.
+    journal: Option<PathBuf>,
 }
 
 impl Ended {
-    fn report(self, format: OutputFormat) -> Result<(), Failure> {
+    /// A run that ended in another process.
+    pub fn finished(outcome: Outcome, run: String) -> Self {
+        let (usage, trace) = (outcome.usage.clone(), outcome.trace.clone());
+        Self { outcome: Ok(outcome), usage, trace, run, journal: None }
+    }
+
+    pub fn report(self, format: OutputFormat) -> Result<(), Failure> {
         let pending = match &self.outcome {
             Err(RunError::Ended(Ending::NeedsApproval(pending))) => pending.clone(),
             Ok(_) | Err(_) => Vec::new(),
@@ -284,13 +338,14 @@ impl Ended {
             if let Some(partial) = self.outcome.as_ref().err().and_then(RunError::partial) {
                 console::print(&answer(Output::Text(partial.to_owned())))?;
             }
-            let outcome = self.outcome?;
+            let outcome = self.outcome.map_err(|error| journal::failure(error, self.journal.as_deref()))?;
             return console::print(&answer(outcome.output));
         }
         let (output, messages, failure) = match self.outcome {
             Ok(outcome) => (Some(outcome.output.to_json()), outcome.messages, None),
             Err(error) => {
-                (error.partial().map(|partial| RawJson::of(&partial)), Vec::new(), Some(Failure::from(error)))
+                let partial = error.partial().map(|partial| RawJson::of(&partial));
+                (partial, Vec::new(), Some(journal::failure(error, self.journal.as_deref())))
             }
         };
         console::print(&json::line(&ResultJson {
@@ -336,7 +391,7 @@ fn error_json(failure: &Failure) -> ErrorJson {
 }
 
 /// Whoever reads JSON gets a result even of a run that never began.
-fn not_begun(failure: Failure, format: OutputFormat) -> Failure {
+pub fn not_begun(failure: Failure, format: OutputFormat) -> Failure {
     if format != OutputFormat::Text {
         let result = ResultJson::not_begun(failure.code(), error_json(&failure));
         let _ = console::print(&json::line(&result));

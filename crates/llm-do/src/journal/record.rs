@@ -117,6 +117,13 @@ pub enum Damage {
     },
 }
 
+/// A time of a record, for people.
+pub fn shown_time(milliseconds: u64) -> String {
+    const YEAR_9999: u64 = 253_370_764_800_000;
+    let since = std::time::Duration::from_millis(milliseconds.min(YEAR_9999));
+    httpdate::fmt_http_date(std::time::UNIX_EPOCH + since)
+}
+
 /// How many bytes of the file are committed lines.
 pub fn committed(bytes: &[u8]) -> usize {
     memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1)
@@ -290,6 +297,12 @@ mod tests {
 
     fn keys(contents: Result<Contents, Damage>) -> Vec<String> {
         contents.unwrap().records().map(|(key, _)| key.to_owned()).collect()
+    }
+
+    #[test]
+    fn any_time_can_be_shown() {
+        assert_eq!(shown_time(1_794_795_499_000), "Mon, 16 Nov 2026 02:18:19 GMT");
+        assert!(shown_time(u64::MAX).contains("9999"));
     }
 
     #[test]

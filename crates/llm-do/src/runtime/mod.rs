@@ -428,7 +428,7 @@ fn failure_of(agent: &str, error: RunError) -> ToolError {
 }
 
 /// Sortable by time, unlike any other run's.
-fn run_id() -> String {
+pub fn run_id() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{:011x}{:08x}", now.as_millis(), fastrand::u32(..))
 }
