@@ -180,11 +180,8 @@ impl<'a> Linker<'a> {
             return self.entry_function(function);
         }
         let marked: Vec<&LoadedWorker> = self.marked_entries();
-        let functions: &[EntryFunction] = match &self.project.code {
-            Code::Read(offer) => &offer.entries,
-            Code::Absent | Code::Unread => &[],
-        };
-        match (marked.as_slice(), functions) {
+        let functions = self.offered_entries();
+        match (marked.as_slice(), functions.as_slice()) {
             ([only], []) => Some(Entry::Agent(only.worker.name.value.clone())),
             ([], [only]) => Some(Entry::Function(only.clone())),
             ([], []) if self.may_be_python() => {
@@ -197,6 +194,17 @@ impl<'a> Linker<'a> {
                 None
             }
         }
+    }
+
+    /// Functions that are made to be an entry.
+    fn offered_entries(&self) -> Vec<EntryFunction> {
+        let python = match &self.project.code {
+            Code::Read(offer) => offer.entries.as_slice(),
+            Code::Absent | Code::Unread => &[],
+        };
+        let registered = self.project.registry.entry.iter();
+        let registered = registered.map(|entry| EntryFunction::Registered(entry.name().to_owned()));
+        python.iter().cloned().chain(registered).collect()
     }
 
     fn entry_agent(&mut self, place: Place, name: &str) -> Option<Entry> {
@@ -214,7 +222,7 @@ impl<'a> Linker<'a> {
 
     fn several_entries(&mut self, marked: &[&LoadedWorker], functions: &[EntryFunction]) {
         let agents = marked.iter().map(|loaded| loaded.worker.name.value.clone());
-        let functions = functions.iter().map(|entry| format!("{}:{}", entry.file.display(), entry.function));
+        let functions = functions.iter().map(EntryFunction::to_string);
         let names: Vec<String> = agents.chain(functions).collect();
         let fact = format!("several entries: {}", names.join(", "));
         let mark = marked.last().and_then(|loaded| loaded.worker.entry.as_ref());
@@ -260,7 +268,8 @@ impl<'a> Linker<'a> {
         if self.may_be_python() {
             self.open.insert(text.value.clone());
         }
-        Some(Entry::Function(EntryFunction { file: normal(Path::new(file)), function: function.to_owned() }))
+        let function = function.to_owned();
+        Some(Entry::Function(EntryFunction::Python { file: normal(Path::new(file)), function }))
     }
 
     fn policy(&mut self, keys: Option<&RuntimeKeys>) -> Policy {

@@ -13,6 +13,7 @@ pub mod schema;
 pub mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::model::scripted::Script;
 use crate::model::{ModelSettings, ServerTool};
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 use crate::tools::approval::Rules;
-use crate::tools::function::{Registry, Tool};
+use crate::tools::function::{FunctionEntry, Registry, Tool};
 use crate::tools::source::ToolsetSource;
 use crate::tools::{DeclaredTool, Toolset};
 use manifest::{AgentApprovalOverride, Manifest};
@@ -132,6 +133,13 @@ impl Project {
         self.registry.toolsets.insert(name.into(), Arc::new(factory));
         self
     }
+
+    /// Starts runs in a function in Rust, unless the manifest or a worker file names another entry.
+    #[must_use]
+    pub fn entry(mut self, entry: FunctionEntry) -> Self {
+        self.registry.entry = Some(Arc::new(entry));
+        self
+    }
 }
 
 /// Where a run starts.
@@ -145,10 +153,23 @@ pub enum Entry {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryFunction {
-    /// Beneath the project root.
-    pub file: PathBuf,
-    pub function: String,
+pub enum EntryFunction {
+    Python {
+        /// Beneath the project root.
+        file: PathBuf,
+        function: String,
+    },
+    /// That of the embedding program, by its name.
+    Registered(String),
+}
+
+impl fmt::Display for EntryFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Python { file, function } => write!(f, "{}:{function}", file.display()),
+            Self::Registered(name) => f.write_str(name),
+        }
+    }
 }
 
 /// The manifest's policy of a run; flags win over it.

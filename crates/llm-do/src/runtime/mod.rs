@@ -1,5 +1,6 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+mod function;
 pub mod input;
 pub mod ledger;
 pub mod output;
@@ -14,20 +15,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{Event, Events, Hearing};
+use crate::event::{Event, Events, Hearing, TraceCall, UsageReport};
 use crate::journal::{Steps, Stop};
 use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
-use crate::project::{AgentSpec, AllowWorkers, Entry, Limits, Program};
-use crate::tools::approval::{Approvals, Gate};
+use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
+use crate::tools::agent::AgentTool;
+use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
+use crate::tools::attachment::{self, Reach};
 use crate::tools::plane::Refusals;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
 use scope::Caller;
-use session::{Session, TraceCall, UsageReport};
+use session::Session;
 
 pub use scope::{CallFrame, CallScope};
 
@@ -155,6 +158,8 @@ pub enum RunError {
     NoProvider { agent: String, provider: String },
     #[error("a toolset of agent `{agent}`: {reason}")]
     Toolset { agent: String, reason: String },
+    #[error("the entry function `{function}` failed: {reason}")]
+    Function { function: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
     /// At any depth.
@@ -180,6 +185,7 @@ impl RunError {
             | Self::TooDeep { .. }
             | Self::NoProvider { .. }
             | Self::Toolset { .. }
+            | Self::Function { .. }
             | Self::NotStarted
             | Self::Ended(_) => None,
         }
@@ -234,9 +240,20 @@ impl Runtime {
 
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
-        let Entry::Agent(entry) = &self.program.entry else { return Err(RunError::NotStarted) };
         self.check_prices()?;
-        let mut scope = self.open(entry).await?;
+        let (output, messages) = match &self.program.entry {
+            Entry::Agent(agent) => self.run_agent(agent, input.into()).await?,
+            Entry::Function(EntryFunction::Registered(_)) => {
+                let entry = self.program.registry.entry.as_ref().ok_or(RunError::NotStarted)?;
+                (self.run_function(entry, input.into()).await?, Vec::new())
+            }
+            Entry::Function(EntryFunction::Python { .. }) | Entry::Open => return Err(RunError::NotStarted),
+        };
+        Ok(Outcome { output, messages, usage: self.usage(), trace: self.trace() })
+    }
+
+    async fn run_agent(&self, agent: &str, input: Input) -> Result<(Output, Vec<Message>), RunError> {
+        let mut scope = self.open(agent).await?;
         let output = match self.config.limits.timeout_seconds {
             None => scope.turn(input).await,
             Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
@@ -246,7 +263,7 @@ impl Runtime {
         };
         let messages = scope.frame().history.clone();
         scope.close().await;
-        output.map(|output| Outcome { output, messages, usage: self.usage(), trace: self.trace() })
+        output.map(|output| (output, messages))
     }
 
     /// A limit on money can only be kept where every price is known.
@@ -262,6 +279,34 @@ impl Runtime {
             }
         }
         Ok(())
+    }
+
+    /// An input from outside may name files that somebody must agree to, as a call of a model may.
+    async fn permitted_reach(
+        &self,
+        input: &Input,
+        path: &[String],
+        steps: &Steps,
+        events: &Events,
+    ) -> Result<Reach, RunError> {
+        let value = match input {
+            Input::Object { value, .. } => value,
+            Input::Text(_) | Input::Parts(_) => return Ok(Reach::Project),
+        };
+        let callee = path.last().map_or("", String::as_str);
+        let Some(question) = attachment::question(value, &self.program.root, callee) else { return Ok(Reach::Project) };
+        let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
+        let key = format!("{}/attach", steps.path());
+        let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: callee, path, key: &key };
+        let unchangeable = |_: &RawJson| Err("another input is another run".to_owned());
+        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, events).await {
+            Passage::Permitted { .. } => Ok(Reach::Anywhere),
+            Passage::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
+            Passage::Refused { reason, .. } => {
+                Err(Ending::Refused { path: path.to_vec(), tool: "attach".to_owned(), reason }.into())
+            }
+            Passage::EndRun => Err(Ending::EndedByPerson.into()),
+        }
     }
 
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
@@ -292,38 +337,62 @@ impl Runtime {
 }
 
 impl Agents for Runtime {
-    fn may_call(&self, agent: &str, caller: &CallContext<'_>) -> Result<(), String> {
+    fn tool(&self, agent: &str, caller: &CallContext<'_>) -> Result<AgentTool, String> {
         let spec = self.program.agents.get(caller.agent());
         match spec.and_then(|spec| spec.allow_workers.as_ref()) {
-            None | Some(AllowWorkers::Any) => Ok(()),
-            Some(AllowWorkers::Only(names)) if names.iter().any(|name| name == agent) => Ok(()),
-            Some(AllowWorkers::Only(names)) => {
-                Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent(), names.join(", ")))
+            Some(AllowWorkers::Only(names)) if !names.iter().any(|name| name == agent) => {
+                return Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent(), names.join(", ")));
             }
+            None | Some(AllowWorkers::Any | AllowWorkers::Only(_)) => {}
         }
+        toolsets::agent_tool(&self.program, agent).ok_or_else(|| {
+            let names: Vec<&str> = self.program.agents.keys().map(String::as_str).take(MOST_NAMES).collect();
+            let no_agent = RunError::NoAgent { agent: agent.to_owned() };
+            format!("{no_agent}; agents: {}", names.join(", "))
+        })
     }
 
     fn call<'a>(
         &'a self,
         agent: &'a str,
         input: &'a RawJson,
+        reach: Reach,
         caller: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
         Box::pin(async move {
-            let failed = |error: RunError| match error {
-                RunError::Ended(ending) => ToolError::Ends(ending),
-                RunError::Limit { ref partial, .. } if !partial.is_empty() => {
-                    ToolError::Failed(format!("agent `{agent}` was stopped: {error}; until then it said: {partial}"))
-                }
-                error => ToolError::Failed(format!("agent `{agent}` failed: {error}")),
-            };
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
-            let mut scope = self.open_for(agent, Caller::Agent(caller)).map_err(failed)?;
-            let input = Input::Object { value, attachments: Vec::new() };
-            let output = scope.turn(input).await;
+            let failed = |error| failure_of(agent, error);
+            let mut scope = self.open_for(agent, Caller::Call(caller)).map_err(failed)?;
+            let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
         })
+    }
+
+    fn usage(&self) -> UsageReport {
+        self.session.usage()
+    }
+
+    fn trace(&self) -> Vec<TraceCall> {
+        self.session.trace()
+    }
+}
+
+/// As many names as help somebody who misspelled one.
+const MOST_NAMES: usize = 20;
+
+/// What the caller of an agent makes of its failure.
+fn failure_of(agent: &str, error: RunError) -> ToolError {
+    match error {
+        RunError::Ended(ending) => ToolError::Ends(ending),
+        // No model can get a key.
+        RunError::Model { agent, error: error @ ModelError::Authenticate(_) } => {
+            ToolError::Ends(Ending::Unauthenticated { agent, reason: error.to_string() })
+        }
+        RunError::Limit { ref partial, .. } if !partial.is_empty() => {
+            ToolError::Failed(format!("agent `{agent}` was stopped: {error}; until then it said: {partial}"))
+        }
+        error => ToolError::Failed(format!("agent `{agent}` failed: {error}")),
     }
 }
 

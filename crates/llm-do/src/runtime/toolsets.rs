@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use super::Runtime;
-use crate::project::{AgentSpec, ToolsetUse, Typing};
+use crate::project::{AgentSpec, Program, Typing};
 use crate::tools::Toolset;
 use crate::tools::agent::AgentTool;
+use crate::tools::approval::Rules;
 use crate::tools::filesystem::Filesystem;
 use crate::tools::function::OneTool;
 use crate::tools::plane::OpenToolset;
 use crate::tools::source::{Registered, ToolsetSource};
+use crate::tools::variant::VariantToolset;
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
 pub struct Opened {
@@ -20,7 +22,7 @@ pub struct Opened {
 pub fn open(runtime: &Runtime, agent: &AgentSpec) -> Result<Opened, String> {
     let mut opened = Opened { toolsets: Vec::new(), missing: Vec::new() };
     for used in agent.tools.iter().chain(&agent.toolsets) {
-        match live(runtime, used)? {
+        match live(runtime, &used.source)? {
             Some(toolset) => opened.toolsets.push(OpenToolset {
                 name: used.name.clone(),
                 definition: format!("{:?}", used.source),
@@ -33,17 +35,18 @@ pub fn open(runtime: &Runtime, agent: &AgentSpec) -> Result<Opened, String> {
     Ok(opened)
 }
 
-fn live(runtime: &Runtime, used: &ToolsetUse) -> Result<Option<Box<dyn Toolset>>, String> {
-    Ok(match &used.source {
+fn live(runtime: &Runtime, source: &ToolsetSource) -> Result<Option<Box<dyn Toolset>>, String> {
+    Ok(match source {
         ToolsetSource::Filesystem(config) => Some(Box::new(Filesystem::open(config, &runtime.program.root)?)),
-        ToolsetSource::Agent(name) => agent_tool(runtime, name).map(|tool| Box::new(tool) as Box<dyn Toolset>),
+        ToolsetSource::Agent(name) => agent_tool(&runtime.program, name).map(|tool| Box::new(tool) as Box<dyn Toolset>),
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
+        ToolsetSource::Variant(variant) => live(runtime, &variant.of)?
+            .map(|of| Box::new(VariantToolset { variant: Arc::clone(variant), of }) as Box<dyn Toolset>),
         ToolsetSource::Shell(_)
         | ToolsetSource::Mcp(_)
         | ToolsetSource::DynamicAgents
         | ToolsetSource::Python(_)
-        | ToolsetSource::Open
-        | ToolsetSource::Variant(_) => None,
+        | ToolsetSource::Open => None,
     })
 }
 
@@ -58,9 +61,21 @@ fn registered_toolset(runtime: &Runtime, registered: &Registered) -> Option<Box<
     }
 }
 
-fn agent_tool(runtime: &Runtime, name: &str) -> Option<AgentTool> {
-    let callee = runtime.program.agents.get(name)?;
-    let policy = &runtime.program.policy;
+/// The single tools of the project, for code that is no agent's.
+pub fn exported(program: &Program) -> Vec<OpenToolset> {
+    let exported = program.registry.tools.iter().map(|(name, tool)| OpenToolset {
+        name: name.clone(),
+        definition: format!("{:?}", ToolsetSource::Registered(Registered::Tool(tool.declared()))),
+        toolset: Box::new(OneTool(Arc::clone(tool))),
+        rules: Rules::new(),
+    });
+    exported.collect()
+}
+
+/// An agent as its callers see it.
+pub fn agent_tool(program: &Program, name: &str) -> Option<AgentTool> {
+    let callee = program.agents.get(name)?;
+    let policy = &program.policy;
     let exception = policy.agent_approval_overrides.get(name).copied().unwrap_or_default();
     Some(AgentTool {
         name: callee.name.clone(),
@@ -71,5 +86,6 @@ fn agent_tool(runtime: &Runtime, name: &str) -> Option<AgentTool> {
         },
         calls_ask: exception.calls_require_approval.unwrap_or(policy.agent_calls_require_approval),
         attachments_ask: exception.attachments_require_approval.unwrap_or(policy.agent_attachments_require_approval),
+        project_root: program.root.clone(),
     })
 }

@@ -10,7 +10,7 @@ fn agent_entry(name: &str) -> Entry {
 }
 
 fn function(file: &str, function: &str) -> EntryFunction {
-    EntryFunction { file: file.into(), function: function.to_owned() }
+    EntryFunction::Python { file: file.into(), function: function.to_owned() }
 }
 
 const NO_ENTRY: &str = r#"{"version": 1, "entry": {}, "worker_files": ["x.worker"]}"#;
