@@ -134,13 +134,15 @@ impl Model for Exchange {
     fn open(&self, head: Head) -> Box<dyn Conversation> {
         let encoder = self.endpoint.protocol.encoder(&head, &self.endpoint.quirks);
         let url = self.endpoint.url(&head);
-        Box::new(Talk { line: Line { exchange: self.clone(), head, url }, encoder })
+        Box::new(Talk { line: Line { exchange: self.clone(), head, url }, encoder, headers: None })
     }
 }
 
 struct Talk {
     line: Line,
     encoder: Box<dyn Encoder>,
+    /// The same for every request, once the key is there.
+    headers: Option<HeaderMap>,
 }
 
 /// Everything of a conversation but its words.
@@ -185,12 +187,14 @@ impl From<HttpError> for ModelError {
 
 impl Talk {
     async fn ask(&mut self, history: &[Message], events: &Events) -> Result<Reply, ModelError> {
-        let headers = self.line.headers().await?;
+        if self.headers.is_none() {
+            self.headers = Some(self.line.headers().await?);
+        }
         self.encode(history);
         let (mut told, mut garbled) = (Told::new(events), 0);
         for attempt in 0.. {
-            let body = self.encoder.body();
-            let error = match self.line.attempt(headers.clone(), body, history.len(), &mut told).await {
+            let (headers, body) = (self.headers.clone().unwrap_or_default(), self.encoder.body());
+            let error = match self.line.attempt(headers, body, history.len(), &mut told).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
