@@ -104,7 +104,8 @@ pub struct Outcome {
     /// The entry's conversation; those of nested calls are events.
     pub messages: Vec<Message>,
     pub usage: UsageReport,
-    pub trace: Vec<TraceCall>,
+    /// The call of the entry, with all that it called.
+    pub trace: Vec<Arc<TraceCall>>,
 }
 
 /// The answer: text, or a value that satisfies the agent's schema.
@@ -234,26 +235,28 @@ impl Runtime {
     }
 
     /// The calls so far, as trees.
-    pub fn trace(&self) -> Vec<TraceCall> {
+    pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
 
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
         self.check_prices()?;
+        let call = self.next_call();
         let (output, messages) = match &self.program.entry {
-            Entry::Agent(agent) => self.run_agent(agent, input.into()).await?,
+            Entry::Agent(agent) => self.run_agent(agent, input.into(), call).await?,
             Entry::Function(EntryFunction::Registered(_)) => {
                 let entry = self.program.registry.entry.as_ref().ok_or(RunError::NotStarted)?;
-                (self.run_function(entry, input.into()).await?, Vec::new())
+                (self.run_function(entry, input.into(), call).await?, Vec::new())
             }
             Entry::Function(EntryFunction::Python { .. }) | Entry::Open => return Err(RunError::NotStarted),
         };
-        Ok(Outcome { output, messages, usage: self.usage(), trace: self.trace() })
+        let trace = self.session.trace_of(call).into_iter().collect();
+        Ok(Outcome { output, messages, usage: self.usage(), trace })
     }
 
-    async fn run_agent(&self, agent: &str, input: Input) -> Result<(Output, Vec<Message>), RunError> {
-        let mut scope = self.open(agent).await?;
+    async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
+        let mut scope = self.open_for(agent, call, Caller::Nobody)?;
         let output = match self.config.limits.timeout_seconds {
             None => scope.turn(input).await,
             Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
@@ -261,8 +264,7 @@ impl Runtime {
                 Err(_) => Err(scope.interrupt(seconds)),
             },
         };
-        let messages = scope.frame().history.clone();
-        scope.close().await;
+        let messages = scope.finish().await;
         output.map(|output| (output, messages))
     }
 
@@ -313,10 +315,14 @@ impl Runtime {
     /// that is dropped tells nobody how it ended.
     #[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
-        self.open_for(agent, Caller::Nobody)
+        self.open_for(agent, self.next_call(), Caller::Nobody)
     }
 
-    fn open_for(&self, agent: &str, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
+    fn next_call(&self) -> u64 {
+        self.next_call.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
         let spec = self.program.agents.get(agent).ok_or_else(|| RunError::NoAgent { agent: agent.to_owned() })?;
         let depth = caller.next_depth();
         if depth as u64 >= self.config.max_depth {
@@ -331,7 +337,6 @@ impl Runtime {
             .models
             .of(spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
-        let call = self.next_call.fetch_add(1, Ordering::Relaxed);
         CallScope::open(self, Arc::clone(spec), model.as_ref(), call, caller)
     }
 }
@@ -362,7 +367,7 @@ impl Agents for Runtime {
         Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
-            let mut scope = self.open_for(agent, Caller::Call(caller)).map_err(failed)?;
+            let mut scope = self.open_for(agent, self.next_call(), Caller::Call(caller)).map_err(failed)?;
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
@@ -373,7 +378,7 @@ impl Agents for Runtime {
         self.session.usage()
     }
 
-    fn trace(&self) -> Vec<TraceCall> {
+    fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
 }

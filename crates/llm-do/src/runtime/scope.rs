@@ -383,13 +383,19 @@ impl<'r> CallScope<'r> {
 
     /// Closes the toolsets, the last one first, and tells how the call ended.
     pub async fn close(self) {
+        self.finish().await;
+    }
+
+    /// Closes it, and gives what was said.
+    pub(super) async fn finish(self) -> Vec<Message> {
         self.plane.close(&self.events).await;
         self.runtime.ledger.close(self.account);
-        let Some(ended) = self.ended else { return };
+        let Some(ended) = self.ended else { return self.frame.history };
         let usage = self.runtime.session.usage_of(self.call);
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let name = self.agent.name.clone();
         self.events.send(|| EventKind::CallFinished { name, kind: CallKind::Agent, ended, duration_ms, usage });
+        self.frame.history
     }
 }
 
