@@ -269,7 +269,7 @@ fn complain_of(event: &Event) {
 struct Ended {
     outcome: Result<Outcome, RunError>,
     usage: llm_do::event::UsageReport,
-    trace: Vec<llm_do::event::TraceCall>,
+    trace: Vec<std::sync::Arc<llm_do::event::TraceCall>>,
     run: String,
 }
 

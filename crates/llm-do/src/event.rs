@@ -209,7 +209,7 @@ pub enum Hearing {
 
 /// Somebody who folds over every fact of a run: usage and trace. It hears no deltas.
 pub trait Recorder: Send + Sync {
-    fn record(&self, event: &Event);
+    fn record(&self, event: Event);
 }
 
 /// A cheap handle that knows whose events it sends.
@@ -264,11 +264,14 @@ impl Events {
             return;
         }
         let event = self.event(kind());
-        if let Some(recorder) = &self.recorder {
-            recorder.record(&event);
-        }
-        if let (true, Some(sender)) = (heard, &self.sender) {
-            let _ = sender.send(event);
+        match (&self.recorder, self.sender.as_ref().filter(|_| heard)) {
+            (Some(recorder), None) => recorder.record(event),
+            (Some(recorder), Some(sender)) => {
+                recorder.record(event.clone());
+                let _ = sender.send(event);
+            }
+            (None, Some(sender)) => drop(sender.send(event)),
+            (None, None) => {}
         }
     }
 

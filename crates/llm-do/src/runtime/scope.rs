@@ -13,6 +13,7 @@ use crate::journal::{StepKind, Steps};
 use crate::message::{
     Arguments, Content, Message, Reply, ReplyPart, Step, ToolCall, ToolResult, Usage, UserMessage, next_step,
 };
+use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ToolDeclaration};
 use crate::project::{AgentSpec, Limits, Typing};
 use crate::tools::approval::{Approvals, canonical};
@@ -74,6 +75,9 @@ pub struct CallScope<'r> {
     call: u64,
     parent: Option<u64>,
     account: Account,
+    /// What the model costs, if anybody knows.
+    price: Option<ModelPrice>,
+    heard: Heard,
     /// How long the history was before the turn that is going on.
     turn_start: Option<usize>,
     turns: u64,
@@ -114,6 +118,7 @@ impl<'r> CallScope<'r> {
             events.send(|| EventKind::Notice { text });
         }
         let conversation = model.open(head(runtime, &agent, &plane));
+        let price = runtime.models.prices.of(&agent.model);
         Ok(Self {
             runtime,
             model: agent.model.to_string(),
@@ -126,6 +131,8 @@ impl<'r> CallScope<'r> {
             call,
             parent,
             account,
+            price,
+            heard: Heard::default(),
             turn_start: None,
             turns: 0,
             requests: 0,
@@ -201,6 +208,7 @@ impl<'r> CallScope<'r> {
     fn take_back(&mut self) {
         if let Some(start) = self.turn_start.take() {
             self.frame.history.truncate(start);
+            self.heard = Heard::default();
             self.conversation.rewind(start);
         }
     }
@@ -336,7 +344,7 @@ impl<'r> CallScope<'r> {
         let effect = async { asked.await.map_err(|error| RunError::Model { agent: agent.clone(), error }) };
         let mut reply = steps.run(StepKind::Model, &self.frame.history, None, effect).await?;
         // A model that says itself what it took knows better than a table.
-        let priced = || self.runtime.models.prices.cost(&self.agent.model, &reply.usage);
+        let priced = || self.price.as_ref().map(|price| price.cost(&reply.usage));
         reply.usage.cost_usd = reply.usage.cost_usd.or_else(priced);
         reserved.spent = Some(Cost::of_reply(&reply.usage));
         self.tell_near(reserved.settle());
@@ -350,12 +358,12 @@ impl<'r> CallScope<'r> {
     }
 
     /// Before a request nobody knows what it takes: a token has about three bytes, and an answer is as long as it may be.
-    fn estimate(&self) -> Cost {
-        let heard: usize = self.frame.history.iter().map(size).sum();
+    fn estimate(&mut self) -> Cost {
+        let heard = self.heard.bytes(&self.frame.history);
         let input_tokens = (self.agent.instructions.len() + heard) as u64 / 3;
         let output_tokens = self.agent.settings.max_tokens.unwrap_or(0);
         let usage = Usage { input_tokens, output_tokens, ..Usage::default() };
-        let usd = self.runtime.models.prices.cost(&self.agent.model, &usage).unwrap_or(0.0);
+        let usd = self.price.as_ref().map_or(0.0, |price| price.cost(&usage));
         Cost { requests: 1, tool_calls: 0, input_tokens, output_tokens, usd }
     }
 
@@ -376,13 +384,19 @@ impl<'r> CallScope<'r> {
 
     /// Closes the toolsets, the last one first, and tells how the call ended.
     pub async fn close(self) {
+        self.finish().await;
+    }
+
+    /// Closes it, and gives what was said.
+    pub(super) async fn finish(self) -> Vec<Message> {
         self.plane.close(&self.events).await;
         self.runtime.ledger.close(self.account);
-        let Some(ended) = self.ended else { return };
+        let Some(ended) = self.ended else { return self.frame.history };
         let usage = self.runtime.session.usage_of(self.call);
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let name = self.agent.name.clone();
         self.events.send(|| EventKind::CallFinished { name, kind: CallKind::Agent, ended, duration_ms, usage });
+        self.frame.history
     }
 }
 
@@ -417,6 +431,21 @@ fn reached_requests(made: u64, allowed: u64, account: Account) -> Reached {
 /// A limit may be set to anything.
 pub(super) fn seconds(limit: f64) -> Duration {
     Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365))
+}
+
+/// About how many bytes a history is: every message is looked at once, however many requests follow it.
+#[derive(Default)]
+struct Heard {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Heard {
+    fn bytes(&mut self, history: &[Message]) -> usize {
+        self.bytes += history.iter().skip(self.messages).map(size).sum::<usize>();
+        self.messages = history.len();
+        self.bytes
+    }
 }
 
 /// About how many bytes a message is.
