@@ -315,7 +315,7 @@ fn complain_of(event: &Event) {
 pub struct Ended {
     outcome: Result<Outcome, RunError>,
     usage: llm_do::event::UsageReport,
-    trace: Vec<llm_do::event::TraceCall>,
+    trace: Vec<std::sync::Arc<llm_do::event::TraceCall>>,
     run: String,
     /// Where it can be resumed from.
     journal: Option<PathBuf>,

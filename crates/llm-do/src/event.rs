@@ -215,7 +215,7 @@ pub enum Hearing {
 
 /// Somebody who folds over every fact of a run: usage and trace. It hears no deltas.
 pub trait Recorder: Send + Sync {
-    fn record(&self, event: &Event);
+    fn record(&self, event: Event);
 }
 
 /// A cheap handle that knows whose events it sends.
@@ -304,14 +304,17 @@ impl Events {
     }
 
     fn tell(&self, event: Event) {
-        if let Some(recorder) = &self.recorder {
-            recorder.record(&event);
-        }
         if let Some(ear) = &self.ear {
             ear.hear(&event);
         }
-        if let Some(sender) = self.sender.as_ref().filter(|_| self.is_heard()) {
-            let _ = sender.send(event);
+        match (&self.recorder, self.sender.as_ref().filter(|_| self.is_heard())) {
+            (Some(recorder), None) => recorder.record(event),
+            (Some(recorder), Some(sender)) => {
+                recorder.record(event.clone());
+                let _ = sender.send(event);
+            }
+            (None, Some(sender)) => drop(sender.send(event)),
+            (None, None) => {}
         }
     }
 

@@ -283,6 +283,10 @@ impl RawJson {
         self.0.get()
     }
 
+    pub fn raw(&self) -> &RawValue {
+        &self.0
+    }
+
     /// The same value without line breaks: in JSON they stand only between tokens.
     #[must_use]
     pub fn in_one_line(self) -> Self {

@@ -16,10 +16,15 @@ use crate::tools::{CallContext, Cancellation, Ending, ToolError};
 
 impl Runtime {
     /// Runs the entry function once: its call of depth 0, with the project's single tools.
-    pub(super) async fn run_function(&self, entry: &FunctionEntry, input: Input) -> Result<Output, RunError> {
+    pub(super) async fn run_function(
+        &self,
+        entry: &FunctionEntry,
+        input: Input,
+        call: u64,
+    ) -> Result<Output, RunError> {
         let wrong = |reason| RunError::Toolset { agent: entry.name().to_owned(), reason };
         let tools = toolsets::exported(&self.program);
-        let (name, call) = (entry.name().to_owned(), self.events.new_call());
+        let name = entry.name().to_owned();
         let events = self.events.for_call(&Arc::from(entry.name()), 0, call);
         let (gate, refusals) = (Arc::clone(&self.gate), self.config.refusals);
         let plane = ToolPlane::open(tools, gate, refusals, &events).await.map_err(wrong)?;

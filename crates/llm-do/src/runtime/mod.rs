@@ -113,7 +113,8 @@ pub struct Outcome {
     /// The entry's conversation; those of nested calls are events.
     pub messages: Vec<Message>,
     pub usage: UsageReport,
-    pub trace: Vec<TraceCall>,
+    /// The call of the entry, with all that it called.
+    pub trace: Vec<Arc<TraceCall>>,
 }
 
 /// The answer: text, or a value that satisfies the agent's schema.
@@ -262,26 +263,28 @@ impl Runtime {
     }
 
     /// The calls so far, as trees.
-    pub fn trace(&self) -> Vec<TraceCall> {
+    pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
 
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
         self.check_prices()?;
+        let call = self.events.new_call();
         let (output, messages) = match &self.program.entry {
-            Entry::Agent(agent) => self.run_agent(agent, input.into()).await?,
+            Entry::Agent(agent) => self.run_agent(agent, input.into(), call).await?,
             Entry::Function(EntryFunction::Registered(_)) => {
                 let entry = self.program.registry.entry.as_ref().ok_or(RunError::NotStarted)?;
-                (self.run_function(entry, input.into()).await?, Vec::new())
+                (self.run_function(entry, input.into(), call).await?, Vec::new())
             }
             Entry::Function(EntryFunction::Python { .. }) | Entry::Open => return Err(RunError::NotStarted),
         };
-        Ok(Outcome { output, messages, usage: self.usage(), trace: self.trace() })
+        let trace = self.session.trace_of(call).into_iter().collect();
+        Ok(Outcome { output, messages, usage: self.usage(), trace })
     }
 
-    async fn run_agent(&self, agent: &str, input: Input) -> Result<(Output, Vec<Message>), RunError> {
-        let mut scope = self.open(agent).await?;
+    async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
+        let mut scope = self.open_for(agent, call, Caller::Nobody).await?;
         let output = match self.config.limits.timeout_seconds {
             None => scope.turn(input).await,
             Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
@@ -289,8 +292,7 @@ impl Runtime {
                 Err(_) => Err(scope.interrupt(seconds)),
             },
         };
-        let messages = scope.frame().history.clone();
-        scope.close().await;
+        let messages = scope.finish().await;
         output.map(|output| (output, messages))
     }
 
@@ -343,10 +345,10 @@ impl Runtime {
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
     /// that is dropped tells nobody how it ended.
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
-        self.open_for(agent, Caller::Nobody).await
+        self.open_for(agent, self.events.new_call(), Caller::Nobody).await
     }
 
-    async fn open_for(&self, agent: &str, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
+    async fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
         let unlinked = |error: CreateError| RunError::NoAgent { reason: error.to_string() };
         let spec = self.program.agent(agent).map_err(unlinked)?;
         let depth = caller.next_depth();
@@ -362,7 +364,6 @@ impl Runtime {
             .models
             .of(&spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
-        let call = self.events.new_call();
         CallScope::open(self, spec, model.as_ref(), call, caller).await
     }
 }
@@ -393,7 +394,8 @@ impl Agents for Runtime {
         Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
-            let mut scope = self.open_for(agent, Caller::Call(caller)).await.map_err(failed)?;
+            let opening = self.open_for(agent, self.events.new_call(), Caller::Call(caller));
+            let mut scope = opening.await.map_err(failed)?;
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
@@ -404,7 +406,7 @@ impl Agents for Runtime {
         self.session.usage()
     }
 
-    fn trace(&self) -> Vec<TraceCall> {
+    fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ledger::Cost;
 use super::session::Session;
 use super::{Outcome, Output};
-use crate::event::{CallKind, Ended, EventKind, Events, TraceCall};
+use crate::event::{CallKind, Ended, EventKind, Events};
 use crate::journal::record::{Contents, Known};
 use crate::journal::{Recorded, StepKind};
 use crate::message::{Message, RawJson, Reply};
@@ -88,6 +88,6 @@ pub fn outcome(contents: &Contents) -> Option<Outcome> {
     entry.retell(told);
     let (ended, usage) = (Ended::Output(output.to_json()), session.usage());
     entry.send(|| EventKind::CallFinished { name: name.to_owned(), kind, ended, duration_ms: 0, usage: usage.total });
-    let trace: Vec<TraceCall> = session.trace();
+    let trace = session.trace();
     Some(Outcome { output, messages, usage, trace })
 }

@@ -6,7 +6,7 @@ use super::ledger::{Account, Cost, Ledger, Reached};
 use crate::event::{EventKind, Events};
 use crate::journal::Stop;
 use crate::message::{Arguments, Content, Message, Reply, ReplyPart, Usage};
-use crate::model::prices::Prices;
+use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, ModelError};
 use crate::project::AgentSpec;
 
@@ -15,7 +15,10 @@ pub(super) struct Request<'a> {
     pub agent: &'a AgentSpec,
     /// `provider:model`.
     pub model: &'a str,
-    pub prices: &'a Prices,
+    /// What the model costs, if anybody knows.
+    pub price: Option<&'a ModelPrice>,
+    /// About how many bytes were said so far.
+    pub heard: usize,
     pub ledger: &'a Ledger,
     pub account: Account,
     pub events: &'a Events,
@@ -38,7 +41,7 @@ impl Request<'_> {
     /// Asks. The reply gets its price here and nowhere else, before anybody hears of it: so events, usage, trace and
     /// messages agree, also when they come from a record.
     pub async fn ask(&self, conversation: &mut dyn Conversation, history: &[Message]) -> Result<Reply, Unanswered> {
-        let estimate = self.estimate(history);
+        let estimate = self.estimate();
         self.ledger.reserve(self.account, estimate).map_err(Unanswered::Limit)?;
         // Dropped with the future: what was reserved and never spent is given back.
         let mut reserved = Reserved { ledger: self.ledger, account: self.account, estimate, spent: None };
@@ -47,7 +50,7 @@ impl Request<'_> {
         let started = Instant::now();
         let mut reply = conversation.reply(history, self.events).await.map_err(Unanswered::Model)?;
         // A model that says itself what it took knows better than a table.
-        let priced = || self.prices.cost(&self.agent.model, &reply.usage);
+        let priced = || self.price.map(|price| price.cost(&reply.usage));
         reply.usage.cost_usd = reply.usage.cost_usd.or_else(priced);
         reserved.spent = Some(Cost::of_reply(&reply.usage));
         tell_near(reserved.settle(), self.events);
@@ -61,12 +64,11 @@ impl Request<'_> {
     }
 
     /// Before a request nobody knows what it takes: a token has about three bytes, and an answer is as long as it may be.
-    fn estimate(&self, history: &[Message]) -> Cost {
-        let heard: usize = history.iter().map(size).sum();
-        let input_tokens = (self.agent.instructions.len() + heard) as u64 / 3;
+    fn estimate(&self) -> Cost {
+        let input_tokens = (self.agent.instructions.len() + self.heard) as u64 / 3;
         let output_tokens = self.agent.settings.max_tokens.unwrap_or(0);
         let usage = Usage { input_tokens, output_tokens, ..Usage::default() };
-        let usd = self.prices.cost(&self.agent.model, &usage).unwrap_or(0.0);
+        let usd = self.price.map_or(0.0, |price| price.cost(&usage));
         Cost { requests: 1, tool_calls: 0, input_tokens, output_tokens, usd }
     }
 }
@@ -97,6 +99,21 @@ impl Reserved<'_> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         self.ledger.settle(self.account, self.estimate, self.spent.take().unwrap_or_default());
+    }
+}
+
+/// About how many bytes a history is: every message is looked at once, however many requests follow it.
+#[derive(Default)]
+pub(super) struct Heard {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Heard {
+    pub fn bytes(&mut self, history: &[Message]) -> usize {
+        self.bytes += history.iter().skip(self.messages).map(size).sum::<usize>();
+        self.messages = history.len();
+        self.bytes
     }
 }
 

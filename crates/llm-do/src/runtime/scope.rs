@@ -7,7 +7,7 @@ use super::input::Input;
 use super::ledger::{Account, Cost, Reached};
 use super::output;
 use super::record::Turn;
-use super::request::{Request, Unanswered, tell_near};
+use super::request::{Heard, Request, Unanswered, tell_near};
 use super::toolsets::{self, Opened};
 use super::{Output, RunError, Runtime};
 use crate::event::{CallKind, Ended, EventKind, Events};
@@ -16,6 +16,7 @@ use crate::journal::{Described, StepKind, Steps};
 use crate::message::{
     Arguments, Content, Message, RawJson, Reply, ReplyPart, Step, ToolCall, ToolResult, UserMessage, next_step,
 };
+use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ToolDeclaration};
 use crate::project::{AgentSpec, Limits, Typing};
 use crate::tools::approval::{Approvals, canonical};
@@ -77,6 +78,9 @@ pub struct CallScope<'r> {
     call: u64,
     parent: Option<u64>,
     account: Account,
+    /// What the model costs, if anybody knows.
+    price: Option<ModelPrice>,
+    heard: Heard,
     /// How long the history was before the turn that is going on.
     turn_start: Option<usize>,
     turns: u64,
@@ -124,6 +128,7 @@ impl<'r> CallScope<'r> {
             events.send(|| EventKind::Notice { text });
         }
         let conversation = model.open(head(runtime, &agent, &plane));
+        let price = runtime.models.prices.of(&agent.model);
         Ok(Self {
             runtime,
             model: agent.model.to_string(),
@@ -136,6 +141,8 @@ impl<'r> CallScope<'r> {
             call,
             parent,
             account,
+            price,
+            heard: Heard::default(),
             turn_start: None,
             turns: 0,
             requests: 0,
@@ -212,6 +219,7 @@ impl<'r> CallScope<'r> {
     fn take_back(&mut self) {
         if let Some(start) = self.turn_start.take() {
             self.frame.history.truncate(start);
+            self.heard = Heard::default();
             self.conversation.rewind(start);
         }
     }
@@ -376,7 +384,8 @@ impl<'r> CallScope<'r> {
         let request = Request {
             agent: &self.agent,
             model: &self.model,
-            prices: &self.runtime.models.prices,
+            price: self.price.as_ref(),
+            heard: self.heard.bytes(&self.frame.history),
             ledger: &self.runtime.ledger,
             account: self.account,
             events: &telling,
@@ -429,13 +438,19 @@ impl<'r> CallScope<'r> {
 
     /// Closes the toolsets, the last one first, and tells how the call ended.
     pub async fn close(self) {
+        self.finish().await;
+    }
+
+    /// Closes it, and gives what was said.
+    pub(super) async fn finish(self) -> Vec<Message> {
         self.plane.close(&self.events).await;
         self.runtime.ledger.close(self.account);
-        let Some(ended) = self.ended else { return };
+        let Some(ended) = self.ended else { return self.frame.history };
         let usage = self.runtime.session.usage_of(self.call);
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let name = self.agent.name.clone();
         self.events.send(|| EventKind::CallFinished { name, kind: CallKind::Agent, ended, duration_ms, usage });
+        self.frame.history
     }
 }
 

@@ -353,7 +353,10 @@ impl Ran {
 impl Gave {
     fn returned(&self) -> Returned {
         match self {
-            Self::Content(content) => Returned::Result(RawJson::of(&Content::shown(content))),
+            Self::Content(content) => Returned::Result(match content.as_slice() {
+                [Content::Text { text }] => RawJson::of(text),
+                content => RawJson::of(&Content::shown(content)),
+            }),
             Self::Failed(reason) => Returned::Error(reason.clone()),
             Self::Changed => Returned::Error(ToolError::Changed.to_string()),
         }
@@ -380,6 +383,8 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 /// Long texts are cut, with a mark that says so.
 fn cut(content: Vec<Content>) -> Vec<Content> {
     let cut_part = |part| match part {
+        // A character has at least one byte: most texts need not be counted.
+        Content::Text { text } if text.len() <= LONGEST_RESULT => Content::Text { text },
         Content::Text { text } => match text.char_indices().nth(LONGEST_RESULT) {
             None => Content::Text { text },
             Some((end, _)) => {

@@ -119,7 +119,7 @@ impl Desk {
 struct Ran {
     outcome: Result<Outcome, RunError>,
     requests: u64,
-    trace: Vec<TraceCall>,
+    trace: Vec<Arc<TraceCall>>,
     events: Vec<Event>,
 }
 
@@ -136,7 +136,7 @@ impl Ran {
     }
 
     fn shape(&self) -> Value {
-        json!(self.trace.iter().map(timeless).collect::<Vec<_>>())
+        shape(&self.trace)
     }
 }
 
@@ -149,6 +149,10 @@ fn fact(event: &Event) -> Option<String> {
         json.as_object_mut().unwrap().remove(name);
     }
     Some(json.to_string())
+}
+
+fn shape(trace: &[Arc<TraceCall>]) -> Value {
+    json!(trace.iter().map(|call| timeless(call)).collect::<Vec<_>>())
 }
 
 /// A trace without durations; calls that ran together in one order.
@@ -204,15 +208,14 @@ async fn a_run_that_was_cut_off_after_any_record_ends_as_if_it_had_not_been() {
 async fn a_finished_run_gives_its_answer_again_from_its_journal_alone() {
     let desk = Desk::new(TEAM_SCRIPT, TEAM);
     let whole_run = desk.run(desk.create()).await;
-    let (shape, requests) = (whole_run.shape(), whole_run.requests);
+    let (whole_shape, requests) = (whole_run.shape(), whole_run.requests);
     let messages = whole_run.outcome.as_ref().unwrap().messages.clone();
     desk.effects();
     let recorded = record::outcome(&file::read(&desk.journal()).unwrap()).unwrap();
     assert_eq!((recorded.usage.total.requests, &recorded.messages), (requests, &messages));
-    let trace = json!(recorded.trace.iter().map(timeless).collect::<Vec<_>>());
-    assert_eq!(trace, shape);
+    assert_eq!(shape(&recorded.trace), whole_shape);
     let again = desk.run(desk.resume()).await;
-    assert_eq!((again.requests, again.shape()), (requests, shape));
+    assert_eq!((again.requests, again.shape()), (requests, whole_shape));
     assert_eq!(again.outcome.as_ref().unwrap().messages, messages);
     assert_eq!((again.said(), desk.effects()), ("main 3".to_owned(), Vec::new()));
     desk.cut(&desk.text(), 5);
