@@ -71,6 +71,7 @@ pub struct CheckArgs {
 Examples:
   llm-do run hello \"What is a monad?\"
   git diff | llm-do run reviewer \"Review this change\"    stdin is added to the prompt
+  llm-do run desk \"…\" --journal desk.journal            can be resumed with `llm-do resume`
   llm-do run hello -m ollama:qwen3 -f paper.pdf \"Summarise\"
   llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json | jq .output
 
@@ -134,10 +135,10 @@ pub struct RunArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  llm-do resume run.journal --show                     what waits, what is in doubt, what has changed
-  llm-do resume run.journal --approve 3f2a91c04d7e     allow the call with this id, and go on
+  llm-do resume run.journal --show                  what waits, is in doubt, or has changed
+  llm-do resume run.journal --approve 3f2a91c04d7e  allow the call with this id, and go on
   llm-do resume run.journal --refuse 3f2a91c04d7e --reason \"use the other account\"
-  llm-do resume run.journal --max-requests 80          after a limit, with a higher one
+  llm-do resume run.journal --max-requests 80       after a limit, with a higher one
 
 The project, its input and the flags of the run are those it was started with; flags given here win.
 `--approve-all` is not kept: it must be given again.")]

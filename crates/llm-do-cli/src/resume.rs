@@ -1,7 +1,7 @@
 //! `llm-do resume`: a run from its journal, continued or only shown.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::BoxFuture;
@@ -21,7 +21,7 @@ use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::run::{Ended, Prepared, not_begun, prepare};
 use crate::{console, json, plan};
 
-pub fn run(args: ResumeArgs) -> Result<(), Failure> {
+pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     if args.show {
         return console::print(&show(&args.journal)?);
     }
@@ -39,24 +39,24 @@ pub fn run(args: ResumeArgs) -> Result<(), Failure> {
 }
 
 enum Begun {
-    Finished(Ended),
+    Finished(Box<Ended>),
     Continues(Box<Prepared>, Arc<Decisions>),
 }
 
-fn begin(args: ResumeArgs, environment: &Environment) -> Result<Begun, Failure> {
+fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure> {
     let shown = args.journal.clone();
     let open = OpenJournal::open(&shown).map_err(unusable)?;
     let header = Header::of(open.contents(), &shown)?;
     if let Some(outcome) = record::outcome(open.contents()) {
-        return Ok(Begun::Finished(Ended::finished(outcome, header.run)));
+        return Ok(Begun::Finished(Box::new(Ended::finished(outcome, header.run))));
     }
-    let decisions = Decisions::of(&args, open.contents())?;
+    let decisions = Decisions::of(args, open.contents())?;
     let (force, typed) = (args.force, from_here(&args.models)?);
     std::env::set_current_dir(&header.directory).map_err(|error| {
         Failure::usage(format!("the run's directory {} cannot be entered: {error}", header.directory.display()))
     })?;
     let Header { run, project, flags, files, input, .. } = header;
-    let mut prepared = prepare(merged(args, typed, flags, project), environment, Some(input))?;
+    let mut prepared = prepare(merged(args, &typed, flags, project), environment, Some(input))?;
     let changes = files.changes(&prepared.files);
     let matching = match (changes.is_empty(), force) {
         (true, _) => Matching::Exact,
@@ -85,13 +85,13 @@ fn listed(changes: &[String]) -> String {
 }
 
 /// What the run was started with, unless it is given anew.
-fn merged(args: ResumeArgs, models: Vec<String>, flags: Flags, project: std::path::PathBuf) -> RunArgs {
+fn merged(args: &ResumeArgs, models: &[String], flags: Flags, project: PathBuf) -> RunArgs {
     let slot = |model: &str| model.split_once('=').map(|(agent, _)| agent.to_owned());
     let replaced: BTreeSet<Option<String>> = models.iter().map(|model| slot(model)).collect();
     let kept = flags.models.into_iter().filter(|model| !replaced.contains(&slot(model)));
     RunArgs {
         project,
-        models: ModelArgs { models: kept.chain(models.clone()).collect() },
+        models: ModelArgs { models: kept.chain(models.iter().cloned()).collect() },
         agent: flags.agent,
         no_stdin: true,
         json: args.json,
@@ -162,10 +162,13 @@ impl Decisions {
     /// Decisions that nothing asked for.
     fn unused(&self) -> String {
         let used = self.used();
-        let unused = self.given.keys().filter(|id| !used.contains(*id));
-        unused
+        let unused: Vec<String> = self
+            .given
+            .keys()
+            .filter(|id| !used.contains(*id))
             .map(|id| format!("note: nothing asked for `{id}`: what it was about has changed, or was not reached\n"))
-            .collect()
+            .collect();
+        unused.concat()
     }
 }
 
@@ -261,7 +264,7 @@ fn question_text(Waiting { pending, reason, preview }: &Waiting) -> String {
 }
 
 fn changes_text(header: &Header) -> String {
-    match Project::load(&header.directory.join(&header.project)) {
+    match Project::load(header.directory.join(&header.project)) {
         Ok(project) => {
             let changes = header.files.changes(&project.fingerprint());
             if changes.is_empty() {
@@ -296,10 +299,10 @@ mod tests {
             };
             args
         };
-        let kept = merged(args(""), Vec::new(), flags.clone(), "p".into());
+        let kept = merged(&args(""), &[], flags.clone(), "p".into());
         assert_eq!((kept.models.models.len(), kept.reject_all, kept.max_requests), (2, true, Some(3)));
         assert_eq!(kept.agent.as_deref(), Some("main"));
-        let anew = merged(args("--approve-all --max-requests 9"), vec!["main=e:f".into()], flags, "p".into());
+        let anew = merged(&args("--approve-all --max-requests 9"), &["main=e:f".into()], flags, "p".into());
         assert_eq!(anew.models.models, ["a:b", "main=e:f"]);
         assert_eq!((anew.approve_all, anew.reject_all, anew.max_requests), (true, false, Some(9)));
     }

@@ -36,7 +36,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
     let args = args::parse(argv).map_err(Failure::Usage)?;
     match args.command {
         Command::Run(args) => run_run(args),
-        Command::Resume(args) => resume::run(args),
+        Command::Resume(args) => resume::run(&args),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Models(args) => run_models(&args),

@@ -34,17 +34,17 @@ fn call(tool: &str, arguments: &Value) -> Call {
 }
 
 /// What every agent does, by what it has heard so far: the same however often it is asked.
-fn team(seen: &Seen) -> Option<Reply> {
+fn team(seen: &Seen) -> Reply {
     let heard = seen.results().count();
     if seen.system == "You are child." {
         let file = seen.messages[0].text();
-        return Some(match heard {
+        return match heard {
             0 => Reply::calls([edit(&file, "first"), write(&format!("{file}.copy"))]),
             2 => Reply::calls([edit(&file, "second")]),
             _ => Reply::text(&format!("done with {file}")),
-        });
+        };
     }
-    Some(match heard {
+    match heard {
         0 => Reply::calls([
             call("child", &json!({"input": "a"})),
             edit("main", "first"),
@@ -52,7 +52,7 @@ fn team(seen: &Seen) -> Option<Reply> {
         ]),
         3 => Reply::calls([edit("main", "second"), call("read_file", &json!({"path": "constant"}))]),
         _ => Reply::text("all done"),
-    })
+    }
 }
 
 struct Team {
@@ -71,18 +71,17 @@ impl Team {
             sandbox.file(file, "END");
         }
         sandbox.file("constant", "constant");
-        Self { sandbox, fake: FakeLlm::start(Script::new().answer(team).accept_foreign_history()) }
+        Self { sandbox, fake: FakeLlm::start(Script::new().answer(|seen| Some(team(seen))).accept_foreign_history()) }
     }
 
     /// Begins the run, or goes on with what is left of it.
     fn start(&self) -> Child {
         let has_begun = fs::read(journal(&self.sandbox)).is_ok_and(|bytes| bytes.contains(&b'\n'));
-        let arguments = match has_begun {
-            true => vec!["resume", JOURNAL, "--json"],
-            false => vec!["run", "project", "go", "--journal", JOURNAL, "--json"],
-        };
+        let begin = ["run", "project", "go", "--journal", JOURNAL, "--json"];
+        let go_on = ["resume", JOURNAL, "--json"];
+        let arguments: &[&str] = if has_begun { &go_on } else { &begin };
         let variables = [("ANTHROPIC_BASE_URL", self.fake.anthropic_url()), ("ANTHROPIC_API_KEY", KEY.to_owned())];
-        let mut command = self.sandbox.command(&arguments, &[]);
+        let mut command = self.sandbox.command(arguments, &[]);
         command.envs(variables).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     }

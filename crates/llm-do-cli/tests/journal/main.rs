@@ -26,15 +26,15 @@ const JOURNAL: &str = "run.journal";
 fn writer() -> (Sandbox, FakeLlm) {
     let sandbox = Sandbox::new();
     sandbox.file("main.worker", &worker("main", "toolsets: [filesystem_cwd]"));
-    let fake = FakeLlm::start(Script::new().answer(writes).accept_foreign_history());
+    let fake = FakeLlm::start(Script::new().answer(|seen| Some(writes(seen))).accept_foreign_history());
     (sandbox, fake)
 }
 
-fn writes(seen: &Seen) -> Option<Reply> {
-    Some(match seen.last_result() {
+fn writes(seen: &Seen) -> Reply {
+    match seen.last_result() {
         None => Reply::calls([Call::new("write_file", json!({"path": "a.txt", "content": "new\n"}))]),
         Some(result) => Reply::text(&format!("Result: {result}")),
-    })
+    }
 }
 
 fn worker(name: &str, keys: &str) -> String {
