@@ -1,19 +1,30 @@
 //! The program `llm-do`.
 
+mod answer_file;
 mod args;
 mod check;
 mod config;
 mod console;
+mod display;
 mod environment;
 mod failure;
 mod json;
 mod key_command;
+mod markdown;
 mod models;
 mod new;
 mod plan;
 mod providers;
+mod render;
+mod report;
 mod run;
+mod session;
+mod signals;
+mod status;
 mod stdin;
+mod style;
+mod summary;
+mod watch;
 
 use std::process::ExitCode;
 

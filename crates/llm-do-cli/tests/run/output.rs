@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::MAIN;
 use crate::session::{KEY, Run, check_result, of_type};
-use crate::support::{Ended, Sandbox};
+use crate::support::{Ended, Sandbox, is_summary, wait_for_all};
 
 fn saying(script: &str) -> Sandbox {
     let sandbox = Sandbox::new();
@@ -50,7 +50,9 @@ fn a_reader_that_left_is_no_failure() {
         let output =
             sandbox.command(&arguments, &[]).stdout(writer.try_clone().unwrap()).stderr(Stdio::piped()).output();
         let output = output.unwrap();
-        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""), "{format}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{format}: {said}");
+        assert!(is_summary(&said), "{format}: {said}");
     }
 }
 
@@ -182,4 +184,37 @@ fn no_key_is_in_the_json() {
     let (_, result) = Run::new(&sandbox, &["main.worker", "hi", "--json", "-m", "openai:gpt-x"]).asking(&fake).events();
     assert_eq!(fake.requests()[0].headers.get("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(result["output"], "ok");
+}
+
+#[test]
+fn the_last_word_is_what_it_took_unless_only_errors_are_wanted() {
+    let sandbox = saying("- { round: 1, call: { nothing: {} }, usage: { input: 1200, output: 30 } }\n- say: done\n");
+    let said = |flags: &[&str]| {
+        let arguments = [&["run"], &SCRIPTED[..], flags].concat();
+        let ended = wait_for_all(sandbox.command(&arguments, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "done\n"));
+        ended.stderr
+    };
+    for flags in [&[][..], &["--headless"]] {
+        let summary = said(flags);
+        assert_eq!(summary.split_once(" s · ").unwrap().1, "2 requests · 1200 tokens in, 30 out · $0\n");
+    }
+    for flags in ["-q", "--quiet"] {
+        assert_eq!(said(&[flags]), "");
+    }
+}
+
+#[test]
+fn the_answer_can_also_go_into_a_file() {
+    let sandbox = saying("- say: Hi.\n");
+    sandbox.file("out/answer.md", "old");
+    let run = |file| Run::new(&sandbox, &[&SCRIPTED[..], &["-o", file]].concat());
+    assert_eq!(run("out/answer.md").answer(), "Hi.\n");
+    assert_eq!(sandbox.tree()[std::path::Path::new("out/answer.md")], "Hi.\n");
+    assert_eq!(sandbox.tree().len(), 3, "nothing else is left: {:?}", sandbox.tree().keys());
+    let said = run("nowhere/answer.md").failure(2);
+    assert_eq!(said, "error: `-o`: there is no directory nowhere\n");
+    sandbox.file("script.yaml", "- fail: give_up\n");
+    run("out/answer.md").failure(1);
+    assert_eq!(sandbox.tree()[std::path::Path::new("out/answer.md")], "Hi.\n", "a failure replaces nothing");
 }

@@ -157,16 +157,19 @@ pub enum RunError {
     Toolset { agent: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
+    /// By whoever drives the turn.
+    #[error("cancelled")]
+    Cancelled { partial: String },
     /// At any depth.
     #[error(transparent)]
     Ended(#[from] Ending),
 }
 
 impl RunError {
-    /// What was said before a limit stopped it.
+    /// What was said before a limit or a person stopped it.
     pub fn partial(&self) -> Option<&str> {
         match self {
-            Self::Limit { partial, .. } | Self::Ended(Ending::Limit { partial, .. }) => {
+            Self::Limit { partial, .. } | Self::Cancelled { partial } | Self::Ended(Ending::Limit { partial, .. }) => {
                 Some(partial.as_str()).filter(|partial| !partial.is_empty())
             }
             Self::Input(_)
@@ -235,15 +238,8 @@ impl Runtime {
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
         let Entry::Agent(entry) = &self.program.entry else { return Err(RunError::NotStarted) };
-        self.check_prices()?;
         let mut scope = self.open(entry).await?;
-        let output = match self.config.limits.timeout_seconds {
-            None => scope.turn(input).await,
-            Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
-                Ok(output) => output,
-                Err(_) => Err(scope.interrupt(seconds)),
-            },
-        };
+        let output = scope.turn(input).await;
         let messages = scope.frame().history.clone();
         scope.close().await;
         output.map(|output| Outcome { output, messages, usage: self.usage(), trace: self.trace() })
@@ -268,6 +264,7 @@ impl Runtime {
     /// that is dropped tells nobody how it ended.
     #[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
+        self.check_prices()?;
         self.open_for(agent, Caller::Nobody)
     }
 

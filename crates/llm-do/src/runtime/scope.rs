@@ -1,5 +1,6 @@
 //! One call of one agent, possibly many turns.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,8 @@ pub struct CallScope<'r> {
     account: Account,
     /// How long the history was before the turn that is going on.
     turn_start: Option<usize>,
+    /// What the last turn had come to when it failed.
+    unfinished: Vec<Message>,
     turns: u64,
     requests: u64,
     failures: Failures,
@@ -121,6 +124,7 @@ impl<'r> CallScope<'r> {
             parent,
             account,
             turn_start: None,
+            unfinished: Vec::new(),
             turns: 0,
             requests: 0,
             failures: Failures::default(),
@@ -134,10 +138,31 @@ impl<'r> CallScope<'r> {
         &self.frame
     }
 
+    /// The messages of the last turn if it failed: they are no part of the history.
+    pub fn unfinished(&self) -> &[Message] {
+        &self.unfinished
+    }
+
+    /// A turn that ends with [`RunError::Cancelled`] when `cancelled` comes before its answer.
+    pub async fn turn_until(
+        &mut self,
+        input: impl Into<Input>,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<Output, RunError> {
+        tokio::select! {
+            biased;
+            output = self.turn(input) => return output,
+            () = cancelled => {}
+        }
+        let partial = self.said();
+        self.settle(Err(RunError::Cancelled { partial }))
+    }
+
     /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
     pub async fn turn(&mut self, input: impl Into<Input>) -> Result<Output, RunError> {
         let input = input.into();
         self.take_back();
+        self.unfinished.clear();
         if self.turns == 0 {
             let (name, input, parent) = (self.agent.name.clone(), input.to_json(), self.parent);
             self.events.send(|| EventKind::CallStarted { name, kind: CallKind::Agent, input, parent });
@@ -145,25 +170,32 @@ impl<'r> CallScope<'r> {
         self.ended = Some(Ended::Error("cancelled".to_owned()));
         self.turns += 1;
         self.turn_start = Some(self.frame.history.len());
-        let output = match self.agent.limits.timeout_seconds {
-            None => self.take_turn(input).await,
-            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input)).await {
+        let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.frame.depth == 0);
+        let output = match run_limit {
+            None => self.timed_turn(input).await,
+            Some(limit) => match tokio::time::timeout(seconds(limit), self.timed_turn(input)).await {
                 Ok(output) => output,
-                Err(_) => Err(self.timed_out(limit)),
+                Err(_) => Err(self.run_timed_out(limit)),
             },
         };
         self.settle(output)
     }
 
-    /// The run's time is up: the turn was dropped.
-    pub(super) fn interrupt(&mut self, allowed: f64) -> RunError {
-        let partial = self.said();
-        let ending = Ending::Limit { limit: "timeout_seconds".to_owned(), used: allowed, allowed, partial };
-        self.tell_limit("timeout_seconds", allowed, allowed);
-        match self.settle(Err(ending.into())) {
-            Ok(_) => unreachable!("an error stays one"),
-            Err(error) => error,
+    /// Within the time that the agent's file allows.
+    async fn timed_turn(&mut self, input: Input) -> Result<Output, RunError> {
+        match self.agent.limits.timeout_seconds {
+            None => self.take_turn(input).await,
+            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input)).await {
+                Ok(output) => output,
+                Err(_) => Err(self.timed_out(limit)),
+            },
         }
+    }
+
+    fn run_timed_out(&self, allowed: f64) -> RunError {
+        self.tell_limit("timeout_seconds", allowed, allowed);
+        let (limit, partial) = ("timeout_seconds".to_owned(), self.said());
+        Ending::Limit { limit, used: allowed, allowed, partial }.into()
     }
 
     fn settle(&mut self, output: Result<Output, RunError>) -> Result<Output, RunError> {
@@ -186,7 +218,7 @@ impl<'r> CallScope<'r> {
     /// Forgets a turn that did not come to its end.
     fn take_back(&mut self) {
         if let Some(start) = self.turn_start.take() {
-            self.frame.history.truncate(start);
+            self.unfinished = self.frame.history.split_off(start);
             self.conversation.rewind(start);
         }
     }
@@ -384,7 +416,7 @@ fn reached_requests(made: u64, allowed: u64, account: Account) -> Reached {
 }
 
 /// A limit may be set to anything.
-pub(super) fn seconds(limit: f64) -> Duration {
+fn seconds(limit: f64) -> Duration {
     Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365))
 }
 
