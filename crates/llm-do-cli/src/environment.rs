@@ -5,12 +5,16 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
+use crate::terminal::Terminal;
+
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// Variables whose values are text; others cannot be meant for us.
     variables: BTreeMap<String, String>,
     pub stdout_is_terminal: bool,
     pub stderr_is_terminal: bool,
+    /// Somebody can be asked: stderr is a terminal, and so is what controls the process.
+    pub can_ask: bool,
     /// A pipe or a file; a terminal or a device is never read.
     pub stdin_is_readable: bool,
 }
@@ -18,10 +22,12 @@ pub struct Environment {
 impl Environment {
     pub fn read() -> Self {
         let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let stderr_is_terminal = std::io::stderr().is_terminal();
         Self {
             variables: std::env::vars_os().filter_map(text).collect(),
             stdout_is_terminal: std::io::stdout().is_terminal(),
-            stderr_is_terminal: std::io::stderr().is_terminal(),
+            stderr_is_terminal,
+            can_ask: stderr_is_terminal && Terminal::is_there(),
             stdin_is_readable: stdin_is_readable(),
         }
     }

@@ -2,10 +2,12 @@
 
 mod answer_file;
 mod args;
+mod asking;
 mod check;
 mod config;
 mod console;
 mod display;
+mod editor;
 mod environment;
 mod failure;
 mod json;
@@ -15,6 +17,7 @@ mod models;
 mod new;
 mod plan;
 mod providers;
+mod question;
 mod render;
 mod report;
 mod run;
@@ -24,6 +27,7 @@ mod status;
 mod stdin;
 mod style;
 mod summary;
+mod terminal;
 mod watch;
 
 use std::process::ExitCode;

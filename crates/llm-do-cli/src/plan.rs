@@ -62,6 +62,8 @@ pub struct RunPlan {
     pub max_depth: Option<u64>,
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
+    /// Whether somebody can be asked.
+    pub attended: bool,
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub colour: Colour,
@@ -117,6 +119,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             Some(usd) if usd.is_nan() || usd <= 0.0 => return Err(Failure::usage("`--max-cost-usd` is not an amount")),
             usd => usd,
         },
+        attended: environment.can_ask && !args.headless,
         timeout: args.timeout,
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })

@@ -17,10 +17,13 @@ use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::plane::Refusals;
 use serde_json::Value;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
+use crate::asking::{Asking, Forwarding, Waiting};
 use crate::config::Config;
 use crate::display::Display;
+use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
 use crate::models::Listing;
@@ -28,6 +31,8 @@ use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin};
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::style::Styles;
+use crate::terminal::Terminal;
 use crate::watch::{Attended, TurnEnded, Watch};
 use crate::{answer_file, check, console, new, providers, stdin};
 
@@ -114,6 +119,8 @@ struct Prepared {
     config: RuntimeConfig,
     output: OutputPlan,
     timeout: Option<Duration>,
+    questions: UnboundedReceiver<Waiting>,
+    editor: Option<Editor>,
 }
 
 fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure> {
@@ -125,8 +132,11 @@ fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure
     plan.output.view.streamed &= answers_in_text(&program);
     let input = read_input(&plan, &program)?;
     let models = providers::connect(&program, environment, &config)?;
-    let config = runtime_config(&plan, &program.policy);
-    Ok(Prepared { program, models, input, config, output: plan.output, timeout: plan.timeout })
+    let (asked, questions) = mpsc::unbounded_channel();
+    let config = runtime_config(&plan, &program.policy, asked);
+    let editor = plan.attended.then(|| Editor::of(environment, &program.root));
+    let RunPlan { output, timeout, .. } = plan;
+    Ok(Prepared { program, models, input, config, output, timeout, questions, editor })
 }
 
 /// A typed answer is shown whole, as indented JSON.
@@ -138,10 +148,11 @@ fn answers_in_text(program: &Program) -> bool {
 }
 
 /// Flags win over the manifest.
-fn runtime_config(plan: &RunPlan, policy: &Policy) -> RuntimeConfig {
+fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waiting>) -> RuntimeConfig {
     let approvals = match plan.approval_mode.unwrap_or(policy.approval_mode) {
         ApprovalMode::ApproveAll => Approvals::ApproveAll,
         ApprovalMode::RejectAll => Approvals::RejectAll,
+        ApprovalMode::Prompt if plan.attended => Approvals::prompt(Forwarding(asked)),
         ApprovalMode::Prompt => Approvals::Nobody,
     };
     RuntimeConfig {
@@ -251,7 +262,8 @@ impl Prepared {
         };
         let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing);
         let (signals, display) = (Signals::listen()?, Display::new(view, format));
-        let mut watch = Watch { events, signals, display, timeout: self.timeout };
+        let asking = self.editor.map(|editor| asking(editor, view.stderr)).transpose()?;
+        let mut watch = Watch { events, signals, display, questions: self.questions, asking, timeout: self.timeout };
         let session = Session::start(runtime);
         let runtime = Arc::clone(&session.runtime);
         let killed = |stopped| (Err(RunError::Cancelled { partial: String::new() }), Some(stopped));
@@ -268,4 +280,10 @@ impl Prepared {
         };
         Ok(Ended { messages, ..Ended::of(&runtime, answer, stopped, started.elapsed()) })
     }
+}
+
+fn asking(editor: Editor, styles: Styles) -> Result<Asking, Failure> {
+    let terminal =
+        Terminal::open().map_err(|error| Failure::failed(format!("the terminal cannot be opened: {error}")))?;
+    Ok(Asking { terminal, editor, styles, count: 0 })
 }

@@ -1,13 +1,18 @@
 //! Attends to a turn while it goes on: what happens is shown, signals and the clock can end it.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use llm_do::event::Event;
 use llm_do::message::Message;
 use llm_do::runtime::input::Input;
 use llm_do::runtime::{Output, RunError};
+use llm_do::tools::approval::Answer;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Sleep;
 
+use crate::asking::{Asking, Waiting};
+use crate::console;
 use crate::display::Display;
 use crate::session::{Session, Turn};
 use crate::signals::{Received, Signals};
@@ -32,6 +37,9 @@ pub struct Watch {
     pub events: UnboundedReceiver<Event>,
     pub signals: Signals,
     pub display: Display,
+    pub questions: UnboundedReceiver<Waiting>,
+    /// Whoever is at the terminal; without anybody no question comes.
+    pub asking: Option<Asking>,
     /// Of each turn.
     pub timeout: Option<Duration>,
 }
@@ -63,6 +71,10 @@ impl Watch {
                     Some(_) => return Attended::Killed(by(signal)),
                 },
                 _ = self.events.recv_many(&mut events, MOST_AT_ONCE) => self.display.show(&mut events),
+                Some(waiting) = self.questions.recv() => {
+                    let interrupted = self.ask(waiting, deadline.as_mut()).await;
+                    stopped = stopped.or(interrupted.map(|stopped| cancel(&mut turn, stopped)));
+                }
                 answer = &mut turn.ended => {
                     self.drain();
                     // A task that panicked says so when it is joined.
@@ -76,6 +88,27 @@ impl Watch {
                 _ = tick.tick(), if self.display.view.live => self.display.tick(),
             }
         }
+    }
+
+    /// Asks whoever is at the terminal. A signal and the clock answer for them: no, and that was it.
+    async fn ask(&mut self, waiting: Waiting, deadline: Pin<&mut Sleep>) -> Option<Stopped> {
+        let Waiting { request, mut answer } = waiting;
+        let asking = self.asking.as_mut()?;
+        self.display.step_back();
+        let stopped = tokio::select! {
+            biased;
+            answered = asking.ask(&request) => {
+                let _ = answer.send(answered);
+                return None;
+            }
+            signal = self.signals.next() => by(signal),
+            () = deadline, if self.timeout.is_some() => Stopped::ByTime(self.timeout.unwrap_or_default()),
+            // The call that waited was given up.
+            () = answer.closed() => return None,
+        };
+        console::complain("\n");
+        let _ = answer.send(Answer::EndRun);
+        Some(stopped)
     }
 
     /// Closes the call and gives its messages.

@@ -15,7 +15,7 @@ use pty_process::Size;
 use rustix::process::{Pid, Signal};
 
 /// Far more than anything here takes; a program that hangs must not hang the tests.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A program, and the terminal it runs on.
 pub struct Terminal {
@@ -50,7 +50,7 @@ pub struct Left {
 }
 
 impl Terminal {
-    pub const ROWS: u16 = 60;
+    pub const ROWS: u16 = 100;
     pub const COLUMNS: u16 = 100;
 
     pub fn start(command: Command) -> Self {

@@ -9,6 +9,7 @@ mod support;
 #[path = "../support/terminal.rs"]
 mod terminal;
 
+mod approval;
 mod signals;
 
 use std::process::Command;

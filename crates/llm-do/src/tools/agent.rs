@@ -41,9 +41,12 @@ impl Toolset for AgentTool {
             return Err(format!("{violation}; the schema is {schema}"));
         }
         let has_attachments = value["attachments"].as_array().is_some_and(|list| !list.is_empty());
+        let ask = |deed: &str| {
+            Verdict::Ask(Question::because(format!("{deed} the agent `{}`", self.name)).quoting(&self.description))
+        };
         Ok(match (self.calls_ask, self.attachments_ask && has_attachments) {
-            (true, _) => Verdict::Ask(Question::because(format!("calls the agent `{}`", self.name))),
-            (false, true) => Verdict::Ask(Question::because(format!("sends files to the agent `{}`", self.name))),
+            (true, _) => ask("calls"),
+            (false, true) => ask("sends files to"),
             (false, false) => Verdict::Allow,
         })
     }
