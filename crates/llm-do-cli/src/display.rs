@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use llm_do::event::Event;
+use llm_do::event::{Event, LoggedMessage, MessageLog};
 
 use crate::args::OutputFormat;
 use crate::render::{Piece, Renderer, View};
@@ -109,5 +109,14 @@ fn flush_err(text: &mut String) {
     if !text.is_empty() {
         console::complain(text);
         text.clear();
+    }
+}
+
+/// Every message as a line of JSON on stderr, as soon as it was said.
+pub struct MessageLines;
+
+impl MessageLog for MessageLines {
+    fn log(&self, message: &LoggedMessage<'_>) {
+        console::complain(&json::line(message));
     }
 }

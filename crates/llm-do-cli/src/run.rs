@@ -22,12 +22,13 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
 use crate::asking::{Asking, Forwarding, Waiting};
 use crate::config::Config;
-use crate::display::Display;
+use crate::display::{Display, MessageLines};
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
 use crate::models::Listing;
 use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin};
+use crate::render::Verbosity;
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
 use crate::signals::Signals;
@@ -261,6 +262,10 @@ impl Prepared {
             OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
         };
         let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing);
+        let runtime = match view.verbosity {
+            Verbosity::Messages => runtime.logged_by(Arc::new(MessageLines)),
+            Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => runtime,
+        };
         let (signals, display) = (Signals::listen()?, Display::new(view, format));
         let asking = self.editor.map(|editor| asking(editor, view.stderr)).transpose()?;
         let mut watch = Watch { events, signals, display, questions: self.questions, asking, timeout: self.timeout };

@@ -218,3 +218,71 @@ fn the_answer_can_also_go_into_a_file() {
     run("out/answer.md").failure(1);
     assert_eq!(sandbox.tree()[std::path::Path::new("out/answer.md")], "Hi.\n", "a failure replaces nothing");
 }
+
+const NESTED: &str = "\
+- { agent: main, round: 1, say: Let me ask., call: { child: { input: go } } }
+- { agent: main, say: \"It says {{ result }}\" }
+- { round: 1, think: Hm., call: { list_files: { pattern: '*.yaml' } }, usage: { input: 7, output: 3 } }
+- { say: found }
+";
+
+/// What is said on stderr, but for the summary.
+fn said(flags: &[&str]) -> String {
+    let sandbox = saying(NESTED);
+    sandbox.file("main.worker", "---\nname: main\nentry: true\ntoolsets: [child]\n---\nx\n");
+    sandbox.file("child.worker", "---\nname: child\ntoolsets: [filesystem_cwd_ro]\n---\nx\n");
+    let ended = Run::new(&sandbox, &[&[".", "hi", "-m", "scripted:script.yaml"], flags].concat()).ended();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "It says found\n"), "{}", ended.stderr);
+    ended.stderr
+}
+
+/// Durations differ from run to run.
+fn timeless(text: &str) -> String {
+    let line = |line: &str| match line.split_once(" 0.") {
+        Some((start, rest)) => format!("{start} 0.0{}", rest.trim_start_matches(|c: char| c.is_ascii_digit())),
+        None => line.to_owned(),
+    };
+    text.lines().map(|it| line(it) + "\n").collect()
+}
+
+#[test]
+fn more_is_said_on_request() {
+    assert_eq!(said(&[]), "");
+    let calls = "\
+· scripted:script.yaml 0.0 s, 0 tokens in, 0 out, $0
+→ child {\"input\":\"go\"}
+  · scripted:script.yaml 0.0 s, 7 tokens in, 3 out, $0
+  → list_files {\"pattern\":\"*.yaml\"}
+  ← list_files script.yaml
+  · scripted:script.yaml 0.0 s, 0 tokens in, 0 out, $0
+← child found
+· scripted:script.yaml 0.0 s, 0 tokens in, 0 out, $0
+";
+    assert_eq!(timeless(&said(&["-v"])), calls);
+    let text = timeless(&said(&["-vv"]));
+    assert!(text.starts_with("main: Let me ask.\n· scripted"), "{text}");
+    assert!(text.contains("  child thinks: Hm.\n") && text.contains("  child: found\n"), "{text}");
+    assert!(text.ends_with("main: It says found\n· scripted:script.yaml 0.0 s, 0 tokens in, 0 out, $0\n"), "{text}");
+}
+
+#[test]
+fn the_message_log_is_json_lines_only() {
+    let log = said(&["-vvv"]);
+    let messages: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+    let shown: Vec<Value> = messages
+        .iter()
+        .map(|message| json!([message["agent"], message["depth"], message["role"], message["parts"][0]["type"]]))
+        .collect();
+    let expected = json!([
+        ["main", 0, "user", "text"],
+        ["main", 0, "assistant", "text"],
+        ["child", 1, "user", "text"],
+        ["child", 1, "assistant", "thinking"],
+        ["child", 1, "tool", "tool_result"],
+        ["child", 1, "assistant", "text"],
+        ["main", 0, "tool", "tool_result"],
+        ["main", 0, "assistant", "text"],
+    ]);
+    assert_eq!(Value::from(shown), expected);
+    assert!(messages.iter().all(|message| message["call"].is_u64()));
+}

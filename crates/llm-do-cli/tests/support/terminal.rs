@@ -137,6 +137,7 @@ impl Terminal {
     pub fn left(mut self) -> Left {
         self.wait("the end", |seen| seen.closed);
         let code = self.child.wait().unwrap().code();
+        assert!(self.is_as_before(), "the terminal was not restored");
         self.reader.join().unwrap();
         let seen = self.seen.0.lock().unwrap();
         let screen = seen.screen.screen().contents();

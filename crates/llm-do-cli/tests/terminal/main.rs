@@ -10,6 +10,7 @@ mod support;
 mod terminal;
 
 mod approval;
+mod display;
 mod signals;
 
 use std::process::Command;

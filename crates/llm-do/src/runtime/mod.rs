@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{Event, Events, Hearing};
+use crate::event::{Event, Events, Hearing, MessageLog};
 use crate::journal::{Steps, Stop};
 use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
@@ -219,6 +219,12 @@ impl Runtime {
         let (steps, next_call, ledger) = (Steps::unrecorded(), AtomicU64::new(1), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
         Self { program, models, config, gate, session, ledger, account, steps, events, next_call, run: run_id() }
+    }
+
+    /// The same session, whose messages somebody keeps; before any call is opened.
+    #[must_use]
+    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+        Self { events: self.events.logged_by(log), ..self }
     }
 
     pub fn program(&self) -> &Program {

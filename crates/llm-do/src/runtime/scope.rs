@@ -263,7 +263,7 @@ impl<'r> CallScope<'r> {
     async fn take_turn(&mut self, input: Input) -> Result<Output, RunError> {
         let parts = input.into_message(&self.agent, &self.runtime.program.root)?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
-        self.frame.history.push(Message::User(UserMessage { parts }));
+        self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
         loop {
             let message = match next_step(&self.frame.history) {
@@ -286,8 +286,13 @@ impl<'r> CallScope<'r> {
                     Err(error) => return Err(error),
                 },
             };
-            self.frame.history.push(message);
+            self.push(message);
         }
+    }
+
+    fn push(&mut self, message: Message) {
+        self.events.log(&message);
+        self.frame.history.push(message);
     }
 
     fn context(&self) -> CallContext<'_> {
