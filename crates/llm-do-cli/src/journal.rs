@@ -141,6 +141,7 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
         | RunError::Toolset { .. }
         | RunError::Function { .. }
         | RunError::NotStarted
+        | RunError::Cancelled { .. }
         | RunError::Ended(Ending::Unauthenticated { .. }) => {
             let failure = Failure::from(error);
             let (_, hint) = failure.words();

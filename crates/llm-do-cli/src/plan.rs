@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::model::provider::PROVIDERS;
@@ -13,6 +14,9 @@ use crate::args::{CheckArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::render::{Verbosity, View};
+use crate::report::OutputPlan;
+use crate::style::Styles;
 
 #[derive(Debug)]
 pub struct CheckPlan {
@@ -51,7 +55,7 @@ pub struct RunPlan {
     pub entry: Option<String>,
     pub input: InputPlan,
     pub files: Vec<PathBuf>,
-    pub output: OutputFormat,
+    pub output: OutputPlan,
     pub stream: bool,
     /// The flags' answer to every question; `None`: the manifest's.
     pub approval_mode: Option<ApprovalMode>,
@@ -59,6 +63,10 @@ pub struct RunPlan {
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
     pub recording: Recording,
+    /// Whether somebody can be asked.
+    pub attended: bool,
+    /// Of each turn.
+    pub timeout: Option<Duration>,
     pub colour: Colour,
 }
 
@@ -102,7 +110,7 @@ pub enum Stdin {
 }
 
 pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
-    let output = output_format(&args);
+    let output = output(&args, environment);
     Ok(RunPlan {
         models: models(&args.models, environment, config)?,
         input: input(args.input_json, args.prompt, args.no_stdin, environment),
@@ -127,8 +135,34 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             (None, Some(file)) => Recording::Replay(file),
             (None, None) => Recording::Nothing,
         },
+        attended: environment.can_ask && !args.headless,
+        timeout: args.timeout,
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
+}
+
+/// What is shown where. Programs get no control codes, and no status line where a stream of JSON is shown already.
+pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
+    let format = output_format(args);
+    let is_attended = !args.headless && !environment.is_dumb();
+    let verbosity = match (args.quiet, args.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (false, 0) => Verbosity::Normal,
+        (false, 1) => Verbosity::Calls,
+        (false, 2) => Verbosity::Text,
+        (false, _) => Verbosity::Messages,
+    };
+    let is_silent = matches!(verbosity, Verbosity::Quiet | Verbosity::Messages);
+    let live = is_attended && environment.stderr_is_terminal && format != OutputFormat::StreamJson && !is_silent;
+    let view = View {
+        verbosity,
+        live,
+        streamed: is_attended && environment.stdout_is_terminal && format == OutputFormat::Text,
+        stdout_is_terminal: environment.stdout_is_terminal,
+        stdout: Styles { coloured: environment.colours_stdout() },
+        stderr: Styles { coloured: environment.colours_stderr() },
+    };
+    OutputPlan { format, file: args.output.clone(), view, debug: args.debug }
 }
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.

@@ -18,7 +18,8 @@ use crate::args::{ModelArgs, ResumeArgs, RunArgs};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::journal::{Flags, Header, Recorded, unusable};
-use crate::run::{Ended, Prepared, not_begun, prepare};
+use crate::report::{Ended, OutputPlan, not_begun};
+use crate::run::{Prepared, prepare};
 use crate::{console, json, plan};
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
@@ -28,7 +29,7 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let format = plan::format(args.json, args.output_format);
     match begin(args, &environment) {
-        Ok(Begun::Finished(ended)) => ended.report(format),
+        Ok(Begun::Finished(ended, output)) => ended.report(&output),
         Ok(Begun::Continues(prepared, decisions)) => {
             let ended = prepared.run();
             console::complain(&decisions.unused());
@@ -39,7 +40,7 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
 }
 
 enum Begun {
-    Finished(Box<Ended>),
+    Finished(Box<Ended>, OutputPlan),
     Continues(Box<Prepared>, Arc<Decisions>),
 }
 
@@ -48,7 +49,10 @@ fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure>
     let open = OpenJournal::open(&shown).map_err(unusable)?;
     let header = Header::of(open.contents(), &shown)?;
     if let Some(outcome) = record::outcome(open.contents()) {
-        return Ok(Begun::Finished(Box::new(Ended::finished(outcome, header.run))));
+        let Header { run, project, flags, .. } = header;
+        let mut output = plan::output(&merged(args, &[], flags, project), environment);
+        output.view.streamed = false;
+        return Ok(Begun::Finished(Box::new(Ended::recorded(outcome, run)), output));
     }
     let decisions = Decisions::of(args, open.contents())?;
     let (force, typed) = (args.force, from_here(&args.models)?);
@@ -102,7 +106,12 @@ fn merged(args: &ResumeArgs, models: &[String], flags: Flags, project: PathBuf) 
         max_requests: args.max_requests.or(flags.max_requests),
         max_cost_usd: args.max_cost_usd.or(flags.max_cost_usd),
         max_depth: args.max_depth.or(flags.max_depth),
+        timeout: args.timeout,
+        output: args.output.clone(),
         headless: args.headless,
+        verbose: args.verbose,
+        quiet: args.quiet,
+        debug: args.debug,
         ..RunArgs::default()
     }
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::message::{Finish, RawJson, Usage};
+use crate::message::{Finish, Message, RawJson, Usage};
 use told::Ear;
 
 pub use told::Told;
@@ -218,10 +218,26 @@ pub trait Recorder: Send + Sync {
     fn record(&self, event: Event);
 }
 
+/// Somebody who keeps every message of every call, in the order in which they were said.
+pub trait MessageLog: Send + Sync {
+    fn log(&self, message: &LoggedMessage<'_>);
+}
+
+/// A message, and whose conversation it belongs to. As JSON one flat object.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LoggedMessage<'a> {
+    pub agent: &'a str,
+    pub depth: usize,
+    pub call: u64,
+    #[serde(flatten)]
+    pub message: &'a Message,
+}
+
 /// A cheap handle that knows whose events it sends.
 #[derive(Clone)]
 pub struct Events {
     recorder: Option<Arc<dyn Recorder>>,
+    log: Option<Arc<dyn MessageLog>>,
     // Unbounded: a listener is faster than any model, and a lost delta would corrupt its transcript. Nobody listening
     // is not an error.
     sender: Option<mpsc::UnboundedSender<Event>>,
@@ -243,13 +259,25 @@ impl Events {
 
     /// Nobody listens; nothing is built or sent.
     pub fn unheard() -> Self {
-        let (hearing, calls) = (Hearing::Facts, Arc::default());
-        Self { recorder: None, sender: None, hearing, ear: None, calls, agent: Arc::from(""), depth: 0, call: 0 }
+        let (hearing, calls, agent) = (Hearing::Facts, Arc::default(), Arc::from(""));
+        Self { recorder: None, log: None, sender: None, hearing, ear: None, calls, agent, depth: 0, call: 0 }
     }
 
     #[must_use]
     pub fn recorded_by(self, recorder: Arc<dyn Recorder>) -> Self {
         Self { recorder: Some(recorder), ..self }
+    }
+
+    #[must_use]
+    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    /// Keeps a message, if somebody keeps them.
+    pub fn log(&self, message: &Message) {
+        if let Some(log) = &self.log {
+            log.log(&LoggedMessage { agent: &self.agent, depth: self.depth, call: self.call, message });
+        }
     }
 
     #[must_use]
