@@ -1,6 +1,6 @@
 //! Every tool that one call of an agent can reach, behind one gate. The only way to a tool.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ pub struct OpenToolset {
 /// All tools of one call.
 pub struct ToolPlane {
     open: Vec<OpenToolset>,
-    index: HashMap<String, Slot>,
+    index: BTreeMap<String, Slot>,
     gate: Arc<Gate>,
     refusals: Refusals,
     /// What code met that ends the run: it cannot be caught and forgotten.
@@ -73,7 +73,7 @@ enum Decided<'a> {
 impl ToolPlane {
     /// Two tools of one name are an error that names both toolsets.
     pub fn new(open: Vec<OpenToolset>, gate: Arc<Gate>, refusals: Refusals) -> Result<Self, String> {
-        let mut index: HashMap<String, Slot> = HashMap::new();
+        let mut index: BTreeMap<String, Slot> = BTreeMap::new();
         for (toolset, opened) in open.iter().enumerate() {
             for ToolSpec { name, kind, order, repeat, .. } in opened.toolset.specs() {
                 if let Some(other) = index.get(&name) {
@@ -256,8 +256,7 @@ impl ToolPlane {
     }
 
     fn unknown(&self, tool: &str) -> String {
-        let mut names: Vec<&str> = self.index.keys().map(String::as_str).collect();
-        names.sort_unstable();
+        let names: Vec<&str> = self.index.keys().map(String::as_str).collect();
         let there_are =
             if names.is_empty() { "there are no tools".to_owned() } else { format!("tools: {}", names.join(", ")) };
         format!("there is no tool `{}`; {there_are}", crate::escape::visible_start(tool, 80))
@@ -412,10 +411,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 
 fn returned(outcome: &Result<Vec<Content>, ToolError>) -> Returned {
     match outcome {
-        Ok(content) => Returned::Result(match content.as_slice() {
-            [Content::Text { text }] => RawJson::of(text),
-            content => RawJson::of(&Content::shown(content)),
-        }),
+        Ok(content) => Returned::Result(Content::shown(content)),
         Err(error) => Returned::Error(error.to_string()),
     }
 }
