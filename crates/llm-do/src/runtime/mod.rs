@@ -298,7 +298,7 @@ impl Runtime {
         let callee = path.last().map_or("", String::as_str);
         let Some(question) = attachment::question(value, &self.program.root, callee) else { return Ok(Reach::Project) };
         let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
-        let key = format!("{}/attach", steps.path());
+        let key = || format!("{}/attach", steps.path());
         let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: callee, path, key: &key };
         let unchangeable = |_: &RawJson| Err("another input is another run".to_owned());
         match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, events).await {

@@ -232,7 +232,7 @@ impl ToolPlane {
         position: usize,
         cx: &CallContext<'_>,
     ) -> Passage {
-        let key = format!("{}/c{position}", cx.steps.path());
+        let key = || format!("{}/c{position}", cx.steps.path());
         let candidate = Candidate {
             tool: &call.tool,
             arguments,
