@@ -138,22 +138,22 @@ impl MessagesDecoder {
         }
     }
 
-    fn event(&mut self, name: &str, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
+    fn event(&mut self, name: &[u8], data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
         match name {
-            "content_block_delta" => self.block_delta(data, tell)?,
-            "content_block_start" => self.block_start(data, tell)?,
-            "content_block_stop" => self.block_stop(read_json::<BlockStop>(data)?.index, tell),
-            "message_start" => {
+            b"content_block_delta" => self.block_delta(data, tell)?,
+            b"content_block_start" => self.block_start(data, tell)?,
+            b"content_block_stop" => self.block_stop(read_json::<BlockStop>(data)?.index, tell),
+            b"message_start" => {
                 let MessageStart { message } = read_json(data)?;
                 self.usage.update(message.usage);
             }
-            "message_delta" => {
+            b"message_delta" => {
                 let MessageDelta { delta, usage } = read_json(data)?;
                 self.message_end(delta);
                 self.usage.update(usage);
             }
-            "message_stop" => self.ended = true,
-            "error" => return Err(DecodeError::Reported(fault::in_answer(data))),
+            b"message_stop" => self.ended = true,
+            b"error" => return Err(DecodeError::Reported(fault::in_answer(data))),
             _ => {} // `ping`, and what may come: new events are announced as ignorable
         }
         Ok(())
@@ -167,7 +167,7 @@ impl Decoder for MessagesDecoder {
         }
         // Some proxies drop the names; every event says its own inside, too.
         let Typed { r#type: Borrowed(name) } = read_json(frame.data)?;
-        self.event(&name, frame.data, tell)
+        self.event(name.as_bytes(), frame.data, tell)
     }
 
     fn document(&mut self, body: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
