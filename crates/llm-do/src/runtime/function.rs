@@ -22,9 +22,10 @@ impl Runtime {
     ) -> Result<Output, RunError> {
         let wrong = |reason| RunError::Toolset { agent: entry.name().to_owned(), reason };
         let tools = toolsets::exported(&self.program);
-        let plane = ToolPlane::new(tools, Arc::clone(&self.gate), self.config.refusals).map_err(wrong)?;
         let name = entry.name().to_owned();
         let events = self.events.for_call(&Arc::from(entry.name()), 0, call);
+        let (gate, refusals) = (Arc::clone(&self.gate), self.config.refusals);
+        let plane = ToolPlane::open(tools, gate, refusals, &events).await.map_err(wrong)?;
         let (kind, input_json) = (CallKind::Function, input.to_json());
         events.send(|| EventKind::CallStarted { name: name.clone(), kind, input: input_json, parent: None });
         let started = Instant::now();

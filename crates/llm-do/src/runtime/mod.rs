@@ -1,5 +1,6 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+mod dynamic;
 mod function;
 pub mod input;
 pub mod ledger;
@@ -21,6 +22,7 @@ use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
+use crate::project::create::CreateError;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
@@ -82,7 +84,7 @@ impl RuntimeConfig {
 
 /// One session: its policy, its gate, its usage and trace, and the models it talks to.
 pub struct Runtime {
-    program: Program,
+    program: Arc<Program>,
     models: Models,
     config: RuntimeConfig,
     gate: Arc<Gate>,
@@ -151,8 +153,8 @@ pub enum RunError {
     RepeatedFailure { agent: String, tool: String, reason: String },
     #[error("the answer of agent `{agent}` violates its schema: {violation}")]
     Output { agent: String, violation: String },
-    #[error("there is no agent `{agent}`")]
-    NoAgent { agent: String },
+    #[error("{reason}")]
+    NoAgent { reason: String },
     #[error("agent `{caller}` cannot call `{agent}`: that would be depth {depth}, and `max_depth` is {max_depth}")]
     TooDeep { caller: String, agent: String, depth: usize, max_depth: u64 },
     #[error("no model provider `{provider}` for agent `{agent}`")]
@@ -222,6 +224,7 @@ impl Runtime {
         let gate = Arc::new(Gate::new(config.approvals.clone()));
         let (steps, next_call, ledger) = (Steps::unrecorded(), AtomicU64::new(1), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
+        let program = Arc::new(program);
         Self { program, models, config, gate, session, ledger, account, steps, events, next_call, run: run_id() }
     }
 
@@ -256,7 +259,7 @@ impl Runtime {
     }
 
     async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
-        let mut scope = self.open_for(agent, call, Caller::Nobody)?;
+        let mut scope = self.open_for(agent, call, Caller::Nobody).await?;
         let output = match self.config.limits.timeout_seconds {
             None => scope.turn(input).await,
             Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
@@ -270,14 +273,16 @@ impl Runtime {
 
     /// A limit on money can only be kept where every price is known.
     fn check_prices(&self) -> Result<(), RunError> {
-        let unpriced = |agent: &AgentSpec| agent.script.is_none() && self.models.prices.of(&agent.model).is_none();
-        for agent in self.program.agents.values() {
-            let limited = self.config.limits.max_cost_usd.or(agent.limits.max_cost_usd).is_some();
-            if limited && unpriced(agent) {
-                return Err(RunError::UnknownPrice {
-                    limit: "max_cost_usd".to_owned(),
-                    model: agent.model.to_string(),
-                });
+        let of_run = self.config.limits.max_cost_usd.is_some();
+        let agents = self.program.agents.values().map(|agent| {
+            let limited = of_run || agent.limits.max_cost_usd.is_some();
+            (&agent.model, &agent.script, limited)
+        });
+        let fallback = self.program.fallback.iter().map(|fallback| (&fallback.model, &fallback.script, of_run));
+        for (model, script, limited) in agents.chain(fallback) {
+            if limited && script.is_none() && self.models.prices.of(model).is_none() {
+                let limit = "max_cost_usd".to_owned();
+                return Err(RunError::UnknownPrice { limit, model: model.to_string() });
             }
         }
         Ok(())
@@ -313,17 +318,17 @@ impl Runtime {
 
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
     /// that is dropped tells nobody how it ended.
-    #[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
-        self.open_for(agent, self.next_call(), Caller::Nobody)
+        self.open_for(agent, self.next_call(), Caller::Nobody).await
     }
 
     fn next_call(&self) -> u64 {
         self.next_call.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
-        let spec = self.program.agents.get(agent).ok_or_else(|| RunError::NoAgent { agent: agent.to_owned() })?;
+    async fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
+        let unlinked = |error: CreateError| RunError::NoAgent { reason: error.to_string() };
+        let spec = self.program.agent(agent).map_err(unlinked)?;
         let depth = caller.next_depth();
         if depth as u64 >= self.config.max_depth {
             return Err(RunError::TooDeep {
@@ -335,26 +340,26 @@ impl Runtime {
         }
         let model = self
             .models
-            .of(spec)
+            .of(&spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
-        CallScope::open(self, Arc::clone(spec), model.as_ref(), call, caller)
+        CallScope::open(self, spec, model.as_ref(), call, caller).await
     }
 }
 
 impl Agents for Runtime {
     fn tool(&self, agent: &str, caller: &CallContext<'_>) -> Result<AgentTool, String> {
-        let spec = self.program.agents.get(caller.agent());
-        match spec.and_then(|spec| spec.allow_workers.as_ref()) {
+        let spec = self.program.agent(caller.agent()).ok();
+        match spec.as_ref().and_then(|spec| spec.allow_workers.as_ref()) {
             Some(AllowWorkers::Only(names)) if !names.iter().any(|name| name == agent) => {
                 return Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent(), names.join(", ")));
             }
             None | Some(AllowWorkers::Any | AllowWorkers::Only(_)) => {}
         }
-        toolsets::agent_tool(&self.program, agent).ok_or_else(|| {
+        let callee = self.program.agent(agent).map_err(|error| {
             let names: Vec<&str> = self.program.agents.keys().map(String::as_str).take(MOST_NAMES).collect();
-            let no_agent = RunError::NoAgent { agent: agent.to_owned() };
-            format!("{no_agent}; agents: {}", names.join(", "))
-        })
+            format!("{error}; agents: {}", names.join(", "))
+        })?;
+        Ok(toolsets::agent_tool(&self.program, &callee))
     }
 
     fn call<'a>(
@@ -367,7 +372,8 @@ impl Agents for Runtime {
         Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
-            let mut scope = self.open_for(agent, self.next_call(), Caller::Call(caller)).map_err(failed)?;
+            let opening = self.open_for(agent, self.next_call(), Caller::Call(caller));
+            let mut scope = opening.await.map_err(failed)?;
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)

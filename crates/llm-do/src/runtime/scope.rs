@@ -88,7 +88,7 @@ pub struct CallScope<'r> {
 }
 
 impl<'r> CallScope<'r> {
-    pub(super) fn open(
+    pub(super) async fn open(
         runtime: &'r Runtime,
         agent: Arc<AgentSpec>,
         model: &dyn Model,
@@ -96,8 +96,11 @@ impl<'r> CallScope<'r> {
         caller: Caller<'_>,
     ) -> Result<Self, RunError> {
         let wrong = |reason| RunError::Toolset { agent: agent.name.clone(), reason };
-        let Opened { toolsets, missing } = toolsets::open(runtime, &agent).map_err(wrong)?;
-        let plane = ToolPlane::new(toolsets, Arc::clone(&runtime.gate), runtime.config.refusals).map_err(wrong)?;
+        let depth = caller.next_depth();
+        let events = runtime.events.for_call(&Arc::from(agent.name.as_str()), depth, call);
+        let Opened { toolsets, missing } = toolsets::open(runtime, &agent, &events).await.map_err(wrong)?;
+        let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);
+        let plane = ToolPlane::open(toolsets, gate, refusals, &events).await.map_err(wrong)?;
         let (mut path, steps, parent) = match caller {
             Caller::Nobody => (Vec::new(), runtime.steps.at(format_args!("{}", agent.name)), None),
             Caller::Call(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
@@ -110,8 +113,6 @@ impl<'r> CallScope<'r> {
         // Its own requests are counted apart: those of the agents it calls are theirs.
         let limits = Limits { max_requests: None, ..agent.limits.clone() };
         let account = runtime.ledger.open(limits, Some(payer));
-        let depth = caller.next_depth();
-        let events = runtime.events.for_call(&Arc::from(agent.name.as_str()), depth, call);
         for name in missing {
             let text = format!("the toolset `{name}` of agent `{}` cannot be offered yet", agent.name);
             events.send(|| EventKind::Notice { text });

@@ -4,6 +4,7 @@
 
 mod attachments;
 mod concurrency;
+mod dynamic;
 mod entry;
 mod support;
 mod variants;
@@ -112,6 +113,19 @@ async fn toolsets_close_once_in_reverse_order_whatever_happens_and_closing_never
         }
         assert_eq!(failed, ["b", "a"]);
     }
+}
+
+#[tokio::test]
+async fn if_one_toolset_cannot_be_opened_the_others_are_closed_again() {
+    let manifest = r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"],
+        "toolsets": {"attic": {"filesystem": {"root": "attic", "mode": "ro"}}}}"#;
+    let main = worker("main", "toolsets: [a, attic]");
+    let files = Files::new(&[("project.json", manifest), ("main.worker", &main), ("script.yaml", "- say: hi")]);
+    let log = Arc::default();
+    let project = counter(files.project(), "a", &log);
+    let error = runtime(&project, RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
+    assert!(matches!(error, RunError::Toolset { .. }), "{error}");
+    assert_eq!(*log.lock().unwrap(), ["open a", "close a"]);
 }
 
 #[tokio::test]
