@@ -17,7 +17,7 @@ pub struct MessagesDecoder {
     model: String,
     turn: usize,
     /// By the index that the stream gives them; they end up in its order.
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, Box<Block>>,
     /// Names of the provider's tools by the id of their use, for the results to come.
     server_tools: HashMap<String, String>,
     usage: WireUsage,
@@ -48,7 +48,7 @@ impl MessagesDecoder {
 
     fn block_delta(&mut self, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
         let BlockDelta { index, delta } = read_json(data)?;
-        let Some(Block::Open(block)) = self.blocks.get_mut(&index) else {
+        let Some(Block::Open(block)) = self.blocks.get_mut(&index).map(Box::as_mut) else {
             return Err(DecodeError::Malformed(format!("a delta of block {index}, which is not open")));
         };
         if let Some(Borrowed(text)) = delta.text {
@@ -75,19 +75,19 @@ impl MessagesDecoder {
         let BlockStart { index, content_block } = read_json(data)?;
         let block = OpenBlock::new(content_block)?;
         block.tell_beginning(tell);
-        if self.blocks.insert(index, Block::Open(block)).is_some() {
+        if self.blocks.insert(index, Box::new(Block::Open(block))).is_some() {
             return Err(DecodeError::Malformed(format!("block {index} begins twice")));
         }
         Ok(())
     }
 
     fn block_stop(&mut self, index: u64, tell: &mut dyn FnMut(Delta<'_>)) {
-        if let Some(Block::Open(block)) = self.blocks.remove(&index) {
+        if let Some(Block::Open(block)) = self.blocks.remove(&index).map(|block| *block) {
             let part = self.part(block, index);
             if let ReplyPart::ServerTool(part) = &part {
                 tell(Delta::ServerTool(part));
             }
-            self.blocks.insert(index, Block::Closed(part));
+            self.blocks.insert(index, Box::new(Block::Closed(part)));
         }
     }
 
@@ -179,7 +179,7 @@ impl Decoder for MessagesDecoder {
         for (index, block) in (0..).zip(content) {
             let block = OpenBlock::new(block)?;
             block.tell_beginning(tell);
-            self.blocks.insert(index, Block::Open(block));
+            self.blocks.insert(index, Box::new(Block::Open(block)));
             self.block_stop(index, tell);
         }
         self.usage.update(document.usage);
@@ -198,7 +198,7 @@ impl Decoder for MessagesDecoder {
         }
         let mut parts = Vec::with_capacity(self.blocks.len() + 1);
         for (index, block) in std::mem::take(&mut self.blocks) {
-            parts.push(match block {
+            parts.push(match *block {
                 Block::Open(block) => self.part(block, index),
                 Block::Closed(part) => part,
             });
