@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{Event, Events, Hearing, TraceCall, UsageReport};
+use crate::event::{Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
 use crate::journal::{Steps, Stop};
 use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
@@ -165,16 +165,19 @@ pub enum RunError {
     Function { function: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
+    /// By whoever drives the turn.
+    #[error("cancelled")]
+    Cancelled { partial: String },
     /// At any depth.
     #[error(transparent)]
     Ended(#[from] Ending),
 }
 
 impl RunError {
-    /// What was said before a limit stopped it.
+    /// What was said before a limit or a person stopped it.
     pub fn partial(&self) -> Option<&str> {
         match self {
-            Self::Limit { partial, .. } | Self::Ended(Ending::Limit { partial, .. }) => {
+            Self::Limit { partial, .. } | Self::Cancelled { partial } | Self::Ended(Ending::Limit { partial, .. }) => {
                 Some(partial.as_str()).filter(|partial| !partial.is_empty())
             }
             Self::Input(_)
@@ -228,6 +231,12 @@ impl Runtime {
         Self { program, models, config, gate, session, ledger, account, steps, events, next_call, run: run_id() }
     }
 
+    /// The same session, whose messages somebody keeps; before any call is opened.
+    #[must_use]
+    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+        Self { events: self.events.logged_by(log), ..self }
+    }
+
     pub fn program(&self) -> &Program {
         &self.program
     }
@@ -260,13 +269,7 @@ impl Runtime {
 
     async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
         let mut scope = self.open_for(agent, call, Caller::Nobody).await?;
-        let output = match self.config.limits.timeout_seconds {
-            None => scope.turn(input).await,
-            Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
-                Ok(output) => output,
-                Err(_) => Err(scope.interrupt(seconds)),
-            },
-        };
+        let output = scope.turn(input).await;
         let messages = scope.finish().await;
         output.map(|output| (output, messages))
     }
@@ -319,6 +322,7 @@ impl Runtime {
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
     /// that is dropped tells nobody how it ended.
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
+        self.check_prices()?;
         self.open_for(agent, self.next_call(), Caller::Nobody).await
     }
 

@@ -1,5 +1,6 @@
 //! One call of one agent, possibly many turns.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,8 @@ pub struct CallScope<'r> {
     heard: Heard,
     /// How long the history was before the turn that is going on.
     turn_start: Option<usize>,
+    /// What the last turn had come to when it failed.
+    unfinished: Vec<Message>,
     turns: u64,
     requests: u64,
     failures: Failures,
@@ -134,6 +137,7 @@ impl<'r> CallScope<'r> {
             price,
             heard: Heard::default(),
             turn_start: None,
+            unfinished: Vec::new(),
             turns: 0,
             requests: 0,
             failures: Failures::default(),
@@ -145,6 +149,26 @@ impl<'r> CallScope<'r> {
     /// Where the call is and what was said in it.
     pub fn frame(&self) -> &CallFrame {
         &self.frame
+    }
+
+    /// The messages of the last turn if it failed: they are no part of the history.
+    pub fn unfinished(&self) -> &[Message] {
+        &self.unfinished
+    }
+
+    /// A turn that ends with [`RunError::Cancelled`] when `cancelled` comes before its answer.
+    pub async fn turn_until(
+        &mut self,
+        input: impl Into<Input>,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<Output, RunError> {
+        tokio::select! {
+            biased;
+            output = self.turn(input) => return output,
+            () = cancelled => {}
+        }
+        let partial = self.said();
+        self.settle(Err(RunError::Cancelled { partial }))
     }
 
     /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
@@ -159,6 +183,7 @@ impl<'r> CallScope<'r> {
 
     async fn converse(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
         self.take_back();
+        self.unfinished.clear();
         if self.turns == 0 {
             let (name, input, parent) = (self.agent.name.clone(), input.to_json(), self.parent);
             self.events.send(|| EventKind::CallStarted { name, kind: CallKind::Agent, input, parent });
@@ -166,25 +191,32 @@ impl<'r> CallScope<'r> {
         self.ended = Some(Ended::Error("cancelled".to_owned()));
         self.turns += 1;
         self.turn_start = Some(self.frame.history.len());
-        let output = match self.agent.limits.timeout_seconds {
-            None => self.take_turn(input, reach).await,
-            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input, reach)).await {
+        let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.frame.depth == 0);
+        let output = match run_limit {
+            None => self.timed_turn(input, reach).await,
+            Some(limit) => match tokio::time::timeout(seconds(limit), self.timed_turn(input, reach)).await {
                 Ok(output) => output,
-                Err(_) => Err(self.timed_out(limit)),
+                Err(_) => Err(self.run_timed_out(limit)),
             },
         };
         self.settle(output)
     }
 
-    /// The run's time is up: the turn was dropped.
-    pub(super) fn interrupt(&mut self, allowed: f64) -> RunError {
-        let partial = self.said();
-        let ending = Ending::Limit { limit: "timeout_seconds".to_owned(), used: allowed, allowed, partial };
-        self.tell_limit("timeout_seconds", allowed, allowed);
-        match self.settle(Err(ending.into())) {
-            Ok(_) => unreachable!("an error stays one"),
-            Err(error) => error,
+    /// Within the time that the agent's file allows.
+    async fn timed_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
+        match self.agent.limits.timeout_seconds {
+            None => self.take_turn(input, reach).await,
+            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input, reach)).await {
+                Ok(output) => output,
+                Err(_) => Err(self.timed_out(limit)),
+            },
         }
+    }
+
+    fn run_timed_out(&self, allowed: f64) -> RunError {
+        self.tell_limit("timeout_seconds", allowed, allowed);
+        let (limit, partial) = ("timeout_seconds".to_owned(), self.said());
+        Ending::Limit { limit, used: allowed, allowed, partial }.into()
     }
 
     fn settle(&mut self, output: Result<Output, RunError>) -> Result<Output, RunError> {
@@ -207,8 +239,8 @@ impl<'r> CallScope<'r> {
     /// Forgets a turn that did not come to its end.
     fn take_back(&mut self) {
         if let Some(start) = self.turn_start.take() {
-            self.frame.history.truncate(start);
             self.heard = Heard::default();
+            self.unfinished = self.frame.history.split_off(start);
             self.conversation.rewind(start);
         }
     }
@@ -263,7 +295,7 @@ impl<'r> CallScope<'r> {
         let (_turn, cancellation) = Cancellation::new();
         let parts = input.into_message(&self.agent, &self.runtime.program.root, reach)?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
-        self.frame.history.push(Message::User(UserMessage { parts }));
+        self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
         loop {
             let message = match next_step(&self.frame.history) {
@@ -286,8 +318,13 @@ impl<'r> CallScope<'r> {
                     Err(error) => return Err(error),
                 },
             };
-            self.frame.history.push(message);
+            self.push(message);
         }
+    }
+
+    fn push(&mut self, message: Message) {
+        self.events.log(&message);
+        self.frame.history.push(message);
     }
 
     fn context<'a>(&'a self, cancellation: &'a Cancellation) -> CallContext<'a> {
