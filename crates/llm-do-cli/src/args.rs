@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 /// Prompts as executables: agents are text files, and dangerous calls stop at a gate.
 #[derive(Debug, Parser)]
@@ -28,7 +28,10 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a project once and print its answer
-    Run(RunArgs),
+    Run(Box<RunArgs>),
+    /// Talk to a project: many turns, one memory
+    // Never parsed: `chat` is `run --chat`, and its flags are built once.
+    Chat,
     /// Link a project without running anything of it, and show what it can do
     #[command(visible_alias = "validate")]
     Check(CheckArgs),
@@ -124,6 +127,9 @@ pub struct RunArgs {
     /// Also write the answer to this file
     #[arg(short, long, value_name = "FILE", alias = "output-last-message")]
     pub output: Option<PathBuf>,
+    /// Many turns instead of one, as `llm-do chat` does
+    #[arg(long)]
+    pub chat: bool,
     /// Never ask, never animate
     #[arg(long, short = 'p', alias = "print")]
     pub headless: bool,
@@ -234,27 +240,53 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Parsing only: help, version and usage errors come back as clap's own error.
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
-    Args::try_parse_from(with_run(argv.into_iter().collect()))
+    let argv: Vec<OsString> = argv.into_iter().collect();
+    let is_chat = argv.get(1).is_some_and(|first| first == "chat");
+    match Args::try_parse_from(with_run(argv.clone())) {
+        // Who types `chat` reads of `chat`.
+        Err(_) if is_chat => command().try_get_matches_from(argv).and_then(|matches| Args::from_arg_matches(&matches)),
+        parsed => parsed,
+    }
 }
 
-/// Names of commands; everything else in their place is a project to run.
-pub const COMMANDS: &[&str] = &["run", "check", "validate", "new", "models", "schema"];
+/// All commands with all their flags, for help, completions and the manual.
+pub fn command() -> clap::Command {
+    let command = Args::command();
+    let Some(run) = command.find_subcommand("run").cloned() else { return command };
+    command.mut_subcommand("chat", |chat| {
+        let about = chat.get_about().cloned().unwrap_or_default();
+        run.name("chat").about(about).after_help(CHAT_HELP).mut_arg("chat", |flag| flag.hide(true))
+    })
+}
 
-/// `llm-do PROJECT …` means `llm-do run PROJECT …`.
+const CHAT_HELP: &str = "\
+Examples:
+  llm-do chat hello                       type; Enter sends, Ctrl-D ends
+  llm-do chat hello \"Good morning\"       with a first message
+  printf 'one\\ntwo\\n' | llm-do chat hello   every line of a pipe is a turn
+
+/help lists the commands of a chat. Ctrl-C cancels the turn, not the chat.";
+
+/// Names of commands; everything else in their place is a project to run.
+pub const COMMANDS: &[&str] = &["run", "chat", "check", "validate", "new", "models", "schema"];
+
+/// `llm-do PROJECT …` means `llm-do run PROJECT …`, and `llm-do chat …` means `llm-do run --chat …`.
 fn with_run(mut argv: Vec<OsString>) -> Vec<OsString> {
     const OWN_FLAGS: &[&str] = &["-h", "--help", "-V", "--version"];
     let is_command =
         |first: &OsString| first.to_str().is_some_and(|it| COMMANDS.contains(&it) || OWN_FLAGS.contains(&it));
-    if argv.get(1).is_some_and(|first| !is_command(first)) {
-        argv.insert(1, OsString::from("run"));
+    match argv.get(1) {
+        Some(first) if first == "chat" => {
+            argv.splice(1..2, ["run", "--chat"].map(OsString::from));
+        }
+        Some(first) if !is_command(first) => argv.insert(1, OsString::from("run")),
+        Some(_) | None => {}
     }
     argv
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
@@ -264,6 +296,7 @@ mod tests {
             ("llm-do hello hi", "llm-do run hello hi"),
             ("llm-do --json hello", "llm-do run --json hello"),
             ("llm-do check hello", "llm-do check hello"),
+            ("llm-do chat hello", "llm-do run --chat hello"),
             ("llm-do --version", "llm-do --version"),
             ("llm-do", "llm-do"),
         ];
@@ -298,6 +331,6 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Args::command().debug_assert();
+        command().debug_assert();
     }
 }

@@ -108,7 +108,7 @@ fn fields_words(schema: &Value) -> String {
     format!("{{{}}}", properties.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
-fn verdict_words(verdict: &DeclaredVerdict) -> String {
+pub fn verdict_words(verdict: &DeclaredVerdict) -> String {
     match verdict {
         DeclaredVerdict::Allow => "allow".to_owned(),
         DeclaredVerdict::Ask => "ask".to_owned(),

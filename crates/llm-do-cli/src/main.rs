@@ -3,6 +3,7 @@
 mod answer_file;
 mod args;
 mod asking;
+mod chat;
 mod check;
 mod config;
 mod console;
@@ -12,6 +13,7 @@ mod environment;
 mod failure;
 mod json;
 mod key_command;
+mod line_editor;
 mod markdown;
 mod models;
 mod new;

@@ -11,6 +11,7 @@ use llm_do::syntax::diagnostic::Colour;
 use llm_do::syntax::table::is_name;
 
 use crate::args::{CheckArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
+use crate::chat::LinesPlan;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -53,7 +54,7 @@ pub struct RunPlan {
     pub project: PathBuf,
     pub models: ModelChoices,
     pub entry: Option<String>,
-    pub input: InputPlan,
+    pub talk: TalkPlan,
     pub files: Vec<PathBuf>,
     pub output: OutputPlan,
     pub stream: bool,
@@ -67,6 +68,13 @@ pub struct RunPlan {
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub colour: Colour,
+}
+
+/// One turn, or many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TalkPlan {
+    Once(InputPlan),
+    Chat { first: Option<InputPlan>, lines: LinesPlan },
 }
 
 /// Where the input comes from; nothing is read yet.
@@ -102,7 +110,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
     let output = output(&args, environment);
     Ok(RunPlan {
         models: models(&args.models, environment, config)?,
-        input: input(args.input_json, args.prompt, args.no_stdin, environment),
+        talk: talk(&args, environment),
         project: args.project,
         entry: args.agent,
         files: args.files,
@@ -155,6 +163,22 @@ pub fn output_format(args: &RunArgs) -> OutputFormat {
         (true, _) => OutputFormat::StreamJson,
         (false, format) => format.unwrap_or(OutputFormat::Text),
     }
+}
+
+fn talk(args: &RunArgs, environment: &Environment) -> TalkPlan {
+    let (json, prompt) = (args.input_json.clone(), args.prompt.clone());
+    if !args.chat {
+        return TalkPlan::Once(input(json, prompt, args.no_stdin, environment));
+    }
+    let is_typed = environment.stdin_is_terminal && environment.can_ask && !args.headless && !environment.is_dumb();
+    let lines = match (args.no_stdin, is_typed) {
+        (false, true) => LinesPlan::Editor { home: environment.home() },
+        (false, false) => LinesPlan::Stdin,
+        (true, _) => LinesPlan::None,
+    };
+    // Its lines are turns of their own: nothing of stdin is added to the first one.
+    let first = (json.is_some() || prompt.is_some()).then(|| input(json, prompt, true, environment));
+    TalkPlan::Chat { first, lines }
 }
 
 fn input(json: Option<String>, prompt: Option<String>, no_stdin: bool, environment: &Environment) -> InputPlan {

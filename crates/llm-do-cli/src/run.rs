@@ -12,7 +12,7 @@ use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::{self, Input};
-use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
+use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::plane::Refusals;
@@ -21,14 +21,15 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
 use crate::asking::{Asking, Forwarding, Waiting};
+use crate::chat::{Chat, ChatEnded};
 use crate::config::Config;
 use crate::display::{Display, MessageLines};
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
 use crate::models::Listing;
-use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin};
-use crate::render::Verbosity;
+use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin, TalkPlan};
+use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
 use crate::signals::Signals;
@@ -40,7 +41,8 @@ use crate::{answer_file, check, console, new, providers, stdin};
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let args = args::parse(argv).map_err(Failure::Usage)?;
     match args.command {
-        Command::Run(args) => run_run(args),
+        Command::Run(args) => run_run(*args),
+        Command::Chat => Err(Failure::usage("`chat` needs a project")),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Models(args) => run_models(&args),
@@ -112,11 +114,17 @@ fn run_run(args: RunArgs) -> Result<(), Failure> {
     }
 }
 
+/// One turn, or many.
+enum Talk {
+    Once(Input),
+    Chat(Chat),
+}
+
 /// A program, its input and its models: all that a run needs.
 struct Prepared {
     program: Program,
     models: Models,
-    input: Input,
+    talk: Talk,
     config: RuntimeConfig,
     output: OutputPlan,
     timeout: Option<Duration>,
@@ -131,13 +139,13 @@ fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
     let Linked { program, .. } = link(&plan)?;
     plan.output.view.streamed &= answers_in_text(&program);
-    let input = read_input(&plan, &program)?;
+    let talk = read_talk(&plan, &program)?;
     let models = providers::connect(&program, environment, &config)?;
     let (asked, questions) = mpsc::unbounded_channel();
     let config = runtime_config(&plan, &program.policy, asked);
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let RunPlan { output, timeout, .. } = plan;
-    Ok(Prepared { program, models, input, config, output, timeout, questions, editor })
+    Ok(Prepared { program, models, talk, config, output, timeout, questions, editor })
 }
 
 /// A typed answer is shown whole, as indented JSON.
@@ -190,11 +198,27 @@ fn misspelled_command(project: &Path) -> Option<&'static str> {
     nearest(name, COMMANDS.iter().copied())
 }
 
-fn read_input(plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
+fn read_talk(plan: &RunPlan, program: &Program) -> Result<Talk, Failure> {
+    match &plan.talk {
+        TalkPlan::Once(input) => read_input(input, plan, program).map(Talk::Once),
+        TalkPlan::Chat { .. } if !program.allow_cli_input => Err(no_input_wanted()),
+        TalkPlan::Chat { first, lines } => {
+            let first = first.as_ref().map(|first| read_input(first, plan, program)).transpose()?;
+            Ok(Talk::Chat(Chat { first, lines: lines.clone() }))
+        }
+    }
+}
+
+fn no_input_wanted() -> Failure {
+    Failure::usage("this project takes no input from the command line")
+        .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`")
+}
+
+fn read_input(input: &InputPlan, plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
     let wrong = |error: input::InputError| Failure::usage(error.to_string());
     let attachments =
         plan.files.iter().map(|path| input::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
-    let spoken = match &plan.input {
+    let spoken = match input {
         InputPlan::Json(source) => Some(read_json(source)?),
         InputPlan::Prompt { text, stdin } => {
             let piped = read_stdin(*stdin)?;
@@ -207,8 +231,7 @@ fn read_input(plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
         InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
     };
     if spoken.is_some() && !program.allow_cli_input {
-        return Err(Failure::usage("this project takes no input from the command line")
-            .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`"));
+        return Err(no_input_wanted());
     }
     match (spoken, &program.default_input) {
         (Some(value), _) => Ok(Input::Object { value, attachments }),
@@ -250,18 +273,16 @@ impl Prepared {
         let ended = executor.block_on(self.attend());
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
         executor.shutdown_background();
-        ended?.report(&output)
+        match ended? {
+            (ended, None) => ended.report(&output),
+            (ended, Some(chat)) => ended.report_chat(&output, chat),
+        }
     }
 
-    async fn attend(self) -> Result<Ended, Failure> {
+    async fn attend(self) -> Result<(Ended, Option<ChatEnded>), Failure> {
         let started = Instant::now();
         let OutputPlan { format, view, .. } = self.output;
-        let hearing = match format {
-            OutputFormat::StreamJson => Hearing::Everything,
-            OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
-            OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
-        };
-        let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing);
+        let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing(format, view));
         let runtime = match view.verbosity {
             Verbosity::Messages => runtime.logged_by(Arc::new(MessageLines)),
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => runtime,
@@ -271,19 +292,31 @@ impl Prepared {
         let mut watch = Watch { events, signals, display, questions: self.questions, asking, timeout: self.timeout };
         let session = Session::start(runtime);
         let runtime = Arc::clone(&session.runtime);
-        let killed = |stopped| (Err(RunError::Cancelled { partial: String::new() }), Some(stopped));
-        let (answer, stopped) = match watch.turn(&session, self.input).await {
-            Attended::Ended(TurnEnded { answer, stopped }) => (answer, stopped),
-            Attended::Killed(stopped) => {
-                let (answer, stopped) = killed(stopped);
-                return Ok(Ended::of(&runtime, answer, stopped, started.elapsed()));
+        let (turn, chat) = match self.talk {
+            Talk::Once(input) => (watch.turn(&session, input).await, None),
+            Talk::Chat(chat) => {
+                let chat = chat.converse(&mut watch, &session, &self.output).await;
+                watch.restore_terminal();
+                (Attended::Ended(TurnEnded::default()), Some(chat?))
             }
         };
-        let messages = match watch.close(session).await {
-            Attended::Ended(messages) => messages,
-            Attended::Killed(_) => Vec::new(),
+        let (turn, messages) = match turn {
+            Attended::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
+            Attended::Ended(turn) => match watch.close(session).await {
+                Attended::Ended(messages) => (turn, messages),
+                Attended::Killed(_) => (turn, Vec::new()),
+            },
         };
-        Ok(Ended { messages, ..Ended::of(&runtime, answer, stopped, started.elapsed()) })
+        Ok((Ended { messages, ..Ended::of(&runtime, turn, started.elapsed()) }, chat))
+    }
+}
+
+/// Pieces of streams are heard only where they are shown.
+fn hearing(format: OutputFormat, view: View) -> Hearing {
+    match format {
+        OutputFormat::StreamJson => Hearing::Everything,
+        OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
+        OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
     }
 }
 

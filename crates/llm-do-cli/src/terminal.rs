@@ -69,7 +69,7 @@ impl Terminal {
     }
 
     /// For a program that takes over for a while.
-    pub fn lend(&self) -> io::Result<Stdio> {
+    pub fn lend() -> io::Result<Stdio> {
         Ok(Stdio::from(open(OFlags::RDWR)?))
     }
 

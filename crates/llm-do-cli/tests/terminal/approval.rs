@@ -185,7 +185,7 @@ fn an_editor_that_gives_nothing_asks_again() {
 
 #[test]
 fn a_long_question_comes_in_pages_and_its_end_before_any_yes() {
-    let lines: String = (1..=40).map(|number| format!("line {number}\\n")).collect();
+    let lines = (1..=40).map(|number| format!("line {number}\\n")).collect::<Vec<_>>().concat();
     let sandbox = writer(&WRITES.replace("written\\nhere\\n", &format!("{lines}THE END")));
     let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), 20, Elsewhere::default());
     terminal.expect("-- 18 of ").press("y").expect_written("\u{7}", 1).press("t").expect_written("\u{7}", 2);

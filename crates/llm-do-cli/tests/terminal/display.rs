@@ -29,7 +29,8 @@ fn an_answer_streams_in_light_markdown() {
     let expected = "# Rain\n\nIt is **wet** and `cold`.\n\n```sh\necho **\n```\nBye\\u{1b}[2J.\n\
                     0.0 s · 1 request · 1200 tokens in, 34 out · $0.0014";
     assert_eq!(timeless(left.screen.trim_end()), expected);
-    for styled in ["\u{1b}[1m# Rain\u{1b}[0m", "\u{1b}[1m**wet**\u{1b}[0m", "\u{1b}[36m`cold`\u{1b}[0m", "\necho **\r"] {
+    for styled in ["\u{1b}[1m# Rain\u{1b}[0m", "\u{1b}[1m**wet**\u{1b}[0m", "\u{1b}[36m`cold`\u{1b}[0m", "\necho **\r"]
+    {
         assert!(left.written.contains(styled), "{styled:?} in {:?}", left.written);
     }
 }

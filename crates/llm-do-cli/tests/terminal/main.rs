@@ -10,6 +10,7 @@ mod support;
 mod terminal;
 
 mod approval;
+mod chat;
 mod display;
 mod signals;
 
