@@ -60,6 +60,9 @@ pub struct CheckArgs {
     /// The agent to start with, instead of the project's entry
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// Trust the project: its first run will not ask
+    #[arg(long)]
+    pub trust: bool,
     /// Print one JSON object
     #[arg(long, conflicts_with = "dot")]
     pub json: bool,
@@ -121,6 +124,9 @@ pub struct RunArgs {
     /// How deep agents may call each other
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_depth: Option<u64>,
+    /// Trust the project: its code, its servers, its loosened rules
+    #[arg(long)]
+    pub trust: bool,
     /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,

@@ -30,6 +30,7 @@ mod stdin;
 mod style;
 mod summary;
 mod terminal;
+mod trust;
 mod watch;
 
 use std::process::ExitCode;

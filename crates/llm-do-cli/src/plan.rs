@@ -18,12 +18,14 @@ use crate::failure::Failure;
 use crate::render::{Verbosity, View};
 use crate::report::OutputPlan;
 use crate::style::Styles;
+use crate::trust::Answerer;
 
 #[derive(Debug)]
 pub struct CheckPlan {
     pub project: PathBuf,
     pub models: ModelChoices,
     pub entry: Option<String>,
+    pub trust: bool,
     pub format: CheckFormat,
     pub colour: Colour,
 }
@@ -40,6 +42,7 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
         models: models(&args.models, environment, config)?,
         project: args.project,
         entry: args.agent,
+        trust: args.trust,
         format: match (args.json, args.dot) {
             (true, _) => CheckFormat::Json,
             (false, true) => CheckFormat::Dot,
@@ -65,6 +68,7 @@ pub struct RunPlan {
     pub max_cost_usd: Option<f64>,
     /// Whether somebody can be asked.
     pub attended: bool,
+    pub trust: Answerer,
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub colour: Colour,
@@ -108,13 +112,13 @@ pub enum Stdin {
 
 pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
     let output = output(&args, environment);
+    let attended = environment.can_ask && !args.headless;
     Ok(RunPlan {
         models: models(&args.models, environment, config)?,
         talk: talk(&args, environment),
         project: args.project,
         entry: args.agent,
         files: args.files,
-        output,
         stream: !args.no_stream,
         approval_mode: match (args.approve_all, args.reject_all) {
             (true, _) => Some(ApprovalMode::ApproveAll),
@@ -127,9 +131,16 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             Some(usd) if usd.is_nan() || usd <= 0.0 => return Err(Failure::usage("`--max-cost-usd` is not an amount")),
             usd => usd,
         },
-        attended: environment.can_ask && !args.headless,
+        attended,
+        trust: match (args.trust, attended, output.view.verbosity) {
+            (true, ..) => Answerer::Flag,
+            (false, true, _) => Answerer::Person(output.view.stderr),
+            (false, false, Verbosity::Quiet | Verbosity::Messages) => Answerer::Silent,
+            (false, false, Verbosity::Normal | Verbosity::Calls | Verbosity::Text) => Answerer::Nobody,
+        },
         timeout: args.timeout,
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
+        output,
     })
 }
 

@@ -35,6 +35,7 @@ use crate::session::Session;
 use crate::signals::Signals;
 use crate::style::Styles;
 use crate::terminal::Terminal;
+use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
 use crate::{answer_file, check, console, new, providers, stdin};
 
@@ -75,15 +76,28 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
     let mut plan = plan::check(args, &environment, &config)?;
     read_scripts(&mut plan.models)?;
-    let linked = Project::load(&plan.project).and_then(|project| project.survey(&plan.models, plan.entry.as_deref()));
+    let linked = Project::load(&plan.project).and_then(|project| {
+        let linked = project.survey(&plan.models, plan.entry.as_deref())?;
+        Ok((project, linked))
+    });
+    let store = Store::beneath(environment.home());
+    let trusted = |project: &Project, linked: &Linked| -> Result<check::Trust, Failure> {
+        let items = trust::items(project, &linked.program);
+        if plan.trust {
+            trust::settle(project, &linked.program, &store, Answerer::Flag)?;
+        }
+        Ok(check::Trust { is_given: items.is_empty() || store.holds(&project.root, &items), items })
+    };
     match (linked, plan.format) {
-        (Ok(linked), CheckFormat::Text) => {
-            console::print(&check::text(&plan.project, &linked))?;
+        (Ok((project, linked)), CheckFormat::Text) => {
+            console::print(&check::text(&plan.project, &linked, &trusted(&project, &linked)?))?;
             console::complain(&linked.notes.render(plan.colour));
             Ok(())
         }
-        (Ok(linked), CheckFormat::Json) => console::print(&check::json(&plan.project, &linked)),
-        (Ok(linked), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
+        (Ok((project, linked)), CheckFormat::Json) => {
+            console::print(&check::json(&plan.project, &linked, &trusted(&project, &linked)?))
+        }
+        (Ok((_, linked)), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
         (Err(report), CheckFormat::Json) => {
             console::print(&check::json_errors(&plan.project, &report))?;
             Err(Failure::Said { code: USAGE })
@@ -137,7 +151,9 @@ fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure
     let mut plan = plan::run(args, environment, &config)?;
     read_scripts(&mut plan.models)?;
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
-    let Linked { program, .. } = link(&plan)?;
+    let (project, Linked { program, .. }) = link(&plan)?;
+    trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
+    only_what_can_be_run(&program)?;
     plan.output.view.streamed &= answers_in_text(&program);
     let talk = read_talk(&plan, &program)?;
     let models = providers::connect(&program, environment, &config)?;
@@ -177,19 +193,22 @@ fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waitin
     }
 }
 
-fn link(plan: &RunPlan) -> Result<Linked, Failure> {
+fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
     if let Some(command) = misspelled_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display()))
             .hint(format!("did you mean the command `{command}`?")));
     }
-    let project = |report| Failure::Project { report, colour: plan.colour };
-    let linked = Project::load(&plan.project)
-        .and_then(|project| project.survey(&plan.models, plan.entry.as_deref()))
-        .map_err(project)?;
-    if let Some(name) = linked.program.open.first() {
-        return Err(Failure::usage(format!("`{name}` is defined in Python, which cannot be run yet")));
+    let mistaken = |report| Failure::Project { report, colour: plan.colour };
+    let project = Project::load(&plan.project).map_err(mistaken)?;
+    let linked = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
+    Ok((project, linked))
+}
+
+fn only_what_can_be_run(program: &Program) -> Result<(), Failure> {
+    match program.open.first() {
+        Some(name) => Err(Failure::usage(format!("`{name}` is defined in Python, which cannot be run yet"))),
+        None => Ok(()),
     }
-    Ok(linked)
 }
 
 /// `llm-do chekc .` is read as a project to run.

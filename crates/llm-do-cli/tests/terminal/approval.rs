@@ -112,7 +112,8 @@ fn keys_that_were_typed_before_the_question_are_forgotten() {
     let fake = FakeLlm::start(script.fault(On::First(1), Fault::StallBeforeHead(gate.clone())));
     let terminal = run(&sandbox, &fake, &[]);
     gate.wait_until_reached(1);
-    terminal.press("y");
+    // Its echo says that it has arrived.
+    terminal.press("y").expect_written("y", 1);
     gate.release();
     terminal.expect(ASKED).press("n").expect("why not?").press("\r");
     let left = terminal.left();

@@ -13,6 +13,7 @@ mod approval;
 mod chat;
 mod display;
 mod signals;
+mod trust;
 
 use std::process::Command;
 
