@@ -4,7 +4,7 @@ use std::io;
 
 use llm_do::BoxFuture;
 use llm_do::message::RawJson;
-use llm_do::tools::approval::{Answer, ApprovalRequest, Approver};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Approver, Memory};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::console;
@@ -95,8 +95,8 @@ impl Asking {
             let key = keys.next().await?;
             match key.to_ascii_lowercase() {
                 b'y' => return Ok(Choice::Answer(Answer::Once)),
-                b's' if request.can_be_remembered => return Ok(Choice::Answer(Answer::CallForSession)),
-                b't' if request.can_be_remembered => return Ok(Choice::Answer(Answer::ToolForSession)),
+                b's' if request.memory != Memory::Nothing => return Ok(Choice::Answer(Answer::CallForSession)),
+                b't' if request.memory == Memory::CallOrTool => return Ok(Choice::Answer(Answer::ToolForSession)),
                 b'e' => return Ok(Choice::Edit),
                 key => match refusal(key) {
                     Some(choice) => return Ok(choice),

@@ -2,7 +2,7 @@
 //! them is cut; what comes from elsewhere is marked line by line and never stands in a heading.
 
 use llm_do::escape::{visible, visible_lines};
-use llm_do::tools::approval::ApprovalRequest;
+use llm_do::tools::approval::{ApprovalRequest, Memory};
 
 use crate::json;
 use crate::style::{Style, Styles};
@@ -47,10 +47,10 @@ fn heading(request: &ApprovalRequest, number: usize) -> String {
 
 /// A line of a difference.
 fn changed(line: &str) -> Option<Style> {
-    match line.as_bytes().first() {
-        Some(b'+') => Some(Style::Added),
-        Some(b'-') => Some(Style::Removed),
-        Some(_) | None => None,
+    match line.as_bytes() {
+        [b'+', b' ', ..] => Some(Style::Added),
+        [b'-', b' ', ..] => Some(Style::Removed),
+        _ => None,
     }
 }
 
@@ -65,9 +65,12 @@ fn bounded(text: &str) -> String {
 pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
     let tool = visible(&request.tool);
     let mut keys = vec![("y", "yes, once".to_owned())];
-    if request.can_be_remembered {
-        keys.push(("s", "yes, and this exact call for the rest of the session".to_owned()));
-        keys.push(("t", format!("yes, and `{tool}` with any arguments for the rest of the session")));
+    let call = ("s", "yes, and this exact call for the rest of the session".to_owned());
+    let any = ("t", format!("yes, and `{tool}` with any arguments for the rest of the session"));
+    match request.memory {
+        Memory::Nothing => {}
+        Memory::CallOnly => keys.push(call),
+        Memory::CallOrTool => keys.extend([call, any]),
     }
     keys.extend([
         ("e", "edit the arguments first".to_owned()),
@@ -98,7 +101,7 @@ mod tests {
                 bound_to: None,
                 foreign: Some("harmless\napproval 2: press y\u{202e}".into()),
             },
-            can_be_remembered: true,
+            memory: Memory::CallOrTool,
             others: OtherQuestions::default(),
         }
     }
@@ -124,11 +127,13 @@ mod tests {
 
     #[test]
     fn what_always_asks_is_never_remembered() {
-        let keys_of = |can_be_remembered| {
-            let request = ApprovalRequest { can_be_remembered, ..request() };
+        let keys_of = |memory| {
+            let request = ApprovalRequest { memory, ..request() };
             keys(&request, PLAIN).iter().map(|line| line.trim()[..1].to_owned()).collect::<String>()
         };
-        assert_eq!((keys_of(true).as_str(), keys_of(false).as_str()), ("ystenq", "yenq"));
+        assert_eq!(keys_of(Memory::CallOrTool), "ystenq");
+        assert_eq!(keys_of(Memory::CallOnly), "ysenq");
+        assert_eq!(keys_of(Memory::Nothing), "yenq");
         assert!(keys(&request(), PLAIN)[2].contains("`write_file` with any arguments"));
     }
 }

@@ -1,11 +1,12 @@
 //! The end of a run: the answer, the summary, and what is left to say.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use llm_do::escape::{visible, visible_lines};
+use llm_do::event::{TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson};
-use llm_do::runtime::session::{TraceCall, UsageReport};
 use llm_do::runtime::{Output, RunError, Runtime};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::Pending;
@@ -37,7 +38,7 @@ pub struct Ended {
     pub stopped: Option<Stopped>,
     pub messages: Vec<Message>,
     pub usage: UsageReport,
-    pub trace: Vec<TraceCall>,
+    pub trace: Vec<Arc<TraceCall>>,
     pub run: String,
     pub elapsed: Duration,
 }

@@ -11,10 +11,11 @@ use llm_do::message::Content;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Entry, Limits, Policy, Program, Project, Typing, schema};
-use llm_do::runtime::input::{self, Input};
+use llm_do::runtime::input::Input;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
+use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -234,9 +235,9 @@ fn no_input_wanted() -> Failure {
 }
 
 fn read_input(input: &InputPlan, plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
-    let wrong = |error: input::InputError| Failure::usage(error.to_string());
+    let wrong = |error: AttachmentError| Failure::usage(error.to_string());
     let attachments =
-        plan.files.iter().map(|path| input::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
+        plan.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
     let spoken = match input {
         InputPlan::Json(source) => Some(read_json(source)?),
         InputPlan::Prompt { text, stdin } => {

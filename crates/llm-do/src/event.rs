@@ -1,6 +1,7 @@
 //! What happened, told once. One closed vocabulary: every front end matches it without a wildcard, so a new variant is
 //! a compile error wherever it must be shown. Trace and usage are folds over it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -171,6 +172,27 @@ pub enum OutputStream {
     Stderr,
 }
 
+/// Tokens and money, as a fold over events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct UsageReport {
+    pub total: Usage,
+    pub by_model: BTreeMap<String, Usage>,
+}
+
+/// One call of an agent, a function or a tool, with the calls it made, as a fold over events.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceCall {
+    pub name: String,
+    pub kind: CallKind,
+    pub depth: usize,
+    pub input: Option<RawJson>,
+    pub output: Option<RawJson>,
+    pub error: Option<String>,
+    pub duration_ms: u64,
+    pub usage: Usage,
+    pub calls: Vec<TraceCall>,
+}
+
 /// The JSON Schema of one line of events.
 pub fn schema() -> serde_json::Value {
     let schema = schemars::SchemaGenerator::default().into_root_schema_for::<Event>();
@@ -187,7 +209,7 @@ pub enum Hearing {
 
 /// Somebody who folds over every fact of a run: usage and trace. It hears no deltas.
 pub trait Recorder: Send + Sync {
-    fn record(&self, event: &Event);
+    fn record(&self, event: Event);
 }
 
 /// Somebody who keeps every message of every call, in the order in which they were said.
@@ -270,11 +292,14 @@ impl Events {
             return;
         }
         let event = self.event(kind());
-        if let Some(recorder) = &self.recorder {
-            recorder.record(&event);
-        }
-        if let (true, Some(sender)) = (heard, &self.sender) {
-            let _ = sender.send(event);
+        match (&self.recorder, self.sender.as_ref().filter(|_| heard)) {
+            (Some(recorder), None) => recorder.record(event),
+            (Some(recorder), Some(sender)) => {
+                recorder.record(event.clone());
+                let _ = sender.send(event);
+            }
+            (None, Some(sender)) => drop(sender.send(event)),
+            (None, None) => {}
         }
     }
 

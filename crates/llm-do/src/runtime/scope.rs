@@ -12,13 +12,15 @@ use super::{Output, RunError, Runtime};
 use crate::event::{CallKind, Ended, EventKind, Events};
 use crate::journal::{StepKind, Steps};
 use crate::message::{
-    Arguments, Content, Message, RawJson, Reply, ReplyPart, Step, ToolCall, ToolResult, Usage, UserMessage, next_step,
+    Arguments, Content, Message, Reply, ReplyPart, Step, ToolCall, ToolResult, Usage, UserMessage, next_step,
 };
+use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ToolDeclaration};
 use crate::project::{AgentSpec, Limits, Typing};
 use crate::tools::approval::{Approvals, canonical};
+use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
-use crate::tools::{CallContext, Ending};
+use crate::tools::{CallContext, Cancellation, Ending};
 
 /// Model requests of one call, unless the agent's limits say otherwise.
 const MAX_REQUESTS: u64 = 50;
@@ -31,21 +33,22 @@ const MOST_FAILURES: usize = 3;
 #[derive(Clone, Copy)]
 pub(super) enum Caller<'a> {
     Nobody,
-    Agent(&'a CallContext<'a>),
+    /// A tool, or an entry function.
+    Call(&'a CallContext<'a>),
 }
 
 impl Caller<'_> {
     pub fn next_depth(self) -> usize {
         match self {
             Self::Nobody => 0,
-            Self::Agent(cx) => cx.depth + 1,
+            Self::Call(cx) => cx.depth + 1,
         }
     }
 
     pub fn name(&self) -> &str {
         match self {
             Self::Nobody => "the entry",
-            Self::Agent(cx) => cx.path.last().map_or("", String::as_str),
+            Self::Call(cx) => cx.agent(),
         }
     }
 }
@@ -63,6 +66,8 @@ pub struct CallFrame {
 pub struct CallScope<'r> {
     runtime: &'r Runtime,
     agent: Arc<AgentSpec>,
+    /// `provider:model`.
+    model: String,
     frame: CallFrame,
     conversation: Box<dyn Conversation>,
     plane: ToolPlane,
@@ -71,6 +76,9 @@ pub struct CallScope<'r> {
     call: u64,
     parent: Option<u64>,
     account: Account,
+    /// What the model costs, if anybody knows.
+    price: Option<ModelPrice>,
+    heard: Heard,
     /// How long the history was before the turn that is going on.
     turn_start: Option<usize>,
     /// What the last turn had come to when it failed.
@@ -83,7 +91,7 @@ pub struct CallScope<'r> {
 }
 
 impl<'r> CallScope<'r> {
-    pub(super) fn open(
+    pub(super) async fn open(
         runtime: &'r Runtime,
         agent: Arc<AgentSpec>,
         model: &dyn Model,
@@ -91,29 +99,32 @@ impl<'r> CallScope<'r> {
         caller: Caller<'_>,
     ) -> Result<Self, RunError> {
         let wrong = |reason| RunError::Toolset { agent: agent.name.clone(), reason };
-        let Opened { toolsets, missing } = toolsets::open(runtime, &agent).map_err(wrong)?;
-        let plane = ToolPlane::new(toolsets, Arc::clone(&runtime.gate), runtime.config.refusals).map_err(wrong)?;
+        let depth = caller.next_depth();
+        let events = runtime.events.for_call(&Arc::from(agent.name.as_str()), depth, call);
+        let Opened { toolsets, missing } = toolsets::open(runtime, &agent, &events).await.map_err(wrong)?;
+        let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);
+        let plane = ToolPlane::open(toolsets, gate, refusals, &events).await.map_err(wrong)?;
         let (mut path, steps, parent) = match caller {
             Caller::Nobody => (Vec::new(), runtime.steps.at(format_args!("{}", agent.name)), None),
-            Caller::Agent(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
+            Caller::Call(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
         };
         path.push(agent.name.clone());
         let payer = match caller {
             Caller::Nobody => runtime.account,
-            Caller::Agent(cx) => Account(cx.account),
+            Caller::Call(cx) => Account(cx.account),
         };
         // Its own requests are counted apart: those of the agents it calls are theirs.
         let limits = Limits { max_requests: None, ..agent.limits.clone() };
         let account = runtime.ledger.open(limits, Some(payer));
-        let depth = caller.next_depth();
-        let events = runtime.events.for_call(&Arc::from(agent.name.as_str()), depth, call);
         for name in missing {
             let text = format!("the toolset `{name}` of agent `{}` cannot be offered yet", agent.name);
             events.send(|| EventKind::Notice { text });
         }
         let conversation = model.open(head(runtime, &agent, &plane));
+        let price = runtime.models.prices.of(&agent.model);
         Ok(Self {
             runtime,
+            model: agent.model.to_string(),
             agent,
             frame: CallFrame { depth, path, history: Vec::new() },
             conversation,
@@ -123,6 +134,8 @@ impl<'r> CallScope<'r> {
             call,
             parent,
             account,
+            price,
+            heard: Heard::default(),
             turn_start: None,
             unfinished: Vec::new(),
             turns: 0,
@@ -136,11 +149,6 @@ impl<'r> CallScope<'r> {
     /// Where the call is and what was said in it.
     pub fn frame(&self) -> &CallFrame {
         &self.frame
-    }
-
-    /// The messages of the last turn if it failed: they are no part of the history.
-    pub fn unfinished(&self) -> &[Message] {
-        &self.unfinished
     }
 
     /// A turn that ends with [`RunError::Cancelled`] when `cancelled` comes before its answer.
@@ -160,7 +168,15 @@ impl<'r> CallScope<'r> {
 
     /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
     pub async fn turn(&mut self, input: impl Into<Input>) -> Result<Output, RunError> {
-        let input = input.into();
+        self.converse(input.into(), None).await
+    }
+
+    /// A turn that another call asked for: its caller has already passed the gate.
+    pub(super) async fn called(&mut self, input: Input, reach: Reach) -> Result<Output, RunError> {
+        self.converse(input, Some(reach)).await
+    }
+
+    async fn converse(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
         self.take_back();
         self.unfinished.clear();
         if self.turns == 0 {
@@ -172,8 +188,8 @@ impl<'r> CallScope<'r> {
         self.turn_start = Some(self.frame.history.len());
         let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.frame.depth == 0);
         let output = match run_limit {
-            None => self.timed_turn(input).await,
-            Some(limit) => match tokio::time::timeout(seconds(limit), self.timed_turn(input)).await {
+            None => self.timed_turn(input, reach).await,
+            Some(limit) => match tokio::time::timeout(seconds(limit), self.timed_turn(input, reach)).await {
                 Ok(output) => output,
                 Err(_) => Err(self.run_timed_out(limit)),
             },
@@ -182,10 +198,10 @@ impl<'r> CallScope<'r> {
     }
 
     /// Within the time that the agent's file allows.
-    async fn timed_turn(&mut self, input: Input) -> Result<Output, RunError> {
+    async fn timed_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
         match self.agent.limits.timeout_seconds {
-            None => self.take_turn(input).await,
-            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input)).await {
+            None => self.take_turn(input, reach).await,
+            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input, reach)).await {
                 Ok(output) => output,
                 Err(_) => Err(self.timed_out(limit)),
             },
@@ -219,6 +235,7 @@ impl<'r> CallScope<'r> {
     fn take_back(&mut self) {
         if let Some(start) = self.turn_start.take() {
             self.unfinished = self.frame.history.split_off(start);
+            self.heard = Heard::default();
             self.conversation.rewind(start);
         }
     }
@@ -260,8 +277,18 @@ impl<'r> CallScope<'r> {
         }
     }
 
-    async fn take_turn(&mut self, input: Input) -> Result<Output, RunError> {
-        let parts = input.into_message(&self.agent, &self.runtime.program.root)?;
+    async fn take_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
+        let reach = match reach {
+            Some(reach) => reach,
+            None => {
+                let steps = self.steps.at(format_args!("t{}", self.turns));
+                let asking = self.runtime.permitted_reach(&input, &self.frame.path, &steps, &self.events);
+                asking.await?
+            }
+        };
+        // Dropped with this future, however the turn ends.
+        let (_turn, cancellation) = Cancellation::new();
+        let parts = input.into_message(&self.agent, &self.runtime.program.root, reach)?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
         self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
@@ -273,7 +300,7 @@ impl<'r> CallScope<'r> {
                     let cost = Cost { tool_calls: calls.len() as u64, ..Cost::default() };
                     self.runtime.ledger.reserve(self.account, cost).map_err(|reached| self.limited(&reached))?;
                     self.tell_near(self.runtime.ledger.settle(self.account, cost, cost));
-                    let results = self.plane.run(&calls, &self.context()).await?;
+                    let results = self.plane.run(&calls, &self.context(&cancellation)).await?;
                     self.failures.note(&self.agent.name, &calls, &results)?;
                     Message::tool_results(results)
                 }
@@ -295,17 +322,25 @@ impl<'r> CallScope<'r> {
         self.frame.history.push(message);
     }
 
-    fn context(&self) -> CallContext<'_> {
+    fn context<'a>(&'a self, cancellation: &'a Cancellation) -> CallContext<'a> {
+        let input = match self.turn_start.and_then(|start| self.frame.history.get(start)) {
+            Some(Message::User(message)) => message.parts.as_slice(),
+            Some(Message::Assistant(_) | Message::Tool(_)) | None => &[],
+        };
         CallContext {
             agents: self.runtime,
             path: &self.frame.path,
             depth: self.frame.depth,
             call: self.call,
+            model: Some(&self.model),
+            input,
+            messages: &self.frame.history,
             events: &self.events,
             project_root: &self.runtime.program.root,
             steps: self.steps.at(format_args!("t{}/m{}", self.turns, self.requests)),
             account: self.account.0,
             plane: &self.plane,
+            cancellation,
         }
     }
 
@@ -333,8 +368,7 @@ impl<'r> CallScope<'r> {
         self.runtime.ledger.reserve(self.account, estimate).map_err(|reached| self.limited(&reached))?;
         // Dropped with the future: what was reserved and never spent is given back.
         let mut reserved = Reserved { ledger: &self.runtime.ledger, account: self.account, estimate, spent: None };
-        let model = self.agent.model.to_string();
-        self.events.send(|| EventKind::RequestStarted { model: model.clone() });
+        self.events.send(|| EventKind::RequestStarted { model: self.model.clone() });
         let started = Instant::now();
         let steps = self.steps.at(format_args!("t{}/m{}", self.turns, self.requests));
         let agent = &self.agent.name;
@@ -342,12 +376,12 @@ impl<'r> CallScope<'r> {
         let effect = async { asked.await.map_err(|error| RunError::Model { agent: agent.clone(), error }) };
         let mut reply = steps.run(StepKind::Model, &self.frame.history, None, effect).await?;
         // A model that says itself what it took knows better than a table.
-        let priced = || self.runtime.models.prices.cost(&self.agent.model, &reply.usage);
+        let priced = || self.price.as_ref().map(|price| price.cost(&reply.usage));
         reply.usage.cost_usd = reply.usage.cost_usd.or_else(priced);
         reserved.spent = Some(Cost::of_reply(&reply.usage));
         self.tell_near(reserved.settle());
         self.events.send(|| EventKind::RequestFinished {
-            model,
+            model: self.model.clone(),
             duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             usage: reply.usage,
             finish: reply.finish,
@@ -356,12 +390,12 @@ impl<'r> CallScope<'r> {
     }
 
     /// Before a request nobody knows what it takes: a token has about three bytes, and an answer is as long as it may be.
-    fn estimate(&self) -> Cost {
-        let heard: usize = self.frame.history.iter().map(size).sum();
+    fn estimate(&mut self) -> Cost {
+        let heard = self.heard.bytes(&self.frame.history);
         let input_tokens = (self.agent.instructions.len() + heard) as u64 / 3;
         let output_tokens = self.agent.settings.max_tokens.unwrap_or(0);
         let usage = Usage { input_tokens, output_tokens, ..Usage::default() };
-        let usd = self.runtime.models.prices.cost(&self.agent.model, &usage).unwrap_or(0.0);
+        let usd = self.price.as_ref().map_or(0.0, |price| price.cost(&usage));
         Cost { requests: 1, tool_calls: 0, input_tokens, output_tokens, usd }
     }
 
@@ -382,13 +416,21 @@ impl<'r> CallScope<'r> {
 
     /// Closes the toolsets, the last one first, and tells how the call ended.
     pub async fn close(self) {
+        self.finish().await;
+    }
+
+    /// Closes it, and gives what was said: the history, and what came of a last turn that failed.
+    pub async fn finish(mut self) -> Vec<Message> {
+        let mut said = std::mem::take(&mut self.frame.history);
+        said.append(&mut self.unfinished);
         self.plane.close(&self.events).await;
         self.runtime.ledger.close(self.account);
-        let Some(ended) = self.ended else { return };
+        let Some(ended) = self.ended else { return said };
         let usage = self.runtime.session.usage_of(self.call);
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let name = self.agent.name.clone();
         self.events.send(|| EventKind::CallFinished { name, kind: CallKind::Agent, ended, duration_ms, usage });
+        said
     }
 }
 
@@ -421,8 +463,23 @@ fn reached_requests(made: u64, allowed: u64, account: Account) -> Reached {
 }
 
 /// A limit may be set to anything.
-fn seconds(limit: f64) -> Duration {
+pub(super) fn seconds(limit: f64) -> Duration {
     Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365))
+}
+
+/// About how many bytes a history is: every message is looked at once, however many requests follow it.
+#[derive(Default)]
+struct Heard {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Heard {
+    fn bytes(&mut self, history: &[Message]) -> usize {
+        self.bytes += history.iter().skip(self.messages).map(size).sum::<usize>();
+        self.messages = history.len();
+        self.bytes
+    }
 }
 
 /// About how many bytes a message is.
@@ -515,15 +572,5 @@ impl Failures {
             }
         }
         Ok(())
-    }
-}
-
-impl Input {
-    pub(super) fn to_json(&self) -> RawJson {
-        match self {
-            Self::Text(text) => RawJson::of(text),
-            Self::Parts(parts) => RawJson::of(&Content::shown(parts)),
-            Self::Object { value, .. } => RawJson::of(value),
-        }
     }
 }

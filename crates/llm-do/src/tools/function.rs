@@ -1,6 +1,7 @@
 //! Tools written in Rust: an async function over an argument struct. The struct is the check of the arguments, and its
 //! schema and doc comments are what the model reads.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::future::Future;
@@ -50,7 +51,7 @@ impl Tool {
     pub fn new<A, R, E, F, Running>(function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        R: Serialize,
+        R: Serialize + 'static,
         E: Display,
         F: Fn(A) -> Running + Send + Sync + 'static,
         Running: Future<Output = Result<R, E>> + Send + 'static,
@@ -66,7 +67,7 @@ impl Tool {
     pub fn with_context<A, R, E, F>(name: &str, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        R: Serialize,
+        R: Serialize + 'static,
         E: Display,
         F: for<'a> Fn(A, &'a CallContext<'a>) -> BoxFuture<'a, Result<R, E>> + Send + Sync + 'static,
     {
@@ -177,6 +178,71 @@ impl Toolset for OneTool {
     }
 }
 
+/// A function in Rust where a run starts, to be registered with a project. It has no model and no toolsets of its own:
+/// it calls agents and the project's single tools by name.
+///
+/// ```
+/// # use llm_do::tools::function::FunctionEntry;
+/// # use llm_do::message::{Content, RawJson};
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Question {
+///     text: String,
+/// }
+///
+/// let entry = FunctionEntry::new("main", |question: Question, cx| {
+///     Box::pin(async move {
+///         let answer = cx.call_agent("expert", &RawJson::of(&question.text)).await?;
+///         Ok(Content::shown(&answer))
+///     })
+/// });
+/// assert_eq!(entry.name(), "main");
+/// ```
+pub struct FunctionEntry {
+    name: String,
+    schema: RawJson,
+    run: RunEntry,
+}
+
+type RunEntry =
+    Box<dyn for<'a> Fn(RawJson, &'a CallContext<'a>) -> BoxFuture<'a, Result<RawJson, ToolError>> + Send + Sync>;
+
+impl FunctionEntry {
+    pub fn new<A, R, F>(name: impl Into<String>, function: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Serialize + 'static,
+        F: for<'a> Fn(A, &'a CallContext<'a>) -> BoxFuture<'a, Result<R, ToolError>> + Send + Sync + 'static,
+    {
+        let function = Arc::new(function);
+        let run: RunEntry = Box::new(move |input, cx| {
+            let function = Arc::clone(&function);
+            Box::pin(async move {
+                let input = parse::<A>(&input).map_err(ToolError::Failed)?;
+                Ok(RawJson::of(&function(input, cx).await?))
+            })
+        });
+        let schema = schemars::SchemaGenerator::default().into_root_schema_for::<A>();
+        Self { name: name.into(), schema: RawJson::of(&schema), run }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The JSON Schema of its input.
+    pub fn schema(&self) -> &RawJson {
+        &self.schema
+    }
+
+    pub(crate) fn run<'a>(
+        &'a self,
+        input: RawJson,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<RawJson, ToolError>> {
+        (self.run)(input, cx)
+    }
+}
+
 /// Makes live toolsets: one for each call of an agent that uses it.
 pub type ToolsetFactory = Arc<dyn Fn() -> Box<dyn Toolset> + Send + Sync>;
 
@@ -185,11 +251,13 @@ pub type ToolsetFactory = Arc<dyn Fn() -> Box<dyn Toolset> + Send + Sync>;
 pub struct Registry {
     pub tools: BTreeMap<String, Arc<Tool>>,
     pub toolsets: BTreeMap<String, ToolsetFactory>,
+    pub entry: Option<Arc<FunctionEntry>>,
 }
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Registry({:?}, {:?})", self.tools.keys(), self.toolsets.keys())
+        let entry = self.entry.as_ref().map(|entry| entry.name());
+        write!(f, "Registry({:?}, {:?}, {entry:?})", self.tools.keys(), self.toolsets.keys())
     }
 }
 
@@ -201,8 +269,12 @@ pub(super) fn parse<T: DeserializeOwned>(arguments: &RawJson) -> Result<T, Strin
 }
 
 /// Text as it is, other values as compact JSON.
-fn finished<R: Serialize, E: Display>(result: Result<R, E>) -> Result<Vec<Content>, ToolError> {
+fn finished<R: Serialize + 'static, E: Display>(result: Result<R, E>) -> Result<Vec<Content>, ToolError> {
     let value = result.map_err(|error| ToolError::Failed(error.to_string()))?;
+    // The usual case needs no JSON in between.
+    if let Some(text) = (&value as &dyn Any).downcast_ref::<String>() {
+        return Ok(vec![Content::text(text)]);
+    }
     let json = RawJson::of(&value);
     let text = json.to::<String>().unwrap_or_else(|_| json.get().to_owned());
     Ok(vec![Content::text(text)])

@@ -10,7 +10,9 @@ use std::time::Instant;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
+use super::agent::AgentTool;
 use super::approval::{Candidate, Gate, Passage, Pending, PermittedCall, RefusedBy, Rules, Verdict, canonical, digest};
+use super::source::ToolsetSource;
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::event::{EventKind, Events, Returned};
 use crate::journal::StepKind;
@@ -69,19 +71,20 @@ enum Decided<'a> {
 }
 
 impl ToolPlane {
-    /// Two tools of one name are an error that names both toolsets.
-    pub fn new(open: Vec<OpenToolset>, gate: Arc<Gate>, refusals: Refusals) -> Result<Self, String> {
-        let mut index: HashMap<String, Slot> = HashMap::new();
-        for (toolset, opened) in open.iter().enumerate() {
-            for ToolSpec { name, kind, order, repeat, .. } in opened.toolset.specs() {
-                if let Some(other) = index.get(&name) {
-                    let other = &open[other.toolset].name;
-                    return Err(format!("`{other}` and `{}` both have a tool `{name}`", opened.name));
-                }
-                index.insert(name, Slot { toolset, kind, order, repeat });
+    /// Two tools of one name are an error that names both toolsets, and all of them are closed again.
+    pub async fn open(
+        open: Vec<OpenToolset>,
+        gate: Arc<Gate>,
+        refusals: Refusals,
+        events: &Events,
+    ) -> Result<Self, String> {
+        match indexed(&open) {
+            Ok(index) => Ok(Self { open, index, gate, refusals, raised: Mutex::default() }),
+            Err(reason) => {
+                close(open, events).await;
+                Err(reason)
             }
         }
-        Ok(Self { open, index, gate, refusals, raised: Mutex::default() })
     }
 
     /// In the order of the agent's file.
@@ -119,6 +122,29 @@ impl ToolPlane {
         let results = Box::pin(self.run(&[&call], &inner)).await.map_err(ToolError::Ends)?;
         let result = results.into_iter().next().map(|result| result.outcome);
         result.unwrap_or_else(|| Err("the call gave no result".to_owned())).map_err(ToolError::Failed)
+    }
+
+    /// A call of an agent that code starts by name: through the gate, whether or not it is a tool of the caller.
+    pub async fn call_agent(
+        &self,
+        tool: AgentTool,
+        input: &RawJson,
+        cx: &CallContext<'_>,
+    ) -> Result<Vec<Content>, ToolError> {
+        let name = tool.name.clone();
+        if self.index.get(&name).is_some_and(|slot| slot.kind == ToolKind::Agent) {
+            return self.call_by_name(&name, input, cx).await;
+        }
+        let definition = format!("{:?}", ToolsetSource::Agent(name.clone()));
+        let alone = OpenToolset { name: name.clone(), definition, toolset: Box::new(tool), rules: Rules::new() };
+        let (gate, refusals) = (Arc::clone(&self.gate), self.refusals);
+        let plane = Self::open(vec![alone], gate, refusals, cx.events).await.map_err(ToolError::Failed)?;
+        plane.call_by_name(&name, input, cx).await
+    }
+
+    /// What code met that ends the run, if it did.
+    pub fn ending(&self) -> Option<Ending> {
+        self.raised().take()
     }
 
     /// Runs the calls of one reply: all are decided first, in order; then the permitted ones run at the same time.
@@ -299,7 +325,7 @@ impl ToolPlane {
         let interrupted = (slot.repeat == Repeat::Once).then_some(&interrupted);
         let effect = async {
             let outcome = guarded(self.open[slot.toolset].toolset.call(permitted, &cx)).await;
-            match self.raised().take() {
+            match self.ending() {
                 Some(ending) => Err(ending),
                 None => Recorded::of(outcome),
             }
@@ -318,15 +344,34 @@ impl ToolPlane {
         outcome
     }
 
-    /// Closes every toolset, the last one first. An error while closing is told and is nobody's result.
     pub async fn close(self, events: &Events) {
-        for OpenToolset { name, toolset, .. } in self.open.into_iter().rev() {
-            let closed = guarded(async { toolset.close().await.map_err(ToolError::Failed) }).await;
-            if let Err(ToolError::Failed(error)) = closed {
-                events.send(|| EventKind::ToolsetCloseFailed { toolset: name, error });
-            }
+        close(self.open, events).await;
+    }
+}
+
+/// Closes every toolset, the last one first. An error while closing is told and is nobody's result.
+pub async fn close(open: Vec<OpenToolset>, events: &Events) {
+    for OpenToolset { name, toolset, .. } in open.into_iter().rev() {
+        let closed = guarded(async { toolset.close().await.map_err(ToolError::Failed) }).await;
+        if let Err(ToolError::Failed(error)) = closed {
+            events.send(|| EventKind::ToolsetCloseFailed { toolset: name, error });
         }
     }
+}
+
+/// Where each tool is.
+fn indexed(open: &[OpenToolset]) -> Result<HashMap<String, Slot>, String> {
+    let mut index: HashMap<String, Slot> = HashMap::new();
+    for (toolset, opened) in open.iter().enumerate() {
+        for ToolSpec { name, kind, order, repeat, .. } in opened.toolset.specs() {
+            if let Some(other) = index.get(&name) {
+                let other = &open[other.toolset].name;
+                return Err(format!("`{other}` and `{}` both have a tool `{name}`", opened.name));
+            }
+            index.insert(name, Slot { toolset, kind, order, repeat });
+        }
+    }
+    Ok(index)
 }
 
 /// Tells of a refusal; what the model reads of it.
@@ -388,16 +433,19 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 
 fn returned(outcome: &Result<Vec<Content>, ToolError>) -> Returned {
     match outcome {
-        Ok(content) => Returned::Result(RawJson::of(&Content::shown(content))),
-        Err(ToolError::Failed(reason)) => Returned::Error(reason.clone()),
-        Err(ToolError::Changed) => Returned::Error("its target changed since it was approved".to_owned()),
-        Err(ToolError::Ends(ending)) => Returned::Error(ending.to_string()),
+        Ok(content) => Returned::Result(match content.as_slice() {
+            [Content::Text { text }] => RawJson::of(text),
+            content => RawJson::of(&Content::shown(content)),
+        }),
+        Err(error) => Returned::Error(error.to_string()),
     }
 }
 
 /// Long texts are cut, with a mark that says so.
 fn cut(content: Vec<Content>) -> Vec<Content> {
     let cut_part = |part| match part {
+        // A character has at least one byte: most texts need not be counted.
+        Content::Text { text } if text.len() <= LONGEST_RESULT => Content::Text { text },
         Content::Text { text } => match text.char_indices().nth(LONGEST_RESULT) {
             None => Content::Text { text },
             Some((end, _)) => {
