@@ -14,12 +14,14 @@ Examples:
   llm-do new hello                  write a project to start from
   llm-do check hello                link it: every mistake at once, and what each agent can do
   llm-do hello \"What is a monad?\"   run it (the same as `llm-do run hello …`)
+  llm-do chat hello                 talk to it
   llm-do check hello --json | jq    the same for programs
   llm-do models haiku               what models cost, and whose key is at hand
   llm-do schema worker              the JSON Schema of worker files, for editors
 
 Exit codes: 0 success, 1 agent or model failure, 2 usage or project error, 3 provider error,
-4 approval needed or refused, 5 limit reached, 6 the answer violates its schema.")]
+4 approval needed or refused, 5 limit reached, 6 the answer violates its schema, 124 --timeout,
+130 interrupted, 143 terminated.")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -41,6 +43,8 @@ pub enum Command {
     Models(ModelsArgs),
     /// Print the JSON Schema of a file format, for editors
     Schema(SchemaArgs),
+    /// Print a script that completes commands and flags in a shell
+    Completions(CompletionsArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -78,8 +82,11 @@ Examples:
   git diff | llm-do run reviewer \"Review this change\"    stdin is added to the prompt
   llm-do run hello -m ollama:qwen3 -f paper.pdf \"Summarise\"
   llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json | jq .output
+  llm-do run hello --dry-run \"Hi\"                        the request, without sending it
+  llm-do run hello --json --timeout 2m \"Hi\" > events     for programs: one event per line
 
-stdout carries only the answer, or JSON; everything else goes to stderr.")]
+stdout carries only the answer, or JSON; everything else goes to stderr. At a terminal a call that
+needs approval is shown and asked; without one it ends the run with exit code 4. Ctrl-C cancels.")]
 #[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct RunArgs {
     /// A project directory, its `project.json`, or a worker file
@@ -115,6 +122,12 @@ pub struct RunArgs {
     /// Answer every question with no
     #[arg(long)]
     pub reject_all: bool,
+    /// Offer no tools at all: agents can only talk
+    #[arg(long)]
+    pub no_tools: bool,
+    /// Print the first request that would be sent, without sending it; the key is hidden
+    #[arg(long, conflicts_with_all = ["chat", "timeout", "output"])]
+    pub dry_run: bool,
     /// Stop at this many model requests in the whole run
     #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_requests: Option<u64>,
@@ -231,6 +244,17 @@ pub enum SchemaFormat {
     Events,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do completions bash > ~/.local/share/bash-completion/completions/llm-do
+  llm-do completions zsh > ~/.zfunc/_llm-do
+  llm-do completions fish > ~/.config/fish/completions/llm-do.fish")]
+pub struct CompletionsArgs {
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
 /// A time in seconds, or with a unit.
 fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
@@ -255,6 +279,21 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
     }
 }
 
+/// Whether the words ask for a run whose result is JSON: then its usage errors are JSON too.
+pub fn asked_format(argv: &[OsString]) -> OutputFormat {
+    let is_run = argv.get(1).is_some_and(|first| match first.to_str() {
+        Some("run" | "chat") => true,
+        Some(other) => !COMMANDS.contains(&other),
+        None => true,
+    });
+    let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--").collect();
+    let follows = |(flag, value): (&&str, &&str)| *flag == "--output-format" && value.ends_with("json");
+    let is_json =
+        words.iter().any(|word| matches!(*word, "--json" | "--output-format=json" | "--output-format=stream-json"))
+            || words.iter().zip(words.iter().skip(1)).any(follows);
+    if is_run && is_json { OutputFormat::Json } else { OutputFormat::Text }
+}
+
 /// All commands with all their flags, for help, completions and the manual.
 pub fn command() -> clap::Command {
     let command = Args::command();
@@ -274,7 +313,7 @@ Examples:
 /help lists the commands of a chat. Ctrl-C cancels the turn, not the chat.";
 
 /// Names of commands; everything else in their place is a project to run.
-pub const COMMANDS: &[&str] = &["run", "chat", "check", "validate", "new", "models", "schema"];
+pub const COMMANDS: &[&str] = &["run", "chat", "check", "validate", "new", "models", "schema", "completions"];
 
 /// `llm-do PROJECT …` means `llm-do run PROJECT …`, and `llm-do chat …` means `llm-do run --chat …`.
 fn with_run(mut argv: Vec<OsString>) -> Vec<OsString> {
@@ -308,6 +347,44 @@ mod tests {
         ];
         for (typed, meant) in cases {
             assert_eq!(with_run(words(typed)), words(meant));
+        }
+    }
+
+    #[test]
+    fn whoever_asks_for_json_is_known_by_their_words() {
+        let cases = [
+            ("llm-do run x --json --bogus", OutputFormat::Json),
+            ("llm-do x --output-format stream-json", OutputFormat::Json),
+            ("llm-do chat x --output-format=json", OutputFormat::Json),
+            ("llm-do x -- --json", OutputFormat::Text),
+            ("llm-do check x --json", OutputFormat::Text),
+            ("llm-do run x --output-format text", OutputFormat::Text),
+        ];
+        for (line, format) in cases {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(asked_format(&words), format, "{line}");
+        }
+    }
+
+    /// `LLM_DO_WRITE_MANUAL=1 cargo test -p llm-do-cli manual` writes it.
+    #[test]
+    fn the_manual_is_what_the_help_says() {
+        let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man");
+        let mut command = command();
+        command.build();
+        let mut written: Vec<clap::Command> = command.get_subcommands().cloned().collect();
+        written.push(command);
+        for command in written {
+            let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command).render(&mut page).unwrap();
+            let file = pages.join(format!("{name}.1"));
+            if std::env::var_os("LLM_DO_WRITE_MANUAL").is_some() {
+                std::fs::create_dir_all(&pages).unwrap();
+                std::fs::write(&file, &page).unwrap();
+            }
+            let kept = std::fs::read(&file).unwrap_or_default();
+            assert!(kept == page, "{} is not what `--help` says: write it anew", file.display());
         }
     }
 

@@ -104,7 +104,10 @@ impl Failure {
     /// The same in one text and a hint, for JSON.
     pub fn words(&self) -> (String, Option<String>) {
         match self {
-            Self::Usage(error) => (error.to_string(), None),
+            Self::Usage(error) => {
+                let said = error.to_string();
+                (said.strip_prefix("error: ").unwrap_or(&said).trim_end().to_owned(), None)
+            }
             Self::Project { report, .. } => (report.to_string(), None),
             Self::Failed { message, hint, .. } => (message.clone(), hint.clone()),
             Self::Said { .. } => (String::new(), None),

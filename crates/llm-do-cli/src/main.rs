@@ -8,6 +8,7 @@ mod check;
 mod config;
 mod console;
 mod display;
+mod dry_run;
 mod editor;
 mod environment;
 mod failure;

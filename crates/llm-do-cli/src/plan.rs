@@ -66,12 +66,22 @@ pub struct RunPlan {
     pub max_depth: Option<u64>,
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
+    pub tools: Tools,
+    /// Show the first request instead of sending it.
+    pub dry_run: bool,
     /// Whether somebody can be asked.
     pub attended: bool,
     pub trust: Answerer,
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub colour: Colour,
+}
+
+/// Whether agents get the tools that their files name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tools {
+    Offered,
+    Withheld,
 }
 
 /// One turn, or many.
@@ -131,6 +141,8 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             Some(usd) if usd.is_nan() || usd <= 0.0 => return Err(Failure::usage("`--max-cost-usd` is not an amount")),
             usd => usd,
         },
+        tools: if args.no_tools { Tools::Withheld } else { Tools::Offered },
+        dry_run: args.dry_run,
         attended,
         trust: match (args.trust, attended, output.view.verbosity) {
             (true, ..) => Answerer::Flag,
@@ -147,7 +159,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
 /// What is shown where. Programs get no control codes, and no status line where a stream of JSON is shown already.
 fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
     let format = output_format(args);
-    let is_attended = !args.headless && !environment.is_dumb();
+    let is_attended = !args.headless && !args.dry_run && !environment.is_dumb();
     let verbosity = match (args.quiet, args.verbose) {
         (true, _) => Verbosity::Quiet,
         (false, 0) => Verbosity::Normal,
@@ -170,10 +182,9 @@ fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.
 pub fn output_format(args: &RunArgs) -> OutputFormat {
-    match (args.json, args.output_format) {
-        (true, _) => OutputFormat::StreamJson,
-        (false, format) => format.unwrap_or(OutputFormat::Text),
-    }
+    let format = if args.json { OutputFormat::StreamJson } else { args.output_format.unwrap_or(OutputFormat::Text) };
+    // Nothing happens in a dry run that could be told.
+    if args.dry_run && format == OutputFormat::StreamJson { OutputFormat::Json } else { format }
 }
 
 fn talk(args: &RunArgs, environment: &Environment) -> TalkPlan {

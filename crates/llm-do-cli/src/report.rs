@@ -13,6 +13,7 @@ use llm_do::tools::approval::Pending;
 
 use crate::args::OutputFormat;
 use crate::chat::ChatEnded;
+use crate::dry_run::FirstRequest;
 use crate::failure::Failure;
 use crate::json::{self, ErrorJson, ResultJson};
 use crate::markdown::Markdown;
@@ -84,6 +85,19 @@ impl Ended {
         summarise(view, elapsed, &usage);
         printed?;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Of a dry run: the request is the answer, and it took nothing.
+    pub fn report_request(self, plan: &OutputPlan, request: &FirstRequest) -> Result<(), Failure> {
+        match plan.format {
+            OutputFormat::Text if plan.view.stdout_is_terminal => console::print(&visible_lines(&request.text())),
+            OutputFormat::Text => console::print(&request.text()),
+            OutputFormat::Json | OutputFormat::StreamJson => {
+                let request = RawJson::of(request);
+                let unsent = Self { messages: Vec::new(), trace: Vec::new(), ..self };
+                console::print(&json::line(&unsent.result(Some(request), None, Vec::new())))
+            }
+        }
     }
 
     /// A chat has said everything but its end.

@@ -25,11 +25,12 @@ use crate::asking::{Asking, Forwarding, Waiting};
 use crate::chat::{Chat, ChatEnded};
 use crate::config::Config;
 use crate::display::{Display, MessageLines};
+use crate::dry_run::{self, Rehearsed};
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
 use crate::models::Listing;
-use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin, TalkPlan};
+use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin, TalkPlan, Tools};
 use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
@@ -41,7 +42,8 @@ use crate::watch::{Attended, TurnEnded, Watch};
 use crate::{answer_file, check, console, new, providers, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
-    let args = args::parse(argv).map_err(Failure::Usage)?;
+    let argv: Vec<OsString> = argv.into_iter().collect();
+    let args = args::parse(argv.clone()).map_err(|error| unparsed(error, &argv))?;
     match args.command {
         Command::Run(args) => run_run(*args),
         Command::Chat => Err(Failure::usage("`chat` needs a project")),
@@ -49,8 +51,22 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Models(args) => run_models(&args),
         Command::Schema(args) => console::print(&run_schema(args.format)),
+        Command::Completions(args) => console::print(&completions(args.shell)),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever reads JSON also reads that there was nothing to run. Help is no failure.
+fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
+    let is_mistake = error.use_stderr();
+    let failure = Failure::Usage(error);
+    if is_mistake { report::not_begun(failure, args::asked_format(argv)) } else { failure }
+}
+
+fn completions(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut args::command(), "llm-do", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 fn run_schema(format: SchemaFormat) -> String {
@@ -145,6 +161,8 @@ struct Prepared {
     timeout: Option<Duration>,
     questions: UnboundedReceiver<Waiting>,
     editor: Option<Editor>,
+    /// Where the first request is kept that is not sent.
+    rehearsed: Option<Rehearsed>,
 }
 
 fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure> {
@@ -157,12 +175,27 @@ fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure
     only_what_can_be_run(&program)?;
     plan.output.view.streamed &= answers_in_text(&program);
     let talk = read_talk(&plan, &program)?;
-    let models = providers::connect(&program, environment, &config)?;
+    let program = match plan.tools {
+        Tools::Offered => program,
+        Tools::Withheld => dry_run::without_tools(program),
+    };
+    let rehearsed = plan.dry_run.then(Rehearsed::default);
+    let (program, models) = match &rehearsed {
+        None => {
+            let models = providers::connect(&program, environment, &config)?;
+            (program, models)
+        }
+        Some(rehearsed) => {
+            let program = dry_run::without_scripts(program);
+            let models = providers::rehearse(&program, environment, &config, rehearsed)?;
+            (program, models)
+        }
+    };
     let (asked, questions) = mpsc::unbounded_channel();
     let config = runtime_config(&plan, &program.policy, asked);
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let RunPlan { output, timeout, .. } = plan;
-    Ok(Prepared { program, models, talk, config, output, timeout, questions, editor })
+    Ok(Prepared { program, models, talk, config, output, timeout, questions, editor, rehearsed })
 }
 
 /// A typed answer is shown whole, as indented JSON.
@@ -289,13 +322,14 @@ impl Prepared {
             .enable_all()
             .build()
             .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-        let output = self.output.clone();
+        let (output, rehearsed) = (self.output.clone(), self.rehearsed.clone());
         let ended = executor.block_on(self.attend());
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
         executor.shutdown_background();
-        match ended? {
-            (ended, None) => ended.report(&output),
-            (ended, Some(chat)) => ended.report_chat(&output, chat),
+        match (ended?, rehearsed.and_then(|rehearsed| rehearsed.request())) {
+            ((ended, _), Some(request)) => ended.report_request(&output, &request),
+            ((ended, None), None) => ended.report(&output),
+            ((ended, Some(chat)), None) => ended.report_chat(&output, chat),
         }
     }
 
