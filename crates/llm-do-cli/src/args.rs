@@ -282,9 +282,8 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
 /// Whether the words ask for a run whose result is JSON: then its usage errors are JSON too.
 pub fn asked_format(argv: &[OsString]) -> OutputFormat {
     let is_run = argv.get(1).is_some_and(|first| match first.to_str() {
-        Some("run" | "chat") => true,
+        Some("run" | "chat") | None => true,
         Some(other) => !COMMANDS.contains(&other),
-        None => true,
     });
     let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--").collect();
     let follows = |(flag, value): (&&str, &&str)| *flag == "--output-format" && value.ends_with("json");
