@@ -26,22 +26,22 @@ fn ended(keys: &str, script: &str, flags: &[&str]) -> Ended {
 }
 
 #[track_caller]
-fn check(ended: Ended, code: i32, stdout: &str, stderr: &str) {
-    assert_eq!(ended, Ended { code: Some(code), stdout: stdout.to_owned(), stderr: stderr.to_owned() });
+fn check(ended: &Ended, code: i32, stdout: &str, stderr: &str) {
+    assert_eq!(*ended, Ended { code: Some(code), stdout: stdout.to_owned(), stderr: stderr.to_owned() });
 }
 
 const SUMMARY: &str = "0.0 s · 1 request · 0 tokens in, 0 out · $0";
 
 #[test]
 fn zero_is_success() {
-    check(ended("", "- say: done\n", &[]), 0, "done\n", SUMMARY);
+    check(&ended("", "- say: done\n", &[]), 0, "done\n", SUMMARY);
 }
 
 #[test]
 fn one_is_a_failure_of_the_agent_its_model_or_a_tool() {
     let said = "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n\
                 error: agent `main`: the provider's answer cannot be used: the script says so";
-    check(ended("", "- fail: give_up\n", &[]), 1, "", said);
+    check(&ended("", "- fail: give_up\n", &[]), 1, "", said);
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn two_is_a_mistake_of_usage_or_of_the_project() {
   = hint: did you mean `model`?
 
 1 error";
-    check(ended("modle: x", "- say: never\n", &[]), 2, "", said);
+    check(&ended("modle: x", "- say: never\n", &[]), 2, "", said);
     let said = "error: unexpected argument '--bogus' found\n\n  tip: to pass '--bogus' as a value, use '-- --bogus'\n\n\
                 Usage: llm-do run --model <MODEL> <PROJECT> <PROMPT>\n\nFor more information, try '--help'.";
-    check(ended("", "- say: never\n", &["--bogus"]), 2, "", said);
+    check(&ended("", "- say: never\n", &["--bogus"]), 2, "", said);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn three_is_the_provider() {
     let said = "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n\
                 error: agent `main`: not authenticated: the script says so\n\
                 hint: `-m` chooses another model; `ollama` needs no key";
-    check(ended("", "- fail: authenticate\n", &[]), 3, "", said);
+    check(&ended("", "- fail: authenticate\n", &[]), 3, "", said);
 }
 
 const WRITES: &str = "- call: { write_file: { path: out.txt, content: x } }\n";
@@ -80,10 +80,10 @@ fn four_is_an_approval_that_is_needed_or_refused() {
         "waiting for approval ({id}): main › write_file\n{{\n  \"path\": \"out.txt\",\n  \"content\": \"x\"\n}}\n{SUMMARY}\n\
          error: approval is needed for `write_file` of main\nhint: `--approve-all` answers every question with yes"
     );
-    check(waits, 4, "", &said);
+    check(&waits, 4, "", &said);
     let said =
         format!("{SUMMARY}\nerror: `write_file` of main was refused: every question is answered with no in this run");
-    check(ended(files, WRITES, &["--reject-all"]), 4, "", &said);
+    check(&ended(files, WRITES, &["--reject-all"]), 4, "", &said);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn five_is_a_limit() {
          hint: a flag or `runtime.limits` in the manifest allows more"
     );
     let script = "- { say: So far., call: { list_files: {} } }\n";
-    check(ended("toolsets: [filesystem_cwd_ro]", script, &["--max-requests", "1"]), 5, "So far.\n", &said);
+    check(&ended("toolsets: [filesystem_cwd_ro]", script, &["--max-requests", "1"]), 5, "So far.\n", &said);
 }
 
 #[test]
@@ -131,7 +131,7 @@ const NOTHING: &str = "0.0 s · 0 requests · 0 tokens in, 0 out · $0";
 #[test]
 fn beyond_a_hundred_somebody_else_ended_it() {
     let said = format!("{NOTHING}\nerror: not done after 0.3 seconds\nhint: `--timeout` allows more");
-    check(stopped(&["--timeout", "0.3"], None), 124, "", &said);
-    check(stopped(&[], Some(Signal::INT)), 130, "", &format!("{NOTHING}\nerror: interrupted"));
-    check(stopped(&[], Some(Signal::TERM)), 143, "", &format!("{NOTHING}\nerror: terminated"));
+    check(&stopped(&["--timeout", "0.3"], None), 124, "", &said);
+    check(&stopped(&[], Some(Signal::INT)), 130, "", &format!("{NOTHING}\nerror: interrupted"));
+    check(&stopped(&[], Some(Signal::TERM)), 143, "", &format!("{NOTHING}\nerror: terminated"));
 }

@@ -58,7 +58,7 @@ fn typed(command: &str, run: usize) -> &'static [(&'static str, &'static str)] {
             (">", "Who are you?\r"),
             ("above all.\n>", "And which is your favourite?\r"),
             ("about rain.\n>", "/usage\r"),
-            ("in all", "\u{4}"),
+            ("$0.0014\n>", "\u{4}"),
         ],
         (story, _) if story.contains("long story") => &[("Once upon", "\u{3}")],
         _ => &[],
@@ -155,10 +155,12 @@ fn the_first_session_goes_as_it_is_written() {
                 seen.push_str("```console\n");
                 for (command, output) in commands {
                     let run = runs.iter().filter(|earlier| **earlier == command).count();
-                    seen.push_str(&match is_missing(&command) {
-                        true => format!("$ {command}\n{output}"),
-                        false => screen(&sandbox, &fake, &command, run),
-                    });
+                    let shown = if is_missing(&command) {
+                        format!("$ {command}\n{output}")
+                    } else {
+                        screen(&sandbox, &fake, &command, run)
+                    };
+                    seen.push_str(&shown);
                     runs.push(command);
                 }
                 seen.push_str("```\n");
