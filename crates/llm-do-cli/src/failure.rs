@@ -101,6 +101,11 @@ impl Failure {
         }
     }
 
+    /// Whether somebody or something ended what was going well.
+    pub fn cuts_short(&self) -> bool {
+        matches!(self.code(), APPROVAL | LIMIT | TIMEOUT | INTERRUPTED | TERMINATED)
+    }
+
     /// The same in one text and a hint, for JSON.
     pub fn words(&self) -> (String, Option<String>) {
         match self {

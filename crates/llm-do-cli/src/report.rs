@@ -69,8 +69,10 @@ impl Ended {
             Ok(output) => print_turn(output, plan)?,
             Err(error) => print_partial(error, self.stopped, plan)?,
         }
-        summarise(plan.view, self.elapsed, &self.usage);
-        self.answer.map_or_else(|error| Err(failure(error, self.stopped)), |_| Ok(()))
+        let (view, elapsed, usage) = (plan.view, self.elapsed, self.usage);
+        let ended = self.answer.map_or_else(|error| Err(failure(error, self.stopped)), |_| Ok(()));
+        summarise(view, elapsed, &usage, ended.as_ref().err());
+        ended
     }
 
     fn report_json(self, plan: &OutputPlan, pending: Vec<Pending>) -> Result<(), Failure> {
@@ -82,7 +84,7 @@ impl Ended {
         };
         let (view, elapsed, usage) = (plan.view, self.elapsed, self.usage.clone());
         let printed = console::print(&json::line(&self.result(output, failure.as_ref(), pending)));
-        summarise(view, elapsed, &usage);
+        summarise(view, elapsed, &usage, failure.as_ref());
         printed?;
         failure.map_or(Ok(()), Err)
     }
@@ -106,14 +108,13 @@ impl Ended {
         if let (Some(output), Some(file)) = (&last, &plan.file) {
             answer_file::write(file, &answer(output))?;
         }
-        let code = failure.as_ref().map(Failure::code);
         let (elapsed, usage) = (self.elapsed, self.usage.clone());
         if plan.format != OutputFormat::Text {
             let output = last.as_ref().map(Output::to_json);
             console::print(&json::line(&self.result(output, failure.as_ref(), Vec::new())))?;
         }
-        summarise(plan.view, elapsed, &usage);
-        code.map_or(Ok(()), |code| Err(Failure::Said { code }))
+        summarise(plan.view, elapsed, &usage, failure.as_ref());
+        failure.map_or(Ok(()), |failure| Err(Failure::Said { code: failure.code() }))
     }
 
     fn result(self, output: Option<RawJson>, failure: Option<&Failure>, pending: Vec<Pending>) -> ResultJson {
@@ -156,9 +157,11 @@ pub fn print_partial(error: &RunError, stopped: Option<Stopped>, plan: &OutputPl
     }
 }
 
-/// The closing line, unless only errors are wanted.
-pub fn summarise(view: View, elapsed: Duration, usage: &UsageReport) {
-    if !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages) {
+/// The closing line, unless only errors are wanted, or nothing came of it but an error.
+fn summarise(view: View, elapsed: Duration, usage: &UsageReport, failure: Option<&Failure>) {
+    let is_wanted = !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages);
+    let is_empty = usage.total.requests == 0 && failure.is_some_and(|failure| !failure.cuts_short());
+    if is_wanted && !is_empty {
         let line = summary::line(elapsed, &usage.total);
         console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
     }

@@ -39,8 +39,7 @@ fn zero_is_success() {
 
 #[test]
 fn one_is_a_failure_of_the_agent_its_model_or_a_tool() {
-    let said = "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n\
-                error: agent `main`: the provider's answer cannot be used: the script says so";
+    let said = "error: agent `main`: the provider's answer cannot be used: the script says so";
     check(&ended("", "- fail: give_up\n", &[]), 1, "", said);
 }
 
@@ -63,8 +62,7 @@ fn two_is_a_mistake_of_usage_or_of_the_project() {
 
 #[test]
 fn three_is_the_provider() {
-    let said = "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n\
-                error: agent `main`: not authenticated: the script says so\n\
+    let said = "error: agent `main`: not authenticated: the script says so\n\
                 hint: `-m` chooses another model; `ollama` needs no key";
     check(&ended("", "- fail: authenticate\n", &[]), 3, "", said);
 }
