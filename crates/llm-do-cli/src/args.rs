@@ -34,6 +34,8 @@ pub enum Command {
     /// Talk to a project: many turns, one memory
     // Never parsed: `chat` is `run --chat`, and its flags are built once.
     Chat,
+    /// Continue a run from its journal: after a crash, at a limit, or where it waits for an approval
+    Resume(ResumeArgs),
     /// Link a project without running anything of it, and show what it can do
     #[command(visible_alias = "validate")]
     Check(CheckArgs),
@@ -80,6 +82,7 @@ pub struct CheckArgs {
 Examples:
   llm-do run hello \"What is a monad?\"
   git diff | llm-do run reviewer \"Review this change\"    stdin is added to the prompt
+  llm-do run desk \"…\" --journal desk.journal            can be resumed with `llm-do resume`
   llm-do run hello -m ollama:qwen3 -f paper.pdf \"Summarise\"
   llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json | jq .output
   llm-do run hello --dry-run \"Hi\"                        the request, without sending it
@@ -87,6 +90,7 @@ Examples:
 
 stdout carries only the answer, or JSON; everything else goes to stderr. At a terminal a call that
 needs approval is shown and asked; without one it ends the run with exit code 4. Ctrl-C cancels.")]
+#[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct RunArgs {
     /// A project directory, its `project.json`, or a worker file
@@ -149,6 +153,90 @@ pub struct RunArgs {
     /// Many turns instead of one, as `llm-do chat` does
     #[arg(long)]
     pub chat: bool,
+    /// Keep every step in this file, so that the run can be resumed
+    #[arg(long, alias = "record", value_name = "FILE", conflicts_with_all = ["replay", "dry_run"])]
+    pub journal: Option<PathBuf>,
+    /// Answer every step from this journal: no model is asked, no tool runs
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub replay: Option<PathBuf>,
+    /// Never ask, never animate
+    #[arg(long, short = 'p', alias = "print")]
+    pub headless: bool,
+    /// Say more on stderr: calls (-v), text as it arrives (-vv), the messages as JSON lines (-vvv)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Only errors and questions on stderr
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Errors with all that is known of them
+    #[arg(long)]
+    pub debug: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do resume run.journal --show                  what waits, is in doubt, or has changed
+  llm-do resume run.journal --approve 3f2a91c04d7e  allow the call with this id, and go on
+  llm-do resume run.journal --refuse 3f2a91c04d7e --reason \"use the other account\"
+  llm-do resume run.journal --max-requests 80       after a limit, with a higher one
+
+The project, its input and the flags of the run are those it was started with; flags given here win.
+`--approve-all` is not kept: it must be given again.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
+pub struct ResumeArgs {
+    /// The file that `run --journal` wrote
+    pub journal: PathBuf,
+    /// Allow the call that waits with this id (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub approve: Vec<String>,
+    /// Refuse the call that waits with this id (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub refuse: Vec<String>,
+    /// What the model reads about the refusal; the first one belongs to the first `--refuse`
+    #[arg(long, value_name = "TEXT", requires = "refuse")]
+    pub reason: Vec<String>,
+    /// Only print what waits and what has changed
+    #[arg(long)]
+    pub show: bool,
+    /// Go on although the project has changed
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Print one event per line as JSON; the last one is the result
+    #[arg(long, conflicts_with = "output_format")]
+    pub json: bool,
+    /// What to print on stdout
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub output_format: Option<OutputFormat>,
+    /// Ask for whole answers instead of streams
+    #[arg(long)]
+    pub no_stream: bool,
+    /// Answer every question with yes
+    #[arg(long, alias = "yolo", conflicts_with = "reject_all")]
+    pub approve_all: bool,
+    /// Answer every question with no
+    #[arg(long)]
+    pub reject_all: bool,
+    /// Stop at this many model requests in the whole run
+    #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_requests: Option<u64>,
+    /// Stop before the whole run costs more
+    #[arg(long, alias = "max-budget-usd", value_name = "USD")]
+    pub max_cost_usd: Option<f64>,
+    /// How deep agents may call each other
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_depth: Option<u64>,
+    /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Also write the answer to this file
+    #[arg(short, long, value_name = "FILE", alias = "output-last-message")]
+    pub output: Option<PathBuf>,
+    /// Trust the project: its code, its servers, its loosened rules
+    #[arg(long)]
+    pub trust: bool,
     /// Never ask, never animate
     #[arg(long, short = 'p', alias = "print")]
     pub headless: bool,
@@ -173,7 +261,7 @@ pub enum OutputFormat {
     StreamJson,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct ModelArgs {
     /// The model of agents whose file names none (`provider:model`), or of one agent (`AGENT=provider:model`)
     #[arg(short, long = "model", value_name = "MODEL")]
@@ -282,7 +370,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
 /// Whether the words ask for a run whose result is JSON: then its usage errors are JSON too.
 pub fn asked_format(argv: &[OsString]) -> OutputFormat {
     let is_run = argv.get(1).is_some_and(|first| match first.to_str() {
-        Some("run" | "chat") | None => true,
+        Some("run" | "chat" | "resume") | None => true,
         Some(other) => !COMMANDS.contains(&other),
     });
     let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--").collect();
@@ -312,7 +400,7 @@ Examples:
 /help lists the commands of a chat. Ctrl-C cancels the turn, not the chat.";
 
 /// Names of commands; everything else in their place is a project to run.
-pub const COMMANDS: &[&str] = &["run", "chat", "check", "validate", "new", "models", "schema", "completions"];
+pub const COMMANDS: &[&str] = &["run", "chat", "resume", "check", "validate", "new", "models", "schema", "completions"];
 
 /// `llm-do PROJECT …` means `llm-do run PROJECT …`, and `llm-do chat …` means `llm-do run --chat …`.
 fn with_run(mut argv: Vec<OsString>) -> Vec<OsString> {

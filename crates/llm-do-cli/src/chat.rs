@@ -156,7 +156,7 @@ impl ChatEnded {
 
     fn stop(&mut self, stopped: Stopped, plan: &OutputPlan) -> Goes {
         let cancelled = RunError::Cancelled { partial: String::new() };
-        self.fail(report::failure(cancelled, Some(stopped)), plan);
+        self.fail(report::failure(cancelled, Some(stopped), None), plan);
         Goes::Away
     }
 
@@ -181,7 +181,7 @@ impl ChatEnded {
             }
             Err(error) => {
                 report::print_partial(&error, stopped, plan)?;
-                self.fail(report::failure(error, stopped), plan);
+                self.fail(report::failure(error, stopped, None), plan);
             }
         }
         Ok(goes)

@@ -69,6 +69,7 @@ pub struct RunPlan {
     pub tools: Tools,
     /// Show the first request instead of sending it.
     pub dry_run: bool,
+    pub recording: Recording,
     /// Whether somebody can be asked.
     pub attended: bool,
     pub trust: Answerer,
@@ -89,6 +90,16 @@ pub enum Tools {
 pub enum TalkPlan {
     Once(InputPlan),
     Chat { first: Option<InputPlan>, lines: LinesPlan },
+}
+
+/// What becomes of the steps of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recording {
+    Nothing,
+    /// Kept in a new file.
+    Journal(PathBuf),
+    /// Answered from a file.
+    Replay(PathBuf),
 }
 
 /// Where the input comes from; nothing is read yet.
@@ -143,6 +154,11 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         },
         tools: if args.no_tools { Tools::Withheld } else { Tools::Offered },
         dry_run: args.dry_run,
+        recording: match (args.journal, args.replay) {
+            (Some(file), _) => Recording::Journal(file),
+            (None, Some(file)) => Recording::Replay(file),
+            (None, None) => Recording::Nothing,
+        },
         attended,
         trust: match (args.trust, attended, output.view.verbosity) {
             (true, ..) => Answerer::Flag,
@@ -157,7 +173,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
 }
 
 /// What is shown where. Programs get no control codes, and no status line where a stream of JSON is shown already.
-fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
+pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
     let format = output_format(args);
     let is_attended = !args.headless && !args.dry_run && !environment.is_dumb();
     let verbosity = match (args.quiet, args.verbose) {
@@ -182,9 +198,13 @@ fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.
 pub fn output_format(args: &RunArgs) -> OutputFormat {
-    let format = if args.json { OutputFormat::StreamJson } else { args.output_format.unwrap_or(OutputFormat::Text) };
+    let format = format(args.json, args.output_format);
     // Nothing happens in a dry run that could be told.
     if args.dry_run && format == OutputFormat::StreamJson { OutputFormat::Json } else { format }
+}
+
+pub fn format(json: bool, format: Option<OutputFormat>) -> OutputFormat {
+    if json { OutputFormat::StreamJson } else { format.unwrap_or(OutputFormat::Text) }
 }
 
 fn talk(args: &RunArgs, environment: &Environment) -> TalkPlan {

@@ -1,13 +1,13 @@
 //! The end of a run: the answer, the summary, and what is left to say.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use llm_do::escape::{visible, visible_lines};
 use llm_do::event::{TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson};
-use llm_do::runtime::{Output, RunError, Runtime};
+use llm_do::runtime::{Outcome, Output, RunError, Runtime};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::Pending;
 
@@ -20,7 +20,7 @@ use crate::markdown::Markdown;
 use crate::render::{Verbosity, View};
 use crate::style::Style;
 use crate::watch::{Stopped, TurnEnded};
-use crate::{answer_file, console, summary};
+use crate::{answer_file, console, journal, summary};
 
 /// Where the answer goes, and what else is said.
 #[derive(Clone, Debug)]
@@ -42,13 +42,22 @@ pub struct Ended {
     pub trace: Vec<Arc<TraceCall>>,
     pub run: String,
     pub elapsed: Duration,
+    /// Where it can be resumed from.
+    pub journal: Option<PathBuf>,
 }
 
 impl Ended {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run.clone());
-        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed }
+        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed, journal: None }
+    }
+
+    /// A run that ended in another process.
+    pub fn recorded(outcome: Outcome, run: String) -> Self {
+        let Outcome { output, messages, usage, trace } = outcome;
+        let elapsed = Duration::ZERO;
+        Self { answer: Ok(output), stopped: None, messages, usage, trace, run, elapsed, journal: None }
     }
 
     pub fn report(self, plan: &OutputPlan) -> Result<(), Failure> {
@@ -69,8 +78,8 @@ impl Ended {
             Ok(output) => print_turn(output, plan)?,
             Err(error) => print_partial(error, self.stopped, plan)?,
         }
-        let (view, elapsed, usage) = (plan.view, self.elapsed, self.usage);
-        let ended = self.answer.map_or_else(|error| Err(failure(error, self.stopped)), |_| Ok(()));
+        let (view, elapsed, usage, journal) = (plan.view, self.elapsed, self.usage, self.journal.as_deref());
+        let ended = self.answer.map_or_else(|error| Err(failure(error, self.stopped, journal)), |_| Ok(()));
         summarise(view, elapsed, &usage, ended.as_ref().err());
         ended
     }
@@ -79,7 +88,8 @@ impl Ended {
         let (output, failure) = match &self.answer {
             Ok(output) => (Some(output.to_json()), None),
             Err(error) => {
-                (error.partial().map(|partial| RawJson::of(&partial)), Some(failure(error.clone(), self.stopped)))
+                let partial = error.partial().map(|partial| RawJson::of(&partial));
+                (partial, Some(failure(error.clone(), self.stopped, self.journal.as_deref())))
             }
         };
         let (view, elapsed, usage) = (plan.view, self.elapsed, self.usage.clone());
@@ -168,12 +178,16 @@ fn summarise(view: View, elapsed: Duration, usage: &UsageReport, failure: Option
 }
 
 /// Whoever stopped a run decides how it ends; the error only says that it did.
-pub fn failure(error: RunError, stopped: Option<Stopped>) -> Failure {
-    match stopped {
-        None => Failure::from(error),
+pub fn failure(error: RunError, stopped: Option<Stopped>, journal: Option<&Path>) -> Failure {
+    let failure = match stopped {
+        None => return journal::failure(error, journal),
         Some(Stopped::Interrupted) => Failure::interrupted(),
         Some(Stopped::Terminated) => Failure::terminated(),
         Some(Stopped::TimedOut(limit)) => Failure::timed_out(limit),
+    };
+    match journal {
+        Some(file) => failure.hint(format!("`llm-do resume {}` goes on where it stopped", file.display())),
+        None => failure,
     }
 }
 

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use llm_do::event::Hearing;
+use llm_do::journal::record::Contents;
 use llm_do::message::Content;
 use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
-use llm_do::runtime::{Models, Runtime, RuntimeConfig};
+use llm_do::runtime::{self, Models, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
@@ -29,8 +31,9 @@ use crate::dry_run::{self, Rehearsed};
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
+use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::models::Listing;
-use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin, TalkPlan, Tools};
+use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan, Tools};
 use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
@@ -39,7 +42,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, check, console, new, providers, stdin};
+use crate::{answer_file, check, console, new, providers, resume, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -47,6 +50,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
     match args.command {
         Command::Run(args) => run_run(*args),
         Command::Chat => Err(Failure::usage("`chat` needs a project")),
+        Command::Resume(args) => resume::run(&args),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Models(args) => run_models(&args),
@@ -139,7 +143,7 @@ fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let format = plan::output_format(&args);
-    match prepare(args, &environment) {
+    match prepare(args, &environment, None) {
         Ok(prepared) => prepared.run(),
         Err(failure) => Err(report::not_begun(failure, format)),
     }
@@ -152,12 +156,15 @@ enum Talk {
 }
 
 /// A program, its input and its models: all that a run needs.
-struct Prepared {
+pub struct Prepared {
     program: Program,
     models: Models,
     talk: Talk,
-    config: RuntimeConfig,
-    output: OutputPlan,
+    pub config: RuntimeConfig,
+    pub output: OutputPlan,
+    /// Of the project as it is now.
+    pub files: Fingerprint,
+    pub recorded: Option<Recorded>,
     timeout: Option<Duration>,
     questions: UnboundedReceiver<Waiting>,
     editor: Option<Editor>,
@@ -165,37 +172,86 @@ struct Prepared {
     rehearsed: Option<Rehearsed>,
 }
 
-fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure> {
+/// Everything up to the first effect. An input that is known already is taken instead of the one that was typed.
+pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -> Result<Prepared, Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
+    let flags = Flags::of(&args);
     let mut plan = plan::run(args, environment, &config)?;
     read_scripts(&mut plan.models)?;
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
     let (project, Linked { program, .. }) = link(&plan)?;
     trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
     only_what_can_be_run(&program)?;
-    plan.output.view.streamed &= answers_in_text(&program);
-    let talk = read_talk(&plan, &program)?;
+    let (files, replayed) = (project.fingerprint(), replayed(&plan)?);
+    // What comes from a record comes whole: there are no pieces of it to show.
+    plan.output.view.streamed &= answers_in_text(&program) && known.is_none() && replayed.is_none();
+    let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
+    let talk = known.map_or_else(|| read_talk(&plan, &program), |input| Ok(Talk::Once(input)))?;
+    let rehearsed = plan.dry_run.then(Rehearsed::default);
+    let (program, models) = cast(program, &plan, environment, &config, rehearsed.as_ref())?;
+    let (asked, questions) = mpsc::unbounded_channel();
+    let config = runtime_config(&plan, &program.policy, asked);
+    let editor = plan.attended.then(|| Editor::of(environment, &program.root));
+    let recorded = match (&plan.recording, replayed, &talk) {
+        (Recording::Journal(_) | Recording::Replay(_), _, Talk::Chat(_)) => {
+            return Err(Failure::usage("a chat cannot be journaled or replayed yet"));
+        }
+        (Recording::Journal(file), _, Talk::Once(input)) => {
+            let header = header(&plan, flags, files.clone(), input.clone())?;
+            Some(Recorded::begin(file, &header, environment.user())?)
+        }
+        (Recording::Nothing | Recording::Replay(_), replayed, _) => {
+            replayed.map(|(header, contents)| Recorded::replay(contents, header.run))
+        }
+    };
+    let RunPlan { output, timeout, .. } = plan;
+    Ok(Prepared { program, models, talk, config, output, files, recorded, timeout, questions, editor, rehearsed })
+}
+
+/// The agents with the tools they get, and who answers for them.
+fn cast(
+    program: Program,
+    plan: &RunPlan,
+    environment: &Environment,
+    config: &Config,
+    rehearsed: Option<&Rehearsed>,
+) -> Result<(Program, Models), Failure> {
     let program = match plan.tools {
         Tools::Offered => program,
         Tools::Withheld => dry_run::without_tools(program),
     };
-    let rehearsed = plan.dry_run.then(Rehearsed::default);
-    let (program, models) = match &rehearsed {
+    match rehearsed {
         None => {
-            let models = providers::connect(&program, environment, &config)?;
-            (program, models)
+            let models = providers::connect(&program, environment, config)?;
+            Ok((program, models))
         }
         Some(rehearsed) => {
             let program = dry_run::without_scripts(program);
-            let models = providers::rehearse(&program, environment, &config, rehearsed)?;
-            (program, models)
+            let models = providers::rehearse(&program, environment, config, rehearsed)?;
+            Ok((program, models))
         }
-    };
-    let (asked, questions) = mpsc::unbounded_channel();
-    let config = runtime_config(&plan, &program.policy, asked);
-    let editor = plan.attended.then(|| Editor::of(environment, &program.root));
-    let RunPlan { output, timeout, .. } = plan;
-    Ok(Prepared { program, models, talk, config, output, timeout, questions, editor, rehearsed })
+    }
+}
+
+fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Result<Header, Failure> {
+    let directory = std::env::current_dir()
+        .map_err(|error| Failure::failed(format!("the working directory is unknown: {error}")))?;
+    Ok(Header { run: runtime::run_id(), project: plan.project.clone(), directory, flags, files, input })
+}
+
+/// The journal that answers every step.
+fn replayed(plan: &RunPlan) -> Result<Option<(Header, Contents)>, Failure> {
+    let Recording::Replay(file) = &plan.recording else { return Ok(None) };
+    let contents = llm_do::journal::file::read(file).map_err(unusable)?;
+    Ok(Some((Header::of(&contents, file)?, contents)))
+}
+
+/// A replay takes the recorded input unless another one is given.
+fn said_before(plan: &RunPlan, header: &Header) -> Option<Input> {
+    match &plan.talk {
+        TalkPlan::Once(InputPlan::Unspoken { .. }) if plan.files.is_empty() => Some(header.input.clone()),
+        TalkPlan::Once(_) | TalkPlan::Chat { .. } => None,
+    }
 }
 
 /// A typed answer is shown whole, as indented JSON.
@@ -317,7 +373,7 @@ fn read_json(source: &JsonSource) -> Result<Value, Failure> {
 }
 
 impl Prepared {
-    fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), Failure> {
         let executor = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -341,6 +397,11 @@ impl Prepared {
             Verbosity::Messages => runtime.logged_by(Arc::new(MessageLines)),
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => runtime,
         };
+        let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
+        let runtime = match self.recorded {
+            Some(recorded) => recorded.drive(runtime),
+            None => runtime,
+        };
         let (signals, display) = (Signals::listen()?, Display::new(view, format));
         let asking = self.editor.map(|editor| asking(editor, view.stderr)).transpose()?;
         let mut watch = Watch { events, signals, display, questions: self.questions, asking, timeout: self.timeout };
@@ -361,7 +422,7 @@ impl Prepared {
                 Attended::Killed(_) => (turn, Vec::new()),
             },
         };
-        Ok((Ended { messages, ..Ended::of(&runtime, turn, started.elapsed()) }, chat))
+        Ok((Ended { messages, journal, ..Ended::of(&runtime, turn, started.elapsed()) }, chat))
     }
 }
 

@@ -71,6 +71,10 @@ impl Sources {
     pub fn get(&self, file: FileId) -> &SourceFile {
         &self.0[file.0 as usize]
     }
+
+    pub fn iter(&self) -> impl Iterator<Item = &SourceFile> {
+        self.0.iter()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
