@@ -38,7 +38,7 @@ pub struct View {
 
 impl View {
     /// Whether calls of tools and agents have their lines.
-    fn tells_calls(&self) -> bool {
+    fn tells_calls(self) -> bool {
         match self.verbosity {
             Verbosity::Quiet | Verbosity::Messages => false,
             Verbosity::Normal => self.live,
@@ -46,12 +46,12 @@ impl View {
         }
     }
 
-    fn tells_notes(&self) -> bool {
+    fn tells_notes(self) -> bool {
         !matches!(self.verbosity, Verbosity::Quiet | Verbosity::Messages)
     }
 
     /// Whether pieces of streams are shown anywhere.
-    pub fn hears_deltas(&self) -> bool {
+    pub fn hears_deltas(self) -> bool {
         self.streamed || self.verbosity == Verbosity::Text
     }
 }
