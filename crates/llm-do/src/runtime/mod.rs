@@ -7,9 +7,9 @@ mod scope;
 pub mod session;
 mod toolsets;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 
@@ -23,6 +23,7 @@ use crate::model::{Model, ModelError};
 use crate::project::{AgentSpec, AllowWorkers, Entry, Limits, Program};
 use crate::tools::approval::{Approvals, Gate};
 use crate::tools::plane::Refusals;
+use crate::tools::shell::fence::Fencing;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
@@ -68,12 +69,14 @@ pub struct RuntimeConfig {
     pub limits: Limits,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
+    /// Whether commands run behind a fence of the kernel.
+    pub fencing: Fencing,
 }
 
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
-        Self { approvals, refusals, max_depth: 5, limits, stream: true }
+        Self { approvals, refusals, max_depth: 5, limits, stream: true, fencing: Fencing::WhereOffered }
     }
 }
 
@@ -90,6 +93,8 @@ pub struct Runtime {
     steps: Steps,
     events: Events,
     next_call: AtomicU64,
+    /// What was said once and for all.
+    said: Mutex<BTreeSet<String>>,
     /// Time and chance, in hex.
     pub run: String,
 }
@@ -215,7 +220,13 @@ impl Runtime {
         let gate = Arc::new(Gate::new(config.approvals.clone()));
         let (steps, next_call, ledger) = (Steps::unrecorded(), AtomicU64::new(1), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
-        Self { program, models, config, gate, session, ledger, account, steps, events, next_call, run: run_id() }
+        let (said, run) = (Mutex::default(), run_id());
+        Self { program, models, config, gate, session, ledger, account, steps, events, next_call, said, run }
+    }
+
+    /// Whether something is said for the first time in this session.
+    fn is_news(&self, text: &str) -> bool {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned())
     }
 
     pub fn program(&self) -> &Program {

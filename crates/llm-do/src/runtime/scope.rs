@@ -88,7 +88,7 @@ impl<'r> CallScope<'r> {
         caller: Caller<'_>,
     ) -> Result<Self, RunError> {
         let wrong = |reason| RunError::Toolset { agent: agent.name.clone(), reason };
-        let Opened { toolsets, missing } = toolsets::open(runtime, &agent).map_err(wrong)?;
+        let Opened { toolsets, missing, notices } = toolsets::open(runtime, &agent).map_err(wrong)?;
         let plane = ToolPlane::new(toolsets, Arc::clone(&runtime.gate), runtime.config.refusals).map_err(wrong)?;
         let (mut path, steps, parent) = match caller {
             Caller::Nobody => (Vec::new(), runtime.steps.at(format_args!("{}", agent.name)), None),
@@ -106,6 +106,9 @@ impl<'r> CallScope<'r> {
         let events = runtime.events.for_call(&Arc::from(agent.name.as_str()), depth, call);
         for name in missing {
             let text = format!("the toolset `{name}` of agent `{}` cannot be offered yet", agent.name);
+            events.send(|| EventKind::Notice { text });
+        }
+        for text in notices.into_iter().filter(|text| runtime.is_news(text)) {
             events.send(|| EventKind::Notice { text });
         }
         let conversation = model.open(head(runtime, &agent, &plane));

@@ -108,6 +108,8 @@ impl DeclaredVerdict {
 pub enum Verdict {
     Allow,
     Ask(Question),
+    /// No rule allows it; an answer may be remembered.
+    Insist(Question),
     /// Asked each time: no rule and no earlier answer allows it.
     AlwaysAsk(Question),
     Block(String),
@@ -121,6 +123,17 @@ pub struct Question {
     pub preview: Option<String>,
     /// A digest of what the answer is about, if it can change until then: the content that a write replaces.
     pub bound_to: Option<String>,
+    /// What an answer for the session covers, if that is not these arguments and this tool.
+    pub covers: Option<Coverage>,
+}
+
+/// What is remembered of an answer for the session, in words that a person reads and that are also its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// By an answer for this exact call.
+    pub call: String,
+    /// By an answer for the tool.
+    pub tool: String,
 }
 
 impl Question {
@@ -130,17 +143,32 @@ impl Question {
 }
 
 impl Verdict {
-    /// A rule may loosen an `Ask` or tighten an `Allow`; what always asks or is blocked stays.
+    /// A rule may loosen an `Ask` or tighten an `Allow`; what insists, always asks or is blocked stays.
     #[must_use]
     pub fn under(self, rule: Option<Rule>) -> Self {
         match (self, rule) {
-            (verdict, None) | (verdict @ (Self::Block(_) | Self::AlwaysAsk(_)), Some(Rule::Allow | Rule::Ask)) => {
+            (verdict, None)
+            | (verdict @ (Self::Block(_) | Self::AlwaysAsk(_) | Self::Insist(_)), Some(Rule::Allow | Rule::Ask)) => {
                 verdict
             }
             (verdict @ Self::Block(_), Some(Rule::Block)) | (verdict @ Self::Ask(_), Some(Rule::Ask)) => verdict,
             (_, Some(Rule::Block)) => Self::Block("blocked by a rule of the agent".to_owned()),
             (Self::Allow | Self::Ask(_), Some(Rule::Allow)) => Self::Allow,
             (Self::Allow, Some(Rule::Ask)) => Self::Ask(Question::because("a rule of the agent asks")),
+        }
+    }
+
+    fn question(&self) -> Option<&Question> {
+        match self {
+            Self::Ask(question) | Self::Insist(question) | Self::AlwaysAsk(question) => Some(question),
+            Self::Allow | Self::Block(_) => None,
+        }
+    }
+
+    fn can_be_remembered(&self) -> bool {
+        match self {
+            Self::Ask(_) | Self::Insist(_) => true,
+            Self::Allow | Self::AlwaysAsk(_) | Self::Block(_) => false,
         }
     }
 }
@@ -215,15 +243,16 @@ enum Decision {
 
 /// The whole approval policy, as a function of values.
 fn decide(approvals: &Approvals, verdict: Verdict, remembered: bool) -> Decision {
+    use Verdict::{Allow, AlwaysAsk, Ask, Block, Insist};
     match (verdict, approvals) {
-        (Verdict::Block(reason), _) => Decision::Refuse(reason),
-        (Verdict::Allow, _) | (Verdict::Ask(_) | Verdict::AlwaysAsk(_), Approvals::ApproveAll) => Decision::Run,
-        (Verdict::Ask(_) | Verdict::AlwaysAsk(_), Approvals::RejectAll) => {
+        (Block(reason), _) => Decision::Refuse(reason),
+        (Allow, _) | (Ask(_) | Insist(_) | AlwaysAsk(_), Approvals::ApproveAll) => Decision::Run,
+        (Ask(_) | Insist(_) | AlwaysAsk(_), Approvals::RejectAll) => {
             Decision::Refuse("every question is answered with no in this run".to_owned())
         }
-        (Verdict::Ask(_), Approvals::Prompt(_)) if remembered => Decision::Run,
-        (Verdict::Ask(question) | Verdict::AlwaysAsk(question), Approvals::Prompt(_)) => Decision::Ask(question),
-        (Verdict::Ask(_) | Verdict::AlwaysAsk(_), Approvals::Nobody) => Decision::NobodyToAsk,
+        (Ask(_) | Insist(_), Approvals::Prompt(_)) if remembered => Decision::Run,
+        (Ask(question) | Insist(question) | AlwaysAsk(question), Approvals::Prompt(_)) => Decision::Ask(question),
+        (Ask(_) | Insist(_) | AlwaysAsk(_), Approvals::Nobody) => Decision::NobodyToAsk,
     }
 }
 
@@ -297,8 +326,8 @@ pub struct Gate {
 /// An approval for the rest of the session. Refusals are never remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Grant {
-    Call { toolset: String, tool: String, arguments: String },
-    Tool { toolset: String, tool: String },
+    Call { toolset: String, tool: String, call: String },
+    Tool { toolset: String, tool: String, part: Option<String> },
 }
 
 impl Gate {
@@ -320,7 +349,7 @@ impl Gate {
             edited,
         };
         let refused = |reason| Passage::Refused { reason, by: RefusedBy::Policy };
-        let decision = decide(&self.approvals, verdict.clone(), self.is_remembered(&candidate));
+        let decision = decide(&self.approvals, verdict.clone(), self.is_remembered(&candidate, &verdict));
         let question = match decision {
             Decision::Run => return permitted(candidate.arguments, None, false),
             Decision::Refuse(reason) => return refused(reason),
@@ -328,11 +357,11 @@ impl Gate {
             Decision::Ask(question) => question,
         };
         let Approvals::Prompt(approver) = &self.approvals else { unreachable!("only a prompt asks") };
-        let can_be_remembered = matches!(verdict, Verdict::Ask(_));
+        let can_be_remembered = verdict.can_be_remembered();
         let answer = {
             let _one_at_a_time = self.asking.lock().await;
             // Somebody may have allowed it while this question waited.
-            if can_be_remembered && self.is_remembered(&candidate) {
+            if can_be_remembered && self.is_remembered(&candidate, &verdict) {
                 return permitted(candidate.arguments, None, false);
             }
             let request = candidate.request(question.clone(), can_be_remembered, &verdict);
@@ -344,16 +373,16 @@ impl Gate {
                 permitted(candidate.arguments, question.bound_to, false)
             }
             Answer::CallForSession => {
-                self.remember(candidate.call_grant());
+                self.remember(candidate.call_grant(&verdict));
                 permitted(candidate.arguments, question.bound_to, false)
             }
             Answer::ToolForSession => {
-                self.remember(candidate.tool_grant());
+                self.remember(candidate.tool_grant(&verdict));
                 permitted(candidate.arguments, question.bound_to, false)
             }
             Answer::Edited(arguments) => match judge(&arguments) {
                 Ok(Verdict::Block(reason)) | Err(reason) => refused(reason),
-                Ok(Verdict::Ask(question) | Verdict::AlwaysAsk(question)) => {
+                Ok(Verdict::Ask(question) | Verdict::Insist(question) | Verdict::AlwaysAsk(question)) => {
                     permitted(&arguments, question.bound_to, true)
                 }
                 Ok(Verdict::Allow) => permitted(&arguments, None, true),
@@ -394,10 +423,11 @@ impl Gate {
         answer
     }
 
-    fn is_remembered(&self, candidate: &Candidate<'_>) -> bool {
+    fn is_remembered(&self, candidate: &Candidate<'_>, verdict: &Verdict) -> bool {
         let remembered = self.grants();
         !remembered.is_empty()
-            && (remembered.contains(&candidate.tool_grant()) || remembered.contains(&candidate.call_grant()))
+            && (remembered.contains(&candidate.tool_grant(verdict))
+                || remembered.contains(&candidate.call_grant(verdict)))
     }
 
     fn remember(&self, grant: Grant) {
@@ -411,21 +441,21 @@ impl Gate {
 }
 
 impl Candidate<'_> {
-    fn tool_grant(&self) -> Grant {
-        Grant::Tool { toolset: self.toolset.to_owned(), tool: self.tool.to_owned() }
+    fn tool_grant(&self, verdict: &Verdict) -> Grant {
+        let covers = verdict.question().and_then(|question| question.covers.as_ref());
+        let part = covers.map(|covers| covers.tool.clone());
+        Grant::Tool { toolset: self.toolset.to_owned(), tool: self.tool.to_owned(), part }
     }
 
-    fn call_grant(&self) -> Grant {
-        let arguments = canonical(self.arguments);
-        Grant::Call { toolset: self.toolset.to_owned(), tool: self.tool.to_owned(), arguments }
+    fn call_grant(&self, verdict: &Verdict) -> Grant {
+        let covers = verdict.question().and_then(|question| question.covers.as_ref());
+        let call = covers.map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
+        Grant::Call { toolset: self.toolset.to_owned(), tool: self.tool.to_owned(), call }
     }
 
     /// A prefix of the hash of place, arguments and target: the same question has the same id.
     fn id(&self, verdict: &Verdict) -> String {
-        let bound_to = match verdict {
-            Verdict::Ask(question) | Verdict::AlwaysAsk(question) => question.bound_to.as_deref().unwrap_or_default(),
-            Verdict::Allow | Verdict::Block(_) => "",
-        };
+        let bound_to = verdict.question().and_then(|question| question.bound_to.as_deref()).unwrap_or_default();
         let path = self.path.join("/");
         let digest = digest([self.key, &path, self.tool, &canonical(self.arguments), bound_to]);
         digest[..12].to_owned()
