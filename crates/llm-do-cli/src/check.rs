@@ -50,9 +50,7 @@ fn visible_list(names: &[String], separator: &str) -> String {
 fn entry_words(entry: &Entry) -> String {
     match entry {
         Entry::Agent(name) => name.clone(),
-        Entry::Function(function) => {
-            visible(&format!("{}:{}", function.file.display(), function.function)).into_owned()
-        }
+        Entry::Function(function) => visible(&function.to_string()).into_owned(),
         Entry::Open => "defined in Python, which check does not run".to_owned(),
     }
 }
@@ -237,7 +235,7 @@ pub fn json(path: &Path, linked: &Linked) -> String {
         program.agents.values().map(|agent| agent_json(program, agent, &worst[agent.name.as_str()])).collect();
     let entry = match &program.entry {
         Entry::Agent(name) => json!({"agent": name}),
-        Entry::Function(function) => json!({"function": format!("{}:{}", function.file.display(), function.function)}),
+        Entry::Function(function) => json!({"function": function.to_string()}),
         Entry::Open => Value::Null,
     };
     let calls: BTreeMap<&str, Vec<&str>> =

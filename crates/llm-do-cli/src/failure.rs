@@ -97,6 +97,8 @@ impl Failure {
     }
 }
 
+const OTHER_MODEL: &str = "`-m` chooses another model; `ollama` needs no key";
+
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let (code, hint) = match &error {
@@ -108,11 +110,12 @@ impl From<RunError> for Failure {
             RunError::Ended(ending) => match ending {
                 Ending::NeedsApproval(_) => (APPROVAL, Some("`--approve-all` answers every question with yes")),
                 Ending::Refused { .. } | Ending::EndedByPerson => (APPROVAL, None),
+                Ending::Unauthenticated { .. } => (PROVIDER, Some(OTHER_MODEL)),
                 Ending::Limit { .. } => (LIMIT, Some("a flag or `runtime.limits` in the manifest allows more")),
                 Ending::Journal(_) => (FAILED, None),
             },
             RunError::Model { error, .. } => match error {
-                ModelError::Authenticate(_) => (PROVIDER, Some("`-m` chooses another model; `ollama` needs no key")),
+                ModelError::Authenticate(_) => (PROVIDER, Some(OTHER_MODEL)),
                 ModelError::FixRequest(_) => (PROVIDER, None),
                 ModelError::Unreachable(_) => (PROVIDER, Some("`[http]` in config.toml sets `ca_file` and `proxy`")),
                 ModelError::Wait(_) => (PROVIDER, Some("try again later, or choose another model with `-m`")),
@@ -124,7 +127,8 @@ impl From<RunError> for Failure {
             RunError::Empty { .. }
             | RunError::Declined { .. }
             | RunError::TooDeep { .. }
-            | RunError::RepeatedFailure { .. } => (FAILED, None),
+            | RunError::RepeatedFailure { .. }
+            | RunError::Function { .. } => (FAILED, None),
             RunError::Limit { .. } => (LIMIT, Some("`limits` in the agent's file allows more")),
             RunError::UnknownPrice { .. } => {
                 (USAGE, Some("`[prices]` in config.toml names it, in USD per million tokens"))

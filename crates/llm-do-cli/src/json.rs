@@ -1,8 +1,8 @@
 //! Runs as JSON: one event per line, and the result. Pure.
 
 use llm_do::event::Event;
+use llm_do::event::{TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson};
-use llm_do::runtime::session::{TraceCall, UsageReport};
 use llm_do::tools::approval::Pending;
 use serde::Serialize;
 

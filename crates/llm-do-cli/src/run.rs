@@ -10,11 +10,12 @@ use llm_do::message::{Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Limits, Policy, Program, Project, schema};
-use llm_do::runtime::input::{self, Input};
+use llm_do::runtime::input::Input;
 use llm_do::runtime::{Models, Outcome, Output, RunError, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::Ending;
 use llm_do::tools::approval::{Approvals, Pending};
+use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -165,9 +166,9 @@ fn misspelled_command(project: &Path) -> Option<&'static str> {
 }
 
 fn read_input(plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
-    let wrong = |error: input::InputError| Failure::usage(error.to_string());
+    let wrong = |error: AttachmentError| Failure::usage(error.to_string());
     let attachments =
-        plan.files.iter().map(|path| input::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
+        plan.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
     let spoken = match &plan.input {
         InputPlan::Json(source) => Some(read_json(source)?),
         InputPlan::Prompt { text, stdin } => {
@@ -267,8 +268,8 @@ fn complain_of(event: &Event) {
 
 struct Ended {
     outcome: Result<Outcome, RunError>,
-    usage: llm_do::runtime::session::UsageReport,
-    trace: Vec<llm_do::runtime::session::TraceCall>,
+    usage: llm_do::event::UsageReport,
+    trace: Vec<llm_do::event::TraceCall>,
     run: String,
 }
 

@@ -23,8 +23,7 @@ async fn word_count(arguments: WordCount) -> Result<usize, String> {
     Ok(arguments.text.split_whitespace().count())
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let worker = "---\nname: main\nmodel: scripted:script.yaml\ntools: [word_count]\n---\nCount words.\n";
     let script = "- heard: count\n  call: { word_count: { text: '{{ heard }}' } }\n\
@@ -38,11 +37,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::Nobody));
 
     let outcome = runtime.run("count these four words").await?;
-    println!("{:?}, {} requests", outcome.output, outcome.usage.total.requests);
+    let requests = outcome.usage.total.requests;
+    let mut lines = vec![format!("{}, after {requests} requests", outcome.output.into_text())];
 
     let mut scope = runtime.open("main").await?;
-    println!("{:?}", scope.turn("hello").await?);
-    println!("{:?}", scope.turn("and again").await?);
+    for said in ["hello", "and again"] {
+        lines.push(scope.turn(said).await?.into_text());
+    }
     scope.close().await;
+    Ok(lines)
+}
+
+#[tokio::main(flavor = "current_thread")]
+pub async fn main() -> Result<(), Box<dyn Error>> {
+    for line in run().await? {
+        println!("{line}");
+    }
     Ok(())
 }

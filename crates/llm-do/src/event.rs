@@ -1,6 +1,7 @@
 //! What happened, told once. One closed vocabulary: every front end matches it without a wildcard, so a new variant is
 //! a compile error wherever it must be shown. Trace and usage are folds over it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -169,6 +170,27 @@ pub enum Answered {
 pub enum OutputStream {
     Stdout,
     Stderr,
+}
+
+/// Tokens and money, as a fold over events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct UsageReport {
+    pub total: Usage,
+    pub by_model: BTreeMap<String, Usage>,
+}
+
+/// One call of an agent, a function or a tool, with the calls it made, as a fold over events.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceCall {
+    pub name: String,
+    pub kind: CallKind,
+    pub depth: usize,
+    pub input: Option<RawJson>,
+    pub output: Option<RawJson>,
+    pub error: Option<String>,
+    pub duration_ms: u64,
+    pub usage: Usage,
+    pub calls: Vec<TraceCall>,
 }
 
 /// The JSON Schema of one line of events.

@@ -217,7 +217,7 @@ fn an_agent_takes_only_the_files_of_its_policy() {
 }
 
 #[test]
-fn attachments_of_a_json_input_stay_beneath_the_project() {
+fn attachments_of_a_json_input_outside_the_project_need_consent() {
     let sandbox = with_files();
     sandbox.file("project/main.worker", MAIN).file("project/inside.md", "inside");
     std::os::unix::fs::symlink(sandbox.path().join("notes.md"), sandbox.path().join("project/link.md")).unwrap();
@@ -225,9 +225,15 @@ fn attachments_of_a_json_input_stay_beneath_the_project() {
     let inside = attach("inside.md");
     let arguments = ["project/main.worker", "-m", "scripted:echo.yaml", "--input-json"];
     assert_eq!(Run::new(&sandbox, &[&arguments[..], &[&inside]].concat()).answer(), "heard: x\n[inside.md]\n");
-    for path in ["../notes.md", "link.md", "/etc/hostname", "~/notes.md"] {
+    let missing = Run::new(&sandbox, &[&arguments[..], &[&attach("~/notes.md")]].concat()).failure(2);
+    assert_eq!(missing, "error: the attachment `~/notes.md` does not exist\n");
+    sandbox.file("project/.env", "KEY=1");
+    for path in ["../notes.md", "link.md", "/etc/hostname", ".env"] {
         let outside = attach(path);
-        let said = Run::new(&sandbox, &[&arguments[..], &[&outside]].concat()).failure(2);
-        assert!(said.starts_with(&format!("error: the attachment `{path}` ")), "{said}");
+        let said = Run::new(&sandbox, &[&arguments[..], &[&outside]].concat()).failure(4);
+        assert!(said.contains("error: approval is needed for `attach` of main"), "{said}");
+        let approved = Run::new(&sandbox, &[&arguments[..], &[&outside, "--approve-all"]].concat()).answer();
+        let name = path.rsplit('/').next().unwrap();
+        assert_eq!(approved, format!("heard: x\n[{name}]\n"));
     }
 }

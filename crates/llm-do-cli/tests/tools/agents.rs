@@ -195,10 +195,11 @@ fn each_agent_may_have_another_provider() {
         by_model.iter().map(|(model, usage)| (model.as_str(), usage["requests"].as_u64().unwrap())).collect();
     assert_eq!(requests, [("anthropic:large", 2), ("openai-chat:small", 1)]);
     // A key that only the child needs is missed when the child runs.
-    let fake = FakeLlm::start(Script::new().reply(call()).answer(|seen| seen.last_result().map(Reply::text)));
-    let answer = Run::new(&sandbox, &[".", "hi", "-m", "anthropic:large"])
+    let fake = FakeLlm::start(Script::new().reply(call()));
+    let said = Run::new(&sandbox, &[".", "hi", "-m", "anthropic:large"])
         .with("ANTHROPIC_BASE_URL", fake.anthropic_url())
         .with("ANTHROPIC_API_KEY", "k")
-        .answer();
-    assert!(answer.contains("no key for `openai-chat`: set OPENAI_API_KEY"), "{answer}");
+        .failure(3);
+    fake.assert_finished();
+    assert!(said.contains("agent `child`: not authenticated: no key for `openai-chat`: set OPENAI_API_KEY"), "{said}");
 }

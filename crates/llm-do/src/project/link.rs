@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::manifest::{Manifest, RuntimeKeys};
-use super::{AgentSpec, Code, Entry, EntryFunction, Layout, LoadedWorker, Policy, Program, Project};
+use super::{AgentSpec, Code, Entry, EntryFunction, Fallback, Layout, LoadedWorker, Policy, Program, Project};
 use crate::escape::visible;
 use crate::model::name::{ChosenBy, ModelChoices, ModelName};
 use crate::model::provider::{PROVIDERS, provider};
+use crate::model::scripted::Script;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report};
 use namespace::Namespace;
 
@@ -69,6 +70,8 @@ struct Linker<'a> {
     refused_choices: BTreeSet<ModelName>,
     /// Whether some agent creates others, which cannot be known now.
     creates_agents: bool,
+    /// Scripts that the user named, `None` if they have mistakes.
+    scripts: BTreeMap<String, Option<Arc<Script>>>,
 }
 
 impl<'a> Linker<'a> {
@@ -83,6 +86,7 @@ impl<'a> Linker<'a> {
             keyless: BTreeMap::new(),
             refused_choices: BTreeSet::new(),
             creates_agents: false,
+            scripts: BTreeMap::new(),
         }
     }
 
@@ -121,7 +125,20 @@ impl<'a> Linker<'a> {
                 .unwrap_or_default(),
             open: std::mem::take(&mut self.open).into_iter().collect(),
             registry: self.project.registry.clone(),
+            fallback: self.fallback(),
         })
+    }
+
+    fn fallback(&mut self) -> Option<Fallback> {
+        if !self.creates_agents && self.project.generated.is_empty() {
+            return None;
+        }
+        let model = self.models.choose("", None, None).ok()?.model;
+        let script = match model.provider.as_str() {
+            "scripted" => Some(self.chosen_script(&model.model)?),
+            _ => None,
+        };
+        Some(Fallback { model, script })
     }
 
     fn manifest(&self) -> Option<&'a Manifest> {
@@ -180,11 +197,8 @@ impl<'a> Linker<'a> {
             return self.entry_function(function);
         }
         let marked: Vec<&LoadedWorker> = self.marked_entries();
-        let functions: &[EntryFunction] = match &self.project.code {
-            Code::Read(offer) => &offer.entries,
-            Code::Absent | Code::Unread => &[],
-        };
-        match (marked.as_slice(), functions) {
+        let functions = self.offered_entries();
+        match (marked.as_slice(), functions.as_slice()) {
             ([only], []) => Some(Entry::Agent(only.worker.name.value.clone())),
             ([], [only]) => Some(Entry::Function(only.clone())),
             ([], []) if self.may_be_python() => {
@@ -197,6 +211,17 @@ impl<'a> Linker<'a> {
                 None
             }
         }
+    }
+
+    /// Functions that are made to be an entry.
+    fn offered_entries(&self) -> Vec<EntryFunction> {
+        let python = match &self.project.code {
+            Code::Read(offer) => offer.entries.as_slice(),
+            Code::Absent | Code::Unread => &[],
+        };
+        let registered = self.project.registry.entry.iter();
+        let registered = registered.map(|entry| EntryFunction::Registered(entry.name().to_owned()));
+        python.iter().cloned().chain(registered).collect()
     }
 
     fn entry_agent(&mut self, place: Place, name: &str) -> Option<Entry> {
@@ -214,7 +239,7 @@ impl<'a> Linker<'a> {
 
     fn several_entries(&mut self, marked: &[&LoadedWorker], functions: &[EntryFunction]) {
         let agents = marked.iter().map(|loaded| loaded.worker.name.value.clone());
-        let functions = functions.iter().map(|entry| format!("{}:{}", entry.file.display(), entry.function));
+        let functions = functions.iter().map(EntryFunction::to_string);
         let names: Vec<String> = agents.chain(functions).collect();
         let fact = format!("several entries: {}", names.join(", "));
         let mark = marked.last().and_then(|loaded| loaded.worker.entry.as_ref());
@@ -224,8 +249,12 @@ impl<'a> Linker<'a> {
     }
 
     fn entry_by_layout(&mut self) -> Option<Entry> {
-        let mut names = self.agents.keys();
-        let only = names.next().filter(|_| names.next().is_none()).map(|name| (*name).to_owned());
+        // An agent that a run created does not change where the next run starts.
+        let is_written = |loaded: &LoadedWorker| !loaded.path.starts_with(super::load::DEFAULT_GENERATED_DIR);
+        let only_of =
+            |names: &mut dyn Iterator<Item = &&'a str>| names.next().filter(|_| names.next().is_none()).copied();
+        let mut written = self.agents.iter().filter(|(_, loaded)| is_written(loaded)).map(|(name, _)| name);
+        let only = only_of(&mut written).or_else(|| only_of(&mut self.agents.keys())).map(str::to_owned);
         let named_main = self.agents.contains_key("main").then(|| "main".to_owned());
         let agent = match self.project.layout {
             Layout::SingleFile => only,
@@ -260,7 +289,8 @@ impl<'a> Linker<'a> {
         if self.may_be_python() {
             self.open.insert(text.value.clone());
         }
-        Some(Entry::Function(EntryFunction { file: normal(Path::new(file)), function: function.to_owned() }))
+        let function = function.to_owned();
+        Some(Entry::Function(EntryFunction::Python { file: normal(Path::new(file)), function }))
     }
 
     fn policy(&mut self, keys: Option<&RuntimeKeys>) -> Policy {
@@ -318,6 +348,7 @@ impl<'a> Linker<'a> {
         }
         if let Some(flag) = &self.models.flag
             && !self.choices_used.contains(&ChosenBy::Flag)
+            && !self.creates_agents
             && !self.may_be_python()
             && !self.problems.has_errors()
         {

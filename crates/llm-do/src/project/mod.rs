@@ -1,6 +1,7 @@
 //! Files → [`Program`]. A project is loaded from files, every name in it is resolved, every mistake is reported at
 //! once; only then something runs.
 
+pub mod create;
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(test)]
@@ -13,6 +14,7 @@ pub mod schema;
 pub mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ use crate::model::scripted::Script;
 use crate::model::{ModelSettings, ServerTool};
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 use crate::tools::approval::Rules;
-use crate::tools::function::{Registry, Tool};
+use crate::tools::function::{FunctionEntry, Registry, Tool};
 use crate::tools::source::ToolsetSource;
 use crate::tools::{DeclaredTool, Toolset};
 use manifest::{AgentApprovalOverride, Manifest};
@@ -112,6 +114,15 @@ pub struct Program {
     pub open: Vec<String>,
     /// What the embedding program offers by name.
     pub registry: Registry,
+    /// The user's choice of a model for created agents that name none; absent if there can be none.
+    pub fallback: Option<Fallback>,
+}
+
+/// A model for agents that are not known yet.
+#[derive(Clone, Debug)]
+pub struct Fallback {
+    pub model: ModelName,
+    pub script: Option<Arc<Script>>,
 }
 
 impl Project {
@@ -132,6 +143,13 @@ impl Project {
         self.registry.toolsets.insert(name.into(), Arc::new(factory));
         self
     }
+
+    /// Starts runs in a function in Rust, unless the manifest or a worker file names another entry.
+    #[must_use]
+    pub fn entry(mut self, entry: FunctionEntry) -> Self {
+        self.registry.entry = Some(Arc::new(entry));
+        self
+    }
 }
 
 /// Where a run starts.
@@ -145,10 +163,23 @@ pub enum Entry {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryFunction {
-    /// Beneath the project root.
-    pub file: PathBuf,
-    pub function: String,
+pub enum EntryFunction {
+    Python {
+        /// Beneath the project root.
+        file: PathBuf,
+        function: String,
+    },
+    /// That of the embedding program, by its name.
+    Registered(String),
+}
+
+impl fmt::Display for EntryFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Python { file, function } => write!(f, "{}:{function}", file.display()),
+            Self::Registered(name) => f.write_str(name),
+        }
+    }
 }
 
 /// The manifest's policy of a run; flags win over it.

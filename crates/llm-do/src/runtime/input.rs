@@ -1,18 +1,14 @@
 //! What an agent is given: text, parts or an object → the user message, validated where the agent has a schema.
 
-use std::io::Read as _;
 use std::path::Path;
-use std::sync::Arc;
 
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
 use serde_json::Value;
 
-use crate::beneath::{self, Unopened};
 use crate::escape::visible;
 use crate::json_schema;
 use crate::message::{Attachment, Content, RawJson};
 use crate::project::{AgentSpec, AttachmentPolicy, Typing};
+use crate::tools::attachment::{self, AttachmentError, Reach};
 
 /// The input of a turn.
 #[derive(Clone, Debug)]
@@ -33,6 +29,12 @@ impl From<&str> for Input {
     }
 }
 
+impl From<Value> for Input {
+    fn from(value: Value) -> Self {
+        Self::Object { value, attachments: Vec::new() }
+    }
+}
+
 impl From<String> for Input {
     fn from(text: String) -> Self {
         Self::Text(text)
@@ -47,26 +49,35 @@ pub enum InputError {
     Untyped { agent: String, reason: String },
     #[error("the template `prompt` of agent `{agent}` failed: {reason}")]
     Template { agent: String, reason: String },
-    #[error("the attachment `{name}` {reason}")]
-    Attachment { name: String, reason: String },
+    #[error(transparent)]
+    Attachment(#[from] AttachmentError),
 }
 
 /// What stands for a blank prompt that was given explicitly.
 const NO_INPUT: &str = "(no input)";
 
 impl Input {
-    /// The user message for an agent. Attachments that the input names are read beneath the project root.
-    pub fn into_message(self, agent: &AgentSpec, root: &Path) -> Result<Vec<Content>, InputError> {
+    pub fn to_json(&self) -> RawJson {
+        match self {
+            Self::Text(text) => RawJson::of(text),
+            Self::Parts(parts) => RawJson::of(&Content::shown(parts)),
+            Self::Object { value, .. } => RawJson::of(value),
+        }
+    }
+
+    /// The user message for an agent. Attachments that the input names are relative to the project root.
+    pub fn into_message(self, agent: &AgentSpec, root: &Path, reach: Reach) -> Result<Vec<Content>, InputError> {
         let parts = match &agent.input {
-            Typing::Schema(schema) => self.typed(agent, schema)?,
-            Typing::Untyped | Typing::Python(_) => self.untyped(agent, root)?,
+            Typing::Schema(schema) => self.typed(agent, schema, root, reach)?,
+            Typing::Untyped | Typing::Python(_) => self.untyped(agent, root, reach)?,
         };
         check_policy(&agent.attachment_policy, &parts)?;
         Ok(parts)
     }
 
-    fn untyped(self, agent: &AgentSpec, root: &Path) -> Result<Vec<Content>, InputError> {
+    fn untyped(self, agent: &AgentSpec, root: &Path, reach: Reach) -> Result<Vec<Content>, InputError> {
         let wrong = |reason: &str| InputError::Untyped { agent: agent.name.clone(), reason: reason.to_owned() };
+        let read = |path: &Value| attachment::read(path, root, reach).map(Content::Attachment);
         let (value, attachments) = match self {
             Self::Text(text) => return Ok(vec![Content::text(spoken(text))]),
             Self::Parts(parts) => return Ok(parts),
@@ -74,7 +85,13 @@ impl Input {
         };
         let mut parts = match value {
             Value::String(text) => vec![Content::text(spoken(text))],
-            Value::Array(items) => items.iter().map(|item| list_item(item, root)).collect::<Result<_, _>>()?,
+            Value::Array(items) => {
+                let part = |item: &Value| match item {
+                    Value::String(text) => Ok(Content::text(spoken(text.clone()))),
+                    item => read(&item["attachment"]),
+                };
+                items.iter().map(part).collect::<Result<_, _>>()?
+            }
             Value::Object(mut fields) => {
                 let Some(Value::String(text)) = fields.remove("input") else {
                     return Err(wrong("`input` is missing or not a text"));
@@ -87,11 +104,8 @@ impl Input {
                 if let Some(unknown) = fields.keys().next() {
                     return Err(wrong(&format!("unknown field `{}`", visible(unknown))));
                 }
-                let mut parts = vec![Content::text(spoken(text))];
-                for path in &named {
-                    parts.push(Content::Attachment(read_beneath(path, root)?));
-                }
-                parts
+                let files = named.iter().map(read);
+                std::iter::once(Ok(Content::text(spoken(text)))).chain(files).collect::<Result<_, _>>()?
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => return Err(wrong("it is neither")),
         };
@@ -99,27 +113,59 @@ impl Input {
         Ok(parts)
     }
 
-    fn typed(self, agent: &AgentSpec, schema: &RawJson) -> Result<Vec<Content>, InputError> {
+    fn typed(self, agent: &AgentSpec, schema: &RawJson, root: &Path, reach: Reach) -> Result<Vec<Content>, InputError> {
         let schema_value: Value = schema.to().unwrap_or(Value::Null);
         let violates = |violation: String| InputError::Violates {
             agent: agent.name.clone(),
             violation,
             schema: schema.get().to_owned(),
         };
+        let (mut value, attachments) = self.fitted(&schema_value).map_err(violates)?;
+        let mut files = Vec::new();
+        if takes_attachments(&schema_value) {
+            for path in attachment::named_in(&value) {
+                files.push(attachment::read(path, root, reach)?);
+            }
+            name_attachments(&mut value, &attachments);
+        }
+        json_schema::violation(&schema_value, &value).map_or(Ok(()), |violation| Err(violates(violation)))?;
+        let text = render(agent, &schema_value, &value)?;
+        let files = files.into_iter().chain(attachments).map(Content::Attachment);
+        Ok(std::iter::once(Content::text(spoken(text))).chain(files).collect())
+    }
+
+    /// A value for a schema, and the files beside it: a plain text is meant for the one field that needs a text.
+    pub(super) fn fitted(self, schema: &Value) -> Result<(Value, Vec<Attachment>), String> {
         let (value, attachments) = match self {
             Self::Object { value, attachments } => (value, attachments),
             Self::Text(text) => (Value::String(text), Vec::new()),
             Self::Parts(parts) => split(parts),
         };
-        let value = match value {
-            Value::String(text) => fill_only_field(&schema_value, text)
-                .ok_or_else(|| violates("a plain text needs exactly one required text field to fill".to_owned()))?,
-            value => value,
-        };
-        json_schema::violation(&schema_value, &value).map_or(Ok(()), |violation| Err(violates(violation)))?;
-        let text = render(agent, &schema_value, &value)?;
-        let attachments = attachments.into_iter().map(Content::Attachment);
-        Ok(std::iter::once(Content::text(spoken(text))).chain(attachments).collect())
+        match value {
+            Value::String(text) if schema["type"] != "string" => match fill_only_field(schema, text) {
+                Some(value) => Ok((value, attachments)),
+                None => Err("a plain text needs exactly one required text field to fill".to_owned()),
+            },
+            value => Ok((value, attachments)),
+        }
+    }
+}
+
+/// Whether a schema has a field for the paths of files.
+fn takes_attachments(schema: &Value) -> bool {
+    schema["properties"]["attachments"]["type"] == "array"
+}
+
+/// Files that the user gave beside the input are named in it, after those that it names itself.
+fn name_attachments(value: &mut Value, attachments: &[Attachment]) {
+    let Value::Object(fields) = value else { return };
+    if attachments.is_empty() {
+        return;
+    }
+    let names = attachments.iter().map(|attachment| Value::String(attachment.name.clone()));
+    match fields.entry("attachments").or_insert_with(|| Value::Array(Vec::new())) {
+        Value::Array(list) => list.extend(names),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {}
     }
 }
 
@@ -181,64 +227,6 @@ fn undefined_behavior(
     Ok(if all_known { minijinja::UndefinedBehavior::Lenient } else { minijinja::UndefinedBehavior::SemiStrict })
 }
 
-fn list_item(item: &Value, root: &Path) -> Result<Content, InputError> {
-    match item {
-        Value::String(text) => Ok(Content::text(spoken(text.clone()))),
-        item => read_beneath(&item["attachment"], root).map(Content::Attachment),
-    }
-}
-
-/// An attachment that an input names: beneath the project root, a regular file.
-fn read_beneath(path: &Value, root: &Path) -> Result<Attachment, InputError> {
-    let wrong = |name: &str, reason: String| InputError::Attachment { name: visible(name).into_owned(), reason };
-    let Some(name) = path.as_str() else {
-        return Err(wrong(&path.to_string(), "is not a path".to_owned()));
-    };
-    let failed = |error: Unopened| match error {
-        Unopened::Missing => wrong(name, "does not exist".to_owned()),
-        Unopened::Outside => wrong(name, "leads outside the project root".to_owned()),
-        Unopened::NotRegular => wrong(name, "is not a regular file".to_owned()),
-        Unopened::Io(error) => wrong(name, format!("cannot be read: {error}")),
-    };
-    let directory = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| failed(error.into()))?;
-    let file = beneath::open(&directory, Path::new(name)).map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(LARGEST_ATTACHMENT + 1).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
-    attachment(Path::new(name), bytes)
-}
-
-/// No provider takes more in one request.
-pub const LARGEST_ATTACHMENT: u64 = 64 * 1024 * 1024;
-
-/// Files that are sent as what they are; the kind is told by content first, by ending second.
-pub fn attachment(path: &Path, bytes: Vec<u8>) -> Result<Attachment, InputError> {
-    let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
-    let wrong = |reason: &str| InputError::Attachment {
-        name: visible(&path.display().to_string()).into_owned(),
-        reason: reason.to_owned(),
-    };
-    if bytes.len() as u64 > LARGEST_ATTACHMENT {
-        return Err(wrong("is larger than 64 MiB"));
-    }
-    let by_content = infer::get(&bytes).map(|kind| kind.mime_type());
-    let media_type = match by_content {
-        Some(media @ ("image/png" | "image/jpeg" | "image/gif" | "image/webp" | "application/pdf")) => media,
-        _ if str::from_utf8(&bytes).is_ok_and(|text| !text.contains('\0')) => text_media_type(path),
-        _ => return Err(wrong("is neither text, nor an image (PNG, JPEG, GIF, WebP), nor a PDF")),
-    };
-    Ok(Attachment { name, media_type: media_type.to_owned(), data: Arc::from(bytes) })
-}
-
-fn text_media_type(path: &Path) -> &'static str {
-    match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
-        Some("md" | "markdown") => "text/markdown",
-        Some("csv") => "text/csv",
-        Some("html" | "htm") => "text/html",
-        Some("xml") => "text/xml",
-        _ => "text/plain",
-    }
-}
-
 fn check_policy(policy: &AttachmentPolicy, parts: &[Content]) -> Result<(), InputError> {
     let attachments: Vec<&Attachment> = parts
         .iter()
@@ -247,9 +235,7 @@ fn check_policy(policy: &AttachmentPolicy, parts: &[Content]) -> Result<(), Inpu
             Content::Text { .. } => None,
         })
         .collect();
-    let refuse = |attachment: &Attachment, reason: String| {
-        Err(InputError::Attachment { name: visible(&attachment.name).into_owned(), reason })
-    };
+    let refuse = |attachment: &Attachment, reason: String| Err(AttachmentError::new(&attachment.name, reason).into());
     let mut total = 0;
     for (index, attachment) in attachments.iter().enumerate() {
         if index as u64 >= policy.max_attachments {
@@ -269,23 +255,4 @@ fn check_policy(policy: &AttachmentPolicy, parts: &[Content]) -> Result<(), Inpu
         }
     }
     Ok(())
-}
-
-/// Attachments that a user names on the command line: anywhere, regular files.
-pub fn read_named(path: &Path) -> Result<Attachment, InputError> {
-    let wrong =
-        |reason: String| InputError::Attachment { name: visible(&path.display().to_string()).into_owned(), reason };
-    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => wrong("does not exist".to_owned()),
-        _ => wrong(format!("cannot be read: {error}")),
-    })?;
-    if !metadata.is_file() {
-        return Err(wrong("is not a regular file".to_owned()));
-    }
-    let file = std::fs::File::open(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    let mut bytes = Vec::new();
-    file.take(LARGEST_ATTACHMENT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    attachment(path, bytes)
 }

@@ -1,5 +1,7 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+mod dynamic;
+mod function;
 pub mod input;
 pub mod ledger;
 pub mod output;
@@ -14,21 +16,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{Event, Events, Hearing};
+use crate::event::{Event, Events, Hearing, TraceCall, UsageReport};
 use crate::journal::{Steps, Stop};
 use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
-use crate::project::{AgentSpec, AllowWorkers, Entry, Limits, Program};
-use crate::tools::approval::{Approvals, Gate};
+use crate::project::create::CreateError;
+use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
+use crate::tools::agent::AgentTool;
+use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
+use crate::tools::attachment::{self, Reach};
 use crate::tools::plane::Refusals;
 use crate::tools::shell::fence::Fencing;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
 use scope::Caller;
-use session::{Session, TraceCall, UsageReport};
+use session::Session;
 
 pub use scope::{CallFrame, CallScope};
 
@@ -82,7 +87,7 @@ impl RuntimeConfig {
 
 /// One session: its policy, its gate, its usage and trace, and the models it talks to.
 pub struct Runtime {
-    program: Program,
+    program: Arc<Program>,
     models: Models,
     config: RuntimeConfig,
     gate: Arc<Gate>,
@@ -152,14 +157,16 @@ pub enum RunError {
     RepeatedFailure { agent: String, tool: String, reason: String },
     #[error("the answer of agent `{agent}` violates its schema: {violation}")]
     Output { agent: String, violation: String },
-    #[error("there is no agent `{agent}`")]
-    NoAgent { agent: String },
+    #[error("{reason}")]
+    NoAgent { reason: String },
     #[error("agent `{caller}` cannot call `{agent}`: that would be depth {depth}, and `max_depth` is {max_depth}")]
     TooDeep { caller: String, agent: String, depth: usize, max_depth: u64 },
     #[error("no model provider `{provider}` for agent `{agent}`")]
     NoProvider { agent: String, provider: String },
     #[error("a toolset of agent `{agent}`: {reason}")]
     Toolset { agent: String, reason: String },
+    #[error("the entry function `{function}` failed: {reason}")]
+    Function { function: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
     /// At any depth.
@@ -185,6 +192,7 @@ impl RunError {
             | Self::TooDeep { .. }
             | Self::NoProvider { .. }
             | Self::Toolset { .. }
+            | Self::Function { .. }
             | Self::NotStarted
             | Self::Ended(_) => None,
         }
@@ -220,7 +228,7 @@ impl Runtime {
         let gate = Arc::new(Gate::new(config.approvals.clone()));
         let (steps, next_call, ledger) = (Steps::unrecorded(), AtomicU64::new(1), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
-        let (said, run) = (Mutex::default(), run_id());
+        let (program, said, run) = (Arc::new(program), Mutex::default(), run_id());
         Self { program, models, config, gate, session, ledger, account, steps, events, next_call, said, run }
     }
 
@@ -245,9 +253,20 @@ impl Runtime {
 
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
-        let Entry::Agent(entry) = &self.program.entry else { return Err(RunError::NotStarted) };
         self.check_prices()?;
-        let mut scope = self.open(entry).await?;
+        let (output, messages) = match &self.program.entry {
+            Entry::Agent(agent) => self.run_agent(agent, input.into()).await?,
+            Entry::Function(EntryFunction::Registered(_)) => {
+                let entry = self.program.registry.entry.as_ref().ok_or(RunError::NotStarted)?;
+                (self.run_function(entry, input.into()).await?, Vec::new())
+            }
+            Entry::Function(EntryFunction::Python { .. }) | Entry::Open => return Err(RunError::NotStarted),
+        };
+        Ok(Outcome { output, messages, usage: self.usage(), trace: self.trace() })
+    }
+
+    async fn run_agent(&self, agent: &str, input: Input) -> Result<(Output, Vec<Message>), RunError> {
+        let mut scope = self.open(agent).await?;
         let output = match self.config.limits.timeout_seconds {
             None => scope.turn(input).await,
             Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
@@ -257,22 +276,52 @@ impl Runtime {
         };
         let messages = scope.frame().history.clone();
         scope.close().await;
-        output.map(|output| Outcome { output, messages, usage: self.usage(), trace: self.trace() })
+        output.map(|output| (output, messages))
     }
 
     /// A limit on money can only be kept where every price is known.
     fn check_prices(&self) -> Result<(), RunError> {
-        let unpriced = |agent: &AgentSpec| agent.script.is_none() && self.models.prices.of(&agent.model).is_none();
-        for agent in self.program.agents.values() {
-            let limited = self.config.limits.max_cost_usd.or(agent.limits.max_cost_usd).is_some();
-            if limited && unpriced(agent) {
-                return Err(RunError::UnknownPrice {
-                    limit: "max_cost_usd".to_owned(),
-                    model: agent.model.to_string(),
-                });
+        let of_run = self.config.limits.max_cost_usd.is_some();
+        let agents = self.program.agents.values().map(|agent| {
+            let limited = of_run || agent.limits.max_cost_usd.is_some();
+            (&agent.model, &agent.script, limited)
+        });
+        let fallback = self.program.fallback.iter().map(|fallback| (&fallback.model, &fallback.script, of_run));
+        for (model, script, limited) in agents.chain(fallback) {
+            if limited && script.is_none() && self.models.prices.of(model).is_none() {
+                let limit = "max_cost_usd".to_owned();
+                return Err(RunError::UnknownPrice { limit, model: model.to_string() });
             }
         }
         Ok(())
+    }
+
+    /// An input from outside may name files that somebody must agree to, as a call of a model may.
+    async fn permitted_reach(
+        &self,
+        input: &Input,
+        path: &[String],
+        steps: &Steps,
+        events: &Events,
+    ) -> Result<Reach, RunError> {
+        let value = match input {
+            Input::Object { value, .. } => value,
+            Input::Text(_) | Input::Parts(_) => return Ok(Reach::Project),
+        };
+        let callee = path.last().map_or("", String::as_str);
+        let Some(question) = attachment::question(value, &self.program.root, callee) else { return Ok(Reach::Project) };
+        let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
+        let key = format!("{}/attach", steps.path());
+        let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: callee, path, key: &key };
+        let unchangeable = |_: &RawJson| Err("another input is another run".to_owned());
+        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, events).await {
+            Passage::Permitted { .. } => Ok(Reach::Anywhere),
+            Passage::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
+            Passage::Refused { reason, .. } => {
+                Err(Ending::Refused { path: path.to_vec(), tool: "attach".to_owned(), reason }.into())
+            }
+            Passage::EndRun => Err(Ending::EndedByPerson.into()),
+        }
     }
 
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
@@ -283,7 +332,8 @@ impl Runtime {
     }
 
     fn open_for(&self, agent: &str, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
-        let spec = self.program.agents.get(agent).ok_or_else(|| RunError::NoAgent { agent: agent.to_owned() })?;
+        let unlinked = |error: CreateError| RunError::NoAgent { reason: error.to_string() };
+        let spec = self.program.agent(agent).map_err(unlinked)?;
         let depth = caller.next_depth();
         if depth as u64 >= self.config.max_depth {
             return Err(RunError::TooDeep {
@@ -295,46 +345,70 @@ impl Runtime {
         }
         let model = self
             .models
-            .of(spec)
+            .of(&spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
         let call = self.next_call.fetch_add(1, Ordering::Relaxed);
-        CallScope::open(self, Arc::clone(spec), model.as_ref(), call, caller)
+        CallScope::open(self, spec, model.as_ref(), call, caller)
     }
 }
 
 impl Agents for Runtime {
-    fn may_call(&self, agent: &str, caller: &CallContext<'_>) -> Result<(), String> {
-        let spec = self.program.agents.get(caller.agent());
-        match spec.and_then(|spec| spec.allow_workers.as_ref()) {
-            None | Some(AllowWorkers::Any) => Ok(()),
-            Some(AllowWorkers::Only(names)) if names.iter().any(|name| name == agent) => Ok(()),
-            Some(AllowWorkers::Only(names)) => {
-                Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent(), names.join(", ")))
+    fn tool(&self, agent: &str, caller: &CallContext<'_>) -> Result<AgentTool, String> {
+        let spec = self.program.agent(caller.agent()).ok();
+        match spec.as_ref().and_then(|spec| spec.allow_workers.as_ref()) {
+            Some(AllowWorkers::Only(names)) if !names.iter().any(|name| name == agent) => {
+                return Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent(), names.join(", ")));
             }
+            None | Some(AllowWorkers::Any | AllowWorkers::Only(_)) => {}
         }
+        let callee = self.program.agent(agent).map_err(|error| {
+            let names: Vec<&str> = self.program.agents.keys().map(String::as_str).take(MOST_NAMES).collect();
+            format!("{error}; agents: {}", names.join(", "))
+        })?;
+        Ok(toolsets::agent_tool(&self.program, &callee))
     }
 
     fn call<'a>(
         &'a self,
         agent: &'a str,
         input: &'a RawJson,
+        reach: Reach,
         caller: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
         Box::pin(async move {
-            let failed = |error: RunError| match error {
-                RunError::Ended(ending) => ToolError::Ends(ending),
-                RunError::Limit { ref partial, .. } if !partial.is_empty() => {
-                    ToolError::Failed(format!("agent `{agent}` was stopped: {error}; until then it said: {partial}"))
-                }
-                error => ToolError::Failed(format!("agent `{agent}` failed: {error}")),
-            };
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
-            let mut scope = self.open_for(agent, Caller::Agent(caller)).map_err(failed)?;
-            let input = Input::Object { value, attachments: Vec::new() };
-            let output = scope.turn(input).await;
+            let failed = |error| failure_of(agent, error);
+            let mut scope = self.open_for(agent, Caller::Call(caller)).map_err(failed)?;
+            let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
         })
+    }
+
+    fn usage(&self) -> UsageReport {
+        self.session.usage()
+    }
+
+    fn trace(&self) -> Vec<TraceCall> {
+        self.session.trace()
+    }
+}
+
+/// As many names as help somebody who misspelled one.
+const MOST_NAMES: usize = 20;
+
+/// What the caller of an agent makes of its failure.
+fn failure_of(agent: &str, error: RunError) -> ToolError {
+    match error {
+        RunError::Ended(ending) => ToolError::Ends(ending),
+        // No model can get a key.
+        RunError::Model { agent, error: error @ ModelError::Authenticate(_) } => {
+            ToolError::Ends(Ending::Unauthenticated { agent, reason: error.to_string() })
+        }
+        RunError::Limit { ref partial, .. } if !partial.is_empty() => {
+            ToolError::Failed(format!("agent `{agent}` was stopped: {error}; until then it said: {partial}"))
+        }
+        error => ToolError::Failed(format!("agent `{agent}` failed: {error}")),
     }
 }
 

@@ -11,13 +11,14 @@ use super::{Output, RunError, Runtime};
 use crate::event::{CallKind, Ended, EventKind, Events};
 use crate::journal::{StepKind, Steps};
 use crate::message::{
-    Arguments, Content, Message, RawJson, Reply, ReplyPart, Step, ToolCall, ToolResult, Usage, UserMessage, next_step,
+    Arguments, Content, Message, Reply, ReplyPart, Step, ToolCall, ToolResult, Usage, UserMessage, next_step,
 };
 use crate::model::{Conversation, Head, Model, ToolDeclaration};
 use crate::project::{AgentSpec, Limits, Typing};
 use crate::tools::approval::{Approvals, canonical};
+use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
-use crate::tools::{CallContext, Ending};
+use crate::tools::{CallContext, Cancellation, Ending};
 
 /// Model requests of one call, unless the agent's limits say otherwise.
 const MAX_REQUESTS: u64 = 50;
@@ -30,21 +31,22 @@ const MOST_FAILURES: usize = 3;
 #[derive(Clone, Copy)]
 pub(super) enum Caller<'a> {
     Nobody,
-    Agent(&'a CallContext<'a>),
+    /// A tool, or an entry function.
+    Call(&'a CallContext<'a>),
 }
 
 impl Caller<'_> {
     pub fn next_depth(self) -> usize {
         match self {
             Self::Nobody => 0,
-            Self::Agent(cx) => cx.depth + 1,
+            Self::Call(cx) => cx.depth + 1,
         }
     }
 
     pub fn name(&self) -> &str {
         match self {
             Self::Nobody => "the entry",
-            Self::Agent(cx) => cx.path.last().map_or("", String::as_str),
+            Self::Call(cx) => cx.agent(),
         }
     }
 }
@@ -62,6 +64,8 @@ pub struct CallFrame {
 pub struct CallScope<'r> {
     runtime: &'r Runtime,
     agent: Arc<AgentSpec>,
+    /// `provider:model`.
+    model: String,
     frame: CallFrame,
     conversation: Box<dyn Conversation>,
     plane: ToolPlane,
@@ -92,12 +96,12 @@ impl<'r> CallScope<'r> {
         let plane = ToolPlane::new(toolsets, Arc::clone(&runtime.gate), runtime.config.refusals).map_err(wrong)?;
         let (mut path, steps, parent) = match caller {
             Caller::Nobody => (Vec::new(), runtime.steps.at(format_args!("{}", agent.name)), None),
-            Caller::Agent(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
+            Caller::Call(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
         };
         path.push(agent.name.clone());
         let payer = match caller {
             Caller::Nobody => runtime.account,
-            Caller::Agent(cx) => Account(cx.account),
+            Caller::Call(cx) => Account(cx.account),
         };
         // Its own requests are counted apart: those of the agents it calls are theirs.
         let limits = Limits { max_requests: None, ..agent.limits.clone() };
@@ -114,6 +118,7 @@ impl<'r> CallScope<'r> {
         let conversation = model.open(head(runtime, &agent, &plane));
         Ok(Self {
             runtime,
+            model: agent.model.to_string(),
             agent,
             frame: CallFrame { depth, path, history: Vec::new() },
             conversation,
@@ -139,7 +144,15 @@ impl<'r> CallScope<'r> {
 
     /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
     pub async fn turn(&mut self, input: impl Into<Input>) -> Result<Output, RunError> {
-        let input = input.into();
+        self.converse(input.into(), None).await
+    }
+
+    /// A turn that another call asked for: its caller has already passed the gate.
+    pub(super) async fn called(&mut self, input: Input, reach: Reach) -> Result<Output, RunError> {
+        self.converse(input, Some(reach)).await
+    }
+
+    async fn converse(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
         self.take_back();
         if self.turns == 0 {
             let (name, input, parent) = (self.agent.name.clone(), input.to_json(), self.parent);
@@ -149,8 +162,8 @@ impl<'r> CallScope<'r> {
         self.turns += 1;
         self.turn_start = Some(self.frame.history.len());
         let output = match self.agent.limits.timeout_seconds {
-            None => self.take_turn(input).await,
-            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input)).await {
+            None => self.take_turn(input, reach).await,
+            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input, reach)).await {
                 Ok(output) => output,
                 Err(_) => Err(self.timed_out(limit)),
             },
@@ -231,8 +244,18 @@ impl<'r> CallScope<'r> {
         }
     }
 
-    async fn take_turn(&mut self, input: Input) -> Result<Output, RunError> {
-        let parts = input.into_message(&self.agent, &self.runtime.program.root)?;
+    async fn take_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
+        let reach = match reach {
+            Some(reach) => reach,
+            None => {
+                let steps = self.steps.at(format_args!("t{}", self.turns));
+                let asking = self.runtime.permitted_reach(&input, &self.frame.path, &steps, &self.events);
+                asking.await?
+            }
+        };
+        // Dropped with this future, however the turn ends.
+        let (_turn, cancellation) = Cancellation::new();
+        let parts = input.into_message(&self.agent, &self.runtime.program.root, reach)?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
         self.frame.history.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
@@ -244,7 +267,7 @@ impl<'r> CallScope<'r> {
                     let cost = Cost { tool_calls: calls.len() as u64, ..Cost::default() };
                     self.runtime.ledger.reserve(self.account, cost).map_err(|reached| self.limited(&reached))?;
                     self.tell_near(self.runtime.ledger.settle(self.account, cost, cost));
-                    let results = self.plane.run(&calls, &self.context()).await?;
+                    let results = self.plane.run(&calls, &self.context(&cancellation)).await?;
                     self.failures.note(&self.agent.name, &calls, &results)?;
                     Message::tool_results(results)
                 }
@@ -261,17 +284,25 @@ impl<'r> CallScope<'r> {
         }
     }
 
-    fn context(&self) -> CallContext<'_> {
+    fn context<'a>(&'a self, cancellation: &'a Cancellation) -> CallContext<'a> {
+        let input = match self.turn_start.and_then(|start| self.frame.history.get(start)) {
+            Some(Message::User(message)) => message.parts.as_slice(),
+            Some(Message::Assistant(_) | Message::Tool(_)) | None => &[],
+        };
         CallContext {
             agents: self.runtime,
             path: &self.frame.path,
             depth: self.frame.depth,
             call: self.call,
+            model: Some(&self.model),
+            input,
+            messages: &self.frame.history,
             events: &self.events,
             project_root: &self.runtime.program.root,
             steps: self.steps.at(format_args!("t{}/m{}", self.turns, self.requests)),
             account: self.account.0,
             plane: &self.plane,
+            cancellation,
         }
     }
 
@@ -299,8 +330,7 @@ impl<'r> CallScope<'r> {
         self.runtime.ledger.reserve(self.account, estimate).map_err(|reached| self.limited(&reached))?;
         // Dropped with the future: what was reserved and never spent is given back.
         let mut reserved = Reserved { ledger: &self.runtime.ledger, account: self.account, estimate, spent: None };
-        let model = self.agent.model.to_string();
-        self.events.send(|| EventKind::RequestStarted { model: model.clone() });
+        self.events.send(|| EventKind::RequestStarted { model: self.model.clone() });
         let started = Instant::now();
         let steps = self.steps.at(format_args!("t{}/m{}", self.turns, self.requests));
         let agent = &self.agent.name;
@@ -313,7 +343,7 @@ impl<'r> CallScope<'r> {
         reserved.spent = Some(Cost::of_reply(&reply.usage));
         self.tell_near(reserved.settle());
         self.events.send(|| EventKind::RequestFinished {
-            model,
+            model: self.model.clone(),
             duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             usage: reply.usage,
             finish: reply.finish,
@@ -481,15 +511,5 @@ impl Failures {
             }
         }
         Ok(())
-    }
-}
-
-impl Input {
-    pub(super) fn to_json(&self) -> RawJson {
-        match self {
-            Self::Text(text) => RawJson::of(text),
-            Self::Parts(parts) => RawJson::of(&Content::shown(parts)),
-            Self::Object { value, .. } => RawJson::of(value),
-        }
     }
 }

@@ -3,32 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
-
-use crate::event::{CallKind, Ended, Event, EventKind, Recorder, Returned};
+use crate::event::{CallKind, Ended, Event, EventKind, Recorder, Returned, TraceCall, UsageReport};
 use crate::message::{RawJson, Usage};
 use crate::model::prices;
-
-/// Tokens and money of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct UsageReport {
-    pub total: Usage,
-    pub by_model: BTreeMap<String, Usage>,
-}
-
-/// One call of an agent, a function or a tool, with the calls it made.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TraceCall {
-    pub name: String,
-    pub kind: CallKind,
-    pub depth: usize,
-    pub input: Option<RawJson>,
-    pub output: Option<RawJson>,
-    pub error: Option<String>,
-    pub duration_ms: u64,
-    pub usage: Usage,
-    pub calls: Vec<TraceCall>,
-}
 
 /// Records events; cheap to share.
 #[derive(Debug, Default)]

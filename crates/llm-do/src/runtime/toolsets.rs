@@ -4,16 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Runtime;
+use super::dynamic::DynamicAgents;
 use crate::project::{AgentSpec, Program, ToolsetUse, Typing};
 use crate::tools::Toolset;
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::Rules;
+use crate::tools::approval::{Rule, Rules};
 use crate::tools::filesystem::Filesystem;
 use crate::tools::function::OneTool;
 use crate::tools::plane::OpenToolset;
 use crate::tools::protected::Protected;
 use crate::tools::shell::{Part, Shell, Surroundings};
-use crate::tools::source::{Registered, ToolsetSource};
+use crate::tools::source::{Registered, ShellConfig, ToolsetSource};
+use crate::tools::variant::VariantToolset;
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
 pub struct Opened {
@@ -23,19 +25,19 @@ pub struct Opened {
     pub notices: Vec<String>,
 }
 
-pub fn open(runtime: &Runtime, agent: &AgentSpec) -> Result<Opened, String> {
+pub fn open(runtime: &Runtime, agent: &Arc<AgentSpec>) -> Result<Opened, String> {
     let mut opened = Opened { toolsets: Vec::new(), missing: Vec::new(), notices: Vec::new() };
-    let mut shells = shells_of(agent).into_iter().peekable();
-    let is_shell = |used: &ToolsetUse| matches!(used.source, ToolsetSource::Shell(_));
+    let mut shells: Vec<String> = Vec::new();
     for used in agent.tools.iter().chain(&agent.toolsets) {
-        if is_shell(used) {
-            // All of them are one tool, where the first of them stands.
-            if shells.peek().is_some() {
-                open_shell(runtime, shells.by_ref().collect(), &mut opened)?;
+        if let Some((tool, _)) = shell_part(used) {
+            // All of one name are one tool, where the first of them stands.
+            if !shells.contains(&tool) {
+                open_shell(runtime, agent, &tool, &mut opened)?;
+                shells.push(tool);
             }
             continue;
         }
-        match live(runtime, used)? {
+        match live(runtime, agent, &used.source)? {
             Some(toolset) => opened.toolsets.push(OpenToolset {
                 name: used.name.clone(),
                 definition: format!("{:?}", used.source),
@@ -48,18 +50,34 @@ pub fn open(runtime: &Runtime, agent: &AgentSpec) -> Result<Opened, String> {
     Ok(opened)
 }
 
-fn shells_of(agent: &AgentSpec) -> Vec<Part> {
-    let shell = |used: &ToolsetUse| match &used.source {
-        ToolsetSource::Shell(config) => {
-            let (name, rule) = (used.name.clone(), used.rules.get("shell").copied());
-            Some(Part { name, config: config.clone(), rule })
-        }
-        _ => None,
-    };
-    agent.toolsets.iter().filter_map(shell).collect()
+/// A shell, or a variant of one, and the name of its tool.
+fn shell_part(used: &ToolsetUse) -> Option<(String, Part)> {
+    let (tool, config, mut rules) = shell_of(&used.source)?;
+    rules.extend(used.rules.get(&tool));
+    Some((tool, Part { name: used.name.clone(), config: config.clone(), rules }))
 }
 
-fn open_shell(runtime: &Runtime, parts: Vec<Part>, opened: &mut Opened) -> Result<(), String> {
+fn shell_of(source: &ToolsetSource) -> Option<(String, &ShellConfig, Vec<Rule>)> {
+    match source {
+        ToolsetSource::Shell(config) => Some(("shell".to_owned(), config, Vec::new())),
+        ToolsetSource::Variant(variant) => {
+            let (tool, config, mut rules) = shell_of(&variant.of)?;
+            rules.extend(variant.approval.get(&tool));
+            Some((format!("{}{tool}", variant.prefix), config, rules))
+        }
+        ToolsetSource::Filesystem(_)
+        | ToolsetSource::Mcp(_)
+        | ToolsetSource::DynamicAgents
+        | ToolsetSource::Agent(_)
+        | ToolsetSource::Python(_)
+        | ToolsetSource::Registered(_)
+        | ToolsetSource::Open => None,
+    }
+}
+
+fn open_shell(runtime: &Runtime, agent: &AgentSpec, tool: &str, opened: &mut Opened) -> Result<(), String> {
+    let shells = agent.toolsets.iter().filter_map(shell_part).filter(|(name, _)| name == tool);
+    let parts: Vec<Part> = shells.map(|(_, part)| part).collect();
     let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
     let surroundings = Surroundings {
         directory: &directory,
@@ -69,11 +87,10 @@ fn open_shell(runtime: &Runtime, parts: Vec<Part>, opened: &mut Opened) -> Resul
     };
     let name = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(" + ");
     let definition = format!("{:?}", parts.iter().map(|part| &part.config).collect::<Vec<_>>());
-    let shell = Shell::open(parts, surroundings)?;
+    let shell = Shell::open(tool, parts, surroundings)?;
     if let Err(reason) = shell.fence() {
-        opened
-            .notices
-            .push(format!("commands run without a fence: {reason}; configured shells ask instead of allowing"));
+        let text = format!("commands run without a fence: {reason}; configured shells ask where they would allow");
+        opened.notices.push(text);
     }
     opened.toolsets.push(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new() });
     Ok(())
@@ -86,17 +103,21 @@ fn project_files(program: &Program) -> Vec<PathBuf> {
     agents.chain(others).map(|file| program.root.join(file)).collect()
 }
 
-fn live(runtime: &Runtime, used: &ToolsetUse) -> Result<Option<Box<dyn Toolset>>, String> {
-    Ok(match &used.source {
+fn live(runtime: &Runtime, agent: &Arc<AgentSpec>, source: &ToolsetSource) -> Result<Option<Box<dyn Toolset>>, String> {
+    Ok(match source {
         ToolsetSource::Filesystem(config) => Some(Box::new(Filesystem::open(config, &runtime.program.root)?)),
-        ToolsetSource::Agent(name) => agent_tool(runtime, name).map(|tool| Box::new(tool) as Box<dyn Toolset>),
+        ToolsetSource::Agent(name) => {
+            let callee = runtime.program.agent(name).map_err(|error| error.to_string())?;
+            Some(Box::new(agent_tool(&runtime.program, &callee)))
+        }
+        ToolsetSource::DynamicAgents => {
+            Some(Box::new(DynamicAgents { program: Arc::clone(&runtime.program), creator: Arc::clone(agent) }))
+        }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
-        ToolsetSource::Shell(_)
-        | ToolsetSource::Mcp(_)
-        | ToolsetSource::DynamicAgents
-        | ToolsetSource::Python(_)
-        | ToolsetSource::Open
-        | ToolsetSource::Variant(_) => None,
+        ToolsetSource::Variant(variant) => live(runtime, agent, &variant.of)?
+            .map(|of| Box::new(VariantToolset { variant: Arc::clone(variant), of }) as Box<dyn Toolset>),
+        // Shells are opened together.
+        ToolsetSource::Shell(_) | ToolsetSource::Mcp(_) | ToolsetSource::Python(_) | ToolsetSource::Open => None,
     })
 }
 
@@ -111,11 +132,22 @@ fn registered_toolset(runtime: &Runtime, registered: &Registered) -> Option<Box<
     }
 }
 
-fn agent_tool(runtime: &Runtime, name: &str) -> Option<AgentTool> {
-    let callee = runtime.program.agents.get(name)?;
-    let policy = &runtime.program.policy;
-    let exception = policy.agent_approval_overrides.get(name).copied().unwrap_or_default();
-    Some(AgentTool {
+/// The single tools of the project, for code that is no agent's.
+pub fn exported(program: &Program) -> Vec<OpenToolset> {
+    let exported = program.registry.tools.iter().map(|(name, tool)| OpenToolset {
+        name: name.clone(),
+        definition: format!("{:?}", ToolsetSource::Registered(Registered::Tool(tool.declared()))),
+        toolset: Box::new(OneTool(Arc::clone(tool))),
+        rules: Rules::new(),
+    });
+    exported.collect()
+}
+
+/// An agent as its callers see it.
+pub fn agent_tool(program: &Program, callee: &AgentSpec) -> AgentTool {
+    let policy = &program.policy;
+    let exception = policy.agent_approval_overrides.get(&callee.name).copied().unwrap_or_default();
+    AgentTool {
         name: callee.name.clone(),
         description: callee.description.clone(),
         parameters: match &callee.input {
@@ -124,5 +156,6 @@ fn agent_tool(runtime: &Runtime, name: &str) -> Option<AgentTool> {
         },
         calls_ask: exception.calls_require_approval.unwrap_or(policy.agent_calls_require_approval),
         attachments_ask: exception.attachments_require_approval.unwrap_or(policy.agent_attachments_require_approval),
-    })
+        project_root: program.root.clone(),
+    }
 }

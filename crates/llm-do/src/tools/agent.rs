@@ -1,6 +1,11 @@
 //! Another agent, seen as a tool. A leaf: it holds a name, not a tree of toolsets, so cycles are legal.
 
+use std::path::PathBuf;
+
+use serde_json::Value;
+
 use super::approval::{PermittedCall, Question, Verdict};
+use super::attachment::{self, Reach};
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
 use crate::message::{Content, RawJson};
@@ -15,6 +20,8 @@ pub struct AgentTool {
     /// The run's policy for calls of this agent.
     pub calls_ask: bool,
     pub attachments_ask: bool,
+    /// Attachments are relative to it.
+    pub project_root: PathBuf,
 }
 
 /// The input of an agent without a schema.
@@ -34,13 +41,19 @@ impl Toolset for AgentTool {
     }
 
     fn judge(&self, _: &str, arguments: &RawJson) -> Result<Verdict, String> {
-        let value: serde_json::Value = arguments.to().map_err(|error| error.to_string())?;
-        let schema = self.parameters.as_ref().map_or(UNTYPED, |schema| schema.get());
-        let schema: serde_json::Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
-        if let Some(violation) = crate::json_schema::violation(&schema, &value) {
-            return Err(format!("{violation}; the schema is {schema}"));
+        let value: Value = arguments.to().map_err(|error| error.to_string())?;
+        // Code may also give a text or a list, which the agent itself fits to its schema.
+        if value.is_object() {
+            let schema = self.parameters.as_ref().map_or(UNTYPED, |schema| schema.get());
+            let schema: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
+            if let Some(violation) = crate::json_schema::violation(&schema, &value) {
+                return Err(format!("{violation}; the schema is {schema}"));
+            }
         }
-        let has_attachments = value["attachments"].as_array().is_some_and(|list| !list.is_empty());
+        if let Some(question) = attachment::question(&value, &self.project_root, &self.name) {
+            return Ok(Verdict::AskAnyway(question));
+        }
+        let has_attachments = !attachment::named_in(&value).is_empty();
         Ok(match (self.calls_ask, self.attachments_ask && has_attachments) {
             (true, _) => Verdict::Ask(Question::because(format!("calls the agent `{}`", self.name))),
             (false, true) => Verdict::Ask(Question::because(format!("sends files to the agent `{}`", self.name))),
@@ -53,7 +66,8 @@ impl Toolset for AgentTool {
         call: PermittedCall,
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        Box::pin(async move { cx.agents.call(&self.name, call.arguments(), cx).await })
+        let reach = if call.is_exceptional() { Reach::Anywhere } else { Reach::Project };
+        Box::pin(async move { cx.agents.call(&self.name, call.arguments(), reach, cx).await })
     }
 
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {

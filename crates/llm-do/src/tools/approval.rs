@@ -108,8 +108,8 @@ impl DeclaredVerdict {
 pub enum Verdict {
     Allow,
     Ask(Question),
-    /// No rule allows it; an answer may be remembered.
-    Insist(Question),
+    /// Asked whatever a rule allows; an answer may cover this exact call for the session.
+    AskAnyway(Question),
     /// Asked each time: no rule and no earlier answer allows it.
     AlwaysAsk(Question),
     Block(String),
@@ -127,7 +127,7 @@ pub struct Question {
     pub covers: Option<Coverage>,
 }
 
-/// What is remembered of an answer for the session, in words that a person reads and that are also its key.
+/// What an answer for the session covers, in words that a person reads and that are also what is remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
     /// By an answer for this exact call.
@@ -143,12 +143,12 @@ impl Question {
 }
 
 impl Verdict {
-    /// A rule may loosen an `Ask` or tighten an `Allow`; what insists, always asks or is blocked stays.
+    /// A rule may loosen an `Ask` or tighten an `Allow`; what always asks or is blocked stays.
     #[must_use]
     pub fn under(self, rule: Option<Rule>) -> Self {
         match (self, rule) {
             (verdict, None)
-            | (verdict @ (Self::Block(_) | Self::AlwaysAsk(_) | Self::Insist(_)), Some(Rule::Allow | Rule::Ask)) => {
+            | (verdict @ (Self::Block(_) | Self::AlwaysAsk(_) | Self::AskAnyway(_)), Some(Rule::Allow | Rule::Ask)) => {
                 verdict
             }
             (verdict @ Self::Block(_), Some(Rule::Block)) | (verdict @ Self::Ask(_), Some(Rule::Ask)) => verdict,
@@ -158,19 +158,43 @@ impl Verdict {
         }
     }
 
+    /// What a person would be asked.
     fn question(&self) -> Option<&Question> {
         match self {
-            Self::Ask(question) | Self::Insist(question) | Self::AlwaysAsk(question) => Some(question),
+            Self::Ask(question) | Self::AskAnyway(question) | Self::AlwaysAsk(question) => Some(question),
             Self::Allow | Self::Block(_) => None,
         }
     }
 
-    fn can_be_remembered(&self) -> bool {
+    fn covers(&self) -> Option<&Coverage> {
+        self.question().and_then(|question| question.covers.as_ref())
+    }
+
+    fn memory(&self) -> Memory {
         match self {
-            Self::Ask(_) | Self::Insist(_) => true,
-            Self::Allow | Self::AlwaysAsk(_) | Self::Block(_) => false,
+            Self::Ask(_) => Memory::CallOrTool,
+            Self::AskAnyway(_) => Memory::CallOnly,
+            Self::Allow | Self::AlwaysAsk(_) | Self::Block(_) => Memory::Nothing,
         }
     }
+
+    /// Whether letting it through allows what no rule can allow.
+    fn is_exceptional(&self) -> bool {
+        match self {
+            Self::AskAnyway(_) | Self::AlwaysAsk(_) => true,
+            Self::Allow | Self::Ask(_) | Self::Block(_) => false,
+        }
+    }
+}
+
+/// What of an approval may be remembered for the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    Nothing,
+    /// This exact call.
+    CallOnly,
+    /// This exact call, or the tool whatever the arguments.
+    CallOrTool,
 }
 
 /// Who answers the questions of a session.
@@ -203,8 +227,8 @@ pub struct ApprovalRequest {
     pub tool: String,
     pub arguments: RawJson,
     pub question: Question,
-    /// Whether the answer may be remembered for the session.
-    pub can_be_remembered: bool,
+    /// Which answers for the session are offered.
+    pub memory: Memory,
 }
 
 /// A question that nobody could answer, for whoever decides later.
@@ -234,25 +258,26 @@ pub enum Answer {
 
 /// What the policy says before anybody is asked.
 #[derive(Debug, PartialEq)]
-enum Decision {
+enum Decision<'a> {
     Run,
-    Ask(Question),
+    Ask(&'a Question),
     NobodyToAsk,
-    Refuse(String),
+    Refuse(&'a str),
 }
 
 /// The whole approval policy, as a function of values.
-fn decide(approvals: &Approvals, verdict: Verdict, remembered: bool) -> Decision {
-    use Verdict::{Allow, AlwaysAsk, Ask, Block, Insist};
-    match (verdict, approvals) {
-        (Block(reason), _) => Decision::Refuse(reason),
-        (Allow, _) | (Ask(_) | Insist(_) | AlwaysAsk(_), Approvals::ApproveAll) => Decision::Run,
-        (Ask(_) | Insist(_) | AlwaysAsk(_), Approvals::RejectAll) => {
-            Decision::Refuse("every question is answered with no in this run".to_owned())
-        }
-        (Ask(_) | Insist(_), Approvals::Prompt(_)) if remembered => Decision::Run,
-        (Ask(question) | Insist(question) | AlwaysAsk(question), Approvals::Prompt(_)) => Decision::Ask(question),
-        (Ask(_) | Insist(_) | AlwaysAsk(_), Approvals::Nobody) => Decision::NobodyToAsk,
+fn decide<'a>(approvals: &Approvals, verdict: &'a Verdict, remembered: bool) -> Decision<'a> {
+    let question = match verdict {
+        Verdict::Allow => return Decision::Run,
+        Verdict::Block(reason) => return Decision::Refuse(reason),
+        Verdict::Ask(question) | Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question) => question,
+    };
+    match approvals {
+        Approvals::ApproveAll => Decision::Run,
+        Approvals::RejectAll => Decision::Refuse("every question is answered with no in this run"),
+        Approvals::Prompt(_) if remembered => Decision::Run,
+        Approvals::Prompt(_) => Decision::Ask(question),
+        Approvals::Nobody => Decision::NobodyToAsk,
     }
 }
 
@@ -262,6 +287,7 @@ pub struct PermittedCall {
     tool: String,
     arguments: RawJson,
     bound_to: Option<String>,
+    exceptional: bool,
 }
 
 impl PermittedCall {
@@ -276,6 +302,17 @@ impl PermittedCall {
     /// The digest of what the approval was shown against, if it was asked for.
     pub fn bound_to(&self) -> Option<&str> {
         self.bound_to.as_deref()
+    }
+
+    /// Whether it allows what no rule can allow, such as a file outside the project: the toolset said so when it
+    /// judged the call, and must not do such a thing for any other call.
+    pub fn is_exceptional(&self) -> bool {
+        self.exceptional
+    }
+
+    /// The same call, under the name that the toolset below a variant has for its tool.
+    pub(super) fn renamed(self, tool: String) -> Self {
+        Self { tool, ..self }
     }
 }
 
@@ -326,8 +363,19 @@ pub struct Gate {
 /// An approval for the rest of the session. Refusals are never remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Grant {
-    Call { toolset: String, tool: String, call: String },
-    Tool { toolset: String, tool: String, part: Option<String> },
+    Call {
+        toolset: String,
+        tool: String,
+        call: String,
+        /// What no rule can allow is granted for what was shown, and a plain grant does not cover it.
+        exception: Option<String>,
+    },
+    Tool {
+        toolset: String,
+        tool: String,
+        /// The part of it, where an answer covers less than the tool.
+        part: Option<String>,
+    },
 }
 
 impl Gate {
@@ -344,48 +392,49 @@ impl Gate {
         judge: impl Fn(&RawJson) -> Result<Verdict, String>,
         events: &Events,
     ) -> Passage {
-        let permitted = |arguments: &RawJson, bound_to, edited| Passage::Permitted {
-            call: PermittedCall { tool: candidate.tool.to_owned(), arguments: arguments.clone(), bound_to },
+        let permitted = |arguments: &RawJson, verdict: &Verdict, bound_to: Option<String>, edited| Passage::Permitted {
+            call: PermittedCall {
+                tool: candidate.tool.to_owned(),
+                arguments: arguments.clone(),
+                bound_to,
+                exceptional: verdict.is_exceptional(),
+            },
             edited,
         };
-        let refused = |reason| Passage::Refused { reason, by: RefusedBy::Policy };
-        let decision = decide(&self.approvals, verdict.clone(), self.is_remembered(&candidate, &verdict));
-        let question = match decision {
-            Decision::Run => return permitted(candidate.arguments, None, false),
-            Decision::Refuse(reason) => return refused(reason),
+        let refused = |reason: String| Passage::Refused { reason, by: RefusedBy::Policy };
+        let question = match decide(&self.approvals, &verdict, self.is_remembered(&candidate, &verdict)) {
+            Decision::Run => return permitted(candidate.arguments, &verdict, None, false),
+            Decision::Refuse(reason) => return refused(reason.to_owned()),
             Decision::NobodyToAsk => return Passage::Waits(candidate.pending(&verdict)),
             Decision::Ask(question) => question,
         };
         let Approvals::Prompt(approver) = &self.approvals else { unreachable!("only a prompt asks") };
-        let can_be_remembered = verdict.can_be_remembered();
         let answer = {
             let _one_at_a_time = self.asking.lock().await;
             // Somebody may have allowed it while this question waited.
-            if can_be_remembered && self.is_remembered(&candidate, &verdict) {
-                return permitted(candidate.arguments, None, false);
+            if self.is_remembered(&candidate, &verdict) {
+                return permitted(candidate.arguments, &verdict, None, false);
             }
-            let request = candidate.request(question.clone(), can_be_remembered, &verdict);
+            let request = candidate.request(question.clone(), &verdict);
             self.ask(approver.as_ref(), &request, events).await
         };
+        let as_shown = || permitted(candidate.arguments, &verdict, question.bound_to.clone(), false);
         match answer {
-            Answer::Once => permitted(candidate.arguments, question.bound_to, false),
-            Answer::CallForSession | Answer::ToolForSession if !can_be_remembered => {
-                permitted(candidate.arguments, question.bound_to, false)
-            }
+            Answer::Once => as_shown(),
             Answer::CallForSession => {
-                self.remember(candidate.call_grant(&verdict));
-                permitted(candidate.arguments, question.bound_to, false)
+                self.remember(candidate.call_grant(&verdict).filter(|_| verdict.memory() != Memory::Nothing));
+                as_shown()
             }
             Answer::ToolForSession => {
-                self.remember(candidate.tool_grant(&verdict));
-                permitted(candidate.arguments, question.bound_to, false)
+                self.remember(Some(candidate.tool_grant(&verdict)).filter(|_| verdict.memory() == Memory::CallOrTool));
+                as_shown()
             }
             Answer::Edited(arguments) => match judge(&arguments) {
                 Ok(Verdict::Block(reason)) | Err(reason) => refused(reason),
-                Ok(Verdict::Ask(question) | Verdict::Insist(question) | Verdict::AlwaysAsk(question)) => {
-                    permitted(&arguments, question.bound_to, true)
+                Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
+                    let bound_to = verdict.question().and_then(|question| question.bound_to.clone());
+                    permitted(&arguments, &verdict, bound_to, true)
                 }
-                Ok(Verdict::Allow) => permitted(&arguments, None, true),
             },
             Answer::Refuse { reason } => {
                 let reason = reason.unwrap_or_else(|| "the user refused it".to_owned());
@@ -425,13 +474,21 @@ impl Gate {
 
     fn is_remembered(&self, candidate: &Candidate<'_>, verdict: &Verdict) -> bool {
         let remembered = self.grants();
-        !remembered.is_empty()
-            && (remembered.contains(&candidate.tool_grant(verdict))
-                || remembered.contains(&candidate.call_grant(verdict)))
+        if remembered.is_empty() {
+            return false;
+        }
+        let granted = |grant: Option<Grant>| grant.is_some_and(|grant| remembered.contains(&grant));
+        match verdict.memory() {
+            Memory::Nothing => false,
+            Memory::CallOnly => granted(candidate.call_grant(verdict)),
+            Memory::CallOrTool => {
+                granted(Some(candidate.tool_grant(verdict))) || granted(candidate.call_grant(verdict))
+            }
+        }
     }
 
-    fn remember(&self, grant: Grant) {
-        self.grants().insert(grant);
+    fn remember(&self, grant: Option<Grant>) {
+        self.grants().extend(grant);
     }
 
     // A panic elsewhere leaves the set as it was.
@@ -442,15 +499,20 @@ impl Gate {
 
 impl Candidate<'_> {
     fn tool_grant(&self, verdict: &Verdict) -> Grant {
-        let covers = verdict.question().and_then(|question| question.covers.as_ref());
-        let part = covers.map(|covers| covers.tool.clone());
+        let part = verdict.covers().map(|covers| covers.tool.clone());
         Grant::Tool { toolset: self.toolset.to_owned(), tool: self.tool.to_owned(), part }
     }
 
-    fn call_grant(&self, verdict: &Verdict) -> Grant {
-        let covers = verdict.question().and_then(|question| question.covers.as_ref());
-        let call = covers.map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
-        Grant::Call { toolset: self.toolset.to_owned(), tool: self.tool.to_owned(), call }
+    /// The grant that would cover the call, if one can.
+    fn call_grant(&self, verdict: &Verdict) -> Option<Grant> {
+        let exception = match verdict {
+            Verdict::Ask(_) => None,
+            Verdict::AskAnyway(question) => Some(question.bound_to.clone().unwrap_or_default()),
+            Verdict::Allow | Verdict::AlwaysAsk(_) | Verdict::Block(_) => return None,
+        };
+        let (toolset, tool) = (self.toolset.to_owned(), self.tool.to_owned());
+        let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
+        Some(Grant::Call { toolset, tool, call, exception })
     }
 
     /// A prefix of the hash of place, arguments and target: the same question has the same id.
@@ -470,14 +532,14 @@ impl Candidate<'_> {
         }
     }
 
-    fn request(&self, question: Question, can_be_remembered: bool, verdict: &Verdict) -> ApprovalRequest {
+    fn request(&self, question: Question, verdict: &Verdict) -> ApprovalRequest {
         ApprovalRequest {
             id: self.id(verdict),
             path: self.path.to_vec(),
             tool: self.tool.to_owned(),
             arguments: self.arguments.clone(),
             question,
-            can_be_remembered,
+            memory: verdict.memory(),
         }
     }
 }

@@ -177,6 +177,71 @@ impl Toolset for OneTool {
     }
 }
 
+/// A function in Rust where a run starts, to be registered with a project. It has no model and no toolsets of its own:
+/// it calls agents and the project's single tools by name.
+///
+/// ```
+/// # use llm_do::tools::function::FunctionEntry;
+/// # use llm_do::message::{Content, RawJson};
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Question {
+///     text: String,
+/// }
+///
+/// let entry = FunctionEntry::new("main", |question: Question, cx| {
+///     Box::pin(async move {
+///         let answer = cx.call_agent("expert", &RawJson::of(&question.text)).await?;
+///         Ok(Content::shown(&answer))
+///     })
+/// });
+/// assert_eq!(entry.name(), "main");
+/// ```
+pub struct FunctionEntry {
+    name: String,
+    schema: RawJson,
+    run: RunEntry,
+}
+
+type RunEntry =
+    Box<dyn for<'a> Fn(RawJson, &'a CallContext<'a>) -> BoxFuture<'a, Result<RawJson, ToolError>> + Send + Sync>;
+
+impl FunctionEntry {
+    pub fn new<A, R, F>(name: impl Into<String>, function: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Serialize,
+        F: for<'a> Fn(A, &'a CallContext<'a>) -> BoxFuture<'a, Result<R, ToolError>> + Send + Sync + 'static,
+    {
+        let function = Arc::new(function);
+        let run: RunEntry = Box::new(move |input, cx| {
+            let function = Arc::clone(&function);
+            Box::pin(async move {
+                let input = parse::<A>(&input).map_err(ToolError::Failed)?;
+                Ok(RawJson::of(&function(input, cx).await?))
+            })
+        });
+        let schema = schemars::SchemaGenerator::default().into_root_schema_for::<A>();
+        Self { name: name.into(), schema: RawJson::of(&schema), run }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The JSON Schema of its input.
+    pub fn schema(&self) -> &RawJson {
+        &self.schema
+    }
+
+    pub(crate) fn run<'a>(
+        &'a self,
+        input: RawJson,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<RawJson, ToolError>> {
+        (self.run)(input, cx)
+    }
+}
+
 /// Makes live toolsets: one for each call of an agent that uses it.
 pub type ToolsetFactory = Arc<dyn Fn() -> Box<dyn Toolset> + Send + Sync>;
 
@@ -185,11 +250,13 @@ pub type ToolsetFactory = Arc<dyn Fn() -> Box<dyn Toolset> + Send + Sync>;
 pub struct Registry {
     pub tools: BTreeMap<String, Arc<Tool>>,
     pub toolsets: BTreeMap<String, ToolsetFactory>,
+    pub entry: Option<Arc<FunctionEntry>>,
 }
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Registry({:?}, {:?})", self.tools.keys(), self.toolsets.keys())
+        let entry = self.entry.as_ref().map(|entry| entry.name());
+        write!(f, "Registry({:?}, {:?}, {entry:?})", self.tools.keys(), self.toolsets.keys())
     }
 }
 

@@ -38,6 +38,7 @@ fn check_canonical(arguments: &RawJson) {
 fn toolsets() -> Vec<Box<dyn Toolset>> {
     let schema = r#"{"type":"object","properties":{"topic":{"type":"string","maxLength":9},"n":{"type":"integer"}},"required":["topic"]}"#;
     let agent = |parameters: Option<&str>| AgentTool {
+        project_root: std::path::PathBuf::from("."),
         name: "reader".to_owned(),
         description: String::new(),
         parameters: parameters.map(|schema| RawJson::from_valid(schema.to_owned())),

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod approval;
+pub mod attachment;
 pub mod filesystem;
 pub mod function;
 #[doc(hidden)]
@@ -11,16 +12,20 @@ pub mod protected;
 pub mod secret;
 pub mod shell;
 pub mod source;
+pub mod variant;
 
 use std::path::Path;
 
 use serde::Serialize;
+use tokio::sync::watch;
 
 use crate::BoxFuture;
-use crate::event::Events;
+use crate::event::{Events, TraceCall, UsageReport};
 use crate::journal::{Steps, Stop};
-use crate::message::{Content, RawJson};
+use crate::message::{Attachment, Content, Message, RawJson};
+use agent::AgentTool;
 use approval::{DeclaredVerdict, Pending, PermittedCall, Verdict};
+use attachment::Reach;
 
 /// A live set of tools. One instance serves one call of an agent.
 ///
@@ -79,13 +84,16 @@ pub enum Repeat {
 }
 
 /// Why a call gave no result.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ToolError {
     /// The model reads it and may recover.
+    #[error("{0}")]
     Failed(String),
     /// What the approval was shown against has changed: it must be asked again.
+    #[error("its target changed since it was approved")]
     Changed,
     /// The whole run ends.
+    #[error(transparent)]
     Ends(Ending),
 }
 
@@ -106,6 +114,9 @@ pub enum Ending {
     EndedByPerson,
     #[error("the run reached its limit `{limit}`: {used} of {allowed}")]
     Limit { limit: String, used: f64, allowed: f64, partial: String },
+    /// Nothing that a model could recover from.
+    #[error("agent `{agent}`: {reason}")]
+    Unauthenticated { agent: String, reason: String },
     #[error(transparent)]
     Journal(#[from] Stop),
 }
@@ -115,15 +126,21 @@ fn shown_pending(pending: &[Pending]) -> String {
     calls.collect::<Vec<_>>().join(", ")
 }
 
-/// What a running tool can see of its caller. Passed, never stored, so that the runtime and its toolsets do not own
-/// each other.
+/// What a running tool or entry function can see of its caller. Passed, never stored, so that the runtime and its
+/// toolsets do not own each other.
 pub struct CallContext<'a> {
     pub agents: &'a dyn Agents,
-    /// The agents from the entry down; the last one is the caller.
+    /// The agents (and the entry function) from the entry down; the last one is the caller.
     pub path: &'a [String],
     pub depth: usize,
     /// The id of the caller's call.
     pub call: u64,
+    /// `provider:model` of the caller; a function has none.
+    pub model: Option<&'a str>,
+    /// What the caller was given in this turn.
+    pub input: &'a [Content],
+    /// The caller's conversation so far.
+    pub messages: &'a [Message],
     pub events: &'a Events,
     pub project_root: &'a Path,
     pub steps: Steps,
@@ -131,6 +148,7 @@ pub struct CallContext<'a> {
     pub account: u64,
     /// The tools of the caller.
     pub plane: &'a plane::ToolPlane,
+    pub cancellation: &'a Cancellation,
 }
 
 impl CallContext<'_> {
@@ -145,8 +163,8 @@ impl CallContext<'_> {
 
     /// Calls an agent by name.
     pub async fn call_agent(&self, agent: &str, input: &RawJson) -> Result<Vec<Content>, ToolError> {
-        self.agents.may_call(agent, self).map_err(ToolError::Failed)?;
-        self.agents.call(agent, input, self).await.inspect_err(|error| self.plane.raise(error))
+        let tool = self.agents.tool(agent, self).map_err(ToolError::Failed)?;
+        self.plane.call_agent(tool, input, self).await.inspect_err(|error| self.plane.raise(error))
     }
 
     /// The names that [`CallContext::call`] takes besides agents.
@@ -158,20 +176,70 @@ impl CallContext<'_> {
     pub fn agent(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
+
+    /// The files that the caller was given in this turn.
+    pub fn attachments(&self) -> impl Iterator<Item = &Attachment> {
+        self.input.iter().filter_map(|part| match part {
+            Content::Attachment(attachment) => Some(attachment),
+            Content::Text { .. } => None,
+        })
+    }
+
+    /// Tokens and money of the session so far.
+    pub fn usage(&self) -> UsageReport {
+        self.agents.usage()
+    }
+
+    /// The calls of the session so far.
+    pub fn trace(&self) -> Vec<TraceCall> {
+        self.agents.trace()
+    }
+
+    /// For work that outlives its call.
+    pub fn cancelled(&self) -> Cancellation {
+        self.cancellation.clone()
+    }
+}
+
+/// Tells work that a call has started elsewhere, such as a thread, that nobody waits for it any more: the turn was
+/// cancelled, or is over. A call itself is simply dropped.
+#[derive(Clone, Debug)]
+pub struct Cancellation(watch::Receiver<()>);
+
+impl Cancellation {
+    /// The other end is dropped with the turn.
+    pub(crate) fn new() -> (watch::Sender<()>, Self) {
+        let (turn, cancellation) = watch::channel(());
+        (turn, Self(cancellation))
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
+
+    /// Returns when nobody waits any more.
+    pub async fn wait(&mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
 }
 
 /// The runtime, as tools see it: lets `tools` stay below `runtime`.
 pub trait Agents: Send + Sync {
-    /// Whether the caller's code may call this agent by name; else why not.
-    fn may_call(&self, agent: &str, caller: &CallContext<'_>) -> Result<(), String>;
+    /// An agent as a tool of the caller's code; else why the caller may not call it by name.
+    fn tool(&self, agent: &str, caller: &CallContext<'_>) -> Result<AgentTool, String>;
 
     /// Calls an agent with a JSON input, one level deeper than the caller.
     fn call<'a>(
         &'a self,
         agent: &'a str,
         input: &'a RawJson,
+        reach: Reach,
         caller: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>>;
+
+    fn usage(&self) -> UsageReport;
+
+    fn trace(&self) -> Vec<TraceCall>;
 }
 
 /// What a tool can do in the worst case.

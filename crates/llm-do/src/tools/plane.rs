@@ -10,7 +10,9 @@ use std::time::Instant;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
+use super::agent::AgentTool;
 use super::approval::{Candidate, Gate, Passage, Pending, PermittedCall, RefusedBy, Rules, Verdict, canonical, digest};
+use super::source::ToolsetSource;
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::event::{EventKind, Events, Returned};
 use crate::journal::StepKind;
@@ -119,6 +121,28 @@ impl ToolPlane {
         let results = Box::pin(self.run(&[&call], &inner)).await.map_err(ToolError::Ends)?;
         let result = results.into_iter().next().map(|result| result.outcome);
         result.unwrap_or_else(|| Err("the call gave no result".to_owned())).map_err(ToolError::Failed)
+    }
+
+    /// A call of an agent that code starts by name: through the gate, whether or not it is a tool of the caller.
+    pub async fn call_agent(
+        &self,
+        tool: AgentTool,
+        input: &RawJson,
+        cx: &CallContext<'_>,
+    ) -> Result<Vec<Content>, ToolError> {
+        let name = tool.name.clone();
+        if self.index.get(&name).is_some_and(|slot| slot.kind == ToolKind::Agent) {
+            return self.call_by_name(&name, input, cx).await;
+        }
+        let definition = format!("{:?}", ToolsetSource::Agent(name.clone()));
+        let alone = OpenToolset { name: name.clone(), definition, toolset: Box::new(tool), rules: Rules::new() };
+        let plane = Self::new(vec![alone], Arc::clone(&self.gate), self.refusals).map_err(ToolError::Failed)?;
+        plane.call_by_name(&name, input, cx).await
+    }
+
+    /// What code met that ends the run, if it did.
+    pub fn ending(&self) -> Option<Ending> {
+        self.raised().take()
     }
 
     /// Runs the calls of one reply: all are decided first, in order; then the permitted ones run at the same time.
@@ -299,7 +323,7 @@ impl ToolPlane {
         let interrupted = (slot.repeat == Repeat::Once).then_some(&interrupted);
         let effect = async {
             let outcome = guarded(self.open[slot.toolset].toolset.call(permitted, &cx)).await;
-            match self.raised().take() {
+            match self.ending() {
                 Some(ending) => Err(ending),
                 None => Recorded::of(outcome),
             }
@@ -389,9 +413,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 fn returned(outcome: &Result<Vec<Content>, ToolError>) -> Returned {
     match outcome {
         Ok(content) => Returned::Result(RawJson::of(&Content::shown(content))),
-        Err(ToolError::Failed(reason)) => Returned::Error(reason.clone()),
-        Err(ToolError::Changed) => Returned::Error("its target changed since it was approved".to_owned()),
-        Err(ToolError::Ends(ending)) => Returned::Error(ending.to_string()),
+        Err(error) => Returned::Error(error.to_string()),
     }
 }
 

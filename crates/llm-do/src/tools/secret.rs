@@ -1,12 +1,11 @@
-//! Files that look like secrets, by their names alone: reading them asks, whatever rule allows it.
+//! Files that look like secrets: what a model should not see without somebody saying so.
 
 use std::path::{Component, Path};
 
-/// Directories that hold little else.
-const DIRECTORIES: &[&str] = &[".ssh", ".aws", ".gnupg", ".azure", ".kube"];
-const FILES: &[&str] = &[
-    ".env",
-    ".envrc",
+/// Directories in which everything is a secret.
+const DIRECTORIES: &[&str] = &[".ssh", ".aws", ".gnupg", ".kube", ".azure", "gcloud"];
+
+const NAMES: &[&str] = &[
     ".netrc",
     "_netrc",
     ".git-credentials",
@@ -24,26 +23,29 @@ const FILES: &[&str] = &[
     "id_ecdsa_sk",
     "id_ed25519_sk",
 ];
-const ENDINGS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx"];
-/// What people keep beside an `.env` file to show its shape.
-const SPECIMENS: &[&str] = &[".example", ".sample", ".template"];
 
-/// Whether a path names a file that looks like a secret, or something inside a directory of such files. Case does not
-/// matter: on some disks it makes no difference.
+const SUFFIXES: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore"];
+
+/// Templates of `.env` files hold names, not values.
+const TEMPLATES: &[&str] = &[".example", ".sample", ".template"];
+
+/// Whether a path names a file that usually holds keys or passwords. Only the name is looked at.
 pub fn looks_secret(path: &Path) -> bool {
-    let mut names = path.components().filter_map(|part| match part {
-        Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
-        Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => None,
-    });
-    names.any(|name| is_secret_name(&name))
+    let parts: Vec<String> = path
+        .components()
+        .filter_map(|component| match component {
+            Component::Normal(part) => Some(part.to_string_lossy().to_lowercase()),
+            Component::CurDir | Component::ParentDir | Component::RootDir | Component::Prefix(_) => None,
+        })
+        .collect();
+    let in_directory = parts.iter().any(|part| DIRECTORIES.contains(&part.as_str()));
+    in_directory || parts.last().is_some_and(|name| is_secret_name(name))
 }
 
 fn is_secret_name(name: &str) -> bool {
-    let is_environment = name.starts_with(".env.") && !SPECIMENS.iter().any(|ending| name.ends_with(ending));
-    is_environment
-        || DIRECTORIES.contains(&name)
-        || FILES.contains(&name)
-        || ENDINGS.iter().any(|ending| name.ends_with(ending) && name.len() > ending.len())
+    let is_environment = name == ".env" || name.starts_with(".env.");
+    let is_template = TEMPLATES.iter().any(|template| name.ends_with(template));
+    (is_environment && !is_template) || NAMES.contains(&name) || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
 #[cfg(test)]
@@ -51,44 +53,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_known_by_their_names() {
-        let secrets = [
+    fn secrets_are_told_by_their_names() {
+        let secret = [
             ".env",
             "a/.env",
-            ".env.local",
             ".ENV",
-            ".env.example.bak",
-            "x.pem",
-            "dir/server.KEY",
-            "id_rsa",
-            "home/.ssh/config",
-            ".ssh",
-            ".aws/credentials",
+            ".env.production",
+            "server.pem",
+            "tls/Private.KEY",
+            "home/id_rsa",
+            "id_ed25519",
             ".netrc",
             ".git-credentials",
-            "./deep/er/id_ed25519",
+            ".ssh/config",
+            "x/.aws/credentials",
+            ".kube/config",
+            "credentials",
         ];
-        for path in secrets {
-            assert!(looks_secret(Path::new(path)), "{path}");
-        }
-        let others = [
+        let plain = [
+            "env",
+            ".envrc.md",
             ".env.example",
             ".env.sample",
-            "web/.env.template",
-            "env",
-            "environment.md",
-            "key",
-            "keys/readme.md",
-            "src/key.rs",
+            ".env.template",
+            "key.md",
             "id_rsa.pub",
+            "keys/readme.md",
             "monkey",
-            ".environment",
-            "src/ssh.rs",
+            "pem",
             "",
             ".",
             "..",
         ];
-        for path in others {
+        for path in secret {
+            assert!(looks_secret(Path::new(path)), "{path}");
+        }
+        for path in plain {
             assert!(!looks_secret(Path::new(path)), "{path}");
         }
     }

@@ -18,10 +18,9 @@ async fn play(options: &[&str], fault: Fault) -> Option<(Tally, Arc<Replay>)> {
     }
     let options = [&["--strict", "--each"], options].concat();
     let server = Arc::new(Replay::start(&folder(), &options)?);
-    let http = http(Duration::from_mins(1));
-    let player = Player { server: Arc::clone(&server), http: http.clone(), fault };
+    let player = Player { server: Arc::clone(&server), idle_timeout: Duration::from_mins(1), fault };
     let tally = player.play_all(cassettes).await;
-    let status = server.status(&http).await;
+    let status = server.status(&http(Duration::from_mins(1))).await;
     assert_eq!(status["violations"], json!([]), "{options:?}");
     for (name, progress) in status["cassettes"].as_object().unwrap() {
         let left = tally.left.get(name).copied().unwrap_or(0);
@@ -102,11 +101,10 @@ async fn play_broken(options: &[&str], idle_timeout: Duration, recordings: &Temp
     }
     let options = [&["--loop", "--each"], options].concat();
     let Some(server) = Replay::start(recordings.path(), &options).map(Arc::new) else { return };
-    let http = http(idle_timeout);
-    let player = Player { server: Arc::clone(&server), http: http.clone(), fault: Fault::BrokenFirst };
+    let player = Player { server: Arc::clone(&server), idle_timeout, fault: Fault::BrokenFirst };
     let tally = player.play_all(cassettes).await;
     assert!(!tally.played.is_empty());
-    let status = server.status(&http).await;
+    let status = server.status(&http(Duration::from_mins(1))).await;
     let broken = status["violations"].as_array().unwrap().iter().filter(|rule| rule["rule"] != "thinking_changed");
     assert_eq!(broken.collect::<Vec<_>>(), Vec::<&Value>::new(), "{options:?}");
 }

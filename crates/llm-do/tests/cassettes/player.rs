@@ -45,10 +45,9 @@ impl Fault {
     }
 }
 
-#[derive(Clone)]
 pub struct Player {
     pub server: Arc<Replay>,
-    pub http: HttpClient,
+    pub idle_timeout: Duration,
     pub fault: Fault,
 }
 
@@ -101,7 +100,8 @@ impl Player {
     pub async fn play_all(&self, cassettes: Vec<Cassette>) -> Tally {
         let mut playing = JoinSet::new();
         for cassette in cassettes {
-            let player = self.clone();
+            // Connections are not shared: one that the server closes after a broken answer is nobody else's fault.
+            let player = Playing { http: http(self.idle_timeout), server: Arc::clone(&self.server), fault: self.fault };
             playing.spawn(async move { player.play(&cassette).await });
         }
         let mut tally = Tally::default();
@@ -113,7 +113,16 @@ impl Player {
         }
         tally
     }
+}
 
+/// One cassette being played.
+struct Playing {
+    server: Arc<Replay>,
+    http: HttpClient,
+    fault: Fault,
+}
+
+impl Playing {
     async fn play(&self, cassette: &Cassette) -> Tally {
         let mut tally = Tally::default();
         let mut replies = Vec::new();

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::world::{World, attempt, part, rule, rules};
+use crate::world::{World, part, rule, rules};
 use llm_do::BoxFuture;
-use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Rule};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Memory, Rule};
 use llm_do::tools::shell::fence::Fencing;
 use llm_do::tools::source::{Grammar, ShellRule};
 
@@ -39,7 +39,7 @@ fn asking() -> World {
 fn a_question_shows_the_whole_command_and_where_it_runs() {
     let (world, person) = (asking(), Person::answering(Answer::Once));
     let long = "x".repeat(200);
-    attempt(&world.plane(Approvals::prompt(person.clone())), &format!("touch {long} 'a b' --no-create"), 5).ran();
+    world.session(Approvals::prompt(person.clone())).attempt(&format!("touch {long} 'a b' --no-create"), 5).ran();
     let questions = person.1.lock().unwrap();
     let preview = questions[0].question.preview.as_ref().unwrap();
     let directory = world.inside().canonicalize().unwrap();
@@ -50,54 +50,55 @@ fn a_question_shows_the_whole_command_and_where_it_runs() {
     assert!(preview.starts_with(&expected), "{preview}");
     let covers = questions[0].question.covers.as_ref().unwrap();
     assert_eq!(covers.tool, format!("any command that begins with `touch`, in {}", directory.display()));
-    assert!(questions[0].can_be_remembered);
+    assert_eq!(questions[0].memory, Memory::CallOrTool);
 }
 
 #[test]
 fn an_answer_for_the_call_covers_the_same_words_however_they_are_written() {
     let (world, person) = (asking(), Person::answering(Answer::CallForSession));
-    let plane = world.plane(Approvals::prompt(person.clone()));
+    let session = world.session(Approvals::prompt(person.clone()));
     for (command, timeout) in [("touch new", 5), ("touch   'new'", 5), ("\"touch\" new", 9)] {
-        attempt(&plane, command, timeout).ran();
+        session.attempt(command, timeout).ran();
     }
     assert_eq!(person.questions(), 1);
-    attempt(&plane, "touch other", 5).ran();
+    session.attempt("touch other", 5).ran();
     assert_eq!(person.questions(), 2);
 }
 
 #[test]
 fn an_answer_for_the_tool_covers_the_rule_that_asked() {
     let (world, person) = (asking(), Person::answering(Answer::ToolForSession));
-    let plane = world.plane(Approvals::prompt(person.clone()));
-    attempt(&plane, "touch one", 5).ran();
-    attempt(&plane, "touch two", 5).ran();
+    let session = world.session(Approvals::prompt(person.clone()));
+    session.attempt("touch one", 5).ran();
+    session.attempt("touch two", 5).ran();
     assert_eq!(person.questions(), 1);
-    attempt(&plane, "mkdir three", 5).ran();
+    session.attempt("mkdir three", 5).ran();
     assert_eq!(person.questions(), 2);
 }
 
 #[test]
 fn an_answer_about_a_secret_may_be_remembered_and_about_protected_files_not() {
-    let person = Person::answering(Answer::ToolForSession);
+    let person = Person::answering(Answer::CallForSession);
     let world = World::new(Fencing::WhereOffered)
         .with(vec![part("shell_readonly", Grammar::ReadOnly), part("shell_file_ops", Grammar::FileOps)]);
     world.file("inside/.env", "KEY=1\n");
-    let plane = world.plane(Approvals::prompt(person.clone()));
-    attempt(&plane, "cat .env", 5).ran();
-    attempt(&plane, "cat .env", 5).ran();
+    let session = world.session(Approvals::prompt(person.clone()));
+    session.attempt("cat .env", 5).ran();
+    session.attempt("cat .env", 5).ran();
     assert_eq!(person.questions(), 1);
-    attempt(&plane, "mv a.txt x.worker", 5).ran();
-    attempt(&plane, "mv b.txt y.worker", 5).ran();
+    session.attempt("mv a.txt x.worker", 5).ran();
+    session.attempt("mv b.txt y.worker", 5).ran();
     assert_eq!(person.questions(), 3);
-    assert!(!person.1.lock().unwrap()[2].can_be_remembered);
+    let asked = person.1.lock().unwrap();
+    assert_eq!([asked[0].memory, asked[2].memory], [Memory::CallOnly, Memory::Nothing]);
 }
 
 #[test]
 fn edited_commands_are_judged_again() {
     let edited = llm_do::message::RawJson::parse(r#"{"command": "rm out"}"#).unwrap();
     let world = asking();
-    let plane = world.plane(Approvals::prompt(Person::answering(Answer::Edited(edited))));
-    let reason = attempt(&plane, "touch new", 5).stopped();
+    let session = world.session(Approvals::prompt(Person::answering(Answer::Edited(edited))));
+    let reason = session.attempt("touch new", 5).stopped();
     assert!(reason.contains("`rm` is not among the commands"), "{reason}");
     assert!(world.path("inside/out").exists());
 }
@@ -152,9 +153,9 @@ fn words_turn_allow_into_ask() {
 #[test]
 fn the_agents_rule_tightens_and_loosens() {
     let mut shell = part("shell_readonly", Grammar::ReadOnly);
-    shell.rule = Some(Rule::Ask);
+    shell.rules = vec![Rule::Ask];
     World::new(Fencing::WhereOffered).with(vec![shell.clone()]).attempt("cat a.txt").asks();
-    shell.rule = Some(Rule::Block);
+    shell.rules = vec![Rule::Block];
     let reason = World::new(Fencing::WhereOffered).with(vec![shell]).approved("cat a.txt").stopped();
     assert!(reason.contains("blocked by a rule of the agent"), "{reason}");
 }

@@ -63,27 +63,20 @@ fn nothing_that_a_command_started_survives_it() {
 
 #[test]
 fn a_call_that_is_dropped_ends_its_command() {
-    let world = with_bash(Fencing::WhereOffered);
-    let plane = world.plane(Approvals::ApproveAll);
-    let mark = world.path("inside/pid");
-    let command = "bash -c 'echo $$ > pid; exec sleep 1000'";
-    let waiting = std::thread::scope(|scope| {
-        let plane = &plane;
-        // The executor goes away with the thread, and the call with it.
-        scope
-            .spawn(move || {
-                let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                executor.block_on(async {
-                    tokio::select! {
-                        () = crate::world::call(plane, command) => panic!("it does not end by itself"),
-                        () = written(&mark) => std::fs::read_to_string(&mark).unwrap(),
-                    }
-                })
-            })
-            .join()
-            .unwrap()
-    });
-    is_gone(waiting.trim());
+    for fencing in BOTH {
+        let world = with_bash(fencing);
+        let session = world.session(Approvals::ApproveAll);
+        let mark = world.path("inside/pid");
+        let orders = [("bash -c 'echo $$ > pid; exec sleep 1000'".to_owned(), 300)];
+        let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let pid = executor.block_on(async {
+            tokio::select! {
+                () = session.run(&orders) => panic!("it does not end by itself"),
+                () = written(&mark) => std::fs::read_to_string(&mark).unwrap(),
+            }
+        });
+        is_gone(pid.trim());
+    }
 }
 
 async fn written(path: &Path) {
@@ -153,16 +146,11 @@ fn signals_and_exit_codes_are_told() {
 
 #[test]
 fn many_commands_at_once_do_not_end_each_other() {
-    let world = with_bash(Fencing::WhereOffered);
-    let plane = world.plane(Approvals::Nobody);
-    std::thread::scope(|scope| {
-        for number in 0..8 {
-            let plane = &plane;
-            scope.spawn(move || {
-                let command = format!("bash -c 'for i in 1 2 3 4 5; do sleep 0.0{number}; echo {number}; done'");
-                let ran = crate::world::attempt(plane, &command, 30).ran();
-                assert_eq!(ran.stdout, format!("{number}\n").repeat(5));
-            });
-        }
-    });
+    let orders: Vec<(String, u64)> = (0..8)
+        .map(|number| (format!("bash -c 'for i in 1 2 3 4 5; do sleep 0.0{number}; echo {number}; done'"), 30))
+        .collect();
+    let attempts = with_bash(Fencing::WhereOffered).session(Approvals::Nobody).attempts(&orders);
+    for (number, attempt) in attempts.into_iter().enumerate() {
+        assert_eq!(attempt.ran().stdout, format!("{number}\n").repeat(5));
+    }
 }

@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use llm_do::BoxFuture;
-use llm_do::event::Events;
-use llm_do::journal::Steps;
-use llm_do::message::{Arguments, Content, RawJson, ToolCall};
-use llm_do::tools::approval::{Approvals, Gate, Rule, Rules};
-use llm_do::tools::plane::{OpenToolset, Refusals, ToolPlane};
+use futures_util::future::join_all;
+use llm_do::message::{Content, RawJson};
+use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::Project;
+use llm_do::runtime::{Models, Runtime, RuntimeConfig};
+use llm_do::tools::ToolError;
+use llm_do::tools::approval::{Approvals, Rule};
+use llm_do::tools::function::Tool;
+use llm_do::tools::plane::Refusals;
 use llm_do::tools::protected::Protected;
 use llm_do::tools::shell::fence::Fencing;
 use llm_do::tools::shell::{Part, Shell, Surroundings};
 use llm_do::tools::source::{Grammar, ShellConfig, ShellRule};
-use llm_do::tools::{Agents, CallContext, ToolError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -107,21 +109,31 @@ impl World {
         std::os::unix::fs::symlink(target, self.path(path)).unwrap();
     }
 
-    fn shell(&self) -> Shell {
-        let inside = self.inside();
-        let surroundings = Surroundings {
-            directory: &inside,
-            project_root: &inside,
-            fencing: self.fencing,
-            protected: Protected::new([inside.join("flow.yaml")]),
+    /// A session in which an agent's code calls the shell, through the gate like any other call.
+    pub fn session(&self, approvals: Approvals) -> Session {
+        let (inside, fencing, parts) = (self.inside(), self.fencing, self.parts.clone());
+        let shell = move || {
+            let surroundings = Surroundings {
+                directory: &inside,
+                project_root: &inside,
+                fencing,
+                protected: Protected::new([inside.join("flow.yaml")]),
+            };
+            Box::new(Shell::open("shell", parts.clone(), surroundings).unwrap()) as Box<dyn llm_do::tools::Toolset>
         };
-        Shell::open(self.parts.clone(), surroundings).unwrap()
-    }
-
-    pub fn plane(&self, approvals: Approvals) -> ToolPlane {
-        let toolset = Box::new(self.shell());
-        let opened = OpenToolset { name: "sh".into(), definition: "sh".into(), toolset, rules: Rules::new() };
-        ToolPlane::new(vec![opened], Arc::new(Gate::new(approvals)), Refusals::Return).unwrap()
+        let exchange = Exchange::default();
+        let project = Project::new(self.outside())
+            .agent("main.worker", "---\nname: main\ntools: [go]\ntoolsets: [sh]\n---\nGo.")
+            .tool(exchange.tool())
+            .toolset("sh", shell);
+        let models = ModelChoices {
+            flag: Some(ModelName::parse("scripted:s").unwrap()),
+            scripts: [("s".to_owned(), "- {round: 1, call: {go: {}}}\n- say: done\n".to_owned())].into(),
+            ..ModelChoices::default()
+        };
+        let program = project.link(&models).unwrap_or_else(|report| panic!("{report:?}")).program;
+        let config = RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(approvals) };
+        Session { runtime: Runtime::new(program, Models::default(), config), exchange }
     }
 
     /// Tries a command where nobody can be asked.
@@ -135,7 +147,7 @@ impl World {
     }
 
     pub fn answered(&self, command: &str, timeout: u64, approvals: Approvals) -> Attempt {
-        attempt(&self.plane(approvals), command, timeout)
+        self.session(approvals).attempt(command, timeout)
     }
 
     /// Everything there is, with its content, mode and time: what a command could change.
@@ -184,69 +196,83 @@ impl Attempt {
     }
 }
 
-pub fn attempt(plane: &ToolPlane, command: &str, timeout: u64) -> Attempt {
-    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    match executor.block_on(call_within(plane, command, timeout)) {
-        Ok(content) => {
-            let [Content::Text { text }] = content.as_slice() else { panic!("{content:?}") };
-            let result: Value = serde_json::from_str(text).unwrap();
-            let text = |key: &str| result[key].as_str().unwrap().to_owned();
-            Attempt::Ran(Ran {
-                stdout: text("stdout"),
-                stderr: text("stderr"),
-                exit_code: result["exit_code"].as_i64().unwrap(),
-                truncated: result["truncated"].as_bool().unwrap(),
+/// A run of the program whose code calls the shell.
+pub struct Session {
+    runtime: Runtime,
+    exchange: Exchange,
+}
+
+/// What is to be called, and what came back.
+#[derive(Clone, Default)]
+struct Exchange {
+    orders: Arc<Mutex<Vec<(String, u64)>>>,
+    results: Arc<Mutex<Vec<Result<Vec<Content>, ToolError>>>>,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+impl Exchange {
+    fn tool(&self) -> Tool {
+        let exchange = self.clone();
+        let go = Tool::with_context("go", move |_: Nothing, cx| {
+            let exchange = exchange.clone();
+            Box::pin(async move {
+                let orders = exchange.orders.lock().unwrap().clone();
+                let calls = orders.iter().map(|(command, timeout)| {
+                    let arguments = RawJson::of(&json!({"command": command, "timeout": timeout}));
+                    async move { cx.call("shell", &arguments).await }
+                });
+                let results = join_all(calls).await;
+                *exchange.results.lock().unwrap() = results;
+                Ok::<_, ToolError>("gone")
             })
-        }
-        Err(reason) => Attempt::Stopped(reason),
+        });
+        go.verdict(Rule::Allow)
     }
 }
 
-/// A call whose result nobody looks at.
-pub async fn call(plane: &ToolPlane, command: &str) {
-    drop(call_within(plane, command, 300).await);
-}
-
-async fn call_within(plane: &ToolPlane, command: &str, timeout: u64) -> Result<Vec<Content>, String> {
-    let arguments = Arguments::Object(RawJson::of(&json!({"command": command, "timeout": timeout})));
-    let call = ToolCall { id: "c1".into(), tool: "shell".into(), arguments, private: None };
-    let events = Events::unheard();
-    let path = ["main".to_owned()];
-    let cx = CallContext {
-        agents: &NoAgents,
-        path: &path,
-        depth: 0,
-        call: 1,
-        events: &events,
-        project_root: Path::new("/"),
-        steps: Steps::unrecorded(),
-        account: 0,
-        plane,
-    };
-    let mut results = plane.run(&[&call], &cx).await.unwrap();
-    results.remove(0).outcome
-}
-
-struct NoAgents;
-
-impl Agents for NoAgents {
-    fn may_call(&self, _: &str, _: &CallContext<'_>) -> Result<(), String> {
-        Err("there are none".to_owned())
+impl Session {
+    pub fn attempt(&self, command: &str, timeout: u64) -> Attempt {
+        self.attempts(&[(command.to_owned(), timeout)]).remove(0)
     }
 
-    fn call<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a RawJson,
-        _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        Box::pin(async { Err(ToolError::failed("there are none")) })
+    /// Several at the same time.
+    pub fn attempts(&self, orders: &[(String, u64)]) -> Vec<Attempt> {
+        let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        executor.block_on(self.run(orders));
+        let results = std::mem::take(&mut *self.exchange.results.lock().unwrap());
+        results.into_iter().map(Attempt::of).collect()
+    }
+
+    pub async fn run(&self, orders: &[(String, u64)]) {
+        *self.exchange.orders.lock().unwrap() = orders.to_vec();
+        self.runtime.run("go").await.unwrap();
+    }
+}
+
+impl Attempt {
+    fn of(result: Result<Vec<Content>, ToolError>) -> Self {
+        let content = match result {
+            Ok(content) => content,
+            Err(ToolError::Failed(reason)) => return Self::Stopped(reason),
+            Err(other) => panic!("{other:?}"),
+        };
+        let [Content::Text { text }] = content.as_slice() else { panic!("{content:?}") };
+        let result: Value = serde_json::from_str(text).unwrap();
+        let text = |key: &str| result[key].as_str().unwrap().to_owned();
+        Self::Ran(Ran {
+            stdout: text("stdout"),
+            stderr: text("stderr"),
+            exit_code: result["exit_code"].as_i64().unwrap(),
+            truncated: result["truncated"].as_bool().unwrap(),
+        })
     }
 }
 
 pub fn part(name: &str, grammar: Grammar) -> Part {
     let config = ShellConfig { grammar, write: Vec::new(), network: false };
-    Part { name: name.to_owned(), config, rule: None }
+    Part { name: name.to_owned(), config, rules: Vec::new() }
 }
 
 pub fn rule(pattern: &str, approval: Rule) -> ShellRule {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::approval::{Coverage, PermittedCall, Question, Rule, Verdict};
+use super::approval::{Coverage, PermittedCall, Question, Rule, Verdict, digest};
 use super::function::parse;
 use super::protected::Protected;
 use super::source::{Grammar, READ_ONLY_COMMANDS, ShellConfig};
@@ -43,8 +43,8 @@ pub struct Part {
     /// As the agent's file calls it.
     pub name: String,
     pub config: ShellConfig,
-    /// What the agent's file says of the tool.
-    pub rule: Option<Rule>,
+    /// What a variant and the agent's file say of the tool, the nearest first.
+    pub rules: Vec<Rule>,
 }
 
 /// Where a shell works and what it must know of its surroundings.
@@ -57,6 +57,8 @@ pub struct Surroundings<'a> {
 
 /// A live shell.
 pub struct Shell {
+    /// The name of its tool.
+    tool: String,
     parts: Vec<Part>,
     directory: WorkingDirectory,
     project_root: PathBuf,
@@ -116,10 +118,11 @@ struct Judged<'s> {
 }
 
 impl Shell {
-    pub fn open(parts: Vec<Part>, surroundings: Surroundings<'_>) -> Result<Self, String> {
+    pub fn open(tool: &str, parts: Vec<Part>, surroundings: Surroundings<'_>) -> Result<Self, String> {
         let programs = Programs::default();
         let groups = Groups::new(programs.find("true"));
         Ok(Self {
+            tool: tool.to_owned(),
             parts,
             directory: WorkingDirectory::open(surroundings.directory)?,
             project_root: surroundings.project_root.to_owned(),
@@ -150,7 +153,7 @@ impl Shell {
             }
             By::Rule(rule) | By::Default(rule) => (Fit::default(), self.rule_verdict(rule, &words, &matched)?),
         };
-        let verdict = verdict.under(matched.part.rule);
+        let verdict = matched.part.rules.iter().fold(verdict, |verdict, rule| verdict.under(Some(*rule)));
         Ok(Judged { words, matched, fit, verdict })
     }
 
@@ -196,7 +199,7 @@ impl Shell {
             return Verdict::AlwaysAsk(question("changes a file that decides what a project does".to_owned()));
         }
         if !fit.doubts.is_empty() {
-            return Verdict::Insist(question(fit.doubts.join("; ")));
+            return Verdict::AskAnyway(question(fit.doubts.join("; ")));
         }
         if fit.changes.is_empty() { Verdict::Allow } else { Verdict::Ask(question("changes files".to_owned())) }
     }
@@ -215,16 +218,16 @@ impl Shell {
         }
         if let Some(path) = operands.iter().find(|path| super::secret::looks_secret(path)) {
             let shown = path.display().to_string();
-            return Ok(Verdict::Insist(question(&format!("`{}` looks like a secret", visible(&shown)))));
+            return Ok(Verdict::AskAnyway(question(&format!("`{}` looks like a secret", visible(&shown)))));
         }
         let texts: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
         Ok(match (rule, matched.by) {
             (Rule::Allow, By::Default(_)) if rules::danger(&texts).is_some() => {
-                Verdict::Insist(question("the program runs any other, which no default allows"))
+                Verdict::AskAnyway(question("the program runs any other, which no default allows"))
             }
             (Rule::Allow, _) => match self.fence() {
                 Ok(_) => Verdict::Allow,
-                Err(reason) => Verdict::Insist(question(&format!("there is no fence to keep it in: {reason}"))),
+                Err(reason) => Verdict::AskAnyway(question(&format!("there is no fence to keep it in: {reason}"))),
             },
             (Rule::Ask | Rule::Block, By::Default(_)) => Verdict::Ask(question("no rule is about it")),
             (Rule::Ask | Rule::Block, _) => Verdict::Ask(question("a rule asks")),
@@ -244,9 +247,9 @@ impl Shell {
         let preview =
             format!("command   {command}\nprogram   {program}\ndirectory {directory}\n{}", self.bounds_words(matched));
         Question {
-            reason,
             preview: Some(crate::escape::visible_lines(&preview)),
-            bound_to: None,
+            bound_to: Some(digest([reason.as_str()])),
+            reason,
             covers: Some(Coverage {
                 call: format!("`{}` in {}", visible(&command), visible(&directory)),
                 tool: format!("{covered}, in {}", visible(&directory)),
@@ -261,10 +264,19 @@ impl Shell {
         }
     }
 
-    async fn run(&self, arguments: &Arguments) -> Result<String, String> {
-        let judged = self.judge_command(&arguments.command)?;
-        if let Verdict::Block(reason) = judged.verdict {
-            return Err(reason);
+    async fn run(&self, call: &PermittedCall) -> Result<String, ToolError> {
+        let arguments: Arguments = parse(call.arguments()).map_err(ToolError::Failed)?;
+        let judged = self.judge_command(&arguments.command).map_err(ToolError::Failed)?;
+        match &judged.verdict {
+            Verdict::Block(reason) => return Err(ToolError::failed(reason)),
+            // What is there may have changed since it was judged: a file has become a secret, or a repository dangerous.
+            Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question) => {
+                let is_as_shown = call.bound_to().is_none_or(|shown| question.bound_to.as_deref() == Some(shown));
+                if !call.is_exceptional() || !is_as_shown {
+                    return Err(ToolError::Changed);
+                }
+            }
+            Verdict::Allow | Verdict::Ask(_) => {}
         }
         let timeout = Duration::from_secs(arguments.timeout.clamp(1, 300));
         let Some(program) = self.programs.find(&judged.words[0].text) else {
@@ -272,8 +284,8 @@ impl Shell {
             let stderr = format!("`{}` is not in {directories}", visible(&judged.words[0].text));
             return Ok(rendered("", &stderr, 127, false));
         };
-        let launch = self.launch(&judged, program, timeout)?;
-        let finished = process::run(launch, &self.groups).await?;
+        let launch = self.launch(&judged, program, timeout).map_err(ToolError::Failed)?;
+        let finished = process::run(launch, &self.groups).await.map_err(ToolError::Failed)?;
         Ok(report(&finished, timeout))
     }
 
@@ -386,7 +398,7 @@ fn rendered(stdout: &str, stderr: &str, exit_code: i32, truncated: bool) -> Stri
 impl Toolset for Shell {
     fn specs(&self) -> Vec<ToolSpec> {
         vec![ToolSpec {
-            name: "shell".to_owned(),
+            name: self.tool.clone(),
             description: self.description(),
             parameters: RawJson::of(&schemars::schema_for!(Arguments)),
             kind: ToolKind::Leaf,
@@ -409,8 +421,7 @@ impl Toolset for Shell {
         _: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
         Box::pin(async move {
-            let arguments: Arguments = parse(call.arguments()).map_err(ToolError::Failed)?;
-            let output = self.run(&arguments).await.map_err(ToolError::Failed)?;
+            let output = self.run(&call).await?;
             Ok(vec![Content::text(output)])
         })
     }

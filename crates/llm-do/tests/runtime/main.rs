@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "the whole file is a test, its helpers included")]
 
-use std::path::Path;
+mod attachments;
+mod dynamic;
+mod entry;
+mod support;
+mod variants;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -11,66 +16,13 @@ use llm_do::event::{EventKind, Hearing};
 use llm_do::message::{Content, Message, RawJson};
 use llm_do::model::name::ModelChoices;
 use llm_do::project::{Limits, Project};
-use llm_do::runtime::{Models, Output, RunError, Runtime, RuntimeConfig};
-use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, PermittedCall, Question, Rule, Verdict};
+use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
+use llm_do::tools::approval::{Answer, Approvals, PermittedCall, Question, Rule, Verdict};
 use llm_do::tools::function::Tool;
 use llm_do::tools::plane::Refusals;
 use llm_do::tools::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 
-/// A project in a directory of its own.
-struct Files(tempfile::TempDir);
-
-impl Files {
-    fn new(files: &[(&str, &str)]) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            std::fs::write(directory.path().join(name), text).unwrap();
-        }
-        Self(directory)
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn project(&self) -> Project {
-        Project::load(self.path()).unwrap()
-    }
-}
-
-fn runtime(project: &Project, config: RuntimeConfig) -> Runtime {
-    let program = project.link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}")).program;
-    Runtime::new(program, Models::default(), config)
-}
-
-fn worker(name: &str, keys: &str) -> String {
-    format!("---\nname: {name}\nmodel: scripted:script.yaml\n{keys}\n---\nYou are {name}.\n")
-}
-
-fn text(output: Result<Output, RunError>) -> String {
-    match output.unwrap() {
-        Output::Text(text) => text,
-        Output::Value(value) => value.get().to_owned(),
-    }
-}
-
-/// Answers every question the same way, and remembers what was asked.
-struct Person {
-    answer: Answer,
-    asked: Arc<Mutex<Vec<ApprovalRequest>>>,
-}
-
-impl Approver for Person {
-    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
-        self.asked.lock().unwrap().push(request.clone());
-        Box::pin(async { self.answer.clone() })
-    }
-}
-
-fn person(answer: Answer) -> (Approvals, Arc<Mutex<Vec<ApprovalRequest>>>) {
-    let asked = Arc::new(Mutex::default());
-    (Approvals::prompt(Person { answer, asked: Arc::clone(&asked) }), asked)
-}
+use support::{Files, person, runtime, text, worker};
 
 /// Counts its instances and its calls, to show whose state is whose.
 struct Counter {

@@ -1,0 +1,99 @@
+//! An entry that is a function: code above the agents, without a model.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::input::{Input, InputError};
+use super::{Output, RunError, Runtime, scope, toolsets};
+use crate::event::{CallKind, Ended, EventKind, Events};
+use crate::message::{Content, RawJson};
+use crate::tools::attachment;
+use crate::tools::function::FunctionEntry;
+use crate::tools::plane::ToolPlane;
+use crate::tools::{CallContext, Cancellation, Ending, ToolError};
+
+impl Runtime {
+    /// Runs the entry function once: its call of depth 0, with the project's single tools.
+    pub(super) async fn run_function(&self, entry: &FunctionEntry, input: Input) -> Result<Output, RunError> {
+        let wrong = |reason| RunError::Toolset { agent: entry.name().to_owned(), reason };
+        let tools = toolsets::exported(&self.program);
+        let plane = ToolPlane::new(tools, Arc::clone(&self.gate), self.config.refusals).map_err(wrong)?;
+        let (name, call) = (entry.name().to_owned(), self.next_call.fetch_add(1, Ordering::Relaxed));
+        let events = self.events.for_call(&Arc::from(entry.name()), 0, call);
+        let (kind, input_json) = (CallKind::Function, input.to_json());
+        events.send(|| EventKind::CallStarted { name: name.clone(), kind, input: input_json, parent: None });
+        let started = Instant::now();
+        let running = self.enter(entry, input, &plane, &events, call);
+        let output = match self.config.limits.timeout_seconds {
+            None => running.await,
+            Some(allowed) => tokio::time::timeout(scope::seconds(allowed), running).await.unwrap_or_else(|_| {
+                let (limit, partial) = ("timeout_seconds".to_owned(), String::new());
+                events.send(|| EventKind::LimitReached { limit: limit.clone(), used: allowed, allowed });
+                Err(Ending::Limit { limit, used: allowed, allowed, partial }.into())
+            }),
+        };
+        let ended = match &output {
+            Ok(output) => Ended::Output(output.to_json()),
+            Err(error) => {
+                events.send(|| EventKind::RunFailed { error: error.to_string() });
+                Ended::Error(error.to_string())
+            }
+        };
+        plane.close(&events).await;
+        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let usage = self.session.usage_of(call);
+        events.send(|| EventKind::CallFinished { name, kind, ended, duration_ms, usage });
+        output
+    }
+
+    async fn enter(
+        &self,
+        entry: &FunctionEntry,
+        input: Input,
+        plane: &ToolPlane,
+        events: &Events,
+        call: u64,
+    ) -> Result<Output, RunError> {
+        let path = [entry.name().to_owned()];
+        let steps = self.steps.at(format_args!("{}", entry.name()));
+        let reach = self.permitted_reach(&input, &path, &steps, events).await?;
+        let schema = entry.schema();
+        let (value, files) = input.fitted(&schema.to().unwrap_or_default()).map_err(|violation| {
+            InputError::Violates { agent: entry.name().to_owned(), violation, schema: schema.get().to_owned() }
+        })?;
+        let mut given: Vec<Content> = files.into_iter().map(Content::Attachment).collect();
+        for path in attachment::named_in(&value) {
+            let file = attachment::read(path, &self.program.root, reach).map_err(InputError::from)?;
+            given.push(Content::Attachment(file));
+        }
+        // Dropped with this future, however the run ends.
+        let (_run, cancellation) = Cancellation::new();
+        let cx = CallContext {
+            agents: self,
+            path: &path,
+            depth: 0,
+            call,
+            model: None,
+            input: &given,
+            messages: &[],
+            events,
+            project_root: &self.program.root,
+            steps,
+            account: self.account.0,
+            plane,
+            cancellation: &cancellation,
+        };
+        let output = entry.run(RawJson::of(&value), &cx).await;
+        if let Some(ending) = plane.ending() {
+            return Err(ending.into());
+        }
+        match output {
+            Ok(value) => Ok(value.to::<String>().map_or(Output::Value(value), Output::Text)),
+            Err(ToolError::Ends(ending)) => Err(ending.into()),
+            Err(error @ (ToolError::Failed(_) | ToolError::Changed)) => {
+                Err(RunError::Function { function: entry.name().to_owned(), reason: error.to_string() })
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Files that travel with an input: which of them need somebody's consent, and how they are read.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use serde_json::Value;
+
+use super::approval::{Question, digest};
+use super::secret::looks_secret;
+use crate::beneath::{self, Unopened};
+use crate::escape::visible;
+use crate::message::Attachment;
+
+/// How far the attachments that an input names may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Beneath the project root, and nothing that looks like a secret.
+    Project,
+    /// Wherever the input says: somebody agreed to it.
+    Anywhere,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the attachment `{name}` {reason}")]
+pub struct AttachmentError {
+    name: String,
+    reason: String,
+}
+
+impl AttachmentError {
+    pub fn new(name: &str, reason: impl Into<String>) -> Self {
+        Self { name: visible(name).into_owned(), reason: reason.into() }
+    }
+
+    fn unopened(name: &str, error: &Unopened) -> Self {
+        Self::new(
+            name,
+            match error {
+                Unopened::Missing => "does not exist".to_owned(),
+                Unopened::Outside => "leads outside the project root".to_owned(),
+                Unopened::NotRegular => "is not a regular file".to_owned(),
+                Unopened::Io(error) => format!("cannot be read: {error}"),
+            },
+        )
+    }
+}
+
+/// The files that an input names: in its field `attachments`, or as items `{"attachment": path}` of a list.
+pub fn named_in(input: &Value) -> Vec<&Value> {
+    match input {
+        Value::Object(fields) => fields.get("attachments").and_then(Value::as_array).into_iter().flatten().collect(),
+        Value::Array(items) => items.iter().filter_map(|item| item.get("attachment")).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+    }
+}
+
+/// What somebody must be asked before the files that an input names are sent to an agent: those outside the project and
+/// those that look like secrets. `None` if there are none.
+pub fn question(input: &Value, root: &Path, agent: &str) -> Option<Question> {
+    let exceptions: Vec<Exception> =
+        named_in(input).into_iter().filter_map(Value::as_str).filter_map(|path| exception(path, root)).collect();
+    if exceptions.is_empty() {
+        return None;
+    }
+    let shown: Vec<String> = exceptions
+        .iter()
+        .map(|Exception { resolved, why }| format!("`{}`, which {why}", visible(&resolved.display().to_string())))
+        .collect();
+    let resolved: Vec<String> =
+        exceptions.iter().map(|exception| exception.resolved.to_string_lossy().into_owned()).collect();
+    Some(Question {
+        reason: format!("sends to the agent `{agent}` {}", shown.join(", and ")),
+        bound_to: Some(digest(resolved.iter().map(String::as_str))),
+        ..Question::default()
+    })
+}
+
+struct Exception {
+    resolved: PathBuf,
+    why: &'static str,
+}
+
+/// A file that is missing or no file needs no consent: reading it says so.
+fn exception(path: &str, root: &Path) -> Option<Exception> {
+    let directory = Dir::open_ambient_dir(root, ambient_authority()).ok()?;
+    match beneath::open(&directory, Path::new(path)) {
+        Err(Unopened::Outside) => {
+            let named = root.join(path);
+            let resolved = named.canonicalize().unwrap_or(named);
+            Some(Exception { resolved, why: "lies outside the project" })
+        }
+        Ok(_) => {
+            let resolved = resolved_beneath(&directory, path);
+            looks_secret(&resolved).then_some(Exception { resolved, why: "looks like a secret" })
+        }
+        Err(Unopened::Missing | Unopened::NotRegular | Unopened::Io(_)) => None,
+    }
+}
+
+/// Behind links.
+fn resolved_beneath(directory: &Dir, path: &str) -> PathBuf {
+    directory.canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))
+}
+
+/// Reads a file that an input names, relative to the project root.
+pub fn read(path: &Value, root: &Path, reach: Reach) -> Result<Attachment, AttachmentError> {
+    let Some(name) = path.as_str() else { return Err(AttachmentError::new(&path.to_string(), "is not a path")) };
+    if reach == Reach::Anywhere {
+        return read_named(&root.join(name));
+    }
+    let failed = |error: Unopened| AttachmentError::unopened(name, &error);
+    let directory = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| failed(error.into()))?;
+    let file = beneath::open(&directory, Path::new(name)).map_err(failed)?;
+    if looks_secret(&resolved_beneath(&directory, name)) {
+        return Err(AttachmentError::new(name, "looks like a secret, and nobody was asked"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
+    of_bytes(Path::new(name), bytes)
+}
+
+/// Reads a file that a user names: anywhere, a regular file.
+pub fn read_named(path: &Path) -> Result<Attachment, AttachmentError> {
+    let shown = path.display().to_string();
+    let failed = |error: Unopened| AttachmentError::unopened(&shown, &error);
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(failed(Unopened::NotRegular));
+    };
+    let resolved = path.canonicalize().map_err(|error| failed(error.into()))?;
+    let directory = resolved.parent().unwrap_or(parent);
+    let directory = Dir::open_ambient_dir(directory, ambient_authority()).map_err(|error| failed(error.into()))?;
+    let file = beneath::open(&directory, Path::new(resolved.file_name().unwrap_or(name))).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
+    of_bytes(path, bytes)
+}
+
+/// No provider takes more in one request.
+pub const LARGEST: u64 = 64 * 1024 * 1024;
+
+/// Files are sent as what they are; the kind is told by content first, by ending second.
+pub fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Attachment, AttachmentError> {
+    let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+    let wrong = |reason: &str| AttachmentError::new(&path.display().to_string(), reason);
+    if bytes.len() as u64 > LARGEST {
+        return Err(wrong("is larger than 64 MiB"));
+    }
+    let by_content = infer::get(&bytes).map(|kind| kind.mime_type());
+    let media_type = match by_content {
+        Some(media @ ("image/png" | "image/jpeg" | "image/gif" | "image/webp" | "application/pdf")) => media,
+        _ if str::from_utf8(&bytes).is_ok_and(|text| !text.contains('\0')) => text_media_type(path),
+        _ => return Err(wrong("is neither text, nor an image (PNG, JPEG, GIF, WebP), nor a PDF")),
+    };
+    Ok(Attachment { name, media_type: media_type.to_owned(), data: Arc::from(bytes) })
+}
+
+fn text_media_type(path: &Path) -> &'static str {
+    match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
+        Some("md" | "markdown") => "text/markdown",
+        Some("csv") => "text/csv",
+        Some("html" | "htm") => "text/html",
+        Some("xml") => "text/xml",
+        _ => "text/plain",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A project with a file, a secret and links, and a file outside it.
+    fn project() -> (tempfile::TempDir, tempfile::TempDir) {
+        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(inside.path().join("notes.md"), "notes").unwrap();
+        std::fs::write(inside.path().join(".env"), "KEY=1").unwrap();
+        std::fs::write(outside.path().join("other.md"), "other").unwrap();
+        std::os::unix::fs::symlink(".env", inside.path().join("innocent.md")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("other.md"), inside.path().join("out.md")).unwrap();
+        (inside, outside)
+    }
+
+    #[test]
+    fn files_outside_and_secrets_are_asked_for_with_the_path_they_lead_to() {
+        let (inside, outside) = project();
+        let other = outside.path().canonicalize().unwrap().join("other.md").display().to_string();
+        let absolute = outside.path().join("other.md").display().to_string();
+        let cases = [
+            ("notes.md", None),
+            ("missing.md", None),
+            (".", None),
+            (".env", Some("`.env`, which looks like a secret".to_owned())),
+            ("innocent.md", Some("`.env`, which looks like a secret".to_owned())),
+            ("out.md", Some(format!("`{other}`, which lies outside the project"))),
+            (absolute.as_str(), Some(format!("`{other}`, which lies outside the project"))),
+        ];
+        for (path, expected) in cases {
+            for input in [json!({"input": "x", "attachments": [path]}), json!(["x", {"attachment": path}])] {
+                let reason = question(&input, inside.path(), "child").map(|question| question.reason);
+                let expected = expected.as_ref().map(|what| format!("sends to the agent `child` {what}"));
+                assert_eq!(reason, expected, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_consent_only_plain_files_of_the_project_are_read() {
+        let (inside, outside) = project();
+        let absolute = outside.path().join("other.md").display().to_string();
+        for (path, reach, expected) in [
+            ("notes.md", Reach::Project, Ok("notes")),
+            ("missing.md", Reach::Project, Err("does not exist")),
+            (".", Reach::Project, Err("is not a regular file")),
+            (".env", Reach::Project, Err("looks like a secret, and nobody was asked")),
+            ("innocent.md", Reach::Project, Err("looks like a secret, and nobody was asked")),
+            ("out.md", Reach::Project, Err("leads outside the project root")),
+            (absolute.as_str(), Reach::Project, Err("leads outside the project root")),
+            (absolute.as_str(), Reach::Anywhere, Ok("other")),
+            ("out.md", Reach::Anywhere, Ok("other")),
+            ("innocent.md", Reach::Anywhere, Ok("KEY=1")),
+        ] {
+            let read = read(&json!(path), inside.path(), reach);
+            let read = read.map(|file| String::from_utf8(file.data.to_vec()).unwrap()).map_err(|error| error.reason);
+            assert_eq!(read.as_deref().map_err(String::as_str), expected, "{path}");
+        }
+    }
+}
