@@ -17,10 +17,12 @@ use llm_do::tools::Ending;
 use llm_do::tools::approval::{Approvals, Pending};
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
+use llm_do::tools::shell::fence::{self, Fencing};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
+use crate::check::ShellGround;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
@@ -68,11 +70,13 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     let linked = Project::load(&plan.project).and_then(|project| project.survey(&plan.models, plan.entry.as_deref()));
     match (linked, plan.format) {
         (Ok(linked), CheckFormat::Text) => {
-            console::print(&check::text(&plan.project, &linked))?;
+            console::print(&check::text(&plan.project, &linked, shell_ground(&linked.program).as_ref()))?;
             console::complain(&linked.notes.render(plan.colour));
             Ok(())
         }
-        (Ok(linked), CheckFormat::Json) => console::print(&check::json(&plan.project, &linked)),
+        (Ok(linked), CheckFormat::Json) => {
+            console::print(&check::json(&plan.project, &linked, shell_ground(&linked.program).as_ref()))
+        }
         (Ok(linked), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
         (Err(report), CheckFormat::Json) => {
             console::print(&check::json_errors(&plan.project, &report))?;
@@ -80,6 +84,13 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
         }
         (Err(report), CheckFormat::Text | CheckFormat::Dot) => Err(Failure::Project { report, colour: plan.colour }),
     }
+}
+
+/// The kernel is asked only if somebody runs commands.
+fn shell_ground(program: &Program) -> Option<ShellGround> {
+    program.agents.values().find(|agent| check::shells(agent).next().is_some())?;
+    let directory = std::env::current_dir().unwrap_or_default();
+    Some(ShellGround { directory, fence: fence::offered(Fencing::WhereOffered) })
 }
 
 /// Scripts that the user names outside the project, relative to the working directory.

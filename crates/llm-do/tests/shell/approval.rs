@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::world::{World, part, rule, rules};
+use crate::world::{World, is_offered, part, rule, rules};
 use llm_do::BoxFuture;
 use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Memory, Rule};
 use llm_do::tools::shell::fence::Fencing;
@@ -105,6 +105,9 @@ fn edited_commands_are_judged_again() {
 
 #[test]
 fn several_shells_are_one_tool_and_the_first_rule_that_matches_decides() {
+    if !is_offered() {
+        return;
+    }
     let blocks_cat =
         rules(vec![rule("cat b.txt", Rule::Block), rule("git status", Rule::Block), rule("date", Rule::Allow)]);
     let world =
@@ -121,6 +124,9 @@ fn several_shells_are_one_tool_and_the_first_rule_that_matches_decides() {
 
 #[test]
 fn a_default_decides_what_no_rule_does() {
+    if !is_offered() {
+        return;
+    }
     for (default, command, stopped) in [
         (Rule::Ask, "whoami", Some("needs an approval")),
         (Rule::Block, "whoami", Some("not among the commands")),
@@ -143,6 +149,9 @@ fn a_default_decides_what_no_rule_does() {
 
 #[test]
 fn words_turn_allow_into_ask() {
+    if !is_offered() {
+        return;
+    }
     let careful = ShellRule { approval_required_if_args: vec!["-p".into()], ..rule("mkdir", Rule::Allow) };
     let world = World::new(Fencing::WhereOffered).with(vec![rules(vec![careful])]);
     assert_eq!(world.attempt("mkdir one").ran().exit_code, 0);
@@ -158,4 +167,31 @@ fn the_agents_rule_tightens_and_loosens() {
     shell.rules = vec![Rule::Block];
     let reason = World::new(Fencing::WhereOffered).with(vec![shell]).approved("cat a.txt").stopped();
     assert!(reason.contains("blocked by a rule of the agent"), "{reason}");
+}
+
+/// Says yes, and makes the repository more dangerous while it is asked.
+struct Meddler(std::path::PathBuf, Arc<Mutex<Vec<String>>>);
+
+impl Approver for Meddler {
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
+        let mut asked = self.1.lock().unwrap();
+        let text = format!("[filter \"f{}\"]\n\tclean = ./evil\n", asked.len().min(1));
+        std::fs::write(&self.0, text).unwrap();
+        asked.push(request.question.reason.clone());
+        Box::pin(async { Answer::Once })
+    }
+}
+
+#[test]
+fn an_answer_is_for_what_was_shown() {
+    let world = World::new(Fencing::WhereOffered);
+    world.file("inside/.git/config", "[filter \"first\"]\n\tclean = ./evil\n");
+    let asked = Arc::default();
+    let meddler = Meddler(world.path("inside/.git/config"), Arc::clone(&asked));
+    world.session(Approvals::prompt(meddler)).attempt("git status", 5);
+    let asked = asked.lock().unwrap();
+    assert!(
+        asked.len() > 1 && asked[0].contains("`filter.first.clean`") && asked[1].contains("`filter.f0.clean`"),
+        "{asked:?}"
+    );
 }

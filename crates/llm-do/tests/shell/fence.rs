@@ -3,26 +3,13 @@
 use std::io::Read as _;
 use std::net::TcpListener;
 
-use crate::world::{World, part, rule, rules};
+use crate::world::{World, is_offered, part, rule, rules};
 use llm_do::tools::approval::Rule;
 use llm_do::tools::shell::fence::{self, Fencing};
 use llm_do::tools::source::{Grammar, ShellConfig};
 
 fn with_bash() -> World {
     World::new(Fencing::WhereOffered).with(vec![rules(vec![rule("bash", Rule::Allow)])])
-}
-
-/// These tests say nothing where there is no fence; one that should be there and is not is a failure.
-fn is_offered() -> bool {
-    let landlock =
-        std::fs::read_to_string("/sys/kernel/security/lsm").is_ok_and(|modules| modules.contains("landlock"));
-    match fence::offered(Fencing::WhereOffered) {
-        Ok(_) => true,
-        Err(reason) => {
-            assert!(!landlock, "{reason}");
-            false
-        }
-    }
 }
 
 #[test]
@@ -173,4 +160,34 @@ fn this_program_itself_stays_free() {
     world.approved("bash -c true").ran();
     std::fs::write(world.path("outside/free"), "x").unwrap();
     drop(TcpListener::bind("127.0.0.1:0").unwrap());
+}
+
+#[test]
+fn a_link_that_changes_between_judging_and_running_leads_nowhere() {
+    if !is_offered() {
+        return;
+    }
+    let world = World::new(Fencing::WhereOffered);
+    let (flip, other) = (world.path("inside/flip"), world.path("inside/other"));
+    let targets = [world.path("inside/a.txt"), world.path("outside/secret.txt")];
+    let targets = [targets[0].strip_prefix(world.inside()).unwrap().to_owned(), targets[1].clone()];
+    std::os::unix::fs::symlink(&targets[0], &flip).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut turn = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                turn += 1;
+                std::os::unix::fs::symlink(&targets[turn % 2], &other).unwrap();
+                std::fs::rename(&other, &flip).unwrap();
+            }
+        });
+        let orders = vec![("cat flip".to_owned(), 5); 200];
+        for attempt in world.session(llm_do::tools::approval::Approvals::Nobody).attempts(&orders) {
+            if let crate::world::Attempt::Ran(ran) = attempt {
+                assert!(!ran.stdout.contains("secret"), "{ran:?}");
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
 }

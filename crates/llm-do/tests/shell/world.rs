@@ -16,7 +16,7 @@ use llm_do::tools::approval::{Approvals, Rule};
 use llm_do::tools::function::Tool;
 use llm_do::tools::plane::Refusals;
 use llm_do::tools::protected::Protected;
-use llm_do::tools::shell::fence::Fencing;
+use llm_do::tools::shell::fence::{self, Fencing};
 use llm_do::tools::shell::{Part, Shell, Surroundings};
 use llm_do::tools::source::{Grammar, ShellConfig, ShellRule};
 use serde_json::{Value, json};
@@ -206,8 +206,10 @@ pub struct Session {
 #[derive(Clone, Default)]
 struct Exchange {
     orders: Arc<Mutex<Vec<(String, u64)>>>,
-    results: Arc<Mutex<Vec<Result<Vec<Content>, ToolError>>>>,
+    results: Arc<Mutex<Vec<Returned>>>,
 }
+
+type Returned = Result<Vec<Content>, ToolError>;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
@@ -252,7 +254,7 @@ impl Session {
 }
 
 impl Attempt {
-    fn of(result: Result<Vec<Content>, ToolError>) -> Self {
+    fn of(result: Returned) -> Self {
         let content = match result {
             Ok(content) => content,
             Err(ToolError::Failed(reason)) => return Self::Stopped(reason),
@@ -267,6 +269,18 @@ impl Attempt {
             exit_code: result["exit_code"].as_i64().unwrap(),
             truncated: result["truncated"].as_bool().unwrap(),
         })
+    }
+}
+
+/// What needs a fence says nothing where there is none; one that should be there and is not is a failure.
+pub fn is_offered() -> bool {
+    let modules = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    match fence::offered(Fencing::WhereOffered) {
+        Ok(_) => true,
+        Err(reason) => {
+            assert!(!modules.contains("landlock"), "{reason}");
+            false
+        }
     }
 }
 

@@ -151,7 +151,7 @@ impl Shell {
                 let verdict = self.grammar_verdict(&words, &matched, &fit);
                 (fit, verdict)
             }
-            By::Rule(rule) | By::Default(rule) => (Fit::default(), self.rule_verdict(rule, &words, &matched)?),
+            By::Rule(rule) | By::Default(rule) => (Fit::default(), self.rule_verdict(rule, &words, &matched)),
         };
         let verdict = matched.part.rules.iter().fold(verdict, |verdict, rule| verdict.under(Some(*rule)));
         Ok(Judged { words, matched, fit, verdict })
@@ -204,24 +204,24 @@ impl Shell {
         if fit.changes.is_empty() { Verdict::Allow } else { Verdict::Ask(question("changes files".to_owned())) }
     }
 
-    fn rule_verdict(&self, rule: Rule, words: &[Word], matched: &Matched<'_>) -> Result<Verdict, String> {
+    fn rule_verdict(&self, rule: Rule, words: &[Word], matched: &Matched<'_>) -> Verdict {
         let question = |reason: &str| self.question(words, matched, reason.to_owned());
         if rule == Rule::Block {
-            return Err(format!("`{}` is blocked by a rule", visible(&matched.pattern)));
+            return Verdict::Block(format!("`{}` is blocked by a rule", visible(&matched.pattern)));
         }
         let operands: Vec<PathBuf> = words[1..].iter().flat_map(operand_paths).collect();
         let protected = operands.iter().find(|path| self.protected.covers(&self.directory.path.join(path)));
         if let Some(path) = protected {
             let shown = path.display().to_string();
             let reason = format!("`{}` decides what a project does", visible(&shown));
-            return Ok(Verdict::AlwaysAsk(question(&reason)));
+            return Verdict::AlwaysAsk(question(&reason));
         }
         if let Some(path) = operands.iter().find(|path| super::secret::looks_secret(path)) {
             let shown = path.display().to_string();
-            return Ok(Verdict::AskAnyway(question(&format!("`{}` looks like a secret", visible(&shown)))));
+            return Verdict::AskAnyway(question(&format!("`{}` looks like a secret", visible(&shown))));
         }
         let texts: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
-        Ok(match (rule, matched.by) {
+        match (rule, matched.by) {
             (Rule::Allow, By::Default(_)) if rules::danger(&texts).is_some() => {
                 Verdict::AskAnyway(question("the program runs any other, which no default allows"))
             }
@@ -231,7 +231,7 @@ impl Shell {
             },
             (Rule::Ask | Rule::Block, By::Default(_)) => Verdict::Ask(question("no rule is about it")),
             (Rule::Ask | Rule::Block, _) => Verdict::Ask(question("a rule asks")),
-        })
+        }
     }
 
     fn question(&self, words: &[Word], matched: &Matched<'_>, reason: String) -> Question {
@@ -397,22 +397,24 @@ fn rendered(stdout: &str, stderr: &str, exit_code: i32, truncated: bool) -> Stri
 
 impl Toolset for Shell {
     fn specs(&self) -> Vec<ToolSpec> {
+        // Commands that write are meant in the order in which they come.
+        let (order, repeat) =
+            if self.only_reads() { (Order::Concurrent, Repeat::Repeatable) } else { (Order::Sequential, Repeat::Once) };
         vec![ToolSpec {
             name: self.tool.clone(),
             description: self.description(),
             parameters: RawJson::of(&schemars::schema_for!(Arguments)),
             kind: ToolKind::Leaf,
-            order: Order::Concurrent,
-            repeat: if self.only_reads() { Repeat::Repeatable } else { Repeat::Once },
+            order,
+            repeat,
         }]
     }
 
     fn judge(&self, _: &str, arguments: &RawJson) -> Result<Verdict, String> {
         let arguments: Arguments = parse(arguments)?;
-        Ok(match self.judge_command(&arguments.command) {
-            Ok(judged) => judged.verdict,
-            Err(reason) => Verdict::Block(reason),
-        })
+        // A command that is none here is a mistake of the model, which reads the reason and may do better; a command that
+        // a rule blocks is a refusal.
+        self.judge_command(&arguments.command).map(|judged| judged.verdict)
     }
 
     fn call<'a>(

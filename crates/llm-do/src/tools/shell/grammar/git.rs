@@ -103,6 +103,10 @@ pub fn fit(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> 
             if is_path { path(operand, directory, &mut fit)? } else { revision_or_path(operand, directory, &mut fit)? };
         paths.extend(found);
     }
+    // The variable that keeps `git` from looking further up is a list with colons between its paths.
+    if directory.path.to_string_lossy().contains(':') {
+        fit.doubts.push("the path of the working directory has a colon in it".to_owned());
+    }
     let Some(repository) = repository::examine(directory) else { return Ok(fit) };
     fit.reads.extend(repository.above.iter().cloned());
     fit.doubts.extend(repository.doubts);

@@ -321,6 +321,8 @@ fn is_harmless(key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -352,6 +354,67 @@ mod tests {
         ] {
             assert_eq!(settings(text), None, "{text:?}");
         }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        /// Where the file is understood at all, `git` reads the same keys in it.
+        #[test]
+        fn the_keys_are_those_that_git_reads(lines in prop::collection::vec(line(), 1..7)) {
+            let text = lines.concat();
+            if let Some(read) = settings(&text) {
+                let file = tempfile::NamedTempFile::new().unwrap();
+                std::fs::write(file.path(), &text).unwrap();
+                let mut git = std::process::Command::new("git");
+                git.args(["config", "--name-only", "--list", "--file"]).arg(file.path());
+                let output = git.output().unwrap();
+                let keys: Vec<String> = read.into_iter().map(|(key, _)| key).collect();
+                let theirs = String::from_utf8_lossy(&output.stdout);
+                // What git refuses to read as a whole it does not act upon either.
+                if output.status.success() {
+                    prop_assert_eq!(keys, theirs.lines().collect::<Vec<_>>(), "{:?}", text);
+                }
+            }
+        }
+
+        #[test]
+        fn no_index_is_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..300), version in 0_u8..6, count in any::<u8>()) {
+            let head = [b'D', b'I', b'R', b'C', 0, 0, 0, version, 0, 0, 0, count];
+            let _ = index::paths(&[&head[..], &bytes].concat(), Hash::Sha1);
+            let _ = index::paths(&bytes, Hash::Sha256);
+        }
+    }
+
+    /// Lines that are configuration, and lines that only nearly are.
+    fn line() -> impl Strategy<Value = String> {
+        let pieces = prop::sample::select(vec![
+            "[core]",
+            "[filter \"x\"]",
+            "[a.b]",
+            "[a \"b]",
+            "]",
+            "[",
+            "clean",
+            " = ",
+            "=",
+            "x",
+            "\"",
+            "\\",
+            "#",
+            ";",
+            " ",
+            "\t",
+            "\r",
+            "a-b",
+            "1",
+            "[remote \"o p\"]",
+            "\\\"",
+            "é",
+        ]);
+        let ending = prop_oneof![6 => Just("\n"), 1 => Just("\\\n"), 1 => Just("\r\n"), 1 => Just("")];
+        (prop::collection::vec(pieces, 0..5), ending)
+            .prop_map(|(pieces, ending)| format!("{}{ending}", pieces.concat()))
     }
 
     #[test]
