@@ -11,7 +11,7 @@ mod toolsets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::mpsc;
 
@@ -98,6 +98,8 @@ pub struct Runtime {
     steps: Steps,
     events: Events,
     next_call: AtomicU64,
+    /// What commands are fenced with, or why they are not; found out when the first shell opens.
+    fence: OnceLock<Result<String, String>>,
     /// What was said once and for all.
     said: Mutex<BTreeSet<String>>,
     /// Time and chance, in hex.
@@ -229,7 +231,8 @@ impl Runtime {
         let (steps, next_call, ledger) = (Steps::unrecorded(), AtomicU64::new(1), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
         let (program, said, run) = (Arc::new(program), Mutex::default(), run_id());
-        Self { program, models, config, gate, session, ledger, account, steps, events, next_call, said, run }
+        let fence = OnceLock::new();
+        Self { program, models, config, gate, session, ledger, account, steps, events, next_call, fence, said, run }
     }
 
     /// Whether something is said for the first time in this session.

@@ -13,7 +13,7 @@ use crate::tools::filesystem::Filesystem;
 use crate::tools::function::OneTool;
 use crate::tools::plane::OpenToolset;
 use crate::tools::protected::Protected;
-use crate::tools::shell::{Part, Shell, Surroundings};
+use crate::tools::shell::{Part, Shell, Surroundings, fence};
 use crate::tools::source::{Registered, ShellConfig, ToolsetSource};
 use crate::tools::variant::VariantToolset;
 
@@ -79,19 +79,20 @@ fn open_shell(runtime: &Runtime, agent: &AgentSpec, tool: &str, opened: &mut Ope
     let shells = agent.toolsets.iter().filter_map(shell_part).filter(|(name, _)| name == tool);
     let parts: Vec<Part> = shells.map(|(_, part)| part).collect();
     let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
+    let fence = runtime.fence.get_or_init(|| fence::offered(runtime.config.fencing)).clone();
+    if let Err(reason) = &fence {
+        let text = format!("commands run without a fence: {reason}; configured shells ask where they would allow");
+        opened.notices.push(text);
+    }
     let surroundings = Surroundings {
         directory: &directory,
         project_root: &runtime.program.root,
-        fencing: runtime.config.fencing,
+        fence,
         protected: Protected::new(project_files(&runtime.program)),
     };
     let name = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(" + ");
     let definition = format!("{:?}", parts.iter().map(|part| &part.config).collect::<Vec<_>>());
     let shell = Shell::open(tool, parts, surroundings)?;
-    if let Err(reason) = shell.fence() {
-        let text = format!("commands run without a fence: {reason}; configured shells ask where they would allow");
-        opened.notices.push(text);
-    }
     opened.toolsets.push(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new() });
     Ok(())
 }

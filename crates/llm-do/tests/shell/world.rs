@@ -111,12 +111,13 @@ impl World {
 
     /// A session in which an agent's code calls the shell, through the gate like any other call.
     pub fn session(&self, approvals: Approvals) -> Session {
-        let (inside, fencing, parts) = (self.inside(), self.fencing, self.parts.clone());
+        let (inside, parts) = (self.inside(), self.parts.clone());
+        let fence = fence::offered(self.fencing);
         let shell = move || {
             let surroundings = Surroundings {
                 directory: &inside,
                 project_root: &inside,
-                fencing,
+                fence: fence.clone(),
                 protected: Protected::new([inside.join("flow.yaml")]),
             };
             Box::new(Shell::open("shell", parts.clone(), surroundings).unwrap()) as Box<dyn llm_do::tools::Toolset>

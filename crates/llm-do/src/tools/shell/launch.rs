@@ -62,7 +62,7 @@ impl Shell {
             timeout,
             overflow: if is_grammar { Overflow::End } else { Overflow::Discard },
             limits,
-            bounds: self.fence().is_ok().then_some(bounds),
+            bounds: self.fence.is_ok().then_some(bounds),
         })
     }
 

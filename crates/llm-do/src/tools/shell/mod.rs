@@ -15,7 +15,6 @@ pub mod rules;
 pub mod words;
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -30,10 +29,9 @@ use crate::BoxFuture;
 use crate::escape::{visible, visible_start};
 use crate::message::{Content, RawJson};
 use directory::WorkingDirectory;
-use fence::Fencing;
 use grammar::Fit;
 use launch::PrivateDirectory;
-use process::{Ended, Finished, Groups};
+use process::{Ended, Finished, Supervisors};
 use program::Programs;
 use words::Word;
 
@@ -51,7 +49,8 @@ pub struct Part {
 pub struct Surroundings<'a> {
     pub directory: &'a Path,
     pub project_root: &'a Path,
-    pub fencing: Fencing,
+    /// What a fence is made of here, or why there is none ([`fence::offered`]).
+    pub fence: Result<String, String>,
     pub protected: Protected,
 }
 
@@ -62,12 +61,10 @@ pub struct Shell {
     parts: Vec<Part>,
     directory: WorkingDirectory,
     project_root: PathBuf,
-    fencing: Fencing,
-    /// What the fence is made of, or why there is none; found out when it first matters.
-    fence: OnceLock<Result<String, String>>,
+    fence: Result<String, String>,
     protected: Protected,
     programs: Programs,
-    groups: Groups,
+    supervisors: Supervisors,
     private: PrivateDirectory,
 }
 
@@ -120,24 +117,18 @@ struct Judged<'s> {
 impl Shell {
     pub fn open(tool: &str, parts: Vec<Part>, surroundings: Surroundings<'_>) -> Result<Self, String> {
         let programs = Programs::default();
-        let groups = Groups::new(programs.find("true"));
+        let supervisors = Supervisors::new(programs.find("true"));
         Ok(Self {
             tool: tool.to_owned(),
             parts,
             directory: WorkingDirectory::open(surroundings.directory)?,
             project_root: surroundings.project_root.to_owned(),
-            fencing: surroundings.fencing,
-            fence: OnceLock::new(),
+            fence: surroundings.fence,
             protected: surroundings.protected,
             programs,
-            groups,
+            supervisors,
             private: PrivateDirectory::default(),
         })
-    }
-
-    /// What a fence is made of here, or why there is none.
-    pub fn fence(&self) -> &Result<String, String> {
-        self.fence.get_or_init(|| fence::offered(self.fencing))
     }
 
     fn judge_command(&self, command: &str) -> Result<Judged<'_>, String> {
@@ -225,7 +216,7 @@ impl Shell {
             (Rule::Allow, By::Default(_)) if rules::danger(&texts).is_some() => {
                 Verdict::AskAnyway(question("the program runs any other, which no default allows"))
             }
-            (Rule::Allow, _) => match self.fence() {
+            (Rule::Allow, _) => match &self.fence {
                 Ok(_) => Verdict::Allow,
                 Err(reason) => Verdict::AskAnyway(question(&format!("there is no fence to keep it in: {reason}"))),
             },
@@ -258,7 +249,7 @@ impl Shell {
     }
 
     fn bounds_words(&self, matched: &Matched<'_>) -> String {
-        match self.fence() {
+        match &self.fence {
             Ok(_) => format!("fence     {}", fence_words(&matched.part.config)),
             Err(reason) => format!("fence     none: {reason}"),
         }
@@ -285,7 +276,7 @@ impl Shell {
             return Ok(rendered("", &stderr, 127, false));
         };
         let launch = self.launch(&judged, program, timeout).map_err(ToolError::Failed)?;
-        let finished = process::run(launch, &self.groups).await.map_err(ToolError::Failed)?;
+        let finished = process::run(launch, &self.supervisors).await.map_err(ToolError::Failed)?;
         Ok(report(&finished, timeout))
     }
 
@@ -293,7 +284,7 @@ impl Shell {
         let text = include_str!("description.md");
         let is_grammar = self.parts.iter().all(|part| !matches!(part.config.grammar, Grammar::Rules { .. }));
         let paths = if is_grammar { "Paths lie beneath that directory." } else { "" };
-        let fence = if self.fence().is_ok() { "What a command does outside its bounds fails." } else { "" };
+        let fence = if self.fence.is_ok() { "What a command does outside its bounds fails." } else { "" };
         let filled = text
             .replace("{directory}", &visible(&self.directory.path.display().to_string()))
             .replace("{system}", std::env::consts::OS)

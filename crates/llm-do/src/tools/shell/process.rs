@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -69,56 +69,97 @@ pub const MOST_STDERR: usize = 10_000;
 /// By this variable a process is recognised that left its group, where no fence keeps it there.
 pub const MARK: &str = "LLM_DO_COMMAND";
 
-/// Runs a command on a thread of its own. Dropping the future ends the command at once, with all that it started.
-pub async fn run(launch: Launch, groups: &Groups) -> Result<Finished, String> {
-    let group = groups.take()?;
-    let leash = Arc::new(Leash { group: group.id, state: Mutex::new(State::NotStarted) });
+/// Runs a command. Dropping the future ends it at once, with all that it started.
+pub async fn run(launch: Launch, supervisors: &Supervisors) -> Result<Finished, String> {
+    let supervisor = supervisors.take(launch.bounds.as_ref())?;
+    let leash = Arc::new(Leash { group: supervisor.group, state: Mutex::new(State::NotStarted) });
     let _ends_it = EndWhenDropped(Arc::clone(&leash));
-    let (sender, receiver) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("command".to_owned());
-    thread
-        .spawn(move || {
-            let finished = supervise(&launch, &leash);
-            // Nobody waits for it if the future was dropped.
-            let _ = sender.send((finished, group));
-        })
-        .map_err(|error| format!("no thread for the command: {error}"))?;
-    let (finished, group) = receiver.await.map_err(|_| "the command's thread ended early".to_owned())?;
-    groups.give_back(group);
-    finished
+    let (reply, finished) = oneshot::channel();
+    let gone = || "the thread of the commands has ended".to_owned();
+    supervisor.orders.send(Order { launch, leash, reply }).map_err(|_| gone())?;
+    let finished = finished.await.map_err(|_| gone())??;
+    supervisors.give_back(supervisor);
+    Ok(finished)
 }
 
-/// The process groups of a toolset's commands. A group is held by a process that has ended and was not waited for: it
-/// is there before the command and after it, so that a fence can name the one group that commands may be in.
+/// Threads that start a toolset's commands, one command at a time each. To put a fence on a thread costs as much as to
+/// start a command, and it stays there; so a thread is kept for the next command within the same bounds.
 #[derive(Debug)]
-pub struct Groups {
+pub struct Supervisors {
     holder: Option<PathBuf>,
-    free: Mutex<Vec<Group>>,
+    free: Mutex<Vec<Supervisor>>,
 }
 
+#[derive(Debug)]
+struct Supervisor {
+    bounds: Option<Bounds>,
+    group: Pid,
+    /// The thread ends when this is dropped.
+    orders: mpsc::Sender<Order>,
+}
+
+struct Order {
+    launch: Launch,
+    leash: Arc<Leash>,
+    reply: oneshot::Sender<Result<Finished, String>>,
+}
+
+impl Supervisors {
+    /// `holder` is a program that does nothing: processes of it hold the groups of commands.
+    pub fn new(holder: Option<PathBuf>) -> Self {
+        Self { holder, free: Mutex::default() }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Supervisor>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, bounds: Option<&Bounds>) -> Result<Supervisor, String> {
+        let mut free = self.free();
+        free.retain(|supervisor| is_held(supervisor.group));
+        match free.iter().position(|supervisor| supervisor.bounds.as_ref() == bounds) {
+            Some(at) => Ok(free.swap_remove(at)),
+            None => Supervisor::start(self.holder.as_ref().ok_or("the program `true` is not there")?, bounds),
+        }
+    }
+
+    fn give_back(&self, supervisor: Supervisor) {
+        self.free().push(supervisor);
+    }
+}
+
+impl Supervisor {
+    fn start(holder: &PathBuf, bounds: Option<&Bounds>) -> Result<Self, String> {
+        let held = Group::new(holder)?;
+        let group = held.id;
+        let fence = bounds.map(|bounds| Fence::new(bounds, group)).transpose()?;
+        let (orders, inbox) = mpsc::channel::<Order>();
+        let thread = std::thread::Builder::new().name("commands".to_owned());
+        let started = thread.spawn(move || {
+            let _held = held;
+            let fenced = fence.map_or(Ok(()), Fence::restrict_thread);
+            for Order { launch, leash, reply } in inbox {
+                let finished = fenced.clone().and_then(|()| supervise(&launch, &leash));
+                // Nobody waits for it if the call was dropped.
+                let _ = reply.send(finished);
+            }
+        });
+        started.map_err(|error| format!("no thread for commands: {error}"))?;
+        Ok(Self { bounds: bounds.cloned(), group, orders })
+    }
+}
+
+/// A process group for commands. It is held by a process that has ended and was not waited for: it is there before the
+/// command and after it, so that a fence can name the one group that commands may be in.
 #[derive(Debug)]
 struct Group {
     id: Pid,
     holder: Child,
 }
 
-impl Groups {
-    /// `holder` is a program that does nothing.
-    pub fn new(holder: Option<PathBuf>) -> Self {
-        Self { holder, free: Mutex::default() }
-    }
-
-    fn take(&self) -> Result<Group, String> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        match free.filter(Group::is_held) {
-            Some(group) => Ok(group),
-            None => Group::new(self.holder.as_ref().ok_or("the program `true` is not there")?),
-        }
-    }
-
-    fn give_back(&self, group: Group) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(group);
-    }
+/// An embedding program that waits for all children may have taken the holder away.
+fn is_held(group: Pid) -> bool {
+    rustix::process::test_kill_process_group(group).is_ok()
 }
 
 impl Group {
@@ -128,11 +169,6 @@ impl Group {
         let holder = command.spawn().map_err(|error| format!("no process group: {error}"))?;
         let id = pid_of(&holder);
         Ok(Self { id, holder })
-    }
-
-    /// An embedding program that waits for all children may have taken the holder away.
-    fn is_held(&self) -> bool {
-        rustix::process::test_kill_process_group(self.id).is_ok()
     }
 }
 
@@ -206,18 +242,11 @@ fn supervise(launch: &Launch, leash: &Leash) -> Result<Finished, String> {
 }
 
 fn start(launch: &Launch, leash: &Leash) -> Result<Child, String> {
-    let fence = match &launch.bounds {
-        Some(bounds) => Some(Fence::new(bounds, leash.group)?),
-        None => None,
-    };
     let mut command = Command::new(&launch.program);
     command.arg0(&launch.name).args(&launch.arguments).current_dir(&launch.directory);
     command.env_clear().envs(launch.environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.process_group(leash.group.as_raw_nonzero().get());
-    if let Some(fence) = fence {
-        fence.restrict_thread()?;
-    }
     let mut state = leash.state();
     if *state == State::Over {
         return Err("cancelled".to_owned());
