@@ -25,10 +25,26 @@ impl Protected {
 
     /// Whether a change of the file, or of the directory that holds it, is a change of what a project does.
     pub fn covers(&self, path: &Path) -> bool {
+        self.covers_as_written(path) || self.covers_as_written(&without_links(path))
+    }
+
+    fn covers_as_written(&self, path: &Path) -> bool {
         is_protected_name(path)
             || identity(path).is_some_and(|identity| self.identities.contains(&identity))
             || self.files.iter().any(|file| file.starts_with(path) || path.starts_with(file))
     }
+}
+
+/// Where a path leads; of what does not exist, where its directory leads.
+fn without_links(path: &Path) -> PathBuf {
+    let mut missing = Vec::new();
+    for existing in path.ancestors() {
+        if let Ok(resolved) = existing.canonicalize() {
+            return missing.iter().rev().fold(resolved, |path, name| path.join(name));
+        }
+        missing.extend(existing.file_name());
+    }
+    path.to_owned()
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
@@ -62,11 +78,14 @@ mod tests {
         std::fs::write(root.join("other.json"), "{}").unwrap();
         std::os::unix::fs::symlink("schemas/in.json", root.join("link")).unwrap();
         std::fs::hard_link(root.join("schemas/in.json"), root.join("hard")).unwrap();
+        std::fs::create_dir_all(root.join(".git/hooks")).unwrap();
+        std::os::unix::fs::symlink(".git/hooks", root.join("h")).unwrap();
         let protected = Protected::new([root.join("schemas/in.json"), root.join("workers/generated")]);
         for path in [
             "schemas/in.json",
             "link",
             "hard",
+            "h/pre-commit",
             "schemas",
             "workers/generated/x.yaml",
             "workers",

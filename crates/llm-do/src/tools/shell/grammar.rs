@@ -8,7 +8,7 @@ mod options;
 mod repository;
 mod tables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::directory::{Kind, Place, Secrets, WorkingDirectory};
 use super::words::Word;
@@ -124,15 +124,20 @@ fn grep(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
     let included: Vec<&str> = options.values("include").map(|word| word.text.as_str()).collect();
     let is_read = |name: &str| included.is_empty() || included.iter().any(|pattern| may_match(pattern, name));
     for start in starts.iter().filter(|start| is_recursive && start.kind == Kind::Directory) {
-        fit.doubts.extend(match directory.secrets_beneath(&start.beneath, &is_read) {
-            Secrets::None => None,
-            Secrets::One(path) => {
-                Some(format!("`{}` looks like a secret and would be read", visible(&path.display().to_string())))
-            }
-            Secrets::TooMany => Some("so many files are read that nobody looked for secrets among them".to_owned()),
-        });
+        fit.doubts.extend(doubt_about_secrets(directory, &start.beneath, &is_read));
     }
     Ok(fit)
+}
+
+/// A reason to ask before everything beneath a directory is read.
+fn doubt_about_secrets(directory: &WorkingDirectory, start: &Path, is_read: &dyn Fn(&str) -> bool) -> Option<String> {
+    match directory.secrets_beneath(start, is_read) {
+        Secrets::None => None,
+        Secrets::One(path) => {
+            Some(format!("`{}` looks like a secret and would be read", visible(&path.display().to_string())))
+        }
+        Secrets::TooMany => Some("so many files are read that nobody looked for secrets among them".to_owned()),
+    }
 }
 
 /// Whether a pattern of file names may match: exact for `*.rs`, yes for whatever is less simple.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::options::Type::{Checked, Number, OneOf, Text};
 use super::options::{Flag, NUMBER, Options, both, long, short};
-use super::{Fit, index::Hash, read_file, repository};
+use super::{Fit, doubt_about_secrets, index::Hash, read_file, repository};
 use crate::escape::visible;
 use crate::tools::secret::looks_secret;
 use crate::tools::shell::directory::{WorkingDirectory, stays_beneath};
@@ -107,7 +107,13 @@ pub fn fit(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> 
     if directory.path.to_string_lossy().contains(':') {
         fit.doubts.push("the path of the working directory has a colon in it".to_owned());
     }
-    let Some(repository) = repository::examine(directory) else { return Ok(fit) };
+    let Some(repository) = repository::examine(directory) else {
+        // Without a repository `git diff` compares directories, file by file.
+        for start in &paths {
+            fit.doubts.extend(doubt_about_secrets(directory, start, &|_| true));
+        }
+        return Ok(fit);
+    };
     fit.reads.extend(repository.above.iter().cloned());
     fit.doubts.extend(repository.doubts);
     if shows_content(&subcommand.text, &options) {
@@ -151,7 +157,9 @@ fn revision_or_path(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit)
         let inside =
             inside.strip_prefix(['0', '1', '2', '3']).and_then(|rest| rest.strip_prefix(':')).unwrap_or(inside);
         let inside_path = Path::new(inside);
-        if inside.starts_with('/') || inside.contains(':') || !stays_beneath(inside_path) {
+        // Without a revision before it, a mark after the colon means something else.
+        let has_mark = revision.is_empty() && inside.starts_with(['(', '!', '^']);
+        if has_mark || inside.starts_with('/') || inside.contains(':') || !stays_beneath(inside_path) {
             return Err(format!("`{shown}` does not name a file beneath the working directory"));
         }
         if looks_secret(inside_path) {

@@ -51,6 +51,7 @@ fn secrets_are_asked_about() {
         "git show HEAD:secret/.env",
         "git show :0:.env",
         "git diff -- secret/.env",
+        "git diff secret src",
         "git log -p -- .env",
         "sort id_rsa",
         "ls .ssh",
