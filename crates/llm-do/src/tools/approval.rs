@@ -127,7 +127,8 @@ pub struct Question {
     pub covers: Option<Coverage>,
 }
 
-/// What an answer for the session covers, in words that a person reads and that are also what is remembered.
+/// What an answer for the session covers, in words that are also what is remembered. They hold words of the model: whoever
+/// shows them escapes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
     /// By an answer for this exact call.

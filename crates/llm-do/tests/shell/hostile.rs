@@ -258,6 +258,7 @@ fn moving_asks_and_never_leaves() {
     for fencing in BOTH {
         let world = both_shells(fencing);
         world.attempt("mv a.txt c.txt").asks();
+        assert!(world.path("inside/a.txt").exists());
         assert_eq!(world.approved("mv a.txt c.txt").ran().exit_code, 0);
         assert_eq!(std::fs::read_to_string(world.path("inside/c.txt")).unwrap(), "alpha\nbeta\n");
         assert_eq!(world.approved("mv -v b.txt c.txt src").ran().exit_code, 0);

@@ -44,13 +44,17 @@ fn a_command_without_end_is_ended_and_what_it_said_is_kept() {
 fn nothing_that_a_command_started_survives_it() {
     for fencing in BOTH {
         let world = with_bash(fencing);
+        let leaving = |how: &str| {
+            // The command itself ends when the other has left, or could not.
+            format!("bash -c 'rm -f pid; {how} & until [ -s pid ]; do kill -0 $! || exit 0; done 2>/dev/null; cat pid'")
+        };
         for command in [
             // In the background, deaf to being asked, holding the pipe.
-            r#"bash -c '(trap "" TERM HUP; echo $BASHPID; exec sleep 1000) & sleep 0.2'"#,
+            &leaving(r#"(trap "" TERM HUP; echo $BASHPID > pid; exec sleep 1000)"#),
             // A session of its own, its parent gone.
-            r#"bash -c '(setsid bash -c "echo \$\$; exec sleep 1000" &); sleep 0.3'"#,
+            &leaving(r#"setsid bash -c "echo \$\$ > pid; exec sleep 1000""#),
             // A group of its own.
-            r#"bash -c 'set -m; bash -c "echo \$\$; exec sleep 1000" & sleep 0.3'"#,
+            &leaving(r#"set -m; bash -c "echo \$\$ > pid; exec sleep 1000""#),
         ] {
             let ran = world.answered(command, 20, Approvals::ApproveAll).ran();
             for pid in ran.stdout.split_whitespace() {
@@ -114,7 +118,7 @@ fn resources_are_limited() {
     for fencing in BOTH {
         let world = with_bash(fencing);
         // The limits are put on a process that already runs: it waits until they are there.
-        let ask = "bash -c 'while [ $(ulimit -c) != 0 ]; do :; done; sleep 0.1; ulimit -Hn; ulimit -Ht; ulimit -Hf; ulimit -Hu'";
+        let ask = "bash -c 'until [ $(ulimit -Ht) = 15 ]; do :; done; ulimit -Hn; ulimit -Ht; ulimit -Hf; ulimit -Hu'";
         let ran = world.approved(ask).ran();
         let limits: Vec<&str> = ran.stdout.lines().collect();
         assert_eq!(limits[..3], ["1024", "15", "4194304"], "{ran:?}");

@@ -47,7 +47,7 @@ impl Shell {
             variable("HOME", private.display().to_string());
             variable("TMPDIR", private.display().to_string());
             variable(MARK, format!("{:016x}", fastrand::u64(..)));
-            Write::Beneath(self.written(config, private)?)
+            Write::Beneath(self.written(config, private))
         };
         let limits = limits(&write, timeout);
         let network = if config.network { Network::Open } else { Network::None };
@@ -67,16 +67,9 @@ impl Shell {
     }
 
     /// Where a configured shell's commands write: relative paths are those of the project.
-    fn written(&self, config: &ShellConfig, private: PathBuf) -> Result<Vec<PathBuf>, String> {
-        let mut directories = vec![self.directory.path.clone(), private];
-        for path in &config.write {
-            let path = self.project_root.join(path);
-            if !path.exists() {
-                return Err(format!("`{}`, which commands may write, does not exist", path.display()));
-            }
-            directories.push(path);
-        }
-        Ok(directories)
+    fn written(&self, config: &ShellConfig, private: PathBuf) -> Vec<PathBuf> {
+        let declared = config.write.iter().map(|path| self.project_root.join(path));
+        [self.directory.path.clone(), private].into_iter().chain(declared).collect()
     }
 }
 
@@ -87,14 +80,14 @@ fn limits(write: &Write, timeout: Duration) -> Vec<Limit> {
     let mut limits = vec![
         (Resource::Core, 0),
         (Resource::Nofile, 1024),
-        (Resource::Cpu, timeout.as_secs() + 5),
         (Resource::Data, 4 * GIB),
+        (Resource::Nproc, processes() + 1024),
     ];
     match write {
         Write::Nothing => limits.extend([(Resource::Fsize, 0), (Resource::As, 16 * GIB)]),
         Write::Beneath(_) => limits.push((Resource::Fsize, 4 * GIB)),
     }
-    limits.push((Resource::Nproc, processes() + 1024));
+    limits.push((Resource::Cpu, timeout.as_secs() + 5));
     limits
 }
 

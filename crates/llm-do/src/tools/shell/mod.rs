@@ -28,7 +28,7 @@ use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
 use crate::escape::{visible, visible_start};
 use crate::message::{Content, RawJson};
-use directory::WorkingDirectory;
+use directory::{Place, WorkingDirectory};
 use grammar::Fit;
 use launch::PrivateDirectory;
 use process::{Ended, Finished, Supervisors};
@@ -185,7 +185,7 @@ impl Shell {
     }
 
     fn grammar_verdict(&self, words: &[Word], matched: &Matched<'_>, fit: &Fit) -> Verdict {
-        let question = |reason: String| self.question(words, matched, reason);
+        let question = |reason: String| self.question(words, matched, &fit.changes, reason);
         if fit.changes.iter().any(|place| self.protected.covers(&self.directory.path.join(&place.beneath))) {
             return Verdict::AlwaysAsk(question("changes a file that decides what a project does".to_owned()));
         }
@@ -196,7 +196,7 @@ impl Shell {
     }
 
     fn rule_verdict(&self, rule: Rule, words: &[Word], matched: &Matched<'_>) -> Verdict {
-        let question = |reason: &str| self.question(words, matched, reason.to_owned());
+        let question = |reason: &str| self.question(words, matched, &[], reason.to_owned());
         if rule == Rule::Block {
             return Verdict::Block(format!("`{}` is blocked by a rule", visible(&matched.pattern)));
         }
@@ -225,7 +225,7 @@ impl Shell {
         }
     }
 
-    fn question(&self, words: &[Word], matched: &Matched<'_>, reason: String) -> Question {
+    fn question(&self, words: &[Word], matched: &Matched<'_>, changes: &[Place], reason: String) -> Question {
         let command = quoted(words);
         let directory = self.directory.path.display().to_string();
         let program = self.programs.find(&words[0].text);
@@ -233,17 +233,22 @@ impl Shell {
         let covered = if matched.pattern == "*" {
             "any command without a rule".to_owned()
         } else {
-            format!("any command that begins with `{}`", visible(&matched.pattern))
+            format!("any command that begins with `{}`", matched.pattern)
         };
-        let preview =
-            format!("command   {command}\nprogram   {program}\ndirectory {directory}\n{}", self.bounds_words(matched));
+        let mut lines =
+            vec![format!("command   {command}"), format!("program   {program}"), format!("directory {directory}")];
+        lines.extend(
+            changes.iter().map(|place| format!("changes   {}", self.directory.path.join(&place.beneath).display())),
+        );
+        lines.push(self.bounds_words(matched));
+        let preview = lines.iter().map(|line| visible(line)).collect::<Vec<_>>().join("\n");
         Question {
-            preview: Some(crate::escape::visible_lines(&preview)),
+            preview: Some(preview),
             bound_to: Some(digest([reason.as_str()])),
             reason,
             covers: Some(Coverage {
-                call: format!("`{}` in {}", visible(&command), visible(&directory)),
-                tool: format!("{covered}, in {}", visible(&directory)),
+                call: format!("`{command}` in {directory}"),
+                tool: format!("{covered}, in {directory}"),
             }),
         }
     }
