@@ -173,6 +173,7 @@ impl Toolset for DynamicAgents {
             bound_to: Some(state_of(&draft)),
             preview: Some(draft.text),
             covers: None,
+            foreign: None,
         }))
     }
 

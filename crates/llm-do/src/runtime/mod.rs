@@ -7,6 +7,7 @@ pub mod ledger;
 pub mod output;
 mod scope;
 pub mod session;
+mod shells;
 mod toolsets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{Event, Events, Hearing, TraceCall, UsageReport};
+use crate::event::{Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
 use crate::journal::{Steps, Stop};
 use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
@@ -113,7 +114,8 @@ pub struct Outcome {
     /// The entry's conversation; those of nested calls are events.
     pub messages: Vec<Message>,
     pub usage: UsageReport,
-    pub trace: Vec<TraceCall>,
+    /// The call of the entry, with all that it called.
+    pub trace: Vec<Arc<TraceCall>>,
 }
 
 /// The answer: text, or a value that satisfies the agent's schema.
@@ -171,16 +173,19 @@ pub enum RunError {
     Function { function: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
+    /// By whoever drives the turn.
+    #[error("cancelled")]
+    Cancelled { partial: String },
     /// At any depth.
     #[error(transparent)]
     Ended(#[from] Ending),
 }
 
 impl RunError {
-    /// What was said before a limit stopped it.
+    /// What was said before a limit or a person stopped it.
     pub fn partial(&self) -> Option<&str> {
         match self {
-            Self::Limit { partial, .. } | Self::Ended(Ending::Limit { partial, .. }) => {
+            Self::Limit { partial, .. } | Self::Cancelled { partial } | Self::Ended(Ending::Limit { partial, .. }) => {
                 Some(partial.as_str()).filter(|partial| !partial.is_empty())
             }
             Self::Input(_)
@@ -240,6 +245,12 @@ impl Runtime {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned())
     }
 
+    /// The same session, whose messages somebody keeps; before any call is opened.
+    #[must_use]
+    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+        Self { events: self.events.logged_by(log), ..self }
+    }
+
     pub fn program(&self) -> &Program {
         &self.program
     }
@@ -250,35 +261,30 @@ impl Runtime {
     }
 
     /// The calls so far, as trees.
-    pub fn trace(&self) -> Vec<TraceCall> {
+    pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
 
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
         self.check_prices()?;
+        let call = self.next_call();
         let (output, messages) = match &self.program.entry {
-            Entry::Agent(agent) => self.run_agent(agent, input.into()).await?,
+            Entry::Agent(agent) => self.run_agent(agent, input.into(), call).await?,
             Entry::Function(EntryFunction::Registered(_)) => {
                 let entry = self.program.registry.entry.as_ref().ok_or(RunError::NotStarted)?;
-                (self.run_function(entry, input.into()).await?, Vec::new())
+                (self.run_function(entry, input.into(), call).await?, Vec::new())
             }
             Entry::Function(EntryFunction::Python { .. }) | Entry::Open => return Err(RunError::NotStarted),
         };
-        Ok(Outcome { output, messages, usage: self.usage(), trace: self.trace() })
+        let trace = self.session.trace_of(call).into_iter().collect();
+        Ok(Outcome { output, messages, usage: self.usage(), trace })
     }
 
-    async fn run_agent(&self, agent: &str, input: Input) -> Result<(Output, Vec<Message>), RunError> {
-        let mut scope = self.open(agent).await?;
-        let output = match self.config.limits.timeout_seconds {
-            None => scope.turn(input).await,
-            Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
-                Ok(output) => output,
-                Err(_) => Err(scope.interrupt(seconds)),
-            },
-        };
-        let messages = scope.frame().history.clone();
-        scope.close().await;
+    async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
+        let mut scope = self.open_for(agent, call, Caller::Nobody).await?;
+        let output = scope.turn(input).await;
+        let messages = scope.finish().await;
         output.map(|output| (output, messages))
     }
 
@@ -329,12 +335,16 @@ impl Runtime {
 
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
     /// that is dropped tells nobody how it ended.
-    #[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
-        self.open_for(agent, Caller::Nobody)
+        self.check_prices()?;
+        self.open_for(agent, self.next_call(), Caller::Nobody).await
     }
 
-    fn open_for(&self, agent: &str, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
+    fn next_call(&self) -> u64 {
+        self.next_call.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
         let unlinked = |error: CreateError| RunError::NoAgent { reason: error.to_string() };
         let spec = self.program.agent(agent).map_err(unlinked)?;
         let depth = caller.next_depth();
@@ -350,8 +360,7 @@ impl Runtime {
             .models
             .of(&spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
-        let call = self.next_call.fetch_add(1, Ordering::Relaxed);
-        CallScope::open(self, spec, model.as_ref(), call, caller)
+        CallScope::open(self, spec, model.as_ref(), call, caller).await
     }
 }
 
@@ -381,7 +390,8 @@ impl Agents for Runtime {
         Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
-            let mut scope = self.open_for(agent, Caller::Call(caller)).map_err(failed)?;
+            let opening = self.open_for(agent, self.next_call(), Caller::Call(caller));
+            let mut scope = opening.await.map_err(failed)?;
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
@@ -392,7 +402,7 @@ impl Agents for Runtime {
         self.session.usage()
     }
 
-    fn trace(&self) -> Vec<TraceCall> {
+    fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
 }

@@ -1,110 +1,70 @@
 //! From declared toolsets to live ones.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Runtime;
 use super::dynamic::DynamicAgents;
+use super::{Runtime, shells};
+use crate::event::Events;
 use crate::project::{AgentSpec, Program, ToolsetUse, Typing};
 use crate::tools::Toolset;
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::{Rule, Rules};
+use crate::tools::approval::Rules;
 use crate::tools::filesystem::Filesystem;
 use crate::tools::function::OneTool;
-use crate::tools::plane::OpenToolset;
-use crate::tools::protected::Protected;
-use crate::tools::shell::{Part, Shell, Surroundings, fence};
-use crate::tools::source::{Registered, ShellConfig, ToolsetSource};
+use crate::tools::plane::{self, OpenToolset};
+use crate::tools::source::{Registered, ToolsetSource};
 use crate::tools::variant::VariantToolset;
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
+#[derive(Default)]
 pub struct Opened {
     pub toolsets: Vec<OpenToolset>,
     pub missing: Vec<String>,
-    /// What the user should know of them; said once in a session.
-    pub notices: Vec<String>,
 }
 
-pub fn open(runtime: &Runtime, agent: &Arc<AgentSpec>) -> Result<Opened, String> {
-    let mut opened = Opened { toolsets: Vec::new(), missing: Vec::new(), notices: Vec::new() };
-    let mut shells: Vec<String> = Vec::new();
+/// Opens every toolset of an agent, or none: if one cannot be opened, those before it are closed again.
+pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) -> Result<Opened, String> {
+    let mut opened = Opened::default();
+    let mut shell_tools: Vec<String> = Vec::new();
     for used in agent.tools.iter().chain(&agent.toolsets) {
-        if let Some((tool, _)) = shell_part(used) {
+        let toolset = match shells::tool_of(used) {
             // All of one name are one tool, where the first of them stands.
-            if !shells.contains(&tool) {
-                open_shell(runtime, agent, &tool, &mut opened)?;
-                shells.push(tool);
+            Some(tool) if shell_tools.contains(&tool) => continue,
+            Some(tool) => {
+                let shell = shells::open(runtime, agent, &tool, events).map(Some);
+                shell_tools.push(tool);
+                shell
             }
-            continue;
-        }
-        match live(runtime, agent, &used.source)? {
-            Some(toolset) => opened.toolsets.push(OpenToolset {
-                name: used.name.clone(),
-                definition: format!("{:?}", used.source),
-                toolset,
-                rules: used.rules.clone(),
-            }),
-            None => opened.missing.push(used.name.clone()),
+            None => open_one(runtime, agent, used).await,
+        };
+        match toolset {
+            Ok(Some(toolset)) => opened.toolsets.push(toolset),
+            Ok(None) => opened.missing.push(used.name.clone()),
+            Err(reason) => {
+                plane::close(opened.toolsets, events).await;
+                return Err(reason);
+            }
         }
     }
     Ok(opened)
 }
 
-/// A shell, or a variant of one, and the name of its tool.
-fn shell_part(used: &ToolsetUse) -> Option<(String, Part)> {
-    let (tool, config, mut rules) = shell_of(&used.source)?;
-    rules.extend(used.rules.get(&tool));
-    Some((tool, Part { name: used.name.clone(), config: config.clone(), rules }))
+async fn open_one(runtime: &Runtime, agent: &Arc<AgentSpec>, used: &ToolsetUse) -> Result<Option<OpenToolset>, String> {
+    let toolset = origin(runtime, agent, used.source.origin()).await?;
+    Ok(toolset.map(|toolset| OpenToolset {
+        name: used.name.clone(),
+        definition: format!("{:?}", used.source),
+        toolset: through_variants(&used.source, toolset),
+        rules: used.rules.clone(),
+    }))
 }
 
-fn shell_of(source: &ToolsetSource) -> Option<(String, &ShellConfig, Vec<Rule>)> {
-    match source {
-        ToolsetSource::Shell(config) => Some(("shell".to_owned(), config, Vec::new())),
-        ToolsetSource::Variant(variant) => {
-            let (tool, config, mut rules) = shell_of(&variant.of)?;
-            rules.extend(variant.approval.get(&tool));
-            Some((format!("{}{tool}", variant.prefix), config, rules))
-        }
-        ToolsetSource::Filesystem(_)
-        | ToolsetSource::Mcp(_)
-        | ToolsetSource::DynamicAgents
-        | ToolsetSource::Agent(_)
-        | ToolsetSource::Python(_)
-        | ToolsetSource::Registered(_)
-        | ToolsetSource::Open => None,
-    }
-}
-
-fn open_shell(runtime: &Runtime, agent: &AgentSpec, tool: &str, opened: &mut Opened) -> Result<(), String> {
-    let shells = agent.toolsets.iter().filter_map(shell_part).filter(|(name, _)| name == tool);
-    let parts: Vec<Part> = shells.map(|(_, part)| part).collect();
-    let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
-    let fence = runtime.fence.get_or_init(|| fence::offered(runtime.config.fencing)).clone();
-    if let Err(reason) = &fence {
-        let text = format!("commands run without a fence: {reason}; configured shells ask where they would allow");
-        opened.notices.push(text);
-    }
-    let surroundings = Surroundings {
-        directory: &directory,
-        project_root: &runtime.program.root,
-        fence,
-        protected: Protected::new(project_files(&runtime.program)),
-    };
-    let name = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(" + ");
-    let definition = format!("{:?}", parts.iter().map(|part| &part.config).collect::<Vec<_>>());
-    let shell = Shell::open(tool, parts, surroundings)?;
-    opened.toolsets.push(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new() });
-    Ok(())
-}
-
-/// What linking reads.
-fn project_files(program: &Program) -> Vec<PathBuf> {
-    let agents = program.agents.values().map(|agent| agent.file.clone());
-    let others = [PathBuf::from("project.json"), program.generated_agents_dir.clone()];
-    agents.chain(others).map(|file| program.root.join(file)).collect()
-}
-
-fn live(runtime: &Runtime, agent: &Arc<AgentSpec>, source: &ToolsetSource) -> Result<Option<Box<dyn Toolset>>, String> {
+#[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
+async fn origin(
+    runtime: &Runtime,
+    agent: &Arc<AgentSpec>,
+    source: &ToolsetSource,
+) -> Result<Option<Box<dyn Toolset>>, String> {
     Ok(match source {
         ToolsetSource::Filesystem(config) => Some(Box::new(Filesystem::open(config, &runtime.program.root)?)),
         ToolsetSource::Agent(name) => {
@@ -115,11 +75,31 @@ fn live(runtime: &Runtime, agent: &Arc<AgentSpec>, source: &ToolsetSource) -> Re
             Some(Box::new(DynamicAgents { program: Arc::clone(&runtime.program), creator: Arc::clone(agent) }))
         }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
-        ToolsetSource::Variant(variant) => live(runtime, agent, &variant.of)?
-            .map(|of| Box::new(VariantToolset { variant: Arc::clone(variant), of }) as Box<dyn Toolset>),
         // Shells are opened together.
-        ToolsetSource::Shell(_) | ToolsetSource::Mcp(_) | ToolsetSource::Python(_) | ToolsetSource::Open => None,
+        ToolsetSource::Shell(_)
+        | ToolsetSource::Mcp(_)
+        | ToolsetSource::Python(_)
+        | ToolsetSource::Open
+        | ToolsetSource::Variant(_) => None,
     })
+}
+
+/// The toolset as the variants over it show it.
+fn through_variants(source: &ToolsetSource, toolset: Box<dyn Toolset>) -> Box<dyn Toolset> {
+    match source {
+        ToolsetSource::Variant(variant) => {
+            let of = through_variants(&variant.of, toolset);
+            Box::new(VariantToolset { variant: Arc::clone(variant), of })
+        }
+        ToolsetSource::Filesystem(_)
+        | ToolsetSource::Shell(_)
+        | ToolsetSource::Mcp(_)
+        | ToolsetSource::DynamicAgents
+        | ToolsetSource::Agent(_)
+        | ToolsetSource::Python(_)
+        | ToolsetSource::Registered(_)
+        | ToolsetSource::Open => toolset,
+    }
 }
 
 fn registered_toolset(runtime: &Runtime, registered: &Registered) -> Option<Box<dyn Toolset>> {

@@ -250,6 +250,7 @@ impl Shell {
                 call: format!("`{command}` in {directory}"),
                 tool: format!("{covered}, in {directory}"),
             }),
+            foreign: None,
         }
     }
 
