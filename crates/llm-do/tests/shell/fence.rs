@@ -4,6 +4,11 @@ use std::io::Read as _;
 use std::net::TcpListener;
 
 use crate::world::{World, is_offered, part, rule, rules};
+use llm_do::event::{EventKind, Hearing};
+use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::Project;
+use llm_do::runtime::{Models, Runtime, RuntimeConfig};
+use llm_do::tools::approval::Approvals;
 use llm_do::tools::approval::Rule;
 use llm_do::tools::shell::fence::{self, Fencing};
 use llm_do::tools::source::{Grammar, ShellConfig};
@@ -190,4 +195,31 @@ fn a_link_that_changes_between_judging_and_running_leads_nowhere() {
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+}
+
+#[test]
+fn the_lack_of_a_fence_is_said_once_in_a_session() {
+    let models = ModelChoices {
+        flag: Some(ModelName::parse("scripted:s").unwrap()),
+        scripts: [("s".to_owned(), "- {round: 1, call: {shell: {command: ls}}}\n- say: done\n".to_owned())].into(),
+        ..ModelChoices::default()
+    };
+    for (fencing, expected) in [(Fencing::Off, 1), (Fencing::WhereOffered, usize::from(!is_offered()))] {
+        let project = Project::new(".").agent("main.worker", "---\nname: main\ntoolsets: [shell_readonly]\n---\nGo.");
+        let program = project.link(&models).unwrap_or_else(|report| panic!("{report:?}")).program;
+        let config = RuntimeConfig { fencing, ..RuntimeConfig::new(Approvals::Nobody) };
+        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
+        let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        executor.block_on(async {
+            runtime.run("one").await.unwrap();
+            runtime.run("two").await.unwrap();
+        });
+        let mut notices = Vec::new();
+        while let Ok(event) = listener.try_recv() {
+            if let EventKind::Notice { text } = event.kind {
+                notices.push(text);
+            }
+        }
+        assert_eq!(notices.len(), expected, "{notices:?}");
+    }
 }
