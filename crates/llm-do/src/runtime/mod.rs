@@ -9,11 +9,12 @@ pub mod record;
 mod request;
 mod scope;
 pub mod session;
+mod shells;
 mod toolsets;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -31,6 +32,7 @@ use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
 use crate::tools::attachment::{self, Reach};
 use crate::tools::plane::Refusals;
+use crate::tools::shell::fence::Fencing;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
@@ -77,12 +79,14 @@ pub struct RuntimeConfig {
     pub limits: Limits,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
+    /// Whether commands run behind a fence of the kernel.
+    pub fencing: Fencing,
 }
 
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
-        Self { approvals, refusals, max_depth: 5, limits, stream: true }
+        Self { approvals, refusals, max_depth: 5, limits, stream: true, fencing: Fencing::WhereOffered }
     }
 }
 
@@ -102,6 +106,10 @@ pub struct Runtime {
     events: Events,
     /// Calls that nobody in the run has made.
     entered: AtomicU64,
+    /// What commands are fenced with, or why they are not; found out when the first shell opens.
+    fence: OnceLock<Result<String, String>>,
+    /// What was said once and for all.
+    said: Mutex<BTreeSet<String>>,
     /// Time and chance, in hex.
     pub run: String,
 }
@@ -236,7 +244,28 @@ impl Runtime {
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
         let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id());
-        Self { program, models, config, gate, session, ledger, account, steps, resumed, events, entered, run }
+        let (fence, said) = (OnceLock::new(), Mutex::default());
+        Self {
+            program,
+            models,
+            config,
+            gate,
+            session,
+            ledger,
+            account,
+            steps,
+            resumed,
+            events,
+            entered,
+            fence,
+            said,
+            run,
+        }
+    }
+
+    /// Whether something is said for the first time in this session.
+    fn is_news(&self, text: &str) -> bool {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned())
     }
 
     /// Every effect goes through this engine from now on. What earlier processes spent counts.
