@@ -109,6 +109,13 @@ pub struct Response {
     pub body: Body,
 }
 
+impl Response {
+    /// Lets go of all but the body.
+    pub fn into_body(self) -> Body {
+        self.body
+    }
+}
+
 /// Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct HttpClient {

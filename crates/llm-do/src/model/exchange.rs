@@ -310,8 +310,8 @@ impl Line {
         let read = match Answer::of(&response, self.head.stream) {
             Answer::Refusal => return Err(self.refused(response, request_id).await),
             // Without the headers, which would hold on to the first bytes that came until the last ones are there.
-            Answer::Stream => self.stream(response.body, turn, told).await,
-            Answer::Document => self.document(response.body, turn, told).await,
+            Answer::Stream => self.stream(response.into_body(), turn, told).await,
+            Answer::Document => self.document(response.into_body(), turn, told).await,
             Answer::Foreign(content_type) => Err(foreign(response, &content_type).await),
         };
         read.map_err(|error| identified(error, request_id))
