@@ -51,7 +51,7 @@ impl Resumed {
         let spent = spent.collect();
         let interrupted: Vec<&str> = contents.records().filter_map(interrupted).collect();
         let beneath = interrupted.into_iter().flat_map(|code| contents.beneath(code));
-        Self { spent, lost: beneath.flat_map(|(_, record)| finished_request(record)).collect() }
+        Self { spent, lost: beneath.filter_map(|(_, record)| finished_request(record)).collect() }
     }
 
     /// Tells whoever adds up of what nobody else will tell.
