@@ -13,7 +13,15 @@ use llm_do::syntax::diagnostic::Report;
 use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
 use serde_json::{Value, json};
 
-pub fn text(path: &Path, linked: &Linked) -> String {
+use crate::trust::Item;
+
+/// What of the project needs trust, and whether it has it.
+pub struct Trust {
+    pub items: Vec<Item>,
+    pub is_given: bool,
+}
+
+pub fn text(path: &Path, linked: &Linked, trust: &Trust) -> String {
     let program = &linked.program;
     let mut out = String::new();
     let mut line = |label: &str, value: &str| writeln!(out, "{label:<9}{value}").expect("a text takes all");
@@ -31,6 +39,11 @@ pub fn text(path: &Path, linked: &Linked) -> String {
     if !program.generated.is_empty() {
         let names: Vec<&str> = program.generated.keys().map(String::as_str).collect();
         line("created", &format!("{} (at run time; reached by `agent_call`)", names.join(", ")));
+    }
+    if !trust.items.is_empty() {
+        let state = if trust.is_given { "given for" } else { "needed for, and none of it was run or looked at here" };
+        line("trust", state);
+        trust.items.iter().for_each(|item| line("", &item.words()));
     }
     let worst = program.worst_cases();
     out.push_str("\nagents\n");
@@ -106,7 +119,7 @@ fn fields_words(schema: &Value) -> String {
     format!("{{{}}}", properties.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
-fn verdict_words(verdict: &DeclaredVerdict) -> String {
+pub fn verdict_words(verdict: &DeclaredVerdict) -> String {
     match verdict {
         DeclaredVerdict::Allow => "allow".to_owned(),
         DeclaredVerdict::Ask => "ask".to_owned(),
@@ -228,7 +241,7 @@ fn prefix(path: &[Branch<'_>]) -> String {
     prefix
 }
 
-pub fn json(path: &Path, linked: &Linked) -> String {
+pub fn json(path: &Path, linked: &Linked, trust: &Trust) -> String {
     let program = &linked.program;
     let worst = program.worst_cases();
     let agents: Vec<Value> =
@@ -250,6 +263,7 @@ pub fn json(path: &Path, linked: &Linked) -> String {
         "cyclic": program.cyclic_agents(),
         "unreached": program.unreached_agents(),
         "open": program.open,
+        "trust": {"given": trust.is_given, "items": trust.items},
         "created": program.generated.keys().collect::<Vec<_>>(),
         "notes": linked.notes.json(),
         "errors": [],

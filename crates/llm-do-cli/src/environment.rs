@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use crate::terminal::Terminal;
 
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts about the process, each of its own")]
 pub struct Environment {
     /// Variables whose values are text; others cannot be meant for us.
     variables: BTreeMap<String, String>,
+    pub stdin_is_terminal: bool,
     pub stdout_is_terminal: bool,
     pub stderr_is_terminal: bool,
     /// Somebody can be asked: stderr is a terminal, and so is what controls the process.
@@ -25,6 +27,7 @@ impl Environment {
         let stderr_is_terminal = std::io::stderr().is_terminal();
         Self {
             variables: std::env::vars_os().filter_map(text).collect(),
+            stdin_is_terminal: std::io::stdin().is_terminal(),
             stdout_is_terminal: std::io::stdout().is_terminal(),
             stderr_is_terminal,
             can_ask: stderr_is_terminal && Terminal::is_there(),

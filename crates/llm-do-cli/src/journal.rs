@@ -40,6 +40,8 @@ pub struct Flags {
     pub no_stream: bool,
     #[serde(default)]
     pub reject_all: bool,
+    #[serde(default)]
+    pub no_tools: bool,
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
     pub max_depth: Option<u64>,
@@ -52,6 +54,7 @@ impl Flags {
             agent: args.agent.clone(),
             no_stream: args.no_stream,
             reject_all: args.reject_all,
+            no_tools: args.no_tools,
             max_requests: args.max_requests,
             max_cost_usd: args.max_cost_usd,
             max_depth: args.max_depth,

@@ -3,16 +3,19 @@
 mod answer_file;
 mod args;
 mod asking;
+mod chat;
 mod check;
 mod config;
 mod console;
 mod display;
+mod dry_run;
 mod editor;
 mod environment;
 mod failure;
 mod journal;
 mod json;
 mod key_command;
+mod line_editor;
 mod markdown;
 mod models;
 mod new;
@@ -30,6 +33,7 @@ mod stdin;
 mod style;
 mod summary;
 mod terminal;
+mod trust;
 mod watch;
 
 use std::process::ExitCode;

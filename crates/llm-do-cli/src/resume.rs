@@ -106,6 +106,8 @@ fn merged(args: &ResumeArgs, models: &[String], flags: Flags, project: PathBuf) 
         no_stream: args.no_stream || flags.no_stream,
         approve_all: args.approve_all,
         reject_all: args.reject_all || (flags.reject_all && !args.approve_all),
+        no_tools: flags.no_tools,
+        trust: args.trust,
         max_requests: args.max_requests.or(flags.max_requests),
         max_cost_usd: args.max_cost_usd.or(flags.max_cost_usd),
         max_depth: args.max_depth.or(flags.max_depth),

@@ -137,7 +137,7 @@ impl Fields {
             }
             _ => {
                 let returned = match self.0.remove("result") {
-                    Some(result) => Returned::Result(result),
+                    Some(result) => Returned::Result(result.to()?),
                     None => Returned::Error(self.take("error")?),
                 };
                 let (id, duration_ms) = (self.take("id")?, self.take("duration_ms")?);
@@ -198,7 +198,7 @@ mod tests {
             EventKind::TextComplete { text: text() },
             EventKind::ThinkingDelta { text: text() },
             EventKind::ToolCalled { id: text(), tool: text(), arguments: json() },
-            tool(Returned::Result(json())),
+            tool(Returned::Result(text())),
             tool(Returned::Error(text())),
             EventKind::ToolRefused { id: text(), tool: text(), arguments: json(), reason: text() },
             EventKind::ApprovalAsked { id: text(), path: path(), tool: text(), arguments: json(), reason: text() },

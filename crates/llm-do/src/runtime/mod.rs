@@ -332,7 +332,7 @@ impl Runtime {
         let callee = path.last().map_or("", String::as_str);
         let Some(question) = attachment::question(value, &self.program.root, callee) else { return Ok(Reach::Project) };
         let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
-        let key = format!("{}/attach", steps.path());
+        let key = || format!("{}/attach", steps.path());
         let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: callee, path, key: &key };
         let unchangeable = |_: &RawJson| Err("another input is another run".to_owned());
         let steps = steps.at(format_args!("attach"));
@@ -396,7 +396,7 @@ impl Agents for Runtime {
         reach: Reach,
         caller: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        Box::pin(async move {
+        Box::pin(on_enough_stack(Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
             let opening = self.open_for(agent, self.events.new_call(), Caller::Call(caller));
@@ -404,7 +404,7 @@ impl Agents for Runtime {
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
-        })
+        })))
     }
 
     fn usage(&self) -> UsageReport {
@@ -414,6 +414,15 @@ impl Agents for Runtime {
     fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
+}
+
+/// A call within a call within a call is polled on one stack, however deep: it grows where it would overflow, so that
+/// the depth is the user's to choose.
+async fn on_enough_stack<T>(mut future: BoxFuture<'_, T>) -> T {
+    /// What one level takes, with room to spare.
+    const RED_ZONE: usize = 256 * 1024;
+    const MORE: usize = 2 * 1024 * 1024;
+    std::future::poll_fn(|cx| stacker::maybe_grow(RED_ZONE, MORE, || future.as_mut().poll(cx))).await
 }
 
 /// As many names as help somebody who misspelled one.

@@ -162,11 +162,6 @@ impl<'r> CallScope<'r> {
         &self.frame
     }
 
-    /// The messages of the last turn if it failed: they are no part of the history.
-    pub fn unfinished(&self) -> &[Message] {
-        &self.unfinished
-    }
-
     /// A turn that ends with [`RunError::Cancelled`] when `cancelled` comes before its answer.
     pub async fn turn_until(
         &mut self,
@@ -250,8 +245,8 @@ impl<'r> CallScope<'r> {
     /// Forgets a turn that did not come to its end.
     fn take_back(&mut self) {
         if let Some(start) = self.turn_start.take() {
-            self.heard = Heard::default();
             self.unfinished = self.frame.history.split_off(start);
+            self.heard = Heard::default();
             self.conversation.rewind(start);
         }
     }
@@ -478,16 +473,18 @@ impl<'r> CallScope<'r> {
         self.finish().await;
     }
 
-    /// Closes it, and gives what was said.
-    pub(super) async fn finish(self) -> Vec<Message> {
+    /// Closes it, and gives what was said: the history, and what came of a last turn that failed.
+    pub async fn finish(mut self) -> Vec<Message> {
+        let mut said = std::mem::take(&mut self.frame.history);
+        said.append(&mut self.unfinished);
         self.plane.close(&self.events).await;
         self.runtime.ledger.close(self.account);
-        let Some(ended) = self.ended else { return self.frame.history };
+        let Some(ended) = self.ended else { return said };
         let usage = self.runtime.session.usage_of(self.call);
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let name = self.agent.name.clone();
         self.events.send(|| EventKind::CallFinished { name, kind: CallKind::Agent, ended, duration_ms, usage });
-        self.frame.history
+        said
     }
 }
 

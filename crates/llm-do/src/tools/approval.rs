@@ -427,8 +427,8 @@ pub struct Candidate<'a> {
     pub toolset: &'a str,
     /// The agents from the entry down.
     pub path: &'a [String],
-    /// Where in the call tree it stands.
-    pub key: &'a str,
+    /// Where in the call tree it stands; made when somebody must be asked.
+    pub key: &'a (dyn Fn() -> String + Sync),
 }
 
 /// The session's gate, shared by every call in it.
@@ -631,7 +631,7 @@ impl Candidate<'_> {
     fn id(&self, verdict: &Verdict) -> String {
         let bound_to = verdict.question().and_then(|question| question.bound_to.as_deref()).unwrap_or_default();
         let path = self.path.join("/");
-        let digest = digest([self.key, &path, self.tool, &canonical(self.arguments), bound_to]);
+        let digest = digest([(self.key)().as_str(), &path, self.tool, &canonical(self.arguments), bound_to]);
         digest[..12].to_owned()
     }
 
