@@ -273,6 +273,7 @@ impl Runtime {
     pub fn recorded_by(mut self, engine: Arc<dyn Journal>, resumed: Resumed) -> Self {
         self.steps = Steps::recorded_by(engine);
         self.ledger.carry_over(self.account, resumed.total());
+        resumed.account_to(&self.session);
         self.resumed = resumed;
         self
     }
