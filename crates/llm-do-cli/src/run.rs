@@ -120,7 +120,9 @@ fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure
     let Linked { program, .. } = link(&plan)?;
     let input = read_input(&plan, &program)?;
     let models = providers::connect(&program, environment, &config)?;
-    let config = runtime_config(&plan, &program.policy);
+    let mut config = runtime_config(&plan, &program.policy);
+    // What the user trusts and which commands give keys is decided there.
+    config.own_files.extend(environment.config_file().and_then(|file| Some(file.parent()?.to_owned())));
     Ok(Prepared { program, models, input, config, output: plan.output })
 }
 

@@ -9,6 +9,7 @@ pub mod session;
 mod toolsets;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +27,7 @@ use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
 use crate::tools::attachment::{self, Reach};
 use crate::tools::plane::Refusals;
+use crate::tools::protected::Covers;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
@@ -71,12 +73,15 @@ pub struct RuntimeConfig {
     pub limits: Limits,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
+    /// Files and directories that the program itself reads or writes for this run, besides those of the project: no
+    /// tool changes them without a question.
+    pub own_files: Vec<PathBuf>,
 }
 
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
-        Self { approvals, refusals, max_depth: 5, limits, stream: true }
+        Self { approvals, refusals, max_depth: 5, limits, stream: true, own_files: Vec::new() }
     }
 }
 
@@ -214,7 +219,10 @@ impl Runtime {
         (Self::with_events(program, models, config, events), listener)
     }
 
-    fn with_events(program: Program, models: Models, config: RuntimeConfig, events: Events) -> Self {
+    fn with_events(mut program: Program, models: Models, config: RuntimeConfig, events: Events) -> Self {
+        for path in &config.own_files {
+            program.protected.add(path, Covers::Tree, "is written or read by this run itself");
+        }
         let session = Arc::new(Session::default());
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder);

@@ -37,7 +37,10 @@ pub fn open(runtime: &Runtime, agent: &AgentSpec) -> Result<Opened, String> {
 
 fn live(runtime: &Runtime, source: &ToolsetSource) -> Result<Option<Box<dyn Toolset>>, String> {
     Ok(match source {
-        ToolsetSource::Filesystem(config) => Some(Box::new(Filesystem::open(config, &runtime.program.root)?)),
+        ToolsetSource::Filesystem(config) => {
+            let Program { root, protected, .. } = &runtime.program;
+            Some(Box::new(Filesystem::open(config, root, protected)?))
+        }
         ToolsetSource::Agent(name) => agent_tool(&runtime.program, name).map(|tool| Box::new(tool) as Box<dyn Toolset>),
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
         ToolsetSource::Variant(variant) => live(runtime, &variant.of)?

@@ -163,6 +163,11 @@ impl Verdict {
         }
     }
 
+    /// What no rule can allow is let through for what was judged, also where nobody is asked this time.
+    fn bound_exception(&self) -> Option<String> {
+        self.question().filter(|_| self.is_exceptional()).and_then(|question| question.bound_to.clone())
+    }
+
     /// Whether letting it through allows what no rule can allow.
     fn is_exceptional(&self) -> bool {
         match self {
@@ -386,7 +391,7 @@ impl Gate {
         };
         let refused = |reason: String| Passage::Refused { reason, by: RefusedBy::Policy };
         let question = match decide(&self.approvals, &verdict, self.is_remembered(&candidate, &verdict)) {
-            Decision::Run => return permitted(candidate.arguments, &verdict, None, false),
+            Decision::Run => return permitted(candidate.arguments, &verdict, verdict.bound_exception(), false),
             Decision::Refuse(reason) => return refused(reason.to_owned()),
             Decision::NobodyToAsk => return Passage::Waits(candidate.pending(&verdict)),
             Decision::Ask(question) => question,
@@ -396,7 +401,7 @@ impl Gate {
             let _one_at_a_time = self.asking.lock().await;
             // Somebody may have allowed it while this question waited.
             if self.is_remembered(&candidate, &verdict) {
-                return permitted(candidate.arguments, &verdict, None, false);
+                return permitted(candidate.arguments, &verdict, verdict.bound_exception(), false);
             }
             let request = candidate.request(question.clone(), &verdict);
             self.ask(approver.as_ref(), &request, events).await

@@ -7,6 +7,7 @@ use super::Toolset;
 use super::agent::AgentTool;
 use super::approval::canonical;
 use super::filesystem::Filesystem;
+use super::protected::Protected;
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
 use crate::message::{Arguments, RawJson};
 
@@ -53,7 +54,7 @@ fn toolsets() -> Vec<Box<dyn Toolset>> {
         suffixes: Vec::new(),
         max_file_bytes: Some(1 << 16),
     };
-    let files = Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new("."));
+    let files = Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new("."), &Protected::default());
     toolsets.extend(files.ok().map(|files| Box::new(files) as Box<dyn Toolset>));
     toolsets
 }

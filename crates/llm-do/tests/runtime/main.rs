@@ -4,6 +4,7 @@
 
 mod attachments;
 mod entry;
+mod protected;
 mod support;
 mod variants;
 
