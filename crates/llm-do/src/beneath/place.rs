@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use cap_std::fs::{Dir, File};
+use cap_std::fs::{Dir, File, Metadata, MetadataExt as _};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -48,6 +48,10 @@ impl Identity {
 
     pub fn of_file(file: &File) -> io::Result<Self> {
         Ok(Self::of(&rustix::fs::fstat(file)?))
+    }
+
+    pub fn of_metadata(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
     fn of(stat: &Stat) -> Self {

@@ -5,7 +5,7 @@ mod difference;
 mod listing;
 mod root;
 mod text;
-mod walk;
+pub(super) mod walk;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;

@@ -70,8 +70,10 @@ impl Listing {
         if self.walked.is_cut {
             self.lines.push("[cut: too many entries, or too deep; list a directory below]".to_owned());
         }
-        if self.walked.unreadable > 0 {
-            self.lines.push(format!("[{} directories cannot be read]", self.walked.unreadable));
+        match self.walked.unreadable {
+            0 => {}
+            1 => self.lines.push("[one directory cannot be read]".to_owned()),
+            count => self.lines.push(format!("[{count} directories cannot be read]")),
         }
         if !self.left_out.is_empty() {
             let names = self.left_out.join("/, ");
