@@ -22,8 +22,10 @@ pub fn connect(program: &Program, environment: &Environment, config: &Config) ->
     let used: BTreeSet<&str> = program
         .agents
         .values()
-        .filter(|agent| agent.script.is_none())
-        .map(|agent| agent.model.provider.as_str())
+        .map(|agent| (&agent.model, &agent.script))
+        .chain(program.fallback.iter().map(|fallback| (&fallback.model, &fallback.script)))
+        .filter(|(_, script)| script.is_none())
+        .map(|(model, _)| model.provider.as_str())
         .collect();
     let mut models = Models::new(config.prices.clone());
     if used.is_empty() {

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::manifest::{Manifest, RuntimeKeys};
-use super::{AgentSpec, Code, Entry, EntryFunction, Layout, LoadedWorker, Policy, Program, Project};
+use super::{AgentSpec, Code, Entry, EntryFunction, Fallback, Layout, LoadedWorker, Policy, Program, Project};
 use crate::escape::visible;
 use crate::model::name::{ChosenBy, ModelChoices, ModelName};
 use crate::model::provider::{PROVIDERS, provider};
+use crate::model::scripted::Script;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report};
 use namespace::Namespace;
 
@@ -70,6 +71,8 @@ struct Linker<'a> {
     refused_choices: BTreeSet<ModelName>,
     /// Whether some agent creates others, which cannot be known now.
     creates_agents: bool,
+    /// Scripts that the user named, `None` if they have mistakes.
+    scripts: BTreeMap<String, Option<Arc<Script>>>,
 }
 
 impl<'a> Linker<'a> {
@@ -84,6 +87,7 @@ impl<'a> Linker<'a> {
             keyless: BTreeMap::new(),
             refused_choices: BTreeSet::new(),
             creates_agents: false,
+            scripts: BTreeMap::new(),
         }
     }
 
@@ -123,7 +127,20 @@ impl<'a> Linker<'a> {
                 .unwrap_or_default(),
             open: std::mem::take(&mut self.open).into_iter().collect(),
             registry: self.project.registry.clone(),
+            fallback: self.fallback(),
         })
+    }
+
+    fn fallback(&mut self) -> Option<Fallback> {
+        if !self.creates_agents && self.project.generated.is_empty() {
+            return None;
+        }
+        let model = self.models.choose("", None, None).ok()?.model;
+        let script = match model.provider.as_str() {
+            "scripted" => Some(self.chosen_script(&model.model)?),
+            _ => None,
+        };
+        Some(Fallback { model, script })
     }
 
     fn manifest(&self) -> Option<&'a Manifest> {
@@ -234,8 +251,12 @@ impl<'a> Linker<'a> {
     }
 
     fn entry_by_layout(&mut self) -> Option<Entry> {
-        let mut names = self.agents.keys();
-        let only = names.next().filter(|_| names.next().is_none()).map(|name| (*name).to_owned());
+        // An agent that a run created does not change where the next run starts.
+        let is_written = |loaded: &LoadedWorker| !loaded.path.starts_with(super::load::DEFAULT_GENERATED_DIR);
+        let only_of =
+            |names: &mut dyn Iterator<Item = &&'a str>| names.next().filter(|_| names.next().is_none()).copied();
+        let mut written = self.agents.iter().filter(|(_, loaded)| is_written(loaded)).map(|(name, _)| name);
+        let only = only_of(&mut written).or_else(|| only_of(&mut self.agents.keys())).map(str::to_owned);
         let named_main = self.agents.contains_key("main").then(|| "main".to_owned());
         let agent = match self.project.layout {
             Layout::SingleFile => only,
@@ -329,6 +350,7 @@ impl<'a> Linker<'a> {
         }
         if let Some(flag) = &self.models.flag
             && !self.choices_used.contains(&ChosenBy::Flag)
+            && !self.creates_agents
             && !self.may_be_python()
             && !self.problems.has_errors()
         {

@@ -1,6 +1,7 @@
 //! Files → [`Program`]. A project is loaded from files, every name in it is resolved, every mistake is reported at
 //! once; only then something runs.
 
+pub mod create;
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(test)]
@@ -116,6 +117,15 @@ pub struct Program {
     pub open: Vec<String>,
     /// What the embedding program offers by name.
     pub registry: Registry,
+    /// The user's choice of a model for created agents that name none; absent if there can be none.
+    pub fallback: Option<Fallback>,
+}
+
+/// A model for agents that are not known yet.
+#[derive(Clone, Debug)]
+pub struct Fallback {
+    pub model: ModelName,
+    pub script: Option<Arc<Script>>,
 }
 
 impl Project {

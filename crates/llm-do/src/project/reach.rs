@@ -99,10 +99,14 @@ impl Program {
                 add(callee);
             }
         }
-        if let (true, Some(AllowWorkers::Only(names))) = (calls_by_name(agent), &agent.allow_workers) {
-            for name in names {
-                add(name);
+        match &agent.allow_workers {
+            Some(AllowWorkers::Only(names)) if calls_by_name(agent) => names.iter().for_each(|name| add(name)),
+            // Without a list it may call what runs have created.
+            None if calls_by_name(agent) => {
+                let created = self.agents.values().filter(|agent| agent.file.starts_with(&self.generated_agents_dir));
+                created.for_each(|agent| add(&agent.name));
             }
+            Some(AllowWorkers::Only(_) | AllowWorkers::Any) | None => {}
         }
         callees
     }

@@ -40,7 +40,16 @@ pub struct WorkerFile {
     pub instructions: String,
 }
 
+/// A description that is not given is the start of the instructions.
+const DESCRIPTION_FROM_INSTRUCTIONS: usize = 200;
+
 impl WorkerFile {
+    /// What callers read of the agent.
+    pub fn described(&self) -> String {
+        let given = self.description.clone().filter(|text| !text.trim().is_empty());
+        given.unwrap_or_else(|| self.instructions.chars().take(DESCRIPTION_FROM_INSTRUCTIONS).collect())
+    }
+
     /// An agent with a name and instructions and nothing else.
     pub fn new(name: Located<String>, instructions: String) -> Self {
         Self {

@@ -1,5 +1,6 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+mod dynamic;
 mod function;
 pub mod input;
 pub mod ledger;
@@ -16,12 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{Event, Events, Hearing, TraceCall, UsageReport};
+use crate::event::{Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
 use crate::journal::{Steps, Stop};
 use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
+use crate::project::create::CreateError;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
@@ -87,7 +89,7 @@ impl RuntimeConfig {
 
 /// One session: its policy, its gate, its usage and trace, and the models it talks to.
 pub struct Runtime {
-    program: Program,
+    program: Arc<Program>,
     models: Models,
     config: RuntimeConfig,
     gate: Arc<Gate>,
@@ -109,7 +111,8 @@ pub struct Outcome {
     /// The entry's conversation; those of nested calls are events.
     pub messages: Vec<Message>,
     pub usage: UsageReport,
-    pub trace: Vec<TraceCall>,
+    /// The call of the entry, with all that it called.
+    pub trace: Vec<Arc<TraceCall>>,
 }
 
 /// The answer: text, or a value that satisfies the agent's schema.
@@ -155,8 +158,8 @@ pub enum RunError {
     RepeatedFailure { agent: String, tool: String, reason: String },
     #[error("the answer of agent `{agent}` violates its schema: {violation}")]
     Output { agent: String, violation: String },
-    #[error("there is no agent `{agent}`")]
-    NoAgent { agent: String },
+    #[error("{reason}")]
+    NoAgent { reason: String },
     #[error("agent `{caller}` cannot call `{agent}`: that would be depth {depth}, and `max_depth` is {max_depth}")]
     TooDeep { caller: String, agent: String, depth: usize, max_depth: u64 },
     #[error("no model provider `{provider}` for agent `{agent}`")]
@@ -167,16 +170,19 @@ pub enum RunError {
     Function { function: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
+    /// By whoever drives the turn.
+    #[error("cancelled")]
+    Cancelled { partial: String },
     /// At any depth.
     #[error(transparent)]
     Ended(#[from] Ending),
 }
 
 impl RunError {
-    /// What was said before a limit stopped it.
+    /// What was said before a limit or a person stopped it.
     pub fn partial(&self) -> Option<&str> {
         match self {
-            Self::Limit { partial, .. } | Self::Ended(Ending::Limit { partial, .. }) => {
+            Self::Limit { partial, .. } | Self::Cancelled { partial } | Self::Ended(Ending::Limit { partial, .. }) => {
                 Some(partial.as_str()).filter(|partial| !partial.is_empty())
             }
             Self::Input(_)
@@ -229,7 +235,14 @@ impl Runtime {
         let gate = Arc::new(Gate::new(config.approvals.clone()));
         let (steps, next_call, ledger) = (Steps::unrecorded(), AtomicU64::new(1), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
+        let program = Arc::new(program);
         Self { program, models, config, gate, session, ledger, account, steps, events, next_call, run: run_id() }
+    }
+
+    /// The same session, whose messages somebody keeps; before any call is opened.
+    #[must_use]
+    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+        Self { events: self.events.logged_by(log), ..self }
     }
 
     pub fn program(&self) -> &Program {
@@ -242,48 +255,45 @@ impl Runtime {
     }
 
     /// The calls so far, as trees.
-    pub fn trace(&self) -> Vec<TraceCall> {
+    pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
 
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
         self.check_prices()?;
+        let call = self.next_call();
         let (output, messages) = match &self.program.entry {
-            Entry::Agent(agent) => self.run_agent(agent, input.into()).await?,
+            Entry::Agent(agent) => self.run_agent(agent, input.into(), call).await?,
             Entry::Function(EntryFunction::Registered(_)) => {
                 let entry = self.program.registry.entry.as_ref().ok_or(RunError::NotStarted)?;
-                (self.run_function(entry, input.into()).await?, Vec::new())
+                (self.run_function(entry, input.into(), call).await?, Vec::new())
             }
             Entry::Function(EntryFunction::Python { .. }) | Entry::Open => return Err(RunError::NotStarted),
         };
-        Ok(Outcome { output, messages, usage: self.usage(), trace: self.trace() })
+        let trace = self.session.trace_of(call).into_iter().collect();
+        Ok(Outcome { output, messages, usage: self.usage(), trace })
     }
 
-    async fn run_agent(&self, agent: &str, input: Input) -> Result<(Output, Vec<Message>), RunError> {
-        let mut scope = self.open(agent).await?;
-        let output = match self.config.limits.timeout_seconds {
-            None => scope.turn(input).await,
-            Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
-                Ok(output) => output,
-                Err(_) => Err(scope.interrupt(seconds)),
-            },
-        };
-        let messages = scope.frame().history.clone();
-        scope.close().await;
+    async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
+        let mut scope = self.open_for(agent, call, Caller::Nobody).await?;
+        let output = scope.turn(input).await;
+        let messages = scope.finish().await;
         output.map(|output| (output, messages))
     }
 
     /// A limit on money can only be kept where every price is known.
     fn check_prices(&self) -> Result<(), RunError> {
-        let unpriced = |agent: &AgentSpec| agent.script.is_none() && self.models.prices.of(&agent.model).is_none();
-        for agent in self.program.agents.values() {
-            let limited = self.config.limits.max_cost_usd.or(agent.limits.max_cost_usd).is_some();
-            if limited && unpriced(agent) {
-                return Err(RunError::UnknownPrice {
-                    limit: "max_cost_usd".to_owned(),
-                    model: agent.model.to_string(),
-                });
+        let of_run = self.config.limits.max_cost_usd.is_some();
+        let agents = self.program.agents.values().map(|agent| {
+            let limited = of_run || agent.limits.max_cost_usd.is_some();
+            (&agent.model, &agent.script, limited)
+        });
+        let fallback = self.program.fallback.iter().map(|fallback| (&fallback.model, &fallback.script, of_run));
+        for (model, script, limited) in agents.chain(fallback) {
+            if limited && script.is_none() && self.models.prices.of(model).is_none() {
+                let limit = "max_cost_usd".to_owned();
+                return Err(RunError::UnknownPrice { limit, model: model.to_string() });
             }
         }
         Ok(())
@@ -319,13 +329,18 @@ impl Runtime {
 
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
     /// that is dropped tells nobody how it ended.
-    #[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
-        self.open_for(agent, Caller::Nobody)
+        self.check_prices()?;
+        self.open_for(agent, self.next_call(), Caller::Nobody).await
     }
 
-    fn open_for(&self, agent: &str, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
-        let spec = self.program.agents.get(agent).ok_or_else(|| RunError::NoAgent { agent: agent.to_owned() })?;
+    fn next_call(&self) -> u64 {
+        self.next_call.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
+        let unlinked = |error: CreateError| RunError::NoAgent { reason: error.to_string() };
+        let spec = self.program.agent(agent).map_err(unlinked)?;
         let depth = caller.next_depth();
         if depth as u64 >= self.config.max_depth {
             return Err(RunError::TooDeep {
@@ -337,27 +352,26 @@ impl Runtime {
         }
         let model = self
             .models
-            .of(spec)
+            .of(&spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
-        let call = self.next_call.fetch_add(1, Ordering::Relaxed);
-        CallScope::open(self, Arc::clone(spec), model.as_ref(), call, caller)
+        CallScope::open(self, spec, model.as_ref(), call, caller).await
     }
 }
 
 impl Agents for Runtime {
     fn tool(&self, agent: &str, caller: &CallContext<'_>) -> Result<AgentTool, String> {
-        let spec = self.program.agents.get(caller.agent());
-        match spec.and_then(|spec| spec.allow_workers.as_ref()) {
+        let spec = self.program.agent(caller.agent()).ok();
+        match spec.as_ref().and_then(|spec| spec.allow_workers.as_ref()) {
             Some(AllowWorkers::Only(names)) if !names.iter().any(|name| name == agent) => {
                 return Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent(), names.join(", ")));
             }
             None | Some(AllowWorkers::Any | AllowWorkers::Only(_)) => {}
         }
-        toolsets::agent_tool(&self.program, agent).ok_or_else(|| {
+        let callee = self.program.agent(agent).map_err(|error| {
             let names: Vec<&str> = self.program.agents.keys().map(String::as_str).take(MOST_NAMES).collect();
-            let no_agent = RunError::NoAgent { agent: agent.to_owned() };
-            format!("{no_agent}; agents: {}", names.join(", "))
-        })
+            format!("{error}; agents: {}", names.join(", "))
+        })?;
+        Ok(toolsets::agent_tool(&self.program, &callee))
     }
 
     fn call<'a>(
@@ -370,7 +384,8 @@ impl Agents for Runtime {
         Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
-            let mut scope = self.open_for(agent, Caller::Call(caller)).map_err(failed)?;
+            let opening = self.open_for(agent, self.next_call(), Caller::Call(caller));
+            let mut scope = opening.await.map_err(failed)?;
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
@@ -381,7 +396,7 @@ impl Agents for Runtime {
         self.session.usage()
     }
 
-    fn trace(&self) -> Vec<TraceCall> {
+    fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
 }

@@ -3,54 +3,89 @@
 use std::sync::Arc;
 
 use super::Runtime;
+use super::dynamic::DynamicAgents;
+use crate::event::Events;
 use crate::project::{AgentSpec, Program, Typing};
 use crate::tools::Toolset;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::Rules;
 use crate::tools::filesystem::Filesystem;
 use crate::tools::function::OneTool;
-use crate::tools::plane::OpenToolset;
+use crate::tools::plane::{self, OpenToolset};
 use crate::tools::source::{Registered, ToolsetSource};
 use crate::tools::variant::VariantToolset;
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
+#[derive(Default)]
 pub struct Opened {
     pub toolsets: Vec<OpenToolset>,
     pub missing: Vec<String>,
 }
 
-pub fn open(runtime: &Runtime, agent: &AgentSpec) -> Result<Opened, String> {
-    let mut opened = Opened { toolsets: Vec::new(), missing: Vec::new() };
+/// Opens every toolset of an agent, or none: if one cannot be opened, those before it are closed again.
+pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) -> Result<Opened, String> {
+    let mut opened = Opened::default();
     for used in agent.tools.iter().chain(&agent.toolsets) {
-        match live(runtime, &used.source)? {
-            Some(toolset) => opened.toolsets.push(OpenToolset {
+        match origin(runtime, agent, used.source.origin()).await {
+            Ok(Some(toolset)) => opened.toolsets.push(OpenToolset {
                 name: used.name.clone(),
                 definition: format!("{:?}", used.source),
-                toolset,
+                toolset: through_variants(&used.source, toolset),
                 rules: used.rules.clone(),
             }),
-            None => opened.missing.push(used.name.clone()),
+            Ok(None) => opened.missing.push(used.name.clone()),
+            Err(reason) => {
+                plane::close(opened.toolsets, events).await;
+                return Err(reason);
+            }
         }
     }
     Ok(opened)
 }
 
-fn live(runtime: &Runtime, source: &ToolsetSource) -> Result<Option<Box<dyn Toolset>>, String> {
+#[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
+async fn origin(
+    runtime: &Runtime,
+    agent: &Arc<AgentSpec>,
+    source: &ToolsetSource,
+) -> Result<Option<Box<dyn Toolset>>, String> {
     Ok(match source {
         ToolsetSource::Filesystem(config) => {
-            let Program { root, protected, .. } = &runtime.program;
+            let Program { root, protected, .. } = runtime.program.as_ref();
             Some(Box::new(Filesystem::open(config, root, protected)?))
         }
-        ToolsetSource::Agent(name) => agent_tool(&runtime.program, name).map(|tool| Box::new(tool) as Box<dyn Toolset>),
+        ToolsetSource::Agent(name) => {
+            let callee = runtime.program.agent(name).map_err(|error| error.to_string())?;
+            Some(Box::new(agent_tool(&runtime.program, &callee)))
+        }
+        ToolsetSource::DynamicAgents => {
+            Some(Box::new(DynamicAgents { program: Arc::clone(&runtime.program), creator: Arc::clone(agent) }))
+        }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
-        ToolsetSource::Variant(variant) => live(runtime, &variant.of)?
-            .map(|of| Box::new(VariantToolset { variant: Arc::clone(variant), of }) as Box<dyn Toolset>),
         ToolsetSource::Shell(_)
         | ToolsetSource::Mcp(_)
-        | ToolsetSource::DynamicAgents
         | ToolsetSource::Python(_)
-        | ToolsetSource::Open => None,
+        | ToolsetSource::Open
+        | ToolsetSource::Variant(_) => None,
     })
+}
+
+/// The toolset as the variants over it show it.
+fn through_variants(source: &ToolsetSource, toolset: Box<dyn Toolset>) -> Box<dyn Toolset> {
+    match source {
+        ToolsetSource::Variant(variant) => {
+            let of = through_variants(&variant.of, toolset);
+            Box::new(VariantToolset { variant: Arc::clone(variant), of })
+        }
+        ToolsetSource::Filesystem(_)
+        | ToolsetSource::Shell(_)
+        | ToolsetSource::Mcp(_)
+        | ToolsetSource::DynamicAgents
+        | ToolsetSource::Agent(_)
+        | ToolsetSource::Python(_)
+        | ToolsetSource::Registered(_)
+        | ToolsetSource::Open => toolset,
+    }
 }
 
 fn registered_toolset(runtime: &Runtime, registered: &Registered) -> Option<Box<dyn Toolset>> {
@@ -76,11 +111,10 @@ pub fn exported(program: &Program) -> Vec<OpenToolset> {
 }
 
 /// An agent as its callers see it.
-pub fn agent_tool(program: &Program, name: &str) -> Option<AgentTool> {
-    let callee = program.agents.get(name)?;
+pub fn agent_tool(program: &Program, callee: &AgentSpec) -> AgentTool {
     let policy = &program.policy;
-    let exception = policy.agent_approval_overrides.get(name).copied().unwrap_or_default();
-    Some(AgentTool {
+    let exception = policy.agent_approval_overrides.get(&callee.name).copied().unwrap_or_default();
+    AgentTool {
         name: callee.name.clone(),
         description: callee.description.clone(),
         parameters: match &callee.input {
@@ -90,5 +124,5 @@ pub fn agent_tool(program: &Program, name: &str) -> Option<AgentTool> {
         calls_ask: exception.calls_require_approval.unwrap_or(policy.agent_calls_require_approval),
         attachments_ask: exception.attachments_require_approval.unwrap_or(policy.agent_attachments_require_approval),
         project_root: program.root.clone(),
-    })
+    }
 }

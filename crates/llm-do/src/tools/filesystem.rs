@@ -239,7 +239,7 @@ impl Filesystem {
             return None;
         };
         let bound_to = Some(digest(["read", spot.target.path.to_string_lossy().as_ref()]));
-        Some(Question { reason: format!("reads `{real}`, which {why}"), preview: None, bound_to })
+        Some(Question { bound_to, ..Question::because(format!("reads `{real}`, which {why}")) })
     }
 
     fn judge_read(&self, arguments: &ReadFile) -> Verdict {
@@ -276,7 +276,7 @@ impl Filesystem {
             return Err(ToolError::Failed(root.too_large(path, u64::MAX)));
         }
         let is_wanted = || !cancellation.is_cancelled();
-        let read = text::read_part(file, arguments.offset, arguments.max_chars, &is_wanted);
+        let read = text::read_part(file.into_std(), arguments.offset, arguments.max_chars, &is_wanted);
         read.map(|part| RawJson::of(&part).get().to_owned())
             .map_err(|error| ToolError::Failed(format!("`{}` {error}", visible(path))))
     }

@@ -4,6 +4,7 @@
 use std::path::{Component, Path};
 
 use cap_std::fs::Dir;
+use cap_tempfile::TempDir;
 
 use super::Toolset;
 use super::agent::AgentTool;
@@ -33,10 +34,14 @@ pub fn arguments(bytes: &[u8]) {
 /// A path leads where the system's own confined lookup leads, or nowhere; and judging it, to read or to write, makes
 /// nothing. The tree has links of every kind, inside and out.
 pub fn paths(bytes: &[u8]) {
+    // One tree for each thread: nothing here changes it, and it goes with the thread.
+    thread_local!(static TREE: TempDir = tree().expect("a temporary directory can be made"));
     let path = String::from_utf8_lossy(bytes).into_owned();
-    let tree = tree().expect("a temporary directory can be made");
-    let root = tree.open_dir("root").expect("it was just made");
-    check_place(&root, Path::new(&path));
+    TREE.with(|tree| {
+        check_place(&tree.open_dir("root").expect("it was made with the tree"), Path::new(&path));
+        let names = tree.entries().map(Iterator::count).unwrap_or_default();
+        assert_eq!(names, 2, "nothing is made outside");
+    });
     let config = FilesystemConfig { roots: Roots::One(writable(Base::WorkingDirectory)) };
     let files = Filesystem::open(&config, Path::new("."), &Protected::default()).expect("there is a working directory");
     for (tool, arguments) in [
@@ -46,8 +51,6 @@ pub fn paths(bytes: &[u8]) {
     ] {
         let _ = files.judge(tool, &RawJson::of(&arguments));
     }
-    let names = tree.entries().map(Iterator::count).unwrap_or_default();
-    assert_eq!(names, 2, "nothing is made outside");
 }
 
 fn check_place(root: &Dir, path: &Path) {
@@ -70,7 +73,7 @@ fn check_place(root: &Dir, path: &Path) {
     }
 }
 
-fn tree() -> std::io::Result<cap_tempfile::TempDir> {
+fn tree() -> std::io::Result<TempDir> {
     let tree = cap_tempfile::tempdir(cap_std::ambient_authority())?;
     tree.write("outside", "x")?;
     tree.create_dir_all("root/a/b")?;

@@ -71,19 +71,20 @@ enum Decided<'a> {
 }
 
 impl ToolPlane {
-    /// Two tools of one name are an error that names both toolsets.
-    pub fn new(open: Vec<OpenToolset>, gate: Arc<Gate>, refusals: Refusals) -> Result<Self, String> {
-        let mut index: HashMap<String, Slot> = HashMap::new();
-        for (toolset, opened) in open.iter().enumerate() {
-            for ToolSpec { name, kind, order, repeat, .. } in opened.toolset.specs() {
-                if let Some(other) = index.get(&name) {
-                    let other = &open[other.toolset].name;
-                    return Err(format!("`{other}` and `{}` both have a tool `{name}`", opened.name));
-                }
-                index.insert(name, Slot { toolset, kind, order, repeat });
+    /// Two tools of one name are an error that names both toolsets, and all of them are closed again.
+    pub async fn open(
+        open: Vec<OpenToolset>,
+        gate: Arc<Gate>,
+        refusals: Refusals,
+        events: &Events,
+    ) -> Result<Self, String> {
+        match indexed(&open) {
+            Ok(index) => Ok(Self { open, index, gate, refusals, raised: Mutex::default() }),
+            Err(reason) => {
+                close(open, events).await;
+                Err(reason)
             }
         }
-        Ok(Self { open, index, gate, refusals, raised: Mutex::default() })
     }
 
     /// In the order of the agent's file.
@@ -136,7 +137,8 @@ impl ToolPlane {
         }
         let definition = format!("{:?}", ToolsetSource::Agent(name.clone()));
         let alone = OpenToolset { name: name.clone(), definition, toolset: Box::new(tool), rules: Rules::new() };
-        let plane = Self::new(vec![alone], Arc::clone(&self.gate), self.refusals).map_err(ToolError::Failed)?;
+        let (gate, refusals) = (Arc::clone(&self.gate), self.refusals);
+        let plane = Self::open(vec![alone], gate, refusals, cx.events).await.map_err(ToolError::Failed)?;
         plane.call_by_name(&name, input, cx).await
     }
 
@@ -342,15 +344,34 @@ impl ToolPlane {
         outcome
     }
 
-    /// Closes every toolset, the last one first. An error while closing is told and is nobody's result.
     pub async fn close(self, events: &Events) {
-        for OpenToolset { name, toolset, .. } in self.open.into_iter().rev() {
-            let closed = guarded(async { toolset.close().await.map_err(ToolError::Failed) }).await;
-            if let Err(ToolError::Failed(error)) = closed {
-                events.send(|| EventKind::ToolsetCloseFailed { toolset: name, error });
-            }
+        close(self.open, events).await;
+    }
+}
+
+/// Closes every toolset, the last one first. An error while closing is told and is nobody's result.
+pub async fn close(open: Vec<OpenToolset>, events: &Events) {
+    for OpenToolset { name, toolset, .. } in open.into_iter().rev() {
+        let closed = guarded(async { toolset.close().await.map_err(ToolError::Failed) }).await;
+        if let Err(ToolError::Failed(error)) = closed {
+            events.send(|| EventKind::ToolsetCloseFailed { toolset: name, error });
         }
     }
+}
+
+/// Where each tool is.
+fn indexed(open: &[OpenToolset]) -> Result<HashMap<String, Slot>, String> {
+    let mut index: HashMap<String, Slot> = HashMap::new();
+    for (toolset, opened) in open.iter().enumerate() {
+        for ToolSpec { name, kind, order, repeat, .. } in opened.toolset.specs() {
+            if let Some(other) = index.get(&name) {
+                let other = &open[other.toolset].name;
+                return Err(format!("`{other}` and `{}` both have a tool `{name}`", opened.name));
+            }
+            index.insert(name, Slot { toolset, kind, order, repeat });
+        }
+    }
+    Ok(index)
 }
 
 /// Tells of a refusal; what the model reads of it.
@@ -412,7 +433,10 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 
 fn returned(outcome: &Result<Vec<Content>, ToolError>) -> Returned {
     match outcome {
-        Ok(content) => Returned::Result(RawJson::of(&Content::shown(content))),
+        Ok(content) => Returned::Result(match content.as_slice() {
+            [Content::Text { text }] => RawJson::of(text),
+            content => RawJson::of(&Content::shown(content)),
+        }),
         Err(error) => Returned::Error(error.to_string()),
     }
 }
@@ -420,6 +444,8 @@ fn returned(outcome: &Result<Vec<Content>, ToolError>) -> Returned {
 /// Long texts are cut, with a mark that says so.
 fn cut(content: Vec<Content>) -> Vec<Content> {
     let cut_part = |part| match part {
+        // A character has at least one byte: most texts need not be counted.
+        Content::Text { text } if text.len() <= LONGEST_RESULT => Content::Text { text },
         Content::Text { text } => match text.char_indices().nth(LONGEST_RESULT) {
             None => Content::Text { text },
             Some((end, _)) => {

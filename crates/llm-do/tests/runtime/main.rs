@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the whole file is a test, its helpers included")]
 
 mod attachments;
+mod dynamic;
 mod entry;
 mod protected;
 mod support;
@@ -115,6 +116,19 @@ async fn toolsets_close_once_in_reverse_order_whatever_happens_and_closing_never
 }
 
 #[tokio::test]
+async fn if_one_toolset_cannot_be_opened_the_others_are_closed_again() {
+    let manifest = r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"],
+        "toolsets": {"attic": {"filesystem": {"root": "attic", "mode": "ro"}}}}"#;
+    let main = worker("main", "toolsets: [a, attic]");
+    let files = Files::new(&[("project.json", manifest), ("main.worker", &main), ("script.yaml", "- say: hi")]);
+    let log = Arc::default();
+    let project = counter(files.project(), "a", &log);
+    let error = runtime(&project, RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
+    assert!(matches!(error, RunError::Toolset { .. }), "{error}");
+    assert_eq!(*log.lock().unwrap(), ["open a", "close a"]);
+}
+
+#[tokio::test]
 async fn a_failed_turn_leaves_the_history_as_it_was() {
     let script = "- {heard: fail, fail: give_up}\n- {say: 'reply {{ round }}'}";
     let files = Files::new(&[("main.worker", &worker("main", "")), ("script.yaml", script)]);
@@ -209,7 +223,7 @@ async fn cyclic_agents_stop_at_the_depth_limit_as_an_error_result() {
     let said = text(Ok(outcome.output));
     assert!(said.contains("agent `a` cannot call `b`: that would be depth 5, and `max_depth` is 5"), "{said}");
     let mut depth = 0;
-    let mut call = &outcome.trace[0];
+    let mut call = &*outcome.trace[0];
     while let Some(inner) = call.calls.first() {
         depth += 1;
         assert_eq!(inner.depth, depth);

@@ -19,8 +19,6 @@ use crate::syntax::tree::{self, Kind};
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
 use crate::tools::source::{BUILT_INS, PythonToolset, Registered, TOOL_ALIASES, ToolsetSource};
 
-/// What callers read of an agent without a description.
-const DESCRIPTION_FROM_INSTRUCTIONS: usize = 200;
 /// Longer than any model's name; what is compiled has to be bounded.
 const LONGEST_PATTERN: usize = 256;
 /// A rule is kept for each toolset that may have its tool, so one file could ask for billions of them.
@@ -42,12 +40,10 @@ impl<'a> Linker<'a> {
             worker.toolsets.iter().filter_map(|name| self.toolset(worker, name, namespace)).collect();
         self.check_clashes(worker, &tools, &toolsets);
         self.apply_rules(worker, tools.iter_mut().chain(&mut toolsets).collect());
-        let description = worker.description.clone().filter(|text| !text.trim().is_empty());
         Some(AgentSpec {
             name: worker.name.value.clone(),
             file: loaded.path.clone(),
-            description: description
-                .unwrap_or_else(|| worker.instructions.chars().take(DESCRIPTION_FROM_INSTRUCTIONS).collect()),
+            description: worker.described(),
             instructions: worker.instructions.clone(),
             model: choice?.model,
             script,
@@ -127,7 +123,20 @@ impl<'a> Linker<'a> {
             self.problems.extend(problems);
             return script.map(Arc::new);
         }
-        let name = &choice.model.model;
+        self.chosen_script(&choice.model.model)
+    }
+
+    /// A script that the user named: read once, however many agents follow it.
+    pub(super) fn chosen_script(&mut self, name: &str) -> Option<Arc<Script>> {
+        if let Some(script) = self.scripts.get(name) {
+            return script.clone();
+        }
+        let script = self.read_script(name);
+        self.scripts.insert(name.to_owned(), script.clone());
+        script
+    }
+
+    fn read_script(&mut self, name: &str) -> Option<Arc<Script>> {
         let Some(text) = self.models.scripts.get(name) else {
             let fact = format!("the script `{}` was not read", visible(name));
             self.problems.push(Diagnostic::error(Place::Outside, fact));

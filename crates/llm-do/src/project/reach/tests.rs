@@ -74,6 +74,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         env: Vec::new(),
         open: Vec::new(),
         registry: crate::tools::function::Registry::default(),
+        fallback: None,
     }
 }
 
@@ -191,6 +192,9 @@ fn agents_called_by_name_are_those_that_are_allowed() {
     };
     let writes = |program: &Program| program.worst_cases()["main"].contains_key(&Capability::WritesFiles);
     assert!(!writes(&with(None, None)), "only what is in its toolsets");
+    let made = AgentSpec { file: "made/writer.yaml".into(), ..agent("writer", &["filesystem_cwd"]) };
+    let created = program([agent("main", &["dynamic_agents"]), made]);
+    assert!(writes(&created), "and what runs have created");
     assert!(writes(&with(Some(AllowWorkers::Only(vec!["writer".into()])), None)));
     assert!(writes(&with(Some(AllowWorkers::Any), None)));
     assert!(!writes(&with(Some(AllowWorkers::Any), Some(Rule::Block))), "the tool that calls is blocked");

@@ -145,7 +145,7 @@ impl<'a> Change<'a> {
                 format!("(what is there is binary, and all of it goes)\n{}", difference("", new))
             }
         };
-        Question { reason, preview: Some(preview), bound_to: Some(self.digest()) }
+        Question { preview: Some(preview), bound_to: Some(self.digest()), ..Question::because(reason) }
     }
 
     /// Writes beside the file and puts it in its place, so that a reader sees the old or the new, never a half. A link

@@ -29,7 +29,7 @@ pub enum ReadError {
 
 /// As much as a result holds, with room for what is said about it.
 const LONGEST_PART: usize = LONGEST_RESULT - 1_000;
-const CHUNK: usize = 256 * 1024;
+const CHUNK: usize = 64 * 1024;
 
 /// Streams the file: its size does not matter, only how much is asked for. A part that would not fit into a result is
 /// shorter than asked for, and says so. `is_wanted` is asked now and then, since a file may be larger than patience.
@@ -40,41 +40,62 @@ pub fn read_part(
     is_wanted: &dyn Fn() -> bool,
 ) -> Result<Part, ReadError> {
     let mut part = Part { content: String::new(), truncated: false, total_chars: 0, offset, chars_read: 0 };
-    let mut room = LONGEST_PART;
     let mut end = offset.saturating_add(max_chars);
-    let mut buffer = vec![0; CHUNK];
-    let mut held = 0; // bytes of a character that the last chunk cut in two
-    loop {
-        let read = file.read(&mut buffer[held..])?;
-        let bytes = held + read;
-        let text = text_in(&buffer[..bytes], read == 0)?;
-        let before = part.total_chars;
-        part.total_chars += text.chars().count() as u64;
-        if part.total_chars > offset && before < end {
-            let skipped = usize::try_from(offset.saturating_sub(before)).unwrap_or(usize::MAX);
-            let wanted = usize::try_from(end - before.max(offset)).unwrap_or(usize::MAX);
-            for c in text.chars().skip(skipped).take(wanted) {
-                if room < length_in_json(c) {
-                    end = offset + part.chars_read;
-                    break;
-                }
-                room -= length_in_json(c);
-                part.content.push(c);
-                part.chars_read += 1;
-            }
+    let mut room = LONGEST_PART;
+    let mut buffer = Vec::with_capacity(CHUNK);
+    let mut at_end = false;
+    while !at_end {
+        // What is in it already are bytes of a character that the last chunk cut in two.
+        let free = CHUNK - buffer.len();
+        at_end = file.by_ref().take(free as u64).read_to_end(&mut buffer)? < free;
+        let text = text_in(&buffer, at_end)?;
+        let taken = part.add(text, end);
+        let fits = fitting(taken, &mut room);
+        if fits < taken.len() {
+            end = offset + part.chars_read + taken[..fits].chars().count() as u64;
         }
+        part.take(&taken[..fits]);
         let used = text.len();
-        buffer.copy_within(used..bytes, 0);
-        held = bytes - used;
-        if read == 0 {
-            break;
-        }
+        buffer.drain(..used);
         if !is_wanted() {
             return Err(ReadError::Unwanted);
         }
     }
     part.truncated = part.total_chars > end;
     Ok(part)
+}
+
+impl Part {
+    /// Counts the next text of the file; what of it lies between `offset` and `end`.
+    fn add<'a>(&mut self, text: &'a str, end: u64) -> &'a str {
+        let chars = text.chars().count() as u64;
+        let here = |position: u64| position.saturating_sub(self.total_chars).min(chars);
+        let (from, to) = (byte_of(text, here(self.offset), chars), byte_of(text, here(end), chars));
+        self.total_chars += chars;
+        &text[from..to.max(from)]
+    }
+
+    fn take(&mut self, text: &str) {
+        self.content.push_str(text);
+        self.chars_read += text.chars().count() as u64;
+    }
+}
+
+/// Where the character at `position` begins, in a text of so many; mostly at one of its ends.
+fn byte_of(text: &str, position: u64, chars: u64) -> usize {
+    let passed = usize::try_from(position).unwrap_or(usize::MAX);
+    if position >= chars { text.len() } else { text.char_indices().nth(passed).map_or(text.len(), |(byte, _)| byte) }
+}
+
+/// How many bytes at the start of a text fit into the room that is left, which becomes less.
+fn fitting(text: &str, room: &mut usize) -> usize {
+    for (byte, c) in text.char_indices() {
+        match room.checked_sub(length_in_json(c)) {
+            Some(left) => *room = left,
+            None => return byte,
+        }
+    }
+    text.len()
 }
 
 /// The whole characters at the start of a chunk. What holds a NUL is no text, whatever else it is.
@@ -159,6 +180,7 @@ mod tests {
         assert_eq!(part("aßc漢d", 0, 99), ("aßc漢d".into(), false, 5, 5));
         assert_eq!(part("aßc漢d", 1, 3), ("ßc漢".into(), true, 5, 3));
         assert_eq!(part("aßc", 3, 10), (String::new(), false, 3, 0));
+        assert_eq!(part(&"漢".repeat(CHUNK), 30_000, 3), ("漢漢漢".into(), true, CHUNK as u64, 3));
         assert_eq!(part("aßc", u64::MAX, u64::MAX), (String::new(), false, 3, 0));
         assert_eq!(part("", 0, 5), (String::new(), false, 0, 0));
     }

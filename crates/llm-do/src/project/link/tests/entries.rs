@@ -9,6 +9,8 @@ fn agent_entry(name: &str) -> Entry {
     Entry::Agent(name.to_owned())
 }
 
+const MADE: &str = "---\nname: made\nmodel: anthropic:claude\n---\nx\n";
+
 fn function(file: &str, function: &str) -> EntryFunction {
     EntryFunction::Python { file: file.into(), function: function.to_owned() }
 }
@@ -25,6 +27,8 @@ fn an_entry_is_named_marked_or_clear_from_the_layout() {
         (directory().agent("main", "").agent("b", "entry: true"), "b"),
         (directory().agent("a", "").agent("main", ""), "main"),
         (directory().agent("only", ""), "only"),
+        (directory().agent("only", "").file("workers/generated/made.worker", MADE), "only"),
+        (directory().file("workers/generated/made.worker", MADE), "made"),
         (directory().single_file().agent("only", ""), "only"),
         (directory().agent("a", "").agent("b", "entry: true").starting_with("a"), "a"),
         (manifest("").agent("main", "").agent("b", "").starting_with("b"), "b"),

@@ -1,0 +1,409 @@
+//! Agents made at run time: their files are written here, and linked one at a time when somebody calls them.
+//!
+//! What an agent creates has no more than its creator. What a program creates has what the program says.
+
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+
+use super::load::DEFAULT_GENERATED_DIR;
+use super::worker::{self, Format, SchemaSource, WorkerFile};
+use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, Program, Project, ToolsetUse, Typing};
+use crate::beneath::{self, Unopened};
+use crate::escape::visible;
+use crate::model::name::ModelName;
+use crate::syntax::diagnostic::{Diagnostics, FileId, Located, Sources, Span};
+use crate::syntax::table::is_name;
+use crate::syntax::tree::LARGEST_FILE;
+use crate::tools::approval::{Rule, Rules};
+use crate::tools::source::{self, ToolsetSource};
+
+/// An agent to be written into the project.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkerSpec {
+    pub name: String,
+    pub instructions: String,
+    pub description: Option<String>,
+    /// `provider:model`.
+    pub model: Option<String>,
+    pub tools: Vec<String>,
+    pub toolsets: Vec<String>,
+    /// Rules by tool, or by `toolset.tool`.
+    pub approval: Vec<(String, Rule)>,
+    pub allow_workers: Option<Vec<String>>,
+    pub limits: Limits,
+    pub attachment_policy: Option<AttachmentPolicy>,
+    pub locked: bool,
+}
+
+/// What a created agent gets where its spec is silent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkerDefaults {
+    pub model: Option<String>,
+    pub toolsets: Vec<String>,
+    pub allow_workers: Option<Vec<String>>,
+    pub attachment_policy: Option<AttachmentPolicy>,
+}
+
+/// What to do with an agent of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    Keep,
+    Replace,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    #[error("`{0}` is not a name: letters, digits, `_` and `-`, at most 64")]
+    Name(String),
+    #[error("the agent `{0}` exists; `force` replaces it")]
+    Exists(String),
+    #[error("`{0}` is the name of a toolset or of an agent that was not created at run time")]
+    Taken(String),
+    #[error("the file of the agent `{0}` is locked")]
+    Locked(String),
+    #[error("an agent needs instructions")]
+    NoInstructions,
+    #[error("`{given}` is not among the {what} of `{creator}`, which has: {has}")]
+    Beyond { what: &'static str, given: String, creator: String, has: String },
+    #[error("{0}")]
+    Unlinked(String),
+    #[error("the agent's file cannot be written: {0}")]
+    Unwritten(String),
+}
+
+impl WorkerSpec {
+    /// As it would stand in a file.
+    pub fn to_file(&self) -> WorkerFile {
+        let listed = |names: &[String]| names.iter().cloned().map(unplaced).collect::<Vec<_>>();
+        WorkerFile {
+            description: self.description.clone(),
+            model: self.model.clone().map(unplaced),
+            tools: listed(&self.tools),
+            toolsets: listed(&self.toolsets),
+            approval: self.approval.iter().map(|(key, rule)| (unplaced(key.clone()), *rule)).collect(),
+            allow_workers: self.allow_workers.as_deref().map(listed),
+            limits: self.limits.clone(),
+            attachment_policy: self.attachment_policy.clone().unwrap_or_default(),
+            locked: self.locked,
+            ..WorkerFile::new(unplaced(self.name.clone()), self.instructions.trim().to_owned())
+        }
+    }
+
+    fn check(&self) -> Result<(), CreateError> {
+        if !is_name(&self.name) {
+            return Err(CreateError::Name(visible(&self.name).into_owned()));
+        }
+        if self.instructions.trim().is_empty() { Err(CreateError::NoInstructions) } else { Ok(()) }
+    }
+}
+
+/// A value that stands in no file.
+fn unplaced<T>(value: T) -> Located<T> {
+    Located { value, span: Span { file: no_file(), start: 0, end: 0 } }
+}
+
+fn no_file() -> FileId {
+    Sources::default().add(PathBuf::new(), String::new())
+}
+
+impl Project {
+    /// Writes an agent into the directory of created agents. Unlike the tool of a model it may replace a locked file,
+    /// and it is not bound to what a creator has: the mistakes in it are found when it is linked.
+    pub fn create_worker(
+        &self,
+        spec: &WorkerSpec,
+        defaults: &WorkerDefaults,
+        existing: Existing,
+    ) -> Result<PathBuf, CreateError> {
+        spec.check()?;
+        let mut spec = spec.clone();
+        spec.model = spec.model.or_else(|| defaults.model.clone());
+        spec.allow_workers = spec.allow_workers.or_else(|| defaults.allow_workers.clone());
+        spec.attachment_policy = spec.attachment_policy.or_else(|| defaults.attachment_policy.clone());
+        if spec.toolsets.is_empty() {
+            spec.toolsets.clone_from(&defaults.toolsets);
+        }
+        let directory = match &self.layout {
+            super::Layout::Manifest(manifest) => manifest.generated_agents_dir.as_ref().map(|dir| dir.value.as_str()),
+            super::Layout::SingleFile | super::Layout::Directory | super::Layout::Unreadable => None,
+        };
+        let path = Path::new(directory.unwrap_or(DEFAULT_GENERATED_DIR)).join(format!("{}.yaml", spec.name));
+        if self.workers.iter().any(|loaded| loaded.worker.name.value == spec.name && loaded.path != path) {
+            return Err(CreateError::Taken(spec.name));
+        }
+        let old = read(&self.root, &path).map_err(|error| CreateError::Unwritten(error.to_string()))?;
+        if old.is_some() && existing == Existing::Keep {
+            return Err(CreateError::Exists(spec.name));
+        }
+        write(&self.root, &path, &worker::render(&spec.to_file(), Format::Yaml))?;
+        Ok(path)
+    }
+}
+
+/// A file that would be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// Beneath the project root.
+    pub path: PathBuf,
+    pub text: String,
+    /// What it replaces.
+    pub old: Option<String>,
+}
+
+impl Program {
+    /// The file of an agent that another one asks for, with no more than its creator has.
+    pub fn draft(&self, spec: &WorkerSpec, creator: &AgentSpec, existing: Existing) -> Result<Draft, CreateError> {
+        spec.check()?;
+        let path = self.created_path(&spec.name);
+        let is_elsewhere = self.agents.get(&spec.name).is_some_and(|agent| agent.file != path);
+        if is_elsewhere || (self.source(&spec.name).is_some() && !self.agents.contains_key(&spec.name)) {
+            return Err(CreateError::Taken(spec.name.clone()));
+        }
+        let old = read(&self.root, &path).map_err(|error| CreateError::Unwritten(error.to_string()))?;
+        if old.is_some() && existing == Existing::Keep {
+            return Err(CreateError::Exists(spec.name.clone()));
+        }
+        // A file that cannot be read may be locked as well.
+        if old.as_ref().is_some_and(|text| parse(&path, text).is_none_or(|worker| worker.locked)) {
+            return Err(CreateError::Locked(spec.name.clone()));
+        }
+        within("tools", &spec.tools, &creator.tools, creator)?;
+        within("toolsets", &spec.toolsets, &creator.toolsets, creator)?;
+        let inherited = WorkerSpec {
+            approval: rules_of(creator, spec),
+            allow_workers: creator.allow_workers.as_ref().map(AllowWorkers::names),
+            limits: creator.limits.clone(),
+            attachment_policy: Some(creator.attachment_policy.clone()),
+            locked: false,
+            ..spec.clone()
+        };
+        let file = inherited.to_file();
+        self.link_created(&file, &path)?;
+        Ok(Draft { path, text: worker::render(&file, Format::Yaml), old })
+    }
+
+    /// Writes a draft, over nothing else than what it was made against.
+    pub fn write(&self, draft: &Draft) -> Result<(), CreateError> {
+        write(&self.root, &draft.path, &draft.text)
+    }
+
+    /// The agent of this name: linked with the project, or created since then or in an earlier run.
+    pub fn agent(&self, name: &str) -> Result<Arc<AgentSpec>, CreateError> {
+        let linked = self.agents.get(name);
+        let path = match linked {
+            // A created agent may have been created anew since.
+            Some(agent) if !agent.file.starts_with(&self.generated_agents_dir) => return Ok(Arc::clone(agent)),
+            Some(agent) => agent.file.clone(),
+            None => self.generated.get(name).cloned().unwrap_or_else(|| self.created_path(name)),
+        };
+        let no_agent = || CreateError::Unlinked(format!("there is no agent `{}`", visible(name)));
+        if !is_name(name) {
+            return Err(no_agent());
+        }
+        match read(&self.root, &path).map_err(|error| CreateError::Unlinked(error.to_string()))? {
+            Some(text) => {
+                let unreadable = || CreateError::Unlinked(format!("the file of the agent `{name}` has mistakes"));
+                let worker = parse(&path, &text).ok_or_else(unreadable)?;
+                if worker.name.value != name {
+                    return Err(no_agent());
+                }
+                self.link_created(&worker, &path).map(Arc::new)
+            }
+            None => linked.cloned().ok_or_else(no_agent),
+        }
+    }
+
+    /// Names of agents that were created at run time, as far as their files tell.
+    pub fn is_created(&self, name: &str) -> bool {
+        self.generated.contains_key(name)
+            || self.agents.get(name).is_some_and(|agent| agent.file.starts_with(&self.generated_agents_dir))
+            || (is_name(name) && matches!(read(&self.root, &self.created_path(name)), Ok(Some(_))))
+    }
+
+    fn created_path(&self, name: &str) -> PathBuf {
+        self.generated_agents_dir.join(format!("{name}.yaml"))
+    }
+
+    /// What a name in `toolsets` means in this program.
+    fn source(&self, name: &str) -> Option<ToolsetSource> {
+        let mut uses = self.agents.values().flat_map(|agent| &agent.toolsets);
+        let used = uses.find(|used| used.name == name).map(|used| used.source.clone());
+        used.or_else(|| self.agents.contains_key(name).then(|| ToolsetSource::Agent(name.to_owned())))
+            .or_else(|| source::built_in(name))
+    }
+
+    /// The project's other files are linked already, so what a created one refers to must be in the program.
+    fn link_created(&self, worker: &WorkerFile, path: &Path) -> Result<AgentSpec, CreateError> {
+        let name = &worker.name.value;
+        let wrong = |reason: String| CreateError::Unlinked(format!("the agent `{name}` {reason}"));
+        if !worker.server_side_tools.is_empty() {
+            return Err(wrong("has server-side tools, which created agents do not get".to_owned()));
+        }
+        let (model, script) = self.created_model(worker).map_err(wrong)?;
+        let mut toolsets = Vec::new();
+        for listed in &worker.toolsets {
+            let source = self.source(&listed.value);
+            let source = source.ok_or_else(|| wrong(format!("asks for an unknown toolset `{}`", listed.value)))?;
+            toolsets.push(ToolsetUse { name: listed.value.clone(), source, rules: Rules::new() });
+        }
+        let mut tools = Vec::new();
+        for listed in &worker.tools {
+            let mut known = self.agents.values().flat_map(|agent| &agent.tools);
+            let tool = known.find(|used| used.name == listed.value).cloned();
+            let tool = tool.ok_or_else(|| wrong(format!("asks for an unknown tool `{}`", listed.value)))?;
+            tools.push(ToolsetUse { rules: Rules::new(), ..tool });
+        }
+        for (key, rule) in &worker.approval {
+            apply(&key.value, *rule, tools.iter_mut().chain(&mut toolsets));
+        }
+        Ok(AgentSpec {
+            name: name.clone(),
+            file: path.to_owned(),
+            description: worker.described(),
+            instructions: worker.instructions.clone(),
+            model,
+            script,
+            input: inline(worker.schema_in.as_ref()).map_err(wrong)?,
+            prompt: worker.prompt.as_ref().map(|prompt| prompt.value.clone()),
+            output: inline(worker.schema_out.as_ref()).map_err(wrong)?,
+            tools,
+            toolsets,
+            allow_workers: worker.allow_workers.as_deref().map(AllowWorkers::of),
+            server_tools: Vec::new(),
+            settings: worker.model_settings.clone(),
+            limits: worker.limits.clone(),
+            attachment_policy: worker.attachment_policy.clone(),
+            locked: worker.locked,
+        })
+    }
+
+    /// A model that the project already uses, else the user's own choice.
+    fn created_model(
+        &self,
+        worker: &WorkerFile,
+    ) -> Result<(ModelName, Option<Arc<crate::model::scripted::Script>>), String> {
+        let Some(named) = &worker.model else {
+            let fallback = self.fallback.as_ref();
+            let fallback = fallback.map(|fallback| (fallback.model.clone(), fallback.script.clone()));
+            return fallback.ok_or_else(|| format!("needs a `model`: {}", self.models_in_use()));
+        };
+        let model = ModelName::parse(&named.value).map_err(|error| error.to_string())?;
+        let is_used = self.agents.values().any(|agent| agent.model == model && agent.script.is_none());
+        if is_used { Ok((model, None)) } else { Err(format!("may not use `{model}`; {}", self.models_in_use())) }
+    }
+
+    fn models_in_use(&self) -> String {
+        let real = self.agents.values().filter(|agent| agent.script.is_none());
+        let mut names: Vec<String> = real.map(|agent| agent.model.to_string()).collect();
+        names.sort();
+        names.dedup();
+        if names.is_empty() {
+            return "no agent of the project uses a model that a created one may use".to_owned();
+        }
+        format!("the project uses: {}", names.join(", "))
+    }
+}
+
+impl AllowWorkers {
+    fn of(names: &[Located<String>]) -> Self {
+        if names.iter().any(|name| name.value == "*") {
+            return Self::Any;
+        }
+        Self::Only(names.iter().map(|name| name.value.clone()).collect())
+    }
+
+    fn names(&self) -> Vec<String> {
+        match self {
+            Self::Any => vec!["*".to_owned()],
+            Self::Only(names) => names.clone(),
+        }
+    }
+}
+
+fn within(what: &'static str, given: &[String], has: &[ToolsetUse], creator: &AgentSpec) -> Result<(), CreateError> {
+    match given.iter().find(|name| !has.iter().any(|used| used.name == **name)) {
+        None => Ok(()),
+        Some(name) => Err(CreateError::Beyond {
+            what,
+            given: visible(name).into_owned(),
+            creator: creator.name.clone(),
+            has: if has.is_empty() {
+                "none".to_owned()
+            } else {
+                has.iter().map(|used| used.name.as_str()).collect::<Vec<_>>().join(", ")
+            },
+        }),
+    }
+}
+
+/// The creator's rules for what the new agent gets of it.
+fn rules_of(creator: &AgentSpec, spec: &WorkerSpec) -> Vec<(String, Rule)> {
+    let tools = creator.tools.iter().filter(|used| spec.tools.contains(&used.name));
+    let tools = tools.flat_map(|used| used.rules.iter().map(|(tool, rule)| (tool.clone(), *rule)));
+    let toolsets = creator.toolsets.iter().filter(|used| spec.toolsets.contains(&used.name));
+    let toolsets =
+        toolsets.flat_map(|used| used.rules.iter().map(|(tool, rule)| (format!("{}.{tool}", used.name), *rule)));
+    tools.chain(toolsets).collect()
+}
+
+fn apply<'a>(key: &str, rule: Rule, uses: impl Iterator<Item = &'a mut ToolsetUse>) {
+    let (toolset, tool) = match key.split_once('.') {
+        Some((toolset, tool)) => (Some(toolset), tool),
+        None => (None, key),
+    };
+    for used in uses {
+        if toolset.is_none_or(|toolset| toolset == used.name) {
+            used.rules.insert(tool.to_owned(), rule);
+        }
+    }
+}
+
+fn inline(schema: Option<&SchemaSource>) -> Result<Typing, String> {
+    match schema {
+        None => Ok(Typing::Untyped),
+        Some(SchemaSource::Inline(schema)) => Ok(Typing::Schema(schema.value.clone())),
+        Some(SchemaSource::File(_) | SchemaSource::Python(_)) => {
+            Err("refers to a schema in another file, which created agents may not".to_owned())
+        }
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Option<WorkerFile> {
+    let mut problems = Diagnostics::default();
+    let worker = worker::parse(no_file(), text, Format::of(path)?, &mut problems)?;
+    (!problems.has_errors()).then_some(worker)
+}
+
+/// What stands in a file of the project; `None` if there is none.
+fn read(root: &Path, path: &Path) -> Result<Option<String>, Unopened> {
+    let root = Dir::open_ambient_dir(root, ambient_authority())?;
+    let file = match beneath::open(&root, path) {
+        Ok(file) => file,
+        Err(Unopened::Missing) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    file.take(LARGEST_FILE as u64).read_to_string(&mut text)?;
+    Ok(Some(text))
+}
+
+/// Beside the file and then in its place, so that nobody sees a half of it.
+fn write(root: &Path, path: &Path, text: &str) -> Result<(), CreateError> {
+    let write = || -> io::Result<()> {
+        let root = Dir::open_ambient_dir(root, ambient_authority())?;
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        root.create_dir_all(parent)?;
+        let parent = root.open_dir(parent)?;
+        let mut file = cap_tempfile::TempFile::new(&parent)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.replace(name)
+    };
+    write().map_err(|error| CreateError::Unwritten(error.to_string()))
+}

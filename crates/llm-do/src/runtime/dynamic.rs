@@ -1,0 +1,197 @@
+//! `dynamic_agents`: an agent creates others and calls agents by name.
+//!
+//! What it creates is a file, and a call reads it again: so a created agent is the same in this run, in a resumed one and
+//! in a later one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::toolsets::agent_tool;
+use crate::BoxFuture;
+use crate::message::{Content, RawJson};
+use crate::project::create::{Draft, Existing, WorkerSpec};
+use crate::project::{AgentSpec, AllowWorkers, Program};
+use crate::tools::agent::AgentTool;
+use crate::tools::approval::{PermittedCall, Question, Verdict, digest};
+use crate::tools::attachment::Reach;
+use crate::tools::source::ToolsetSource;
+use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+
+/// The live toolset of one call of one agent.
+pub struct DynamicAgents {
+    pub program: Arc<Program>,
+    /// Whose call it is: what it creates has no more than it.
+    pub creator: Arc<AgentSpec>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AgentCreate {
+    /// Letters, digits, `_` and `-`
+    name: String,
+    /// What the agent is told
+    instructions: String,
+    /// What callers read of it
+    description: Option<String>,
+    /// `provider:model`, one that the project uses
+    model: Option<String>,
+    /// Some of your own tools
+    #[serde(default)]
+    tools: Vec<String>,
+    /// Some of your own toolsets
+    #[serde(default)]
+    toolsets: Vec<String>,
+    /// Replace a created agent of the same name
+    #[serde(default)]
+    force: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AgentCall {
+    /// The agent's name
+    agent: String,
+    /// What to say to it: a text, or an object if it takes one
+    input: Value,
+    /// Paths of files in the project
+    #[serde(default)]
+    attachments: Vec<String>,
+}
+
+impl AgentCall {
+    fn callee_input(&self) -> RawJson {
+        if self.attachments.is_empty() {
+            return RawJson::of(&self.input);
+        }
+        RawJson::of(&match &self.input {
+            Value::Object(fields) => {
+                let mut fields = fields.clone();
+                fields.insert("attachments".to_owned(), json!(self.attachments));
+                Value::Object(fields)
+            }
+            other => json!({"input": other, "attachments": self.attachments}),
+        })
+    }
+}
+
+impl DynamicAgents {
+    fn draft(&self, arguments: &RawJson) -> Result<(String, Draft), String> {
+        let AgentCreate { name, instructions, description, model, tools, toolsets, force } = parse(arguments)?;
+        let existing = if force { Existing::Replace } else { Existing::Keep };
+        let spec = WorkerSpec { name, instructions, description, model, tools, toolsets, ..WorkerSpec::default() };
+        let draft = self.program.draft(&spec, &self.creator, existing).map_err(|error| error.to_string())?;
+        Ok((spec.name, draft))
+    }
+
+    /// An agent that this one's model may call by name.
+    fn callee(&self, name: &str) -> Result<AgentTool, String> {
+        let is_allowed = match &self.creator.allow_workers {
+            Some(AllowWorkers::Any) => true,
+            Some(AllowWorkers::Only(names)) => names.iter().any(|allowed| allowed == name),
+            None => self.is_own_tool(name) || self.program.is_created(name),
+        };
+        if !is_allowed {
+            return Err(format!("`{}` may not call `{name}`; it may call: {}", self.creator.name, self.callable()));
+        }
+        let agent = self.program.agent(name).map_err(|error| format!("{error}; there are: {}", self.callable()))?;
+        Ok(agent_tool(&self.program, &agent))
+    }
+
+    fn is_own_tool(&self, name: &str) -> bool {
+        let is_it = |source: &ToolsetSource| matches!(source.origin(), ToolsetSource::Agent(agent) if agent == name);
+        self.creator.toolsets.iter().any(|used| is_it(&used.source))
+    }
+
+    fn callable(&self) -> String {
+        const MOST: usize = 30;
+        let own = self.program.agents.keys().filter(|name| self.is_own_tool(name));
+        let names: BTreeSet<&String> = match &self.creator.allow_workers {
+            Some(AllowWorkers::Any) => self.program.agents.keys().chain(self.program.generated.keys()).collect(),
+            Some(AllowWorkers::Only(names)) => names.iter().collect(),
+            None => own.chain(self.program.generated.keys()).collect(),
+        };
+        let names: Vec<&str> = names.into_iter().map(String::as_str).take(MOST).collect();
+        if names.is_empty() { "agents that it created".to_owned() } else { names.join(", ") }
+    }
+
+    fn create(&self, call: &PermittedCall) -> Result<Vec<Content>, ToolError> {
+        let (name, draft) = self.draft(call.arguments()).map_err(ToolError::Failed)?;
+        if call.bound_to().is_some_and(|shown| shown != state_of(&draft)) {
+            return Err(ToolError::Changed);
+        }
+        self.program.write(&draft).map_err(|error| ToolError::Failed(error.to_string()))?;
+        let place = draft.path.display();
+        Ok(vec![Content::text(format!("created the agent `{name}` in {place}; `agent_call` calls it"))])
+    }
+}
+
+/// A digest of what the file is and would be.
+fn state_of(draft: &Draft) -> String {
+    match &draft.old {
+        Some(old) => digest(["is", old, &draft.text]),
+        None => digest(["is not", &draft.text]),
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(arguments: &RawJson) -> Result<T, String> {
+    arguments.to().map_err(|error| error.to_string())
+}
+
+fn spec<T: JsonSchema>(name: &str, description: &str, kind: ToolKind) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: description.trim().to_owned(),
+        parameters: RawJson::of(&schemars::SchemaGenerator::default().into_root_schema_for::<T>()),
+        kind,
+        order: Order::Sequential,
+        repeat: Repeat::Once,
+    }
+}
+
+impl Toolset for DynamicAgents {
+    fn specs(&self) -> Vec<ToolSpec> {
+        vec![
+            spec::<AgentCreate>("agent_create", include_str!("dynamic/create.md"), ToolKind::Leaf),
+            spec::<AgentCall>("agent_call", include_str!("dynamic/call.md"), ToolKind::Agent),
+        ]
+    }
+
+    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
+        if tool == "agent_call" {
+            let call: AgentCall = parse(arguments)?;
+            let callee = self.callee(&call.agent)?;
+            return callee.judge(&callee.name, &call.callee_input());
+        }
+        let (name, draft) = self.draft(arguments)?;
+        let verb = if draft.old.is_some() { "replaces" } else { "creates" };
+        Ok(Verdict::AlwaysAsk(Question {
+            reason: format!("{verb} the agent `{name}` in {}", draft.path.display()),
+            bound_to: Some(state_of(&draft)),
+            preview: Some(draft.text),
+            foreign: None,
+        }))
+    }
+
+    fn call<'a>(
+        &'a self,
+        call: PermittedCall,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
+        Box::pin(async move {
+            if call.tool() == "agent_create" {
+                return self.create(&call);
+            }
+            let reach = if call.is_exceptional() { Reach::Anywhere } else { Reach::Project };
+            let call: AgentCall = parse(call.arguments()).map_err(ToolError::Failed)?;
+            cx.agents.call(&call.agent, &call.callee_input(), reach, cx).await
+        })
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+}

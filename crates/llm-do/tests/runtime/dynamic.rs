@@ -1,0 +1,173 @@
+//! Agents made at run time: created with consent, with no more than their creator, and called by name.
+
+use llm_do::event::CallKind;
+use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::create::{CreateError, Existing, WorkerDefaults, WorkerSpec};
+use llm_do::project::{AttachmentPolicy, Project};
+use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
+use llm_do::tools::Ending;
+use llm_do::tools::approval::{Answer, Approvals, Memory, Rule};
+use serde_json::json;
+
+use super::support::{Files, person, text};
+
+/// A project whose agents follow one script that the user named.
+fn scripted(project: &Project, script: &str, approvals: Approvals) -> Runtime {
+    let models = ModelChoices {
+        flag: Some(ModelName::parse("scripted:script").unwrap()),
+        scripts: [("script".to_owned(), script.to_owned())].into(),
+        ..ModelChoices::default()
+    };
+    let program = project.link(&models).unwrap_or_else(|report| panic!("{report}")).program;
+    Runtime::new(program, Models::default(), RuntimeConfig::new(approvals))
+}
+
+fn maker(keys: &str) -> Files {
+    let manifest = json!({"version": 1, "entry": {"agent": "maker"}, "worker_files": ["maker.worker", "other.worker"]});
+    Files::new(&[
+        ("project.json", &manifest.to_string()),
+        ("maker.worker", &format!("---\nname: maker\n{keys}\n---\nYou make agents.")),
+        ("other.worker", "---\nname: other\n---\nYou are another one."),
+        ("notes.md", "the notes"),
+    ])
+}
+
+const CREATE_AND_CALL: &str = "
+- {agent: maker, round: 1, call: {agent_create: {name: poet, instructions: Rhyme., toolsets: [filesystem_project]}}}
+- {agent: maker, tool: agent_create, call: {agent_call: {agent: poet, input: a boat, attachments: [notes.md]}}}
+- {agent: maker, say: '{{ result }}'}
+- {agent: poet, round: 1, call: {write_file: {path: poem.txt, content: x}}}
+- {agent: poet, say: '{{ result }}'}
+";
+
+#[tokio::test]
+async fn an_agent_is_created_with_consent_and_called_at_once_with_no_more_than_its_creator() {
+    let keys =
+        "toolsets: [dynamic_agents, filesystem_project]\napproval: {write_file: block}\nlimits: {max_requests: 7}";
+    let files = maker(keys);
+    let (approvals, asked) = person(Answer::ToolForSession);
+    let runtime = scripted(&files.project(), CREATE_AND_CALL, approvals);
+    let error = runtime.run("x").await.unwrap_err();
+    let RunError::Ended(Ending::Refused { path, tool, .. }) = &error else { panic!("{error}") };
+    assert_eq!((path.join(" "), tool.as_str()), ("maker poet".to_owned(), "write_file"), "the creator's rule holds");
+    let file = std::fs::read_to_string(files.path().join("workers/generated/poet.yaml")).unwrap();
+    let expected = "name: \"poet\"\ntoolsets: [\"filesystem_project\"]\n\
+                    approval: {\"filesystem_project.write_file\": block}\n\
+                    limits: {max_requests: 7}\ninstructions: \"Rhyme.\"\n";
+    assert_eq!(file, expected);
+    let asked = asked.lock().unwrap();
+    let question = &asked[0].question;
+    assert_eq!((asked.len(), asked[0].memory), (1, Memory::Nothing), "creating always asks");
+    assert_eq!(question.preview.as_deref(), Some(expected), "the whole file is shown");
+    assert_eq!(question.reason, "creates the agent `poet` in workers/generated/poet.yaml");
+}
+
+#[tokio::test]
+async fn a_created_agent_is_in_the_tree_and_reached_by_later_runs() {
+    let files = maker("toolsets: [dynamic_agents, filesystem_project]");
+    let runtime = scripted(&files.project(), CREATE_AND_CALL, Approvals::ApproveAll);
+    let outcome = runtime.run("x").await.unwrap();
+    assert_eq!(text(Ok(outcome.output)), "wrote 1 characters to poem.txt");
+    let calls: Vec<_> = outcome.trace[0].calls.iter().map(|call| (call.name.as_str(), call.kind)).collect();
+    assert_eq!(calls, [("agent_create", CallKind::Tool), ("poet", CallKind::Agent)], "no call appears twice");
+
+    let script = "- {agent: maker, round: 1, call: {agent_call: {agent: poet, input: again}}}\n\
+                  - {agent: maker, say: '{{ result }}'}\n- {agent: poet, say: 'poet heard {{ heard }}'}";
+    let later = scripted(&files.project(), script, Approvals::Nobody);
+    assert!(!later.program().agents.contains_key("poet"), "it is not linked with the project");
+    assert_eq!(text(later.run("x").await.map(|outcome| outcome.output)), "poet heard again");
+}
+
+#[tokio::test]
+async fn a_model_may_call_only_what_it_is_allowed_to() {
+    let call = |agent: &str| {
+        format!(
+            "- {{agent: maker, round: 1, call: {{agent_call: {{agent: {agent}, input: x}}}}}}\n\
+             - {{agent: maker, say: '{{{{ result }}}}'}}\n- {{say: 'I am {{{{ agent }}}}'}}"
+        )
+    };
+    for (keys, agent, expected) in [
+        ("toolsets: [dynamic_agents]", "other", "may not call `other`; it may call: agents that it created"),
+        ("toolsets: [dynamic_agents, other]", "other", "I am other"),
+        ("toolsets: [dynamic_agents]\nallow_workers: [other]", "other", "I am other"),
+        ("toolsets: [dynamic_agents]\nallow_workers: ['*']", "other", "I am other"),
+        ("toolsets: [dynamic_agents, other]\nallow_workers: []", "other", "may not call `other`"),
+        ("toolsets: [dynamic_agents]\nallow_workers: ['*']", "nobody", "there is no agent `nobody`"),
+        ("toolsets: [dynamic_agents]\nallow_workers: ['*']", "'../x'", "there is no agent `../x`"),
+    ] {
+        let files = maker(keys);
+        let runtime = scripted(&files.project(), &call(agent), Approvals::Nobody);
+        let said = text(runtime.run("x").await.map(|outcome| outcome.output));
+        assert!(said.contains(expected), "{keys}, {agent}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_created_comes_back_to_the_model() {
+    let files = maker("toolsets: [dynamic_agents, filesystem_project_ro]");
+    let generated = files.path().join("workers/generated");
+    std::fs::create_dir_all(&generated).unwrap();
+    std::fs::write(generated.join("old.yaml"), "name: old\ninstructions: x\n").unwrap();
+    std::fs::write(generated.join("kept.yaml"), "name: kept\nlocked: true\ninstructions: x\n").unwrap();
+    for (arguments, expected) in [
+        ("{name: '../x', instructions: x}", "`../x` is not a name"),
+        ("{name: a, instructions: ' '}", "needs instructions"),
+        ("{name: other, instructions: x, force: true}", "agent that was not created at run time"),
+        ("{name: shell_readonly, instructions: x, force: true}", "is the name of a toolset"),
+        ("{name: old, instructions: x}", "the agent `old` exists; `force` replaces it"),
+        ("{name: kept, instructions: x, force: true}", "the file of the agent `kept` is locked"),
+        (
+            "{name: a, instructions: x, toolsets: [filesystem_project]}",
+            "which has: dynamic_agents, filesystem_project_ro",
+        ),
+        ("{name: a, instructions: x, tools: [look]}", "`look` is not among the tools of `maker`, which has: none"),
+        ("{name: a, instructions: x, model: 'anthropic:claude-opus-4-5'}", "may not use `anthropic:claude-opus-4-5`"),
+        ("{name: a, instructions: x, model: 'scripted:script'}", "may not use `scripted:script`"),
+        ("{name: a, instructions: x, colour: red}", "unknown field `colour`"),
+    ] {
+        let script = format!("- {{round: 1, call: {{agent_create: {arguments}}}}}\n- {{say: '{{{{ result }}}}'}}");
+        let runtime = scripted(&files.project(), &script, Approvals::ApproveAll);
+        let said = text(runtime.run("x").await.map(|outcome| outcome.output));
+        assert!(said.contains(expected), "{arguments}: {said}");
+    }
+    let script = "- {round: 1, call: {agent_create: {name: old, instructions: new, force: true}}}\n- {say: done}";
+    scripted(&files.project(), script, Approvals::ApproveAll).run("x").await.unwrap();
+    let text = std::fs::read_to_string(generated.join("old.yaml")).unwrap();
+    assert_eq!(text, "name: \"old\"\ninstructions: \"new\"\n");
+    let mut left: Vec<_> = std::fs::read_dir(generated).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["kept.yaml", "old.yaml"], "nothing half written");
+}
+
+#[tokio::test]
+async fn a_program_creates_agents_with_defaults_and_may_replace_what_is_locked() {
+    let files = maker("toolsets: [dynamic_agents]");
+    let project = files.project();
+    let policy = AttachmentPolicy { max_attachments: 1, ..AttachmentPolicy::default() };
+    let defaults = WorkerDefaults {
+        model: Some("anthropic:claude-haiku-4-5".to_owned()),
+        toolsets: vec!["filesystem_project_ro".to_owned()],
+        allow_workers: Some(vec!["other".to_owned()]),
+        attachment_policy: Some(policy),
+    };
+    let spec = WorkerSpec {
+        name: "reader".to_owned(),
+        instructions: "Read.".to_owned(),
+        approval: vec![("read_file".to_owned(), Rule::Ask)],
+        locked: true,
+        ..WorkerSpec::default()
+    };
+    let path = project.create_worker(&spec, &defaults, Existing::Keep).unwrap();
+    let text = std::fs::read_to_string(files.path().join(&path)).unwrap();
+    let expected = "name: \"reader\"\nmodel: \"anthropic:claude-haiku-4-5\"\ntoolsets: [\"filesystem_project_ro\"]\n\
+                    approval: {\"read_file\": ask}\nallow_workers: [\"other\"]\n\
+                    attachment_policy: {max_attachments: 1}\nlocked: true\ninstructions: \"Read.\"\n";
+    assert_eq!(text, expected);
+    let exists = project.create_worker(&spec, &defaults, Existing::Keep);
+    assert_eq!(exists, Err(CreateError::Exists("reader".to_owned())));
+    let other = WorkerSpec { instructions: "Read more.".to_owned(), ..spec.clone() };
+    project.create_worker(&other, &defaults, Existing::Replace).unwrap();
+    let taken = WorkerSpec { name: "other".to_owned(), ..spec };
+    let refused = project.create_worker(&taken, &defaults, Existing::Replace);
+    assert_eq!(refused, Err(CreateError::Taken("other".to_owned())));
+}
