@@ -11,6 +11,7 @@ mod terminal;
 
 mod approval;
 mod display;
+mod files;
 mod signals;
 
 use std::process::Command;

@@ -63,6 +63,21 @@ fn files_of_the_project_are_not_written_before_somebody_agrees() {
 }
 
 #[test]
+fn the_file_of_the_answer_is_not_written_before_somebody_agrees() {
+    for path in ["answer.txt", "deep/answer.txt"] {
+        let sandbox = calling(&format!("{{ write_file: {{ path: '{path}', content: planted }} }}"));
+        sandbox.file("deep/notes", "");
+        let ended = run(&sandbox, &["-o", path]).ended();
+        assert_eq!(ended.code, Some(4), "{path}: {ended:?}");
+        assert_eq!(
+            run(&sandbox, &[]).answer(),
+            format!("wrote 7 characters to {path}\n"),
+            "without `-o` it is any file"
+        );
+    }
+}
+
+#[test]
 fn a_guess_at_a_secret_is_not_answered() {
     for guess in ["canary", "wrong"] {
         let sandbox = calling(&format!("{{ edit_file: {{ path: .env, old: '{guess}', new: x }} }}"));

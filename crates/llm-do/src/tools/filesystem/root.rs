@@ -118,20 +118,8 @@ impl Root {
 
     /// What a model is told of it.
     pub fn description(&self) -> String {
-        let mut words = self.shown.display().to_string();
-        if !self.name.is_empty() {
-            words = format!("`{}/` is {words}", self.name);
-        }
-        if !self.can_write() {
-            words.push_str(", read-only");
-        }
-        if !self.settings.suffixes.is_empty() {
-            words.push_str(&format!(", only {} files", self.settings.suffixes.join(" ")));
-        }
-        if let Some(limit) = self.settings.max_file_bytes {
-            words.push_str(&format!(", at most {limit} bytes a file"));
-        }
-        words
+        let words = format!("{}{}", self.shown.display(), self.settings.bounds());
+        if self.name.is_empty() { words } else { format!("`{}/` is {words}", self.name) }
     }
 
     /// Says that a file is too large for what was wanted, which itself has a limit.
