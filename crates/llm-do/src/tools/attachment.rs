@@ -186,6 +186,7 @@ mod tests {
         std::fs::write(inside.path().join(".env"), "KEY=1").unwrap();
         std::fs::write(outside.path().join("other.md"), "other").unwrap();
         std::os::unix::fs::symlink(".env", inside.path().join("innocent.md")).unwrap();
+        std::fs::hard_link(inside.path().join("notes.md"), inside.path().join("other_notes.md")).unwrap();
         std::fs::write(inside.path().join("server.key"), "KEY=2").unwrap();
         std::fs::hard_link(inside.path().join("server.key"), inside.path().join("hard.md")).unwrap();
         std::os::unix::fs::symlink(outside.path().join("other.md"), inside.path().join("out.md")).unwrap();

@@ -17,6 +17,7 @@ use crate::tools::secret::looks_secret;
 /// More entries than anybody wants to hear of.
 pub const MOST_VISITED: usize = 500_000;
 const DEEPEST: usize = 64;
+const LISTING: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// What a walker makes of what it meets.
 pub trait Visitor {
@@ -45,7 +46,9 @@ pub struct Walked {
 /// Everything beneath a directory, in the order of sorted paths. `path` is what the visitor hears before each name.
 pub fn walk(directory: &Dir, path: &Path, visitor: &mut dyn Visitor, walked: &mut Walked) -> io::Result<()> {
     let mut path = path.to_owned();
-    enter(directory.as_fd(), &mut path, 0, visitor, walked)
+    // It may have been opened for searching only.
+    let start = rustix::fs::openat(directory, ".", LISTING, Mode::empty())?;
+    enter(start.as_fd(), &mut path, 0, visitor, walked)
 }
 
 fn enter(
@@ -63,8 +66,7 @@ fn enter(
             FileType::Directory if !visitor.enters(path) => {}
             FileType::Directory if depth == DEEPEST => walked.is_cut = true,
             FileType::Directory => {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let opened = rustix::fs::openat(directory, &name, flags, Mode::empty()).map_err(io::Error::from);
+                let opened = rustix::fs::openat(directory, &name, LISTING, Mode::empty()).map_err(io::Error::from);
                 // One directory that cannot be read does not hide the others.
                 if opened.and_then(|inner| enter(inner.as_fd(), path, depth + 1, visitor, walked)).is_err() {
                     walked.unreadable += 1;
@@ -134,5 +136,61 @@ impl Visitor for Search<'_> {
         if self.found.is_none() && kind == Met::File && looks_secret(path) && is_it() {
             self.found = Some(path.to_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Everything(Vec<String>);
+
+    impl Visitor for Everything {
+        fn enters(&mut self, _: &Path) -> bool {
+            true
+        }
+
+        fn meets(&mut self, path: &Path, kind: Met) {
+            let mark = if kind == Met::Link { "@" } else { "" };
+            self.0.push(format!("{}{mark}", path.display()));
+        }
+    }
+
+    fn walked_from(root: &Path, start: Walked) -> (Vec<String>, Walked) {
+        let directory = Dir::open_ambient_dir(root, cap_std::ambient_authority()).unwrap();
+        let (mut everything, mut walked) = (Everything::default(), start);
+        walk(&directory, Path::new("x"), &mut everything, &mut walked).unwrap();
+        (everything.0, walked)
+    }
+
+    #[test]
+    fn a_walk_is_in_order_and_enters_no_link() {
+        let root = tempfile::tempdir().unwrap();
+        for path in ["b", "a-b", "a/c", "a/B", "a.txt"] {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        std::os::unix::fs::symlink(".", root.path().join("loop")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(root.path().join("socket")).unwrap();
+        let (met, walked) = walked_from(root.path(), Walked::default());
+        assert_eq!(met, ["x/a/B", "x/a/c", "x/a-b", "x/a.txt", "x/b", "x/loop@"]);
+        assert_eq!(walked, Walked { visited: 8, ..Walked::default() });
+    }
+
+    #[test]
+    fn a_walk_ends_after_so_many_entries_and_so_deep() {
+        let root = tempfile::tempdir().unwrap();
+        for number in 0..9 {
+            std::fs::write(root.path().join(number.to_string()), "").unwrap();
+        }
+        let (met, walked) = walked_from(root.path(), Walked { visited: MOST_VISITED - 4, ..Walked::default() });
+        assert_eq!((met.len(), walked.is_cut), (4, true));
+        let deep: PathBuf = std::iter::repeat_n("d", 2 * DEEPEST).collect();
+        std::fs::create_dir_all(root.path().join(&deep)).unwrap();
+        std::fs::write(root.path().join(deep).join("f"), "").unwrap();
+        let (met, walked) = walked_from(root.path(), Walked::default());
+        assert_eq!((met.len(), walked.is_cut), (9, true));
     }
 }
