@@ -29,6 +29,8 @@ pub struct Args {
 pub enum Command {
     /// Run a project once and print its answer
     Run(RunArgs),
+    /// Continue a run from its journal: after a crash, at a limit, or where it waits for an approval
+    Resume(ResumeArgs),
     /// Link a project without running anything of it, and show what it can do
     #[command(visible_alias = "validate")]
     Check(CheckArgs),
@@ -70,10 +72,12 @@ pub struct CheckArgs {
 Examples:
   llm-do run hello \"What is a monad?\"
   git diff | llm-do run reviewer \"Review this change\"    stdin is added to the prompt
+  llm-do run desk \"…\" --journal desk.journal            can be resumed with `llm-do resume`
   llm-do run hello -m ollama:qwen3 -f paper.pdf \"Summarise\"
   llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json | jq .output
 
 stdout carries only the answer, or JSON; everything else goes to stderr.")]
+#[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct RunArgs {
     /// A project directory, its `project.json`, or a worker file
@@ -124,6 +128,87 @@ pub struct RunArgs {
     /// Also write the answer to this file
     #[arg(short, long, value_name = "FILE", alias = "output-last-message")]
     pub output: Option<PathBuf>,
+    /// Keep every step in this file, so that the run can be resumed
+    #[arg(long, alias = "record", value_name = "FILE", conflicts_with = "replay")]
+    pub journal: Option<PathBuf>,
+    /// Answer every step from this journal: no model is asked, no tool runs
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+    /// Never ask, never animate
+    #[arg(long, short = 'p', alias = "print")]
+    pub headless: bool,
+    /// Say more on stderr: calls (-v), text as it arrives (-vv), the messages as JSON lines (-vvv)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Only errors and questions on stderr
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Errors with all that is known of them
+    #[arg(long)]
+    pub debug: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do resume run.journal --show                  what waits, is in doubt, or has changed
+  llm-do resume run.journal --approve 3f2a91c04d7e  allow the call with this id, and go on
+  llm-do resume run.journal --refuse 3f2a91c04d7e --reason \"use the other account\"
+  llm-do resume run.journal --max-requests 80       after a limit, with a higher one
+
+The project, its input and the flags of the run are those it was started with; flags given here win.
+`--approve-all` is not kept: it must be given again.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
+pub struct ResumeArgs {
+    /// The file that `run --journal` wrote
+    pub journal: PathBuf,
+    /// Allow the call that waits with this id (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub approve: Vec<String>,
+    /// Refuse the call that waits with this id (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub refuse: Vec<String>,
+    /// What the model reads about the refusal; the first one belongs to the first `--refuse`
+    #[arg(long, value_name = "TEXT", requires = "refuse")]
+    pub reason: Vec<String>,
+    /// Only print what waits and what has changed
+    #[arg(long)]
+    pub show: bool,
+    /// Go on although the project has changed
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Print one event per line as JSON; the last one is the result
+    #[arg(long, conflicts_with = "output_format")]
+    pub json: bool,
+    /// What to print on stdout
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub output_format: Option<OutputFormat>,
+    /// Ask for whole answers instead of streams
+    #[arg(long)]
+    pub no_stream: bool,
+    /// Answer every question with yes
+    #[arg(long, alias = "yolo", conflicts_with = "reject_all")]
+    pub approve_all: bool,
+    /// Answer every question with no
+    #[arg(long)]
+    pub reject_all: bool,
+    /// Stop at this many model requests in the whole run
+    #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_requests: Option<u64>,
+    /// Stop before the whole run costs more
+    #[arg(long, alias = "max-budget-usd", value_name = "USD")]
+    pub max_cost_usd: Option<f64>,
+    /// How deep agents may call each other
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_depth: Option<u64>,
+    /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Also write the answer to this file
+    #[arg(short, long, value_name = "FILE", alias = "output-last-message")]
+    pub output: Option<PathBuf>,
     /// Never ask, never animate
     #[arg(long, short = 'p', alias = "print")]
     pub headless: bool,
@@ -148,7 +233,7 @@ pub enum OutputFormat {
     StreamJson,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct ModelArgs {
     /// The model of agents whose file names none (`provider:model`), or of one agent (`AGENT=provider:model`)
     #[arg(short, long = "model", value_name = "MODEL")]
@@ -238,7 +323,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
 }
 
 /// Names of commands; everything else in their place is a project to run.
-pub const COMMANDS: &[&str] = &["run", "check", "validate", "new", "models", "schema"];
+pub const COMMANDS: &[&str] = &["run", "resume", "check", "validate", "new", "models", "schema"];
 
 /// `llm-do PROJECT …` means `llm-do run PROJECT …`.
 fn with_run(mut argv: Vec<OsString>) -> Vec<OsString> {

@@ -178,5 +178,6 @@ fn said(answer: &Answer) -> &'static str {
         Answer::Edited(_) => "approved with other arguments",
         Answer::Refuse { .. } => "refused",
         Answer::EndRun => "refused, the run ends",
+        Answer::Later => "left for somebody else",
     }
 }

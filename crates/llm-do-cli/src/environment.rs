@@ -68,6 +68,12 @@ impl Environment {
         self.get("TERM").is_none_or(|term| term == "dumb")
     }
 
+    /// The user's name, or at least number.
+    pub fn user(&self) -> String {
+        let named = self.get("USER").or_else(|| self.get("LOGNAME")).map(str::to_owned);
+        named.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()))
+    }
+
     #[cfg(test)]
     pub fn of<const N: usize>(variables: [(&str, &str); N]) -> Self {
         let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -62,11 +62,22 @@ pub struct RunPlan {
     pub max_depth: Option<u64>,
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
+    pub recording: Recording,
     /// Whether somebody can be asked.
     pub attended: bool,
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub colour: Colour,
+}
+
+/// What becomes of the steps of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recording {
+    Nothing,
+    /// Kept in a new file.
+    Journal(PathBuf),
+    /// Answered from a file.
+    Replay(PathBuf),
 }
 
 /// Where the input comes from; nothing is read yet.
@@ -119,6 +130,11 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             Some(usd) if usd.is_nan() || usd <= 0.0 => return Err(Failure::usage("`--max-cost-usd` is not an amount")),
             usd => usd,
         },
+        recording: match (args.journal, args.replay) {
+            (Some(file), _) => Recording::Journal(file),
+            (None, Some(file)) => Recording::Replay(file),
+            (None, None) => Recording::Nothing,
+        },
         attended: environment.can_ask && !args.headless,
         timeout: args.timeout,
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
@@ -126,7 +142,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
 }
 
 /// What is shown where. Programs get no control codes, and no status line where a stream of JSON is shown already.
-fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
+pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
     let format = output_format(args);
     let is_attended = !args.headless && !environment.is_dumb();
     let verbosity = match (args.quiet, args.verbose) {
@@ -151,10 +167,11 @@ fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.
 pub fn output_format(args: &RunArgs) -> OutputFormat {
-    match (args.json, args.output_format) {
-        (true, _) => OutputFormat::StreamJson,
-        (false, format) => format.unwrap_or(OutputFormat::Text),
-    }
+    format(args.json, args.output_format)
+}
+
+pub fn format(json: bool, format: Option<OutputFormat>) -> OutputFormat {
+    if json { OutputFormat::StreamJson } else { format.unwrap_or(OutputFormat::Text) }
 }
 
 fn input(json: Option<String>, prompt: Option<String>, no_stdin: bool, environment: &Environment) -> InputPlan {

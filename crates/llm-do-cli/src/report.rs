@@ -1,13 +1,13 @@
 //! The end of a run: the answer, the summary, and what is left to say.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use llm_do::escape::{visible, visible_lines};
 use llm_do::event::{TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson};
-use llm_do::runtime::{Output, RunError, Runtime};
+use llm_do::runtime::{Outcome, Output, RunError, Runtime};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::Pending;
 
@@ -18,7 +18,7 @@ use crate::markdown::Markdown;
 use crate::render::{Verbosity, View};
 use crate::style::Style;
 use crate::watch::Stopped;
-use crate::{answer_file, console, summary};
+use crate::{answer_file, console, journal, summary};
 
 /// Where the answer goes, and what else is said.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub struct Ended {
     pub trace: Vec<Arc<TraceCall>>,
     pub run: String,
     pub elapsed: Duration,
+    /// Where it can be resumed from.
+    pub journal: Option<PathBuf>,
 }
 
 impl Ended {
@@ -50,7 +52,14 @@ impl Ended {
         elapsed: Duration,
     ) -> Self {
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run.clone());
-        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed }
+        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed, journal: None }
+    }
+
+    /// A run that ended in another process.
+    pub fn recorded(outcome: Outcome, run: String) -> Self {
+        let Outcome { output, messages, usage, trace } = outcome;
+        let elapsed = Duration::ZERO;
+        Self { answer: Ok(output), stopped: None, messages, usage, trace, run, elapsed, journal: None }
     }
 
     pub fn report(self, plan: &OutputPlan) -> Result<(), Failure> {
@@ -80,13 +89,17 @@ impl Ended {
             }
         }
         summarise(plan.view, self.elapsed, &self.usage);
-        self.answer.map_or_else(|error| Err(failure(error, self.stopped)), |_| Ok(()))
+        let journal = self.journal.as_deref();
+        self.answer.map_or_else(|error| Err(failure(error, self.stopped, journal)), |_| Ok(()))
     }
 
     fn report_json(self, plan: &OutputPlan, pending: Vec<Pending>) -> Result<(), Failure> {
         let (output, failure) = match self.answer {
             Ok(output) => (Some(output.to_json()), None),
-            Err(error) => (error.partial().map(|partial| RawJson::of(&partial)), Some(failure(error, self.stopped))),
+            Err(error) => {
+                let partial = error.partial().map(|partial| RawJson::of(&partial));
+                (partial, Some(failure(error, self.stopped, self.journal.as_deref())))
+            }
         };
         let printed = console::print(&json::line(&ResultJson {
             r#type: "result",
@@ -121,12 +134,16 @@ pub fn summarise(view: View, elapsed: Duration, usage: &UsageReport) {
 }
 
 /// Whoever stopped a run decides how it ends; the error only says that it did.
-pub fn failure(error: RunError, stopped: Option<Stopped>) -> Failure {
-    match stopped {
-        None => Failure::from(error),
+pub fn failure(error: RunError, stopped: Option<Stopped>, journal: Option<&Path>) -> Failure {
+    let failure = match stopped {
+        None => return journal::failure(error, journal),
         Some(Stopped::ByPerson) => Failure::interrupted(),
         Some(Stopped::BySystem) => Failure::terminated(),
         Some(Stopped::ByTime(limit)) => Failure::timed_out(limit),
+    };
+    match journal {
+        Some(file) => failure.hint(format!("`llm-do resume {}` goes on where it stopped", file.display())),
+        None => failure,
     }
 }
 

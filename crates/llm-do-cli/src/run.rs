@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use llm_do::event::Hearing;
+use llm_do::journal::record::Contents;
 use llm_do::message::Content;
 use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
-use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
+use llm_do::runtime::{self, Models, RunError, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
@@ -27,8 +29,9 @@ use crate::display::{Display, MessageLines};
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
+use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::models::Listing;
-use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin};
+use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin};
 use crate::render::Verbosity;
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
@@ -36,12 +39,13 @@ use crate::signals::Signals;
 use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, check, console, new, providers, stdin};
+use crate::{answer_file, check, console, new, providers, resume, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let args = args::parse(argv).map_err(Failure::Usage)?;
     match args.command {
         Command::Run(args) => run_run(args),
+        Command::Resume(args) => resume::run(&args),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Models(args) => run_models(&args),
@@ -107,32 +111,40 @@ fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let format = plan::output_format(&args);
-    match prepare(args, &environment) {
+    match prepare(args, &environment, None) {
         Ok(prepared) => prepared.run(),
         Err(failure) => Err(report::not_begun(failure, format)),
     }
 }
 
 /// A program, its input and its models: all that a run needs.
-struct Prepared {
+pub struct Prepared {
     program: Program,
     models: Models,
     input: Input,
-    config: RuntimeConfig,
-    output: OutputPlan,
+    pub config: RuntimeConfig,
+    pub output: OutputPlan,
+    /// Of the project as it is now.
+    pub files: Fingerprint,
+    pub recorded: Option<Recorded>,
     timeout: Option<Duration>,
     questions: UnboundedReceiver<Waiting>,
     editor: Option<Editor>,
 }
 
-fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure> {
+/// Everything up to the first effect. An input that is known already is taken instead of the one that was typed.
+pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -> Result<Prepared, Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
+    let flags = Flags::of(&args);
     let mut plan = plan::run(args, environment, &config)?;
     read_scripts(&mut plan.models)?;
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
-    let Linked { program, .. } = link(&plan)?;
-    plan.output.view.streamed &= answers_in_text(&program);
-    let input = read_input(&plan, &program)?;
+    let (Linked { program, .. }, files) = link(&plan)?;
+    let replayed = replayed(&plan)?;
+    // What comes from a record comes whole: there are no pieces of it to show.
+    plan.output.view.streamed &= answers_in_text(&program) && known.is_none() && replayed.is_none();
+    let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
+    let input = known.map_or_else(|| read_input(&plan, &program), Ok)?;
     let models = providers::connect(&program, environment, &config)?;
     let (asked, questions) = mpsc::unbounded_channel();
     let mut config = runtime_config(&plan, &program.policy, asked);
@@ -140,8 +152,38 @@ fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure
     let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
     config.own_files = settings.into_iter().chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
+    let recorded = match (&plan.recording, replayed) {
+        (Recording::Journal(file), _) => {
+            let header = header(&plan, flags, files.clone(), input.clone())?;
+            Some(Recorded::begin(file, &header, environment.user())?)
+        }
+        (Recording::Nothing | Recording::Replay(_), replayed) => {
+            replayed.map(|(header, contents)| Recorded::replay(contents, header.run))
+        }
+    };
     let RunPlan { output, timeout, .. } = plan;
-    Ok(Prepared { program, models, input, config, output, timeout, questions, editor })
+    Ok(Prepared { program, models, input, config, output, files, recorded, timeout, questions, editor })
+}
+
+fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Result<Header, Failure> {
+    let directory = std::env::current_dir()
+        .map_err(|error| Failure::failed(format!("the working directory is unknown: {error}")))?;
+    Ok(Header { run: runtime::run_id(), project: plan.project.clone(), directory, flags, files, input })
+}
+
+/// The journal that answers every step.
+fn replayed(plan: &RunPlan) -> Result<Option<(Header, Contents)>, Failure> {
+    let Recording::Replay(file) = &plan.recording else { return Ok(None) };
+    let contents = llm_do::journal::file::read(file).map_err(unusable)?;
+    Ok(Some((Header::of(&contents, file)?, contents)))
+}
+
+/// A replay takes the recorded input unless another one is given.
+fn said_before(plan: &RunPlan, header: &Header) -> Option<Input> {
+    match &plan.input {
+        InputPlan::Unspoken { .. } if plan.files.is_empty() => Some(header.input.clone()),
+        InputPlan::Unspoken { .. } | InputPlan::Json(_) | InputPlan::Prompt { .. } | InputPlan::PromptOnStdin => None,
+    }
 }
 
 /// A typed answer is shown whole, as indented JSON.
@@ -173,19 +215,19 @@ fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waitin
     }
 }
 
-fn link(plan: &RunPlan) -> Result<Linked, Failure> {
+fn link(plan: &RunPlan) -> Result<(Linked, Fingerprint), Failure> {
     if let Some(command) = misspelled_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display()))
             .hint(format!("did you mean the command `{command}`?")));
     }
     let project = |report| Failure::Project { report, colour: plan.colour };
-    let linked = Project::load(&plan.project)
-        .and_then(|project| project.survey(&plan.models, plan.entry.as_deref()))
+    let (linked, files) = Project::load(&plan.project)
+        .and_then(|project| Ok((project.survey(&plan.models, plan.entry.as_deref())?, project.fingerprint())))
         .map_err(project)?;
     if let Some(name) = linked.program.open.first() {
         return Err(Failure::usage(format!("`{name}` is defined in Python, which cannot be run yet")));
     }
-    Ok(linked)
+    Ok((linked, files))
 }
 
 /// `llm-do chekc .` is read as a project to run.
@@ -245,7 +287,7 @@ fn read_json(source: &JsonSource) -> Result<Value, Failure> {
 }
 
 impl Prepared {
-    fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), Failure> {
         let executor = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -265,10 +307,17 @@ impl Prepared {
             OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
             OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
         };
-        let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing);
+        let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
+        let mut config = self.config;
+        config.own_files.extend(journal.clone());
+        let (runtime, events) = Runtime::heard(self.program, self.models, config, hearing);
         let runtime = match view.verbosity {
             Verbosity::Messages => runtime.logged_by(Arc::new(MessageLines)),
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => runtime,
+        };
+        let runtime = match self.recorded {
+            Some(recorded) => recorded.drive(runtime),
+            None => runtime,
         };
         let (signals, display) = (Signals::listen()?, Display::new(view, format));
         let asking = self.editor.map(|editor| asking(editor, view.stderr)).transpose()?;
@@ -280,14 +329,14 @@ impl Prepared {
             Attended::Ended(TurnEnded { answer, stopped }) => (answer, stopped),
             Attended::Killed(stopped) => {
                 let (answer, stopped) = killed(stopped);
-                return Ok(Ended::of(&runtime, answer, stopped, started.elapsed()));
+                return Ok(Ended { journal, ..Ended::of(&runtime, answer, stopped, started.elapsed()) });
             }
         };
         let messages = match watch.close(session).await {
             Attended::Ended(messages) => messages,
             Attended::Killed(_) => Vec::new(),
         };
-        Ok(Ended { messages, ..Ended::of(&runtime, answer, stopped, started.elapsed()) })
+        Ok(Ended { messages, journal, ..Ended::of(&runtime, answer, stopped, started.elapsed()) })
     }
 }
 

@@ -287,6 +287,15 @@ impl RawJson {
         &self.0
     }
 
+    /// The same value without line breaks: in JSON they stand only between tokens.
+    #[must_use]
+    pub fn in_one_line(self) -> Self {
+        if !self.get().contains(['\n', '\r']) {
+            return self;
+        }
+        Self::from_valid(self.get().replace(['\n', '\r'], " "))
+    }
+
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.get())
     }

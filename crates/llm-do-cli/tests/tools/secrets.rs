@@ -63,17 +63,16 @@ fn files_of_the_project_are_not_written_before_somebody_agrees() {
 }
 
 #[test]
-fn the_file_of_the_answer_is_not_written_before_somebody_agrees() {
-    for path in ["answer.txt", "deep/answer.txt"] {
+fn the_files_of_the_run_are_not_written_before_somebody_agrees() {
+    for (flag, path) in [("-o", "answer.txt"), ("-o", "deep/answer.txt"), ("--journal", "run.jsonl")] {
         let sandbox = calling(&format!("{{ write_file: {{ path: '{path}', content: planted }} }}"));
         sandbox.file("deep/notes", "");
-        let ended = run(&sandbox, &["-o", path]).ended();
+        let ended = run(&sandbox, &[flag, path]).ended();
         assert_eq!(ended.code, Some(4), "{path}: {ended:?}");
-        assert_eq!(
-            run(&sandbox, &[]).answer(),
-            format!("wrote 7 characters to {path}\n"),
-            "without `-o` it is any file"
-        );
+        let written = fs::read_to_string(sandbox.path().join(path)).unwrap_or_default();
+        assert_ne!(written, "planted", "{path}");
+        let answer = run(&sandbox, &[]).answer();
+        assert_eq!(answer, format!("wrote 7 characters to {path}\n"), "without the flag it is any file");
     }
 }
 

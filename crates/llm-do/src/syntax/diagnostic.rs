@@ -62,12 +62,12 @@ impl Sources {
         FileId(u32::try_from(self.0.len() - 1).expect("fewer files than memory holds"))
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &SourceFile> {
-        self.0.iter()
-    }
-
     pub fn get(&self, file: FileId) -> &SourceFile {
         &self.0[file.0 as usize]
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &SourceFile> {
+        self.0.iter()
     }
 }
 

@@ -238,7 +238,7 @@ impl Filesystem {
         } else {
             return None;
         };
-        let bound_to = Some(digest(["read", spot.target.path.to_string_lossy().as_ref()]));
+        let bound_to = Some(digest(["read", spot.name.to_string_lossy().as_ref()]));
         Some(Question { bound_to, ..Question::because(format!("reads `{real}`, which {why}")) })
     }
 

@@ -5,6 +5,7 @@
 mod attachments;
 mod dynamic;
 mod entry;
+mod journal;
 mod protected;
 mod support;
 mod variants;

@@ -99,9 +99,9 @@ impl<'a> Change<'a> {
 
     /// Of the place and of what is there now.
     pub fn digest(&self) -> String {
-        let place = self.real_path().to_string_lossy();
+        let place = self.spot.name.to_string_lossy();
         match self.old.as_deref().map(|old| (old, str::from_utf8(old))) {
-            Some((_, Ok(text))) => digest([place.as_ref(), "is text", text]),
+            Some((_, Ok(text))) => digest([place.as_ref(), "is", text]),
             Some((bytes, Err(_))) => {
                 let bytes: String = bytes.iter().map(|byte| char::from(*byte)).collect();
                 digest([place.as_ref(), "is binary", &bytes])

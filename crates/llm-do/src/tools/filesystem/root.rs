@@ -36,6 +36,8 @@ struct Opened {
 pub struct Spot {
     pub place: Place,
     pub target: Target,
+    /// By which a model would call it, without links: the same wherever the root is.
+    pub name: PathBuf,
     /// Links led elsewhere than the path says.
     pub is_elsewhere: bool,
 }
@@ -86,18 +88,20 @@ impl Root {
     }
 
     pub fn find(&self, path: &Path) -> Result<Spot, Unopened> {
-        let (start, path) = match self.opened() {
-            Ok(opened) => (opened, path.to_owned()),
-            Err(Unopened::Missing) => (&self.base, self.relative.join(path)),
+        let (start, above) = match self.opened() {
+            Ok(opened) => (opened, Path::new("")),
+            Err(Unopened::Missing) => (&self.base, self.relative.as_path()),
             Err(error) => return Err(error),
         };
-        let place = beneath::resolve(&start.directory, &path)?;
+        let place = beneath::resolve(&start.directory, &above.join(path))?;
         if place.found.is_some() && self.opened.get().is_none() {
             // Somebody made the root just now; what is in it is looked at from there.
             return Err(Unopened::Missing);
         }
-        let (target, is_elsewhere) = (start.target.beneath(&place), place.path != path);
-        Ok(Spot { place, target, is_elsewhere })
+        let target = start.target.beneath(&place);
+        let beneath = place.path.strip_prefix(above).unwrap_or(&place.path);
+        let (name, is_elsewhere) = (self.named(beneath), beneath != path);
+        Ok(Spot { place, target, name, is_elsewhere })
     }
 
     /// Whether a file has an ending that is allowed here.

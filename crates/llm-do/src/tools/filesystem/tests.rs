@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
 use crate::event::Events;
+use crate::journal::Steps;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Rule};
 use crate::tools::source::{Access, Base};
 
@@ -47,11 +48,11 @@ fn passed(
     let verdict = filesystem.judge(tool, &arguments)?.under(Some(Rule::Allow));
     let gate = Gate::new(approvals);
     let candidate = Candidate { tool, arguments: &arguments, toolset: "", path: &[], key: "" };
-    let events = Events::unheard();
-    let passage = gate.pass(candidate, verdict, |_| unreachable!("nobody edits"), &events);
+    let (steps, events) = (Steps::unrecorded(), Events::unheard());
+    let passage = gate.pass(candidate, verdict, |_| unreachable!("nobody edits"), &steps, &events);
     match futures_util::FutureExt::now_or_never(passage) {
-        Some(Passage::Permitted { call, .. }) => Ok(Some(call)),
-        Some(Passage::Waits(_)) => Ok(None),
+        Some(Ok(Passage::Permitted(permission))) => Ok(Some(permission.call(tool, &arguments))),
+        Some(Ok(Passage::Waits(_))) => Ok(None),
         other => panic!("{other:?}"),
     }
 }
