@@ -2,7 +2,6 @@
 //! programs run unasked, and what the run itself writes. Compared by file identity; what does not exist yet, by its name
 //! in the directory that does.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -12,9 +11,9 @@ use crate::beneath::{Identity, Place};
 
 /// The protected files of one program and run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Protected(BTreeSet<Entry>);
+pub struct Protected(Vec<Entry>);
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq)]
 struct Entry {
     path: PathBuf,
     covers: Covers,
@@ -23,7 +22,7 @@ struct Entry {
 }
 
 /// How far the protection of a path goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     /// The file.
     File,
@@ -38,7 +37,7 @@ pub enum Covers {
 impl Protected {
     /// Protects a path: absolute, or relative to the working directory. It need not exist.
     pub fn add(&mut self, path: impl Into<PathBuf>, covers: Covers, why: &'static str) {
-        self.0.insert(Entry { path: path.into(), covers, why });
+        self.0.push(Entry { path: path.into(), covers, why });
     }
 
     /// Why somebody must be asked before the target is written, if so.
