@@ -201,7 +201,10 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     let rehearsed = plan.dry_run.then(Rehearsed::default);
     let (program, models) = cast(program, &plan, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = mpsc::unbounded_channel();
-    let config = runtime_config(&plan, &program.policy, asked);
+    let mut config = runtime_config(&plan, &program.policy, asked);
+    // What the user trusts and which commands give keys is decided in the directory of the configuration.
+    let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
+    config.own_files = settings.into_iter().chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let recorded = match (&plan.recording, replayed, &talk) {
         (Recording::Journal(_) | Recording::Replay(_), _, Talk::Chat(_)) => {
@@ -403,12 +406,14 @@ impl Prepared {
     async fn attend(self) -> Result<(Ended, Option<ChatEnded>), Failure> {
         let started = Instant::now();
         let OutputPlan { format, view, .. } = self.output;
-        let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing(format, view));
+        let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
+        let mut config = self.config;
+        config.own_files.extend(journal.clone());
+        let (runtime, events) = Runtime::heard(self.program, self.models, config, hearing(format, view));
         let runtime = match view.verbosity {
             Verbosity::Messages => runtime.logged_by(Arc::new(MessageLines)),
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => runtime,
         };
-        let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
         let runtime = match self.recorded {
             Some(recorded) => recorded.drive(runtime),
             None => runtime,
