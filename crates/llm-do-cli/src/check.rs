@@ -15,6 +15,14 @@ use llm_do::tools::shell::fence_words;
 use llm_do::tools::source::{Grammar, ShellConfig, ShellRule, ToolsetSource};
 use serde_json::{Value, json};
 
+use crate::trust::Item;
+
+/// What of the project needs trust, and whether it has it.
+pub struct Trust {
+    pub items: Vec<Item>,
+    pub is_given: bool,
+}
+
 /// Where commands run and what keeps them in; asked for only if an agent has a shell.
 pub struct ShellGround {
     pub directory: PathBuf,
@@ -30,7 +38,7 @@ pub fn shells(agent: &AgentSpec) -> impl Iterator<Item = (&str, &ShellConfig)> {
     })
 }
 
-pub fn text(path: &Path, linked: &Linked, ground: Option<&ShellGround>) -> String {
+pub fn text(path: &Path, linked: &Linked, trust: &Trust, ground: Option<&ShellGround>) -> String {
     let program = &linked.program;
     let mut out = String::new();
     let mut line = |label: &str, value: &str| writeln!(out, "{label:<9}{value}").expect("a text takes all");
@@ -48,6 +56,11 @@ pub fn text(path: &Path, linked: &Linked, ground: Option<&ShellGround>) -> Strin
     if !program.generated.is_empty() {
         let names: Vec<&str> = program.generated.keys().map(String::as_str).collect();
         line("created", &format!("{} (at run time; reached by `agent_call`)", names.join(", ")));
+    }
+    if !trust.items.is_empty() {
+        let state = if trust.is_given { "given for" } else { "needed for, and none of it was run or looked at here" };
+        line("trust", state);
+        trust.items.iter().for_each(|item| line("", &item.words()));
     }
     if let Some(ground) = ground {
         let directory = ground.directory.display().to_string();
@@ -182,7 +195,7 @@ fn fields_words(schema: &Value) -> String {
     format!("{{{}}}", properties.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
-fn verdict_words(verdict: &DeclaredVerdict) -> String {
+pub fn verdict_words(verdict: &DeclaredVerdict) -> String {
     match verdict {
         DeclaredVerdict::Allow => "allow".to_owned(),
         DeclaredVerdict::Ask => "ask".to_owned(),
@@ -304,7 +317,7 @@ fn prefix(path: &[Branch<'_>]) -> String {
     prefix
 }
 
-pub fn json(path: &Path, linked: &Linked, ground: Option<&ShellGround>) -> String {
+pub fn json(path: &Path, linked: &Linked, trust: &Trust, ground: Option<&ShellGround>) -> String {
     let program = &linked.program;
     let worst = program.worst_cases();
     let agents: Vec<Value> =
@@ -327,6 +340,7 @@ pub fn json(path: &Path, linked: &Linked, ground: Option<&ShellGround>) -> Strin
         "cyclic": program.cyclic_agents(),
         "unreached": program.unreached_agents(),
         "open": program.open,
+        "trust": {"given": trust.is_given, "items": trust.items},
         "created": program.generated.keys().collect::<Vec<_>>(),
         "notes": linked.notes.json(),
         "errors": [],

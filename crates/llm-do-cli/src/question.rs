@@ -47,10 +47,10 @@ fn heading(request: &ApprovalRequest, number: usize) -> String {
 
 /// A line of a difference.
 fn changed(line: &str) -> Option<Style> {
-    match line.as_bytes().first() {
-        Some(b'+') => Some(Style::Added),
-        Some(b'-') => Some(Style::Removed),
-        Some(_) | None => None,
+    match line.as_bytes() {
+        [b'+', b' ', ..] => Some(Style::Added),
+        [b'-', b' ', ..] => Some(Style::Removed),
+        _ => None,
     }
 }
 
@@ -131,15 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_be_remembered_is_offered() {
+    fn what_always_asks_is_never_remembered() {
         let keys_of = |memory| {
             let request = ApprovalRequest { memory, ..request() };
             keys(&request, PLAIN).iter().map(|line| line.trim()[..1].to_owned()).collect::<String>()
         };
-        let cases = [(Memory::CallOrTool, "ystenq"), (Memory::CallOnly, "ysenq"), (Memory::Nothing, "yenq")];
-        for (memory, expected) in cases {
-            assert_eq!(keys_of(memory), expected);
-        }
+        assert_eq!(keys_of(Memory::CallOrTool), "ystenq");
+        assert_eq!(keys_of(Memory::CallOnly), "ysenq");
+        assert_eq!(keys_of(Memory::Nothing), "yenq");
         assert!(keys(&request(), PLAIN)[2].contains("`write_file` with any arguments"));
         let mut narrow = request();
         let (call, tool) =

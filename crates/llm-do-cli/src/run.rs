@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use llm_do::event::Hearing;
+use llm_do::journal::record::Contents;
 use llm_do::message::Content;
 use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
-use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
+use llm_do::runtime::{self, Models, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
@@ -23,33 +25,54 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
 use crate::asking::{Asking, Forwarding, Waiting};
+use crate::chat::{Chat, ChatEnded};
 use crate::check::ShellGround;
 use crate::config::Config;
 use crate::display::{Display, MessageLines};
+use crate::dry_run::{self, Rehearsed};
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
+use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::models::Listing;
-use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin};
-use crate::render::Verbosity;
+use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan, Tools};
+use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
 use crate::signals::Signals;
 use crate::style::Styles;
 use crate::terminal::Terminal;
+use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, check, console, new, providers, stdin};
+use crate::{answer_file, check, console, new, providers, resume, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
-    let args = args::parse(argv).map_err(Failure::Usage)?;
+    let argv: Vec<OsString> = argv.into_iter().collect();
+    let args = args::parse(argv.clone()).map_err(|error| unparsed(error, &argv))?;
     match args.command {
-        Command::Run(args) => run_run(args),
+        Command::Run(args) => run_run(*args),
+        Command::Chat => Err(Failure::usage("`chat` needs a project")),
+        Command::Resume(args) => resume::run(&args),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Models(args) => run_models(&args),
         Command::Schema(args) => console::print(&run_schema(args.format)),
+        Command::Completions(args) => console::print(&completions(args.shell)),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever reads JSON also reads that there was nothing to run. Help is no failure.
+fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
+    let is_mistake = error.use_stderr();
+    let failure = Failure::Usage(error);
+    if is_mistake { report::not_begun(failure, args::asked_format(argv)) } else { failure }
+}
+
+fn completions(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut args::command(), "llm-do", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 fn run_schema(format: SchemaFormat) -> String {
@@ -76,17 +99,30 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
     let mut plan = plan::check(args, &environment, &config)?;
     read_scripts(&mut plan.models)?;
-    let linked = Project::load(&plan.project).and_then(|project| project.survey(&plan.models, plan.entry.as_deref()));
+    let linked = Project::load(&plan.project).and_then(|project| {
+        let linked = project.survey(&plan.models, plan.entry.as_deref())?;
+        Ok((project, linked))
+    });
+    let store = Store::beneath(environment.home());
+    let trusted = |project: &Project, linked: &Linked| -> Result<check::Trust, Failure> {
+        let items = trust::items(project, &linked.program);
+        if plan.trust {
+            trust::settle(project, &linked.program, &store, Answerer::Flag)?;
+        }
+        Ok(check::Trust { is_given: items.is_empty() || store.holds(&project.root, &items), items })
+    };
     match (linked, plan.format) {
-        (Ok(linked), CheckFormat::Text) => {
-            console::print(&check::text(&plan.project, &linked, shell_ground(&linked.program).as_ref()))?;
+        (Ok((project, linked)), CheckFormat::Text) => {
+            let (trust, ground) = (trusted(&project, &linked)?, shell_ground(&linked.program));
+            console::print(&check::text(&plan.project, &linked, &trust, ground.as_ref()))?;
             console::complain(&linked.notes.render(plan.colour));
             Ok(())
         }
-        (Ok(linked), CheckFormat::Json) => {
-            console::print(&check::json(&plan.project, &linked, shell_ground(&linked.program).as_ref()))
+        (Ok((project, linked)), CheckFormat::Json) => {
+            let (trust, ground) = (trusted(&project, &linked)?, shell_ground(&linked.program));
+            console::print(&check::json(&plan.project, &linked, &trust, ground.as_ref()))
         }
-        (Ok(linked), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
+        (Ok((_, linked)), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
         (Err(report), CheckFormat::Json) => {
             console::print(&check::json_errors(&plan.project, &report))?;
             Err(Failure::Said { code: USAGE })
@@ -118,38 +154,115 @@ fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let format = plan::output_format(&args);
-    match prepare(args, &environment) {
+    match prepare(args, &environment, None) {
         Ok(prepared) => prepared.run(),
         Err(failure) => Err(report::not_begun(failure, format)),
     }
 }
 
+/// One turn, or many.
+enum Talk {
+    Once(Input),
+    Chat(Chat),
+}
+
 /// A program, its input and its models: all that a run needs.
-struct Prepared {
+pub struct Prepared {
     program: Program,
     models: Models,
-    input: Input,
-    config: RuntimeConfig,
-    output: OutputPlan,
+    talk: Talk,
+    pub config: RuntimeConfig,
+    pub output: OutputPlan,
+    /// Of the project as it is now.
+    pub files: Fingerprint,
+    pub recorded: Option<Recorded>,
     timeout: Option<Duration>,
     questions: UnboundedReceiver<Waiting>,
     editor: Option<Editor>,
+    /// Where the first request is kept that is not sent.
+    rehearsed: Option<Rehearsed>,
 }
 
-fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure> {
+/// Everything up to the first effect. An input that is known already is taken instead of the one that was typed.
+pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -> Result<Prepared, Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
+    let flags = Flags::of(&args);
     let mut plan = plan::run(args, environment, &config)?;
     read_scripts(&mut plan.models)?;
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
-    let Linked { program, .. } = link(&plan)?;
-    plan.output.view.streamed &= answers_in_text(&program);
-    let input = read_input(&plan, &program)?;
-    let models = providers::connect(&program, environment, &config)?;
+    let (project, Linked { program, .. }) = link(&plan)?;
+    trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
+    only_what_can_be_run(&program)?;
+    let (files, replayed) = (project.fingerprint(), replayed(&plan)?);
+    // What comes from a record comes whole: there are no pieces of it to show.
+    plan.output.view.streamed &= answers_in_text(&program) && known.is_none() && replayed.is_none();
+    let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
+    let talk = known.map_or_else(|| read_talk(&plan, &program), |input| Ok(Talk::Once(input)))?;
+    let rehearsed = plan.dry_run.then(Rehearsed::default);
+    let (program, models) = cast(program, &plan, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = mpsc::unbounded_channel();
     let config = runtime_config(&plan, &program.policy, asked);
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
+    let recorded = match (&plan.recording, replayed, &talk) {
+        (Recording::Journal(_) | Recording::Replay(_), _, Talk::Chat(_)) => {
+            return Err(Failure::usage("a chat cannot be journaled or replayed yet"));
+        }
+        (Recording::Journal(file), _, Talk::Once(input)) => {
+            let header = header(&plan, flags, files.clone(), input.clone())?;
+            Some(Recorded::begin(file, &header, environment.user())?)
+        }
+        (Recording::Nothing | Recording::Replay(_), replayed, _) => {
+            replayed.map(|(header, contents)| Recorded::replay(contents, header.run))
+        }
+    };
     let RunPlan { output, timeout, .. } = plan;
-    Ok(Prepared { program, models, input, config, output, timeout, questions, editor })
+    Ok(Prepared { program, models, talk, config, output, files, recorded, timeout, questions, editor, rehearsed })
+}
+
+/// The agents with the tools they get, and who answers for them.
+fn cast(
+    program: Program,
+    plan: &RunPlan,
+    environment: &Environment,
+    config: &Config,
+    rehearsed: Option<&Rehearsed>,
+) -> Result<(Program, Models), Failure> {
+    let program = match plan.tools {
+        Tools::Offered => program,
+        Tools::Withheld => dry_run::without_tools(program),
+    };
+    match rehearsed {
+        None => {
+            let models = providers::connect(&program, environment, config)?;
+            Ok((program, models))
+        }
+        Some(rehearsed) => {
+            let program = dry_run::without_scripts(program);
+            let models = providers::rehearse(&program, environment, config, rehearsed)?;
+            Ok((program, models))
+        }
+    }
+}
+
+fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Result<Header, Failure> {
+    let directory = std::env::current_dir()
+        .map_err(|error| Failure::failed(format!("the working directory is unknown: {error}")))?;
+    Ok(Header { run: runtime::run_id(), project: plan.project.clone(), directory, flags, files, input })
+}
+
+/// The journal that answers every step.
+fn replayed(plan: &RunPlan) -> Result<Option<(Header, Contents)>, Failure> {
+    let Recording::Replay(file) = &plan.recording else { return Ok(None) };
+    let contents = llm_do::journal::file::read(file).map_err(unusable)?;
+    Ok(Some((Header::of(&contents, file)?, contents)))
+}
+
+/// A replay takes the recorded input unless another one is given.
+fn said_before(plan: &RunPlan, header: &Header) -> Option<Input> {
+    match &plan.talk {
+        TalkPlan::Once(InputPlan::Unspoken { .. }) if plan.files.is_empty() => Some(header.input.clone()),
+        TalkPlan::Once(_) | TalkPlan::Chat { .. } => None,
+    }
 }
 
 /// A typed answer is shown whole, as indented JSON.
@@ -181,19 +294,22 @@ fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waitin
     }
 }
 
-fn link(plan: &RunPlan) -> Result<Linked, Failure> {
+fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
     if let Some(command) = misspelled_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display()))
             .hint(format!("did you mean the command `{command}`?")));
     }
-    let project = |report| Failure::Project { report, colour: plan.colour };
-    let linked = Project::load(&plan.project)
-        .and_then(|project| project.survey(&plan.models, plan.entry.as_deref()))
-        .map_err(project)?;
-    if let Some(name) = linked.program.open.first() {
-        return Err(Failure::usage(format!("`{name}` is defined in Python, which cannot be run yet")));
+    let mistaken = |report| Failure::Project { report, colour: plan.colour };
+    let project = Project::load(&plan.project).map_err(mistaken)?;
+    let linked = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
+    Ok((project, linked))
+}
+
+fn only_what_can_be_run(program: &Program) -> Result<(), Failure> {
+    match program.open.first() {
+        Some(name) => Err(Failure::usage(format!("`{name}` is defined in Python, which cannot be run yet"))),
+        None => Ok(()),
     }
-    Ok(linked)
 }
 
 /// `llm-do chekc .` is read as a project to run.
@@ -202,11 +318,27 @@ fn misspelled_command(project: &Path) -> Option<&'static str> {
     nearest(name, COMMANDS.iter().copied())
 }
 
-fn read_input(plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
+fn read_talk(plan: &RunPlan, program: &Program) -> Result<Talk, Failure> {
+    match &plan.talk {
+        TalkPlan::Once(input) => read_input(input, plan, program).map(Talk::Once),
+        TalkPlan::Chat { .. } if !program.allow_cli_input => Err(no_input_wanted()),
+        TalkPlan::Chat { first, lines } => {
+            let first = first.as_ref().map(|first| read_input(first, plan, program)).transpose()?;
+            Ok(Talk::Chat(Chat { first, lines: lines.clone() }))
+        }
+    }
+}
+
+fn no_input_wanted() -> Failure {
+    Failure::usage("this project takes no input from the command line")
+        .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`")
+}
+
+fn read_input(input: &InputPlan, plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
     let wrong = |error: AttachmentError| Failure::usage(error.to_string());
     let attachments =
         plan.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
-    let spoken = match &plan.input {
+    let spoken = match input {
         InputPlan::Json(source) => Some(read_json(source)?),
         InputPlan::Prompt { text, stdin } => {
             let piped = read_stdin(*stdin)?;
@@ -219,8 +351,7 @@ fn read_input(plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
         InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
     };
     if spoken.is_some() && !program.allow_cli_input {
-        return Err(Failure::usage("this project takes no input from the command line")
-            .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`"));
+        return Err(no_input_wanted());
     }
     match (spoken, &program.default_input) {
         (Some(value), _) => Ok(Input::Object { value, attachments }),
@@ -253,49 +384,65 @@ fn read_json(source: &JsonSource) -> Result<Value, Failure> {
 }
 
 impl Prepared {
-    fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), Failure> {
         let executor = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-        let output = self.output.clone();
+        let (output, rehearsed) = (self.output.clone(), self.rehearsed.clone());
         let ended = executor.block_on(self.attend());
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
         executor.shutdown_background();
-        ended?.report(&output)
+        match (ended?, rehearsed.and_then(|rehearsed| rehearsed.request())) {
+            ((ended, _), Some(request)) => ended.report_request(&output, &request),
+            ((ended, None), None) => ended.report(&output),
+            ((ended, Some(chat)), None) => ended.report_chat(&output, chat),
+        }
     }
 
-    async fn attend(self) -> Result<Ended, Failure> {
+    async fn attend(self) -> Result<(Ended, Option<ChatEnded>), Failure> {
         let started = Instant::now();
         let OutputPlan { format, view, .. } = self.output;
-        let hearing = match format {
-            OutputFormat::StreamJson => Hearing::Everything,
-            OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
-            OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
-        };
-        let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing);
+        let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing(format, view));
         let runtime = match view.verbosity {
             Verbosity::Messages => runtime.logged_by(Arc::new(MessageLines)),
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => runtime,
+        };
+        let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
+        let runtime = match self.recorded {
+            Some(recorded) => recorded.drive(runtime),
+            None => runtime,
         };
         let (signals, display) = (Signals::listen()?, Display::new(view, format));
         let asking = self.editor.map(|editor| asking(editor, view.stderr)).transpose()?;
         let mut watch = Watch { events, signals, display, questions: self.questions, asking, timeout: self.timeout };
         let session = Session::start(runtime);
         let runtime = Arc::clone(&session.runtime);
-        let killed = |stopped| (Err(RunError::Cancelled { partial: String::new() }), Some(stopped));
-        let (answer, stopped) = match watch.turn(&session, self.input).await {
-            Attended::Ended(TurnEnded { answer, stopped }) => (answer, stopped),
-            Attended::Killed(stopped) => {
-                let (answer, stopped) = killed(stopped);
-                return Ok(Ended::of(&runtime, answer, stopped, started.elapsed()));
+        let (turn, chat) = match self.talk {
+            Talk::Once(input) => (watch.turn(&session, input).await, None),
+            Talk::Chat(chat) => {
+                let chat = chat.converse(&mut watch, &session, &self.output).await;
+                watch.restore_terminal();
+                (Attended::Ended(TurnEnded::default()), Some(chat?))
             }
         };
-        let messages = match watch.close(session).await {
-            Attended::Ended(messages) => messages,
-            Attended::Killed(_) => Vec::new(),
+        let (turn, messages) = match turn {
+            Attended::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
+            Attended::Ended(turn) => match watch.close(session).await {
+                Attended::Ended(messages) => (turn, messages),
+                Attended::Killed(_) => (turn, Vec::new()),
+            },
         };
-        Ok(Ended { messages, ..Ended::of(&runtime, answer, stopped, started.elapsed()) })
+        Ok((Ended { messages, journal, ..Ended::of(&runtime, turn, started.elapsed()) }, chat))
+    }
+}
+
+/// Pieces of streams are heard only where they are shown.
+fn hearing(format: OutputFormat, view: View) -> Hearing {
+    match format {
+        OutputFormat::StreamJson => Hearing::Everything,
+        OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
+        OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
     }
 }
 

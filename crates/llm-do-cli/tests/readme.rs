@@ -169,6 +169,30 @@ fn the_commands_of_the_examples_run() {
     }
 }
 
+/// What differs from run to run and place to place.
+fn masked(text: &str) -> String {
+    let mask = |line: &str| match line.split(' ').next() {
+        Some("run") => "run … of … in …".to_owned(),
+        Some("begun") => "begun … by …".to_owned(),
+        Some(_) | None => line.to_owned(),
+    };
+    text.lines().map(mask).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_sessions_of_durable_runs_are_as_they_print() {
+    let (sandbox, fake) = (workplace(), provider());
+    let sessions = shown(&read("docs/durable-runs.md"));
+    let codes = [4, 0, 0, 0, 1];
+    assert_eq!(sessions.len(), codes.len());
+    for (Shown { command, output }, code) in sessions.into_iter().zip(codes) {
+        let ended = ran(&sandbox, &fake, &command);
+        assert_eq!(ended.code, Some(code), "{command}: {ended:?}");
+        assert_eq!(masked(&format!("{}{}", ended.stderr, ended.stdout)), masked(&output), "{command}");
+    }
+    assert_eq!(fake.requests().len(), 0);
+}
+
 #[test]
 fn the_desk_stops_at_its_write_without_an_approval() {
     let (sandbox, fake) = (workplace(), provider());

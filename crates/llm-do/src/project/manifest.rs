@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{ApprovalMode, Limits};
 use crate::escape::visible_start;
 use crate::message::RawJson;
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{
     AnyOf, AnyText, Bool, Constant, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
@@ -41,6 +41,8 @@ pub struct EntryKeys {
     pub agent: Option<Located<String>>,
     pub function: Option<Located<String>>,
     pub input: Option<RawJson>,
+    /// Something is wrong with it, and was reported: that it names no entry is no further mistake.
+    pub is_mistaken: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -244,13 +246,15 @@ pub fn parse(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Man
 
 fn entry(fields: &Fields<'_>, problems: &mut Diagnostics) -> EntryKeys {
     let Some(entry) = fields.object("entry") else {
-        return EntryKeys { span: fields.span, agent: None, function: None, input: None };
+        return EntryKeys { span: fields.span, agent: None, function: None, input: None, is_mistaken: true };
     };
+    let within = |place: &Place| matches!(place, Place::At(span) if entry.span.contains(*span));
     let keys = EntryKeys {
         span: fields.key_span("entry").unwrap_or(entry.span),
         agent: entry.text("agent"),
         function: entry.text("function"),
         input: entry.json("input"),
+        is_mistaken: problems.iter().any(|problem| within(&problem.place)),
     };
     if let (Some(agent), Some(function)) = (&keys.agent, &keys.function) {
         problems.push(

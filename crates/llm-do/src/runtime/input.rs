@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::escape::visible;
@@ -11,7 +12,8 @@ use crate::project::{AgentSpec, AttachmentPolicy, Typing};
 use crate::tools::attachment::{self, AttachmentError, Reach};
 
 /// The input of a turn.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Input {
     Text(String),
     /// Text and attachments that the user named.

@@ -43,6 +43,12 @@ pub struct Span {
     pub end: usize,
 }
 
+impl Span {
+    pub fn contains(self, other: Self) -> bool {
+        self.file == other.file && self.start <= other.start && other.end <= self.end
+    }
+}
+
 /// A value and where it stands. Two are equal if their values are.
 #[derive(Clone, Debug)]
 pub struct Located<T> {
@@ -64,6 +70,10 @@ impl Sources {
 
     pub fn get(&self, file: FileId) -> &SourceFile {
         &self.0[file.0 as usize]
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &SourceFile> {
+        self.0.iter()
     }
 }
 

@@ -65,6 +65,8 @@ pub struct ToolSpec {
 pub enum ToolKind {
     /// Has `tool_*` events.
     Leaf,
+    /// Has `tool_*` events, and may call tools and agents: what it calls are steps of its own.
+    Code,
     /// Tells of itself with `call_*` events, and has steps of its own.
     Agent,
 }
@@ -81,6 +83,7 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     Once,
+    /// Code that calls others runs again from its beginning, and what it called is answered from the record.
     Repeatable,
 }
 
