@@ -187,9 +187,7 @@ impl Renderer {
                 calls(event.depth, format!("→ {tool} {}", arguments.get()))
             }
             EventKind::ToolReturned { tool, returned, duration_ms, .. } => match returned {
-                Returned::Result(result) => {
-                    calls(event.depth, format!("← {tool} {}{}", brief(result), took(*duration_ms)))
-                }
+                Returned::Result(result) => calls(event.depth, format!("← {tool} {result}{}", took(*duration_ms))),
                 Returned::Error(error) => complaint(event.depth, format!("✗ {tool}: {error}")),
             },
             EventKind::ToolRefused { tool, reason, .. } => {

@@ -19,12 +19,14 @@ use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
+use llm_do::tools::shell::fence::{self, Fencing};
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
 use crate::asking::{Asking, Forwarding, Waiting};
 use crate::chat::{Chat, ChatEnded};
+use crate::check::ShellGround;
 use crate::config::Config;
 use crate::display::{Display, MessageLines};
 use crate::dry_run::Rehearsed;
@@ -111,12 +113,14 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     };
     match (linked, plan.format) {
         (Ok((project, linked)), CheckFormat::Text) => {
-            console::print(&check::text(&plan.project, &linked, &trusted(&project, &linked)?))?;
+            let (trust, ground) = (trusted(&project, &linked)?, shell_ground(&linked.program));
+            console::print(&check::text(&plan.project, &linked, &trust, ground.as_ref()))?;
             console::complain(&linked.notes.render(plan.colour));
             Ok(())
         }
         (Ok((project, linked)), CheckFormat::Json) => {
-            console::print(&check::json(&plan.project, &linked, &trusted(&project, &linked)?))
+            let (trust, ground) = (trusted(&project, &linked)?, shell_ground(&linked.program));
+            console::print(&check::json(&plan.project, &linked, &trust, ground.as_ref()))
         }
         (Ok((_, linked)), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
         (Err(report), CheckFormat::Json) => {
@@ -125,6 +129,13 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
         }
         (Err(report), CheckFormat::Text | CheckFormat::Dot) => Err(Failure::Project { report, colour: plan.colour }),
     }
+}
+
+/// The kernel is asked only if somebody runs commands.
+fn shell_ground(program: &Program) -> Option<ShellGround> {
+    program.agents.values().find(|agent| check::shells(agent).next().is_some())?;
+    let directory = std::env::current_dir().unwrap_or_default();
+    Some(ShellGround { directory, fence: fence::offered(Fencing::WhereOffered) })
 }
 
 /// Scripts that the user names outside the project, relative to the working directory.

@@ -160,7 +160,9 @@ fn the_commands_of_the_examples_run() {
         assert!(!commands.is_empty(), "{readme}");
         for Shown { command, .. } in commands {
             let ended = ran(&sandbox, &fake, &command);
-            assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{command}");
+            // Some kernels have no fence, which is said.
+            let said = ended.stderr.lines().filter(|line| !line.starts_with("note: commands run without a fence"));
+            assert_eq!((ended.code, said.collect::<Vec<_>>()), (Some(0), Vec::new()), "{command}");
             assert!(!ended.stdout.is_empty(), "{command}");
         }
         assert_eq!(fake.violations(), []);

@@ -157,7 +157,8 @@ pub enum Ended {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Returned {
-    Result(RawJson),
+    /// As the model reads it.
+    Result(String),
     Error(String),
 }
 
@@ -192,11 +193,19 @@ pub struct TraceCall {
     pub kind: CallKind,
     pub depth: usize,
     pub input: Option<RawJson>,
-    pub output: Option<RawJson>,
+    pub output: Option<TracedOutput>,
     pub error: Option<String>,
     pub duration_ms: u64,
     pub usage: Usage,
     pub calls: Vec<TraceCall>,
+}
+
+/// What a call gave, as JSON: text gets its quotes when somebody writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum TracedOutput {
+    Text(String),
+    Json(RawJson),
 }
 
 /// The JSON Schema of one line of events.

@@ -57,7 +57,7 @@ fn the_whole_call_is_shown_and_y_runs_it() {
     "path": "out.txt",
     "content": "written\nhere\n"
   }}
-  what would change:
+  in detail:
   + written
   + here
   y yes, once

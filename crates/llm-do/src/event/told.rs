@@ -35,6 +35,10 @@ impl Ear {
     }
 
     pub fn hear(&self, event: &Event) {
+        // Output of a process as it comes is a delta: what it came to is in the result.
+        if matches!(event.kind, EventKind::ProcessOutput { .. }) {
+            return;
+        }
         self.heard().push(event.clone());
         if let Some(around) = &self.around {
             around.hear(event);
@@ -133,7 +137,7 @@ impl Fields {
             }
             _ => {
                 let returned = match self.0.remove("result") {
-                    Some(result) => Returned::Result(result),
+                    Some(result) => Returned::Result(result.to()?),
                     None => Returned::Error(self.take("error")?),
                 };
                 let (id, duration_ms) = (self.take("id")?, self.take("duration_ms")?);
@@ -194,7 +198,7 @@ mod tests {
             EventKind::TextComplete { text: text() },
             EventKind::ThinkingDelta { text: text() },
             EventKind::ToolCalled { id: text(), tool: text(), arguments: json() },
-            tool(Returned::Result(json())),
+            tool(Returned::Result(text())),
             tool(Returned::Error(text())),
             EventKind::ToolRefused { id: text(), tool: text(), arguments: json(), reason: text() },
             EventKind::ApprovalAsked { id: text(), path: path(), tool: text(), arguments: json(), reason: text() },

@@ -15,6 +15,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::Either;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -189,9 +190,29 @@ impl Steps {
     /// Runs the effect, or takes its recorded result and tells again what was told; an error of the effect ends the run
     /// and is no record. With an engine the value goes through JSON even if it was run just now, so that live and
     /// replayed cannot differ.
-    pub async fn run<T, E>(
-        &self,
+    ///
+    /// Not an async function: one would keep the effect twice, and steps lie within steps.
+    pub fn run<'a, T, E>(
+        &'a self,
         described: impl FnOnce() -> Described<T>,
+        telling: &'a Telling<'_>,
+        effect: impl Future<Output = Result<T, E>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, E>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<Stop> + Send,
+    {
+        match &self.0 {
+            None => Either::Left(effect),
+            Some(place) => Either::Right(Box::pin(place.run(described().step(place.path.clone()), telling, effect))),
+        }
+    }
+}
+
+impl Place {
+    async fn run<T, E>(
+        &self,
+        step: Step,
         telling: &Telling<'_>,
         effect: impl Future<Output = Result<T, E>> + Send,
     ) -> Result<T, E>
@@ -199,8 +220,6 @@ impl Steps {
         T: Serialize + DeserializeOwned,
         E: From<Stop> + Send,
     {
-        let Some(place) = &self.0 else { return effect.await };
-        let step = described().step(place.path.clone());
         let (mut failure, mut was_run) = (None, false);
         let recorded = Box::pin(async {
             was_run = true;
@@ -212,7 +231,7 @@ impl Steps {
                 }
             }
         });
-        let result = place.engine.step(step, recorded).await;
+        let result = self.engine.step(step, recorded).await;
         let json = match (result, failure) {
             (_, Some(error)) => return Err(error),
             (Err(stop), None) => return Err(stop.into()),
@@ -220,15 +239,13 @@ impl Steps {
         };
         let Recorded { value, told } = json
             .to()
-            .map_err(|error| Stop::Journal(format!("the record at `{}` cannot be read: {error}", place.path)))?;
+            .map_err(|error| Stop::Journal(format!("the record at `{}` cannot be read: {error}", self.path)))?;
         if !was_run {
             telling.retell(told);
         }
         Ok(value)
     }
-}
 
-impl Place {
     fn below(&self, name: fmt::Arguments<'_>) -> Self {
         let path = if self.path.is_empty() { name.to_string() } else { format!("{}/{name}", self.path) };
         Self { engine: Arc::clone(&self.engine), path, suspension: self.suspension, named: Arc::default() }

@@ -9,11 +9,12 @@ pub mod record;
 mod request;
 mod scope;
 pub mod session;
+mod shells;
 mod toolsets;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -31,6 +32,7 @@ use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
 use crate::tools::attachment::{self, Reach};
 use crate::tools::plane::Refusals;
+use crate::tools::shell::fence::Fencing;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
@@ -77,12 +79,14 @@ pub struct RuntimeConfig {
     pub limits: Limits,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
+    /// Whether commands run behind a fence of the kernel.
+    pub fencing: Fencing,
 }
 
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
-        Self { approvals, refusals, max_depth: 5, limits, stream: true }
+        Self { approvals, refusals, max_depth: 5, limits, stream: true, fencing: Fencing::WhereOffered }
     }
 }
 
@@ -102,6 +106,10 @@ pub struct Runtime {
     events: Events,
     /// Calls that nobody in the run has made.
     entered: AtomicU64,
+    /// What commands are fenced with, or why they are not; found out when the first shell opens.
+    fence: OnceLock<Result<String, String>>,
+    /// What was said once and for all.
+    said: Mutex<BTreeSet<String>>,
     /// Time and chance, in hex.
     pub run: String,
 }
@@ -236,7 +244,28 @@ impl Runtime {
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
         let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id());
-        Self { program, models, config, gate, session, ledger, account, steps, resumed, events, entered, run }
+        let (fence, said) = (OnceLock::new(), Mutex::default());
+        Self {
+            program,
+            models,
+            config,
+            gate,
+            session,
+            ledger,
+            account,
+            steps,
+            resumed,
+            events,
+            entered,
+            fence,
+            said,
+            run,
+        }
+    }
+
+    /// Whether something is said for the first time in this session.
+    fn is_news(&self, text: &str) -> bool {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned())
     }
 
     /// Every effect goes through this engine from now on. What earlier processes spent counts.
@@ -244,6 +273,7 @@ impl Runtime {
     pub fn recorded_by(mut self, engine: Arc<dyn Journal>, resumed: Resumed) -> Self {
         self.steps = Steps::recorded_by(engine);
         self.ledger.carry_over(self.account, resumed.total());
+        resumed.account_to(&self.session);
         self.resumed = resumed;
         self
     }
@@ -331,7 +361,7 @@ impl Runtime {
         let callee = path.last().map_or("", String::as_str);
         let Some(question) = attachment::question(value, &self.program.root, callee) else { return Ok(Reach::Project) };
         let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
-        let key = format!("{}/attach", steps.path());
+        let key = || format!("{}/attach", steps.path());
         let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: callee, path, key: &key };
         let unchangeable = |_: &RawJson| Err("another input is another run".to_owned());
         let steps = steps.at(format_args!("attach"));
@@ -395,7 +425,7 @@ impl Agents for Runtime {
         reach: Reach,
         caller: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        Box::pin(async move {
+        Box::pin(on_enough_stack(Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
             let opening = self.open_for(agent, self.events.new_call(), Caller::Call(caller));
@@ -403,7 +433,7 @@ impl Agents for Runtime {
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
-        })
+        })))
     }
 
     fn usage(&self) -> UsageReport {
@@ -413,6 +443,15 @@ impl Agents for Runtime {
     fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
+}
+
+/// A call within a call within a call is polled on one stack, however deep: it grows where it would overflow, so that
+/// the depth is the user's to choose.
+async fn on_enough_stack<T>(mut future: BoxFuture<'_, T>) -> T {
+    /// What one level takes, with room to spare.
+    const RED_ZONE: usize = 256 * 1024;
+    const MORE: usize = 2 * 1024 * 1024;
+    std::future::poll_fn(|cx| stacker::maybe_grow(RED_ZONE, MORE, || future.as_mut().poll(cx))).await
 }
 
 /// As many names as help somebody who misspelled one.

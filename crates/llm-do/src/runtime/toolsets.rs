@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::Runtime;
 use super::dynamic::DynamicAgents;
+use super::{Runtime, shells};
 use crate::event::Events;
-use crate::project::{AgentSpec, Program, Typing};
+use crate::project::{AgentSpec, Program, ToolsetUse, Typing};
 use crate::tools::Toolset;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::Rules;
@@ -25,14 +25,20 @@ pub struct Opened {
 /// Opens every toolset of an agent, or none: if one cannot be opened, those before it are closed again.
 pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) -> Result<Opened, String> {
     let mut opened = Opened::default();
+    let mut shell_tools: Vec<String> = Vec::new();
     for used in agent.tools.iter().chain(&agent.toolsets) {
-        match origin(runtime, agent, used.source.origin()).await {
-            Ok(Some(toolset)) => opened.toolsets.push(OpenToolset {
-                name: used.name.clone(),
-                definition: format!("{:?}", used.source),
-                toolset: through_variants(&used.source, toolset),
-                rules: used.rules.clone(),
-            }),
+        let toolset = match shells::tool_of(used) {
+            // All of one name are one tool, where the first of them stands.
+            Some(tool) if shell_tools.contains(&tool) => continue,
+            Some(tool) => {
+                let shell = shells::open(runtime, agent, &tool, events).map(Some);
+                shell_tools.push(tool);
+                shell
+            }
+            None => open_one(runtime, agent, used).await,
+        };
+        match toolset {
+            Ok(Some(toolset)) => opened.toolsets.push(toolset),
             Ok(None) => opened.missing.push(used.name.clone()),
             Err(reason) => {
                 plane::close(opened.toolsets, events).await;
@@ -41,6 +47,16 @@ pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) ->
         }
     }
     Ok(opened)
+}
+
+async fn open_one(runtime: &Runtime, agent: &Arc<AgentSpec>, used: &ToolsetUse) -> Result<Option<OpenToolset>, String> {
+    let toolset = origin(runtime, agent, used.source.origin()).await?;
+    Ok(toolset.map(|toolset| OpenToolset {
+        name: used.name.clone(),
+        definition: format!("{:?}", used.source),
+        toolset: through_variants(&used.source, toolset),
+        rules: used.rules.clone(),
+    }))
 }
 
 #[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
@@ -59,6 +75,7 @@ async fn origin(
             Some(Box::new(DynamicAgents { program: Arc::clone(&runtime.program), creator: Arc::clone(agent) }))
         }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
+        // Shells are opened together.
         ToolsetSource::Shell(_)
         | ToolsetSource::Mcp(_)
         | ToolsetSource::Python(_)

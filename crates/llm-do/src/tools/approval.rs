@@ -128,6 +128,18 @@ pub struct Question {
     pub bound_to: Option<String>,
     /// What somebody else says about the call, such as the description of an agent: shown as theirs, never as ours.
     pub foreign: Option<String>,
+    /// What an answer for the session covers, if that is not these arguments and this tool.
+    pub covers: Option<Coverage>,
+}
+
+/// What an answer for the session covers, in words that are also what is remembered. They hold words of the model: whoever
+/// shows them escapes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// By an answer for this exact call.
+    pub call: String,
+    /// By an answer for the tool.
+    pub tool: String,
 }
 
 impl Question {
@@ -163,6 +175,10 @@ impl Verdict {
             Self::Ask(question) | Self::AskAnyway(question) | Self::AlwaysAsk(question) => Some(question),
             Self::Allow | Self::Block(_) => None,
         }
+    }
+
+    fn covers(&self) -> Option<&Coverage> {
+        self.question().and_then(|question| question.covers.as_ref())
     }
 
     fn memory(&self) -> Memory {
@@ -427,8 +443,8 @@ pub struct Candidate<'a> {
     pub toolset: &'a str,
     /// The agents from the entry down.
     pub path: &'a [String],
-    /// Where in the call tree it stands.
-    pub key: &'a str,
+    /// Where in the call tree it stands; made when somebody must be asked.
+    pub key: &'a (dyn Fn() -> String + Sync),
 }
 
 /// The session's gate, shared by every call in it.
@@ -446,13 +462,15 @@ enum Grant {
     Call {
         toolset: String,
         tool: String,
-        arguments: String,
+        call: String,
         /// What no rule can allow is granted for what was shown, and a plain grant does not cover it.
         exception: Option<String>,
     },
     Tool {
         toolset: String,
         tool: String,
+        /// The part of it, where an answer covers less than the tool.
+        part: Option<String>,
     },
 }
 
@@ -552,7 +570,9 @@ impl Gate {
     fn remember_answer(&self, answer: &Answer, candidate: &Candidate<'_>, verdict: &Verdict) {
         let grant = match answer {
             Answer::CallForSession => candidate.call_grant(verdict).filter(|_| verdict.memory() != Memory::Nothing),
-            Answer::ToolForSession => Some(candidate.tool_grant()).filter(|_| verdict.memory() == Memory::CallOrTool),
+            Answer::ToolForSession => {
+                Some(candidate.tool_grant(verdict)).filter(|_| verdict.memory() == Memory::CallOrTool)
+            }
             Answer::Once | Answer::Edited(_) | Answer::Refuse { .. } | Answer::EndRun | Answer::Later => None,
         };
         self.grants().extend(grant);
@@ -601,7 +621,9 @@ impl Gate {
         match verdict.memory() {
             Memory::Nothing => false,
             Memory::CallOnly => granted(candidate.call_grant(verdict)),
-            Memory::CallOrTool => granted(Some(candidate.tool_grant())) || granted(candidate.call_grant(verdict)),
+            Memory::CallOrTool => {
+                granted(Some(candidate.tool_grant(verdict))) || granted(candidate.call_grant(verdict))
+            }
         }
     }
 
@@ -612,8 +634,9 @@ impl Gate {
 }
 
 impl Candidate<'_> {
-    fn tool_grant(&self) -> Grant {
-        Grant::Tool { toolset: self.toolset.to_owned(), tool: self.tool.to_owned() }
+    fn tool_grant(&self, verdict: &Verdict) -> Grant {
+        let part = verdict.covers().map(|covers| covers.tool.clone());
+        Grant::Tool { toolset: self.toolset.to_owned(), tool: self.tool.to_owned(), part }
     }
 
     /// The grant that would cover the call, if one can.
@@ -624,14 +647,15 @@ impl Candidate<'_> {
             Verdict::Allow | Verdict::AlwaysAsk(_) | Verdict::Block(_) => return None,
         };
         let (toolset, tool) = (self.toolset.to_owned(), self.tool.to_owned());
-        Some(Grant::Call { toolset, tool, arguments: canonical(self.arguments), exception })
+        let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
+        Some(Grant::Call { toolset, tool, call, exception })
     }
 
     /// A prefix of the hash of place, arguments and target: the same question has the same id.
     fn id(&self, verdict: &Verdict) -> String {
         let bound_to = verdict.question().and_then(|question| question.bound_to.as_deref()).unwrap_or_default();
         let path = self.path.join("/");
-        let digest = digest([self.key, &path, self.tool, &canonical(self.arguments), bound_to]);
+        let digest = digest([(self.key)().as_str(), &path, self.tool, &canonical(self.arguments), bound_to]);
         digest[..12].to_owned()
     }
 

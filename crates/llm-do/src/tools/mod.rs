@@ -8,7 +8,9 @@ pub mod function;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod plane;
+pub mod protected;
 pub mod secret;
+pub mod shell;
 pub mod source;
 pub mod variant;
 

@@ -2,7 +2,7 @@
 
 mod decision;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ pub struct OpenToolset {
 /// All tools of one call.
 pub struct ToolPlane {
     open: Vec<OpenToolset>,
-    index: HashMap<String, Slot>,
+    index: BTreeMap<String, Slot>,
     gate: Arc<Gate>,
     refusals: Refusals,
     /// What code met that ends the run: it cannot be caught and forgotten.
@@ -258,8 +258,8 @@ pub async fn close(open: Vec<OpenToolset>, events: &Events) {
 }
 
 /// Where each tool is.
-fn indexed(open: &[OpenToolset]) -> Result<HashMap<String, Slot>, String> {
-    let mut index: HashMap<String, Slot> = HashMap::new();
+fn indexed(open: &[OpenToolset]) -> Result<BTreeMap<String, Slot>, String> {
+    let mut index: BTreeMap<String, Slot> = BTreeMap::new();
     for (toolset, opened) in open.iter().enumerate() {
         for ToolSpec { name, kind, order, repeat, .. } in opened.toolset.specs() {
             if let Some(other) = index.get(&name) {
@@ -353,10 +353,7 @@ impl Ran {
 impl Gave {
     fn returned(&self) -> Returned {
         match self {
-            Self::Content(content) => Returned::Result(match content.as_slice() {
-                [Content::Text { text }] => RawJson::of(text),
-                content => RawJson::of(&Content::shown(content)),
-            }),
+            Self::Content(content) => Returned::Result(Content::shown(content)),
             Self::Failed(reason) => Returned::Error(reason.clone()),
             Self::Changed => Returned::Error(ToolError::Changed.to_string()),
         }

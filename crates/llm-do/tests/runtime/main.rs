@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the whole file is a test, its helpers included")]
 
 mod attachments;
+mod concurrency;
 mod dynamic;
 mod entry;
 mod journal;

@@ -18,7 +18,7 @@ fn permitted(filesystem: &Filesystem, tool: &str, arguments: &str) -> Result<Per
     let arguments = RawJson::parse(arguments).unwrap();
     let verdict = filesystem.judge(tool, &arguments)?;
     let gate = Gate::new(Approvals::ApproveAll);
-    let candidate = Candidate { tool, arguments: &arguments, toolset: "", path: &[], key: "" };
+    let candidate = Candidate { tool, arguments: &arguments, toolset: "", path: &[], key: &String::new };
     let (steps, events) = (Steps::unrecorded(), Events::unheard());
     let passage = gate.pass(candidate, verdict, |_| unreachable!("nobody edits"), &steps, &events);
     match futures_util::FutureExt::now_or_never(passage) {

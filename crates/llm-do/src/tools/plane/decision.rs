@@ -145,7 +145,7 @@ impl ToolPlane {
         place: Place,
         cx: &CallContext<'_>,
     ) -> Result<Passage, Ending> {
-        let key = format!("{}/{place}", cx.steps.path());
+        let key = || format!("{}/{place}", cx.steps.path());
         let candidate = Candidate {
             tool: &call.tool,
             arguments,
@@ -170,8 +170,7 @@ impl ToolPlane {
     }
 
     pub(super) fn unknown(&self, tool: &str) -> String {
-        let mut names: Vec<&str> = self.index.keys().map(String::as_str).collect();
-        names.sort_unstable();
+        let names: Vec<&str> = self.index.keys().map(String::as_str).collect();
         let there_are =
             if names.is_empty() { "there are no tools".to_owned() } else { format!("tools: {}", names.join(", ")) };
         format!("there is no tool `{}`; {there_are}", crate::escape::visible_start(tool, 80))
