@@ -8,6 +8,7 @@ pub mod function;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod plane;
+pub mod rpc;
 pub mod secret;
 pub mod source;
 pub mod variant;
