@@ -1,6 +1,7 @@
-//! What the bare client and the driver of the library have in common: their command line and the conversation that
+//! What the bare client and the driver of the library have in common: their command line and the conversations that
 //! both hold, so that the same bytes go over the wire.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// A program that measures nothing itself: `PROGRAM WIRE BASE_URL MODE`.
@@ -19,7 +20,7 @@ pub enum Wire {
     Chat,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// One reply, however long.
     One,
@@ -27,15 +28,33 @@ pub enum Mode {
     Stream(usize),
     /// This many exchanges; each one sends everything before it once more.
     History(usize),
+    /// Conversations at the same time, in each of which the model calls [`TOOL`] before it answers. Anthropic only.
+    Loop { conversations: usize, calls: usize, tool: Tool },
+}
+
+/// What is behind [`TOOL`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// A function that knows its answer.
+    Memory,
+    /// A file beneath this directory.
+    File(PathBuf),
 }
 
 pub const MODEL: &str = "claude-haiku-4-5";
+pub const INSTRUCTIONS: &str = "You are a friendly assistant. Answer briefly.";
 /// A piece of a reply, as the provider of the benchmarks is told to send them.
 pub const PIECE: &str = "and so the story goes further ";
-/// Pieces of each reply of a history.
+/// Pieces of each reply of a history or a loop.
 pub const PIECES: usize = 20;
 /// What the user says in each turn of a history.
 pub const QUESTION_REPEATS: usize = 20;
+/// What the provider of the benchmarks is told to call, with the path of a file.
+pub const TOOL: &str = "read_file";
+pub const TOOL_DESCRIPTION: &str = "Reads a text file";
+/// What the tool finds, line by line.
+pub const LINE: &str = "a line of notes as people take them\n";
+pub const LINES: usize = 16;
 
 impl Task {
     pub fn parse(words: impl IntoIterator<Item = String>) -> Option<Self> {
@@ -51,16 +70,18 @@ impl Task {
             ["one"] => Mode::One,
             ["stream", pieces] => Mode::Stream(pieces.parse().ok()?),
             ["history", turns] => Mode::History(turns.parse().ok()?),
+            ["loop", conversations, calls, tool @ ..] if wire == Wire::Anthropic => Mode::Loop {
+                conversations: conversations.parse().ok()?,
+                calls: calls.parse().ok()?,
+                tool: match tool {
+                    [] => Tool::Memory,
+                    [directory] => Tool::File(PathBuf::from(directory)),
+                    _ => return None,
+                },
+            },
             _ => return None,
         };
         Some(Self { wire, base_url: (*base_url).to_owned(), mode })
-    }
-
-    pub fn exchanges(&self) -> usize {
-        match self.mode {
-            Mode::One | Mode::Stream(_) => 1,
-            Mode::History(turns) => turns,
-        }
     }
 
     /// A benchmark that read something else than it was meant to read measures nothing.
@@ -69,13 +90,25 @@ impl Task {
             Mode::One => text_length > 0,
             Mode::Stream(pieces) => text_length == pieces * PIECE.len(),
             Mode::History(turns) => text_length == turns * PIECES * PIECE.len(),
+            Mode::Loop { conversations, calls, .. } => {
+                text_length == conversations * (calls + 1) * PIECES * PIECE.len()
+            }
         };
         if as_meant { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 
-pub fn question() -> String {
-    PIECE.repeat(QUESTION_REPEATS)
+/// What the user says in a mode.
+pub fn question(mode: &Mode) -> String {
+    match mode {
+        Mode::One | Mode::Stream(_) | Mode::Loop { .. } => "Hello".to_owned(),
+        Mode::History(_) => PIECE.repeat(QUESTION_REPEATS),
+    }
+}
+
+/// What is in the file that the tool reads, and what the tool without a file knows.
+pub fn notes() -> String {
+    LINE.repeat(LINES)
 }
 
 #[cfg(test)]
@@ -87,8 +120,17 @@ mod tests {
         let task = |line: &str| Task::parse(line.split(' ').map(str::to_owned));
         let expected = Task { wire: Wire::Chat, base_url: "http://h:1".into(), mode: Mode::History(50) };
         assert_eq!(task("chat http://h:1 history 50"), Some(expected));
-        for wrong in ["", "chat http://h:1", "tls http://h:1 one", "chat http://h:1 stream", "chat http://h:1 stream x"]
-        {
+        let mode = Mode::Loop { conversations: 1, calls: 50, tool: Tool::File("/tmp".into()) };
+        assert_eq!(task("anthropic http://h:1 loop 1 50 /tmp").map(|task| task.mode), Some(mode));
+        for wrong in [
+            "",
+            "chat http://h:1",
+            "tls http://h:1 one",
+            "chat http://h:1 stream",
+            "chat http://h:1 stream x",
+            "chat http://h:1 loop 1 50",
+            "anthropic http://h:1 loop 50",
+        ] {
             assert_eq!(task(wrong), None, "{wrong}");
         }
     }

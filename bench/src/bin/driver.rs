@@ -1,17 +1,23 @@
-//! The same work as the bare client's, by the library.
+//! The same work as the bare client's, by the library: exchanges by its driver of wire formats, loops by its runtime.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bench::{MODEL, Mode, Task, Wire, question};
+use bench::{INSTRUCTIONS, MODEL, Mode, Task, Wire, notes, question};
 use llm_do::event::Events;
 use llm_do::http::{HttpClient, HttpSettings};
 use llm_do::message::Message;
 use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries};
-use llm_do::model::name::ModelName;
+use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::model::protocol::Quirks;
 use llm_do::model::provider::ProtocolKind;
 use llm_do::model::{Head, Model as _, ModelSettings};
+use llm_do::project::Project;
+use llm_do::runtime::{Models, Runtime, RuntimeConfig};
+use llm_do::tools::approval::{Approvals, Rule};
+use llm_do::tools::function::Tool;
+use tokio::task::JoinSet;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -24,6 +30,18 @@ fn main() -> Result<ExitCode, Failure> {
 }
 
 async fn hold(task: Task) -> Result<usize, Failure> {
+    let exchange = exchange(&task)?;
+    match &task.mode {
+        Mode::One | Mode::Stream(_) => hold_history(&exchange, 1, &question(&task.mode)).await,
+        Mode::History(turns) => hold_history(&exchange, *turns, &question(&task.mode)).await,
+        Mode::Loop { conversations, tool, .. } => {
+            let runtime = Arc::new(runtime(exchange, tool)?);
+            run(runtime, *conversations, question(&task.mode)).await
+        }
+    }
+}
+
+fn exchange(task: &Task) -> Result<Exchange, Failure> {
     let (provider, kind) = match task.wire {
         Wire::Anthropic => ("anthropic", ProtocolKind::Anthropic),
         Wire::Chat => ("openai-chat", ProtocolKind::OpenAiChat),
@@ -36,15 +54,14 @@ async fn hold(task: Task) -> Result<usize, Failure> {
         key: Key::Unneeded,
     };
     let http = HttpClient::new(HttpSettings::STANDARD)?;
-    let exchange = Exchange { endpoint: Arc::new(endpoint), http, retries: Retries::STANDARD };
-    let mut conversation = exchange.open(head(provider));
-    let question = match task.mode {
-        Mode::One | Mode::Stream(_) => "Hello".to_owned(),
-        Mode::History(_) => question(),
-    };
+    Ok(Exchange { endpoint: Arc::new(endpoint), http, retries: Retries::STANDARD })
+}
+
+async fn hold_history(exchange: &Exchange, turns: usize, question: &str) -> Result<usize, Failure> {
+    let mut conversation = exchange.open(head(&exchange.endpoint.provider));
     let (events, mut history, mut text_length) = (Events::unheard(), Vec::new(), 0);
-    for _ in 0..task.exchanges() {
-        history.push(Message::user(question.clone()));
+    for _ in 0..turns {
+        history.push(Message::user(question));
         let reply = conversation.reply(&history, &events).await?;
         text_length += reply.text().len();
         history.push(Message::Assistant(reply));
@@ -62,5 +79,63 @@ fn head(provider: &str) -> Head {
         settings: ModelSettings::default(),
         output: None,
         stream: true,
+    }
+}
+
+/// Reads a text file
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct ReadFile {
+    #[serde(rename = "path")]
+    _path: String,
+}
+
+async fn read_file(_: ReadFile) -> Result<String, Failure> {
+    Ok(notes())
+}
+
+fn runtime(exchange: Exchange, tool: &bench::Tool) -> Result<Runtime, Failure> {
+    let (root, tools) = match tool {
+        bench::Tool::Memory => (Path::new("."), "tools: [read_file]"),
+        bench::Tool::File(directory) => (directory.as_path(), "toolsets: [filesystem_project_ro]"),
+    };
+    let limits = "limits: {max_requests: 1000000}";
+    let worker = format!("---\nname: main\nmodel: anthropic:{MODEL}\n{tools}\n{limits}\n---\n{INSTRUCTIONS}");
+    let project = Project::new(root).agent("main.worker", &worker).tool(Tool::new(read_file).verdict(Rule::Allow));
+    let program = project.link(&ModelChoices::default()).map_err(|report| report.to_string())?.program;
+    let mut models = Models::default();
+    models.insert("anthropic", Arc::new(exchange));
+    Ok(Runtime::new(program, models, RuntimeConfig::new(Approvals::Nobody)))
+}
+
+async fn run(runtime: Arc<Runtime>, conversations: usize, question: String) -> Result<usize, Failure> {
+    let mut running = JoinSet::new();
+    for _ in 0..conversations {
+        let (runtime, question) = (Arc::clone(&runtime), question.clone());
+        running.spawn(async move { runtime.run(question).await.map(|outcome| text_length(&outcome.messages)) });
+    }
+    let mut text_length = 0;
+    while let Some(held) = running.join_next().await {
+        text_length += held??;
+    }
+    Ok(text_length)
+}
+
+fn text_length(messages: &[Message]) -> usize {
+    let replies = messages.iter().filter_map(|message| match message {
+        Message::Assistant(reply) => Some(reply.text().len()),
+        Message::User(_) | Message::Tool(_) => None,
+    });
+    replies.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bare_client_declares_the_same_tool() {
+        let schema = schemars::SchemaGenerator::default().into_root_schema_for::<ReadFile>();
+        assert_eq!(serde_json::to_string(&schema).ok().as_deref(), Some(include_str!("../tool.json").trim()));
+        assert_eq!(Tool::new(read_file).description(), bench::TOOL_DESCRIPTION);
     }
 }

@@ -3,35 +3,47 @@
 
 use bytes::Bytes;
 use memchr::memmem;
-use serde_json::json;
+use tokio::sync::Barrier;
 
 use crate::answer::Answer;
 use crate::http1;
 use crate::protocol::{Protocol, Serving};
-use crate::reply::{Call, Reply};
+use crate::reply::Reply;
 use crate::seen::Stream;
 
 /// The same answers to whatever is asked. Requests are neither checked nor remembered.
 #[derive(Debug, Clone)]
 pub struct Constant {
     turns: usize,
+    step: Reply,
     last: Reply,
+    together: usize,
 }
 
 impl Constant {
     /// This reply to every request.
     pub fn reply(reply: Reply) -> Self {
-        Self::tool_loop(0, reply)
+        Self::tool_loop(0, Reply::empty(), reply)
     }
 
-    /// In each conversation first `turns` calls of the tool `noop` without arguments, one at a time, then `last`.
-    pub fn tool_loop(turns: usize, last: Reply) -> Self {
-        Self { turns, last }
+    /// In each conversation `step`, which has one call, for `turns` times, then `last`.
+    pub fn tool_loop(turns: usize, step: Reply, last: Reply) -> Self {
+        Self { turns, step, last, together: 1 }
+    }
+
+    /// Answers when so many requests wait for their answers, all of them at once: conversations of the same length
+    /// are then held at the same time whatever the speed of their client.
+    #[must_use]
+    pub fn together(mut self, requests: usize) -> Self {
+        self.together = requests;
+        self
     }
 }
 
 pub(crate) struct Prepared {
     turns: usize,
+    /// Where requests wait for each other.
+    together: Option<Barrier>,
     missing: Rendered,
     forms: Vec<Form>,
 }
@@ -39,7 +51,7 @@ pub(crate) struct Prepared {
 struct Form {
     protocol: Protocol,
     stream: Stream,
-    call: Rendered,
+    step: Rendered,
     last: Rendered,
 }
 
@@ -59,22 +71,27 @@ const DIGITS: usize = 8;
 
 impl Prepared {
     pub fn new(constant: &Constant) -> Self {
-        let placeholder = format!("call_loop_{:0DIGITS$}", 0);
-        let call = Reply::calls([Call::new("noop", json!({})).with_id(&placeholder)]);
         let forms = Protocol::ALL.into_iter().flat_map(|protocol| {
-            let call = call.clone();
-            [Stream::No, Stream::EventsWithUsage].map(move |stream| Form {
+            [Stream::No, Stream::EventsWithUsage].map(|stream| Form {
                 protocol,
                 stream,
-                call: render(&call, protocol, stream),
+                step: render(&constant.step, protocol, stream),
                 last: render(&constant.last, protocol, stream),
             })
         });
         let missing = Rendered::of(Answer::document(404, r#"{"error":{"message":"there is nothing here"}}"#));
-        Self { turns: constant.turns, missing, forms: forms.collect() }
+        let together = (constant.together > 1).then(|| Barrier::new(constant.together));
+        Self { turns: constant.turns, together, missing, forms: forms.collect() }
     }
 
-    pub fn answer(&self, path: &str, body: &[u8]) -> Rendered {
+    pub async fn answer(&self, path: &str, body: &[u8]) -> Rendered {
+        if let Some(barrier) = &self.together {
+            barrier.wait().await;
+        }
+        self.choose(path, body)
+    }
+
+    fn choose(&self, path: &str, body: &[u8]) -> Rendered {
         let Some(protocol) = Protocol::of_path(path) else { return self.missing.clone() };
         let asked = match protocol {
             Protocol::Gemini => path.contains(":streamGenerateContent"),
@@ -84,7 +101,7 @@ impl Prepared {
         let form = self.forms.iter().find(|form| (form.protocol, form.stream) == (protocol, stream));
         let form = form.expect("every protocol was rendered both ways");
         match self.turn(body) {
-            turn if turn < self.turns => form.call.numbered(turn),
+            turn if turn < self.turns => form.step.numbered(turn),
             _ => form.last.clone(),
         }
     }
@@ -126,7 +143,7 @@ impl Rendered {
 
 fn render(reply: &Reply, protocol: Protocol, stream: Stream) -> Rendered {
     let mut reply = reply.clone();
-    reply.name_calls(|| "call_constant".to_owned());
+    reply.name_calls(|| format!("call_loop_{:0DIGITS$}", 0));
     let chunks = Serving { reply: &reply, number: 1, model: "fake", stream }.chunks(protocol);
     Rendered::of(match stream {
         Stream::No => Answer::document(200, chunks.concat()),
@@ -150,7 +167,10 @@ fn asks_for_stream(body: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::reply::Call;
 
     #[test]
     fn the_wish_for_a_stream_is_found_without_parsing() {
@@ -171,14 +191,15 @@ mod tests {
 
     #[test]
     fn a_tool_loop_is_counted_by_the_last_id() {
-        let prepared = Prepared::new(&Constant::tool_loop(2, Reply::text("done")));
+        let step = Reply::text("so").and_calls([Call::new("noop", json!({}))]);
+        let prepared = Prepared::new(&Constant::tool_loop(2, step, Reply::text("done")));
         for (body, expected) in [
             ("{}", "call_loop_00000000"),
             (r#"{"id":"call_loop_00000000"}"#, "call_loop_00000001"),
             (r#"{"id":"call_loop_00000000","id":"call_loop_00000001"}"#, "done"),
             (r#"{"id":"call_loop_0000"#, "call_loop_00000000"),
         ] {
-            let answer = prepared.answer("/v1/messages", body.as_bytes());
+            let answer = prepared.choose("/v1/messages", body.as_bytes());
             assert!(
                 memmem::find(&answer.http1, expected.as_bytes()).is_some(),
                 "{body}: {answer}",

@@ -55,7 +55,7 @@ pub(crate) async fn serve(mut wire: impl Wire, server: &Server, connection: usiz
         let in_flight = server.counts.begin();
         match &server.behaviour {
             Behaviour::Constant(prepared) => {
-                let answer = prepared.answer(request.target(), &request.body);
+                let answer = prepared.answer(request.target(), &request.body).await;
                 drop(in_flight);
                 wire.write_all(&answer.http1).await?;
                 wire.flush().await?;

@@ -41,7 +41,7 @@ async fn answer(
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     match &server.behaviour {
         Behaviour::Constant(prepared) => {
-            let answer = prepared.answer(&path, &bytes);
+            let answer = prepared.answer(&path, &bytes).await;
             let length = Some(answer.body.len());
             let head = Head { status: answer.status, content_type: answer.content_type, retry_after: None, length };
             let steps = VecDeque::from([Step::Send(answer.body)]);

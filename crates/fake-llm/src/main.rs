@@ -20,9 +20,21 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     deltas: usize,
 
-    /// Call the tool `noop` this many times before TEXT
+    /// Say TEXT and call TOOL this many times, before TEXT alone
     #[arg(long, value_name = "N", default_value_t = 0)]
     tool_loop: usize,
+
+    /// The tool to call
+    #[arg(long, default_value = "noop")]
+    tool: String,
+
+    /// What to call it with: a JSON object
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    arguments: String,
+
+    /// With `--constant`: answer when N requests wait for their answers, all of them at once
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "constant")]
+    together: usize,
 
     /// Neither check nor remember requests, and parse nothing of them: for measurements
     #[arg(long)]
@@ -63,12 +75,14 @@ fn run(args: &Args) -> io::Result<()> {
 fn start(args: &Args) -> FakeLlm {
     let transport = if args.tls.is_some() { Transport::Tls } else { Transport::Plain };
     let reply = Reply::repeated(&args.text, args.deltas);
+    let step = reply.clone().and_calls([Call::malformed(&args.tool, &args.arguments)]);
     if args.constant {
-        return FakeLlm::start_on(transport, Constant::tool_loop(args.tool_loop, reply));
+        let answers = Constant::tool_loop(args.tool_loop, step, reply).together(args.together);
+        return FakeLlm::start_on(transport, answers);
     }
     let turns = args.tool_loop;
     let call = move |seen: &Seen| seen.results().count() < turns;
-    let script = Script::new().when(call, Reply::calls([Call::new("noop", json!({}))])).otherwise(reply);
+    let script = Script::new().when(call, step).otherwise(reply);
     FakeLlm::start_on(transport, script.accept_missing_key())
 }
 

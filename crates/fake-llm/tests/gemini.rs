@@ -131,7 +131,8 @@ fn each_finish_has_its_word() {
 
 #[test]
 fn a_constant_server_streams_by_the_path() {
-    let fake = FakeLlm::start(Constant::tool_loop(1, Reply::text("done")));
+    let fake =
+        FakeLlm::start(Constant::tool_loop(1, Reply::calls([Call::new("noop", json!({}))]), Reply::text("done")));
     assert_eq!(say(&fake, GEMINI, "hi").json()["candidates"][0]["content"]["parts"][0]["functionCall"]["name"], "noop");
     assert!(stream(&fake, GEMINI, "call_loop_00000000").text().starts_with("data: "));
     assert!(say(&fake, GEMINI, "call_loop_00000000").text().contains("\"done\""));

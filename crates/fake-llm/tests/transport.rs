@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use client::{ANTHROPIC, CHAT, End, RESPONSES, ask, body, connect, exchange, finish, read_until, request, say, stream};
-use fake_llm::{At, Constant, Cut, FakeLlm, Fault, Gate, HttpVersion, On, Reply, Script, Transport};
+use fake_llm::{At, Call, Constant, Cut, FakeLlm, Fault, Gate, HttpVersion, On, Reply, Script, Transport};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -249,7 +249,8 @@ fn the_constant_server_says_the_same_as_a_script() {
 
 #[test]
 fn a_constant_tool_loop_calls_and_then_speaks() {
-    let fake = FakeLlm::start(Constant::tool_loop(3, Reply::text("done")));
+    let step = Reply::calls([Call::new("noop", json!({}))]).and_text("so");
+    let fake = FakeLlm::start(Constant::tool_loop(3, step, Reply::text("done")));
     let mut asked = body(ANTHROPIC, "hi", false);
     for turn in 0..3 {
         let content = ask(&fake, ANTHROPIC, &asked).json()["content"].clone();
@@ -262,6 +263,17 @@ fn a_constant_tool_loop_calls_and_then_speaks() {
     assert_eq!(ask(&fake, ANTHROPIC, &asked).json()["content"][0]["text"], "done");
     let chunks = stream(&fake, CHAT, "hi").text();
     assert!(chunks.contains("call_loop_00000000") && chunks.contains("tool_calls"), "{chunks}");
+}
+
+#[test]
+fn a_constant_server_can_wait_until_everybody_has_asked() {
+    let fake = FakeLlm::start(Constant::reply(Reply::text("now")).together(3));
+    std::thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| assert_eq!(say(&fake, ANTHROPIC, "hi").json()["content"][0]["text"], "now"));
+        }
+    });
+    assert_eq!(fake.stop().peak_concurrency, 3);
 }
 
 #[test]

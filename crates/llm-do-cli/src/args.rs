@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -117,9 +118,24 @@ pub struct RunArgs {
     /// How deep agents may call each other
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_depth: Option<u64>,
+    /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Also write the answer to this file
+    #[arg(short, long, value_name = "FILE", alias = "output-last-message")]
+    pub output: Option<PathBuf>,
     /// Never ask, never animate
     #[arg(long, short = 'p', alias = "print")]
     pub headless: bool,
+    /// Say more on stderr: calls (-v), text as it arrives (-vv), the messages as JSON lines (-vvv)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Only errors and questions on stderr
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Errors with all that is known of them
+    #[arg(long)]
+    pub debug: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -203,6 +219,19 @@ pub enum SchemaFormat {
     Events,
 }
 
+/// A time in seconds, or with a unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) if text.ends_with('m') => (number, 60.0),
+        Some(number) if text.ends_with('h') => (number, 3600.0),
+        Some(number) => (number, 1.0),
+        None => (text, 1.0),
+    };
+    let seconds = number.trim().parse::<f64>().ok().map(|number| number * unit);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "write seconds, or `90s`, `5m`, `1h`".to_owned())
+}
+
 /// Parsing only: help, version and usage errors come back as clap's own error.
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
     Args::try_parse_from(with_run(argv.into_iter().collect()))
@@ -240,6 +269,17 @@ mod tests {
         ];
         for (typed, meant) in cases {
             assert_eq!(with_run(words(typed)), words(meant));
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        let seconds = |text| duration(text).map(|duration| duration.as_secs_f64());
+        for (text, expected) in [("90", 90.0), ("1.5s", 1.5), ("5m", 300.0), ("2h", 7200.0), ("0.2", 0.2)] {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for text in ["", "m", "0", "-1", "1d", "inf", "NaN", "1e99h", "soon"] {
+            assert!(seconds(text).is_err(), "{text}");
         }
     }
 

@@ -18,3 +18,8 @@ pub fn print(text: &str) -> Result<(), Failure> {
 pub fn complain(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
+
+/// How wide the terminal of stderr is now.
+pub fn columns() -> Option<usize> {
+    rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}

@@ -5,11 +5,16 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
+use crate::terminal::Terminal;
+
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// Variables whose values are text; others cannot be meant for us.
     variables: BTreeMap<String, String>,
+    pub stdout_is_terminal: bool,
     pub stderr_is_terminal: bool,
+    /// Somebody can be asked: stderr is a terminal, and so is what controls the process.
+    pub can_ask: bool,
     /// A pipe or a file; a terminal or a device is never read.
     pub stdin_is_readable: bool,
 }
@@ -17,9 +22,12 @@ pub struct Environment {
 impl Environment {
     pub fn read() -> Self {
         let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let stderr_is_terminal = std::io::stderr().is_terminal();
         Self {
             variables: std::env::vars_os().filter_map(text).collect(),
-            stderr_is_terminal: std::io::stderr().is_terminal(),
+            stdout_is_terminal: std::io::stdout().is_terminal(),
+            stderr_is_terminal,
+            can_ask: stderr_is_terminal && Terminal::is_there(),
             stdin_is_readable: stdin_is_readable(),
         }
     }
@@ -29,17 +37,35 @@ impl Environment {
         self.variables.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
     }
 
-    /// The user's configuration: `$LLM_DO_HOME`, else `$XDG_CONFIG_HOME/llm-do`, else `~/.config/llm-do`.
+    /// The user's configuration.
     pub fn config_file(&self) -> Option<PathBuf> {
+        self.home().map(|directory| directory.join("config.toml"))
+    }
+
+    /// What we keep for the user: `$LLM_DO_HOME`, else `$XDG_CONFIG_HOME/llm-do`, else `~/.config/llm-do`.
+    pub fn home(&self) -> Option<PathBuf> {
         let home = self.get("LLM_DO_HOME").map(PathBuf::from);
         let xdg = || self.get("XDG_CONFIG_HOME").map(|path| PathBuf::from(path).join("llm-do"));
         let user = || self.get("HOME").map(|path| PathBuf::from(path).join(".config").join("llm-do"));
-        home.or_else(xdg).or_else(user).map(|directory| directory.join("config.toml"))
+        home.or_else(xdg).or_else(user)
     }
 
-    /// Colour on stderr, unless `NO_COLOR` or a dumb terminal says otherwise.
     pub fn colours_stderr(&self) -> bool {
-        self.stderr_is_terminal && self.get("NO_COLOR").is_none() && self.get("TERM") != Some("dumb")
+        self.stderr_is_terminal && self.wants_colour()
+    }
+
+    pub fn colours_stdout(&self) -> bool {
+        self.stdout_is_terminal && self.wants_colour()
+    }
+
+    /// Unless `NO_COLOR` or a dumb terminal says otherwise.
+    fn wants_colour(&self) -> bool {
+        self.get("NO_COLOR").is_none() && !self.is_dumb()
+    }
+
+    /// A terminal that knows no control codes, or of which nothing is known.
+    pub fn is_dumb(&self) -> bool {
+        self.get("TERM").is_none_or(|term| term == "dumb")
     }
 
     #[cfg(test)]

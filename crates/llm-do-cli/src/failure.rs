@@ -1,6 +1,7 @@
 //! Why the program ends without doing what was asked, printed in one place.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use llm_do::escape::visible_lines;
 use llm_do::model::ModelError;
@@ -16,8 +17,8 @@ pub enum Failure {
     Usage(clap::Error),
     /// Mistakes in a project's files.
     Project { report: Report, colour: Colour },
-    /// A fact, and what to do about it.
-    Failed { message: String, hint: Option<String>, code: u8 },
+    /// A fact, and what to do about it; `debug` is for whoever looks for its reason.
+    Failed { message: String, hint: Option<String>, code: u8, debug: Option<String> },
     /// The command has said itself what is wrong, on stdout.
     Said { code: u8 },
 }
@@ -34,24 +35,59 @@ const APPROVAL: u8 = 4;
 const LIMIT: u8 = 5;
 /// The output violates its schema.
 const SCHEMA: u8 = 6;
+/// `--timeout`, as of `timeout(1)`.
+const TIMEOUT: u8 = 124;
+/// 128 and the number of the signal, as shells count.
+const INTERRUPTED: u8 = 130;
+const TERMINATED: u8 = 143;
 
 impl Failure {
     pub fn failed(message: impl Into<String>) -> Self {
-        Self::Failed { message: message.into(), hint: None, code: FAILED }
+        Self::with_code(FAILED, message)
     }
 
     pub fn provider(message: impl Into<String>) -> Self {
-        Self::Failed { message: message.into(), hint: None, code: PROVIDER }
+        Self::with_code(PROVIDER, message)
     }
 
     pub fn usage(message: impl Into<String>) -> Self {
-        Self::Failed { message: message.into(), hint: None, code: USAGE }
+        Self::with_code(USAGE, message)
+    }
+
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::with_code(APPROVAL, message)
+    }
+
+    pub fn interrupted() -> Self {
+        Self::with_code(INTERRUPTED, "interrupted")
+    }
+
+    pub fn terminated() -> Self {
+        Self::with_code(TERMINATED, "terminated")
+    }
+
+    pub fn timed_out(limit: Duration) -> Self {
+        Self::with_code(TIMEOUT, format!("not done after {} seconds", limit.as_secs_f64()))
+            .hint("`--timeout` allows more")
+    }
+
+    fn with_code(code: u8, message: impl Into<String>) -> Self {
+        Self::Failed { message: message.into(), hint: None, code, debug: None }
     }
 
     #[must_use]
     pub fn hint(self, text: impl Into<String>) -> Self {
         match self {
-            Self::Failed { message, code, .. } => Self::Failed { message, hint: Some(text.into()), code },
+            Self::Failed { message, code, debug, .. } => Self::Failed { message, hint: Some(text.into()), code, debug },
+            other => other,
+        }
+    }
+
+    /// Without what only `--debug` shows.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        match self {
+            Self::Failed { message, hint, code, .. } => Self::Failed { message, hint, code, debug: None },
             other => other,
         }
     }
@@ -59,6 +95,7 @@ impl Failure {
     /// The exit code it ends with.
     pub fn code(&self) -> u8 {
         match self {
+            Self::Usage(error) if !error.use_stderr() => 0,
             Self::Usage(_) | Self::Project { .. } => USAGE,
             Self::Failed { code, .. } | Self::Said { code } => *code,
         }
@@ -76,23 +113,28 @@ impl Failure {
 
     /// Prints it and turns it into the exit code.
     pub fn report(self) -> ExitCode {
+        let code = ExitCode::from(self.code());
+        self.print();
+        code
+    }
+
+    /// Says it, in one place for all commands.
+    pub fn print(self) {
         match self {
             Self::Usage(error) => {
                 // Help and version come this way too; they go to stdout and are a success.
                 let _ = error.print();
-                if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
             }
             Self::Project { report, colour } => {
                 console::complain(&report.render(colour));
                 console::complain(&count_line(report.error_count()));
-                ExitCode::from(USAGE)
             }
-            Self::Failed { message, hint, code } => {
+            Self::Failed { message, hint, debug, .. } => {
                 let hint = hint.map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
-                console::complain(&format!("error: {}\n{hint}", visible_lines(&message)));
-                ExitCode::from(code)
+                let debug = debug.map(|debug| format!("debug: {}\n", marked(&debug))).unwrap_or_default();
+                console::complain(&format!("error: {}\n{hint}{debug}", marked(&message)));
             }
-            Self::Said { code } => ExitCode::from(code),
+            Self::Said { .. } => {}
         }
     }
 }
@@ -107,6 +149,7 @@ impl From<RunError> for Failure {
             | RunError::NoProvider { .. }
             | RunError::Toolset { .. }
             | RunError::NotStarted => (USAGE, None),
+            RunError::Cancelled { .. } => (INTERRUPTED, None),
             RunError::Ended(ending) => match ending {
                 Ending::NeedsApproval(_) => (APPROVAL, Some("`--approve-all` answers every question with yes")),
                 Ending::Refused { .. } | Ending::EndedByPerson => (APPROVAL, None),
@@ -135,8 +178,14 @@ impl From<RunError> for Failure {
             }
             RunError::Output { .. } => (SCHEMA, None),
         };
-        Self::Failed { message: error.to_string(), hint: hint.map(str::to_owned), code }
+        let (message, debug) = (error.to_string(), Some(format!("{error:?}")));
+        Self::Failed { message, hint: hint.map(str::to_owned), code, debug }
     }
+}
+
+/// Lines after the first one are marked: whatever a provider puts there, it is no hint of ours.
+fn marked(text: &str) -> String {
+    visible_lines(text).replace('\n', "\n  | ")
 }
 
 fn count_line(errors: usize) -> String {

@@ -1,5 +1,7 @@
 //! Runs as JSON: one event per line, and the result. Pure.
 
+use std::sync::Arc;
+
 use llm_do::event::Event;
 use llm_do::event::{TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson};
@@ -14,7 +16,7 @@ pub struct ResultJson {
     pub exit_code: u8,
     pub error: Option<ErrorJson>,
     pub usage: UsageReport,
-    pub trace: Vec<TraceCall>,
+    pub trace: Vec<Arc<TraceCall>>,
     pub messages: Vec<Message>,
     pub pending: Vec<Pending>,
     pub run: Option<String>,

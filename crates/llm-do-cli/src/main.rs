@@ -1,19 +1,34 @@
 //! The program `llm-do`.
 
+mod answer_file;
 mod args;
+mod asking;
 mod check;
 mod config;
 mod console;
+mod display;
+mod editor;
 mod environment;
 mod failure;
 mod json;
 mod key_command;
+mod markdown;
 mod models;
 mod new;
 mod plan;
 mod providers;
+mod question;
+mod render;
+mod report;
 mod run;
+mod session;
+mod signals;
+mod status;
 mod stdin;
+mod style;
+mod summary;
+mod terminal;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::model::provider::PROVIDERS;
@@ -13,6 +14,9 @@ use crate::args::{CheckArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::render::{Verbosity, View};
+use crate::report::OutputPlan;
+use crate::style::Styles;
 
 #[derive(Debug)]
 pub struct CheckPlan {
@@ -51,13 +55,17 @@ pub struct RunPlan {
     pub entry: Option<String>,
     pub input: InputPlan,
     pub files: Vec<PathBuf>,
-    pub output: OutputFormat,
+    pub output: OutputPlan,
     pub stream: bool,
     /// The flags' answer to every question; `None`: the manifest's.
     pub approval_mode: Option<ApprovalMode>,
     pub max_depth: Option<u64>,
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
+    /// Whether somebody can be asked.
+    pub attended: bool,
+    /// Of each turn.
+    pub timeout: Option<Duration>,
     pub colour: Colour,
 }
 
@@ -91,7 +99,7 @@ pub enum Stdin {
 }
 
 pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
-    let output = output_format(&args);
+    let output = output(&args, environment);
     Ok(RunPlan {
         models: models(&args.models, environment, config)?,
         input: input(args.input_json, args.prompt, args.no_stdin, environment),
@@ -111,8 +119,34 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             Some(usd) if usd.is_nan() || usd <= 0.0 => return Err(Failure::usage("`--max-cost-usd` is not an amount")),
             usd => usd,
         },
+        attended: environment.can_ask && !args.headless,
+        timeout: args.timeout,
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
+}
+
+/// What is shown where. Programs get no control codes, and no status line where a stream of JSON is shown already.
+fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
+    let format = output_format(args);
+    let is_attended = !args.headless && !environment.is_dumb();
+    let verbosity = match (args.quiet, args.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (false, 0) => Verbosity::Normal,
+        (false, 1) => Verbosity::Calls,
+        (false, 2) => Verbosity::Text,
+        (false, _) => Verbosity::Messages,
+    };
+    let is_silent = matches!(verbosity, Verbosity::Quiet | Verbosity::Messages);
+    let live = is_attended && environment.stderr_is_terminal && format != OutputFormat::StreamJson && !is_silent;
+    let view = View {
+        verbosity,
+        live,
+        streamed: is_attended && environment.stdout_is_terminal && format == OutputFormat::Text,
+        stdout_is_terminal: environment.stdout_is_terminal,
+        stdout: Styles { coloured: environment.colours_stdout() },
+        stderr: Styles { coloured: environment.colours_stderr() },
+    };
+    OutputPlan { format, file: args.output.clone(), view, debug: args.debug }
 }
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.

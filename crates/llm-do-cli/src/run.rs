@@ -3,31 +3,40 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use llm_do::escape::{visible, visible_lines};
-use llm_do::event::{Event, EventKind, Hearing};
-use llm_do::message::{Content, RawJson};
+use llm_do::event::Hearing;
+use llm_do::message::Content;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::link::Linked;
-use llm_do::project::{ApprovalMode, Limits, Policy, Program, Project, schema};
+use llm_do::project::{ApprovalMode, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
-use llm_do::runtime::{Models, Outcome, Output, RunError, Runtime, RuntimeConfig};
+use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
-use llm_do::tools::Ending;
-use llm_do::tools::approval::{Approvals, Pending};
+use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
 use serde_json::Value;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
+use crate::asking::{Asking, Forwarding, Waiting};
 use crate::config::Config;
+use crate::display::{Display, MessageLines};
+use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
-use crate::json::{self, ErrorJson, ResultJson};
 use crate::models::Listing;
 use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin};
-use crate::{check, console, new, providers, stdin};
+use crate::render::Verbosity;
+use crate::report::{self, Ended, OutputPlan};
+use crate::session::Session;
+use crate::signals::Signals;
+use crate::style::Styles;
+use crate::terminal::Terminal;
+use crate::watch::{Attended, TurnEnded, Watch};
+use crate::{answer_file, check, console, new, providers, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let args = args::parse(argv).map_err(Failure::Usage)?;
@@ -97,10 +106,10 @@ fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
 
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let output = plan::output_format(&args);
+    let format = plan::output_format(&args);
     match prepare(args, &environment) {
         Ok(prepared) => prepared.run(),
-        Err(failure) => Err(not_begun(failure, output)),
+        Err(failure) => Err(report::not_begun(failure, format)),
     }
 }
 
@@ -110,25 +119,42 @@ struct Prepared {
     models: Models,
     input: Input,
     config: RuntimeConfig,
-    output: OutputFormat,
+    output: OutputPlan,
+    timeout: Option<Duration>,
+    questions: UnboundedReceiver<Waiting>,
+    editor: Option<Editor>,
 }
 
 fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
     let mut plan = plan::run(args, environment, &config)?;
     read_scripts(&mut plan.models)?;
+    plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
     let Linked { program, .. } = link(&plan)?;
+    plan.output.view.streamed &= answers_in_text(&program);
     let input = read_input(&plan, &program)?;
     let models = providers::connect(&program, environment, &config)?;
-    let config = runtime_config(&plan, &program.policy);
-    Ok(Prepared { program, models, input, config, output: plan.output })
+    let (asked, questions) = mpsc::unbounded_channel();
+    let config = runtime_config(&plan, &program.policy, asked);
+    let editor = plan.attended.then(|| Editor::of(environment, &program.root));
+    let RunPlan { output, timeout, .. } = plan;
+    Ok(Prepared { program, models, input, config, output, timeout, questions, editor })
+}
+
+/// A typed answer is shown whole, as indented JSON.
+fn answers_in_text(program: &Program) -> bool {
+    match &program.entry {
+        Entry::Agent(name) => program.agents.get(name).is_some_and(|agent| agent.output == Typing::Untyped),
+        Entry::Function(_) | Entry::Open => false,
+    }
 }
 
 /// Flags win over the manifest.
-fn runtime_config(plan: &RunPlan, policy: &Policy) -> RuntimeConfig {
+fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waiting>) -> RuntimeConfig {
     let approvals = match plan.approval_mode.unwrap_or(policy.approval_mode) {
         ApprovalMode::ApproveAll => Approvals::ApproveAll,
         ApprovalMode::RejectAll => Approvals::RejectAll,
+        ApprovalMode::Prompt if plan.attended => Approvals::prompt(Forwarding(asked)),
         ApprovalMode::Prompt => Approvals::Nobody,
     };
     RuntimeConfig {
@@ -217,129 +243,53 @@ fn read_json(source: &JsonSource) -> Result<Value, Failure> {
 
 impl Prepared {
     fn run(self) -> Result<(), Failure> {
-        let hearing = match self.output {
-            OutputFormat::StreamJson => Hearing::Everything,
-            OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
-        };
-        let (runtime, listener) = Runtime::heard(self.program, self.models, self.config, hearing);
         let executor = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-        let format = self.output;
-        let input = self.input;
-        // The listener ends when the runtime, and with it the last sender of events, is gone.
-        let running = async move {
-            let outcome = runtime.run(input).await;
-            Ended { usage: runtime.usage(), trace: runtime.trace(), run: runtime.run.clone(), outcome }
+        let output = self.output.clone();
+        let ended = executor.block_on(self.attend());
+        // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
+        executor.shutdown_background();
+        ended?.report(&output)
+    }
+
+    async fn attend(self) -> Result<Ended, Failure> {
+        let started = Instant::now();
+        let OutputPlan { format, view, .. } = self.output;
+        let hearing = match format {
+            OutputFormat::StreamJson => Hearing::Everything,
+            OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
+            OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
         };
-        // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
-        let ended = executor.block_on(async {
-            let running = tokio::spawn(running);
-            listen(listener, format).await;
-            running.await
-        });
-        let ended = ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-        ended.report(format)
-    }
-}
-
-async fn listen(mut listener: UnboundedReceiver<Event>, format: OutputFormat) {
-    const MOST_AT_ONCE: usize = 256;
-    let mut events = Vec::new();
-    // What has come together is written together: one call of the system for a burst of deltas.
-    while listener.recv_many(&mut events, MOST_AT_ONCE).await > 0 {
-        if format == OutputFormat::StreamJson {
-            let lines: String = events.iter().map(json::event).collect();
-            // A reader that left hears nothing more; the run goes on to its end.
-            let _ = console::print(&lines);
-        } else {
-            events.iter().for_each(complain_of);
-        }
-        events.clear();
-    }
-}
-
-fn complain_of(event: &Event) {
-    if let EventKind::Notice { text } = &event.kind {
-        console::complain(&format!("note: {}\n", visible(text)));
-    }
-}
-
-struct Ended {
-    outcome: Result<Outcome, RunError>,
-    usage: llm_do::event::UsageReport,
-    trace: Vec<llm_do::event::TraceCall>,
-    run: String,
-}
-
-impl Ended {
-    fn report(self, format: OutputFormat) -> Result<(), Failure> {
-        let pending = match &self.outcome {
-            Err(RunError::Ended(Ending::NeedsApproval(pending))) => pending.clone(),
-            Ok(_) | Err(_) => Vec::new(),
+        let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing);
+        let runtime = match view.verbosity {
+            Verbosity::Messages => runtime.logged_by(Arc::new(MessageLines)),
+            Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => runtime,
         };
-        console::complain(&pending_text(&pending));
-        if format == OutputFormat::Text {
-            if let Some(partial) = self.outcome.as_ref().err().and_then(RunError::partial) {
-                console::print(&answer(Output::Text(partial.to_owned())))?;
-            }
-            let outcome = self.outcome?;
-            return console::print(&answer(outcome.output));
-        }
-        let (output, messages, failure) = match self.outcome {
-            Ok(outcome) => (Some(outcome.output.to_json()), outcome.messages, None),
-            Err(error) => {
-                (error.partial().map(|partial| RawJson::of(&partial)), Vec::new(), Some(Failure::from(error)))
+        let (signals, display) = (Signals::listen()?, Display::new(view, format));
+        let asking = self.editor.map(|editor| asking(editor, view.stderr)).transpose()?;
+        let mut watch = Watch { events, signals, display, questions: self.questions, asking, timeout: self.timeout };
+        let session = Session::start(runtime);
+        let runtime = Arc::clone(&session.runtime);
+        let killed = |stopped| (Err(RunError::Cancelled { partial: String::new() }), Some(stopped));
+        let (answer, stopped) = match watch.turn(&session, self.input).await {
+            Attended::Ended(TurnEnded { answer, stopped }) => (answer, stopped),
+            Attended::Killed(stopped) => {
+                let (answer, stopped) = killed(stopped);
+                return Ok(Ended::of(&runtime, answer, stopped, started.elapsed()));
             }
         };
-        console::print(&json::line(&ResultJson {
-            r#type: "result",
-            output,
-            exit_code: failure.as_ref().map_or(0, Failure::code),
-            error: failure.as_ref().map(error_json),
-            usage: self.usage,
-            trace: self.trace,
-            messages,
-            pending,
-            run: Some(self.run),
-        }))?;
-        failure.map_or(Ok(()), Err)
+        let messages = match watch.close(session).await {
+            Attended::Ended(messages) => messages,
+            Attended::Killed(_) => Vec::new(),
+        };
+        Ok(Ended { messages, ..Ended::of(&runtime, answer, stopped, started.elapsed()) })
     }
 }
 
-/// What waits for somebody's answer, all of it, nothing cut.
-fn pending_text(pending: &[Pending]) -> String {
-    let call = |pending: &Pending| {
-        let path = pending.path.join(" › ");
-        let arguments = visible_lines(&json::indented(&pending.arguments));
-        format!("waiting for approval ({}): {} › {}\n{arguments}\n", pending.id, visible(&path), visible(&pending.tool))
-    };
-    pending.iter().map(call).collect()
-}
-
-/// Text as it is, a typed answer as indented JSON.
-fn answer(output: Output) -> String {
-    let mut text = match output {
-        Output::Text(text) => text,
-        Output::Value(value) => json::indented(&value),
-    };
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text
-}
-
-fn error_json(failure: &Failure) -> ErrorJson {
-    let (message, hint) = failure.words();
-    ErrorJson { message, hint }
-}
-
-/// Whoever reads JSON gets a result even of a run that never began.
-fn not_begun(failure: Failure, format: OutputFormat) -> Failure {
-    if format != OutputFormat::Text {
-        let result = ResultJson::not_begun(failure.code(), error_json(&failure));
-        let _ = console::print(&json::line(&result));
-    }
-    failure
+fn asking(editor: Editor, styles: Styles) -> Result<Asking, Failure> {
+    let terminal =
+        Terminal::open().map_err(|error| Failure::failed(format!("the terminal cannot be opened: {error}")))?;
+    Ok(Asking { terminal, editor, styles, count: 0 })
 }

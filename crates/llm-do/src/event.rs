@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::message::{Finish, RawJson, Usage};
+use crate::message::{Finish, Message, RawJson, Usage};
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -209,13 +209,29 @@ pub enum Hearing {
 
 /// Somebody who folds over every fact of a run: usage and trace. It hears no deltas.
 pub trait Recorder: Send + Sync {
-    fn record(&self, event: &Event);
+    fn record(&self, event: Event);
+}
+
+/// Somebody who keeps every message of every call, in the order in which they were said.
+pub trait MessageLog: Send + Sync {
+    fn log(&self, message: &LoggedMessage<'_>);
+}
+
+/// A message, and whose conversation it belongs to. As JSON one flat object.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LoggedMessage<'a> {
+    pub agent: &'a str,
+    pub depth: usize,
+    pub call: u64,
+    #[serde(flatten)]
+    pub message: &'a Message,
 }
 
 /// A cheap handle that knows whose events it sends.
 #[derive(Clone)]
 pub struct Events {
     recorder: Option<Arc<dyn Recorder>>,
+    log: Option<Arc<dyn MessageLog>>,
     // Unbounded: a listener is faster than any model, and a lost delta would corrupt its transcript. Nobody listening
     // is not an error.
     sender: Option<mpsc::UnboundedSender<Event>>,
@@ -234,7 +250,7 @@ impl Events {
     /// Nobody listens; nothing is built or sent.
     pub fn unheard() -> Self {
         let hearing = Hearing::Facts;
-        Self { recorder: None, sender: None, hearing, agent: Arc::from(""), depth: 0, call: 0 }
+        Self { recorder: None, log: None, sender: None, hearing, agent: Arc::from(""), depth: 0, call: 0 }
     }
 
     #[must_use]
@@ -243,9 +259,21 @@ impl Events {
     }
 
     #[must_use]
+    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    /// Keeps a message, if somebody keeps them.
+    pub fn log(&self, message: &Message) {
+        if let Some(log) = &self.log {
+            log.log(&LoggedMessage { agent: &self.agent, depth: self.depth, call: self.call, message });
+        }
+    }
+
+    #[must_use]
     pub fn for_call(&self, agent: &Arc<str>, depth: usize, call: u64) -> Self {
-        let (recorder, sender) = (self.recorder.clone(), self.sender.clone());
-        Self { recorder, sender, hearing: self.hearing, agent: Arc::clone(agent), depth, call }
+        let (recorder, log, sender) = (self.recorder.clone(), self.log.clone(), self.sender.clone());
+        Self { recorder, log, sender, hearing: self.hearing, agent: Arc::clone(agent), depth, call }
     }
 
     fn is_heard(&self) -> bool {
@@ -264,11 +292,14 @@ impl Events {
             return;
         }
         let event = self.event(kind());
-        if let Some(recorder) = &self.recorder {
-            recorder.record(&event);
-        }
-        if let (true, Some(sender)) = (heard, &self.sender) {
-            let _ = sender.send(event);
+        match (&self.recorder, self.sender.as_ref().filter(|_| heard)) {
+            (Some(recorder), None) => recorder.record(event),
+            (Some(recorder), Some(sender)) => {
+                recorder.record(event.clone());
+                let _ = sender.send(event);
+            }
+            (None, Some(sender)) => drop(sender.send(event)),
+            (None, None) => {}
         }
     }
 

@@ -283,6 +283,10 @@ impl RawJson {
         self.0.get()
     }
 
+    pub fn raw(&self) -> &RawValue {
+        &self.0
+    }
+
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.get())
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::MAIN;
 use crate::session::{KEY, Run, check_result, of_type};
-use crate::support::{Ended, Sandbox};
+use crate::support::{Ended, Sandbox, is_summary, wait_for_all};
 
 fn saying(script: &str) -> Sandbox {
     let sandbox = Sandbox::new();
@@ -50,7 +50,9 @@ fn a_reader_that_left_is_no_failure() {
         let output =
             sandbox.command(&arguments, &[]).stdout(writer.try_clone().unwrap()).stderr(Stdio::piped()).output();
         let output = output.unwrap();
-        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""), "{format}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{format}: {said}");
+        assert!(is_summary(&said), "{format}: {said}");
     }
 }
 
@@ -182,4 +184,105 @@ fn no_key_is_in_the_json() {
     let (_, result) = Run::new(&sandbox, &["main.worker", "hi", "--json", "-m", "openai:gpt-x"]).asking(&fake).events();
     assert_eq!(fake.requests()[0].headers.get("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(result["output"], "ok");
+}
+
+#[test]
+fn the_last_word_is_what_it_took_unless_only_errors_are_wanted() {
+    let sandbox = saying("- { round: 1, call: { nothing: {} }, usage: { input: 1200, output: 30 } }\n- say: done\n");
+    let said = |flags: &[&str]| {
+        let arguments = [&["run"], &SCRIPTED[..], flags].concat();
+        let ended = wait_for_all(sandbox.command(&arguments, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "done\n"));
+        ended.stderr
+    };
+    for flags in [&[][..], &["--headless"]] {
+        let summary = said(flags);
+        assert_eq!(summary.split_once(" s · ").unwrap().1, "2 requests · 1200 tokens in, 30 out · $0\n");
+    }
+    for flags in ["-q", "--quiet"] {
+        assert_eq!(said(&[flags]), "");
+    }
+}
+
+#[test]
+fn the_answer_can_also_go_into_a_file() {
+    let sandbox = saying("- say: Hi.\n");
+    sandbox.file("out/answer.md", "old");
+    let run = |file| Run::new(&sandbox, &[&SCRIPTED[..], &["-o", file]].concat());
+    assert_eq!(run("out/answer.md").answer(), "Hi.\n");
+    assert_eq!(sandbox.tree()[std::path::Path::new("out/answer.md")], "Hi.\n");
+    assert_eq!(sandbox.tree().len(), 3, "nothing else is left: {:?}", sandbox.tree().keys());
+    let said = run("nowhere/answer.md").failure(2);
+    assert_eq!(said, "error: `-o`: there is no directory nowhere\n");
+    sandbox.file("script.yaml", "- fail: give_up\n");
+    run("out/answer.md").failure(1);
+    assert_eq!(sandbox.tree()[std::path::Path::new("out/answer.md")], "Hi.\n", "a failure replaces nothing");
+}
+
+const NESTED: &str = "\
+- { agent: main, round: 1, say: Let me ask., call: { child: { input: go } } }
+- { agent: main, say: \"It says {{ result }}\" }
+- { round: 1, think: Hm., call: { list_files: { pattern: '*.yaml' } }, usage: { input: 7, output: 3 } }
+- { say: found }
+";
+
+/// What is said on stderr, but for the summary.
+fn said(flags: &[&str]) -> String {
+    let sandbox = saying(NESTED);
+    sandbox.file("main.worker", "---\nname: main\nentry: true\ntoolsets: [child]\n---\nx\n");
+    sandbox.file("child.worker", "---\nname: child\ntoolsets: [filesystem_cwd_ro]\n---\nx\n");
+    let ended = Run::new(&sandbox, &[&[".", "hi", "-m", "scripted:script.yaml"], flags].concat()).ended();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "It says found\n"), "{}", ended.stderr);
+    ended.stderr
+}
+
+/// Durations differ from run to run.
+fn timeless(text: &str) -> String {
+    let line = |line: &str| match line.split_once(" 0.") {
+        Some((start, rest)) => format!("{start} 0.0{}", rest.trim_start_matches(|c: char| c.is_ascii_digit())),
+        None => line.to_owned(),
+    };
+    text.lines().map(|it| line(it) + "\n").collect()
+}
+
+#[test]
+fn more_is_said_on_request() {
+    assert_eq!(said(&[]), "");
+    let calls = "\
+· scripted:script.yaml 0.0 s, 0 tokens in, 0 out, $0
+→ child {\"input\":\"go\"}
+  · scripted:script.yaml 0.0 s, 7 tokens in, 3 out, $0
+  → list_files {\"pattern\":\"*.yaml\"}
+  ← list_files script.yaml
+  · scripted:script.yaml 0.0 s, 0 tokens in, 0 out, $0
+← child found
+· scripted:script.yaml 0.0 s, 0 tokens in, 0 out, $0
+";
+    assert_eq!(timeless(&said(&["-v"])), calls);
+    let text = timeless(&said(&["-vv"]));
+    assert!(text.starts_with("main: Let me ask.\n· scripted"), "{text}");
+    assert!(text.contains("  child thinks: Hm.\n") && text.contains("  child: found\n"), "{text}");
+    assert!(text.ends_with("main: It says found\n· scripted:script.yaml 0.0 s, 0 tokens in, 0 out, $0\n"), "{text}");
+}
+
+#[test]
+fn the_message_log_is_json_lines_only() {
+    let log = said(&["-vvv"]);
+    let messages: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+    let shown: Vec<Value> = messages
+        .iter()
+        .map(|message| json!([message["agent"], message["depth"], message["role"], message["parts"][0]["type"]]))
+        .collect();
+    let expected = json!([
+        ["main", 0, "user", "text"],
+        ["main", 0, "assistant", "text"],
+        ["child", 1, "user", "text"],
+        ["child", 1, "assistant", "thinking"],
+        ["child", 1, "tool", "tool_result"],
+        ["child", 1, "assistant", "text"],
+        ["main", 0, "tool", "tool_result"],
+        ["main", 0, "assistant", "text"],
+    ]);
+    assert_eq!(Value::from(shown), expected);
+    assert!(messages.iter().all(|message| message["call"].is_u64()));
 }

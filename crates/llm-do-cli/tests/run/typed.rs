@@ -61,13 +61,13 @@ fn an_input_that_violates_its_schema_is_shown_the_schema() {
     ] {
         let said = Run::new(&sandbox, &[&ECHO[..], &["--input-json", json]].concat()).failure(2);
         let expected =
-            format!("error: the input of agent `main` violates its schema: {violation}\nthe schema: {schema}\n");
+            format!("error: the input of agent `main` violates its schema: {violation}\n  | the schema: {schema}\n");
         assert_eq!(said, expected);
     }
     let sandbox = echo(&TYPED_IN.replace("required: [topic]", "required: [topic, points]"));
     let said = Run::new(&sandbox, &[&ECHO[..], &["rain"]].concat()).failure(2);
     let reason = "error: the input of agent `main` violates its schema: \
-                  a plain text needs exactly one required text field to fill\nthe schema: {";
+                  a plain text needs exactly one required text field to fill\n  | the schema: {";
     assert!(said.starts_with(reason), "{said}");
 }
 

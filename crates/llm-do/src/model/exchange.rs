@@ -31,6 +31,16 @@ pub struct Endpoint {
     pub key: Key,
 }
 
+impl Endpoint {
+    fn url(&self, head: &Head) -> Result<Uri, ModelError> {
+        let url = format!("{}{}", self.base_url.trim_end_matches('/'), self.protocol.path(head, &self.quirks));
+        url.parse().map_err(|error| {
+            let message = format!("the base URL of `{}` is not an address: {error}", self.provider);
+            ModelError::FixRequest(Fault { message, ..Fault::default() })
+        })
+    }
+}
+
 /// What authenticates us.
 #[derive(Clone)]
 pub enum Key {
@@ -123,19 +133,24 @@ pub struct Exchange {
 impl Model for Exchange {
     fn open(&self, head: Head) -> Box<dyn Conversation> {
         let encoder = self.endpoint.protocol.encoder(&head, &self.endpoint.quirks);
-        Box::new(Talk { line: Line { exchange: self.clone(), head }, encoder })
+        let url = self.endpoint.url(&head);
+        Box::new(Talk { line: Line { exchange: self.clone(), head, url }, encoder, headers: None })
     }
 }
 
 struct Talk {
     line: Line,
     encoder: Box<dyn Encoder>,
+    /// The same for every request, once the key is there.
+    headers: Option<HeaderMap>,
 }
 
 /// Everything of a conversation but its words.
 struct Line {
     exchange: Exchange,
     head: Head,
+    /// One that cannot be used is told by the first request.
+    url: Result<Uri, ModelError>,
 }
 
 impl Conversation for Talk {
@@ -172,12 +187,14 @@ impl From<HttpError> for ModelError {
 
 impl Talk {
     async fn ask(&mut self, history: &[Message], events: &Events) -> Result<Reply, ModelError> {
-        let headers = self.line.headers().await?;
+        if self.headers.is_none() {
+            self.headers = Some(self.line.headers().await?);
+        }
         self.encode(history);
         let (mut told, mut garbled) = (Told::new(events), 0);
         for attempt in 0.. {
-            let body = self.encoder.body();
-            let error = match self.line.attempt(headers.clone(), body, history.len(), &mut told).await {
+            let (headers, body) = (self.headers.clone().unwrap_or_default(), self.encoder.body());
+            let error = match self.line.attempt(headers, body, history.len(), &mut told).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -261,7 +278,7 @@ impl Line {
         turn: usize,
         told: &mut Told<'_>,
     ) -> Result<Reply, ModelError> {
-        let request = Request { method: Method::POST, url: self.url()?, headers, body };
+        let request = Request { method: Method::POST, url: self.url.clone()?, headers, body };
         let exchange = self.exchange(request, turn, told);
         let attempted = match self.head.settings.timeout {
             None => exchange.await,
@@ -285,15 +302,6 @@ impl Line {
         };
         let hide = |text: String| if key.is_empty() { text } else { text.replace(key.as_str(), "[the key]") };
         error.map_fault(|fault| Fault { message: hide(fault.message), kind: fault.kind.map(hide), ..fault })
-    }
-
-    fn url(&self) -> Result<Uri, ModelError> {
-        let Endpoint { base_url, protocol, quirks, provider, .. } = &*self.exchange.endpoint;
-        let url = format!("{}{}", base_url.trim_end_matches('/'), protocol.path(&self.head, quirks));
-        url.parse().map_err(|error| {
-            let message = format!("the base URL of `{provider}` is not an address: {error}");
-            ModelError::FixRequest(Fault { message, ..Fault::default() })
-        })
     }
 
     async fn exchange(&self, request: Request, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {

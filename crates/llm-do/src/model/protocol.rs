@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::frames::{Frame, FrameTooLong};
 use super::{Fault, Head, ModelError};
@@ -69,7 +69,7 @@ pub enum Delta<'a> {
 }
 
 /// A string of a frame, copied only if it has escapes. (Inside of an `Option` a bare `Cow` would always be copied.)
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub struct Borrowed<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 /// Reads JSON. UTF-8 is checked for all of it at once, which is cheaper than string by string.

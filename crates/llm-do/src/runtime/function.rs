@@ -1,7 +1,6 @@
 //! An entry that is a function: code above the agents, without a model.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::input::{Input, InputError};
@@ -15,10 +14,15 @@ use crate::tools::{CallContext, Cancellation, Ending, ToolError};
 
 impl Runtime {
     /// Runs the entry function once: its call of depth 0, with the project's single tools.
-    pub(super) async fn run_function(&self, entry: &FunctionEntry, input: Input) -> Result<Output, RunError> {
+    pub(super) async fn run_function(
+        &self,
+        entry: &FunctionEntry,
+        input: Input,
+        call: u64,
+    ) -> Result<Output, RunError> {
         let wrong = |reason| RunError::Toolset { agent: entry.name().to_owned(), reason };
         let tools = toolsets::exported(&self.program);
-        let (name, call) = (entry.name().to_owned(), self.next_call.fetch_add(1, Ordering::Relaxed));
+        let name = entry.name().to_owned();
         let events = self.events.for_call(&Arc::from(entry.name()), 0, call);
         let (gate, refusals) = (Arc::clone(&self.gate), self.config.refusals);
         let plane = ToolPlane::open(tools, gate, refusals, &events).await.map_err(wrong)?;

@@ -120,8 +120,7 @@ impl Ledger {
     /// Reserves in the account and in all above it, or in none.
     pub fn reserve(&self, account: Account, estimate: Cost) -> Result<(), Reached> {
         let mut state = self.state();
-        for account in state.line(account) {
-            let entry = &state.accounts[&account];
+        for (account, entry) in state.line(account) {
             let now = entry.spent.plus(entry.reserved);
             let after = now.plus(estimate).against(&entry.limits);
             for ((limit, used, allowed), (_, wanted, _)) in now.against(&entry.limits).into_iter().zip(after) {
@@ -132,20 +131,14 @@ impl Ledger {
                 }
             }
         }
-        for account in state.line(account) {
-            if let Some(entry) = state.accounts.get_mut(&account) {
-                entry.reserved = entry.reserved.plus(estimate);
-            }
-        }
+        state.change_line(account, |_, entry| entry.reserved = entry.reserved.plus(estimate));
         Ok(())
     }
 
     /// Turns a reservation into what was really spent. Returns the limits that are now near, each once.
     pub fn settle(&self, account: Account, estimate: Cost, spent: Cost) -> Vec<Reached> {
-        let mut state = self.state();
         let mut near = Vec::new();
-        for account in state.line(account) {
-            let Some(entry) = state.accounts.get_mut(&account) else { continue };
+        self.state().change_line(account, |account, entry| {
             entry.reserved = entry.reserved.minus(estimate);
             entry.spent = entry.spent.plus(spent);
             for (limit, used, allowed) in entry.spent.against(&entry.limits) {
@@ -156,7 +149,7 @@ impl Ledger {
                     near.push(Reached { limit, used, allowed, account });
                 }
             }
-        }
+        });
         near
     }
 
@@ -168,14 +161,17 @@ impl Ledger {
 
 impl State {
     /// The account and all above it.
-    fn line(&self, account: Account) -> Vec<Account> {
-        let mut line = Vec::new();
+    fn line(&self, account: Account) -> impl Iterator<Item = (Account, &Entry)> {
+        let entry = |account: Account| Some((account, self.accounts.get(&account)?));
+        std::iter::successors(entry(account), move |(_, below)| below.parent.and_then(entry))
+    }
+
+    fn change_line(&mut self, account: Account, mut change: impl FnMut(Account, &mut Entry)) {
         let mut next = Some(account);
-        while let Some(account) = next.filter(|account| self.accounts.contains_key(account)) {
-            line.push(account);
-            next = self.accounts[&account].parent;
+        while let Some((account, entry)) = next.and_then(|account| Some((account, self.accounts.get_mut(&account)?))) {
+            change(account, entry);
+            next = entry.parent;
         }
-        line
     }
 }
 

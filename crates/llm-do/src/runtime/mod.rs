@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{Event, Events, Hearing, TraceCall, UsageReport};
+use crate::event::{Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
 use crate::journal::{Steps, Stop};
 use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
@@ -106,7 +106,8 @@ pub struct Outcome {
     /// The entry's conversation; those of nested calls are events.
     pub messages: Vec<Message>,
     pub usage: UsageReport,
-    pub trace: Vec<TraceCall>,
+    /// The call of the entry, with all that it called.
+    pub trace: Vec<Arc<TraceCall>>,
 }
 
 /// The answer: text, or a value that satisfies the agent's schema.
@@ -164,16 +165,19 @@ pub enum RunError {
     Function { function: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
+    /// By whoever drives the turn.
+    #[error("cancelled")]
+    Cancelled { partial: String },
     /// At any depth.
     #[error(transparent)]
     Ended(#[from] Ending),
 }
 
 impl RunError {
-    /// What was said before a limit stopped it.
+    /// What was said before a limit or a person stopped it.
     pub fn partial(&self) -> Option<&str> {
         match self {
-            Self::Limit { partial, .. } | Self::Ended(Ending::Limit { partial, .. }) => {
+            Self::Limit { partial, .. } | Self::Cancelled { partial } | Self::Ended(Ending::Limit { partial, .. }) => {
                 Some(partial.as_str()).filter(|partial| !partial.is_empty())
             }
             Self::Input(_)
@@ -227,6 +231,12 @@ impl Runtime {
         Self { program, models, config, gate, session, ledger, account, steps, events, next_call, run: run_id() }
     }
 
+    /// The same session, whose messages somebody keeps; before any call is opened.
+    #[must_use]
+    pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
+        Self { events: self.events.logged_by(log), ..self }
+    }
+
     pub fn program(&self) -> &Program {
         &self.program
     }
@@ -237,35 +247,30 @@ impl Runtime {
     }
 
     /// The calls so far, as trees.
-    pub fn trace(&self) -> Vec<TraceCall> {
+    pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
 
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
         self.check_prices()?;
+        let call = self.next_call();
         let (output, messages) = match &self.program.entry {
-            Entry::Agent(agent) => self.run_agent(agent, input.into()).await?,
+            Entry::Agent(agent) => self.run_agent(agent, input.into(), call).await?,
             Entry::Function(EntryFunction::Registered(_)) => {
                 let entry = self.program.registry.entry.as_ref().ok_or(RunError::NotStarted)?;
-                (self.run_function(entry, input.into()).await?, Vec::new())
+                (self.run_function(entry, input.into(), call).await?, Vec::new())
             }
             Entry::Function(EntryFunction::Python { .. }) | Entry::Open => return Err(RunError::NotStarted),
         };
-        Ok(Outcome { output, messages, usage: self.usage(), trace: self.trace() })
+        let trace = self.session.trace_of(call).into_iter().collect();
+        Ok(Outcome { output, messages, usage: self.usage(), trace })
     }
 
-    async fn run_agent(&self, agent: &str, input: Input) -> Result<(Output, Vec<Message>), RunError> {
-        let mut scope = self.open(agent).await?;
-        let output = match self.config.limits.timeout_seconds {
-            None => scope.turn(input).await,
-            Some(seconds) => match tokio::time::timeout(scope::seconds(seconds), scope.turn(input)).await {
-                Ok(output) => output,
-                Err(_) => Err(scope.interrupt(seconds)),
-            },
-        };
-        let messages = scope.frame().history.clone();
-        scope.close().await;
+    async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
+        let mut scope = self.open_for(agent, call, Caller::Nobody).await?;
+        let output = scope.turn(input).await;
+        let messages = scope.finish().await;
         output.map(|output| (output, messages))
     }
 
@@ -317,10 +322,15 @@ impl Runtime {
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
     /// that is dropped tells nobody how it ended.
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
-        self.open_for(agent, Caller::Nobody).await
+        self.check_prices()?;
+        self.open_for(agent, self.next_call(), Caller::Nobody).await
     }
 
-    async fn open_for(&self, agent: &str, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
+    fn next_call(&self) -> u64 {
+        self.next_call.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
         let unlinked = |error: CreateError| RunError::NoAgent { reason: error.to_string() };
         let spec = self.program.agent(agent).map_err(unlinked)?;
         let depth = caller.next_depth();
@@ -336,7 +346,6 @@ impl Runtime {
             .models
             .of(&spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
-        let call = self.next_call.fetch_add(1, Ordering::Relaxed);
         CallScope::open(self, spec, model.as_ref(), call, caller).await
     }
 }
@@ -367,7 +376,8 @@ impl Agents for Runtime {
         Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
-            let mut scope = self.open_for(agent, Caller::Call(caller)).await.map_err(failed)?;
+            let opening = self.open_for(agent, self.next_call(), Caller::Call(caller));
+            let mut scope = opening.await.map_err(failed)?;
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
@@ -378,7 +388,7 @@ impl Agents for Runtime {
         self.session.usage()
     }
 
-    fn trace(&self) -> Vec<TraceCall> {
+    fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
 }

@@ -1,5 +1,6 @@
 //! One call of one agent, possibly many turns.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use crate::journal::{StepKind, Steps};
 use crate::message::{
     Arguments, Content, Message, Reply, ReplyPart, Step, ToolCall, ToolResult, Usage, UserMessage, next_step,
 };
+use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ToolDeclaration};
 use crate::project::{AgentSpec, Limits, Typing};
 use crate::tools::approval::{Approvals, canonical};
@@ -74,8 +76,13 @@ pub struct CallScope<'r> {
     call: u64,
     parent: Option<u64>,
     account: Account,
+    /// What the model costs, if anybody knows.
+    price: Option<ModelPrice>,
+    heard: Heard,
     /// How long the history was before the turn that is going on.
     turn_start: Option<usize>,
+    /// What the last turn had come to when it failed.
+    unfinished: Vec<Message>,
     turns: u64,
     requests: u64,
     failures: Failures,
@@ -114,6 +121,7 @@ impl<'r> CallScope<'r> {
             events.send(|| EventKind::Notice { text });
         }
         let conversation = model.open(head(runtime, &agent, &plane));
+        let price = runtime.models.prices.of(&agent.model);
         Ok(Self {
             runtime,
             model: agent.model.to_string(),
@@ -126,7 +134,10 @@ impl<'r> CallScope<'r> {
             call,
             parent,
             account,
+            price,
+            heard: Heard::default(),
             turn_start: None,
+            unfinished: Vec::new(),
             turns: 0,
             requests: 0,
             failures: Failures::default(),
@@ -138,6 +149,26 @@ impl<'r> CallScope<'r> {
     /// Where the call is and what was said in it.
     pub fn frame(&self) -> &CallFrame {
         &self.frame
+    }
+
+    /// The messages of the last turn if it failed: they are no part of the history.
+    pub fn unfinished(&self) -> &[Message] {
+        &self.unfinished
+    }
+
+    /// A turn that ends with [`RunError::Cancelled`] when `cancelled` comes before its answer.
+    pub async fn turn_until(
+        &mut self,
+        input: impl Into<Input>,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<Output, RunError> {
+        tokio::select! {
+            biased;
+            output = self.turn(input) => return output,
+            () = cancelled => {}
+        }
+        let partial = self.said();
+        self.settle(Err(RunError::Cancelled { partial }))
     }
 
     /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
@@ -152,6 +183,7 @@ impl<'r> CallScope<'r> {
 
     async fn converse(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
         self.take_back();
+        self.unfinished.clear();
         if self.turns == 0 {
             let (name, input, parent) = (self.agent.name.clone(), input.to_json(), self.parent);
             self.events.send(|| EventKind::CallStarted { name, kind: CallKind::Agent, input, parent });
@@ -159,25 +191,32 @@ impl<'r> CallScope<'r> {
         self.ended = Some(Ended::Error("cancelled".to_owned()));
         self.turns += 1;
         self.turn_start = Some(self.frame.history.len());
-        let output = match self.agent.limits.timeout_seconds {
-            None => self.take_turn(input, reach).await,
-            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input, reach)).await {
+        let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.frame.depth == 0);
+        let output = match run_limit {
+            None => self.timed_turn(input, reach).await,
+            Some(limit) => match tokio::time::timeout(seconds(limit), self.timed_turn(input, reach)).await {
                 Ok(output) => output,
-                Err(_) => Err(self.timed_out(limit)),
+                Err(_) => Err(self.run_timed_out(limit)),
             },
         };
         self.settle(output)
     }
 
-    /// The run's time is up: the turn was dropped.
-    pub(super) fn interrupt(&mut self, allowed: f64) -> RunError {
-        let partial = self.said();
-        let ending = Ending::Limit { limit: "timeout_seconds".to_owned(), used: allowed, allowed, partial };
-        self.tell_limit("timeout_seconds", allowed, allowed);
-        match self.settle(Err(ending.into())) {
-            Ok(_) => unreachable!("an error stays one"),
-            Err(error) => error,
+    /// Within the time that the agent's file allows.
+    async fn timed_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
+        match self.agent.limits.timeout_seconds {
+            None => self.take_turn(input, reach).await,
+            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input, reach)).await {
+                Ok(output) => output,
+                Err(_) => Err(self.timed_out(limit)),
+            },
         }
+    }
+
+    fn run_timed_out(&self, allowed: f64) -> RunError {
+        self.tell_limit("timeout_seconds", allowed, allowed);
+        let (limit, partial) = ("timeout_seconds".to_owned(), self.said());
+        Ending::Limit { limit, used: allowed, allowed, partial }.into()
     }
 
     fn settle(&mut self, output: Result<Output, RunError>) -> Result<Output, RunError> {
@@ -200,7 +239,8 @@ impl<'r> CallScope<'r> {
     /// Forgets a turn that did not come to its end.
     fn take_back(&mut self) {
         if let Some(start) = self.turn_start.take() {
-            self.frame.history.truncate(start);
+            self.heard = Heard::default();
+            self.unfinished = self.frame.history.split_off(start);
             self.conversation.rewind(start);
         }
     }
@@ -255,7 +295,7 @@ impl<'r> CallScope<'r> {
         let (_turn, cancellation) = Cancellation::new();
         let parts = input.into_message(&self.agent, &self.runtime.program.root, reach)?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
-        self.frame.history.push(Message::User(UserMessage { parts }));
+        self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
         loop {
             let message = match next_step(&self.frame.history) {
@@ -278,8 +318,13 @@ impl<'r> CallScope<'r> {
                     Err(error) => return Err(error),
                 },
             };
-            self.frame.history.push(message);
+            self.push(message);
         }
+    }
+
+    fn push(&mut self, message: Message) {
+        self.events.log(&message);
+        self.frame.history.push(message);
     }
 
     fn context<'a>(&'a self, cancellation: &'a Cancellation) -> CallContext<'a> {
@@ -336,7 +381,7 @@ impl<'r> CallScope<'r> {
         let effect = async { asked.await.map_err(|error| RunError::Model { agent: agent.clone(), error }) };
         let mut reply = steps.run(StepKind::Model, &self.frame.history, None, effect).await?;
         // A model that says itself what it took knows better than a table.
-        let priced = || self.runtime.models.prices.cost(&self.agent.model, &reply.usage);
+        let priced = || self.price.as_ref().map(|price| price.cost(&reply.usage));
         reply.usage.cost_usd = reply.usage.cost_usd.or_else(priced);
         reserved.spent = Some(Cost::of_reply(&reply.usage));
         self.tell_near(reserved.settle());
@@ -350,12 +395,12 @@ impl<'r> CallScope<'r> {
     }
 
     /// Before a request nobody knows what it takes: a token has about three bytes, and an answer is as long as it may be.
-    fn estimate(&self) -> Cost {
-        let heard: usize = self.frame.history.iter().map(size).sum();
+    fn estimate(&mut self) -> Cost {
+        let heard = self.heard.bytes(&self.frame.history);
         let input_tokens = (self.agent.instructions.len() + heard) as u64 / 3;
         let output_tokens = self.agent.settings.max_tokens.unwrap_or(0);
         let usage = Usage { input_tokens, output_tokens, ..Usage::default() };
-        let usd = self.runtime.models.prices.cost(&self.agent.model, &usage).unwrap_or(0.0);
+        let usd = self.price.as_ref().map_or(0.0, |price| price.cost(&usage));
         Cost { requests: 1, tool_calls: 0, input_tokens, output_tokens, usd }
     }
 
@@ -376,13 +421,19 @@ impl<'r> CallScope<'r> {
 
     /// Closes the toolsets, the last one first, and tells how the call ended.
     pub async fn close(self) {
+        self.finish().await;
+    }
+
+    /// Closes it, and gives what was said.
+    pub(super) async fn finish(self) -> Vec<Message> {
         self.plane.close(&self.events).await;
         self.runtime.ledger.close(self.account);
-        let Some(ended) = self.ended else { return };
+        let Some(ended) = self.ended else { return self.frame.history };
         let usage = self.runtime.session.usage_of(self.call);
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let name = self.agent.name.clone();
         self.events.send(|| EventKind::CallFinished { name, kind: CallKind::Agent, ended, duration_ms, usage });
+        self.frame.history
     }
 }
 
@@ -417,6 +468,21 @@ fn reached_requests(made: u64, allowed: u64, account: Account) -> Reached {
 /// A limit may be set to anything.
 pub(super) fn seconds(limit: f64) -> Duration {
     Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365))
+}
+
+/// About how many bytes a history is: every message is looked at once, however many requests follow it.
+#[derive(Default)]
+struct Heard {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Heard {
+    fn bytes(&mut self, history: &[Message]) -> usize {
+        self.bytes += history.iter().skip(self.messages).map(size).sum::<usize>();
+        self.messages = history.len();
+        self.bytes
+    }
 }
 
 /// About how many bytes a message is.

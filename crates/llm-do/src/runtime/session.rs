@@ -1,7 +1,7 @@
 //! What a session adds up: usage and trace, as folds over its events.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::event::{CallKind, Ended, Event, EventKind, Recorder, Returned, TraceCall, UsageReport};
 use crate::message::{RawJson, Usage};
@@ -18,7 +18,8 @@ struct State {
     open: BTreeMap<u64, (Option<u64>, TraceCall)>,
     /// Tools that are still running, by call and id.
     tools: BTreeMap<(u64, String), TraceCall>,
-    finished: Vec<TraceCall>,
+    /// Calls that nobody made, by their ids, in the order of their ends.
+    finished: Vec<(u64, Arc<TraceCall>)>,
 }
 
 impl Session {
@@ -32,9 +33,16 @@ impl Session {
     }
 
     /// Finished calls, then open ones as far as they are.
-    pub fn trace(&self) -> Vec<TraceCall> {
+    pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         let state = self.state();
-        state.finished.iter().chain(state.open.values().map(|(_, call)| call)).cloned().collect()
+        let open = state.open.values().map(|(_, call)| Arc::new(call.clone()));
+        state.finished.iter().map(|(_, call)| Arc::clone(call)).chain(open).collect()
+    }
+
+    /// One finished call that nobody made.
+    pub fn trace_of(&self, call: u64) -> Option<Arc<TraceCall>> {
+        let state = self.state();
+        state.finished.iter().rfind(|(id, _)| *id == call).map(|(_, call)| Arc::clone(call))
     }
 
     // A panic elsewhere does not make the sums wrong.
@@ -44,47 +52,44 @@ impl Session {
 }
 
 impl Recorder for Session {
-    fn record(&self, event: &Event) {
+    fn record(&self, event: Event) {
+        let Event { depth, call: id, kind, .. } = event;
         let mut state = self.state();
-        match &event.kind {
+        match kind {
             EventKind::CallStarted { name, kind, input, parent } => {
-                let call = started(name, *kind, event.depth, Some(input.clone()));
-                state.open.insert(event.call, (*parent, call));
+                state.open.insert(id, (parent, started(name, kind, depth, Some(input))));
             }
             EventKind::CallFinished { ended, duration_ms, .. } => {
-                if let Some((parent, mut call)) = state.open.remove(&event.call) {
-                    call.duration_ms = *duration_ms;
+                if let Some((parent, mut call)) = state.open.remove(&id) {
+                    call.duration_ms = duration_ms;
                     match ended {
-                        Ended::Output(output) => call.output = Some(output.clone()),
-                        Ended::Error(error) => call.error = Some(error.clone()),
+                        Ended::Output(output) => call.output = Some(output),
+                        Ended::Error(error) => call.error = Some(error),
                     }
-                    state.finish(parent, call);
+                    state.finish(id, parent, call);
                 }
             }
-            EventKind::RequestFinished { model, usage, .. } => state.add_usage(event.call, model, usage),
-            EventKind::ToolCalled { id, tool, arguments } => {
-                let call = started(tool, CallKind::Tool, event.depth, Some(arguments.clone()));
-                state.tools.insert((event.call, id.clone()), call);
+            EventKind::RequestFinished { model, usage, .. } => state.add_usage(id, &model, &usage),
+            EventKind::ToolCalled { id: tool_call, tool, arguments } => {
+                state.tools.insert((id, tool_call), started(tool, CallKind::Tool, depth, Some(arguments)));
             }
-            EventKind::ToolReturned { id, returned, duration_ms, .. } => {
-                if let Some(mut call) = state.tools.remove(&(event.call, id.clone())) {
-                    call.duration_ms = *duration_ms;
+            EventKind::ToolReturned { id: tool_call, returned, duration_ms, .. } => {
+                if let Some(mut call) = state.tools.remove(&(id, tool_call)) {
+                    call.duration_ms = duration_ms;
                     match returned {
-                        Returned::Result(output) => call.output = Some(output.clone()),
-                        Returned::Error(error) => call.error = Some(error.clone()),
+                        Returned::Result(output) => call.output = Some(output),
+                        Returned::Error(error) => call.error = Some(error),
                     }
-                    state.add_call(event.call, call);
+                    state.add_call(id, call);
                 }
             }
             EventKind::ToolRefused { tool, arguments, reason, .. } => {
-                let mut call = started(tool, CallKind::Tool, event.depth, Some(arguments.clone()));
-                call.error = Some(reason.clone());
-                state.add_call(event.call, call);
+                let call = started(tool, CallKind::Tool, depth, Some(arguments));
+                state.add_call(id, TraceCall { error: Some(reason), ..call });
             }
             EventKind::ServerToolUsed { tool, input, output } => {
-                let mut call = started(tool, CallKind::ServerTool, event.depth, input.clone());
-                call.output.clone_from(output);
-                state.add_call(event.call, call);
+                let call = started(tool, CallKind::ServerTool, depth, input);
+                state.add_call(id, TraceCall { output, ..call });
             }
             EventKind::UserMessage { .. }
             | EventKind::TextDelta { .. }
@@ -120,9 +125,9 @@ impl State {
     }
 
     /// A call's usage is also its caller's.
-    fn finish(&mut self, parent: Option<u64>, call: TraceCall) {
+    fn finish(&mut self, id: u64, parent: Option<u64>, call: TraceCall) {
         match parent.and_then(|parent| self.open.get_mut(&parent)) {
-            None => self.finished.push(call),
+            None => self.finished.push((id, Arc::new(call))),
             Some((_, caller)) => {
                 if call.usage.requests > 0 {
                     caller.usage = sum(&caller.usage, &call.usage, caller.usage.requests == 0);
@@ -139,9 +144,9 @@ impl State {
     }
 }
 
-fn started(name: &str, kind: CallKind, depth: usize, input: Option<RawJson>) -> TraceCall {
+fn started(name: String, kind: CallKind, depth: usize, input: Option<RawJson>) -> TraceCall {
     TraceCall {
-        name: name.to_owned(),
+        name,
         kind,
         depth,
         input,
@@ -174,7 +179,7 @@ mod tests {
     use crate::message::Finish;
 
     fn note(session: &Session, call: u64, kind: EventKind) {
-        session.record(&Event { agent: Arc::from("main"), depth: 0, call, kind });
+        session.record(Event { agent: Arc::from("main"), depth: 0, call, kind });
     }
 
     fn request(session: &Session, model: &str, input_tokens: u64, cost_usd: Option<f64>) {

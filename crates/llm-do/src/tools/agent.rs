@@ -54,9 +54,12 @@ impl Toolset for AgentTool {
             return Ok(Verdict::AskAnyway(question));
         }
         let has_attachments = !attachment::named_in(&value).is_empty();
+        let ask = |deed: &str| {
+            Verdict::Ask(Question::because(format!("{deed} the agent `{}`", self.name)).quoting(&self.description))
+        };
         Ok(match (self.calls_ask, self.attachments_ask && has_attachments) {
-            (true, _) => Verdict::Ask(Question::because(format!("calls the agent `{}`", self.name))),
-            (false, true) => Verdict::Ask(Question::because(format!("sends files to the agent `{}`", self.name))),
+            (true, _) => ask("calls"),
+            (false, true) => ask("sends files to"),
             (false, false) => Verdict::Allow,
         })
     }

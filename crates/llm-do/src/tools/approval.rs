@@ -1,6 +1,7 @@
 //! Who has to agree before a tool runs: verdicts, the rules of one agent for its tools, and the gate of the session.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -123,11 +124,18 @@ pub struct Question {
     pub preview: Option<String>,
     /// A digest of what the answer is about, if it can change until then: the content that a write replaces.
     pub bound_to: Option<String>,
+    /// What somebody else says about the call, such as the description of an agent: shown as theirs, never as ours.
+    pub foreign: Option<String>,
 }
 
 impl Question {
     pub fn because(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn quoting(self, foreign: impl Into<String>) -> Self {
+        Self { foreign: Some(foreign.into()).filter(|text| !text.trim().is_empty()), ..self }
     }
 }
 
@@ -214,6 +222,37 @@ pub struct ApprovalRequest {
     pub question: Question,
     /// Which answers for the session are offered.
     pub memory: Memory,
+    pub others: OtherQuestions,
+}
+
+/// The questions that wait for this one to be answered; more may come while it is being read.
+#[derive(Clone, Debug, Default)]
+pub struct OtherQuestions(Arc<AtomicUsize>);
+
+impl OtherQuestions {
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn one_more(&self) -> WaitingQuestion<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        WaitingQuestion(self)
+    }
+}
+
+impl PartialEq for OtherQuestions {
+    fn eq(&self, other: &Self) -> bool {
+        self.count() == other.count()
+    }
+}
+
+/// Also one that is given up is no longer counted.
+struct WaitingQuestion<'a>(&'a OtherQuestions);
+
+impl Drop for WaitingQuestion<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A question that nobody could answer, for whoever decides later.
@@ -343,6 +382,7 @@ pub struct Gate {
     remembered: Mutex<HashSet<Grant>>,
     /// One question at a time.
     asking: tokio::sync::Mutex<()>,
+    others: OtherQuestions,
 }
 
 /// An approval for the rest of the session. Refusals are never remembered.
@@ -363,7 +403,12 @@ enum Grant {
 
 impl Gate {
     pub fn new(approvals: Approvals) -> Self {
-        Self { approvals, remembered: Mutex::default(), asking: tokio::sync::Mutex::default() }
+        Self {
+            approvals,
+            remembered: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+            others: OtherQuestions::default(),
+        }
     }
 
     /// Judges a call and asks if it must. `judge` gives the toolset's verdict, rules applied; edited arguments are
@@ -393,12 +438,14 @@ impl Gate {
         };
         let Approvals::Prompt(approver) = &self.approvals else { unreachable!("only a prompt asks") };
         let answer = {
+            let waits = self.others.one_more();
             let _one_at_a_time = self.asking.lock().await;
+            drop(waits);
             // Somebody may have allowed it while this question waited.
             if self.is_remembered(&candidate, &verdict) {
                 return permitted(candidate.arguments, &verdict, None, false);
             }
-            let request = candidate.request(question.clone(), &verdict);
+            let request = candidate.request(question.clone(), &verdict, self.others.clone());
             self.ask(approver.as_ref(), &request, events).await
         };
         let as_shown = || permitted(candidate.arguments, &verdict, question.bound_to.clone(), false);
@@ -511,7 +558,7 @@ impl Candidate<'_> {
         }
     }
 
-    fn request(&self, question: Question, verdict: &Verdict) -> ApprovalRequest {
+    fn request(&self, question: Question, verdict: &Verdict, others: OtherQuestions) -> ApprovalRequest {
         ApprovalRequest {
             id: self.id(verdict),
             path: self.path.to_vec(),
@@ -519,6 +566,7 @@ impl Candidate<'_> {
             arguments: self.arguments.clone(),
             question,
             memory: verdict.memory(),
+            others,
         }
     }
 }

@@ -171,7 +171,7 @@ impl Filesystem {
         let (root, beneath) = self.locate(&arguments.path)?;
         root.check_suffix(&beneath)?;
         let file = root.open(&beneath).map_err(|error| root.explain(&beneath, &error))?;
-        let read = text::read_part(file, arguments.offset, arguments.max_chars);
+        let read = text::read_part(file.into_std(), arguments.offset, arguments.max_chars);
         read.map(|part| RawJson::of(&part).get().to_owned())
             .map_err(|error| format!("`{}` {error}", visible(&arguments.path)))
     }
@@ -228,6 +228,7 @@ impl Change {
             reason: format!("{verb} the file `{}`", visible(&self.path)),
             preview: Some(text::difference(self.old.as_deref().unwrap_or_default(), &self.new)),
             bound_to: Some(self.digest()),
+            foreign: None,
         }
     }
 }

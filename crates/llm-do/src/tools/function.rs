@@ -1,6 +1,7 @@
 //! Tools written in Rust: an async function over an argument struct. The struct is the check of the arguments, and its
 //! schema and doc comments are what the model reads.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::future::Future;
@@ -50,7 +51,7 @@ impl Tool {
     pub fn new<A, R, E, F, Running>(function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        R: Serialize,
+        R: Serialize + 'static,
         E: Display,
         F: Fn(A) -> Running + Send + Sync + 'static,
         Running: Future<Output = Result<R, E>> + Send + 'static,
@@ -66,7 +67,7 @@ impl Tool {
     pub fn with_context<A, R, E, F>(name: &str, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        R: Serialize,
+        R: Serialize + 'static,
         E: Display,
         F: for<'a> Fn(A, &'a CallContext<'a>) -> BoxFuture<'a, Result<R, E>> + Send + Sync + 'static,
     {
@@ -209,7 +210,7 @@ impl FunctionEntry {
     pub fn new<A, R, F>(name: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        R: Serialize,
+        R: Serialize + 'static,
         F: for<'a> Fn(A, &'a CallContext<'a>) -> BoxFuture<'a, Result<R, ToolError>> + Send + Sync + 'static,
     {
         let function = Arc::new(function);
@@ -268,8 +269,12 @@ pub(super) fn parse<T: DeserializeOwned>(arguments: &RawJson) -> Result<T, Strin
 }
 
 /// Text as it is, other values as compact JSON.
-fn finished<R: Serialize, E: Display>(result: Result<R, E>) -> Result<Vec<Content>, ToolError> {
+fn finished<R: Serialize + 'static, E: Display>(result: Result<R, E>) -> Result<Vec<Content>, ToolError> {
     let value = result.map_err(|error| ToolError::Failed(error.to_string()))?;
+    // The usual case needs no JSON in between.
+    if let Some(text) = (&value as &dyn Any).downcast_ref::<String>() {
+        return Ok(vec![Content::text(text)]);
+    }
     let json = RawJson::of(&value);
     let text = json.to::<String>().unwrap_or_else(|_| json.get().to_owned());
     Ok(vec![Content::text(text)])

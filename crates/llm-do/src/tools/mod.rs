@@ -14,6 +14,7 @@ pub mod source;
 pub mod variant;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 use tokio::sync::watch;
@@ -190,7 +191,7 @@ impl CallContext<'_> {
     }
 
     /// The calls of the session so far.
-    pub fn trace(&self) -> Vec<TraceCall> {
+    pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.agents.trace()
     }
 
@@ -238,7 +239,7 @@ pub trait Agents: Send + Sync {
 
     fn usage(&self) -> UsageReport;
 
-    fn trace(&self) -> Vec<TraceCall>;
+    fn trace(&self) -> Vec<Arc<TraceCall>>;
 }
 
 /// What a tool can do in the worst case.

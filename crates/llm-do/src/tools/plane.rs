@@ -433,7 +433,10 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 
 fn returned(outcome: &Result<Vec<Content>, ToolError>) -> Returned {
     match outcome {
-        Ok(content) => Returned::Result(RawJson::of(&Content::shown(content))),
+        Ok(content) => Returned::Result(match content.as_slice() {
+            [Content::Text { text }] => RawJson::of(text),
+            content => RawJson::of(&Content::shown(content)),
+        }),
         Err(error) => Returned::Error(error.to_string()),
     }
 }
@@ -441,6 +444,8 @@ fn returned(outcome: &Result<Vec<Content>, ToolError>) -> Returned {
 /// Long texts are cut, with a mark that says so.
 fn cut(content: Vec<Content>) -> Vec<Content> {
     let cut_part = |part| match part {
+        // A character has at least one byte: most texts need not be counted.
+        Content::Text { text } if text.len() <= LONGEST_RESULT => Content::Text { text },
         Content::Text { text } => match text.char_indices().nth(LONGEST_RESULT) {
             None => Content::Text { text },
             Some((end, _)) => {

@@ -222,7 +222,7 @@ async fn cyclic_agents_stop_at_the_depth_limit_as_an_error_result() {
     let said = text(Ok(outcome.output));
     assert!(said.contains("agent `a` cannot call `b`: that would be depth 5, and `max_depth` is 5"), "{said}");
     let mut depth = 0;
-    let mut call = &outcome.trace[0];
+    let mut call = &*outcome.trace[0];
     while let Some(inner) = call.calls.first() {
         depth += 1;
         assert_eq!(inner.depth, depth);

@@ -108,14 +108,21 @@ impl MessagesDecoder {
                 ReplyPart::Thinking(ThinkingPart { text: block.text, private })
             }
             "tool_use" => {
-                let id = block.string("id").unwrap_or_else(|| format!("call_{}_{index}", self.turn));
-                let tool = block.string("name").unwrap_or_default();
-                let private = block.fields.get("caller").cloned();
-                ReplyPart::ToolCall(ToolCall { id, tool, arguments: Arguments::parse(block.arguments()), private })
+                let fields = block.fields();
+                let id = string(&fields, "id").unwrap_or_else(|| format!("call_{}_{index}", self.turn));
+                let tool = string(&fields, "name").unwrap_or_default();
+                let private = json(&fields, "caller");
+                // The arguments are the model's words; a call without any has an empty text.
+                let arguments = match block.input.as_str() {
+                    "" => field(&fields, "input").map_or("", RawValue::get).to_owned(),
+                    _ => block.input,
+                };
+                ReplyPart::ToolCall(ToolCall { id, tool, arguments: Arguments::parse(arguments), private })
             }
             "server_tool_use" | "mcp_tool_use" => {
-                let tool = block.string("name").unwrap_or_else(|| block.kind.clone());
-                if let Some(id) = block.string("id") {
+                let fields = block.fields();
+                let tool = string(&fields, "name").unwrap_or_else(|| block.kind.clone());
+                if let Some(id) = string(&fields, "id") {
                     self.server_tools.insert(id, tool.clone());
                 }
                 let (input, private) = (Some(block.input()), Some(block.raw()));
@@ -123,9 +130,10 @@ impl MessagesDecoder {
             }
             // Results of the provider's tools, and whatever else it may invent: shown if it has content, carried along.
             kind => {
-                let used = block.string("tool_use_id").and_then(|id| self.server_tools.get(&id).cloned());
+                let fields = block.fields();
+                let used = string(&fields, "tool_use_id").and_then(|id| self.server_tools.get(&id).cloned());
                 let tool = used.unwrap_or_else(|| kind.strip_suffix("_tool_result").unwrap_or(kind).to_owned());
-                let output = block.fields.get("content").cloned();
+                let output = json(&fields, "content");
                 let private = Some(block.raw());
                 ReplyPart::ServerTool(ServerToolPart { tool, input: None, output, private })
             }
@@ -170,8 +178,8 @@ impl Decoder for MessagesDecoder {
             return Err(DecodeError::Reported(fault::in_answer(body)));
         }
         let content = document.content.ok_or_else(|| DecodeError::Malformed("there is no `content`".to_owned()))?;
-        for (index, fields) in (0..).zip(content) {
-            let block = OpenBlock::new(fields)?;
+        for (index, block) in (0..).zip(content) {
+            let block = OpenBlock::new(block)?;
             block.tell_beginning(tell);
             self.blocks.insert(index, Block::Open(block));
             self.block_stop(index, tell);
@@ -218,7 +226,8 @@ fn finish(stop_reason: Option<&str>) -> Finish {
 /// A content block and what deltas added to it.
 struct OpenBlock {
     kind: String,
-    fields: BTreeMap<String, RawJson>,
+    /// As it began.
+    start: RawJson,
     /// Of `text` or `thinking`.
     text: String,
     signature: String,
@@ -227,9 +236,26 @@ struct OpenBlock {
     citations: Vec<Box<RawValue>>,
 }
 
+/// The fields of a block, in alphabetical order.
+type Fields<'a> = BTreeMap<Borrowed<'a>, &'a RawValue>;
+
+fn field<'a>(fields: &Fields<'a>, name: &str) -> Option<&'a RawValue> {
+    fields.get(&Borrowed(name.into())).copied()
+}
+
+fn string(fields: &Fields<'_>, name: &str) -> Option<String> {
+    serde_json::from_str::<String>(field(fields, name)?.get()).ok().filter(|text| !text.is_empty())
+}
+
+fn json(fields: &Fields<'_>, name: &str) -> Option<RawJson> {
+    RawJson::parse(field(fields, name)?.get()).ok()
+}
+
 impl OpenBlock {
-    fn new(fields: BTreeMap<String, RawJson>) -> Result<Self, DecodeError> {
-        let read = |name: &str| fields.get(name).map_or(Ok(None), RawJson::to::<Option<String>>);
+    fn new(start: RawJson) -> Result<Self, DecodeError> {
+        let fields: Fields<'_> = serde_json::from_str(start.get())?;
+        let read =
+            |name| field(&fields, name).map_or(Ok(None), |json| serde_json::from_str::<Option<String>>(json.get()));
         let kind = read("type")?.unwrap_or_default();
         let text = if kind == "thinking" {
             read("thinking")?
@@ -239,12 +265,17 @@ impl OpenBlock {
             None
         };
         let signature = if kind == "thinking" { read("signature")? } else { None };
-        let citations = match fields.get("citations").filter(|_| kind == "text") {
-            Some(citations) => citations.to::<Option<Vec<Box<RawValue>>>>()?.unwrap_or_default(),
+        let citations = match field(&fields, "citations").filter(|_| kind == "text") {
+            Some(citations) => serde_json::from_str::<Option<_>>(citations.get())?.unwrap_or_default(),
             None => Vec::new(),
         };
         let (text, signature) = (text.unwrap_or_default(), signature.unwrap_or_default());
-        Ok(Self { kind, fields, text, signature, input: String::new(), citations })
+        Ok(Self { kind, start, text, signature, input: String::new(), citations })
+    }
+
+    /// Read again where they are needed, which most blocks never do.
+    fn fields(&self) -> Fields<'_> {
+        serde_json::from_str(self.start.get()).unwrap_or_default()
     }
 
     /// What a block brings along when it begins: nothing in a stream, everything in a document.
@@ -254,43 +285,22 @@ impl OpenBlock {
         }
     }
 
-    fn string(&self, name: &str) -> Option<String> {
-        self.fields.get(name)?.to::<String>().ok().filter(|text| !text.is_empty())
-    }
-
-    /// The arguments of a call in the model's words; a call without any has an empty text.
-    fn arguments(&self) -> String {
-        if self.input.is_empty() {
-            self.fields.get("input").map_or_else(String::new, |input| input.get().to_owned())
-        } else {
-            self.input.clone()
-        }
-    }
-
     fn input(&self) -> RawJson {
         let streamed = RawJson::parse(&self.input).ok();
-        let given = || self.fields.get("input").cloned();
+        let given = || json(&self.fields(), "input");
         streamed.or_else(given).unwrap_or_else(|| RawJson::from_valid("{}".to_owned()))
     }
 
     /// The block as it goes back.
     fn raw(&self) -> RawJson {
-        let mut fields = self.fields.clone();
-        let mut set = |name: &str, value: RawJson| fields.insert(name.to_owned(), value);
-        match self.kind.as_str() {
-            "text" => {
-                set("text", RawJson::of(&self.text));
-                set("citations", RawJson::of(&self.citations));
-            }
-            "thinking" => {
-                set("thinking", RawJson::of(&self.text));
-                set("signature", RawJson::of(&self.signature));
-            }
-            "server_tool_use" | "mcp_tool_use" => {
-                set("input", self.input());
-            }
-            _ => {}
-        }
+        let now = match self.kind.as_str() {
+            "text" => vec![("text", RawJson::of(&self.text)), ("citations", RawJson::of(&self.citations))],
+            "thinking" => vec![("thinking", RawJson::of(&self.text)), ("signature", RawJson::of(&self.signature))],
+            "server_tool_use" | "mcp_tool_use" => vec![("input", self.input())],
+            _ => Vec::new(),
+        };
+        let mut fields = self.fields();
+        fields.extend(now.iter().map(|(name, json)| (Borrowed((*name).into()), json.raw())));
         RawJson::of(&fields)
     }
 }
@@ -326,7 +336,7 @@ struct DeltaFields<'a> {
 #[derive(Deserialize)]
 struct BlockStart {
     index: u64,
-    content_block: BTreeMap<String, RawJson>,
+    content_block: RawJson,
 }
 
 #[derive(Deserialize)]
@@ -364,7 +374,7 @@ struct StopDetails {
 
 #[derive(Deserialize)]
 struct Document {
-    content: Option<Vec<BTreeMap<String, RawJson>>>,
+    content: Option<Vec<RawJson>>,
     stop_reason: Option<String>,
     stop_details: Option<StopDetails>,
     usage: Option<WireUsage>,

@@ -31,34 +31,43 @@ pub fn read_part(mut file: impl Read, offset: u64, max_chars: u64) -> Result<Par
     let wanted = max_chars.min(MOST_CHARS);
     let end = offset.saturating_add(wanted);
     let mut part = Part { content: String::new(), truncated: false, total_chars: 0, offset, chars_read: 0 };
-    let mut buffer = vec![0; CHUNK];
-    let mut held = 0; // bytes of a character that the last chunk cut in two
-    loop {
-        let read = file.read(&mut buffer[held..])?;
-        let bytes = held + read;
-        let text = match str::from_utf8(&buffer[..bytes]) {
+    let mut buffer = Vec::with_capacity(CHUNK);
+    let mut at_end = false;
+    while !at_end {
+        // What is in it already are bytes of a character that the last chunk cut in two.
+        let room = CHUNK - buffer.len();
+        at_end = file.by_ref().take(room as u64).read_to_end(&mut buffer)? < room;
+        let text = match str::from_utf8(&buffer) {
             Ok(text) => text,
-            Err(error) if error.error_len().is_none() && read > 0 => {
+            Err(error) if error.error_len().is_none() && !at_end => {
                 str::from_utf8(&buffer[..error.valid_up_to()]).map_err(|_| ReadError::Binary)?
             }
             Err(_) => return Err(ReadError::Binary),
         };
-        for c in text.chars() {
-            if (offset..end).contains(&part.total_chars) {
-                part.content.push(c);
-                part.chars_read += 1;
-            }
-            part.total_chars += 1;
-        }
+        part.add(text, end);
         let used = text.len();
-        buffer.copy_within(used..bytes, 0);
-        held = bytes - used;
-        if read == 0 {
-            break;
-        }
+        buffer.drain(..used);
     }
     part.truncated = part.total_chars > end;
     Ok(part)
+}
+
+impl Part {
+    /// The next text of the file, of which what lies between `offset` and `end` is kept.
+    fn add(&mut self, text: &str, end: u64) {
+        let chars = text.chars().count() as u64;
+        let here = |position: u64| position.saturating_sub(self.total_chars).min(chars);
+        let (from, to) = (here(self.offset), here(end));
+        self.content.push_str(&text[byte_of(text, from, chars)..byte_of(text, to, chars)]);
+        self.chars_read += to - from;
+        self.total_chars += chars;
+    }
+}
+
+/// Where the character at `position` begins, in a text of so many; mostly at one of its ends.
+fn byte_of(text: &str, position: u64, chars: u64) -> usize {
+    let passed = usize::try_from(position).unwrap_or(usize::MAX);
+    if position >= chars { text.len() } else { text.char_indices().nth(passed).map_or(text.len(), |(byte, _)| byte) }
 }
 
 /// `old` must occur exactly once, unless every occurrence is meant.
@@ -118,6 +127,7 @@ mod tests {
         assert_eq!(part("aßc漢d", 0, 99), ("aßc漢d".into(), false, 5, 5));
         assert_eq!(part("aßc漢d", 1, 3), ("ßc漢".into(), true, 5, 3));
         assert_eq!(part("aßc", 3, 10), (String::new(), false, 3, 0));
+        assert_eq!(part(&"漢".repeat(CHUNK), 30_000, 3), ("漢漢漢".into(), true, CHUNK as u64, 3));
         assert_eq!(part("aßc", u64::MAX, u64::MAX), (String::new(), false, 3, 0));
         assert_eq!(part("", 0, 5), (String::new(), false, 0, 0));
     }

@@ -1,0 +1,182 @@
+//! Questions to the person at the terminal: they go to stderr, the answers come from the controlling terminal.
+
+use std::io;
+
+use llm_do::BoxFuture;
+use llm_do::message::RawJson;
+use llm_do::tools::approval::{Answer, ApprovalRequest, Approver, Memory};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::console;
+use crate::editor::{self, Editor};
+use crate::question::{self, Line};
+use crate::style::{Style, Styles, wrap};
+use crate::terminal::{Keys, Size, Terminal};
+
+/// A call that waits for an answer.
+pub struct Waiting {
+    pub request: ApprovalRequest,
+    pub answer: oneshot::Sender<Answer>,
+}
+
+/// The runtime's side: whoever shows the run also asks, so that questions and lines come in order.
+pub struct Forwarding(pub mpsc::UnboundedSender<Waiting>);
+
+impl Approver for Forwarding {
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let _ = self.0.send(Waiting { request: request.clone(), answer });
+            // Nobody is there any more.
+            answered.await.unwrap_or(Answer::EndRun)
+        })
+    }
+}
+
+/// The person's side.
+pub struct Asking {
+    pub terminal: Terminal,
+    pub editor: Editor,
+    pub styles: Styles,
+    /// How many questions there were.
+    pub count: usize,
+}
+
+/// What was pressed at the end of a question.
+enum Choice {
+    Answer(Answer),
+    Edit,
+    Reason,
+}
+
+impl Asking {
+    /// Asks until there is an answer. A terminal that is gone refuses. Dropped, it leaves the terminal as it was.
+    pub async fn ask(&mut self, request: &ApprovalRequest) -> Answer {
+        self.count += 1;
+        let answer = self.answer(request).await.unwrap_or_else(|error| {
+            console::complain(&format!("the terminal cannot be read: {error}\n"));
+            Answer::EndRun
+        });
+        console::complain(&format!("  {}\n", self.styles.paint(Style::Dim, said(&answer))));
+        answer
+    }
+
+    async fn answer(&self, request: &ApprovalRequest) -> io::Result<Answer> {
+        loop {
+            match self.choice(request).await? {
+                Choice::Answer(answer) => return Ok(answer),
+                Choice::Reason => {
+                    console::complain("why not? (the model reads it; Enter for no reason) ");
+                    let reason = self.terminal.line().await?.filter(|reason| !reason.is_empty());
+                    return Ok(Answer::Refuse { reason });
+                }
+                Choice::Edit => match self.edit(&request.arguments).await {
+                    Ok(arguments) => return Ok(Answer::Edited(arguments)),
+                    Err(reason) => console::complain(&format!("not edited: {reason}\n")),
+                },
+            }
+        }
+    }
+
+    async fn choice(&self, request: &ApprovalRequest) -> io::Result<Choice> {
+        let keys = self.terminal.keys()?;
+        let Size { rows, columns } = self.terminal.size();
+        let lines = question::lines(request, self.count);
+        // Wrapped first, painted then: no row may end within a control code.
+        let rows_of =
+            |line: &Line| wrap(&line.text, columns).into_iter().map(|row| self.painted(line.style, row)).collect();
+        let shown: Vec<String> = lines.iter().flat_map(|line| -> Vec<String> { rows_of(line) }).collect();
+        if let Some(answer) = show(&keys, &shown, rows).await? {
+            return Ok(answer);
+        }
+        let help = question::keys(request, self.styles).join("\n");
+        console::complain(&format!("{help}\n"));
+        loop {
+            let key = keys.next().await?;
+            match key.to_ascii_lowercase() {
+                b'y' => return Ok(Choice::Answer(Answer::Once)),
+                b's' if request.memory != Memory::Nothing => return Ok(Choice::Answer(Answer::CallForSession)),
+                b't' if request.memory == Memory::CallOrTool => return Ok(Choice::Answer(Answer::ToolForSession)),
+                b'e' => return Ok(Choice::Edit),
+                key => match refusal(key) {
+                    Some(choice) => return Ok(choice),
+                    None => console::complain(BELL),
+                },
+            }
+        }
+    }
+
+    fn painted(&self, style: Option<Style>, row: String) -> String {
+        style.map_or_else(|| row.clone(), |style| self.styles.paint(style, &row))
+    }
+
+    async fn edit(&self, arguments: &RawJson) -> Result<RawJson, String> {
+        let text = editor::edit(&self.editor, &self.terminal, &crate::json::indented(arguments)).await?;
+        let edited = RawJson::parse(&text).map_err(|error| format!("that is not JSON: {error}"))?;
+        if !edited.get().trim_start().starts_with('{') {
+            return Err("arguments are a JSON object".to_owned());
+        }
+        let same = llm_do::tools::approval::canonical(&edited) == llm_do::tools::approval::canonical(arguments);
+        if same { Err("nothing was changed".to_owned()) } else { Ok(edited) }
+    }
+}
+
+/// For keys that mean nothing here.
+const BELL: &str = "\u{7}";
+
+/// Keys that say no; they work before everything was read.
+fn refusal(key: u8) -> Option<Choice> {
+    match key {
+        b'n' | b'd' => Some(Choice::Reason),
+        b'q' => Some(Choice::Answer(Answer::EndRun)),
+        _ => None,
+    }
+}
+
+/// Shows a question, page by page if it is longer than the screen: nobody can say yes before they were shown the end.
+async fn show(keys: &Keys<'_>, shown: &[String], rows: usize) -> io::Result<Option<Choice>> {
+    /// For the keys, and a line to stand on.
+    const KEPT: usize = 8;
+    if shown.len() + KEPT <= rows {
+        console::complain(&format!("{}\n", shown.join("\n")));
+        return Ok(None);
+    }
+    let page = rows.saturating_sub(2).max(1);
+    for (index, rows) in shown.chunks(page).enumerate() {
+        console::complain(&format!("{}\n", rows.join("\n")));
+        let seen = (index * page + rows.len()).min(shown.len());
+        if seen == shown.len() {
+            break;
+        }
+        console::complain(&format!("-- {seen} of {} lines: space for more, n no, q end the run --", shown.len()));
+        let key = more(keys).await?;
+        console::complain("\r\u{1b}[K");
+        if key.is_some() {
+            return Ok(key);
+        }
+    }
+    Ok(None)
+}
+
+async fn more(keys: &Keys<'_>) -> io::Result<Option<Choice>> {
+    loop {
+        match keys.next().await?.to_ascii_lowercase() {
+            b' ' | b'\n' | b'\r' => return Ok(None),
+            key => match refusal(key) {
+                Some(choice) => return Ok(Some(choice)),
+                None => console::complain(BELL),
+            },
+        }
+    }
+}
+
+fn said(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Once => "approved once",
+        Answer::CallForSession => "approved, this exact call for the session",
+        Answer::ToolForSession => "approved, this tool for the session",
+        Answer::Edited(_) => "approved with other arguments",
+        Answer::Refuse { .. } => "refused",
+        Answer::EndRun => "refused, the run ends",
+    }
+}

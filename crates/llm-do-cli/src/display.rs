@@ -1,0 +1,122 @@
+//! What a person or a program sees of a run while it goes on.
+
+use std::time::Instant;
+
+use llm_do::event::{Event, LoggedMessage, MessageLog};
+
+use crate::args::OutputFormat;
+use crate::render::{Piece, Renderer, View};
+use crate::status::Status;
+use crate::style::Style;
+use crate::{console, json};
+
+pub struct Display {
+    pub view: View,
+    format: OutputFormat,
+    renderer: Renderer,
+    status: Status,
+    started: Instant,
+    /// Whether the status line stands on the terminal now.
+    drawn: bool,
+}
+
+/// Back to the start of the line, and nothing on it.
+const CLEAR: &str = "\r\u{1b}[K";
+
+impl Display {
+    pub fn new(view: View, format: OutputFormat) -> Self {
+        let (renderer, status) = (Renderer::new(view), Status::default());
+        Self { view, format, renderer, status, started: Instant::now(), drawn: false }
+    }
+
+    /// The clock of the status line begins anew.
+    pub fn restart(&mut self) {
+        self.started = Instant::now();
+    }
+
+    /// Shows events and forgets them.
+    pub fn show(&mut self, events: &mut Vec<Event>) {
+        if self.format == OutputFormat::StreamJson {
+            let lines: String = events.iter().map(json::event).collect();
+            // A reader that left hears nothing more; the run goes on to its end.
+            let _ = console::print(&lines);
+        }
+        let columns = if self.view.live { console::columns() } else { None };
+        let mut pieces = Vec::new();
+        for event in events.drain(..) {
+            if self.view.live {
+                self.status.note(&event);
+            }
+            self.renderer.render(&event, columns, &mut pieces);
+        }
+        self.write(pieces);
+    }
+
+    /// Draws the status line anew, if nothing else stands on its line.
+    pub fn tick(&mut self) {
+        if self.renderer.is_within_line() {
+            return;
+        }
+        let columns = console::columns().unwrap_or(80).saturating_sub(1);
+        let line = self.status.line(self.started.elapsed(), columns);
+        // One write, so that no half of it is ever seen.
+        console::complain(&format!("\r{}\u{1b}[K", self.view.stderr.paint(Style::Dim, &line)));
+        self.drawn = true;
+    }
+
+    /// Leaves the terminal to somebody else, at the start of an empty line.
+    pub fn step_back(&mut self) {
+        let mut pieces = Vec::new();
+        self.renderer.end_lines(&mut pieces);
+        pieces.push(Piece::Err(String::new()));
+        self.write(pieces);
+    }
+
+    fn write(&mut self, pieces: Vec<Piece>) {
+        if pieces.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.drawn) {
+            console::complain(CLEAR);
+        }
+        let (mut out, mut err) = (String::new(), String::new());
+        for piece in pieces {
+            // Both may be one terminal: the order of what is written is the order of what happened.
+            match piece {
+                Piece::Out(text) => {
+                    flush_err(&mut err);
+                    out.push_str(&text);
+                }
+                Piece::Err(text) => {
+                    flush_out(&mut out);
+                    err.push_str(&text);
+                }
+            }
+        }
+        flush_out(&mut out);
+        flush_err(&mut err);
+    }
+}
+
+fn flush_out(text: &mut String) {
+    if !text.is_empty() {
+        let _ = console::print(text);
+        text.clear();
+    }
+}
+
+fn flush_err(text: &mut String) {
+    if !text.is_empty() {
+        console::complain(text);
+        text.clear();
+    }
+}
+
+/// Every message as a line of JSON on stderr, as soon as it was said.
+pub struct MessageLines;
+
+impl MessageLog for MessageLines {
+    fn log(&self, message: &LoggedMessage<'_>) {
+        console::complain(&json::line(message));
+    }
+}

@@ -1,0 +1,77 @@
+//! A text in the person's editor: a private file outside the project, gone afterwards.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use tokio::process::Command;
+
+use crate::environment::Environment;
+use crate::terminal::Terminal;
+
+pub struct Editor {
+    /// A program and its arguments, as a shell would split them.
+    command: String,
+    /// Where private files are made.
+    directory: PathBuf,
+}
+
+impl Editor {
+    /// `$VISUAL`, `$EDITOR`, else `vi`. A directory for temporary files inside the project would show the tools of a
+    /// run what is being edited.
+    pub fn of(environment: &Environment, project: &Path) -> Self {
+        let command = environment.get("VISUAL").or_else(|| environment.get("EDITOR")).unwrap_or("vi").to_owned();
+        let temporary = environment.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+        let is_outside = |directory: &PathBuf| match (directory.canonicalize(), project.canonicalize()) {
+            (Ok(directory), Ok(project)) => !directory.starts_with(project),
+            (Err(_), _) | (_, Err(_)) => false,
+        };
+        let directory = [Some(temporary), environment.home()].into_iter().flatten().find(is_outside);
+        Self { command, directory: directory.unwrap_or_else(|| PathBuf::from("/tmp")) }
+    }
+}
+
+/// What the text is after the editor has ended.
+pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<String, String> {
+    let place = Place::make(&editor.directory).map_err(|error| format!("no place for a private file: {error}"))?;
+    let file = place.0.join("arguments.json");
+    let mut options = OpenOptions::new();
+    let written = options.write(true).create_new(true).mode(0o600).open(&file).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.write_all(b"\n")
+    });
+    written.map_err(|error| format!("the file cannot be written: {error}"))?;
+    let words = shlex::split(&editor.command).filter(|words| !words.is_empty());
+    let words = words.ok_or_else(|| format!("`{}` is no command", editor.command))?;
+    let lent = || terminal.lend().map_err(|error| format!("the terminal cannot be lent: {error}"));
+    terminal.restore();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg(&file).stdin(lent()?).stdout(lent()?).stderr(lent()?);
+    let status = command.kill_on_drop(true).status().await;
+    terminal.restore();
+    let status = status.map_err(|error| format!("`{}` cannot be started: {error}", editor.command))?;
+    if !status.success() {
+        return Err(format!("`{}` ended with {status}", editor.command));
+    }
+    std::fs::read_to_string(&file).map_err(|error| format!("the file cannot be read: {error}"))
+}
+
+/// A directory that only we can enter; it goes away with everything in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn make(directory: &Path) -> std::io::Result<Self> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let path = directory.join(format!("llm-do-{}-{:x}", std::process::id(), now.as_nanos()));
+        // It must be new: somebody else's would not be private.
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,139 @@
+//! What a person is asked before a tool runs. Pure: a request in, lines out. All of the arguments are shown, nothing of
+//! them is cut; what comes from elsewhere is marked line by line and never stands in a heading.
+
+use llm_do::escape::{visible, visible_lines};
+use llm_do::tools::approval::{ApprovalRequest, Memory};
+
+use crate::json;
+use crate::style::{Style, Styles};
+
+/// Longer words of others are cut.
+const LONGEST_FOREIGN: usize = 2000;
+
+/// A line and how it is shown.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Line {
+    pub style: Option<Style>,
+    pub text: String,
+}
+
+/// The question without its keys.
+pub fn lines(request: &ApprovalRequest, number: usize) -> Vec<Line> {
+    let plain = |text: &str| Line { style: None, text: format!("  {text}") };
+    let mut lines = vec![Line { style: Some(Style::Bold), text: heading(request, number) }];
+    lines.push(plain(&visible(&request.question.reason)));
+    lines.extend(visible_lines(&json::indented(&request.arguments)).lines().map(plain));
+    if let Some(preview) = &request.question.preview {
+        lines.push(plain("what would change:"));
+        lines.extend(visible_lines(preview).lines().map(|line| Line { style: changed(line), ..plain(line) }));
+    }
+    if let Some(foreign) = &request.question.foreign {
+        let quoted = |line: &str| Line { style: Some(Style::Dim), text: format!("  │ {}", visible(line)) };
+        lines.push(plain("in the words of its author:"));
+        lines.extend(bounded(foreign).lines().map(quoted));
+    }
+    lines
+}
+
+fn heading(request: &ApprovalRequest, number: usize) -> String {
+    let path: Vec<&str> = request.path.iter().map(String::as_str).chain([request.tool.as_str()]).collect();
+    let waiting = match request.others.count() {
+        0 => String::new(),
+        1 => ", 1 more waits".to_owned(),
+        count => format!(", {count} more wait"),
+    };
+    format!("approval {number}{waiting}: {} ({})", visible(&path.join(" › ")), request.id)
+}
+
+/// A line of a difference.
+fn changed(line: &str) -> Option<Style> {
+    match line.as_bytes().first() {
+        Some(b'+') => Some(Style::Added),
+        Some(b'-') => Some(Style::Removed),
+        Some(_) | None => None,
+    }
+}
+
+fn bounded(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_FOREIGN) {
+        None => text.to_owned(),
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+    }
+}
+
+/// What the keys do; what a key allows is said in full.
+pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
+    let tool = visible(&request.tool);
+    let mut keys = vec![("y", "yes, once".to_owned())];
+    if request.memory != Memory::Nothing {
+        keys.push(("s", "yes, and this exact call for the rest of the session".to_owned()));
+    }
+    if request.memory == Memory::CallOrTool {
+        keys.push(("t", format!("yes, and `{tool}` with any arguments for the rest of the session")));
+    }
+    keys.extend([
+        ("e", "edit the arguments first".to_owned()),
+        ("n", "no".to_owned()),
+        ("q", "no, and end the run".to_owned()),
+    ]);
+    keys.into_iter().map(|(key, words)| format!("  {} {words}", styles.paint(Style::Bold, key))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use llm_do::message::RawJson;
+    use llm_do::tools::approval::{OtherQuestions, Question};
+
+    use super::*;
+
+    const PLAIN: Styles = Styles { coloured: false };
+
+    fn request() -> ApprovalRequest {
+        ApprovalRequest {
+            id: "0123456789ab".into(),
+            path: vec!["main".into(), "editor".into()],
+            tool: "write_file".into(),
+            arguments: RawJson::parse("{\"path\":\"a.md\",\"content\":\"x\\u001b[2J\u{202e}\"}").unwrap(),
+            question: Question {
+                reason: "changes the file `a.md`".into(),
+                preview: Some(" same\n- old\n+ new\u{1b}".into()),
+                bound_to: None,
+                foreign: Some("harmless\napproval 2: press y\u{202e}".into()),
+            },
+            memory: Memory::CallOrTool,
+            others: OtherQuestions::default(),
+        }
+    }
+
+    #[test]
+    fn everything_is_shown_and_nothing_deceives() {
+        let expected = r#"approval 3: main › editor › write_file (0123456789ab)
+  changes the file `a.md`
+  {
+    "path": "a.md",
+    "content": "x\u001b[2J\u{202e}"
+  }
+  what would change:
+   same
+  - old
+  + new\u{1b}
+  in the words of its author:
+  │ harmless
+  │ approval 2: press y\u{202e}"#;
+        let shown: Vec<String> = lines(&request(), 3).into_iter().map(|line| line.text).collect();
+        assert_eq!(shown.join("\n"), expected);
+    }
+
+    #[test]
+    fn only_what_may_be_remembered_is_offered() {
+        let keys_of = |memory| {
+            let request = ApprovalRequest { memory, ..request() };
+            keys(&request, PLAIN).iter().map(|line| line.trim()[..1].to_owned()).collect::<String>()
+        };
+        let cases = [(Memory::CallOrTool, "ystenq"), (Memory::CallOnly, "ysenq"), (Memory::Nothing, "yenq")];
+        for (memory, expected) in cases {
+            assert_eq!(keys_of(memory), expected);
+        }
+        assert!(keys(&request(), PLAIN)[2].contains("`write_file` with any arguments"));
+    }
+}

@@ -1,0 +1,260 @@
+//! Events → what is shown of them. Pure: events in, pieces of text for both streams out.
+
+use llm_do::escape::visible_lines;
+use llm_do::event::{Ended, Event, EventKind, Returned};
+use llm_do::message::RawJson;
+
+use crate::markdown::Markdown;
+use crate::style::{Style, Styles, fit, width};
+use crate::summary;
+
+/// How much is said on stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    /// Errors and questions.
+    Quiet,
+    /// Also the closing summary; on a terminal the status and calls as short lines.
+    Normal,
+    /// Calls and tools.
+    Calls,
+    /// Also text as it arrives.
+    Text,
+    /// The message log as JSON lines, and nothing else.
+    Messages,
+}
+
+/// What is shown, decided before anything runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    pub verbosity: Verbosity,
+    /// Somebody watches stderr: a status line, and calls as short lines.
+    pub live: bool,
+    /// The answer goes to a terminal: it is shown as it arrives.
+    pub streamed: bool,
+    pub stdout_is_terminal: bool,
+    pub stdout: Styles,
+    pub stderr: Styles,
+}
+
+impl View {
+    /// Whether calls of tools and agents have their lines.
+    fn tells_calls(&self) -> bool {
+        match self.verbosity {
+            Verbosity::Quiet | Verbosity::Messages => false,
+            Verbosity::Normal => self.live,
+            Verbosity::Calls | Verbosity::Text => true,
+        }
+    }
+
+    fn tells_notes(&self) -> bool {
+        !matches!(self.verbosity, Verbosity::Quiet | Verbosity::Messages)
+    }
+
+    /// Whether pieces of streams are shown anywhere.
+    pub fn hears_deltas(&self) -> bool {
+        self.streamed || self.verbosity == Verbosity::Text
+    }
+}
+
+/// A piece of text and where it goes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece {
+    Out(String),
+    Err(String),
+}
+
+pub struct Renderer {
+    view: View,
+    answer: Markdown,
+    /// Of calls below the entry, and thoughts, on stderr.
+    aside: Markdown,
+    /// Whose words stand on the open line of stderr.
+    speaker: Option<(u64, Words)>,
+    /// Whether the present reply was shown as it came.
+    streamed_reply: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Words {
+    Said,
+    Thought,
+}
+
+/// Lines for nobody's terminal are cut here.
+const WIDEST: usize = 160;
+const INDENT: usize = 2;
+
+impl Renderer {
+    pub fn new(view: View) -> Self {
+        Self {
+            view,
+            answer: Markdown::new(view.stdout.coloured),
+            aside: Markdown::new(false),
+            speaker: None,
+            streamed_reply: false,
+        }
+    }
+
+    /// Whether a text stands on a line without end: nothing else may be written there.
+    pub fn is_within_line(&self) -> bool {
+        self.answer.is_within_line() || self.speaker.is_some()
+    }
+
+    pub fn render(&mut self, event: &Event, columns: Option<usize>, out: &mut Vec<Piece>) {
+        match &event.kind {
+            EventKind::TextDelta { text } if event.depth == 0 && self.view.streamed => {
+                self.end_aside(out);
+                self.streamed_reply = true;
+                out.push(Piece::Out(self.answer.push(text)));
+            }
+            EventKind::TextDelta { text } => self.speak(event, Words::Said, text, out),
+            EventKind::ThinkingDelta { text } => self.speak(event, Words::Thought, text, out),
+            EventKind::TextComplete { text } if event.depth == 0 && self.view.streamed => {
+                self.end_aside(out);
+                if !self.streamed_reply {
+                    out.push(Piece::Out(self.answer.push(text)));
+                }
+                out.push(Piece::Out(self.answer.finish()));
+            }
+            EventKind::TextComplete { .. } => self.end_aside(out),
+            kind => {
+                if let EventKind::RequestStarted { .. } = kind
+                    && event.depth == 0
+                {
+                    self.streamed_reply = false;
+                }
+                if let Some(Line { depth, style, text }) = self.line(event) {
+                    self.end_lines(out);
+                    let indent = " ".repeat(INDENT * depth);
+                    let columns = columns.map_or(WIDEST, |columns| columns.saturating_sub(1));
+                    let text = fit(&text, columns.saturating_sub(width(&indent)).max(20));
+                    out.push(Piece::Err(format!("{indent}{}\n", self.view.stderr.paint(style, &text))));
+                }
+            }
+        }
+    }
+
+    /// Ends whatever stands on an open line.
+    pub fn end_lines(&mut self, out: &mut Vec<Piece>) {
+        self.end_aside(out);
+        if self.answer.is_within_line() {
+            out.push(Piece::Out(self.answer.finish()));
+        }
+    }
+
+    fn end_aside(&mut self, out: &mut Vec<Piece>) {
+        if self.speaker.take().is_some() {
+            out.push(Piece::Err(self.aside.finish()));
+        }
+    }
+
+    fn speak(&mut self, event: &Event, words: Words, text: &str, out: &mut Vec<Piece>) {
+        if self.view.verbosity != Verbosity::Text {
+            return;
+        }
+        if self.speaker != Some((event.call, words)) {
+            self.end_lines(out);
+            let verb = match words {
+                Words::Said => "",
+                Words::Thought => " thinks",
+            };
+            let start = format!("{}{}{verb}: ", " ".repeat(INDENT * event.depth), event.agent);
+            out.push(Piece::Err(self.view.stderr.paint(Style::Dim, &start)));
+            self.speaker = Some((event.call, words));
+        }
+        out.push(Piece::Err(self.aside.push(text)));
+    }
+
+    /// The one line that most events are.
+    fn line(&self, event: &Event) -> Option<Line> {
+        let calls =
+            |depth: usize, text: String| self.view.tells_calls().then_some(Line { depth, style: Style::Dim, text });
+        let complaint =
+            |depth: usize, text: String| self.view.tells_calls().then_some(Line { depth, style: Style::Warning, text });
+        let note = |text: String| {
+            let text = format!("note: {text}");
+            self.view.tells_notes().then_some(Line { depth: 0, style: Style::Warning, text })
+        };
+        let caller = event.depth.saturating_sub(1);
+        let nested = event.depth > 0;
+        match &event.kind {
+            EventKind::CallStarted { name, input, .. } if nested => calls(caller, format!("→ {name} {}", input.get())),
+            EventKind::CallFinished { name, ended, duration_ms, .. } if nested => match ended {
+                Ended::Output(output) => calls(caller, format!("← {name} {}{}", brief(output), took(*duration_ms))),
+                Ended::Error(error) => complaint(caller, format!("✗ {name}: {error}")),
+            },
+            EventKind::ToolCalled { tool, arguments, .. } => {
+                calls(event.depth, format!("→ {tool} {}", arguments.get()))
+            }
+            EventKind::ToolReturned { tool, returned, duration_ms, .. } => match returned {
+                Returned::Result(result) => {
+                    calls(event.depth, format!("← {tool} {}{}", brief(result), took(*duration_ms)))
+                }
+                Returned::Error(error) => complaint(event.depth, format!("✗ {tool}: {error}")),
+            },
+            EventKind::ToolRefused { tool, reason, .. } => {
+                complaint(event.depth, format!("✗ {tool} was refused: {reason}"))
+            }
+            EventKind::ServerToolUsed { tool, input, .. } => {
+                let input = input.as_ref().map_or("", RawJson::get);
+                calls(event.depth, format!("→ {tool} (run by the provider) {input}"))
+            }
+            EventKind::RetryScheduled { wait_ms, reason, .. } => {
+                complaint(event.depth, format!("… asking again in {}: {reason}", milliseconds(*wait_ms)))
+            }
+            EventKind::LimitApproached { limit, used, allowed } if self.view.tells_calls() => {
+                note(format!("`{limit}`: {used} of {allowed}"))
+            }
+            EventKind::Notice { text } => note(text.clone()),
+            EventKind::ToolsetCloseFailed { toolset, error } => {
+                note(format!("the toolset `{toolset}` could not be closed: {error}"))
+            }
+            EventKind::RequestFinished { model, duration_ms, usage, .. }
+                if matches!(self.view.verbosity, Verbosity::Calls | Verbosity::Text) =>
+            {
+                let (tokens, cost) = (summary::tokens(usage), summary::cost(usage));
+                calls(event.depth, format!("· {model} {}, {tokens}, {cost}", milliseconds(*duration_ms)))
+            }
+            EventKind::ProcessOutput { text, .. } if self.view.verbosity >= Verbosity::Calls => {
+                calls(event.depth, format!("| {}", visible_lines(text.trim_end())))
+            }
+            EventKind::CallStarted { .. }
+            | EventKind::CallFinished { .. }
+            | EventKind::UserMessage { .. }
+            | EventKind::TextDelta { .. }
+            | EventKind::TextComplete { .. }
+            | EventKind::ThinkingDelta { .. }
+            | EventKind::ApprovalAsked { .. }
+            | EventKind::ApprovalAnswered { .. }
+            | EventKind::RequestStarted { .. }
+            | EventKind::RequestFinished { .. }
+            | EventKind::LimitApproached { .. }
+            | EventKind::LimitReached { .. }
+            | EventKind::ProcessOutput { .. }
+            | EventKind::RunFailed { .. } => None,
+        }
+    }
+}
+
+struct Line {
+    depth: usize,
+    style: Style,
+    text: String,
+}
+
+/// A text result by its words, anything else as JSON.
+fn brief(result: &RawJson) -> String {
+    result.to::<String>().unwrap_or_else(|_| result.get().to_owned())
+}
+
+/// Only what somebody may have waited for.
+fn took(duration_ms: u64) -> String {
+    if duration_ms < 1000 { String::new() } else { format!(" ({})", milliseconds(duration_ms)) }
+}
+
+fn milliseconds(duration: u64) -> String {
+    summary::seconds(std::time::Duration::from_millis(duration))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+use std::sync::Arc;
+
+use llm_do::event::CallKind;
+use llm_do::message::Usage;
+
+use super::*;
+
+fn view(verbosity: Verbosity, live: bool, streamed: bool) -> View {
+    let plain = Styles { coloured: false };
+    View { verbosity, live, streamed, stdout_is_terminal: streamed, stdout: plain, stderr: plain }
+}
+
+fn event(depth: usize, kind: EventKind) -> Event {
+    Event { agent: Arc::from(if depth == 0 { "main" } else { "child" }), depth, call: depth as u64 + 1, kind }
+}
+
+fn text(depth: usize, text: &str) -> Event {
+    event(depth, EventKind::TextDelta { text: text.to_owned() })
+}
+
+/// A run in which the entry calls an agent that calls a tool.
+fn story() -> Vec<Event> {
+    let json = |text: &str| RawJson::parse(text).unwrap();
+    let model = "ollama:q".to_owned();
+    let (name, kind, usage) = ("child".to_owned(), CallKind::Agent, Usage::default());
+    vec![
+        event(0, EventKind::RequestStarted { model: model.clone() }),
+        text(0, "I will "),
+        text(0, "ask."),
+        event(
+            1,
+            EventKind::CallStarted { name: name.clone(), kind, input: json(r#"{"input":"go"}"#), parent: Some(1) },
+        ),
+        text(1, "On it"),
+        event(
+            1,
+            EventKind::ToolCalled { id: "1".into(), tool: "read".into(), arguments: json(r#"{"path":"a\u001b"}"#) },
+        ),
+        event(
+            1,
+            EventKind::ToolReturned {
+                id: "1".into(),
+                tool: "read".into(),
+                returned: Returned::Error("no \u{1b}[2J file".into()),
+                duration_ms: 3,
+            },
+        ),
+        event(1, EventKind::TextComplete { text: "x".into() }),
+        event(
+            1,
+            EventKind::CallFinished { name, kind, ended: Ended::Output(json(r#""done""#)), duration_ms: 2100, usage },
+        ),
+        event(0, EventKind::Notice { text: "the answer begins again".into() }),
+        event(0, EventKind::RequestStarted { model }),
+        text(0, "Here **it** is"),
+        event(0, EventKind::TextComplete { text: "Here **it** is".into() }),
+    ]
+}
+
+/// Everything in the order in which it is written; stdout is marked.
+fn shown(view: View) -> String {
+    let mut renderer = Renderer::new(view);
+    let mut pieces = Vec::new();
+    story().iter().for_each(|event| renderer.render(event, Some(60), &mut pieces));
+    assert!(!renderer.is_within_line());
+    let pieces = pieces.into_iter().map(|piece| match piece {
+        Piece::Out(text) => format!("<{text}>"),
+        Piece::Err(text) => text,
+    });
+    pieces.collect::<String>().replace("><", "")
+}
+
+#[test]
+fn a_watched_run_shows_calls_and_the_answer_as_it_comes() {
+    let expected = "<I will ask.\n>→ child {\"input\":\"go\"}\n  → read {\"path\":\"a\\u001b\"}\n  ✗ read: no \\u{1b}[2J file\n← child done (2.1 s)\nnote: the answer begins again\n<Here **it** is\n>";
+    assert_eq!(shown(view(Verbosity::Normal, true, true)), expected);
+}
+
+#[test]
+fn without_a_terminal_only_notes_are_said_unless_more_is_wanted() {
+    let note = "note: the answer begins again\n";
+    assert_eq!(shown(view(Verbosity::Normal, false, false)), note);
+    assert_eq!(shown(view(Verbosity::Quiet, false, false)), "");
+    assert_eq!(shown(view(Verbosity::Messages, false, false)), "");
+    let calls = shown(view(Verbosity::Calls, false, false));
+    assert!(calls.starts_with("→ child {\"input\":\"go\"}\n  → read "), "{calls}");
+    let words = shown(view(Verbosity::Text, false, false));
+    assert!(words.starts_with("main: I will ask.\n→ child {\"input\":\"go\"}\n  child: On it\n  → read"), "{words}");
+    assert!(words.ends_with("main: Here **it** is\n"), "{words}");
+}
+
+#[test]
+fn an_answer_that_came_in_one_piece_is_shown_whole() {
+    let mut renderer = Renderer::new(view(Verbosity::Normal, false, true));
+    let mut pieces = Vec::new();
+    renderer.render(&event(0, EventKind::TextComplete { text: "whole".into() }), None, &mut pieces);
+    assert_eq!(pieces, [Piece::Out("whole".into()), Piece::Out("\n".into())]);
+}

@@ -1,0 +1,149 @@
+//! The live line of a run: who is at work, on what, for how long, and what it took so far. Pure.
+
+use std::time::Duration;
+
+use llm_do::event::{Event, EventKind};
+use llm_do::message::Usage;
+
+use crate::style::fit;
+use crate::summary;
+
+#[derive(Debug, Default)]
+pub struct Status {
+    /// Calls that are open, in the order in which they began.
+    calls: Vec<Call>,
+    model: String,
+    usage: Usage,
+    frame: usize,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: u64,
+    name: String,
+    parent: Option<u64>,
+    /// The tool that it called last, while it runs.
+    tool: Option<(String, String)>,
+}
+
+const SPINNER: [char; 8] = ['⠋', '⠙', '⠸', '⢰', '⣠', '⣄', '⡆', '⠇'];
+
+impl Status {
+    pub fn note(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::CallStarted { name, parent, .. } => {
+                self.calls.push(Call { id: event.call, name: name.clone(), parent: *parent, tool: None });
+            }
+            EventKind::CallFinished { .. } => self.calls.retain(|call| call.id != event.call),
+            EventKind::ToolCalled { id, tool, .. } => self.set_tool(event.call, Some((id.clone(), tool.clone()))),
+            EventKind::ToolReturned { .. } => self.set_tool(event.call, None),
+            EventKind::RequestStarted { model } => self.model.clone_from(model),
+            EventKind::RequestFinished { usage, .. } => self.add(usage),
+            EventKind::UserMessage { .. }
+            | EventKind::TextDelta { .. }
+            | EventKind::TextComplete { .. }
+            | EventKind::ThinkingDelta { .. }
+            | EventKind::ToolRefused { .. }
+            | EventKind::ApprovalAsked { .. }
+            | EventKind::ApprovalAnswered { .. }
+            | EventKind::ServerToolUsed { .. }
+            | EventKind::RetryScheduled { .. }
+            | EventKind::LimitApproached { .. }
+            | EventKind::LimitReached { .. }
+            | EventKind::ToolsetCloseFailed { .. }
+            | EventKind::ProcessOutput { .. }
+            | EventKind::Notice { .. }
+            | EventKind::RunFailed { .. } => {}
+        }
+    }
+
+    fn set_tool(&mut self, call: u64, tool: Option<(String, String)>) {
+        if let Some(call) = self.calls.iter_mut().find(|open| open.id == call) {
+            call.tool = tool;
+        }
+    }
+
+    /// As in a sum of replies: one unknown cost makes it unknown.
+    fn add(&mut self, more: &Usage) {
+        let cost = if self.usage.requests == 0 { Some(0.0) } else { self.usage.cost_usd };
+        self.usage.cost_usd = cost.zip(more.cost_usd).map(|(a, b)| a + b);
+        self.usage.requests += more.requests.max(1);
+        self.usage.input_tokens += more.input_tokens;
+        self.usage.output_tokens += more.output_tokens;
+    }
+
+    /// The next picture of the line, in at most this many columns.
+    pub fn line(&mut self, elapsed: Duration, columns: usize) -> String {
+        self.frame = (self.frame + 1) % SPINNER.len();
+        let mut parts = vec![self.path(), self.model.clone(), format!("{} s", elapsed.as_secs())];
+        if self.usage.requests > 0 {
+            parts.extend([summary::tokens(&self.usage), summary::cost(&self.usage)]);
+        }
+        parts.retain(|part| !part.is_empty());
+        fit(&format!("{} {}", SPINNER[self.frame], parts.join(" · ")), columns)
+    }
+
+    /// From the entry down to the call that began last.
+    fn path(&self) -> String {
+        let mut path = Vec::new();
+        let mut next = self.calls.last();
+        path.extend(next.and_then(|call| call.tool.as_ref()).map(|(_, tool)| tool.as_str()));
+        while let Some(call) = next {
+            path.push(call.name.as_str());
+            next = call.parent.and_then(|parent| self.calls.iter().find(|open| open.id == parent));
+        }
+        path.reverse();
+        path.join(" › ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use llm_do::event::{CallKind, Ended, Returned};
+    use llm_do::message::{Finish, RawJson};
+
+    use super::*;
+
+    fn event(call: u64, kind: EventKind) -> Event {
+        Event { agent: Arc::from("x"), depth: 0, call, kind }
+    }
+
+    fn started(call: u64, name: &str, parent: Option<u64>) -> Event {
+        let input = RawJson::of(&"hi");
+        event(call, EventKind::CallStarted { name: name.to_owned(), kind: CallKind::Agent, input, parent })
+    }
+
+    #[test]
+    fn the_line_follows_the_work() {
+        let mut status = Status::default();
+        let mut line = |events: &[Event], seconds: u64| {
+            events.iter().for_each(|event| status.note(event));
+            status.line(Duration::from_secs(seconds), 200).split_off('⠋'.len_utf8() + 1)
+        };
+        let asked = event(1, EventKind::RequestStarted { model: "ollama:q".into() });
+        assert_eq!(line(&[started(1, "main", None), asked], 3), "main · ollama:q · 3 s");
+        let usage = Usage { requests: 1, input_tokens: 12, output_tokens: 3, cost_usd: Some(0.5), ..Usage::default() };
+        let finish = Finish::Stop;
+        let answered = event(1, EventKind::RequestFinished { model: "ollama:q".into(), duration_ms: 1, usage, finish });
+        let called = EventKind::ToolCalled { id: "1".into(), tool: "read".into(), arguments: RawJson::of(&"x") };
+        let expected = "main › child › read · ollama:q · 4 s · 12 tokens in, 3 out · $0.50";
+        assert_eq!(line(&[answered, started(2, "child", Some(1)), event(2, called)], 4), expected);
+        let returned = EventKind::ToolReturned {
+            id: "1".into(),
+            tool: "read".into(),
+            returned: Returned::Error("no".into()),
+            duration_ms: 1,
+        };
+        let ended = EventKind::CallFinished {
+            name: "child".into(),
+            kind: CallKind::Agent,
+            ended: Ended::Error("no".into()),
+            duration_ms: 1,
+            usage,
+        };
+        let shown = line(&[event(2, returned), event(2, ended)], 5);
+        assert!(shown.starts_with("main · ollama:q · 5 s · "), "{shown}");
+    }
+}

@@ -1,0 +1,99 @@
+//! The few styles that are used on a terminal, and widths on it. Pure.
+
+use llm_do::escape::visible;
+use unicode_width::UnicodeWidthChar as _;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Bold,
+    Code,
+    Dim,
+    Added,
+    Removed,
+    Warning,
+}
+
+impl Style {
+    pub const END: &str = "\u{1b}[0m";
+
+    pub fn start(self) -> &'static str {
+        match self {
+            Self::Bold => "\u{1b}[1m",
+            Self::Code => "\u{1b}[36m",
+            Self::Dim => "\u{1b}[2m",
+            Self::Added => "\u{1b}[32m",
+            Self::Removed => "\u{1b}[31m",
+            Self::Warning => "\u{1b}[33m",
+        }
+    }
+}
+
+/// Styles, or the plain text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Styles {
+    pub coloured: bool,
+}
+
+impl Styles {
+    pub fn paint(self, style: Style, text: &str) -> String {
+        if self.coloured { format!("{}{text}{}", style.start(), Style::END) } else { text.to_owned() }
+    }
+}
+
+/// How many columns a text takes; what has no width of its own takes none.
+pub fn width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// Foreign text as one line of at most this many columns, with a mark at the cut.
+pub fn fit(text: &str, columns: usize) -> String {
+    // Nothing is made visible that would be cut off again: an argument may be megabytes.
+    let near: String = text.chars().take(columns + 1).collect();
+    let shown = visible(&near);
+    if width(&shown) <= columns {
+        return shown.into_owned();
+    }
+    let mut used = 1;
+    let kept = shown.chars().take_while(|c| {
+        used += c.width().unwrap_or(0);
+        used <= columns
+    });
+    kept.chain(['…']).collect()
+}
+
+/// A line as rows of at most this many columns.
+pub fn wrap(line: &str, columns: usize) -> Vec<String> {
+    let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
+    for c in line.chars() {
+        let width = c.width().unwrap_or(0);
+        if used + width > columns && !row.is_empty() {
+            rows.push(std::mem::take(&mut row));
+            used = 0;
+        }
+        row.push(c);
+        used += width;
+    }
+    rows.push(row);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_fits_into_its_columns() {
+        let cases = [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("漢字", 3, "漢…"), ("a\nb", 10, "a\\nb"), ("", 3, "")];
+        for (text, columns, expected) in cases {
+            assert_eq!(fit(text, columns), expected);
+            assert!(width(&fit(text, columns)) <= columns);
+        }
+    }
+
+    #[test]
+    fn a_long_line_becomes_rows() {
+        assert_eq!(wrap("abcdefg", 3), ["abc", "def", "g"]);
+        assert_eq!(wrap("漢字", 3), ["漢", "字"]);
+        assert_eq!(wrap("", 3), [""]);
+    }
+}

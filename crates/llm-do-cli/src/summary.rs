@@ -1,0 +1,76 @@
+//! Time, requests, tokens and money in one line. Pure.
+
+use std::time::Duration;
+
+use llm_do::message::Usage;
+
+/// The line that closes a run or a chat.
+pub fn line(elapsed: Duration, usage: &Usage) -> String {
+    let requests = match usage.requests {
+        1 => "1 request".to_owned(),
+        count => format!("{count} requests"),
+    };
+    format!("{} · {requests} · {} · {}\n", seconds(elapsed), tokens(usage), cost(usage))
+}
+
+pub fn tokens(usage: &Usage) -> String {
+    format!("{} tokens in, {} out", count(usage.input_tokens), count(usage.output_tokens))
+}
+
+/// What nobody knows is not nothing.
+pub fn cost(usage: &Usage) -> String {
+    match usage.cost_usd {
+        None if usage.requests == 0 => "$0".to_owned(),
+        None => "cost unknown".to_owned(),
+        Some(0.0) => "$0".to_owned(),
+        Some(usd) if usd < 0.1 => format!("${usd:.4}"),
+        Some(usd) => format!("${usd:.2}"),
+    }
+}
+
+pub fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        whole => format!("{} min {} s", whole / 60, whole % 60),
+    }
+}
+
+/// Exact while it is short.
+#[expect(clippy::cast_precision_loss, reason = "shown with one digit after the point")]
+fn count(tokens: u64) -> String {
+    match tokens {
+        0..10_000 => tokens.to_string(),
+        10_000..1_000_000 => format!("{:.1}k", tokens as f64 / 1e3),
+        _ => format!("{:.1}M", tokens as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_in_one_line() {
+        let usage = |requests, input_tokens, output_tokens, cost_usd| Usage {
+            requests,
+            input_tokens,
+            output_tokens,
+            cost_usd,
+            ..Usage::default()
+        };
+        let cases = [
+            (200, usage(1, 12, 3, Some(0.0)), "0.2 s · 1 request · 12 tokens in, 3 out · $0\n"),
+            (
+                61_000,
+                usage(3, 12_345, 9_999, Some(0.012_345)),
+                "1 min 1 s · 3 requests · 12.3k tokens in, 9999 out · $0.0123\n",
+            ),
+            (59_940, usage(2, 2_000_000, 0, Some(1.5)), "59.9 s · 2 requests · 2.0M tokens in, 0 out · $1.50\n"),
+            (0, usage(1, 1, 1, None), "0.0 s · 1 request · 1 tokens in, 1 out · cost unknown\n"),
+            (0, usage(0, 0, 0, None), "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n"),
+        ];
+        for (milliseconds, usage, expected) in cases {
+            assert_eq!(line(Duration::from_millis(milliseconds), &usage), expected);
+        }
+    }
+}

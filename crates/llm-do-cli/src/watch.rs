@@ -1,0 +1,155 @@
+//! Attends to a turn while it goes on: what happens is shown, signals and the clock can end it.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use llm_do::event::Event;
+use llm_do::message::Message;
+use llm_do::runtime::input::Input;
+use llm_do::runtime::{Output, RunError};
+use llm_do::tools::approval::Answer;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Sleep;
+
+use crate::asking::{Asking, Waiting};
+use crate::console;
+use crate::display::Display;
+use crate::session::{Session, Turn};
+use crate::signals::{Received, Signals};
+
+/// Who ended a turn before its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    ByPerson,
+    BySystem,
+    ByTime(Duration),
+}
+
+/// How a turn ended.
+#[derive(Debug)]
+pub struct TurnEnded {
+    pub answer: Result<Output, RunError>,
+    pub stopped: Option<Stopped>,
+}
+
+/// What is heard and seen of a session.
+pub struct Watch {
+    pub events: UnboundedReceiver<Event>,
+    pub signals: Signals,
+    pub display: Display,
+    pub questions: UnboundedReceiver<Waiting>,
+    /// Whoever is at the terminal; without anybody no question comes.
+    pub asking: Option<Asking>,
+    /// Of each turn.
+    pub timeout: Option<Duration>,
+}
+
+/// Whether a second signal ended everything at once.
+pub enum Attended<T> {
+    Ended(T),
+    Killed(Stopped),
+}
+
+/// What has come together is shown together: one call of the system for a burst of deltas.
+const MOST_AT_ONCE: usize = 256;
+/// How often the status line moves.
+const TICK: Duration = Duration::from_millis(100);
+
+impl Watch {
+    /// One turn to its end. The first signal cancels it; the second does not wait for anything.
+    pub async fn turn(&mut self, session: &Session, input: Input) -> Attended<TurnEnded> {
+        let mut turn = session.turn(input);
+        let deadline = tokio::time::sleep(self.timeout.unwrap_or(Duration::MAX));
+        tokio::pin!(deadline);
+        let (mut stopped, mut events, mut tick) = (None, Vec::new(), tokio::time::interval(TICK));
+        tick.reset();
+        loop {
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => match stopped {
+                    None => stopped = Some(cancel(&mut turn, by(signal))),
+                    Some(_) => return Attended::Killed(by(signal)),
+                },
+                _ = self.events.recv_many(&mut events, MOST_AT_ONCE) => self.display.show(&mut events),
+                Some(waiting) = self.questions.recv() => {
+                    let interrupted = self.ask(waiting, deadline.as_mut()).await;
+                    stopped = stopped.or(interrupted.map(|stopped| cancel(&mut turn, stopped)));
+                }
+                answer = &mut turn.ended => {
+                    self.drain();
+                    // A task that panicked says so when it is joined.
+                    let answer = answer.unwrap_or(Err(RunError::Cancelled { partial: String::new() }));
+                    return Attended::Ended(TurnEnded { answer, stopped });
+                }
+                () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
+                    let limit = self.timeout.unwrap_or_default();
+                    stopped = Some(cancel(&mut turn, Stopped::ByTime(limit)));
+                }
+                _ = tick.tick(), if self.display.view.live => self.display.tick(),
+            }
+        }
+    }
+
+    /// Asks whoever is at the terminal. A signal and the clock answer for them: no, and that was it.
+    async fn ask(&mut self, waiting: Waiting, deadline: Pin<&mut Sleep>) -> Option<Stopped> {
+        let Waiting { request, mut answer } = waiting;
+        let asking = self.asking.as_mut()?;
+        self.display.step_back();
+        let stopped = tokio::select! {
+            biased;
+            answered = asking.ask(&request) => {
+                let _ = answer.send(answered);
+                return None;
+            }
+            signal = self.signals.next() => by(signal),
+            () = deadline, if self.timeout.is_some() => Stopped::ByTime(self.timeout.unwrap_or_default()),
+            // The call that waited was given up.
+            () = answer.closed() => return None,
+        };
+        console::complain("\n");
+        let _ = answer.send(Answer::EndRun);
+        Some(stopped)
+    }
+
+    /// Closes the call and gives its messages.
+    pub async fn close(&mut self, session: Session) -> Attended<Vec<Message>> {
+        let mut closing = session.close();
+        let (mut events, mut is_heard) = (Vec::new(), true);
+        loop {
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => {
+                    closing.abort();
+                    return Attended::Killed(by(signal));
+                }
+                count = self.events.recv_many(&mut events, MOST_AT_ONCE), if is_heard => {
+                    is_heard = count > 0;
+                    self.display.show(&mut events);
+                }
+                closed = &mut closing => {
+                    self.drain();
+                    return Attended::Ended(closed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
+                }
+            }
+        }
+    }
+
+    /// What was told before the end is shown before the end.
+    fn drain(&mut self) {
+        let mut events: Vec<Event> = std::iter::from_fn(|| self.events.try_recv().ok()).collect();
+        self.display.show(&mut events);
+        self.display.step_back();
+    }
+}
+
+fn cancel(turn: &mut Turn, stopped: Stopped) -> Stopped {
+    turn.cancel();
+    stopped
+}
+
+fn by(signal: Received) -> Stopped {
+    match signal {
+        Received::Interrupt => Stopped::ByPerson,
+        Received::Terminate => Stopped::BySystem,
+    }
+}

@@ -1,0 +1,176 @@
+//! The program on a terminal of its own: keys go in, a screen comes out. Nothing sleeps; whoever waits, waits for a text.
+
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::num::NonZeroU16;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pty_process::Size;
+use rustix::process::{Pid, Signal};
+
+/// Far more than anything here takes; a program that hangs must not hang the tests.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A program, and the terminal it runs on.
+pub struct Terminal {
+    child: Child,
+    keyboard: File,
+    seen: Arc<(Mutex<Seen>, Condvar)>,
+    reader: JoinHandle<()>,
+}
+
+struct Seen {
+    screen: vt100::Parser,
+    /// Everything that was ever written.
+    bytes: Vec<u8>,
+    closed: bool,
+}
+
+/// Which of the three streams are something else than the terminal.
+#[derive(Default)]
+pub struct Elsewhere {
+    pub stdin: Option<Stdio>,
+    pub stdout: Option<Stdio>,
+}
+
+/// How a program on a terminal ended.
+#[derive(Debug)]
+pub struct Left {
+    pub code: Option<i32>,
+    /// What the screen shows at the end.
+    pub screen: String,
+    /// Everything that was written, control codes and all.
+    pub written: String,
+}
+
+impl Terminal {
+    pub const ROWS: u16 = 100;
+    pub const COLUMNS: u16 = 100;
+
+    pub fn start(command: Command) -> Self {
+        Self::start_with(command, Self::ROWS, Elsewhere::default())
+    }
+
+    pub fn start_with(mut command: Command, rows: u16, elsewhere: Elsewhere) -> Self {
+        if command.get_envs().all(|(name, _)| name != "TERM") {
+            command.env("TERM", "xterm-256color");
+        }
+        let (pty, pts) = pty_process::blocking::open().unwrap();
+        pty.resize(Size::new(rows, Self::COLUMNS)).unwrap();
+        let mut command = pty_process::blocking::Command::from(command);
+        // What the sandbox set for pipes is not meant here.
+        command = command.stdin(pts_or(elsewhere.stdin, &pts));
+        if let Some(stdout) = elsewhere.stdout {
+            command = command.stdout(stdout);
+        }
+        let child = command.spawn(pts).unwrap();
+        let keyboard = File::from(OwnedFd::from(pty));
+        let size = |number| NonZeroU16::new(number).unwrap();
+        let screen = vt100::Parser::new(size(rows), size(Self::COLUMNS), 0);
+        let seen = Arc::new((Mutex::new(Seen { screen, bytes: Vec::new(), closed: false }), Condvar::new()));
+        let reader = thread::spawn({
+            let (mut output, seen) = (keyboard.try_clone().unwrap(), Arc::clone(&seen));
+            move || read(&mut output, &seen)
+        });
+        Self { child, keyboard, seen, reader }
+    }
+
+    /// Waits until the screen shows this text.
+    #[track_caller]
+    pub fn expect(&self, text: &str) -> &Self {
+        self.wait(text, |seen| seen.screen.screen().contents().contains(text))
+    }
+
+    /// Waits until this was written `count` times, whether or not it is still on the screen.
+    #[track_caller]
+    pub fn expect_written(&self, text: &str, count: usize) -> &Self {
+        self.wait(text, |seen| String::from_utf8_lossy(&seen.bytes).matches(text).count() >= count)
+    }
+
+    #[track_caller]
+    fn wait(&self, text: &str, is_there: impl Fn(&Seen) -> bool) -> &Self {
+        let (mutex, changed) = &*self.seen;
+        let is_waited_for = |seen: &mut Seen| !is_there(seen) && !seen.closed;
+        let (seen, _) = changed.wait_timeout_while(mutex.lock().unwrap(), DEADLINE, is_waited_for).unwrap();
+        assert!(is_there(&seen), "waited in vain for {text:?}; the screen:\n{}", seen.screen.screen().contents());
+        drop(seen);
+        self
+    }
+
+    pub fn press(&self, keys: &str) -> &Self {
+        (&self.keyboard).write_all(keys.as_bytes()).unwrap();
+        self
+    }
+
+    pub fn send(&self, signal: Signal) -> &Self {
+        rustix::process::kill_process(self.pid(), signal).unwrap();
+        self
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn screen(&self) -> String {
+        self.seen().screen.screen().contents()
+    }
+
+    /// Whether the terminal echoes what is typed and hands it over line by line, as it was before.
+    pub fn is_as_before(&self) -> bool {
+        use rustix::termios::LocalModes;
+        let modes = rustix::termios::tcgetattr(&self.keyboard).unwrap().local_modes;
+        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.0.lock().unwrap()
+    }
+
+    /// Waits for the end of the program. Whatever happened, the terminal is as it was.
+    #[track_caller]
+    pub fn left(mut self) -> Left {
+        self.wait("the end", |seen| seen.closed);
+        let code = self.child.wait().unwrap().code();
+        assert!(self.is_as_before(), "the terminal was not restored");
+        self.reader.join().unwrap();
+        let seen = self.seen.0.lock().unwrap();
+        let screen = seen.screen.screen().contents();
+        Left { code, screen, written: String::from_utf8_lossy(&seen.bytes).into_owned() }
+    }
+}
+
+fn pts_or(stdin: Option<Stdio>, pts: &pty_process::blocking::Pts) -> Stdio {
+    use std::os::fd::AsFd as _;
+    stdin.unwrap_or_else(|| Stdio::from(pts.as_fd().try_clone_to_owned().unwrap()))
+}
+
+fn read(output: &mut File, seen: &(Mutex<Seen>, Condvar)) {
+    let mut buffer = [0; 4096];
+    loop {
+        // A terminal without anybody on its other side is an error, not an end.
+        let count = output.read(&mut buffer).unwrap_or(0);
+        let mut guard = seen.0.lock().unwrap();
+        guard.screen.process(&buffer[..count]);
+        guard.bytes.extend_from_slice(&buffer[..count]);
+        guard.closed = count == 0;
+        seen.1.notify_all();
+        if count == 0 {
+            return;
+        }
+    }
+}
+
+/// Times differ from run to run.
+pub fn timeless(text: &str) -> String {
+    let line = |line: &str| match line.split_once(" s · ") {
+        Some((_, rest)) if rest.contains(" request") => format!("0.0 s · {rest}"),
+        Some(_) | None => line.to_owned(),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}

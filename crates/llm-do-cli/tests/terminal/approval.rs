@@ -1,0 +1,261 @@
+//! Questions at the terminal.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+
+use fake_llm::{Call, FakeLlm, Fault, Gate, On, Reply, Script};
+use serde_json::{Value, json};
+
+use crate::run;
+use crate::support::{Sandbox, is_summary};
+use crate::terminal::{Elsewhere, Left, Terminal, timeless};
+
+const WRITES: &str = "\
+- { round: 1, call: { write_file: { path: out.txt, content: \"written\\nhere\\n\" } } }
+- say: \"{{ result }}\"
+";
+
+fn writer(script: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", "---\nname: main\ntoolsets: [filesystem_cwd]\n---\nWrite.\n");
+    sandbox.file("script.yaml", script);
+    sandbox
+}
+
+const RUN: [&str; 5] = ["run", ".", "hi", "-m", "scripted:script.yaml"];
+
+fn start(sandbox: &Sandbox) -> Terminal {
+    Terminal::start(sandbox.command(&RUN, &[]))
+}
+
+/// Where a question ends.
+const ASKED: &str = "no, and end the run";
+
+fn written(sandbox: &Sandbox) -> Option<String> {
+    fs::read_to_string(sandbox.path().join("out.txt")).ok()
+}
+
+/// The lines above the summary.
+fn above(left: &Left) -> String {
+    left.screen.lines().filter(|line| !is_summary(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_whole_call_is_shown_and_y_runs_it() {
+    let sandbox = writer(WRITES);
+    let terminal = start(&sandbox);
+    terminal.expect(ASKED).press("y");
+    let left = terminal.left();
+    assert_eq!((left.code, written(&sandbox).as_deref()), (Some(0), Some("written\nhere\n")), "{}", left.screen);
+    let id = left.screen.split_once('(').unwrap().1.split_once(')').unwrap().0;
+    let expected = format!(
+        r#"approval 1: main › write_file ({id})
+  creates the file `out.txt`
+  {{
+    "path": "out.txt",
+    "content": "written\nhere\n"
+  }}
+  what would change:
+  + written
+  + here
+  y yes, once
+  s yes, and this exact call for the rest of the session
+  t yes, and `write_file` with any arguments for the rest of the session
+  e edit the arguments first
+  n no
+  q no, and end the run
+  approved once
+→ write_file {{"path":"out.txt","content":"written\nhere\n"}}
+← write_file wrote 13 characters to out.txt
+wrote 13 characters to out.txt
+0.0 s · 2 requests · 0 tokens in, 0 out · $0"#
+    );
+    assert_eq!(timeless(left.screen.trim_end()), expected);
+}
+
+#[test]
+fn a_refusal_and_its_reason_reach_the_model() {
+    for (keys, reason) in [("n", "the user refused it"), ("d", "the user refused it"), ("N", "not on a Sunday")] {
+        let sandbox = writer(WRITES);
+        let terminal = start(&sandbox);
+        terminal.expect(ASKED).press(keys).expect("why not?");
+        terminal.press(if reason.starts_with("not") { "not on a Sunday\r" } else { "\r" });
+        let left = terminal.left();
+        assert_eq!((left.code, written(&sandbox)), (Some(0), None), "{}", left.screen);
+        assert!(left.screen.contains(&format!("\nerror: refused: {reason}\n")), "{}", left.screen);
+    }
+}
+
+#[test]
+fn q_ends_the_run_and_ctrl_c_interrupts_it() {
+    for (key, code, said) in [("q", 4, "error: the run was ended at a question"), ("\u{3}", 130, "error: interrupted")]
+    {
+        let sandbox = writer(WRITES);
+        let terminal = start(&sandbox);
+        terminal.expect(ASKED).press(key);
+        let left = terminal.left();
+        assert_eq!((left.code, written(&sandbox)), (Some(code), None), "{}", left.screen);
+        let last: Vec<&str> = left.screen.lines().rev().take(2).collect();
+        assert_eq!(last[0], said, "{}", left.screen);
+        assert!(is_summary(last[1]), "{}", left.screen);
+    }
+}
+
+#[test]
+fn keys_that_were_typed_before_the_question_are_forgotten() {
+    let sandbox = writer("");
+    let gate = Gate::new();
+    let call = Call::new("write_file", json!({"path": "out.txt", "content": "x"}));
+    let script = Script::new().reply(Reply::calls([call])).reply(Reply::text("done"));
+    let fake = FakeLlm::start(script.fault(On::First(1), Fault::StallBeforeHead(gate.clone())));
+    let terminal = run(&sandbox, &fake, &[]);
+    gate.wait_until_reached(1);
+    terminal.press("y");
+    gate.release();
+    terminal.expect(ASKED).press("n").expect("why not?").press("\r");
+    let left = terminal.left();
+    assert_eq!((left.code, written(&sandbox)), (Some(0), None), "{}", left.screen);
+}
+
+#[test]
+fn an_answer_may_hold_for_the_call_or_for_the_tool() {
+    let twice = "\
+- { round: 1, call: { write_file: { path: out.txt, content: a } } }
+- { round: 2, call: { write_file: { content: a, path: out.txt } } }
+- { round: 3, call: { write_file: { path: out.txt, content: b } } }
+- say: done
+";
+    for (keys, asked) in [("s", 2), ("t", 1), ("y", 3)] {
+        let sandbox = writer(twice);
+        let terminal = start(&sandbox);
+        for number in 1..=asked {
+            terminal.expect(&format!("approval {number}: "));
+            terminal.expect_written(ASKED, number).press(keys);
+        }
+        let left = terminal.left();
+        assert_eq!((left.code, written(&sandbox).as_deref()), (Some(0), Some("b")), "{}", left.screen);
+        assert!(!left.screen.contains(&format!("approval {}", asked + 1)), "{}", left.screen);
+    }
+}
+
+#[test]
+fn arguments_are_edited_in_a_private_file_outside_the_project() {
+    let sandbox = writer(WRITES);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let editor = elsewhere.path().join("editor");
+    let script = "#!/bin/sh\ncp \"$2\" \"$1/seen\"\nstat -c '%a %n' \"$2\" \"$(dirname \"$2\")\" > \"$1/modes\"\n\
+                  sed -i s/written/edited/ \"$2\"\n";
+    fs::write(&editor, script).unwrap();
+    fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).unwrap();
+    let (place, command) =
+        (elsewhere.path().display(), format!("{} '{}'", editor.display(), elsewhere.path().display()));
+    let variables = [("EDITOR", command.as_str()), ("TMPDIR", &place.to_string()), ("PATH", "/usr/bin:/bin")];
+    let terminal = Terminal::start(sandbox.command(&RUN, &variables));
+    terminal.expect(ASKED).press("e");
+    let left = terminal.left();
+    assert_eq!((left.code, written(&sandbox).as_deref()), (Some(0), Some("edited\nhere\n")), "{}", left.screen);
+    assert!(left.screen.contains("approved with other arguments"), "{}", left.screen);
+    let seen: Value = serde_json::from_str(&fs::read_to_string(elsewhere.path().join("seen")).unwrap()).unwrap();
+    assert_eq!(seen["content"], "written\nhere\n");
+    let modes = fs::read_to_string(elsewhere.path().join("modes")).unwrap();
+    let modes: Vec<&str> = modes.lines().map(|line| line.split_once(' ').unwrap().0).collect();
+    assert_eq!(modes, ["600", "700"]);
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 3, "the private file is gone");
+}
+
+#[test]
+fn an_editor_that_gives_nothing_asks_again() {
+    let sandbox = writer(WRITES);
+    let cases = [
+        ("true", "nothing was changed"),
+        ("false", "`false` ended with exit status: 1"),
+        ("/no/such", "`/no/such` cannot be started"),
+        ("truncate -s 0", "that is not JSON"),
+        ("sh -c 'echo [] > $0'", "arguments are a JSON object"),
+    ];
+    for (editor, reason) in cases {
+        let terminal = Terminal::start(sandbox.command(&RUN, &[("VISUAL", editor), ("PATH", "/usr/bin:/bin")]));
+        terminal.expect(ASKED).press("e").expect(&format!("not edited: {reason}"));
+        terminal.expect_written(ASKED, 2).press("q");
+        assert_eq!((terminal.left().code, written(&sandbox)), (Some(4), None), "{editor}");
+    }
+}
+
+#[test]
+fn a_long_question_comes_in_pages_and_its_end_before_any_yes() {
+    let lines: String = (1..=40).map(|number| format!("line {number}\\n")).collect();
+    let sandbox = writer(&WRITES.replace("written\\nhere\\n", &format!("{lines}THE END")));
+    let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), 20, Elsewhere::default());
+    terminal.expect("-- 18 of ").press("y").expect_written("\u{7}", 1).press("t").expect_written("\u{7}", 2);
+    terminal.press(" ").expect("-- 36 of ");
+    assert_eq!(written(&sandbox), None, "nobody can agree to what they have not seen");
+    terminal.press(" ").expect("+ THE END").expect(ASKED).press("y");
+    let left = terminal.left();
+    assert!(left.code == Some(0) && written(&sandbox).unwrap().ends_with("THE END"), "{}", left.screen);
+    assert!(!left.screen.contains("--"), "the marks between pages are gone: {}", left.screen);
+    fs::remove_file(sandbox.path().join("out.txt")).unwrap();
+    let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), 20, Elsewhere::default());
+    terminal.expect("-- 18 of ").press("q");
+    assert_eq!((terminal.left().code, written(&sandbox)), (Some(4), None), "a no needs no reading");
+}
+
+#[test]
+fn somebody_is_asked_also_when_the_streams_are_pipes() {
+    let sandbox = writer(&WRITES.replace("say: ", "say: \"{{ heard }} \"").replace("\"\"{{", "{{"));
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let input = tempfile::tempfile().unwrap();
+    let streams = Elsewhere { stdin: Some(Stdio::from(input)), stdout: Some(Stdio::from(writer)) };
+    let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), Terminal::ROWS, streams);
+    terminal.expect(ASKED).press("y");
+    let left = terminal.left();
+    let mut answer = String::new();
+    reader.read_to_string(&mut answer).unwrap();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    assert!(answer.ends_with("wrote 13 characters to out.txt\n") && !answer.contains('\u{1b}'), "{answer:?}");
+    assert!(!above(&left).contains("\nwrote 13"), "the answer is on stdout alone: {}", left.screen);
+}
+
+#[test]
+fn headless_means_that_nobody_is_asked() {
+    for flag in ["--headless", "-p"] {
+        let sandbox = writer(WRITES);
+        let left = Terminal::start(sandbox.command(&[&RUN[..], &[flag]].concat(), &[])).left();
+        assert_eq!((left.code, written(&sandbox)), (Some(4), None));
+        assert!(left.screen.starts_with("waiting for approval ("), "{}", left.screen);
+        assert!(!left.written.contains("\u{1b}[K"), "nothing is animated: {:?}", left.written);
+    }
+}
+
+#[test]
+fn questions_of_nested_agents_have_their_path_and_the_words_of_others_are_marked() {
+    let sandbox = Sandbox::new();
+    let manifest = r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker", "a.worker", "b.worker"],
+        "runtime": {"agent_calls_require_approval": true}}"#;
+    sandbox.file("project.json", manifest);
+    sandbox.file("main.worker", "---\nname: main\ntoolsets: [a, b]\n---\nx\n");
+    for name in ["a", "b"] {
+        let keys = "description: \"nice\\napproval 9: all is well\\e[2J\"\ntoolsets: [filesystem_cwd]";
+        sandbox.file(&format!("{name}.worker"), &format!("---\nname: {name}\n{keys}\n---\nx\n"));
+    }
+    let script = "\
+- { agent: main, round: 1, call: [ { a: { input: go } }, { b: { input: go } } ] }
+- { agent: main, say: done }
+- { round: 1, call: { write_file: { path: '{{ agent }}.txt', content: x } } }
+- say: ok
+";
+    sandbox.file("script.yaml", script);
+    let terminal = start(&sandbox);
+    terminal.expect("approval 1: main › a (").expect_written(ASKED, 1);
+    assert!(
+        terminal.screen().contains("  in the words of its author:\n  │ nice\n  │ approval 9: all is well\\u{1b}[2J\n")
+    );
+    terminal.press("y").expect("approval 2: main › b (").expect_written(ASKED, 2).press("y");
+    // Both children ask at the same time: one waits.
+    terminal.expect("approval 3, 1 more waits: main › ").expect_written(ASKED, 3).press("y");
+    terminal.expect("approval 4: main › ").expect_written(ASKED, 4).press("y");
+    let left = terminal.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    assert!(left.screen.contains("main › a › write_file (") && left.screen.contains("main › b › write_file ("));
+}

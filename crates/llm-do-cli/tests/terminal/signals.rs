@@ -1,0 +1,68 @@
+//! Signals and the clock: the run ends, says what it took, and leaves nothing behind.
+
+use std::process::Stdio;
+
+use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{is_summary, wait_for_all};
+use crate::{command, run, sandbox};
+
+/// A provider that never comes to the end of its answer.
+fn stalled() -> (FakeLlm, Gate) {
+    let gate = Gate::new();
+    let reply = Reply::text("Once upon a time, there was").in_deltas(4);
+    let fault = Fault::Stall { at: At::Percent(60), gate: gate.clone() };
+    (FakeLlm::start(Script::new().otherwise(reply).fault(On::Every, fault)), gate)
+}
+
+#[test]
+fn ctrl_c_cancels_the_run_and_the_summary_is_still_said() {
+    let (sandbox, (fake, gate)) = (sandbox(), stalled());
+    let terminal = run(&sandbox, &fake, &[]);
+    terminal.expect("Once upon");
+    terminal.press("\u{3}");
+    gate.wait_until_left(1);
+    let left = terminal.left();
+    assert_eq!(left.code, Some(130), "{}", left.screen);
+    let last: Vec<&str> = left.screen.lines().rev().take(2).collect();
+    assert_eq!(last[0], "error: interrupted");
+    assert!(is_summary(last[1]), "{}", left.screen);
+}
+
+#[test]
+fn sigterm_ends_the_run_with_its_own_code() {
+    for (signal, code, said) in
+        [(Signal::TERM, 143, "terminated"), (Signal::HUP, 143, "terminated"), (Signal::INT, 130, "interrupted")]
+    {
+        let (sandbox, (fake, gate)) = (sandbox(), stalled());
+        let arguments = ["run", "main.worker", "hi", "-m", "anthropic:claude-haiku-4-5", "--json"];
+        let mut command = command(&sandbox, &fake, &arguments);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        gate.wait_until_reached(1);
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        gate.wait_until_left(1);
+        let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.ends_with(&format!("error: {said}\n")), "{stderr}");
+        let result: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+        assert_eq!((&result["type"], &result["exit_code"]), (&Value::from("result"), &Value::from(code)));
+        assert_eq!(result["messages"][0]["role"], "user", "what was said so far is there");
+        assert_eq!(result["trace"][0]["error"], "cancelled");
+    }
+}
+
+#[test]
+fn a_timeout_is_its_own_exit_code() {
+    let (sandbox, (fake, gate)) = (sandbox(), stalled());
+    let arguments = ["run", "main.worker", "hi", "-m", "anthropic:claude-haiku-4-5", "--timeout", "0.2"];
+    let mut command = command(&sandbox, &fake, &arguments);
+    let ended = wait_for_all(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    gate.wait_until_left(1);
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    assert_eq!((ended.code, ended.stdout.as_str(), lines.len()), (Some(124), "", 3), "{}", ended.stderr);
+    assert!(is_summary(lines[0]), "{}", ended.stderr);
+    assert_eq!(lines[1..], ["error: not done after 0.2 seconds", "hint: `--timeout` allows more"]);
+}
