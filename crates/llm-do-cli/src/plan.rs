@@ -14,6 +14,7 @@ use crate::args::{CheckArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::python::PythonPlan;
 use crate::render::{Verbosity, View};
 use crate::report::OutputPlan;
 use crate::style::Styles;
@@ -66,6 +67,7 @@ pub struct RunPlan {
     pub attended: bool,
     /// Of each turn.
     pub timeout: Option<Duration>,
+    pub python: PythonPlan,
     pub colour: Colour,
 }
 
@@ -121,6 +123,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         },
         attended: environment.can_ask && !args.headless,
         timeout: args.timeout,
+        python: PythonPlan::of(args.python, environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
 }

@@ -18,6 +18,7 @@ use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
 use serde_json::Value;
+use tokio::runtime::Runtime as Executor;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
@@ -107,8 +108,12 @@ fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let format = plan::output_format(&args);
-    match prepare(args, &environment) {
-        Ok(prepared) => prepared.run(),
+    let executor = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    match prepare(args, &environment, &executor) {
+        Ok(prepared) => prepared.run(executor),
         Err(failure) => Err(report::not_begun(failure, format)),
     }
 }
@@ -125,12 +130,12 @@ struct Prepared {
     editor: Option<Editor>,
 }
 
-fn prepare(args: RunArgs, environment: &Environment) -> Result<Prepared, Failure> {
+fn prepare(args: RunArgs, environment: &Environment, executor: &Executor) -> Result<Prepared, Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
     let mut plan = plan::run(args, environment, &config)?;
     read_scripts(&mut plan.models)?;
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
-    let Linked { program, .. } = link(&plan)?;
+    let Linked { program, .. } = link(&plan, executor)?;
     plan.output.view.streamed &= answers_in_text(&program);
     let input = read_input(&plan, &program)?;
     let models = providers::connect(&program, environment, &config)?;
@@ -170,19 +175,16 @@ fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waitin
     }
 }
 
-fn link(plan: &RunPlan) -> Result<Linked, Failure> {
+fn link(plan: &RunPlan, executor: &Executor) -> Result<Linked, Failure> {
     if let Some(command) = misspelled_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display()))
             .hint(format!("did you mean the command `{command}`?")));
     }
     let project = |report| Failure::Project { report, colour: plan.colour };
-    let linked = Project::load(&plan.project)
-        .and_then(|project| project.survey(&plan.models, plan.entry.as_deref()))
-        .map_err(project)?;
-    if let Some(name) = linked.program.open.first() {
-        return Err(Failure::usage(format!("`{name}` is defined in Python, which cannot be run yet")));
-    }
-    Ok(linked)
+    let loaded = Project::load(&plan.project).map_err(project)?;
+    let python = plan.python.python(&loaded.root);
+    let started = executor.block_on(loaded.start_python(&python)).map_err(project)?;
+    started.survey(&plan.models, plan.entry.as_deref()).map_err(project)
 }
 
 /// `llm-do chekc .` is read as a project to run.
@@ -242,11 +244,7 @@ fn read_json(source: &JsonSource) -> Result<Value, Failure> {
 }
 
 impl Prepared {
-    fn run(self) -> Result<(), Failure> {
-        let executor = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    fn run(self, executor: Executor) -> Result<(), Failure> {
         let output = self.output.clone();
         let ended = executor.block_on(self.attend());
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.

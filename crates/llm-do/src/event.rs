@@ -276,6 +276,11 @@ impl Events {
         Self { recorder, log, sender, hearing: self.hearing, agent: Arc::clone(agent), depth, call }
     }
 
+    /// How deep the call is whose events these are.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
     fn is_heard(&self) -> bool {
         self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
     }

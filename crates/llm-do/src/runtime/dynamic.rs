@@ -160,11 +160,17 @@ impl Toolset for DynamicAgents {
         ]
     }
 
-    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
+    fn judge<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a RawJson,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(async move {
         if tool == "agent_call" {
             let call: AgentCall = parse(arguments)?;
             let callee = self.callee(&call.agent)?;
-            return callee.judge(&callee.name, &call.callee_input());
+            return callee.judge(&callee.name, &call.callee_input(), cx).await;
         }
         let (name, draft) = self.draft(arguments)?;
         let verb = if draft.old.is_some() { "replaces" } else { "creates" };
@@ -174,6 +180,7 @@ impl Toolset for DynamicAgents {
             preview: Some(draft.text),
             foreign: None,
         }))
+    })
     }
 
     fn call<'a>(

@@ -16,7 +16,7 @@ use crate::message::{
 };
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ToolDeclaration};
-use crate::project::{AgentSpec, Limits, Typing};
+use crate::project::{AgentSpec, Limits};
 use crate::tools::approval::{Approvals, canonical};
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
@@ -293,7 +293,8 @@ impl<'r> CallScope<'r> {
         };
         // Dropped with this future, however the turn ends.
         let (_turn, cancellation) = Cancellation::new();
-        let parts = input.into_message(&self.agent, &self.runtime.program.root, reach)?;
+        let (root, python) = (&self.runtime.program.root, self.runtime.program.registry.python.as_deref());
+        let parts = input.into_message(&self.agent, root, reach, python).await?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
         self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
@@ -309,7 +310,7 @@ impl<'r> CallScope<'r> {
                     self.failures.note(&self.agent.name, &calls, &results)?;
                     Message::tool_results(results)
                 }
-                Step::Finish(reply) => match self.answer(reply) {
+                Step::Finish(reply) => match answer(self.runtime, &self.agent, reply, &self.events).await {
                     Ok(output) => return Ok(output),
                     Err(RunError::Output { violation, .. }) if repairs < MOST_REPAIRS => {
                         repairs += 1;
@@ -404,21 +405,6 @@ impl<'r> CallScope<'r> {
         Cost { requests: 1, tool_calls: 0, input_tokens, output_tokens, usd }
     }
 
-    fn answer(&self, reply: &Reply) -> Result<Output, RunError> {
-        let text = reply.text();
-        let declined = reply.parts.iter().find_map(|part| match part {
-            ReplyPart::Refusal(refusal) => Some(refusal.text.clone()),
-            ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) => None,
-        });
-        if let (true, Some(words)) = (text.is_empty(), declined) {
-            return Err(RunError::Declined { agent: self.agent.name.clone(), words });
-        }
-        let output = output::judge(&self.agent.output, &text)
-            .map_err(|violation| RunError::Output { agent: self.agent.name.clone(), violation })?;
-        self.events.send(|| EventKind::TextComplete { text });
-        Ok(output)
-    }
-
     /// Closes the toolsets, the last one first, and tells how the call ended.
     pub async fn close(self) {
         self.finish().await;
@@ -435,6 +421,29 @@ impl<'r> CallScope<'r> {
         self.events.send(|| EventKind::CallFinished { name, kind: CallKind::Agent, ended, duration_ms, usage });
         self.frame.history
     }
+}
+
+/// The answer that ends a turn, judged. Not a method: what it waits for must not borrow the whole call.
+async fn answer(
+    runtime: &Runtime,
+    agent: &AgentSpec,
+    reply: &Reply,
+    events: &Events,
+) -> Result<Output, RunError> {
+    let text = reply.text();
+    let declined = reply.parts.iter().find_map(|part| match part {
+        ReplyPart::Refusal(refusal) => Some(refusal.text.clone()),
+        ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) => None,
+    });
+    if let (true, Some(words)) = (text.is_empty(), declined) {
+        return Err(RunError::Declined { agent: agent.name.clone(), words });
+    }
+    let python = runtime.program.registry.python.as_deref();
+    let output = output::judge(&agent.output, &text, python)
+        .await
+        .map_err(|violation| RunError::Output { agent: agent.name.clone(), violation })?;
+    events.send(|| EventKind::TextComplete { text });
+    Ok(output)
 }
 
 /// A reservation that settles itself, also when its request is dropped.
@@ -540,10 +549,7 @@ fn head(runtime: &Runtime, agent: &AgentSpec, plane: &ToolPlane) -> Head {
         tools: tools.collect(),
         server_tools,
         settings: agent.settings.clone(),
-        output: match &agent.output {
-            Typing::Schema(schema) => Some(schema.clone()),
-            Typing::Untyped | Typing::Python(_) => None,
-        },
+        output: agent.output.schema().cloned(),
         stream: runtime.config.stream,
     }
 }

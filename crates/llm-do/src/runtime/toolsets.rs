@@ -5,14 +5,15 @@ use std::sync::Arc;
 use super::Runtime;
 use super::dynamic::DynamicAgents;
 use crate::event::Events;
-use crate::project::{AgentSpec, Program, Typing};
+use crate::project::{AgentSpec, Program, manifest};
 use crate::tools::Toolset;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::Rules;
 use crate::tools::filesystem::Filesystem;
 use crate::tools::function::OneTool;
 use crate::tools::plane::{self, OpenToolset};
-use crate::tools::source::{Registered, ToolsetSource};
+use crate::tools::python::{self, Opened as Made};
+use crate::tools::source::{Exported, PythonToolset, Registered, ToolsetSource, Variant};
 use crate::tools::variant::VariantToolset;
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
@@ -26,7 +27,7 @@ pub struct Opened {
 pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) -> Result<Opened, String> {
     let mut opened = Opened::default();
     for used in agent.tools.iter().chain(&agent.toolsets) {
-        match origin(runtime, agent, used.source.origin()).await {
+        match origin(runtime, agent, used.source.origin(), events).await {
             Ok(Some(toolset)) => opened.toolsets.push(OpenToolset {
                 name: used.name.clone(),
                 definition: format!("{:?}", used.source),
@@ -43,11 +44,11 @@ pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) ->
     Ok(opened)
 }
 
-#[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
 async fn origin(
     runtime: &Runtime,
     agent: &Arc<AgentSpec>,
     source: &ToolsetSource,
+    events: &Events,
 ) -> Result<Option<Box<dyn Toolset>>, String> {
     Ok(match source {
         ToolsetSource::Filesystem(config) => Some(Box::new(Filesystem::open(config, &runtime.program.root)?)),
@@ -59,12 +60,40 @@ async fn origin(
             Some(Box::new(DynamicAgents { program: Arc::clone(&runtime.program), creator: Arc::clone(agent) }))
         }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
+        ToolsetSource::Python(toolset) => python_toolset(runtime, agent, toolset, events).await?,
         ToolsetSource::Shell(_)
         | ToolsetSource::Mcp(_)
-        | ToolsetSource::Python(_)
         | ToolsetSource::Open
         | ToolsetSource::Variant(_) => None,
     })
+}
+
+/// A tool that is exported alone has no state; a toolset is made for this call, in the interpreter or, if it is one of
+/// ours, here.
+async fn python_toolset(
+    runtime: &Runtime,
+    agent: &Arc<AgentSpec>,
+    toolset: &PythonToolset,
+    events: &Events,
+) -> Result<Option<Box<dyn Toolset>>, String> {
+    let root = &runtime.program.root;
+    let Some(host) = &runtime.program.registry.python else { return Ok(None) };
+    if toolset.exported == Exported::Tool {
+        let tool = host.tools.get(&toolset.name).cloned();
+        return Ok(tool.map(|tool| Box::new(python::single(Arc::clone(host), tool)) as Box<dyn Toolset>));
+    }
+    let failed = |reason: String| format!("`{}` of {} cannot be opened: {reason}", toolset.name, toolset.file.display());
+    let model = agent.model.to_string();
+    let opening = python::open(Arc::clone(host), &toolset.name, &agent.name, &model, events.depth(), root);
+    let (definition, rules) = match opening.await.map_err(failed)? {
+        Made::Tools(tools) => return Ok(Some(Box::new(tools))),
+        Made::BuiltIn { definition, rules } => (definition, rules),
+    };
+    let source = manifest::toolset_definition(definition.get()).map_err(failed)?;
+    let live = Box::pin(origin(runtime, agent, &source, events)).await.map_err(failed)?;
+    // The rules that its configuration in Python has are a variant of it.
+    let variant = Variant { name: toolset.name.clone(), of: source, prefix: String::new(), tools: None, approval: rules };
+    Ok(live.map(|of| Box::new(VariantToolset { variant: Arc::new(variant), of }) as Box<dyn Toolset>))
 }
 
 /// The toolset as the variants over it show it.
@@ -104,7 +133,14 @@ pub fn exported(program: &Program) -> Vec<OpenToolset> {
         toolset: Box::new(OneTool(Arc::clone(tool))),
         rules: Rules::new(),
     });
-    exported.collect()
+    let python = program.registry.python.iter().flat_map(|host| host.tools.values().map(move |tool| (host, tool)));
+    let python = python.map(|(host, tool)| OpenToolset {
+        name: tool.name.clone(),
+        definition: format!("Python({})", tool.name),
+        toolset: Box::new(python::single(Arc::clone(host), tool.clone())),
+        rules: Rules::new(),
+    });
+    exported.chain(python).collect()
 }
 
 /// An agent as its callers see it.
@@ -114,10 +150,7 @@ pub fn agent_tool(program: &Program, callee: &AgentSpec) -> AgentTool {
     AgentTool {
         name: callee.name.clone(),
         description: callee.description.clone(),
-        parameters: match &callee.input {
-            Typing::Schema(schema) => Some(schema.clone()),
-            Typing::Untyped | Typing::Python(_) => None,
-        },
+        parameters: callee.input.schema().cloned(),
         calls_ask: exception.calls_require_approval.unwrap_or(policy.agent_calls_require_approval),
         attachments_ask: exception.attachments_require_approval.unwrap_or(policy.agent_attachments_require_approval),
         project_root: program.root.clone(),

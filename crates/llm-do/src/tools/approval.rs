@@ -413,11 +413,11 @@ impl Gate {
 
     /// Judges a call and asks if it must. `judge` gives the toolset's verdict, rules applied; edited arguments are
     /// judged by it again.
-    pub async fn pass(
+    pub async fn pass<Judged: Future<Output = Result<Verdict, String>>>(
         &self,
         candidate: Candidate<'_>,
         verdict: Verdict,
-        judge: impl Fn(&RawJson) -> Result<Verdict, String>,
+        judge: impl FnOnce(RawJson) -> Judged,
         events: &Events,
     ) -> Passage {
         let permitted = |arguments: &RawJson, verdict: &Verdict, bound_to: Option<String>, edited| Passage::Permitted {
@@ -459,7 +459,7 @@ impl Gate {
                 self.remember(Some(candidate.tool_grant()).filter(|_| verdict.memory() == Memory::CallOrTool));
                 as_shown()
             }
-            Answer::Edited(arguments) => match judge(&arguments) {
+            Answer::Edited(arguments) => match judge(arguments.clone()).await {
                 Ok(Verdict::Block(reason)) | Err(reason) => refused(reason),
                 Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
                     let bound_to = verdict.question().and_then(|question| question.bound_to.clone());

@@ -338,6 +338,19 @@ fn spec<T: JsonSchema>(name: &str, description: &str, repeat: Repeat) -> ToolSpe
     }
 }
 
+impl Filesystem {
+    pub(super) fn verdict(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
+        match tool {
+            "read_file" => parse::<ReadFile>(arguments).map(|_| Verdict::Allow),
+            "list_files" => parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
+            _ => match self.change(tool, arguments) {
+                Ok(change) => Ok(Verdict::Ask(change.question())),
+                Err(reason) => Err(reason),
+            },
+        }
+    }
+}
+
 impl Toolset for Filesystem {
     fn specs(&self) -> Vec<ToolSpec> {
         let roots: Vec<String> = self
@@ -362,15 +375,13 @@ impl Toolset for Filesystem {
         specs
     }
 
-    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
-        match tool {
-            "read_file" => parse::<ReadFile>(arguments).map(|_| Verdict::Allow),
-            "list_files" => parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
-            _ => match self.change(tool, arguments) {
-                Ok(change) => Ok(Verdict::Ask(change.question())),
-                Err(reason) => Err(reason),
-            },
-        }
+    fn judge<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(std::future::ready(self.verdict(tool, arguments)))
     }
 
     fn call<'a>(

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use super::Toolset;
 use super::agent::AgentTool;
-use super::approval::canonical;
+use super::approval::{Verdict, canonical};
 use super::filesystem::Filesystem;
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
+use super::{ToolSpec, Toolset};
 use crate::message::{Arguments, RawJson};
 
 /// Arguments are judged or refused by every tool, nothing runs, and what is shown and remembered of them is one text.
@@ -18,10 +18,9 @@ pub fn arguments(bytes: &[u8]) {
         Arguments::Malformed(kept) => return assert_eq!(kept, text, "the model reads what it wrote"),
     };
     check_canonical(&arguments);
-    for toolset in toolsets() {
-        for spec in toolset.specs() {
-            let judged = toolset.judge(&spec.name, &arguments);
-            assert_eq!(judged, toolset.judge(&spec.name, &arguments), "{}", spec.name);
+    for (specs, judge) in judges() {
+        for spec in specs {
+            assert_eq!(judge(&spec.name, &arguments), judge(&spec.name, &arguments), "{}", spec.name);
         }
     }
 }
@@ -35,7 +34,9 @@ fn check_canonical(arguments: &RawJson) {
     assert_eq!(again.to::<serde_json::Value>().ok(), Some(value));
 }
 
-fn toolsets() -> Vec<Box<dyn Toolset>> {
+type Judge = Box<dyn Fn(&str, &RawJson) -> Result<Verdict, String>>;
+
+fn judges() -> Vec<(Vec<ToolSpec>, Judge)> {
     let schema = r#"{"type":"object","properties":{"topic":{"type":"string","maxLength":9},"n":{"type":"integer"}},"required":["topic"]}"#;
     let agent = |parameters: Option<&str>| AgentTool {
         project_root: std::path::PathBuf::from("."),
@@ -45,7 +46,10 @@ fn toolsets() -> Vec<Box<dyn Toolset>> {
         calls_ask: false,
         attachments_ask: true,
     };
-    let mut toolsets: Vec<Box<dyn Toolset>> = vec![Box::new(agent(None)), Box::new(agent(Some(schema)))];
+    let mut judges: Vec<(Vec<ToolSpec>, Judge)> = Vec::new();
+    for agent in [agent(None), agent(Some(schema))] {
+        judges.push((agent.specs(), Box::new(move |_, arguments| agent.verdict(arguments))));
+    }
     // Judging a write looks at what is there, and changes nothing.
     let root = FileRoot {
         base: Base::WorkingDirectory,
@@ -53,7 +57,8 @@ fn toolsets() -> Vec<Box<dyn Toolset>> {
         suffixes: Vec::new(),
         max_file_bytes: Some(1 << 16),
     };
-    let files = Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new("."));
-    toolsets.extend(files.ok().map(|files| Box::new(files) as Box<dyn Toolset>));
-    toolsets
+    if let Ok(files) = Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new(".")) {
+        judges.push((files.specs(), Box::new(move |tool, arguments| files.verdict(tool, arguments))));
+    }
+    judges
 }

@@ -8,6 +8,7 @@ pub mod function;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod plane;
+pub mod python;
 pub mod rpc;
 pub mod secret;
 pub mod source;
@@ -34,8 +35,13 @@ pub trait Toolset: Send + Sync {
     fn specs(&self) -> Vec<ToolSpec>;
 
     /// Reads the arguments and says what the toolset thinks of the call, before rules, policy and people. An error is
-    /// what the model reads of arguments that do not fit.
-    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String>;
+    /// what the model reads of arguments that do not fit. A toolset in another process asks there.
+    fn judge<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a RawJson,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>>;
 
     /// Cannot be reached around the gate: only the gate makes a [`PermittedCall`].
     fn call<'a>(

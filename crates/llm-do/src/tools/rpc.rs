@@ -358,7 +358,10 @@ pub struct Request {
 
 impl Request {
     /// Works on it and answers, unless the other side takes it back before.
-    pub async fn serve(self, work: impl AsyncFnOnce(String, RawJson) -> Result<RawJson, Fault>) {
+    pub async fn serve<Working: Future<Output = Result<RawJson, Fault>>>(
+        self,
+        work: impl FnOnce(String, RawJson) -> Working,
+    ) {
         let Self { method, params, cancelled, reply } = self;
         tokio::select! {
             outcome = work(method, params) => reply.send(&outcome),

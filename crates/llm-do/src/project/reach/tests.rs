@@ -46,7 +46,7 @@ fn code(tools: Option<&[&str]>) -> ToolsetUse {
         capabilities: Vec::new(),
     };
     let tools = tools.map(|tools| tools.iter().map(tool).collect());
-    let source = ToolsetSource::Python(PythonToolset { file: "kit.py".into(), name: "kit".into(), tools });
+    let source = ToolsetSource::Python(PythonToolset { file: "kit.py".into(), name: "kit".into(), exported: Exported::Toolset, tools });
     ToolsetUse { name: "kit".into(), source, rules: Rules::new() }
 }
 

@@ -15,7 +15,7 @@ fn rooted(root: &Path, access: Access) -> Filesystem {
 
 fn permitted(filesystem: &Filesystem, tool: &str, arguments: &str) -> Result<PermittedCall, String> {
     let arguments = RawJson::parse(arguments).unwrap();
-    let verdict = filesystem.judge(tool, &arguments)?;
+    let verdict = filesystem.verdict(tool, &arguments)?;
     let gate = Gate::new(Approvals::ApproveAll);
     let candidate = Candidate { tool, arguments: &arguments, toolset: "", path: &[], key: "" };
     let events = Events::unheard();
@@ -104,10 +104,10 @@ fn an_approval_is_for_what_was_shown() {
     std::fs::write(&path, "old").unwrap();
     let files = rooted(directory.path(), Access::ReadWrite);
     let arguments = RawJson::parse(r#"{"path":"a.txt","content":"new"}"#).unwrap();
-    let Verdict::Ask(question) = files.judge("write_file", &arguments).unwrap() else { panic!("writes ask") };
+    let Verdict::Ask(question) = files.verdict("write_file", &arguments).unwrap() else { panic!("writes ask") };
     assert_eq!(question.preview.as_deref(), Some("- old\n+ new"));
     std::fs::write(&path, "changed meanwhile").unwrap();
-    let Verdict::Ask(later) = files.judge("write_file", &arguments).unwrap() else { panic!("writes ask") };
+    let Verdict::Ask(later) = files.verdict("write_file", &arguments).unwrap() else { panic!("writes ask") };
     assert_ne!(question.bound_to, later.bound_to);
 }
 
@@ -153,7 +153,7 @@ fn arguments_that_do_not_fit_never_reach_the_tool() {
         (r#"{"path":"a","max_chars":"many"}"#, "invalid type"),
     ];
     for (arguments, reason) in cases {
-        let error = files.judge("read_file", &RawJson::parse(arguments).unwrap()).unwrap_err();
+        let error = files.verdict("read_file", &RawJson::parse(arguments).unwrap()).unwrap_err();
         assert!(error.contains(reason), "{error}");
     }
     assert_eq!(files.specs().len(), 2);

@@ -42,10 +42,10 @@ async fn both_sides_ask_and_answers_come_in_any_order() {
         // Before it answers, it asks back: that is what a tool that calls an agent does.
         let why = text("?");
         let asked = there.request("why", &why);
-        let answering = async { next_request(&mut heard_here).await.serve(async |_, _| Ok(text("because"))).await };
+        let answering = async { next_request(&mut heard_here).await.serve(|_, _| async { Ok(text("because")) }).await };
         let (because, ()) = tokio::join!(asked, answering);
-        second.serve(async |_, params| Ok(params)).await;
-        first.serve(async |_, _| because).await;
+        second.serve(|_, params| async { Ok(params) }).await;
+        first.serve(|_, _| async { because }).await;
     };
     let (one, two) = (text("one"), text("two"));
     let (first, second, ()) = tokio::join!(here.request("a", &one), here.request("b", &two), serving);
@@ -73,7 +73,7 @@ async fn a_request_that_is_dropped_is_taken_back_and_its_work_ends() {
         _ = asked => unreachable!("nobody answers"),
     };
     // Work that never ends by itself: it returns because the request was taken back.
-    request.serve(async |_, _| std::future::pending().await).await;
+    request.serve(|_, _| std::future::pending()).await;
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_peer_that_leaves_fails_what_waits_and_what_comes_later_with_one_reaso
 async fn a_value_of_fifty_megabytes_passes() {
     let [(here, _), (_there, mut heard)] = pair();
     let large = text(&"é".repeat(25_000_000));
-    let serving = async { next_request(&mut heard).await.serve(async |_, params| Ok(params)).await };
+    let serving = async { next_request(&mut heard).await.serve(|_, params| async { Ok(params) }).await };
     let (answer, ()) = tokio::join!(here.request("echo", &large), serving);
     assert!(answer == Ok(large), "it comes back as it went");
 }

@@ -17,6 +17,7 @@ fn offered(name: &str, tools: Option<&[&str]>) -> PythonToolset {
         capabilities: Vec::new(),
     };
     PythonToolset {
+        exported: Exported::Toolset,
         file: "tools.py".into(),
         name: name.to_owned(),
         tools: tools.map(|tools| tools.iter().map(tool).collect()),
@@ -28,7 +29,7 @@ fn offer(toolsets: Vec<PythonToolset>, tools: &[&str]) -> Offer {
         file: "tools.py".into(),
         tool: DeclaredTool { name: (*name).to_owned(), verdict: DeclaredVerdict::Ask, capabilities: Vec::new() },
     };
-    Offer { toolsets, tools: tools.iter().map(single).collect(), entries: Vec::new() }
+    Offer { toolsets, tools: tools.iter().map(single).collect(), ..Offer::default() }
 }
 
 #[test]
