@@ -46,10 +46,10 @@ impl Toolset for Notebook {
         _: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
         Box::pin(async move {
-        let note: Note = arguments.to().map_err(|error| error.to_string())?;
-        let is_short = note.text.len() <= 80;
-        Ok(if is_short { Verdict::Allow } else { Verdict::Ask(Question::because("keeps a long note")) })
-    })
+            let note: Note = arguments.to().map_err(|error| error.to_string())?;
+            let is_short = note.text.len() <= 80;
+            Ok(if is_short { Verdict::Allow } else { Verdict::Ask(Question::because("keeps a long note")) })
+        })
     }
 
     fn call<'a>(

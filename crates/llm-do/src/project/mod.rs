@@ -89,6 +89,8 @@ pub struct Offer {
     pub tools: Vec<OfferedTool>,
     /// Entry functions, by their files.
     pub entries: Vec<EntryFunction>,
+    /// A file could not be imported: what it would have offered is not known.
+    pub incomplete: bool,
     /// The classes that worker files refer to: their JSON Schemas, or what is wrong with them.
     pub classes: BTreeMap<String, Result<RawJson, String>>,
 }

@@ -38,8 +38,7 @@ impl Project {
         let files = self.python_files();
         let environment = Python { variables: self.variables(python), ..python.clone() };
         let place = Place::Path(self.root.clone());
-        let failed =
-            |fact: String, hint: &str| Report::single(Diagnostic::error(place.clone(), fact).hint(hint));
+        let failed = |fact: String, hint: &str| Report::single(Diagnostic::error(place.clone(), fact).hint(hint));
         let started = PythonHost::start(&environment, &root, &files).await;
         let (host, exports) = started.map_err(|error| failed(error.to_string(), error.hint()))?;
         let died = |reason: String| failed(reason, "the files of the project are imported when it starts");
@@ -151,12 +150,14 @@ fn offer(exports: Exports, classes: impl Iterator<Item = (WantedClass, FoundClas
         tools: None,
     });
     let tools = exports.tools.iter().map(|tool| OfferedTool { file: tool.file.clone(), tool: tool.tool.declared() });
-    let entries = exports.entries.into_iter().map(|entry| EntryFunction::Python { file: entry.file, function: entry.function });
+    let entries =
+        exports.entries.into_iter().map(|entry| EntryFunction::Python { file: entry.file, function: entry.function });
     let class = |(wanted, found): (WantedClass, FoundClass)| match found {
         FoundClass::Schema(schema) => (wanted.reference, Ok(schema)),
         FoundClass::Fact(fact) => (wanted.reference, Err(fact)),
     };
     Offer {
+        incomplete: !exports.problems.is_empty(),
         toolsets: toolsets.collect(),
         tools: tools.collect(),
         entries: entries.collect(),

@@ -166,12 +166,12 @@ impl Input {
         for part in python.render(&class.reference, &value).await.map_err(violates)? {
             parts.push(match part {
                 RenderedPart::Text(text) => Content::text(spoken(text)),
-                RenderedPart::Attachment(path) => Content::Attachment(
-                    match beside.iter().position(|file| file.name == path) {
+                RenderedPart::Attachment(path) => {
+                    Content::Attachment(match beside.iter().position(|file| file.name == path) {
                         Some(given) => beside.remove(given),
                         None => attachment::read(&Value::String(path), root, reach)?,
-                    },
-                ),
+                    })
+                }
             });
         }
         parts.extend(beside.into_iter().map(Content::Attachment));

@@ -13,7 +13,9 @@ pub async fn judge(typing: &Typing, text: &str, python: Option<&PythonHost>) -> 
     let json = unfenced(text);
     let schema = match (typing, python) {
         (Typing::Schema(schema), _) => schema,
-        (Typing::Python(class), Some(python)) => return python.validate(&class.reference, json).await.map(Output::Value),
+        (Typing::Python(class), Some(python)) => {
+            return python.validate(&class.reference, json).await.map(Output::Value);
+        }
         (Typing::Untyped | Typing::Python(_), _) => return Ok(Output::Text(text.to_owned())),
     };
     let value: Value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
@@ -48,7 +50,11 @@ mod tests {
         let typing = Typing::Schema(RawJson::parse(schema).unwrap());
         assert_eq!(judge(&Typing::Untyped, "hi", None).await, Ok(Output::Text("hi".into())));
         for text in [r#"{"n": 1}"#, "```json\n{\"n\": 1}\n```", "  {\"n\": 1}\n"] {
-            assert_eq!(judge(&typing, text, None).await, Ok(Output::Value(RawJson::parse(r#"{"n": 1}"#).unwrap())), "{text}");
+            assert_eq!(
+                judge(&typing, text, None).await,
+                Ok(Output::Value(RawJson::parse(r#"{"n": 1}"#).unwrap())),
+                "{text}"
+            );
         }
         let cases = [
             ("sorry", "it is not JSON"),

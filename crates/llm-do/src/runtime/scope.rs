@@ -424,12 +424,7 @@ impl<'r> CallScope<'r> {
 }
 
 /// The answer that ends a turn, judged. Not a method: what it waits for must not borrow the whole call.
-async fn answer(
-    runtime: &Runtime,
-    agent: &AgentSpec,
-    reply: &Reply,
-    events: &Events,
-) -> Result<Output, RunError> {
+async fn answer(runtime: &Runtime, agent: &AgentSpec, reply: &Reply, events: &Events) -> Result<Output, RunError> {
     let text = reply.text();
     let declined = reply.parts.iter().find_map(|part| match part {
         ReplyPart::Refusal(refusal) => Some(refusal.text.clone()),

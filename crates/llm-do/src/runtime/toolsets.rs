@@ -61,10 +61,7 @@ async fn origin(
         }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
         ToolsetSource::Python(toolset) => python_toolset(runtime, agent, toolset, events).await?,
-        ToolsetSource::Shell(_)
-        | ToolsetSource::Mcp(_)
-        | ToolsetSource::Open
-        | ToolsetSource::Variant(_) => None,
+        ToolsetSource::Shell(_) | ToolsetSource::Mcp(_) | ToolsetSource::Open | ToolsetSource::Variant(_) => None,
     })
 }
 
@@ -76,15 +73,15 @@ async fn python_toolset(
     toolset: &PythonToolset,
     events: &Events,
 ) -> Result<Option<Box<dyn Toolset>>, String> {
-    let root = &runtime.program.root;
     let Some(host) = &runtime.program.registry.python else { return Ok(None) };
     if toolset.exported == Exported::Tool {
         let tool = host.tools.get(&toolset.name).cloned();
         return Ok(tool.map(|tool| Box::new(python::single(Arc::clone(host), tool)) as Box<dyn Toolset>));
     }
-    let failed = |reason: String| format!("`{}` of {} cannot be opened: {reason}", toolset.name, toolset.file.display());
+    let failed =
+        |reason: String| format!("`{}` of {} cannot be opened: {reason}", toolset.name, toolset.file.display());
     let model = agent.model.to_string();
-    let opening = python::open(Arc::clone(host), &toolset.name, &agent.name, &model, events.depth(), root);
+    let opening = python::open(Arc::clone(host), &toolset.name, &agent.name, &model, events.depth());
     let (definition, rules) = match opening.await.map_err(failed)? {
         Made::Tools(tools) => return Ok(Some(Box::new(tools))),
         Made::BuiltIn { definition, rules } => (definition, rules),
@@ -92,7 +89,8 @@ async fn python_toolset(
     let source = manifest::toolset_definition(definition.get()).map_err(failed)?;
     let live = Box::pin(origin(runtime, agent, &source, events)).await.map_err(failed)?;
     // The rules that its configuration in Python has are a variant of it.
-    let variant = Variant { name: toolset.name.clone(), of: source, prefix: String::new(), tools: None, approval: rules };
+    let variant =
+        Variant { name: toolset.name.clone(), of: source, prefix: String::new(), tools: None, approval: rules };
     Ok(live.map(|of| Box::new(VariantToolset { variant: Arc::new(variant), of }) as Box<dyn Toolset>))
 }
 

@@ -164,13 +164,13 @@ impl Toolset for OneTool {
         _: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
         Box::pin(async move {
-        (self.0.check)(arguments)?;
-        Ok(match self.0.verdict {
-            Rule::Allow => Verdict::Allow,
-            Rule::Ask => Verdict::Ask(Question::because(format!("runs the tool `{tool}`, which is code"))),
-            Rule::Block => Verdict::Block("the tool is blocked".to_owned()),
+            (self.0.check)(arguments)?;
+            Ok(match self.0.verdict {
+                Rule::Allow => Verdict::Allow,
+                Rule::Ask => Verdict::Ask(Question::because(format!("runs the tool `{tool}`, which is code"))),
+                Rule::Block => Verdict::Block("the tool is blocked".to_owned()),
+            })
         })
-    })
     }
 
     fn call<'a>(

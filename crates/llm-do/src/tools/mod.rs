@@ -95,8 +95,8 @@ pub enum ToolError {
     /// The model reads it and may recover.
     #[error("{0}")]
     Failed(String),
-    /// What the approval was shown against has changed: it must be asked again.
-    #[error("its target changed since it was approved")]
+    /// What the approval was shown against has changed, or its code found out that it needs one: it is asked again.
+    #[error("it has to be asked about again")]
     Changed,
     /// The whole run ends.
     #[error(transparent)]

@@ -35,10 +35,10 @@ impl Toolset for VariantToolset {
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
         Box::pin(async move {
-        let original = self.original(tool);
-        let verdict = self.of.judge(original, arguments, cx).await?;
-        Ok(verdict.under(self.variant.approval.get(original).copied()))
-    })
+            let original = self.original(tool);
+            let verdict = self.of.judge(original, arguments, cx).await?;
+            Ok(verdict.under(self.variant.approval.get(original).copied()))
+        })
     }
 
     fn call<'a>(

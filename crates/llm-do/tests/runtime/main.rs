@@ -49,9 +49,7 @@ impl Toolset for Counter {
         _: &'a RawJson,
         _: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
-        Box::pin(async move {
-        Ok(Verdict::Ask(Question::because("counts")))
-    })
+        Box::pin(async move { Ok(Verdict::Ask(Question::because("counts"))) })
     }
 
     fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {

@@ -68,8 +68,9 @@ class Channel(asyncio.Protocol):
             task = self._serving.get(message["params"]["id"])
             if task is not None:
                 task.cancel()
-        elif "id" in message:
-            identifier = message["id"]
+        else:
+            # Without an id nobody waits for the answer, but the work is the same.
+            identifier = message.get("id", object())
             task = self._loop.create_task(self._answer(identifier, method, message.get("params")))
             self._serving[identifier] = task
 
@@ -79,7 +80,8 @@ class Channel(asyncio.Protocol):
                 outcome: dict[str, Any] = {"result": await self._serve(method, params)}
             except Refused as refused:
                 outcome = {"error": {"code": refused.code, "message": refused.message, "data": refused.data}}
-            self.send({"jsonrpc": "2.0", "id": identifier, **outcome})
+            if isinstance(identifier, int):
+                self.send({"jsonrpc": "2.0", "id": identifier, **outcome})
         except asyncio.CancelledError:
             # Taken back: nobody reads an answer.
             pass

@@ -126,7 +126,7 @@ def imported(path: str, file: str) -> ModuleType:
     for module in list(sys.modules.values()):
         known = getattr(module, "__file__", None)
         if known is not None and os.path.realpath(known) == os.path.realpath(path):
-            return module
+            return answering_to_its_stem(module)
     name = os.path.splitext(os.path.normpath(file))[0].replace(os.sep, ".")
     if name in sys.modules:
         name = f"llm_do_project.{name}"
@@ -140,8 +140,12 @@ def imported(path: str, file: str) -> ModuleType:
     except BaseException:
         sys.modules.pop(name, None)
         raise
-    # A sibling that imports it by its own name gets the same module, unless the name is somebody else's.
-    stem = name.rsplit(".", 1)[-1]
+    return answering_to_its_stem(module)
+
+
+def answering_to_its_stem(module: ModuleType) -> ModuleType:
+    """A sibling that imports it by its own name gets the same module, unless the name is somebody else's."""
+    stem = module.__name__.rsplit(".", 1)[-1]
     if stem not in sys.modules and importlib.util.find_spec(stem) is None:
         sys.modules[stem] = module
     return module

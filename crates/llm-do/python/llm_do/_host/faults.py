@@ -18,7 +18,12 @@ DISTRIBUTION = "pydantic-ai-slim==2.66.*"
 
 
 def install_command(distribution: str = DISTRIBUTION) -> str:
-    return f"{sys.executable} -m pip install '{distribution}'"
+    return f"{interpreter()} -m pip install '{distribution}'"
+
+
+def interpreter() -> str:
+    # Empty where it was found without a path.
+    return sys.executable or "python3"
 
 
 def own_frames(error: BaseException, root: str) -> list[traceback.FrameSummary]:
@@ -76,7 +81,7 @@ def problem(error: BaseException, path: str, root: str) -> dict[str, Any]:
         distribution = DISTRIBUTION if top in ("pydantic_ai", "pydantic") else top
         if top == "pydantic_ai_blocking_approval":
             distribution = "pydantic-ai-blocking-approval"
-            hint = f"{sys.executable} -m pip install --no-deps {distribution}"
+            hint = f"{interpreter()} -m pip install --no-deps {distribution}"
         else:
             hint = install_command(distribution)
         hint = f"install it with: {hint}"

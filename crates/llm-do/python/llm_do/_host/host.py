@@ -55,6 +55,9 @@ class Host:
             sys.stderr.flush()
             CURRENT_CALL.reset(token)
 
+    def _context(self, params: Any) -> CallContext:
+        return CallContext(self._ask, {**params.get("context", {}), "project_root": self._root})
+
     async def on_import(self, params: Any) -> Any:
         self._root = params["root"]
         self._exports, self._classes = Exports(self._root), Classes(self._root)
@@ -94,7 +97,7 @@ class Host:
             config = get_toolset_approval_config(self._exports.tools[name])
             if config:
                 set_toolset_approval_config(live, config)
-            live = await PydanticToolset.open(live, CallContext(self._ask, {}), None)
+            live = await PydanticToolset.open(live, self._context({}), None)
         self._single[name] = live
         return live.specs()[0]
 
@@ -144,7 +147,7 @@ class Host:
         return answers
 
     async def on_open(self, params: Any) -> Any:
-        context = CallContext(self._ask, params["context"])
+        context = self._context(params)
         value = self._exports.toolsets[params["toolset"]]
         made, fresh = value, False
         if isinstance(value, ToolsetSpec) or (callable(value) and not self._is_toolset(value)):
@@ -198,11 +201,11 @@ class Host:
         return self._single[instance] if isinstance(instance, str) else self._open[instance]
 
     async def on_judge(self, params: Any) -> Any:
-        context = CallContext(self._ask, params["context"])
+        context = self._context(params)
         return await self._toolset(params).judge(params["tool"], params["arguments"], context)
 
     async def on_call(self, params: Any) -> Any:
-        context = CallContext(self._ask, params["context"])
+        context = self._context(params)
         try:
             result = await self._toolset(params).call(params["tool"], params["arguments"], context, params)
         except Invalid as invalid:
@@ -246,7 +249,7 @@ class Host:
 
     async def on_enter(self, params: Any) -> Any:
         entry = self._entry(params["file"], params["function"])
-        context = CallContext(self._ask, params["context"])
+        context = self._context(params)
         value = params["value"]
         if entry.schema_in or annotated_class(entry.main):
             from pydantic import ValidationError

@@ -108,7 +108,7 @@ impl PythonHost {
         let params = RawJson::of(&json!({"root": root, "files": files}));
         let exports = match host.connection.request("import", &params).await {
             Ok(exports) => exports,
-            Err(Fault::Gone(reason)) => return Err(not_begun(python, reason)),
+            Err(Fault::Gone(reason)) => return Err(not_begun(python, &reason)),
             Err(fault @ Fault::Told { .. }) => return Err(StartError::Died(format!("failed: {fault}"))),
         };
         let exports: Exports =
@@ -151,7 +151,14 @@ impl PythonHost {
         let ended = child.why_ended();
         let why_ended = async move { format!("Python {}", ended.await) };
         let connection = Connection::open(reader, writer, take_back, heard, why_ended);
-        Ok(Self { connection, calls, next: AtomicU64::new(1), tools: BTreeMap::new(), answers: Mutex::default(), _child: child })
+        Ok(Self {
+            connection,
+            calls,
+            next: AtomicU64::new(1),
+            tools: BTreeMap::new(),
+            answers: Mutex::default(),
+            _child: child,
+        })
     }
 
     /// From now on what code prints outside of calls is told to these; so is what it printed before.
@@ -242,6 +249,16 @@ impl PythonHost {
         }
     }
 
+    /// Whether the interpreter has ended: it is not started again.
+    pub(super) fn is_gone(&self) -> bool {
+        self.connection.ended().is_some()
+    }
+
+    /// Asks an instance to close without waiting for it.
+    pub(super) fn abandon(&self, instance: u64) {
+        self.connection.notify("close", &RawJson::of(&json!({"instance": instance})));
+    }
+
     /// Asks for something inside a call of ours: whatever its code calls back comes through that call's context.
     pub(super) async fn within(
         &self,
@@ -258,7 +275,7 @@ impl PythonHost {
         let mut served = FuturesUnordered::new();
         loop {
             tokio::select! {
-                answer = &mut answer => return answer.map_err(tool_error),
+                answer = &mut answer => return answer.map_err(|fault| ToolError::Failed(fault.to_string())),
                 Some(request) = requests.recv() => served.push(self.serve(request, cx)),
                 Some(()) = served.next(), if !served.is_empty() => {}
             }
@@ -294,17 +311,17 @@ impl PythonHost {
             error @ (ToolError::Failed(_) | ToolError::Changed) => Fault::told(code::FAILED, error.to_string()),
         })?;
         let is_tool = method == "call" && cx.plane.has(&name);
-        Ok(self.typed(&name, text, is_tool))
+        Ok(self.typed(&name, &text, is_tool))
     }
 
     /// Text, or what its agent or its tool means by it.
-    fn typed(&self, name: &str, text: String, is_tool: bool) -> RawJson {
+    fn typed(&self, name: &str, text: &str, is_tool: bool) -> RawJson {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         match answers.get(name) {
             Some(TypedAnswer::Instance(class)) => RawJson::of(&json!({"text": text, "class": class})),
             // A tool's text that is an object or a list was one.
             None if !(is_tool && text.starts_with(['{', '['])) => RawJson::of(&json!({"text": text})),
-            Some(TypedAnswer::Value) | None => match serde_json::from_str::<Value>(&text) {
+            Some(TypedAnswer::Value) | None => match serde_json::from_str::<Value>(text) {
                 Ok(value) => RawJson::of(&json!({"value": value})),
                 Err(_) => RawJson::of(&json!({"text": text})),
             },
@@ -333,7 +350,7 @@ del sys.path[0]
 main()
 ";
 
-fn not_begun(python: &Python, reason: String) -> StartError {
+fn not_begun(python: &Python, reason: &str) -> StartError {
     match reason.split_once("llm-do: too old: ") {
         Some((_, found)) => {
             debug_assert_eq!(OLDEST, (3, 10), "the bootstrap says the same");
@@ -345,10 +362,6 @@ fn not_begun(python: &Python, reason: String) -> StartError {
 
 fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
     answer.to().map_err(|error| format!("Python answered what nobody asked: {error}"))
-}
-
-fn tool_error(fault: Fault) -> ToolError {
-    ToolError::Failed(fault.to_string())
 }
 
 fn text_of(content: &[Content]) -> String {
@@ -388,7 +401,6 @@ struct Seen<'a> {
     depth: usize,
     path: &'a [String],
     model: Option<&'a str>,
-    project_root: &'a Path,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt: Option<String>,
     /// As text: it is parsed only where somebody looks at it.
@@ -401,16 +413,13 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn of(call: u64, sight: Sight, cx: &'a CallContext<'a>) -> Self {
         let full = sight == Sight::Full;
-        let file = |attachment: &crate::message::Attachment| {
-            json!({"name": attachment.name, "media_type": attachment.media_type})
-        };
+        let file = |attachment: &crate::message::Attachment| json!({"name": attachment.name, "media_type": attachment.media_type});
         Self {
             call,
             agent: cx.agent(),
             depth: cx.depth,
             path: cx.path,
             model: cx.model,
-            project_root: cx.project_root,
             prompt: full.then(|| Content::shown(cx.input)),
             messages: full.then(|| serde_json::to_string(cx.messages).unwrap_or_default()),
             attachments: if full { cx.attachments().map(file).collect() } else { Vec::new() },
@@ -449,7 +458,9 @@ impl Calls {
                 let sender = call.and_then(|call| self.open().get(&call).map(|open| open.requests.clone()));
                 match sender {
                     Some(sender) => drop(sender.send(request)),
-                    None => request.refuse(Fault::told(code::FAILED, "the call is over: nothing can be called from it")),
+                    None => {
+                        request.refuse(Fault::told(code::FAILED, "the call is over: nothing can be called from it"));
+                    }
                 }
             }
             Incoming::Notification { method, params } if method == "output" => {
@@ -467,7 +478,9 @@ impl Calls {
         let before = self.printed.fetch_add(text.len(), Ordering::Relaxed);
         let text = match before {
             ..MOST_OUTPUT => text.to_owned(),
-            _ if before.saturating_sub(text.len()) < MOST_OUTPUT => "(what Python prints from here on is not shown)".to_owned(),
+            _ if before.saturating_sub(text.len()) < MOST_OUTPUT => {
+                "(what Python prints from here on is not shown)".to_owned()
+            }
             _ => return,
         };
         let events = call.and_then(|call| self.open().get(&call).map(|open| open.events.clone()));

@@ -1,7 +1,6 @@
 //! A live toolset in the interpreter, as one call of an agent uses it.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -22,7 +21,10 @@ const LONGEST_DESCRIPTION: usize = 2_000;
 pub enum Opened {
     Tools(PythonTools),
     /// One of ours, configured in Python: a definition as in a manifest, and the rules of its approval config.
-    BuiltIn { definition: RawJson, rules: BTreeMap<String, Rule> },
+    BuiltIn {
+        definition: RawJson,
+        rules: BTreeMap<String, Rule>,
+    },
 }
 
 /// Tools that run in the interpreter.
@@ -32,6 +34,16 @@ pub struct PythonTools {
     tools: Vec<PythonTool>,
     /// Calls whose code found out only while it ran that somebody has to agree.
     needing: Mutex<HashSet<(String, String)>>,
+    closed: bool,
+}
+
+impl Drop for PythonTools {
+    /// A call that was dropped waits for nobody, but its toolsets are still asked to clean up.
+    fn drop(&mut self) {
+        if let (false, Instance::Made(instance)) = (self.closed, &self.instance) {
+            self.host.abandon(*instance);
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -45,7 +57,13 @@ enum Instance {
 
 /// A single exported tool.
 pub fn single(host: Arc<PythonHost>, tool: PythonTool) -> PythonTools {
-    PythonTools { host, instance: Instance::Single(tool.name.clone()), tools: vec![tool], needing: Mutex::default() }
+    PythonTools {
+        host,
+        instance: Instance::Single(tool.name.clone()),
+        tools: vec![tool],
+        needing: Mutex::default(),
+        closed: false,
+    }
 }
 
 /// Makes a toolset for one call of an agent.
@@ -55,7 +73,6 @@ pub async fn open(
     agent: &str,
     model: &str,
     depth: usize,
-    root: &Path,
 ) -> Result<Opened, String> {
     #[derive(Deserialize)]
     struct Answer {
@@ -67,12 +84,12 @@ pub async fn open(
         #[serde(default)]
         approval: BTreeMap<String, Value>,
     }
-    let context = json!({"agent": agent, "model": model, "depth": depth, "project_root": root});
+    let context = json!({"agent": agent, "model": model, "depth": depth});
     let answer: Answer = host.ask("open", &json!({"toolset": toolset, "context": context})).await?;
     Ok(match answer.built_in {
         None => {
             let (instance, tools) = (Instance::Made(answer.instance), answer.tools);
-            Opened::Tools(PythonTools { host, instance, tools, needing: Mutex::default() })
+            Opened::Tools(PythonTools { host, instance, tools, needing: Mutex::default(), closed: false })
         }
         Some(built_in) => {
             let allowed = answer.approval.into_iter().filter(|(_, rule)| rule["pre_approved"] == true);
@@ -136,8 +153,13 @@ impl PythonTools {
     /// Asks the code what it thinks of a call; a person is only asked about arguments that fit.
     async fn opinion(&self, tool: &str, arguments: &RawJson, cx: &CallContext<'_>) -> Result<Verdict, String> {
         let asked = Judging { instance: &self.instance, tool, arguments };
-        let answer = self.host.within("judge", asked, self.sight(tool), cx).await.map_err(|error| error.to_string())?;
-        let opinion: Opinion = answer.to().map_err(|error| error.to_string())?;
+        let opinion: Opinion = match self.host.within("judge", asked, self.sight(tool), cx).await {
+            Ok(answer) => answer.to().map_err(|error| error.to_string())?,
+            // Nothing can run any more, and the call says why.
+            Err(_) if self.host.is_gone() => return Ok(Verdict::Allow),
+            // Whoever cannot say whether a call may run has not allowed it.
+            Err(error) => return Ok(Verdict::Block(format!("its toolset cannot judge the call: {error}"))),
+        };
         if let Some(violation) = opinion.invalid {
             return Err(violation);
         }
@@ -157,7 +179,8 @@ impl PythonTools {
             approved: !is_allowed || self.is_needing(tool, arguments),
         };
         let answer = self.host.within("call", asked, self.sight(tool), cx).await?;
-        let malformed = |error: serde_json::Error| ToolError::Failed(format!("Python answered what nobody asked: {error}"));
+        let malformed =
+            |error: serde_json::Error| ToolError::Failed(format!("Python answered what nobody asked: {error}"));
         match answer.to().map_err(malformed)? {
             Returned::Text(text) => Ok(vec![Content::text(text)]),
             Returned::Content(parts) => Ok(parts.into_iter().map(content).collect()),
@@ -225,10 +248,11 @@ impl Toolset for PythonTools {
         Box::pin(self.run(call, cx))
     }
 
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
+    fn close(mut self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(async move {
-            match self.instance {
-                Instance::Made(instance) => self.host.close(instance).await,
+            self.closed = true;
+            match &self.instance {
+                Instance::Made(instance) => self.host.close(*instance).await,
                 Instance::Single(_) => Ok(()),
             }
         })

@@ -108,9 +108,10 @@ async fn a_value_of_fifty_megabytes_passes() {
 async fn what_is_no_message_is_noise_and_a_flood_is_refused() {
     let (mut raw, stream) = duplex(1024);
     let (_here, mut heard) = speak(stream);
-    let requests: String =
-        (0..=MOST_REQUESTS).map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"m\"}}\n")).collect();
-    let lines = format!("hello\n\n{{\"id\":99}}\n[1]\n{requests}");
+    let mut lines = "hello\n\n{\"id\":99}\n[1]\n".to_owned();
+    for id in 0..=MOST_REQUESTS {
+        lines += &format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"m\"}}\n");
+    }
     let writing = async {
         raw.write_all(lines.as_bytes()).await.unwrap();
         let mut refusal = String::new();

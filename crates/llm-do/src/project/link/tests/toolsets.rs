@@ -4,7 +4,7 @@ use super::*;
 use crate::project::{AllowWorkers, Program};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::{DeclaredVerdict, Rule};
-use crate::tools::source::{PythonToolset, ToolsetSource};
+use crate::tools::source::{Exported, PythonToolset, ToolsetSource};
 
 fn tool_names(program: &Program, agent: &str) -> Vec<String> {
     program.tools_of(&program.agents[agent]).into_iter().map(|tool| tool.name).collect()
