@@ -13,18 +13,10 @@ PIECE="and so the story goes further " # as in bench/src/lib.rs, which checks wh
 PIECES=20
 
 source bench/provider.sh
+source bench/measure.sh
 
-echo "building ..." >&2
-cargo build --quiet --release -p llm-do-cli -p fake-llm -p bench
-release=${CARGO_TARGET_DIR:-target}/release
-program=${PROGRAM:-$release/llm-do}
+build -p llm-do-cli -p fake-llm -p bench
 saved=${RESULTS:-bench/results/exchange.json}
-
-instructions_counted=yes
-if ! command -v valgrind >/dev/null; then
-    instructions_counted=no
-    echo "valgrind is not installed: no instructions are counted, only CPU time is measured" >&2
-fi
 
 start_provider one --text "Hello."
 start_provider stream --text "$PIECE" --deltas "$STREAM_DELTAS"
@@ -66,42 +58,6 @@ command_of() {
     esac
 }
 
-run() { # COMMAND...: what is measured must work
-    "$@" </dev/null >"$work/stdout" 2>"$work/stderr" || { echo "failed: $*" >&2; cat "$work/stderr" >&2; exit 1; }
-}
-
-# Every figure of every measurement, by `NAME.UNIT`.
-declare -A figure
-
-count_instructions() { # NAME
-    local counter=(valgrind --tool=callgrind "--callgrind-out-file=$work/callgrind")
-    command_of "$1"
-    run "${command[@]}"
-    figure[$1.instructions]=$(sed -n 's/^summary: //p; s/^totals: //p' "$work/callgrind" | head -1)
-}
-
-add_cpu_time() { # NAME RUNS: user and system time of the children in microseconds, added up
-    local counter=() spent index
-    command_of "$1"
-    TIMEFORMAT='%3U %3S'
-    spent=$({ time for ((index = 0; index < $2; index++)); do run "${command[@]}"; done; } 2>&1)
-    spent=$(awk -v old="${figure[$1.cpu_sum]:-0}" '{ print old + ($1 + $2) * 1000000 }' <<<"$spent")
-    figure[$1.cpu_sum]=$spent
-    figure[$1.cpu_runs]=$((${figure[$1.cpu_runs]:-0} + $2))
-    figure[$1.cpu_us]=$(awk -v sum="$spent" -v runs="${figure[$1.cpu_runs]}" 'BEGIN { printf "%d", sum / runs }')
-}
-
-measure_memory() { # NAME: the peak of five runs
-    local counter=(/usr/bin/time -f %M -o "$work/memory") peak=0 index now
-    command_of "$1"
-    for index in 1 2 3 4 5; do
-        run "${command[@]}"
-        now=$(tail -1 "$work/memory")
-        ((now > peak)) && peak=$now
-    done
-    figure[$1.peak_rss_kb]=$peak
-}
-
 short=(true empty version bare_one program_one bare_one_chat program_one_chat)
 long=(driver_one driver_one_chat bare_stream driver_stream program_stream program_stream_json
     bare_stream_chat driver_stream_chat program_stream_chat)
@@ -121,16 +77,6 @@ strip -o "$work/stripped" "$program"
 figure[binary.bytes]=$(stat -c %s "$work/stripped")
 
 # ---- what follows from it -----------------------------------------------------------------------------------------
-
-derive() { # KEY EXPRESSION: figures by name in braces
-    local expression=$2 key
-    while [[ $expression =~ \{([a-z0-9_.]+)\} ]]; do
-        key=${BASH_REMATCH[1]}
-        [[ -n ${figure[$key]:-} ]] || return 0
-        expression=${expression//"{$key}"/${figure[$key]}}
-    done
-    figure[$1]=$(awk "BEGIN { printf \"%.3f\", $expression }")
-}
 
 for unit in instructions cpu_us; do
     for wire in "" _chat; do
@@ -160,20 +106,8 @@ done
 
 # ---- tell it ------------------------------------------------------------------------------------------------------
 
-row() { # WORDS KEY [RATIO KEY]
-    local instructions=${figure[$2.instructions]:--} cpu=${figure[$2.cpu_us]:--}
-    printf '| %-58s | %12.0f | %9.2f | %6s | %6s |\n' "$1" "${instructions/#-/nan}" "${cpu/#-/nan}" \
-        "$(ratio "$2.instructions.ratio")" "$(ratio "$2.cpu_us.ratio")"
-}
-ratio() {
-    local value=${figure[$1]:-}
-    [[ -z $value ]] && return
-    printf '%.2f' "$value"
-}
-
 table() {
-    printf '| %-58s | %12s | %9s | %6s | %6s |\n' "" instructions "CPU in us" "x bare" "x CPU"
-    printf '| %s | %s: | %s: | %s: | %s: |\n' "$(printf -- '-%.0s' {1..58})" "-----------" "--------" "-----" "-----"
+    heading
     row "/bin/true" true
     row "an empty Rust program" empty
     row "llm-do --version" version
@@ -200,24 +134,5 @@ table() {
     printf 'stripped llm-do: %s bytes\n' "${figure[binary.bytes]}"
 }
 
-results() {
-    local key separator=""
-    printf '{\n  "date": "%s",\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
-    printf '  "machine": { "system": "%s", "cpu": "%s", "cores": %s, "memory_kb": %s },\n' "$(uname -srm)" \
-        "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(nproc)" \
-        "$(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
-    printf '  "rustc": "%s",\n' "$(rustc --version)"
-    printf '  "counted_by": "%s",\n' "$([[ $instructions_counted = yes ]] && valgrind --version || echo none)"
-    printf '  "figures": {'
-    while read -r key; do
-        [[ $key = *.cpu_sum || $key = *.cpu_runs ]] && continue
-        printf '%s\n    "%s": %s' "$separator" "$key" "${figure[$key]}"
-        separator=,
-    done < <(printf '%s\n' "${!figure[@]}" | sort)
-    printf '\n  }\n}\n'
-}
-
 table
-mkdir -p "$(dirname "$saved")"
-results >"$saved"
-echo "saved in $saved" >&2
+save "$saved"

@@ -23,10 +23,13 @@ start_provider() {
     address[$name]=${line#listening on }
 }
 
-write_project() { # DIRECTORY MODEL
-    mkdir "$1"
-    printf '{ "version": 1, "entry": { "agent": "main" }, "worker_files": ["main.worker"] }\n' >"$1/project.json"
-    printf -- '---\nname: main\nmodel: %s\n---\nYou are a friendly assistant. Answer briefly.\n' "$2" >"$1/main.worker"
+write_project() { # DIRECTORY MODEL [KEY LINES...]
+    local directory=$1 model=$2 keys
+    shift 2
+    keys=$(printf '%s\n' "model: $model" "$@")
+    mkdir "$directory"
+    printf '{ "version": 1, "entry": { "agent": "main" }, "worker_files": ["main.worker"] }\n' >"$directory/project.json"
+    printf -- '---\nname: main\n%s\n---\nYou are a friendly assistant. Answer briefly.\n' "$keys" >"$directory/main.worker"
 }
 
 # program_environment PROVIDER: sets the array `environment` to a prefix that runs llm-do against it. The environment

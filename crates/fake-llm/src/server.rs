@@ -1,11 +1,11 @@
 //! The listening side: a thread of its own with its own runtime, so that callers need none.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
@@ -24,6 +24,9 @@ pub(crate) enum Behaviour {
     Scripted(Arc<Scripted>),
     Constant(Prepared),
 }
+
+/// Clients that connect at the same moment: one too many would try again a second later.
+const MOST_WAITING: u32 = 4096;
 
 /// A server that runs until this is dropped.
 pub(crate) struct Running {
@@ -71,17 +74,20 @@ impl Running {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let listener = {
+            let _entered = runtime.enter();
+            let socket = TcpSocket::new_v4()?;
+            socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+            socket.listen(MOST_WAITING)?
+        };
+        let address = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
                     _ = stopped => {}
-                    // Ends only when the listener cannot be registered: then no client is served, and they will tell.
-                    _ = accept(listener, serve) => {}
+                    () = accept(listener, serve) => {}
                 }
             });
         })?;
@@ -89,11 +95,10 @@ impl Running {
     }
 }
 
-async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F) -> io::Result<()>
+async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
     loop {
         match listener.accept().await {
             // How a connection ends is the client's affair; the records have what was said on it.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 /// Prompts as executables: agents are text files, and dangerous calls stop at a gate.
 #[derive(Debug, Parser)]
@@ -14,12 +14,14 @@ Examples:
   llm-do new hello                  write a project to start from
   llm-do check hello                link it: every mistake at once, and what each agent can do
   llm-do hello \"What is a monad?\"   run it (the same as `llm-do run hello …`)
+  llm-do chat hello                 talk to it
   llm-do check hello --json | jq    the same for programs
   llm-do models haiku               what models cost, and whose key is at hand
   llm-do schema worker              the JSON Schema of worker files, for editors
 
 Exit codes: 0 success, 1 agent or model failure, 2 usage or project error, 3 provider error,
-4 approval needed or refused, 5 limit reached, 6 the answer violates its schema.")]
+4 approval needed or refused, 5 limit reached, 6 the answer violates its schema, 124 --timeout,
+130 interrupted, 143 terminated.")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -28,7 +30,12 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a project once and print its answer
-    Run(RunArgs),
+    Run(Box<RunArgs>),
+    /// Talk to a project: many turns, one memory
+    // Never parsed: `chat` is `run --chat`, and its flags are built once.
+    Chat,
+    /// Continue a run from its journal: after a crash, at a limit, or where it waits for an approval
+    Resume(ResumeArgs),
     /// Link a project without running anything of it, and show what it can do
     #[command(visible_alias = "validate")]
     Check(CheckArgs),
@@ -38,6 +45,8 @@ pub enum Command {
     Models(ModelsArgs),
     /// Print the JSON Schema of a file format, for editors
     Schema(SchemaArgs),
+    /// Print a script that completes commands and flags in a shell
+    Completions(CompletionsArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -57,6 +66,9 @@ pub struct CheckArgs {
     /// The agent to start with, instead of the project's entry
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// Trust the project: its first run will not ask
+    #[arg(long)]
+    pub trust: bool,
     /// Print one JSON object
     #[arg(long, conflicts_with = "dot")]
     pub json: bool,
@@ -70,10 +82,15 @@ pub struct CheckArgs {
 Examples:
   llm-do run hello \"What is a monad?\"
   git diff | llm-do run reviewer \"Review this change\"    stdin is added to the prompt
+  llm-do run desk \"…\" --journal desk.journal            can be resumed with `llm-do resume`
   llm-do run hello -m ollama:qwen3 -f paper.pdf \"Summarise\"
   llm-do run hello --input-json '{\"topic\": \"rain\"}' --output-format json | jq .output
+  llm-do run hello --dry-run \"Hi\"                        the request, without sending it
+  llm-do run hello --json --timeout 2m \"Hi\" > events     for programs: one event per line
 
-stdout carries only the answer, or JSON; everything else goes to stderr.")]
+stdout carries only the answer, or JSON; everything else goes to stderr. At a terminal a call that
+needs approval is shown and asked; without one it ends the run with exit code 4. Ctrl-C cancels.")]
+#[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct RunArgs {
     /// A project directory, its `project.json`, or a worker file
@@ -109,6 +126,12 @@ pub struct RunArgs {
     /// Answer every question with no
     #[arg(long)]
     pub reject_all: bool,
+    /// Offer no tools at all: agents can only talk
+    #[arg(long)]
+    pub no_tools: bool,
+    /// Print the first request that would be sent, without sending it; the key is hidden
+    #[arg(long, conflicts_with_all = ["chat", "timeout", "output"])]
+    pub dry_run: bool,
     /// Stop at this many model requests in the whole run
     #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_requests: Option<u64>,
@@ -121,12 +144,102 @@ pub struct RunArgs {
     /// The Python that runs the project's Python files, instead of its `.venv`, the active environment or `python3`
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
+    /// Trust the project: its code, its servers, its loosened rules
+    #[arg(long)]
+    pub trust: bool,
     /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
     /// Also write the answer to this file
     #[arg(short, long, value_name = "FILE", alias = "output-last-message")]
     pub output: Option<PathBuf>,
+    /// Many turns instead of one, as `llm-do chat` does
+    #[arg(long)]
+    pub chat: bool,
+    /// Keep every step in this file, so that the run can be resumed
+    #[arg(long, alias = "record", value_name = "FILE", conflicts_with_all = ["replay", "dry_run"])]
+    pub journal: Option<PathBuf>,
+    /// Answer every step from this journal: no model is asked, no tool runs
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub replay: Option<PathBuf>,
+    /// Never ask, never animate
+    #[arg(long, short = 'p', alias = "print")]
+    pub headless: bool,
+    /// Say more on stderr: calls (-v), text as it arrives (-vv), the messages as JSON lines (-vvv)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Only errors and questions on stderr
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Errors with all that is known of them
+    #[arg(long)]
+    pub debug: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do resume run.journal --show                  what waits, is in doubt, or has changed
+  llm-do resume run.journal --approve 3f2a91c04d7e  allow the call with this id, and go on
+  llm-do resume run.journal --refuse 3f2a91c04d7e --reason \"use the other account\"
+  llm-do resume run.journal --max-requests 80       after a limit, with a higher one
+
+The project, its input and the flags of the run are those it was started with; flags given here win.
+`--approve-all` is not kept: it must be given again.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
+pub struct ResumeArgs {
+    /// The file that `run --journal` wrote
+    pub journal: PathBuf,
+    /// Allow the call that waits with this id (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub approve: Vec<String>,
+    /// Refuse the call that waits with this id (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub refuse: Vec<String>,
+    /// What the model reads about the refusal; the first one belongs to the first `--refuse`
+    #[arg(long, value_name = "TEXT", requires = "refuse")]
+    pub reason: Vec<String>,
+    /// Only print what waits and what has changed
+    #[arg(long)]
+    pub show: bool,
+    /// Go on although the project has changed
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Print one event per line as JSON; the last one is the result
+    #[arg(long, conflicts_with = "output_format")]
+    pub json: bool,
+    /// What to print on stdout
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub output_format: Option<OutputFormat>,
+    /// Ask for whole answers instead of streams
+    #[arg(long)]
+    pub no_stream: bool,
+    /// Answer every question with yes
+    #[arg(long, alias = "yolo", conflicts_with = "reject_all")]
+    pub approve_all: bool,
+    /// Answer every question with no
+    #[arg(long)]
+    pub reject_all: bool,
+    /// Stop at this many model requests in the whole run
+    #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_requests: Option<u64>,
+    /// Stop before the whole run costs more
+    #[arg(long, alias = "max-budget-usd", value_name = "USD")]
+    pub max_cost_usd: Option<f64>,
+    /// How deep agents may call each other
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_depth: Option<u64>,
+    /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Also write the answer to this file
+    #[arg(short, long, value_name = "FILE", alias = "output-last-message")]
+    pub output: Option<PathBuf>,
+    /// Trust the project: its code, its servers, its loosened rules
+    #[arg(long)]
+    pub trust: bool,
     /// Never ask, never animate
     #[arg(long, short = 'p', alias = "print")]
     pub headless: bool,
@@ -151,7 +264,7 @@ pub enum OutputFormat {
     StreamJson,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct ModelArgs {
     /// The model of agents whose file names none (`provider:model`), or of one agent (`AGENT=provider:model`)
     #[arg(short, long = "model", value_name = "MODEL")]
@@ -222,6 +335,17 @@ pub enum SchemaFormat {
     Events,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  llm-do completions bash > ~/.local/share/bash-completion/completions/llm-do
+  llm-do completions zsh > ~/.zfunc/_llm-do
+  llm-do completions fish > ~/.config/fish/completions/llm-do.fish")]
+pub struct CompletionsArgs {
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
 /// A time in seconds, or with a unit.
 fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
@@ -237,27 +361,67 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Parsing only: help, version and usage errors come back as clap's own error.
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
-    Args::try_parse_from(with_run(argv.into_iter().collect()))
+    let argv: Vec<OsString> = argv.into_iter().collect();
+    let is_chat = argv.get(1).is_some_and(|first| first == "chat");
+    match Args::try_parse_from(with_run(argv.clone())) {
+        // Who types `chat` reads of `chat`.
+        Err(_) if is_chat => command().try_get_matches_from(argv).and_then(|matches| Args::from_arg_matches(&matches)),
+        parsed => parsed,
+    }
 }
 
-/// Names of commands; everything else in their place is a project to run.
-pub const COMMANDS: &[&str] = &["run", "check", "validate", "new", "models", "schema"];
+/// Whether the words ask for a run whose result is JSON: then its usage errors are JSON too.
+pub fn asked_format(argv: &[OsString]) -> OutputFormat {
+    let is_run = argv.get(1).is_some_and(|first| match first.to_str() {
+        Some("run" | "chat" | "resume") | None => true,
+        Some(other) => !COMMANDS.contains(&other),
+    });
+    let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--").collect();
+    let follows = |(flag, value): (&&str, &&str)| *flag == "--output-format" && value.ends_with("json");
+    let is_json =
+        words.iter().any(|word| matches!(*word, "--json" | "--output-format=json" | "--output-format=stream-json"))
+            || words.iter().zip(words.iter().skip(1)).any(follows);
+    if is_run && is_json { OutputFormat::Json } else { OutputFormat::Text }
+}
 
-/// `llm-do PROJECT …` means `llm-do run PROJECT …`.
+/// All commands with all their flags, for help, completions and the manual.
+pub fn command() -> clap::Command {
+    let command = Args::command();
+    let Some(run) = command.find_subcommand("run").cloned() else { return command };
+    command.mut_subcommand("chat", |chat| {
+        let about = chat.get_about().cloned().unwrap_or_default();
+        run.name("chat").about(about).after_help(CHAT_HELP).mut_arg("chat", |flag| flag.hide(true))
+    })
+}
+
+const CHAT_HELP: &str = "\
+Examples:
+  llm-do chat hello                       type; Enter sends, Ctrl-D ends
+  llm-do chat hello \"Good morning\"       with a first message
+  printf 'one\\ntwo\\n' | llm-do chat hello   every line of a pipe is a turn
+
+/help lists the commands of a chat. Ctrl-C cancels the turn, not the chat.";
+
+/// Names of commands; everything else in their place is a project to run.
+pub const COMMANDS: &[&str] = &["run", "chat", "resume", "check", "validate", "new", "models", "schema", "completions"];
+
+/// `llm-do PROJECT …` means `llm-do run PROJECT …`, and `llm-do chat …` means `llm-do run --chat …`.
 fn with_run(mut argv: Vec<OsString>) -> Vec<OsString> {
     const OWN_FLAGS: &[&str] = &["-h", "--help", "-V", "--version"];
     let is_command =
         |first: &OsString| first.to_str().is_some_and(|it| COMMANDS.contains(&it) || OWN_FLAGS.contains(&it));
-    if argv.get(1).is_some_and(|first| !is_command(first)) {
-        argv.insert(1, OsString::from("run"));
+    match argv.get(1) {
+        Some(first) if first == "chat" => {
+            argv.splice(1..2, ["run", "--chat"].map(OsString::from));
+        }
+        Some(first) if !is_command(first) => argv.insert(1, OsString::from("run")),
+        Some(_) | None => {}
     }
     argv
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
@@ -267,11 +431,50 @@ mod tests {
             ("llm-do hello hi", "llm-do run hello hi"),
             ("llm-do --json hello", "llm-do run --json hello"),
             ("llm-do check hello", "llm-do check hello"),
+            ("llm-do chat hello", "llm-do run --chat hello"),
             ("llm-do --version", "llm-do --version"),
             ("llm-do", "llm-do"),
         ];
         for (typed, meant) in cases {
             assert_eq!(with_run(words(typed)), words(meant));
+        }
+    }
+
+    #[test]
+    fn whoever_asks_for_json_is_known_by_their_words() {
+        let cases = [
+            ("llm-do run x --json --bogus", OutputFormat::Json),
+            ("llm-do x --output-format stream-json", OutputFormat::Json),
+            ("llm-do chat x --output-format=json", OutputFormat::Json),
+            ("llm-do x -- --json", OutputFormat::Text),
+            ("llm-do check x --json", OutputFormat::Text),
+            ("llm-do run x --output-format text", OutputFormat::Text),
+        ];
+        for (line, format) in cases {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(asked_format(&words), format, "{line}");
+        }
+    }
+
+    /// `LLM_DO_WRITE_MANUAL=1 cargo test -p llm-do-cli manual` writes it.
+    #[test]
+    fn the_manual_is_what_the_help_says() {
+        let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man");
+        let mut command = command();
+        command.build();
+        let mut written: Vec<clap::Command> = command.get_subcommands().cloned().collect();
+        written.push(command);
+        for command in written {
+            let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command).render(&mut page).unwrap();
+            let file = pages.join(format!("{name}.1"));
+            if std::env::var_os("LLM_DO_WRITE_MANUAL").is_some() {
+                std::fs::create_dir_all(&pages).unwrap();
+                std::fs::write(&file, &page).unwrap();
+            }
+            let kept = std::fs::read(&file).unwrap_or_default();
+            assert!(kept == page, "{} is not what `--help` says: write it anew", file.display());
         }
     }
 
@@ -301,6 +504,6 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Args::command().debug_assert();
+        command().debug_assert();
     }
 }

@@ -84,7 +84,7 @@ impl Asking {
         let lines = question::lines(request, self.count);
         // Wrapped first, painted then: no row may end within a control code.
         let rows_of =
-            |line: &Line| wrap(&line.text, columns).into_iter().map(|row| self.painted(line.style, row)).collect();
+            |line: &Line| wrap(&line.text, columns).into_iter().map(|row| self.painted(line.style, &row)).collect();
         let shown: Vec<String> = lines.iter().flat_map(|line| -> Vec<String> { rows_of(line) }).collect();
         if let Some(answer) = show(&keys, &shown, rows).await? {
             return Ok(answer);
@@ -106,8 +106,8 @@ impl Asking {
         }
     }
 
-    fn painted(&self, style: Option<Style>, row: String) -> String {
-        style.map_or_else(|| row.clone(), |style| self.styles.paint(style, &row))
+    fn painted(&self, style: Option<Style>, row: &str) -> String {
+        style.map_or_else(|| row.to_owned(), |style| self.styles.paint(style, row))
     }
 
     async fn edit(&self, arguments: &RawJson) -> Result<RawJson, String> {
@@ -178,5 +178,6 @@ fn said(answer: &Answer) -> &'static str {
         Answer::Edited(_) => "approved with other arguments",
         Answer::Refuse { .. } => "refused",
         Answer::EndRun => "refused, the run ends",
+        Answer::Later => "left for somebody else",
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use llm_do::escape::{is_deceptive, visible};
 use llm_do::project::link::Linked;
@@ -11,9 +11,34 @@ use llm_do::project::worker::PythonModule;
 use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, PythonType, Typing};
 use llm_do::syntax::diagnostic::Report;
 use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
+use llm_do::tools::shell::fence_words;
+use llm_do::tools::source::{Grammar, ShellConfig, ShellRule, ToolsetSource};
 use serde_json::{Value, json};
 
-pub fn text(path: &Path, linked: &Linked) -> String {
+use crate::trust::Item;
+
+/// What of the project needs trust, and whether it has it.
+pub struct Trust {
+    pub items: Vec<Item>,
+    pub is_given: bool,
+}
+
+/// Where commands run and what keeps them in; asked for only if an agent has a shell.
+pub struct ShellGround {
+    pub directory: PathBuf,
+    /// What the fence is made of, or why there is none.
+    pub fence: Result<String, String>,
+}
+
+/// The shells of an agent, variants included.
+pub fn shells(agent: &AgentSpec) -> impl Iterator<Item = (&str, &ShellConfig)> {
+    agent.toolsets.iter().filter_map(|used| match used.source.origin() {
+        ToolsetSource::Shell(config) => Some((used.name.as_str(), config)),
+        _ => None,
+    })
+}
+
+pub fn text(path: &Path, linked: &Linked, trust: &Trust, ground: Option<&ShellGround>) -> String {
     let program = &linked.program;
     let mut out = String::new();
     let mut line = |label: &str, value: &str| writeln!(out, "{label:<9}{value}").expect("a text takes all");
@@ -31,6 +56,21 @@ pub fn text(path: &Path, linked: &Linked) -> String {
     if !program.generated.is_empty() {
         let names: Vec<&str> = program.generated.keys().map(String::as_str).collect();
         line("created", &format!("{} (at run time; reached by `agent_call`)", names.join(", ")));
+    }
+    if !trust.items.is_empty() {
+        let state = if trust.is_given { "given for" } else { "needed for, and none of it was run or looked at here" };
+        line("trust", state);
+        trust.items.iter().for_each(|item| line("", &item.words()));
+    }
+    if let Some(ground) = ground {
+        let directory = ground.directory.display().to_string();
+        let fence = match &ground.fence {
+            Ok(fence) => format!("behind a fence ({fence})"),
+            Err(reason) => {
+                format!("without a fence ({}): configured shells ask where they would allow", visible(reason))
+            }
+        };
+        line("commands", &format!("in {}, {fence}", visible(&directory)));
     }
     let worst = program.worst_cases();
     out.push_str("\nagents\n");
@@ -70,6 +110,14 @@ fn agent_text(out: &mut String, program: &Program, agent: &AgentSpec, worst: &Wo
             line(6, &format!("{:<width$}  {}  ({from})", visible(&tool.name), verdict_words(&tool.verdict)));
         }
     }
+    let shells: Vec<_> = shells(agent).collect();
+    if !shells.is_empty() {
+        line(4, "shells");
+        let width = shells.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (name, config) in shells {
+            line(6, &format!("{name:<width$}  {}; {}", grammar_words(&config.grammar), fence_words(config)));
+        }
+    }
     for tool in &agent.server_tools {
         line(4, &format!("server  {}  (run by {}, outside the gate)", tool.kind.name(), agent.model.provider));
     }
@@ -80,6 +128,47 @@ fn agent_text(out: &mut String, program: &Program, agent: &AgentSpec, worst: &Wo
         let asks = if way.asks { "  (asks)" } else { "" };
         line(6, &format!("{:<20} {}{asks}", capability.words(), visible_list(&way.words(), " → ")));
     }
+}
+
+fn grammar_words(grammar: &Grammar) -> String {
+    match grammar {
+        Grammar::ReadOnly | Grammar::FileOps => "known flags, and paths beneath the working directory".to_owned(),
+        Grammar::Rules { rules, .. } if rules.len() == 1 => "1 rule".to_owned(),
+        Grammar::Rules { rules, .. } => format!("{} rules", rules.len()),
+    }
+}
+
+fn shell_json((name, config): (&str, &ShellConfig)) -> Value {
+    let (grammar, rules, default) = match &config.grammar {
+        Grammar::ReadOnly => ("read_only", Vec::new(), Rule::Block),
+        Grammar::FileOps => ("file_ops", Vec::new(), Rule::Block),
+        Grammar::Rules { rules, default } => ("rules", rules.iter().map(rule_json).collect(), *default),
+    };
+    json!({
+        "toolset": name,
+        "grammar": grammar,
+        "rules": rules,
+        "default": default,
+        "write": config.write,
+        "network": config.network,
+    })
+}
+
+fn rule_json(rule: &ShellRule) -> Value {
+    json!({
+        "pattern": rule.pattern,
+        "approval": rule.approval,
+        "approval_required_if_args": rule.approval_required_if_args,
+        "i_understand": rule.i_understand,
+    })
+}
+
+fn ground_json(ground: &ShellGround) -> Value {
+    json!({
+        "directory": ground.directory.display().to_string(),
+        "fence": ground.fence.as_ref().ok(),
+        "no_fence": ground.fence.as_ref().err(),
+    })
 }
 
 fn typing_words(typing: &Typing, untyped: &str) -> String {
@@ -106,7 +195,7 @@ fn fields_words(schema: &Value) -> String {
     format!("{{{}}}", properties.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
-fn verdict_words(verdict: &DeclaredVerdict) -> String {
+pub fn verdict_words(verdict: &DeclaredVerdict) -> String {
     match verdict {
         DeclaredVerdict::Allow => "allow".to_owned(),
         DeclaredVerdict::Ask => "ask".to_owned(),
@@ -228,7 +317,7 @@ fn prefix(path: &[Branch<'_>]) -> String {
     prefix
 }
 
-pub fn json(path: &Path, linked: &Linked) -> String {
+pub fn json(path: &Path, linked: &Linked, trust: &Trust, ground: Option<&ShellGround>) -> String {
     let program = &linked.program;
     let worst = program.worst_cases();
     let agents: Vec<Value> =
@@ -245,11 +334,13 @@ pub fn json(path: &Path, linked: &Linked) -> String {
         "project": path.display().to_string(),
         "entry": entry,
         "approval_mode": program.policy.approval_mode,
+        "commands": ground.map(ground_json),
         "agents": agents,
         "calls": calls,
         "cyclic": program.cyclic_agents(),
         "unreached": program.unreached_agents(),
         "open": program.open,
+        "trust": {"given": trust.is_given, "items": trust.items},
         "created": program.generated.keys().collect::<Vec<_>>(),
         "notes": linked.notes.json(),
         "errors": [],
@@ -303,6 +394,7 @@ fn agent_json(program: &Program, agent: &AgentSpec, worst: &Worst) -> Value {
         "input": typing_json(&agent.input),
         "output": typing_json(&agent.output),
         "tools": program.tools_of(agent).iter().map(tool_json).collect::<Vec<_>>(),
+        "shells": shells(agent).map(shell_json).collect::<Vec<_>>(),
         "server_side_tools": agent.server_tools.iter().map(|tool| tool.kind.name()).collect::<Vec<_>>(),
         "calls_any_agent": Program::calls_any(agent),
         "limits": agent.limits,

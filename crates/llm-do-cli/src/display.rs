@@ -49,7 +49,10 @@ impl Display {
             }
             self.renderer.render(&event, columns, &mut pieces);
         }
-        self.write(pieces);
+        // What was cleared for the sake of a line comes back below it at once: nothing flickers.
+        if self.write(pieces) && !self.renderer.is_within_line() {
+            self.tick();
+        }
     }
 
     /// Draws the status line anew, if nothing else stands on its line.
@@ -69,14 +72,16 @@ impl Display {
         let mut pieces = Vec::new();
         self.renderer.end_lines(&mut pieces);
         pieces.push(Piece::Err(String::new()));
-        self.write(pieces);
+        let _ = self.write(pieces);
     }
 
-    fn write(&mut self, pieces: Vec<Piece>) {
+    /// Gives whether the status line was in the way.
+    fn write(&mut self, pieces: Vec<Piece>) -> bool {
         if pieces.is_empty() {
-            return;
+            return false;
         }
-        if std::mem::take(&mut self.drawn) {
+        let was_drawn = std::mem::take(&mut self.drawn);
+        if was_drawn {
             console::complain(CLEAR);
         }
         let (mut out, mut err) = (String::new(), String::new());
@@ -95,6 +100,7 @@ impl Display {
         }
         flush_out(&mut out);
         flush_err(&mut err);
+        was_drawn
     }
 }
 

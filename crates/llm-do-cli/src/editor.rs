@@ -44,7 +44,7 @@ pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<St
     written.map_err(|error| format!("the file cannot be written: {error}"))?;
     let words = shlex::split(&editor.command).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| format!("`{}` is no command", editor.command))?;
-    let lent = || terminal.lend().map_err(|error| format!("the terminal cannot be lent: {error}"));
+    let lent = || Terminal::lend().map_err(|error| format!("the terminal cannot be lent: {error}"));
     terminal.restore();
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg(&file).stdin(lent()?).stdout(lent()?).stderr(lent()?);

@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use crate::terminal::Terminal;
 
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts about the process, each of its own")]
 pub struct Environment {
     /// Variables whose values are text; others cannot be meant for us.
     variables: BTreeMap<String, String>,
+    pub stdin_is_terminal: bool,
     pub stdout_is_terminal: bool,
     pub stderr_is_terminal: bool,
     /// Somebody can be asked: stderr is a terminal, and so is what controls the process.
@@ -25,6 +27,7 @@ impl Environment {
         let stderr_is_terminal = std::io::stderr().is_terminal();
         Self {
             variables: std::env::vars_os().filter_map(text).collect(),
+            stdin_is_terminal: std::io::stdin().is_terminal(),
             stdout_is_terminal: std::io::stdout().is_terminal(),
             stderr_is_terminal,
             can_ask: stderr_is_terminal && Terminal::is_there(),
@@ -81,6 +84,12 @@ impl Environment {
     /// A terminal that knows no control codes, or of which nothing is known.
     pub fn is_dumb(&self) -> bool {
         self.get("TERM").is_none_or(|term| term == "dumb")
+    }
+
+    /// The user's name, or at least number.
+    pub fn user(&self) -> String {
+        let named = self.get("USER").or_else(|| self.get("LOGNAME")).map(str::to_owned);
+        named.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()))
     }
 
     #[cfg(test)]

@@ -101,10 +101,18 @@ impl Failure {
         }
     }
 
+    /// Whether somebody or something ended what was going well.
+    pub fn cuts_short(&self) -> bool {
+        matches!(self.code(), APPROVAL | LIMIT | TIMEOUT | INTERRUPTED | TERMINATED)
+    }
+
     /// The same in one text and a hint, for JSON.
     pub fn words(&self) -> (String, Option<String>) {
         match self {
-            Self::Usage(error) => (error.to_string(), None),
+            Self::Usage(error) => {
+                let said = error.to_string();
+                (said.strip_prefix("error: ").unwrap_or(&said).trim_end().to_owned(), None)
+            }
             Self::Project { report, .. } => (report.to_string(), None),
             Self::Failed { message, hint, .. } => (message.clone(), hint.clone()),
             Self::Said { .. } => (String::new(), None),
@@ -119,20 +127,20 @@ impl Failure {
     }
 
     /// Says it, in one place for all commands.
-    pub fn print(self) {
+    pub fn print(&self) {
         match self {
             Self::Usage(error) => {
                 // Help and version come this way too; they go to stdout and are a success.
                 let _ = error.print();
             }
             Self::Project { report, colour } => {
-                console::complain(&report.render(colour));
+                console::complain(&report.render(*colour));
                 console::complain(&count_line(report.error_count()));
             }
             Self::Failed { message, hint, debug, .. } => {
-                let hint = hint.map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
-                let debug = debug.map(|debug| format!("debug: {}\n", marked(&debug))).unwrap_or_default();
-                console::complain(&format!("error: {}\n{hint}{debug}", marked(&message)));
+                let hint = hint.as_ref().map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
+                let debug = debug.as_ref().map(|debug| format!("debug: {}\n", marked(debug))).unwrap_or_default();
+                console::complain(&format!("error: {}\n{hint}{debug}", marked(message)));
             }
             Self::Said { .. } => {}
         }

@@ -126,7 +126,7 @@ impl Markdown {
             '\t' => out.push_str("    "),
             // Of an emoji: it changes how the sign before it looks, not where anything stands.
             '\u{fe0f}' | '\u{200d}' if self.previous.is_some_and(|before| !before.is_ascii_alphanumeric()) => {
-                out.push(c)
+                out.push(c);
             }
             c if is_deceptive(c) => out.extend(c.escape_default()),
             c => out.push(c),

@@ -11,6 +11,7 @@ use llm_do::syntax::diagnostic::Colour;
 use llm_do::syntax::table::is_name;
 
 use crate::args::{CheckArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
+use crate::chat::LinesPlan;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -18,13 +19,16 @@ use crate::python::PythonPlan;
 use crate::render::{Verbosity, View};
 use crate::report::OutputPlan;
 use crate::style::Styles;
+use crate::trust::Answerer;
 
 #[derive(Debug)]
 pub struct CheckPlan {
     pub project: PathBuf,
     pub models: ModelChoices,
     pub entry: Option<String>,
+    pub trust: bool,
     pub format: CheckFormat,
+    pub python: PythonPlan,
     pub colour: Colour,
 }
 
@@ -40,11 +44,13 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
         models: models(&args.models, environment, config)?,
         project: args.project,
         entry: args.agent,
+        trust: args.trust,
         format: match (args.json, args.dot) {
             (true, _) => CheckFormat::Json,
             (false, true) => CheckFormat::Dot,
             (false, false) => CheckFormat::Text,
         },
+        python: PythonPlan::of(None, environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
 }
@@ -54,7 +60,7 @@ pub struct RunPlan {
     pub project: PathBuf,
     pub models: ModelChoices,
     pub entry: Option<String>,
-    pub input: InputPlan,
+    pub talk: TalkPlan,
     pub files: Vec<PathBuf>,
     pub output: OutputPlan,
     pub stream: bool,
@@ -63,12 +69,41 @@ pub struct RunPlan {
     pub max_depth: Option<u64>,
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
+    pub tools: Tools,
+    /// Show the first request instead of sending it.
+    pub dry_run: bool,
+    pub recording: Recording,
     /// Whether somebody can be asked.
     pub attended: bool,
+    pub trust: Answerer,
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub python: PythonPlan,
     pub colour: Colour,
+}
+
+/// Whether agents get the tools that their files name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tools {
+    Offered,
+    Withheld,
+}
+
+/// One turn, or many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TalkPlan {
+    Once(InputPlan),
+    Chat { first: Option<InputPlan>, lines: LinesPlan },
+}
+
+/// What becomes of the steps of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recording {
+    Nothing,
+    /// Kept in a new file.
+    Journal(PathBuf),
+    /// Answered from a file.
+    Replay(PathBuf),
 }
 
 /// Where the input comes from; nothing is read yet.
@@ -102,13 +137,13 @@ pub enum Stdin {
 
 pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
     let output = output(&args, environment);
+    let attended = environment.can_ask && !args.headless;
     Ok(RunPlan {
         models: models(&args.models, environment, config)?,
-        input: input(args.input_json, args.prompt, args.no_stdin, environment),
+        talk: talk(&args, environment),
         project: args.project,
         entry: args.agent,
         files: args.files,
-        output,
         stream: !args.no_stream,
         approval_mode: match (args.approve_all, args.reject_all) {
             (true, _) => Some(ApprovalMode::ApproveAll),
@@ -121,17 +156,31 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             Some(usd) if usd.is_nan() || usd <= 0.0 => return Err(Failure::usage("`--max-cost-usd` is not an amount")),
             usd => usd,
         },
-        attended: environment.can_ask && !args.headless,
+        tools: if args.no_tools { Tools::Withheld } else { Tools::Offered },
+        dry_run: args.dry_run,
+        recording: match (args.journal, args.replay) {
+            (Some(file), _) => Recording::Journal(file),
+            (None, Some(file)) => Recording::Replay(file),
+            (None, None) => Recording::Nothing,
+        },
+        attended,
+        trust: match (args.trust, attended, output.view.verbosity) {
+            (true, ..) => Answerer::Flag,
+            (false, true, _) => Answerer::Person(output.view.stderr),
+            (false, false, Verbosity::Quiet | Verbosity::Messages) => Answerer::Silent,
+            (false, false, Verbosity::Normal | Verbosity::Calls | Verbosity::Text) => Answerer::Nobody,
+        },
         timeout: args.timeout,
         python: PythonPlan::of(args.python, environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
+        output,
     })
 }
 
 /// What is shown where. Programs get no control codes, and no status line where a stream of JSON is shown already.
-fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
+pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
     let format = output_format(args);
-    let is_attended = !args.headless && !environment.is_dumb();
+    let is_attended = !args.headless && !args.dry_run && !environment.is_dumb();
     let verbosity = match (args.quiet, args.verbose) {
         (true, _) => Verbosity::Quiet,
         (false, 0) => Verbosity::Normal,
@@ -154,10 +203,29 @@ fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.
 pub fn output_format(args: &RunArgs) -> OutputFormat {
-    match (args.json, args.output_format) {
-        (true, _) => OutputFormat::StreamJson,
-        (false, format) => format.unwrap_or(OutputFormat::Text),
+    let format = format(args.json, args.output_format);
+    // Nothing happens in a dry run that could be told.
+    if args.dry_run && format == OutputFormat::StreamJson { OutputFormat::Json } else { format }
+}
+
+pub fn format(json: bool, format: Option<OutputFormat>) -> OutputFormat {
+    if json { OutputFormat::StreamJson } else { format.unwrap_or(OutputFormat::Text) }
+}
+
+fn talk(args: &RunArgs, environment: &Environment) -> TalkPlan {
+    let (json, prompt) = (args.input_json.clone(), args.prompt.clone());
+    if !args.chat {
+        return TalkPlan::Once(input(json, prompt, args.no_stdin, environment));
     }
+    let is_typed = environment.stdin_is_terminal && environment.can_ask && !args.headless && !environment.is_dumb();
+    let lines = match (args.no_stdin, is_typed) {
+        (false, true) => LinesPlan::Editor { home: environment.home() },
+        (false, false) => LinesPlan::Stdin,
+        (true, _) => LinesPlan::None,
+    };
+    // Its lines are turns of their own: nothing of stdin is added to the first one.
+    let first = (json.is_some() || prompt.is_some()).then(|| input(json, prompt, true, environment));
+    TalkPlan::Chat { first, lines }
 }
 
 fn input(json: Option<String>, prompt: Option<String>, no_stdin: bool, environment: &Environment) -> InputPlan {

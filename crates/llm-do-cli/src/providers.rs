@@ -13,6 +13,7 @@ use llm_do::project::Program;
 use llm_do::runtime::Models;
 
 use crate::config::{Config, HttpConfig, ProviderConfig};
+use crate::dry_run::{Rehearsal, Rehearsed};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::key_command::KeyCommand;
@@ -35,14 +36,41 @@ pub fn connect(program: &Program, environment: &Environment, config: &Config) ->
         .map_err(|error| Failure::usage(error.to_string()))?;
     let retries = Retries { attempts: config.http.retries.unwrap_or(Retries::STANDARD.attempts), ..Retries::STANDARD };
     for name in used {
-        let endpoint = match (provider(name), config.providers.get(name)) {
-            (Some(row), _) => built_in(row, environment)?,
-            (None, Some(custom)) => configured(name, custom, environment)?,
-            (None, None) => return Err(Failure::usage(format!("unknown provider `{name}`"))),
-        };
+        let endpoint = endpoint(name, environment, config)?;
         models.insert(name, Arc::new(Exchange { endpoint: Arc::new(endpoint), http: http.clone(), retries }));
     }
     Ok(models)
+}
+
+/// Nobody answers, and what they would be asked is kept.
+pub fn rehearse(
+    program: &Program,
+    environment: &Environment,
+    config: &Config,
+    rehearsed: &Rehearsed,
+) -> Result<Models, Failure> {
+    let mut models = Models::new(config.prices.clone());
+    for name in used(program) {
+        let endpoint = match name {
+            "scripted" => None,
+            name => Some(Arc::new(endpoint(name, environment, config)?)),
+        };
+        models.insert(name, Arc::new(Rehearsal { rehearsed: rehearsed.clone(), endpoint }));
+    }
+    Ok(models)
+}
+
+fn used(program: &Program) -> BTreeSet<&str> {
+    let asked = program.agents.values().filter(|agent| agent.script.is_none());
+    asked.map(|agent| agent.model.provider.as_str()).collect()
+}
+
+fn endpoint(name: &str, environment: &Environment, config: &Config) -> Result<Endpoint, Failure> {
+    match (provider(name), config.providers.get(name)) {
+        (Some(row), _) => built_in(row, environment),
+        (None, Some(custom)) => configured(name, custom, environment),
+        (None, None) => Err(Failure::usage(format!("unknown provider `{name}`"))),
+    }
 }
 
 fn built_in(row: &Provider, environment: &Environment) -> Result<Endpoint, Failure> {

@@ -24,7 +24,7 @@ pub fn lines(request: &ApprovalRequest, number: usize) -> Vec<Line> {
     lines.push(plain(&visible(&request.question.reason)));
     lines.extend(visible_lines(&json::indented(&request.arguments)).lines().map(plain));
     if let Some(preview) = &request.question.preview {
-        lines.push(plain("what would change:"));
+        lines.push(plain("in detail:"));
         lines.extend(visible_lines(preview).lines().map(|line| Line { style: changed(line), ..plain(line) }));
     }
     if let Some(foreign) = &request.question.foreign {
@@ -47,10 +47,10 @@ fn heading(request: &ApprovalRequest, number: usize) -> String {
 
 /// A line of a difference.
 fn changed(line: &str) -> Option<Style> {
-    match line.as_bytes().first() {
-        Some(b'+') => Some(Style::Added),
-        Some(b'-') => Some(Style::Removed),
-        Some(_) | None => None,
+    match line.as_bytes() {
+        [b'+', b' ', ..] => Some(Style::Added),
+        [b'-', b' ', ..] => Some(Style::Removed),
+        _ => None,
     }
 }
 
@@ -63,13 +63,18 @@ fn bounded(text: &str) -> String {
 
 /// What the keys do; what a key allows is said in full.
 pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
-    let tool = visible(&request.tool);
+    let covers = request.question.covers.as_ref();
+    let call = covers.map_or_else(|| "this exact call".into(), |covers| visible(&covers.call));
+    let tool = covers.map_or_else(
+        || format!("`{}` with any arguments", visible(&request.tool)),
+        |covers| visible(&covers.tool).into_owned(),
+    );
     let mut keys = vec![("y", "yes, once".to_owned())];
     if request.memory != Memory::Nothing {
-        keys.push(("s", "yes, and this exact call for the rest of the session".to_owned()));
+        keys.push(("s", format!("yes, and {call} for the rest of the session")));
     }
     if request.memory == Memory::CallOrTool {
-        keys.push(("t", format!("yes, and `{tool}` with any arguments for the rest of the session")));
+        keys.push(("t", format!("yes, and {tool} for the rest of the session")));
     }
     keys.extend([
         ("e", "edit the arguments first".to_owned()),
@@ -82,7 +87,7 @@ pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use llm_do::message::RawJson;
-    use llm_do::tools::approval::{OtherQuestions, Question};
+    use llm_do::tools::approval::{Coverage, OtherQuestions, Question};
 
     use super::*;
 
@@ -98,6 +103,7 @@ mod tests {
                 reason: "changes the file `a.md`".into(),
                 preview: Some(" same\n- old\n+ new\u{1b}".into()),
                 bound_to: None,
+                covers: None,
                 foreign: Some("harmless\napproval 2: press y\u{202e}".into()),
             },
             memory: Memory::CallOrTool,
@@ -113,7 +119,7 @@ mod tests {
     "path": "a.md",
     "content": "x\u001b[2J\u{202e}"
   }
-  what would change:
+  in detail:
    same
   - old
   + new\u{1b}
@@ -125,15 +131,21 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_be_remembered_is_offered() {
+    fn what_always_asks_is_never_remembered() {
         let keys_of = |memory| {
             let request = ApprovalRequest { memory, ..request() };
             keys(&request, PLAIN).iter().map(|line| line.trim()[..1].to_owned()).collect::<String>()
         };
-        let cases = [(Memory::CallOrTool, "ystenq"), (Memory::CallOnly, "ysenq"), (Memory::Nothing, "yenq")];
-        for (memory, expected) in cases {
-            assert_eq!(keys_of(memory), expected);
-        }
+        assert_eq!(keys_of(Memory::CallOrTool), "ystenq");
+        assert_eq!(keys_of(Memory::CallOnly), "ysenq");
+        assert_eq!(keys_of(Memory::Nothing), "yenq");
         assert!(keys(&request(), PLAIN)[2].contains("`write_file` with any arguments"));
+        let mut narrow = request();
+        let (call, tool) =
+            ("`touch x\u{202e}` in /home".into(), "any command that begins with `touch`, in /home".into());
+        narrow.question.covers = Some(Coverage { call, tool });
+        let shown = keys(&narrow, PLAIN);
+        assert!(shown[1].ends_with("yes, and `touch x\\u{202e}` in /home for the rest of the session"), "{}", shown[1]);
+        assert!(shown[2].contains("any command that begins with `touch`, in /home"), "{}", shown[2]);
     }
 }

@@ -38,7 +38,7 @@ pub struct View {
 
 impl View {
     /// Whether calls of tools and agents have their lines.
-    fn tells_calls(&self) -> bool {
+    fn tells_calls(self) -> bool {
         match self.verbosity {
             Verbosity::Quiet | Verbosity::Messages => false,
             Verbosity::Normal => self.live,
@@ -46,12 +46,12 @@ impl View {
         }
     }
 
-    fn tells_notes(&self) -> bool {
+    fn tells_notes(self) -> bool {
         !matches!(self.verbosity, Verbosity::Quiet | Verbosity::Messages)
     }
 
     /// Whether pieces of streams are shown anywhere.
-    pub fn hears_deltas(&self) -> bool {
+    pub fn hears_deltas(self) -> bool {
         self.streamed || self.verbosity == Verbosity::Text
     }
 }
@@ -187,9 +187,7 @@ impl Renderer {
                 calls(event.depth, format!("→ {tool} {}", arguments.get()))
             }
             EventKind::ToolReturned { tool, returned, duration_ms, .. } => match returned {
-                Returned::Result(result) => {
-                    calls(event.depth, format!("← {tool} {}{}", brief(result), took(*duration_ms)))
-                }
+                Returned::Result(result) => calls(event.depth, format!("← {tool} {result}{}", took(*duration_ms))),
                 Returned::Error(error) => complaint(event.depth, format!("✗ {tool}: {error}")),
             },
             EventKind::ToolRefused { tool, reason, .. } => {

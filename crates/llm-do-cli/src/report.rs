@@ -1,24 +1,26 @@
 //! The end of a run: the answer, the summary, and what is left to say.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use llm_do::escape::{visible, visible_lines};
 use llm_do::event::{TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson};
-use llm_do::runtime::{Output, RunError, Runtime};
+use llm_do::runtime::{Outcome, Output, RunError, Runtime};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::Pending;
 
 use crate::args::OutputFormat;
+use crate::chat::ChatEnded;
+use crate::dry_run::FirstRequest;
 use crate::failure::Failure;
 use crate::json::{self, ErrorJson, ResultJson};
 use crate::markdown::Markdown;
 use crate::render::{Verbosity, View};
 use crate::style::Style;
-use crate::watch::Stopped;
-use crate::{answer_file, console, summary};
+use crate::watch::{Stopped, TurnEnded};
+use crate::{answer_file, console, journal, summary};
 
 /// Where the answer goes, and what else is said.
 #[derive(Clone, Debug)]
@@ -40,17 +42,22 @@ pub struct Ended {
     pub trace: Vec<Arc<TraceCall>>,
     pub run: String,
     pub elapsed: Duration,
+    /// Where it can be resumed from.
+    pub journal: Option<PathBuf>,
 }
 
 impl Ended {
-    pub fn of(
-        runtime: &Runtime,
-        answer: Result<Output, RunError>,
-        stopped: Option<Stopped>,
-        elapsed: Duration,
-    ) -> Self {
+    pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
+        let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run.clone());
-        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed }
+        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed, journal: None }
+    }
+
+    /// A run that ended in another process.
+    pub fn recorded(outcome: Outcome, run: String) -> Self {
+        let Outcome { output, messages, usage, trace } = outcome;
+        let elapsed = Duration::ZERO;
+        Self { answer: Ok(output), stopped: None, messages, usage, trace, run, elapsed, journal: None }
     }
 
     pub fn report(self, plan: &OutputPlan) -> Result<(), Failure> {
@@ -68,40 +75,70 @@ impl Ended {
 
     fn report_text(self, plan: &OutputPlan) -> Result<(), Failure> {
         match &self.answer {
-            // It was shown as it came.
-            Ok(Output::Text(_)) if plan.view.streamed => {}
-            Ok(output) => console::print(&shown(&answer(output), &plan.view))?,
-            Err(error) => {
-                // What somebody interrupted nobody waits for; what ran out of time or money was paid for.
-                let is_wanted = self.stopped.is_none() || matches!(self.stopped, Some(Stopped::ByTime(_)));
-                if let Some(partial) = error.partial().filter(|_| is_wanted && !plan.view.streamed) {
-                    console::print(&shown(&answer(&Output::Text(partial.to_owned())), &plan.view))?;
-                }
-            }
+            Ok(output) => print_turn(output, plan)?,
+            Err(error) => print_partial(error, self.stopped, plan)?,
         }
-        summarise(plan.view, self.elapsed, &self.usage);
-        self.answer.map_or_else(|error| Err(failure(error, self.stopped)), |_| Ok(()))
+        let (view, elapsed, usage, journal) = (plan.view, self.elapsed, self.usage, self.journal.as_deref());
+        let ended = self.answer.map_or_else(|error| Err(failure(error, self.stopped, journal)), |_| Ok(()));
+        summarise(view, elapsed, &usage, ended.as_ref().err());
+        ended
     }
 
     fn report_json(self, plan: &OutputPlan, pending: Vec<Pending>) -> Result<(), Failure> {
-        let (output, failure) = match self.answer {
+        let (output, failure) = match &self.answer {
             Ok(output) => (Some(output.to_json()), None),
-            Err(error) => (error.partial().map(|partial| RawJson::of(&partial)), Some(failure(error, self.stopped))),
+            Err(error) => {
+                let partial = error.partial().map(|partial| RawJson::of(&partial));
+                (partial, Some(failure(error.clone(), self.stopped, self.journal.as_deref())))
+            }
         };
-        let printed = console::print(&json::line(&ResultJson {
+        let (view, elapsed, usage) = (plan.view, self.elapsed, self.usage.clone());
+        let printed = console::print(&json::line(&self.result(output, failure.as_ref(), pending)));
+        summarise(view, elapsed, &usage, failure.as_ref());
+        printed?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Of a dry run: the request is the answer, and it took nothing.
+    pub fn report_request(self, plan: &OutputPlan, request: &FirstRequest) -> Result<(), Failure> {
+        match plan.format {
+            OutputFormat::Text if plan.view.stdout_is_terminal => console::print(&visible_lines(&request.text())),
+            OutputFormat::Text => console::print(&request.text()),
+            OutputFormat::Json | OutputFormat::StreamJson => {
+                let request = RawJson::of(request);
+                let unsent = Self { messages: Vec::new(), trace: Vec::new(), ..self };
+                console::print(&json::line(&unsent.result(Some(request), None, Vec::new())))
+            }
+        }
+    }
+
+    /// A chat has said everything but its end.
+    pub fn report_chat(self, plan: &OutputPlan, chat: ChatEnded) -> Result<(), Failure> {
+        let ChatEnded { last, failure } = chat;
+        if let (Some(output), Some(file)) = (&last, &plan.file) {
+            answer_file::write(file, &answer(output))?;
+        }
+        let (elapsed, usage) = (self.elapsed, self.usage.clone());
+        if plan.format != OutputFormat::Text {
+            let output = last.as_ref().map(Output::to_json);
+            console::print(&json::line(&self.result(output, failure.as_ref(), Vec::new())))?;
+        }
+        summarise(plan.view, elapsed, &usage, failure.as_ref());
+        failure.map_or(Ok(()), |failure| Err(Failure::Said { code: failure.code() }))
+    }
+
+    fn result(self, output: Option<RawJson>, failure: Option<&Failure>, pending: Vec<Pending>) -> ResultJson {
+        ResultJson {
             r#type: "result",
             output,
-            exit_code: failure.as_ref().map_or(0, Failure::code),
-            error: failure.as_ref().map(error_json),
-            usage: self.usage.clone(),
+            exit_code: failure.map_or(0, Failure::code),
+            error: failure.map(error_json),
+            usage: self.usage,
             trace: self.trace,
             messages: self.messages,
             pending,
             run: Some(self.run),
-        }));
-        summarise(plan.view, self.elapsed, &self.usage);
-        printed?;
-        failure.map_or(Ok(()), Err)
+        }
     }
 
     fn pending(&self) -> Vec<Pending> {
@@ -112,21 +149,45 @@ impl Ended {
     }
 }
 
-/// The closing line, unless only errors are wanted.
-pub fn summarise(view: View, elapsed: Duration, usage: &UsageReport) {
-    if !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages) {
+/// An answer, unless it was shown as it came.
+pub fn print_turn(output: &Output, plan: &OutputPlan) -> Result<(), Failure> {
+    match (output, plan.format) {
+        (_, OutputFormat::Json | OutputFormat::StreamJson) => Ok(()),
+        (Output::Text(_), OutputFormat::Text) if plan.view.streamed => Ok(()),
+        (output, OutputFormat::Text) => console::print(&shown(&answer(output), plan.view)),
+    }
+}
+
+/// What somebody interrupted nobody waits for; what ran out of time or money was paid for.
+pub fn print_partial(error: &RunError, stopped: Option<Stopped>, plan: &OutputPlan) -> Result<(), Failure> {
+    let is_wanted = matches!(stopped, None | Some(Stopped::TimedOut(_)));
+    match error.partial().filter(|_| is_wanted) {
+        Some(partial) => print_turn(&Output::Text(partial.to_owned()), plan),
+        None => Ok(()),
+    }
+}
+
+/// The closing line, unless only errors are wanted, or nothing came of it but an error.
+fn summarise(view: View, elapsed: Duration, usage: &UsageReport, failure: Option<&Failure>) {
+    let is_wanted = !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages);
+    let is_empty = usage.total.requests == 0 && failure.is_some_and(|failure| !failure.cuts_short());
+    if is_wanted && !is_empty {
         let line = summary::line(elapsed, &usage.total);
         console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
     }
 }
 
 /// Whoever stopped a run decides how it ends; the error only says that it did.
-pub fn failure(error: RunError, stopped: Option<Stopped>) -> Failure {
-    match stopped {
-        None => Failure::from(error),
-        Some(Stopped::ByPerson) => Failure::interrupted(),
-        Some(Stopped::BySystem) => Failure::terminated(),
-        Some(Stopped::ByTime(limit)) => Failure::timed_out(limit),
+pub fn failure(error: RunError, stopped: Option<Stopped>, journal: Option<&Path>) -> Failure {
+    let failure = match stopped {
+        None => return journal::failure(error, journal),
+        Some(Stopped::Interrupted) => Failure::interrupted(),
+        Some(Stopped::Terminated) => Failure::terminated(),
+        Some(Stopped::TimedOut(limit)) => Failure::timed_out(limit),
+    };
+    match journal {
+        Some(file) => failure.hint(format!("`llm-do resume {}` goes on where it stopped", file.display())),
+        None => failure,
     }
 }
 
@@ -155,7 +216,7 @@ fn answer(output: &Output) -> String {
 }
 
 /// Programs get every byte as it is; on a terminal nothing may deceive.
-fn shown(answer: &str, view: &View) -> String {
+fn shown(answer: &str, view: View) -> String {
     if !view.stdout_is_terminal {
         return answer.to_owned();
     }

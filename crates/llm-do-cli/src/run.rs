@@ -7,48 +7,73 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use llm_do::event::Hearing;
+use llm_do::journal::record::Contents;
 use llm_do::message::Content;
 use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
-use llm_do::project::{ApprovalMode, Entry, Limits, Policy, Program, Project, Typing, schema};
+use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
-use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
-use llm_do::syntax::diagnostic::nearest;
+use llm_do::runtime::{self, Models, Runtime, RuntimeConfig};
+use llm_do::syntax::diagnostic::{Report, nearest};
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
+use llm_do::tools::shell::fence::{self, Fencing};
 use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
 use crate::asking::{Asking, Forwarding, Waiting};
+use crate::chat::{Chat, ChatEnded};
+use crate::check::ShellGround;
 use crate::config::Config;
 use crate::display::{Display, MessageLines};
+use crate::dry_run::{self, Rehearsed};
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
+use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::models::Listing;
-use crate::plan::{self, CheckFormat, InputPlan, JsonSource, RunPlan, Stdin};
-use crate::render::Verbosity;
+use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan, Tools};
+use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
 use crate::signals::Signals;
 use crate::style::Styles;
 use crate::terminal::Terminal;
+use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, check, console, new, providers, stdin};
+use crate::{answer_file, check, console, new, providers, resume, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
-    let args = args::parse(argv).map_err(Failure::Usage)?;
+    let argv: Vec<OsString> = argv.into_iter().collect();
+    let args = args::parse(argv.clone()).map_err(|error| unparsed(error, &argv))?;
     match args.command {
-        Command::Run(args) => run_run(args),
+        Command::Run(args) => run_run(*args),
+        Command::Chat => Err(Failure::usage("`chat` needs a project")),
+        Command::Resume(args) => resume::run(&args),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Models(args) => run_models(&args),
         Command::Schema(args) => console::print(&run_schema(args.format)),
+        Command::Completions(args) => console::print(&completions(args.shell)),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever reads JSON also reads that there was nothing to run. Help is no failure.
+fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
+    let is_mistake = error.use_stderr();
+    let failure = Failure::Usage(error);
+    if is_mistake { report::not_begun(failure, args::asked_format(argv)) } else { failure }
+}
+
+fn completions(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut args::command(), "llm-do", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 fn run_schema(format: SchemaFormat) -> String {
@@ -75,21 +100,72 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
     let mut plan = plan::check(args, &environment, &config)?;
     read_scripts(&mut plan.models)?;
-    let linked = Project::load(&plan.project).and_then(|project| project.survey(&plan.models, plan.entry.as_deref()));
+    let linked = Project::load(&plan.project).and_then(|project| {
+        let linked = project.survey(&plan.models, plan.entry.as_deref())?;
+        Ok((project, linked))
+    });
+    let store = Store::beneath(environment.home());
+    let trusted = |project: &Project, linked: &Linked| -> Result<check::Trust, Failure> {
+        let items = trust::items(project, &linked.program);
+        if plan.trust {
+            trust::settle(project, &linked.program, &store, Answerer::Flag)?;
+        }
+        Ok(check::Trust { is_given: items.is_empty() || store.holds(&project.root, &items), items })
+    };
+    let linked = match linked {
+        Ok((project, linked)) => {
+            let trust = trusted(&project, &linked)?;
+            let looked = if trust.is_given { look_at_python(project, linked, &plan)? } else { Ok(linked) };
+            looked.map(|linked| (linked, trust))
+        }
+        Err(report) => Err(report),
+    };
     match (linked, plan.format) {
-        (Ok(linked), CheckFormat::Text) => {
-            console::print(&check::text(&plan.project, &linked))?;
+        (Ok((linked, trust)), CheckFormat::Text) => {
+            let ground = shell_ground(&linked.program);
+            console::print(&check::text(&plan.project, &linked, &trust, ground.as_ref()))?;
             console::complain(&linked.notes.render(plan.colour));
             Ok(())
         }
-        (Ok(linked), CheckFormat::Json) => console::print(&check::json(&plan.project, &linked)),
-        (Ok(linked), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
+        (Ok((linked, trust)), CheckFormat::Json) => {
+            let ground = shell_ground(&linked.program);
+            console::print(&check::json(&plan.project, &linked, &trust, ground.as_ref()))
+        }
+        (Ok((linked, _)), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
         (Err(report), CheckFormat::Json) => {
             console::print(&check::json_errors(&plan.project, &report))?;
             Err(Failure::Said { code: USAGE })
         }
         (Err(report), CheckFormat::Text | CheckFormat::Dot) => Err(Failure::Project { report, colour: plan.colour }),
     }
+}
+
+/// What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
+fn look_at_python(project: Project, linked: Linked, plan: &plan::CheckPlan) -> Result<Result<Linked, Report>, Failure> {
+    let executor = executor()?;
+    let python = plan.python.python(&project.root);
+    let project = match executor.block_on(project.start_python(&python)) {
+        Ok(project) => project,
+        Err(report) => return Ok(Err(report)),
+    };
+    match &project.code {
+        Code::Read(_) => Ok(project.survey(&plan.models, plan.entry.as_deref())),
+        Code::Absent | Code::Unread => Ok(Ok(linked)),
+    }
+}
+
+fn executor() -> Result<Executor, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))
+}
+
+/// The kernel is asked only if somebody runs commands.
+fn shell_ground(program: &Program) -> Option<ShellGround> {
+    program.agents.values().find(|agent| check::shells(agent).next().is_some())?;
+    let directory = std::env::current_dir().unwrap_or_default();
+    Some(ShellGround { directory, fence: fence::offered(Fencing::WhereOffered) })
 }
 
 /// Scripts that the user names outside the project, relative to the working directory.
@@ -108,42 +184,132 @@ fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let format = plan::output_format(&args);
-    let executor = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    match prepare(args, &environment, &executor) {
-        Ok(prepared) => prepared.run(executor),
+    match prepare(args, &environment, None) {
+        Ok(prepared) => prepared.run(),
         Err(failure) => Err(report::not_begun(failure, format)),
     }
 }
 
+/// One turn, or many.
+enum Talk {
+    Once(Input),
+    Chat(Chat),
+}
+
 /// A program, its input and its models: all that a run needs.
-struct Prepared {
+pub struct Prepared {
     program: Program,
     models: Models,
-    input: Input,
-    config: RuntimeConfig,
-    output: OutputPlan,
+    talk: Talk,
+    pub config: RuntimeConfig,
+    pub output: OutputPlan,
+    /// Of the project as it is now.
+    pub files: Fingerprint,
+    pub recorded: Option<Recorded>,
     timeout: Option<Duration>,
     questions: UnboundedReceiver<Waiting>,
     editor: Option<Editor>,
+    /// Where the first request is kept that is not sent.
+    rehearsed: Option<Rehearsed>,
+    /// What the children of the run, started before it, live on.
+    executor: Arc<Executor>,
 }
 
-fn prepare(args: RunArgs, environment: &Environment, executor: &Executor) -> Result<Prepared, Failure> {
+/// Everything up to the first effect. An input that is known already is taken instead of the one that was typed.
+pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -> Result<Prepared, Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
+    let flags = Flags::of(&args);
     let mut plan = plan::run(args, environment, &config)?;
     read_scripts(&mut plan.models)?;
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
-    let Linked { program, .. } = link(&plan, executor)?;
-    plan.output.view.streamed &= answers_in_text(&program);
-    let input = read_input(&plan, &program)?;
-    let models = providers::connect(&program, environment, &config)?;
+    let (project, Linked { program, .. }) = link(&plan)?;
+    trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
+    let executor = executor()?;
+    let (project, program) = with_python(project, program, &plan, &executor)?;
+    let executor = Arc::new(executor);
+    let (files, replayed) = (project.fingerprint(), replayed(&plan)?);
+    // What comes from a record comes whole: there are no pieces of it to show.
+    plan.output.view.streamed &= answers_in_text(&program) && known.is_none() && replayed.is_none();
+    let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
+    let talk = known.map_or_else(|| read_talk(&plan, &program), |input| Ok(Talk::Once(input)))?;
+    let rehearsed = plan.dry_run.then(Rehearsed::default);
+    let (program, models) = cast(program, &plan, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = mpsc::unbounded_channel();
     let config = runtime_config(&plan, &program.policy, asked);
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
+    let recorded = match (&plan.recording, replayed, &talk) {
+        (Recording::Journal(_) | Recording::Replay(_), _, Talk::Chat(_)) => {
+            return Err(Failure::usage("a chat cannot be journaled or replayed yet"));
+        }
+        (Recording::Journal(file), _, Talk::Once(input)) => {
+            let header = header(&plan, flags, files.clone(), input.clone())?;
+            Some(Recorded::begin(file, &header, environment.user())?)
+        }
+        (Recording::Nothing | Recording::Replay(_), replayed, _) => {
+            replayed.map(|(header, contents)| Recorded::replay(contents, header.run))
+        }
+    };
     let RunPlan { output, timeout, .. } = plan;
-    Ok(Prepared { program, models, input, config, output, timeout, questions, editor })
+    Ok(Prepared {
+        program,
+        models,
+        talk,
+        config,
+        output,
+        files,
+        recorded,
+        timeout,
+        questions,
+        editor,
+        rehearsed,
+        executor,
+    })
+}
+
+/// The agents with the tools they get, and who answers for them.
+fn cast(
+    program: Program,
+    plan: &RunPlan,
+    environment: &Environment,
+    config: &Config,
+    rehearsed: Option<&Rehearsed>,
+) -> Result<(Program, Models), Failure> {
+    let program = match plan.tools {
+        Tools::Offered => program,
+        Tools::Withheld => dry_run::without_tools(program),
+    };
+    match rehearsed {
+        None => {
+            let models = providers::connect(&program, environment, config)?;
+            Ok((program, models))
+        }
+        Some(rehearsed) => {
+            let program = dry_run::without_scripts(program);
+            let models = providers::rehearse(&program, environment, config, rehearsed)?;
+            Ok((program, models))
+        }
+    }
+}
+
+fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Result<Header, Failure> {
+    let directory = std::env::current_dir()
+        .map_err(|error| Failure::failed(format!("the working directory is unknown: {error}")))?;
+    Ok(Header { run: runtime::run_id(), project: plan.project.clone(), directory, flags, files, input })
+}
+
+/// The journal that answers every step.
+fn replayed(plan: &RunPlan) -> Result<Option<(Header, Contents)>, Failure> {
+    let Recording::Replay(file) = &plan.recording else { return Ok(None) };
+    let contents = llm_do::journal::file::read(file).map_err(unusable)?;
+    Ok(Some((Header::of(&contents, file)?, contents)))
+}
+
+/// A replay takes the recorded input unless another one is given.
+fn said_before(plan: &RunPlan, header: &Header) -> Option<Input> {
+    match &plan.talk {
+        TalkPlan::Once(InputPlan::Unspoken { .. }) if plan.files.is_empty() => Some(header.input.clone()),
+        TalkPlan::Once(_) | TalkPlan::Chat { .. } => None,
+    }
 }
 
 /// A typed answer is shown whole, as indented JSON.
@@ -175,16 +341,33 @@ fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waitin
     }
 }
 
-fn link(plan: &RunPlan, executor: &Executor) -> Result<Linked, Failure> {
+fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
     if let Some(command) = misspelled_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display()))
             .hint(format!("did you mean the command `{command}`?")));
     }
-    let project = |report| Failure::Project { report, colour: plan.colour };
-    let loaded = Project::load(&plan.project).map_err(project)?;
-    let python = plan.python.python(&loaded.root);
-    let started = executor.block_on(loaded.start_python(&python)).map_err(project)?;
-    started.survey(&plan.models, plan.entry.as_deref()).map_err(project)
+    let mistaken = |report| Failure::Project { report, colour: plan.colour };
+    let project = Project::load(&plan.project).map_err(mistaken)?;
+    let linked = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
+    Ok((project, linked))
+}
+
+/// Starts the project's Python files, if it has any, and links it again with what they offer. Mistakes that need no code
+/// to be found were reported before any code ran.
+fn with_python(
+    project: Project,
+    program: Program,
+    plan: &RunPlan,
+    executor: &Executor,
+) -> Result<(Project, Program), Failure> {
+    let mistaken = |report| Failure::Project { report, colour: plan.colour };
+    let python = plan.python.python(&project.root);
+    let project = executor.block_on(project.start_python(&python)).map_err(mistaken)?;
+    if !matches!(project.code, Code::Read(_)) {
+        return Ok((project, program));
+    }
+    let Linked { program, .. } = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
+    Ok((project, program))
 }
 
 /// `llm-do chekc .` is read as a project to run.
@@ -193,11 +376,27 @@ fn misspelled_command(project: &Path) -> Option<&'static str> {
     nearest(name, COMMANDS.iter().copied())
 }
 
-fn read_input(plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
+fn read_talk(plan: &RunPlan, program: &Program) -> Result<Talk, Failure> {
+    match &plan.talk {
+        TalkPlan::Once(input) => read_input(input, plan, program).map(Talk::Once),
+        TalkPlan::Chat { .. } if !program.allow_cli_input => Err(no_input_wanted()),
+        TalkPlan::Chat { first, lines } => {
+            let first = first.as_ref().map(|first| read_input(first, plan, program)).transpose()?;
+            Ok(Talk::Chat(Chat { first, lines: lines.clone() }))
+        }
+    }
+}
+
+fn no_input_wanted() -> Failure {
+    Failure::usage("this project takes no input from the command line")
+        .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`")
+}
+
+fn read_input(input: &InputPlan, plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
     let wrong = |error: AttachmentError| Failure::usage(error.to_string());
     let attachments =
         plan.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
-    let spoken = match &plan.input {
+    let spoken = match input {
         InputPlan::Json(source) => Some(read_json(source)?),
         InputPlan::Prompt { text, stdin } => {
             let piped = read_stdin(*stdin)?;
@@ -210,8 +409,7 @@ fn read_input(plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
         InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
     };
     if spoken.is_some() && !program.allow_cli_input {
-        return Err(Failure::usage("this project takes no input from the command line")
-            .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`"));
+        return Err(no_input_wanted());
     }
     match (spoken, &program.default_input) {
         (Some(value), _) => Ok(Input::Object { value, attachments }),
@@ -244,45 +442,64 @@ fn read_json(source: &JsonSource) -> Result<Value, Failure> {
 }
 
 impl Prepared {
-    fn run(self, executor: Executor) -> Result<(), Failure> {
-        let output = self.output.clone();
+    pub fn run(self) -> Result<(), Failure> {
+        let (output, rehearsed) = (self.output.clone(), self.rehearsed.clone());
+        let executor = Arc::clone(&self.executor);
         let ended = executor.block_on(self.attend());
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
-        executor.shutdown_background();
-        ended?.report(&output)
+        if let Some(executor) = Arc::into_inner(executor) {
+            executor.shutdown_background();
+        }
+        match (ended?, rehearsed.and_then(|rehearsed| rehearsed.request())) {
+            ((ended, _), Some(request)) => ended.report_request(&output, &request),
+            ((ended, None), None) => ended.report(&output),
+            ((ended, Some(chat)), None) => ended.report_chat(&output, chat),
+        }
     }
 
-    async fn attend(self) -> Result<Ended, Failure> {
+    async fn attend(self) -> Result<(Ended, Option<ChatEnded>), Failure> {
         let started = Instant::now();
         let OutputPlan { format, view, .. } = self.output;
-        let hearing = match format {
-            OutputFormat::StreamJson => Hearing::Everything,
-            OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
-            OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
-        };
-        let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing);
+        let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing(format, view));
         let runtime = match view.verbosity {
             Verbosity::Messages => runtime.logged_by(Arc::new(MessageLines)),
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => runtime,
+        };
+        let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
+        let runtime = match self.recorded {
+            Some(recorded) => recorded.drive(runtime),
+            None => runtime,
         };
         let (signals, display) = (Signals::listen()?, Display::new(view, format));
         let asking = self.editor.map(|editor| asking(editor, view.stderr)).transpose()?;
         let mut watch = Watch { events, signals, display, questions: self.questions, asking, timeout: self.timeout };
         let session = Session::start(runtime);
         let runtime = Arc::clone(&session.runtime);
-        let killed = |stopped| (Err(RunError::Cancelled { partial: String::new() }), Some(stopped));
-        let (answer, stopped) = match watch.turn(&session, self.input).await {
-            Attended::Ended(TurnEnded { answer, stopped }) => (answer, stopped),
-            Attended::Killed(stopped) => {
-                let (answer, stopped) = killed(stopped);
-                return Ok(Ended::of(&runtime, answer, stopped, started.elapsed()));
+        let (turn, chat) = match self.talk {
+            Talk::Once(input) => (watch.turn(&session, input).await, None),
+            Talk::Chat(chat) => {
+                let chat = chat.converse(&mut watch, &session, &self.output).await;
+                watch.restore_terminal();
+                (Attended::Ended(TurnEnded::default()), Some(chat?))
             }
         };
-        let messages = match watch.close(session).await {
-            Attended::Ended(messages) => messages,
-            Attended::Killed(_) => Vec::new(),
+        let (turn, messages) = match turn {
+            Attended::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
+            Attended::Ended(turn) => match watch.close(session).await {
+                Attended::Ended(messages) => (turn, messages),
+                Attended::Killed(_) => (turn, Vec::new()),
+            },
         };
-        Ok(Ended { messages, ..Ended::of(&runtime, answer, stopped, started.elapsed()) })
+        Ok((Ended { messages, journal, ..Ended::of(&runtime, turn, started.elapsed()) }, chat))
+    }
+}
+
+/// Pieces of streams are heard only where they are shown.
+fn hearing(format: OutputFormat, view: View) -> Hearing {
+    match format {
+        OutputFormat::StreamJson => Hearing::Everything,
+        OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
+        OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
     }
 }
 

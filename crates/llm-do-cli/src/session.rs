@@ -83,10 +83,10 @@ async fn serve(runtime: Arc<Runtime>, mut orders: mpsc::UnboundedReceiver<Order>
             }
         }
     }
-    let Some(scope) = scope else { return Vec::new() };
-    let messages = scope.frame().history.iter().chain(scope.unfinished()).cloned().collect();
-    scope.close().await;
-    messages
+    match scope {
+        Some(scope) => scope.finish().await,
+        None => Vec::new(),
+    }
 }
 
 async fn turn<'r>(

@@ -119,7 +119,9 @@ mod tests {
     fn the_line_follows_the_work() {
         let mut status = Status::default();
         let mut line = |events: &[Event], seconds: u64| {
-            events.iter().for_each(|event| status.note(event));
+            for event in events {
+                status.note(event);
+            }
             status.line(Duration::from_secs(seconds), 200).split_off('⠋'.len_utf8() + 1)
         };
         let asked = event(1, EventKind::RequestStarted { model: "ollama:q".into() });

@@ -69,7 +69,7 @@ impl Terminal {
     }
 
     /// For a program that takes over for a while.
-    pub fn lend(&self) -> io::Result<Stdio> {
+    pub fn lend() -> io::Result<Stdio> {
         Ok(Stdio::from(open(OFlags::RDWR)?))
     }
 
@@ -93,18 +93,18 @@ impl Terminal {
 pub struct Keys<'a>(&'a Terminal);
 
 impl Keys<'_> {
-    /// One key. What comes as several at once was pasted, or is a key that means nothing here.
+    /// One key. What comes as several at once was pasted, or is a key that means nothing here: it is none.
     pub async fn next(&self) -> io::Result<u8> {
-        loop {
-            let mut bytes = [0; 64];
-            match self.0.read(&mut bytes).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                1 => return Ok(bytes[0]),
-                2 if matches!(bytes[1], b'\n' | b'\r') => return Ok(bytes[0]),
-                _ => {}
-            }
+        let mut bytes = [0; 64];
+        match self.0.read(&mut bytes).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            1 => Ok(bytes[0]),
+            2 if matches!(bytes[1], b'\n' | b'\r') => Ok(bytes[0]),
+            _ => Ok(Self::NONE),
         }
     }
+
+    const NONE: u8 = 0;
 }
 
 impl Drop for Keys<'_> {

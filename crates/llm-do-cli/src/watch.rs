@@ -20,9 +20,12 @@ use crate::signals::{Received, Signals};
 /// Who ended a turn before its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    ByPerson,
-    BySystem,
-    ByTime(Duration),
+    /// A person, with Ctrl-C.
+    Interrupted,
+    /// The system.
+    Terminated,
+    /// The clock, after this time.
+    TimedOut(Duration),
 }
 
 /// How a turn ended.
@@ -30,6 +33,13 @@ pub enum Stopped {
 pub struct TurnEnded {
     pub answer: Result<Output, RunError>,
     pub stopped: Option<Stopped>,
+}
+
+/// Of a turn that came to nothing.
+impl Default for TurnEnded {
+    fn default() -> Self {
+        Self { answer: Err(RunError::Cancelled { partial: String::new() }), stopped: None }
+    }
 }
 
 /// What is heard and seen of a session.
@@ -78,16 +88,28 @@ impl Watch {
                 answer = &mut turn.ended => {
                     self.drain();
                     // A task that panicked says so when it is joined.
-                    let answer = answer.unwrap_or(Err(RunError::Cancelled { partial: String::new() }));
+                    let answer = answer.unwrap_or_else(|_| TurnEnded::default().answer);
                     return Attended::Ended(TurnEnded { answer, stopped });
                 }
                 () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
                     let limit = self.timeout.unwrap_or_default();
-                    stopped = Some(cancel(&mut turn, Stopped::ByTime(limit)));
+                    stopped = Some(cancel(&mut turn, Stopped::TimedOut(limit)));
                 }
                 _ = tick.tick(), if self.display.view.live => self.display.tick(),
             }
         }
+    }
+
+    /// Whoever changed it and was interrupted.
+    pub fn restore_terminal(&self) {
+        if let Some(asking) = &self.asking {
+            asking.terminal.restore();
+        }
+    }
+
+    /// A signal while no turn goes on.
+    pub async fn stopped(&mut self) -> Stopped {
+        by(self.signals.next().await)
     }
 
     /// Asks whoever is at the terminal. A signal and the clock answer for them: no, and that was it.
@@ -102,7 +124,7 @@ impl Watch {
                 return None;
             }
             signal = self.signals.next() => by(signal),
-            () = deadline, if self.timeout.is_some() => Stopped::ByTime(self.timeout.unwrap_or_default()),
+            () = deadline, if self.timeout.is_some() => Stopped::TimedOut(self.timeout.unwrap_or_default()),
             // The call that waited was given up.
             () = answer.closed() => return None,
         };
@@ -149,7 +171,7 @@ fn cancel(turn: &mut Turn, stopped: Stopped) -> Stopped {
 
 fn by(signal: Received) -> Stopped {
     match signal {
-        Received::Interrupt => Stopped::ByPerson,
-        Received::Terminate => Stopped::BySystem,
+        Received::Interrupt => Stopped::Interrupted,
+        Received::Terminate => Stopped::Terminated,
     }
 }

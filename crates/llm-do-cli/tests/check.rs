@@ -440,3 +440,18 @@ fn nothing_of_a_project_can_paint_over_the_terminal() {
         }
     }
 }
+
+#[test]
+fn a_misspelled_key_of_the_entry_is_one_mistake() {
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", "---\nname: main\nmodel: ollama:x\n---\nx\n");
+    for (entry, fact) in
+        [(r#"{"agnet": "main"}"#, "unknown key `agnet` in `entry`"), (r#"{"agent": 7}"#, "expected a name")]
+    {
+        sandbox
+            .file("project.json", &format!(r#"{{"version": 1, "entry": {entry}, "worker_files": ["main.worker"]}}"#));
+        let ended = sandbox.run(&["check", "."]);
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.stderr.contains(fact) && ended.stderr.ends_with("\n1 error\n"), "{}", ended.stderr);
+    }
+}

@@ -1,14 +1,20 @@
 //! What happened, told once. One closed vocabulary: every front end matches it without a wildcard, so a new variant is
 //! a compile error wherever it must be shown. Trace and usage are folds over it.
 
+mod told;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::message::{Finish, Message, RawJson, Usage};
+use told::Ear;
+
+pub use told::Told;
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -130,7 +136,7 @@ pub enum EventKind {
 }
 
 /// What kind of thing was called: agents and entry functions have `call_*` events, tools `tool_*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
     Agent,
@@ -151,11 +157,12 @@ pub enum Ended {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Returned {
-    Result(RawJson),
+    /// As the model reads it.
+    Result(String),
     Error(String),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
     Once,
@@ -165,7 +172,7 @@ pub enum Answered {
     Refused,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStream {
     Stdout,
@@ -186,11 +193,19 @@ pub struct TraceCall {
     pub kind: CallKind,
     pub depth: usize,
     pub input: Option<RawJson>,
-    pub output: Option<RawJson>,
+    pub output: Option<TracedOutput>,
     pub error: Option<String>,
     pub duration_ms: u64,
     pub usage: Usage,
     pub calls: Vec<TraceCall>,
+}
+
+/// What a call gave, as JSON: text gets its quotes when somebody writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum TracedOutput {
+    Text(String),
+    Json(RawJson),
 }
 
 /// The JSON Schema of one line of events.
@@ -236,6 +251,10 @@ pub struct Events {
     // is not an error.
     sender: Option<mpsc::UnboundedSender<Event>>,
     hearing: Hearing,
+    /// Who keeps what is told during a step.
+    ear: Option<Arc<Ear>>,
+    /// How many calls the run has had.
+    calls: Arc<AtomicU64>,
     agent: Arc<str>,
     depth: usize,
     call: u64,
@@ -249,8 +268,8 @@ impl Events {
 
     /// Nobody listens; nothing is built or sent.
     pub fn unheard() -> Self {
-        let hearing = Hearing::Facts;
-        Self { recorder: None, log: None, sender: None, hearing, agent: Arc::from(""), depth: 0, call: 0 }
+        let (hearing, calls, agent) = (Hearing::Facts, Arc::default(), Arc::from(""));
+        Self { recorder: None, log: None, sender: None, hearing, ear: None, calls, agent, depth: 0, call: 0 }
     }
 
     #[must_use]
@@ -272,8 +291,37 @@ impl Events {
 
     #[must_use]
     pub fn for_call(&self, agent: &Arc<str>, depth: usize, call: u64) -> Self {
-        let (recorder, log, sender) = (self.recorder.clone(), self.log.clone(), self.sender.clone());
-        Self { recorder, log, sender, hearing: self.hearing, agent: Arc::clone(agent), depth, call }
+        Self { agent: Arc::clone(agent), depth, call, ..self.clone() }
+    }
+
+    /// An id for one more call of an agent, from 1.
+    pub fn new_call(&self) -> u64 {
+        self.calls.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The same handle; what is told through it, or through those made from it, is also kept.
+    #[must_use]
+    pub fn overheard(&self) -> Self {
+        Self { ear: Some(Ear::within(self.ear.clone())), ..self.clone() }
+    }
+
+    /// What was kept since [`Events::overheard`].
+    pub fn told(&self) -> Told {
+        Told { call: self.call, events: self.ear.as_ref().map(|ear| ear.taken()).unwrap_or_default() }
+    }
+
+    /// Tells everybody what was told in another process: this call stands for the one that told it, and the calls
+    /// beneath it get ids of this run.
+    pub fn retell(&self, told: Told) {
+        let mut ids = BTreeMap::from([(told.call, self.call)]);
+        let mut renumbered = |id: u64| *ids.entry(id).or_insert_with(|| self.new_call());
+        for mut event in told.events {
+            event.call = renumbered(event.call);
+            if let EventKind::CallStarted { parent: Some(parent), .. } = &mut event.kind {
+                *parent = renumbered(*parent);
+            }
+            self.tell(event);
+        }
     }
 
     /// How deep the call is whose events these are.
@@ -292,12 +340,16 @@ impl Events {
 
     /// Tells a fact to everybody.
     pub fn send(&self, kind: impl FnOnce() -> EventKind) {
-        let heard = self.is_heard();
-        if !heard && self.recorder.is_none() {
-            return;
+        if self.recorder.is_some() || self.ear.is_some() || self.is_heard() {
+            self.tell(self.event(kind()));
         }
-        let event = self.event(kind());
-        match (&self.recorder, self.sender.as_ref().filter(|_| heard)) {
+    }
+
+    fn tell(&self, event: Event) {
+        if let Some(ear) = &self.ear {
+            ear.hear(&event);
+        }
+        match (&self.recorder, self.sender.as_ref().filter(|_| self.is_heard())) {
             (Some(recorder), None) => recorder.record(event),
             (Some(recorder), Some(sender)) => {
                 recorder.record(event.clone());

@@ -58,11 +58,17 @@ impl Content {
 
     /// All of it as text, files by their names.
     pub fn shown(parts: &[Self]) -> String {
-        let texts = parts.iter().map(|part| match part {
-            Self::Text { text } => text.clone(),
-            Self::Attachment(attachment) => format!("[{}]", attachment.name),
-        });
-        texts.collect::<Vec<_>>().join("\n")
+        let mut shown = String::new();
+        for (index, part) in parts.iter().enumerate() {
+            if index > 0 {
+                shown.push('\n');
+            }
+            match part {
+                Self::Text { text } => shown.push_str(text),
+                Self::Attachment(attachment) => shown.extend(["[", &attachment.name, "]"]),
+            }
+        }
+        shown
     }
 }
 
@@ -287,8 +293,23 @@ impl RawJson {
         &self.0
     }
 
+    /// The same value without line breaks: in JSON they stand only between tokens.
+    #[must_use]
+    pub fn in_one_line(self) -> Self {
+        if !self.get().contains(['\n', '\r']) {
+            return self;
+        }
+        Self::from_valid(self.get().replace(['\n', '\r'], " "))
+    }
+
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.get())
+    }
+}
+
+impl From<Box<RawValue>> for RawJson {
+    fn from(json: Box<RawValue>) -> Self {
+        Self(json)
     }
 }
 

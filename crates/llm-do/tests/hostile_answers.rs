@@ -11,7 +11,7 @@ const PROTOCOLS: [ProtocolKind; 4] =
     [ProtocolKind::Anthropic, ProtocolKind::OpenAiResponses, ProtocolKind::OpenAiChat, ProtocolKind::Gemini];
 
 /// What the fuzzer has a target for.
-const TARGETS: [fn(&[u8]); 7] = [
+const TARGETS: [fn(&[u8]); 8] = [
     fuzz::frames,
     fuzz::anthropic,
     fuzz::openai_responses,
@@ -19,6 +19,7 @@ const TARGETS: [fn(&[u8]); 7] = [
     fuzz::gemini,
     fuzz::script,
     tools::fuzz::arguments,
+    tools::fuzz::command,
 ];
 
 /// Words of all protocols, put together like JSON more often than chance would have it.

@@ -31,7 +31,7 @@ const MANIFEST: &str = r#"{
   "toolsets": {
     "notes": {"filesystem": {"root": "notes", "mode": "rw", "suffixes": [".md"], "max_file_bytes": 1000}},
     "box": {"filesystem": {"roots": {"in": {"root": "in"}, "out": {"root": "/srv/out", "mode": "rw"}}}},
-    "make": {"shell": {"rules": [{"pattern": "make", "approval": "allow", "match": ["make all"]}], "default": "ask"}},
+    "make": {"shell": {"rules": [{"pattern": "make", "approval": "allow", "match": ["make all"], "i_understand": true}], "default": "ask"}},
     "docs": {"mcp": {"command": "server", "args": ["-v"], "env": {"TOKEN": {"from_env": "DOCS_TOKEN"}}}},
     "web": {"mcp": {"url": "http://localhost:1", "headers": {"A": "b"}, "timeout_seconds": 5}},
     "small": {"use": "notes", "prefix": "n_", "tools": ["read_file"], "approval": {"read_file": "ask"}}

@@ -61,7 +61,9 @@ fn story() -> Vec<Event> {
 fn shown(view: View) -> String {
     let mut renderer = Renderer::new(view);
     let mut pieces = Vec::new();
-    story().iter().for_each(|event| renderer.render(event, Some(60), &mut pieces));
+    for event in &story() {
+        renderer.render(event, Some(60), &mut pieces);
+    }
     assert!(!renderer.is_within_line());
     let pieces = pieces.into_iter().map(|piece| match piece {
         Piece::Out(text) => format!("<{text}>"),

@@ -16,6 +16,8 @@ mod plain;
 mod toolsets;
 mod typed;
 
+use std::path::Path;
+
 use fake_llm::FakeLlm;
 use session::Run;
 use support::Sandbox;
@@ -31,8 +33,13 @@ fn project(workers: &[(&str, &str)], files: &[(&str, &str)], script: &str) -> Sa
     }
     let quoted = |names: Vec<String>| names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
     let workers = quoted(workers.iter().map(|(name, _)| format!("{name}.worker")).collect());
-    let python =
-        quoted(files.iter().map(|(path, _)| (*path).to_owned()).filter(|path| path.ends_with(".py")).collect());
+    let python = quoted(
+        files
+            .iter()
+            .map(|(path, _)| (*path).to_owned())
+            .filter(|path| Path::new(path).extension().is_some_and(|extension| extension == "py"))
+            .collect(),
+    );
     let manifest = format!(
         r#"{{"version": 1, "entry": {{}}, "worker_files": [{workers}], "python_files": [{python}], "env": ["MINE"]}}"#
     );
@@ -43,18 +50,19 @@ fn project(workers: &[(&str, &str)], files: &[(&str, &str)], script: &str) -> Sa
 /// A run with an interpreter that has no library.
 fn run<'a>(sandbox: &'a Sandbox, flags: &[&'a str]) -> Run<'a> {
     let cache = python::cache().to_str().unwrap().to_owned();
-    Run::new(sandbox, &[&[".", "hi", "-m", "scripted:script.yaml"], flags].concat()).with("XDG_CACHE_HOME", cache)
+    Run::new(sandbox, &[&[".", "hi", "--trust", "-m", "scripted:script.yaml"], flags].concat())
+        .with("XDG_CACHE_HOME", cache)
 }
 
 /// A run whose model is a provider.
 fn ask<'a>(sandbox: &'a Sandbox, fake: &FakeLlm, flags: &[&'a str]) -> Run<'a> {
     let cache = python::cache().to_str().unwrap().to_owned();
-    Run::new(sandbox, &[&[".", "hi", "-q", "-m", "anthropic:m"], flags].concat())
+    Run::new(sandbox, &[&[".", "hi", "-q", "--trust", "-m", "anthropic:m"], flags].concat())
         .asking(fake)
         .with("XDG_CACHE_HOME", cache)
 }
 
-/// A run with PydanticAI.
+/// A run with an interpreter that has the libraries.
 fn run_pydantic<'a>(sandbox: &'a Sandbox, flags: &[&'a str]) -> Run<'a> {
     run(sandbox, &[&["--python", python::with_pydantic_ai()], flags].concat())
 }

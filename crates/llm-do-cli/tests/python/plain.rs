@@ -216,7 +216,7 @@ TOOLS = [tool]
     sandbox.file("project.json", manifest);
     let words = run(&sandbox, &[]).with("OPENAI_API_KEY", "sk-secret").failure(2);
     assert!(words.contains("`OPENAI_API_KEY` holds the key of a model provider"), "{words}");
-    assert_eq!(std::fs::read_to_string(sandbox.path().join("seen")).unwrap_or_default(), "None");
+    assert!(!sandbox.path().join("seen").exists(), "nothing of it ran");
 }
 
 #[test]
@@ -230,5 +230,28 @@ fn a_run_leaves_a_project_as_it_was_and_check_runs_nothing_of_it() {
     assert_eq!(sandbox.tree(), before);
     run(&sandbox, &["-q"]).answer();
     std::fs::remove_file(sandbox.path().join("ran")).unwrap();
+    std::fs::remove_dir_all(sandbox.path().join(".config")).unwrap();
     assert_eq!(sandbox.tree(), before, "no compiled file is left in it");
+}
+
+#[test]
+fn check_looks_at_the_files_of_a_project_that_is_trusted() {
+    let kit = "def tool() -> int:\n    return 1\nTOOLS = [tool]\n";
+    let sandbox = project(&[("main", MAIN)], &[("kit.py", kit)], "- say: hi\n");
+    let cache = crate::python::cache();
+    let cache = [("XDG_CACHE_HOME", cache.to_str().unwrap())];
+    let check =
+        |flags: &[&str]| sandbox.run_in(&[&["check", ".", "-m", "scripted:script.yaml"], flags].concat(), &cache);
+    assert!(check(&[]).stdout.contains("tool (defined in Python, which check does not run)"));
+    let trusted = check(&["--trust"]);
+    assert_eq!((trusted.code, trusted.stderr.as_str()), (Some(0), ""), "{}", trusted.stdout);
+    assert!(
+        !trusted.stdout.contains("defined in Python") && trusted.stdout.contains("tool  allow"),
+        "{}",
+        trusted.stdout
+    );
+    sandbox.file("kit.py", "TOOLS = [nothing]\n");
+    let broken = check(&[]);
+    assert_eq!(broken.code, Some(2), "{}", broken.stdout);
+    assert!(broken.stderr.contains("kit.py:1:1") && broken.stderr.contains("NameError"), "{}", broken.stderr);
 }

@@ -1,4 +1,4 @@
-//! Toolsets: PydanticAI's as they are, and ours configured in Python.
+//! Toolsets: those of the library as they are, and ours configured in Python.
 
 use crate::session::of_type;
 use crate::{calls, project, run, run_pydantic};

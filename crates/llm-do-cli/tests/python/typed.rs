@@ -30,7 +30,8 @@ class Silent(WorkerArgs):
 
 fn typed_run<'a>(sandbox: &'a Sandbox, flags: &[&'a str]) -> Run<'a> {
     let cache = python::cache().to_str().unwrap().to_owned();
-    let fixed = [".", "-q", "--no-stdin", "-m", "scripted:script.yaml", "--python", python::with_pydantic_ai()];
+    let fixed =
+        [".", "-q", "--trust", "--no-stdin", "-m", "scripted:script.yaml", "--python", python::with_pydantic_ai()];
     Run::new(sandbox, &[&fixed, flags].concat()).with("XDG_CACHE_HOME", cache)
 }
 

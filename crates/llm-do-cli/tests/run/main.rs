@@ -8,6 +8,7 @@ mod session;
 mod support;
 
 mod failures;
+mod flags;
 mod input;
 mod model;
 mod output;

@@ -129,7 +129,9 @@ fn one_object_of_json_is_the_result_alone() {
     assert_eq!(Run::new(&sandbox, &[&SCRIPTED[..], &["--output-format", "text"]].concat()).answer(), "Hi.\n");
     let (events, result) = Run::new(&sandbox, &[&SCRIPTED[..], &["--output-format", "stream-json"]].concat()).events();
     assert_eq!((events.is_empty(), &result["output"]), (false, &json!("Hi.")));
-    let said = Run::new(&sandbox, &[&SCRIPTED[..], &["--output-format", "json", "--json"]].concat()).failure(2);
+    let Ended { code, stderr: said, .. } =
+        Run::new(&sandbox, &[&SCRIPTED[..], &["--output-format", "json", "--json"]].concat()).ended();
+    assert_eq!(code, Some(2));
     assert!(said.starts_with("error: the argument '--output-format <FORMAT>' cannot be used with '--json'"), "{said}");
 }
 

@@ -17,7 +17,7 @@ pub fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-cache")
 }
 
-/// An interpreter with PydanticAI.
+/// An interpreter with the libraries.
 pub fn with_pydantic_ai() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
     PROGRAM.get_or_init(|| {

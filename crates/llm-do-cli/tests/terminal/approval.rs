@@ -57,7 +57,7 @@ fn the_whole_call_is_shown_and_y_runs_it() {
     "path": "out.txt",
     "content": "written\nhere\n"
   }}
-  what would change:
+  in detail:
   + written
   + here
   y yes, once
@@ -112,7 +112,8 @@ fn keys_that_were_typed_before_the_question_are_forgotten() {
     let fake = FakeLlm::start(script.fault(On::First(1), Fault::StallBeforeHead(gate.clone())));
     let terminal = run(&sandbox, &fake, &[]);
     gate.wait_until_reached(1);
-    terminal.press("y");
+    // Its echo says that it has arrived.
+    terminal.press("y").expect_written("y", 1);
     gate.release();
     terminal.expect(ASKED).press("n").expect("why not?").press("\r");
     let left = terminal.left();
@@ -185,7 +186,7 @@ fn an_editor_that_gives_nothing_asks_again() {
 
 #[test]
 fn a_long_question_comes_in_pages_and_its_end_before_any_yes() {
-    let lines: String = (1..=40).map(|number| format!("line {number}\\n")).collect();
+    let lines = (1..=40).map(|number| format!("line {number}\\n")).collect::<Vec<_>>().concat();
     let sandbox = writer(&WRITES.replace("written\\nhere\\n", &format!("{lines}THE END")));
     let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), 20, Elsewhere::default());
     terminal.expect("-- 18 of ").press("y").expect_written("\u{7}", 1).press("t").expect_written("\u{7}", 2);

@@ -10,8 +10,10 @@ mod support;
 mod terminal;
 
 mod approval;
+mod chat;
 mod display;
 mod signals;
+mod trust;
 
 use std::process::Command;
 

@@ -71,6 +71,7 @@ fn flags_answer_every_question_and_win_over_the_manifest() {
         ("reject_all", &["--approve-all"], true),
     ] {
         let sandbox = with_policy(&format!(r#""approval_mode": "{mode}""#));
+        let flags = &[flags, &["--trust"]].concat();
         if is_allowed {
             assert_eq!(run(&sandbox, flags).answer(), DONE, "{mode} {flags:?}");
         } else {

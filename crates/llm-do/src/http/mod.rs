@@ -22,7 +22,7 @@ use hyper::header::{HeaderMap, PROXY_AUTHORIZATION};
 use hyper::{Method, StatusCode, Uri};
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use connect::{Connector, Proxies};
 use error::host_and_port;
@@ -109,6 +109,13 @@ pub struct Response {
     pub body: Body,
 }
 
+impl Response {
+    /// Lets go of all but the body.
+    pub fn into_body(self) -> Body {
+        self.body
+    }
+}
+
 /// Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct HttpClient {
@@ -169,11 +176,14 @@ impl HttpClient {
         *message.uri_mut() = url.clone();
         *message.headers_mut() = headers;
 
-        let (head, incoming) = self.answer(self.shared.client.request(message), &progress, &url).await?.into_parts();
+        // One timer for all of the exchange: it is only moved.
+        let mut timer = Box::pin(sleep_until(later(Instant::now(), self.shared.first_byte_timeout)));
+        let answer = self.answer(self.shared.client.request(message), &mut timer, &progress, &url).await?;
+        let (head, incoming) = answer.into_parts();
         let body = Body {
             incoming,
             url,
-            silence: Silence { limit: self.shared.idle_timeout, timer: None, counting: false },
+            silence: Silence { limit: self.shared.idle_timeout, timer, counting: false },
             limit: self.shared.maximum_response,
             received: 0,
         };
@@ -183,18 +193,23 @@ impl HttpClient {
     async fn answer(
         &self,
         mut answer: ResponseFuture,
+        timer: &mut Pin<Box<Sleep>>,
         progress: &Progress,
         url: &Uri,
     ) -> Result<hyper::Response<Incoming>, HttpError> {
         let after = self.shared.first_byte_timeout;
         loop {
-            let deadline = later(progress.last(), after);
-            match timeout_at(deadline, &mut answer).await {
-                Ok(answer) => return answer.map_err(|error| HttpError::of_sending(&error, url)),
-                // A long body on a slow line: it is still being taken, and the answer cannot come before its end.
-                Err(_) if later(progress.last(), after) > deadline => {}
-                Err(_) => return Err(HttpError::FirstByteTimeout { at: host_and_port(url), after }),
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer.map_err(|error| HttpError::of_sending(&error, url)),
+                () = timer.as_mut() => {}
             }
+            // A long body on a slow line: it is still being taken, and the answer cannot come before its end.
+            let deadline = later(progress.last(), after);
+            if deadline <= timer.deadline() {
+                return Err(HttpError::FirstByteTimeout { at: host_and_port(url), after });
+            }
+            timer.as_mut().reset(deadline);
         }
     }
 }
@@ -283,11 +298,11 @@ impl fmt::Debug for Body {
     }
 }
 
-/// How long nothing has come. A stream has thousands of chunks and most are there when they are asked for: the one timer
-/// is made at the first wait and only moved afterwards.
+/// How long nothing has come. A stream has thousands of chunks and most are there when they are asked for: the timer is
+/// only moved when there is something to wait for.
 struct Silence {
     limit: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Pin<Box<Sleep>>,
     counting: bool,
 }
 
@@ -297,17 +312,10 @@ impl Silence {
     }
 
     fn poll_limit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let fresh = !std::mem::replace(&mut self.counting, true);
-        let timer = match &mut self.timer {
-            Some(timer) => {
-                if fresh {
-                    timer.as_mut().reset(later(Instant::now(), self.limit));
-                }
-                timer
-            }
-            none => none.insert(Box::pin(sleep_until(later(Instant::now(), self.limit)))),
-        };
-        timer.as_mut().poll(cx)
+        if !std::mem::replace(&mut self.counting, true) {
+            self.timer.as_mut().reset(later(Instant::now(), self.limit));
+        }
+        self.timer.as_mut().poll(cx)
     }
 }
 

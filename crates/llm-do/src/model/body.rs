@@ -90,13 +90,8 @@ impl Body {
         self.ends.truncate(messages + 1);
     }
 
-    /// Ends the array, sets the fields of `tail` (JSON without its braces) after it, and lends the body.
-    pub fn lend(&mut self, tail: &str) -> Bytes {
-        self.lend_closed(&if tail.is_empty() { "]}".to_owned() } else { format!("],{tail}}}") })
-    }
-
-    /// Lends the body behind whose last message `closing` ends everything that is open.
-    pub fn lend_closed(&mut self, closing: &str) -> Bytes {
+    /// Lends the body behind whose last message `closing` ends everything that is open: `]}` and what stands between.
+    pub fn lend(&mut self, closing: &str) -> Bytes {
         // A retry lends what is lent already.
         if &self.bytes[self.end()..] != closing.as_bytes() {
             self.reopened().extend_from_slice(closing.as_bytes());
@@ -147,16 +142,16 @@ mod tests {
     #[test]
     fn messages_are_appended_between_the_opening_and_the_tail() {
         let mut body = body();
-        assert_eq!(text(&body.lend("")), r#"{"model":"m","messages":[]}"#);
+        assert_eq!(text(&body.lend("]}")), r#"{"model":"m","messages":[]}"#);
         body.push(|elements| elements.add("a"));
-        assert_eq!(text(&body.lend(r#""x":1"#)), r#"{"model":"m","messages":["a"],"x":1}"#);
+        assert_eq!(text(&body.lend(r#"],"x":1}"#)), r#"{"model":"m","messages":["a"],"x":1}"#);
         body.push(|_| {});
         body.push(|elements| {
             elements.add(&1);
             elements.add(&2);
         });
         assert_eq!(body.messages(), 3);
-        assert_eq!(text(&body.lend("")), r#"{"model":"m","messages":["a",1,2]}"#);
+        assert_eq!(text(&body.lend("]}")), r#"{"model":"m","messages":["a",1,2]}"#);
     }
 
     #[test]
@@ -169,10 +164,10 @@ mod tests {
         body.truncate(7);
         assert_eq!(body.messages(), 3);
         body.truncate(1);
-        assert_eq!(text(&body.lend("")), r#"{"model":"m","messages":["system",0]}"#);
+        assert_eq!(text(&body.lend("]}")), r#"{"model":"m","messages":["system",0]}"#);
         body.truncate(0);
         body.push(|elements| elements.add(&9));
-        assert_eq!(text(&body.lend("")), r#"{"model":"m","messages":["system",9]}"#);
+        assert_eq!(text(&body.lend("]}")), r#"{"model":"m","messages":["system",9]}"#);
     }
 
     #[test]
@@ -181,11 +176,11 @@ mod tests {
         body.push(|elements| elements.add(&"x".repeat(1000)));
         // Room for what follows, so that only a copy could move the buffer.
         Arc::get_mut(&mut body.bytes).unwrap().reserve(1000);
-        let lent = body.lend("");
+        let lent = body.lend("]}");
         let address = lent.as_ptr();
         drop(lent);
         body.push(|elements| elements.add("y"));
-        let again = body.lend("");
+        let again = body.lend("]}");
         assert_eq!(again.as_ptr(), address);
         assert!(text(&again).ends_with(r#"x","y"]}"#));
     }
@@ -194,10 +189,10 @@ mod tests {
     fn a_body_on_its_way_never_changes() {
         let mut body = body();
         body.push(|elements| elements.add("a"));
-        let lent = body.lend("");
-        assert_eq!(body.lend("").as_ptr(), lent.as_ptr(), "a retry needs no copy");
+        let lent = body.lend("]}");
+        assert_eq!(body.lend("]}").as_ptr(), lent.as_ptr(), "a retry needs no copy");
         body.push(|elements| elements.add("b"));
-        let grown = body.lend("");
+        let grown = body.lend("]}");
         assert_ne!(grown.as_ptr(), lent.as_ptr());
         assert_eq!(text(&lent), r#"{"model":"m","messages":["a"]}"#);
         assert_eq!(text(&grown), r#"{"model":"m","messages":["a","b"]}"#);

@@ -15,7 +15,7 @@ use super::protocol::{DecodeError, Encoder, Protocol, Quirks};
 use super::{Conversation, Fault, Head, Model, ModelError};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
-use crate::http::{HttpClient, HttpError, Request, Response};
+use crate::http::{Body, HttpClient, HttpError, Request, Response};
 use crate::message::{Message, Reply};
 use told::Told;
 
@@ -309,33 +309,34 @@ impl Line {
         let request_id = request_id(&response.headers);
         let read = match Answer::of(&response, self.head.stream) {
             Answer::Refusal => return Err(self.refused(response, request_id).await),
-            Answer::Stream => self.stream(response, turn, told).await,
-            Answer::Document => self.document(response, turn, told).await,
+            // Without the headers, which would hold on to the first bytes that came until the last ones are there.
+            Answer::Stream => self.stream(response.into_body(), turn, told).await,
+            Answer::Document => self.document(response.into_body(), turn, told).await,
             Answer::Foreign(content_type) => Err(foreign(response, &content_type).await),
         };
         read.map_err(|error| identified(error, request_id))
     }
 
-    async fn stream(&self, mut response: Response, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
+    async fn stream(&self, mut body: Body, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
         let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
         let mut decoder = protocol.decoder(&self.head, quirks, turn);
         let mut frames = EventStream::new(FRAME_LIMIT);
-        while let Some(chunk) = response.body.chunk().await? {
+        while let Some(chunk) = body.chunk().await? {
             let read = frames.push(&chunk, |frame| decoder.frame(frame, &mut |delta| told.tell(delta)));
             read?;
             // What comes after the end would only be waited for; but a body read to its end leaves the connection
             // and the lent request to the next request, so what is there already is taken.
             if decoder.ended() {
-                drain(&mut response).await;
+                drain(&mut body).await;
                 break;
             }
         }
         Ok(decoder.finish()?)
     }
 
-    async fn document(&self, response: Response, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
+    async fn document(&self, body: Body, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
         let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
-        let body = response.body.collect(u64::MAX).await?;
+        let body = body.collect(u64::MAX).await?;
         // As a stream without events: asking again may help.
         if body.trim_ascii().is_empty() {
             return Err(DecodeError::Cut.into());
@@ -410,8 +411,8 @@ async fn foreign(response: Response, content_type: &str) -> ModelError {
     ModelError::GiveUp(Fault { message, status: Some(status), ..Fault::default() })
 }
 
-async fn drain(response: &mut Response) {
-    let rest = async { while let Ok(Some(_)) = response.body.chunk().await {} };
+async fn drain(body: &mut Body) {
+    let rest = async { while let Ok(Some(_)) = body.chunk().await {} };
     let _ = tokio::time::timeout(LONGEST_DRAIN, rest).await;
 }
 

@@ -9,7 +9,7 @@ use memchr::{memchr, memchr2};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The event's name, where the stream names its events.
-    pub event: Option<&'a str>,
+    pub event: Option<&'a [u8]>,
     /// Not checked for UTF-8: the JSON parser does that, and reports it.
     pub data: &'a [u8],
 }
@@ -156,8 +156,7 @@ impl EventStream {
         let Pending { event, data } = std::mem::take(pending);
         let kept = self.data.take();
         if let Some(data) = data.or(kept.as_deref()) {
-            // A name that is not UTF-8 is a name that nobody knows.
-            let name = str::from_utf8(event.unwrap_or(&self.event)).unwrap_or("\u{FFFD}");
+            let name = event.unwrap_or(&self.event);
             sink(Frame { event: (!name.is_empty()).then_some(name), data })?;
         }
         self.event.clear();
@@ -266,14 +265,14 @@ mod tests {
 
     use super::*;
 
-    type Seen = (Option<String>, Vec<u8>);
+    type Seen = (Option<Vec<u8>>, Vec<u8>);
 
     fn events_of(chunks: &[&[u8]], limit: usize) -> (Vec<Seen>, Result<(), FrameTooLong>) {
         let mut stream = EventStream::new(limit);
         let mut seen = Vec::new();
         let outcome = chunks.iter().try_for_each(|chunk| {
             stream.push(chunk, |frame| {
-                seen.push((frame.event.map(str::to_owned), frame.data.to_vec()));
+                seen.push((frame.event.map(<[u8]>::to_vec), frame.data.to_vec()));
                 Ok(())
             })
         });
@@ -314,8 +313,10 @@ mod tests {
             ("", &[]),
         ];
         for (text, expected) in cases {
-            let expected: Vec<Seen> =
-                expected.iter().map(|(name, data)| (name.map(str::to_owned), data.as_bytes().to_vec())).collect();
+            let expected: Vec<Seen> = expected
+                .iter()
+                .map(|(name, data)| (name.map(|name| name.as_bytes().to_vec()), data.as_bytes().to_vec()))
+                .collect();
             for end in ["\n", "\r\n", "\r"] {
                 let text = text.replace('\n', end);
                 assert_eq!(events_of(&[text.as_bytes()], 100).0, expected, "{text:?}");

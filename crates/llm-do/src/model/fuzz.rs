@@ -122,7 +122,7 @@ fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
 }
 
 /// The event's name and its data.
-type Read = (Option<String>, Vec<u8>);
+type Read = (Option<Vec<u8>>, Vec<u8>);
 
 fn event_stream(chunks: &[&[u8]], limit: usize) -> (Vec<Read>, Result<(), FrameTooLong>) {
     let mut stream = EventStream::new(limit);
@@ -149,5 +149,5 @@ fn json_lines(chunks: &[&[u8]], limit: usize) -> (Vec<Read>, Result<(), FrameToo
 
 fn kept(frame: Frame<'_>, limit: usize) -> Read {
     assert!(frame.data.len() <= limit, "{} bytes", frame.data.len());
-    (frame.event.map(str::to_owned), frame.data.to_vec())
+    (frame.event.map(<[u8]>::to_vec), frame.data.to_vec())
 }

@@ -1,5 +1,7 @@
 //! `project.json`: the manifest, read from its tree. Pure: every mistake is collected with its place.
 
+mod shell;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,17 +9,16 @@ use std::time::Duration;
 use super::{ApprovalMode, Limits};
 use crate::escape::visible_start;
 use crate::message::RawJson;
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Severity, Sources, Span};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Severity, Sources, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{
     AnyOf, AnyText, Bool, Constant, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
 };
-use crate::syntax::table::{Fields, Shape, Table, is_name, is_variable, optional, required, texts_of};
+use crate::syntax::table::{Fields, Shape, Table, is_name, is_variable, optional, required};
 use crate::syntax::tree::{self, Kind, Node};
 use crate::tools::approval::Rule;
 use crate::tools::source::{
-    Access, Base, FileRoot, FilesystemConfig, Grammar, McpConfig, McpServer, Roots, Setting, ShellConfig, ShellRule,
-    ToolsetSource,
+    Access, Base, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting, ShellConfig, ToolsetSource,
 };
 
 /// The manifest as it was written, aliases resolved, names not yet.
@@ -40,6 +41,8 @@ pub struct EntryKeys {
     pub agent: Option<Located<String>>,
     pub function: Option<Located<String>>,
     pub input: Option<RawJson>,
+    /// Something is wrong with it, and was reported: that it names no entry is no further mistake.
+    pub is_mistaken: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -165,7 +168,7 @@ const TOOLSET: Table = Table {
     what: "a toolset",
     keys: &[
         optional("filesystem", Object(&FILESYSTEM), "files beneath one or several roots"),
-        optional("shell", Object(&SHELL), "commands"),
+        optional("shell", Object(&shell::SHELL), "commands"),
         optional("mcp", Object(&MCP), "an MCP server"),
         optional("use", Text, "a variant of another toolset"),
         optional("prefix", Name, "with `use`: put before each tool's name"),
@@ -192,36 +195,6 @@ const FILE_ROOT: Table = Table {
         optional("mode", OneOf(&["ro", "rw"]), "read only, or read and write"),
         optional("suffixes", SUFFIXES, "only files with these endings"),
         optional("max_file_bytes", Integer { min: 1 }, "the largest file"),
-    ],
-};
-
-const SHELL: Table = Table {
-    what: "`shell`",
-    keys: &[
-        optional(
-            "rules",
-            List { of: &Object(&SHELL_RULE), least: 0, repeats: Allowed },
-            "the first that matches decides",
-        ),
-        optional("default", OneOf(Rule::WORDS), "for commands that no rule matches"),
-        optional("write", List { of: &Text, least: 0, repeats: Refused }, "directories that commands may write"),
-        optional("network", Bool, "whether commands may open sockets"),
-    ],
-};
-
-const SHELL_RULE: Table = Table {
-    what: "a shell rule",
-    keys: &[
-        required("pattern", WORDS, "the leading words of the command"),
-        required("approval", OneOf(Rule::WORDS), "what becomes of a command that matches"),
-        optional(
-            "approval_required_if_args",
-            List { of: &Text, least: 1, repeats: Refused },
-            "words that turn `allow` into `ask`",
-        ),
-        optional("match", WORDS, "examples that the pattern must match"),
-        optional("not_match", WORDS, "examples that the pattern must not match"),
-        optional("i_understand", Bool, "allow a program that can run any other"),
     ],
 };
 
@@ -273,13 +246,15 @@ pub fn parse(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Man
 
 fn entry(fields: &Fields<'_>, problems: &mut Diagnostics) -> EntryKeys {
     let Some(entry) = fields.object("entry") else {
-        return EntryKeys { span: fields.span, agent: None, function: None, input: None };
+        return EntryKeys { span: fields.span, agent: None, function: None, input: None, is_mistaken: true };
     };
+    let within = |place: &Place| matches!(place, Place::At(span) if entry.span.contains(*span));
     let keys = EntryKeys {
         span: fields.key_span("entry").unwrap_or(entry.span),
         agent: entry.text("agent"),
         function: entry.text("function"),
         input: entry.json("input"),
+        is_mistaken: problems.iter().any(|problem| within(&problem.place)),
     };
     if let (Some(agent), Some(function)) = (&keys.agent, &keys.function) {
         problems.push(
@@ -385,7 +360,7 @@ fn definition(name: &Located<String>, node: &Node, problems: &mut Diagnostics) -
     }
     match *kind {
         "filesystem" => fields.object("filesystem").and_then(|fields| filesystem(&fields, problems)),
-        "shell" => fields.object("shell").map(|fields| shell(&fields)),
+        "shell" => fields.object("shell").map(|fields| shell::read(&fields, problems)),
         "mcp" => fields.object("mcp").and_then(|fields| mcp(&fields, problems)),
         _ => variant(&fields),
     }
@@ -458,35 +433,6 @@ fn file_root(fields: &Fields<'_>) -> Option<FileRoot> {
         },
         suffixes: fields.texts("suffixes").into_iter().map(|suffix| suffix.value.to_lowercase()).collect(),
         max_file_bytes: fields.count("max_file_bytes"),
-    })
-}
-
-fn shell(fields: &Fields<'_>) -> ToolsetDefinition {
-    let rules = match fields.get("rules").map(|node| &node.kind) {
-        Some(Kind::List(items)) => items.iter().filter_map(|node| shell_rule(&SHELL_RULE.fields(node))).collect(),
-        _ => Vec::new(),
-    };
-    let default = fields.text("default").and_then(|word| Rule::parse(&word.value)).unwrap_or(Rule::Block);
-    ToolsetDefinition::Shell(ShellConfig {
-        grammar: Grammar::Rules { rules, default },
-        write: fields.texts("write").into_iter().map(|path| path.value).collect(),
-        network: fields.bool("network").unwrap_or(false),
-    })
-}
-
-fn shell_rule(fields: &Fields<'_>) -> Option<ShellRule> {
-    let examples = |key| fields.get(key).map(texts_of).unwrap_or_default().into_iter().map(|text| text.value).collect();
-    let pattern = fields.get("pattern")?;
-    Some(ShellRule {
-        pattern: match &pattern.kind {
-            Kind::Text(words) => words.split_whitespace().map(str::to_owned).collect(),
-            _ => texts_of(pattern).into_iter().map(|word| word.value).collect(),
-        },
-        approval: fields.text("approval").and_then(|word| Rule::parse(&word.value))?,
-        approval_required_if_args: examples("approval_required_if_args"),
-        matches: examples("match"),
-        not_matches: examples("not_match"),
-        i_understand: fields.bool("i_understand").unwrap_or(false),
     })
 }
 

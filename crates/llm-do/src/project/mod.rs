@@ -2,6 +2,7 @@
 //! once; only then something runs.
 
 pub mod create;
+pub mod fingerprint;
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(test)]

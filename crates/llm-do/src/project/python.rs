@@ -124,15 +124,15 @@ impl Project {
         let indent = written.len() - written.trim_start().len();
         let (start, end) = (start + indent, start + written.trim_end().len().max(indent));
         let shown = file.strip_prefix(root).map_or_else(|_| file.to_owned(), |file| self.root.join(file));
-        let file = Arc::get_mut(&mut self.sources)?.add(shown, text);
+        // Reports of an earlier linking may still hold the files as they were.
+        let file = Arc::make_mut(&mut self.sources).add(shown, text);
         Some(Place::At(Span { file, start, end }))
     }
 
     /// An agent that is defined in Python is a worker file in JSON, which is YAML.
     fn add_exported(&mut self, agent: &ExportedAgent) {
-        let Some(sources) = Arc::get_mut(&mut self.sources) else { return };
         let text = agent.keys.get().to_owned();
-        let file = sources.add(self.root.join(&agent.file), text.clone());
+        let file = Arc::make_mut(&mut self.sources).add(self.root.join(&agent.file), text.clone());
         let mut problems = Diagnostics::default();
         if let Some(worker) = worker::parse(file, &text, Format::Yaml, &mut problems) {
             self.workers.push(LoadedWorker { path: agent.file.clone(), worker });

@@ -200,9 +200,10 @@ fn merge_shells(shell: &mut AgentTool, other: AgentTool) {
         (&mut shell.verdict, other.verdict)
     {
         let is_default = |command: &CommandVerdict| command.pattern == "*";
-        let later_default = more.iter().any(is_default);
-        commands.retain(|command| !(later_default && is_default(command)));
         commands.extend(more);
+        let default = commands.iter().rposition(is_default).map(|at| commands[at].clone());
+        commands.retain(|command| !is_default(command));
+        commands.extend(default);
     }
 }
 

@@ -178,6 +178,7 @@ impl Toolset for DynamicAgents {
                 reason: format!("{verb} the agent `{name}` in {}", draft.path.display()),
                 bound_to: Some(state_of(&draft)),
                 preview: Some(draft.text),
+                covers: None,
                 foreign: None,
             }))
         })

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::input::{Input, InputError};
+use super::record::Turn;
 use super::{Output, RunError, Runtime, scope, toolsets};
 use crate::event::{CallKind, Ended, EventKind, Events};
+use crate::journal::{Described, StepKind, Steps};
 use crate::message::{Content, RawJson};
 use crate::tools::attachment;
 use crate::tools::function::FunctionEntry;
@@ -29,7 +31,7 @@ impl Runtime {
         let (kind, input_json) = (CallKind::Function, input.to_json());
         events.send(|| EventKind::CallStarted { name: name.clone(), kind, input: input_json, parent: None });
         let started = Instant::now();
-        let running = self.enter(entry, input, &plane, &events, call);
+        let running = self.entered(entry, input, &plane, &events, call);
         let output = match self.config.limits.timeout_seconds {
             None => running.await,
             Some(allowed) => tokio::time::timeout(scope::seconds(allowed), running).await.unwrap_or_else(|_| {
@@ -52,7 +54,8 @@ impl Runtime {
         output
     }
 
-    async fn enter(
+    /// As one step: a finished function does not run again, an interrupted one runs from its beginning.
+    async fn entered(
         &self,
         entry: &FunctionEntry,
         input: Input,
@@ -60,18 +63,29 @@ impl Runtime {
         events: &Events,
         call: u64,
     ) -> Result<Output, RunError> {
+        let steps = self.steps_of_entry(entry.name()).at(format_args!("t0"));
+        let request = steps.is_recorded().then(|| RawJson::of(&(entry.name(), &input)));
+        let telling = steps.telling(events);
+        let effect = async {
+            let output = self.enter(entry, input, plane, &telling, call, steps.clone()).await?;
+            Ok(Turn { output, messages: Vec::new() })
+        };
+        let turn: Result<Turn, RunError> =
+            steps.run(|| Described::new(StepKind::Call, &request), &telling, effect).await;
+        turn.map(|turn| turn.output)
+    }
+
+    async fn enter(
+        &self,
+        entry: &FunctionEntry,
+        input: Input,
+        plane: &ToolPlane,
+        events: &Events,
+        call: u64,
+        steps: Steps,
+    ) -> Result<Output, RunError> {
         let path = [entry.name().to_owned()];
-        let steps = self.steps.at(format_args!("{}", entry.name()));
-        let reach = self.permitted_reach(&input, &path, &steps, events).await?;
-        let schema = entry.schema();
-        let (value, files) = input.fitted(&schema.to().unwrap_or_default()).map_err(|violation| {
-            InputError::Violates { agent: entry.name().to_owned(), violation, schema: schema.get().to_owned() }
-        })?;
-        let mut given: Vec<Content> = files.into_iter().map(Content::Attachment).collect();
-        for path in attachment::named_in(&value) {
-            let file = attachment::read(path, &self.program.root, reach).map_err(InputError::from)?;
-            given.push(Content::Attachment(file));
-        }
+        let (value, given) = self.given_to(entry, input, &steps, events).await?;
         // Dropped with this future, however the run ends.
         let (_run, cancellation) = Cancellation::new();
         let cx = CallContext {
@@ -89,7 +103,7 @@ impl Runtime {
             plane,
             cancellation: &cancellation,
         };
-        let output = entry.run(RawJson::of(&value), &cx).await;
+        let output = entry.run(value, &cx).await;
         if let Some(ending) = plane.ending() {
             return Err(ending.into());
         }
@@ -100,5 +114,33 @@ impl Runtime {
                 Err(RunError::Function { function: entry.name().to_owned(), reason: error.to_string() })
             }
         }
+    }
+    /// The input as the function declares it, and the files that came with it or that it names. They are read once:
+    /// what they hold later does not matter.
+    async fn given_to(
+        &self,
+        entry: &FunctionEntry,
+        input: Input,
+        turn: &Steps,
+        events: &Events,
+    ) -> Result<(RawJson, Vec<Content>), RunError> {
+        let steps = turn.at(format_args!("input"));
+        let telling = steps.telling(events);
+        let request = steps.is_recorded().then(|| RawJson::of(&input));
+        let effect = async {
+            let path = [entry.name().to_owned()];
+            let reach = self.permitted_reach(&input, &path, turn, &telling).await?;
+            let schema = entry.schema();
+            let (value, files) = input.fitted(&schema.to().unwrap_or_default()).map_err(|violation| {
+                InputError::Violates { agent: entry.name().to_owned(), violation, schema: schema.get().to_owned() }
+            })?;
+            let mut given: Vec<Content> = files.into_iter().map(Content::Attachment).collect();
+            for path in attachment::named_in(&value) {
+                let file = attachment::read(path, &self.program.root, reach).map_err(InputError::from)?;
+                given.push(Content::Attachment(file));
+            }
+            Ok((RawJson::of(&value), given))
+        };
+        steps.run(|| Described::new(StepKind::Decide, &request), &telling, effect).await
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::escape::visible;
@@ -12,7 +13,8 @@ use crate::tools::attachment::{self, AttachmentError, Reach};
 use crate::tools::python::{PythonHost, RenderedPart};
 
 /// The input of a turn.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Input {
     Text(String),
     /// Text and attachments that the user named.

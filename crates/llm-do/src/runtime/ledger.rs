@@ -34,7 +34,8 @@ impl Cost {
         }
     }
 
-    fn plus(self, other: Self) -> Self {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
         Self {
             requests: self.requests.saturating_add(other.requests),
             tool_calls: self.tool_calls.saturating_add(other.tool_calls),
@@ -111,6 +112,13 @@ impl Ledger {
         let (spent, reserved) = (Cost::default(), Cost::default());
         state.accounts.insert(account, Entry { limits, parent, spent, reserved, told: Vec::new() });
         account
+    }
+
+    /// What was spent before this process: a call that is resumed has no more than it had left.
+    pub fn carry_over(&self, account: Account, spent: Cost) {
+        if let Some(entry) = self.state().accounts.get_mut(&account) {
+            entry.spent = entry.spent.plus(spent);
+        }
     }
 
     pub fn close(&self, account: Account) {

@@ -6,19 +6,23 @@ pub mod input;
 pub mod ledger;
 pub mod output;
 mod python;
+pub mod record;
+mod request;
 mod scope;
 pub mod session;
+mod shells;
 mod toolsets;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
 use crate::event::{Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
-use crate::journal::{Steps, Stop};
+use crate::journal::{Journal, Steps, Stop};
 use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
 use crate::model::scripted::Scripted;
@@ -29,9 +33,11 @@ use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
 use crate::tools::attachment::{self, Reach};
 use crate::tools::plane::Refusals;
+use crate::tools::shell::fence::Fencing;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
+use record::Resumed;
 use scope::Caller;
 use session::Session;
 
@@ -74,12 +80,14 @@ pub struct RuntimeConfig {
     pub limits: Limits,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
+    /// Whether commands run behind a fence of the kernel.
+    pub fencing: Fencing,
 }
 
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
-        Self { approvals, refusals, max_depth: 5, limits, stream: true }
+        Self { approvals, refusals, max_depth: 5, limits, stream: true, fencing: Fencing::WhereOffered }
     }
 }
 
@@ -94,8 +102,15 @@ pub struct Runtime {
     /// The account of the whole session.
     account: Account,
     steps: Steps,
+    /// What earlier processes did in this run.
+    resumed: Resumed,
     events: Events,
-    next_call: AtomicU64,
+    /// Calls that nobody in the run has made.
+    entered: AtomicU64,
+    /// What commands are fenced with, or why they are not; found out when the first shell opens.
+    fence: OnceLock<Result<String, String>>,
+    /// What was said once and for all.
+    said: Mutex<BTreeSet<String>>,
     /// Time and chance, in hex.
     pub run: String,
 }
@@ -112,7 +127,8 @@ pub struct Outcome {
 }
 
 /// The answer: text, or a value that satisfies the agent's schema.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Output {
     Text(String),
     Value(RawJson),
@@ -226,11 +242,49 @@ impl Runtime {
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder);
         let gate = Arc::new(Gate::new(config.approvals.clone()));
-        let (steps, next_call, ledger) = (Steps::unrecorded(), AtomicU64::new(1), Ledger::default());
+        let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
-        let program = Arc::new(program);
+        let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id());
+        let (fence, said) = (OnceLock::new(), Mutex::default());
         python::attach(&program, &events);
-        Self { program, models, config, gate, session, ledger, account, steps, events, next_call, run: run_id() }
+        Self {
+            program,
+            models,
+            config,
+            gate,
+            session,
+            ledger,
+            account,
+            steps,
+            resumed,
+            events,
+            entered,
+            fence,
+            said,
+            run,
+        }
+    }
+
+    /// Whether something is said for the first time in this session.
+    fn is_news(&self, text: &str) -> bool {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned())
+    }
+
+    /// Every effect goes through this engine from now on. What earlier processes spent counts.
+    #[must_use]
+    pub fn recorded_by(mut self, engine: Arc<dyn Journal>, resumed: Resumed) -> Self {
+        self.steps = Steps::recorded_by(engine);
+        self.ledger.carry_over(self.account, resumed.total());
+        self.resumed = resumed;
+        self
+    }
+
+    /// The place of a call that nobody in the run makes; mostly there is one.
+    fn steps_of_entry(&self, name: &str) -> Steps {
+        match self.entered.fetch_add(1, Ordering::Relaxed) {
+            0 => self.steps.at(format_args!("{name}")),
+            number => self.steps.at(format_args!("{name}.{number}")),
+        }
     }
 
     /// The same session, whose messages somebody keeps; before any call is opened.
@@ -256,7 +310,7 @@ impl Runtime {
     /// Opens the entry, takes one turn, closes it.
     pub async fn run(&self, input: impl Into<Input>) -> Result<Outcome, RunError> {
         self.check_prices()?;
-        let call = self.next_call();
+        let call = self.events.new_call();
         let (output, messages) = match &self.program.entry {
             Entry::Agent(agent) => self.run_agent(agent, input.into(), call).await?,
             Entry::Function(function) => (self.run_entry(function, input.into(), call).await?, Vec::new()),
@@ -268,7 +322,7 @@ impl Runtime {
 
     /// Runs an entry that is a function: one input → one answer, and nothing is kept for another.
     pub async fn enter_function(&self, function: &EntryFunction, input: Input) -> Result<Output, RunError> {
-        self.run_entry(function, input, self.next_call()).await
+        self.run_entry(function, input, self.events.new_call()).await
     }
 
     async fn run_entry(&self, function: &EntryFunction, input: Input, call: u64) -> Result<Output, RunError> {
@@ -325,11 +379,12 @@ impl Runtime {
         let callee = path.last().map_or("", String::as_str);
         let Some(question) = attachment::question(value, &self.program.root, callee) else { return Ok(Reach::Project) };
         let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
-        let key = format!("{}/attach", steps.path());
+        let key = || format!("{}/attach", steps.path());
         let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: callee, path, key: &key };
         let unchangeable = |_: RawJson| async { Err("another input is another run".to_owned()) };
-        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, events).await {
-            Passage::Permitted { .. } => Ok(Reach::Anywhere),
+        let steps = steps.at(format_args!("attach"));
+        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events).await? {
+            Passage::Permitted(_) => Ok(Reach::Anywhere),
             Passage::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
             Passage::Refused { reason, .. } => {
                 Err(Ending::Refused { path: path.to_vec(), tool: "attach".to_owned(), reason }.into())
@@ -342,11 +397,7 @@ impl Runtime {
     /// that is dropped tells nobody how it ended.
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
         self.check_prices()?;
-        self.open_for(agent, self.next_call(), Caller::Nobody).await
-    }
-
-    fn next_call(&self) -> u64 {
-        self.next_call.fetch_add(1, Ordering::Relaxed)
+        self.open_for(agent, self.events.new_call(), Caller::Nobody).await
     }
 
     async fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {
@@ -392,15 +443,15 @@ impl Agents for Runtime {
         reach: Reach,
         caller: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        Box::pin(async move {
+        Box::pin(on_enough_stack(Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
-            let opening = self.open_for(agent, self.next_call(), Caller::Call(caller));
+            let opening = self.open_for(agent, self.events.new_call(), Caller::Call(caller));
             let mut scope = opening.await.map_err(failed)?;
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
             output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
-        })
+        })))
     }
 
     fn usage(&self) -> UsageReport {
@@ -410,6 +461,15 @@ impl Agents for Runtime {
     fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
+}
+
+/// A call within a call within a call is polled on one stack, however deep: it grows where it would overflow, so that
+/// the depth is the user's to choose.
+async fn on_enough_stack<T>(mut future: BoxFuture<'_, T>) -> T {
+    /// What one level takes, with room to spare.
+    const RED_ZONE: usize = 256 * 1024;
+    const MORE: usize = 2 * 1024 * 1024;
+    std::future::poll_fn(|cx| stacker::maybe_grow(RED_ZONE, MORE, || future.as_mut().poll(cx))).await
 }
 
 /// As many names as help somebody who misspelled one.
@@ -431,7 +491,7 @@ fn failure_of(agent: &str, error: RunError) -> ToolError {
 }
 
 /// Sortable by time, unlike any other run's.
-fn run_id() -> String {
+pub fn run_id() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{:011x}{:08x}", now.as_millis(), fastrand::u32(..))
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::input::Input;
-use super::ledger::{Account, Cost, Ledger, Reached};
+use super::ledger::{Account, Cost, Reached};
 use super::output;
+use super::record::Turn;
+use super::request::{Heard, Request, Unanswered, tell_near};
 use super::toolsets::{self, Opened};
 use super::{Output, RunError, Runtime};
 use crate::event::{CallKind, Ended, EventKind, Events};
-use crate::journal::{StepKind, Steps};
+use crate::journal::digest::Chain;
+use crate::journal::{Described, StepKind, Steps};
 use crate::message::{
-    Arguments, Content, Message, Reply, ReplyPart, Step, ToolCall, ToolResult, Usage, UserMessage, next_step,
+    Arguments, Content, Message, RawJson, Reply, ReplyPart, Step, ToolCall, ToolResult, UserMessage, next_step,
 };
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ToolDeclaration};
@@ -85,6 +88,8 @@ pub struct CallScope<'r> {
     unfinished: Vec<Message>,
     turns: u64,
     requests: u64,
+    /// Identifies what was said so far in a recorded run.
+    chain: Option<Chain>,
     failures: Failures,
     started: Instant,
     ended: Option<Ended>,
@@ -100,12 +105,16 @@ impl<'r> CallScope<'r> {
     ) -> Result<Self, RunError> {
         let wrong = |reason| RunError::Toolset { agent: agent.name.clone(), reason };
         let depth = caller.next_depth();
-        let events = runtime.events.for_call(&Arc::from(agent.name.as_str()), depth, call);
+        let events = match caller {
+            Caller::Nobody => &runtime.events,
+            Caller::Call(cx) => cx.events,
+        };
+        let events = events.for_call(&Arc::from(agent.name.as_str()), depth, call);
         let Opened { toolsets, missing } = toolsets::open(runtime, &agent, &events).await.map_err(wrong)?;
         let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);
         let plane = ToolPlane::open(toolsets, gate, refusals, &events).await.map_err(wrong)?;
         let (mut path, steps, parent) = match caller {
-            Caller::Nobody => (Vec::new(), runtime.steps.at(format_args!("{}", agent.name)), None),
+            Caller::Nobody => (Vec::new(), runtime.steps_of_entry(&agent.name), None),
             Caller::Call(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
         };
         path.push(agent.name.clone());
@@ -116,6 +125,7 @@ impl<'r> CallScope<'r> {
         // Its own requests are counted apart: those of the agents it calls are theirs.
         let limits = Limits { max_requests: None, ..agent.limits.clone() };
         let account = runtime.ledger.open(limits, Some(payer));
+        runtime.ledger.carry_over(account, runtime.resumed.spent_beneath(steps.path()));
         for name in missing {
             let text = format!("the toolset `{name}` of agent `{}` cannot be offered yet", agent.name);
             events.send(|| EventKind::Notice { text });
@@ -140,6 +150,7 @@ impl<'r> CallScope<'r> {
             unfinished: Vec::new(),
             turns: 0,
             requests: 0,
+            chain: None,
             failures: Failures::default(),
             started: Instant::now(),
             ended: None,
@@ -149,11 +160,6 @@ impl<'r> CallScope<'r> {
     /// Where the call is and what was said in it.
     pub fn frame(&self) -> &CallFrame {
         &self.frame
-    }
-
-    /// The messages of the last turn if it failed: they are no part of the history.
-    pub fn unfinished(&self) -> &[Message] {
-        &self.unfinished
     }
 
     /// A turn that ends with [`RunError::Cancelled`] when `cancelled` comes before its answer.
@@ -239,8 +245,8 @@ impl<'r> CallScope<'r> {
     /// Forgets a turn that did not come to its end.
     fn take_back(&mut self) {
         if let Some(start) = self.turn_start.take() {
-            self.heard = Heard::default();
             self.unfinished = self.frame.history.split_off(start);
+            self.heard = Heard::default();
             self.conversation.rewind(start);
         }
     }
@@ -276,25 +282,53 @@ impl<'r> CallScope<'r> {
         self.events.send(|| EventKind::LimitReached { limit: limit.to_owned(), used, allowed });
     }
 
-    fn tell_near(&self, near: Vec<Reached>) {
-        for Reached { limit, used, allowed, .. } in near {
-            self.events.send(|| EventKind::LimitApproached { limit: limit.to_owned(), used, allowed });
+    /// A turn of the entry is one step; that of a nested call is its caller's.
+    async fn take_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
+        if self.parent.is_some() || !self.steps.is_recorded() {
+            return self.live_turn(input, reach).await;
         }
+        let (steps, start) = (self.turn_steps(), self.frame.history.len());
+        let request = RawJson::of(&(&self.agent.name, &input));
+        let events = self.events.clone();
+        let telling = steps.telling(&events);
+        self.events = Events::clone(&telling);
+        let effect = async {
+            let output = self.live_turn(input, reach).await?;
+            Ok(Turn { output, messages: self.frame.history[start..].to_vec() })
+        };
+        let turn: Result<Turn, RunError> =
+            steps.run(|| Described::new(StepKind::Call, &request), &telling, effect).await;
+        self.events = events;
+        let Turn { output, messages } = turn?;
+        if self.frame.history.len() == start {
+            self.frame.history.extend(messages);
+        }
+        Ok(output)
     }
 
-    async fn take_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
-        let reach = match reach {
-            Some(reach) => reach,
-            None => {
-                let steps = self.steps.at(format_args!("t{}", self.turns));
-                let asking = self.runtime.permitted_reach(&input, &self.frame.path, &steps, &self.events);
-                asking.await?
-            }
+    /// The user message. Files that the input names are read here, once: what they hold later does not matter.
+    async fn given(&mut self, input: Input, reach: Option<Reach>) -> Result<Vec<Content>, RunError> {
+        let turn = self.turn_steps();
+        let steps = turn.at(format_args!("input"));
+        let Self { runtime, agent, frame, events, .. } = self;
+        let telling = steps.telling(events);
+        let request = steps.is_recorded().then(|| RawJson::of(&input));
+        let effect = async {
+            let reach = match reach {
+                Some(reach) => reach,
+                None => runtime.permitted_reach(&input, &frame.path, &turn, &telling).await?,
+            };
+            let (root, python) = (&runtime.program.root, runtime.program.registry.python.as_deref());
+            Ok(input.into_message(agent, root, reach, python).await?)
         };
+        steps.run(|| Described::new(StepKind::Decide, &request), &telling, effect).await
+    }
+
+    async fn live_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
+        self.chain = None;
         // Dropped with this future, however the turn ends.
         let (_turn, cancellation) = Cancellation::new();
-        let (root, python) = (&self.runtime.program.root, self.runtime.program.registry.python.as_deref());
-        let parts = input.into_message(&self.agent, root, reach, python).await?;
+        let parts = self.given(input, reach).await?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
         self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
@@ -303,9 +337,7 @@ impl<'r> CallScope<'r> {
                 Step::AskModel => Message::Assistant(self.ask().await?),
                 Step::RunTools(reply) => {
                     let calls: Vec<&ToolCall> = reply.tool_calls().collect();
-                    let cost = Cost { tool_calls: calls.len() as u64, ..Cost::default() };
-                    self.runtime.ledger.reserve(self.account, cost).map_err(|reached| self.limited(&reached))?;
-                    self.tell_near(self.runtime.ledger.settle(self.account, cost, cost));
+                    self.count_calls(calls.len())?;
                     let results = self.plane.run(&calls, &self.context(&cancellation)).await?;
                     self.failures.note(&self.agent.name, &calls, &results)?;
                     Message::tool_results(results)
@@ -321,6 +353,17 @@ impl<'r> CallScope<'r> {
             };
             self.push(message);
         }
+    }
+
+    /// Calls that had begun in an earlier process were counted there.
+    fn count_calls(&self, calls: usize) -> Result<(), RunError> {
+        if self.runtime.resumed.has_begun(self.request_steps().path()) {
+            return Ok(());
+        }
+        let cost = Cost { tool_calls: calls as u64, ..Cost::default() };
+        self.runtime.ledger.reserve(self.account, cost).map_err(|reached| self.limited(&reached))?;
+        tell_near(self.runtime.ledger.settle(self.account, cost, cost), &self.events);
+        Ok(())
     }
 
     fn push(&mut self, message: Message) {
@@ -343,7 +386,7 @@ impl<'r> CallScope<'r> {
             messages: &self.frame.history,
             events: &self.events,
             project_root: &self.runtime.program.root,
-            steps: self.steps.at(format_args!("t{}/m{}", self.turns, self.requests)),
+            steps: self.request_steps(),
             account: self.account.0,
             plane: &self.plane,
             cancellation,
@@ -367,42 +410,48 @@ impl<'r> CallScope<'r> {
         Err(RunError::Empty { agent: self.agent.name.clone() })
     }
 
-    /// One request. Its reply gets its price here and nowhere else, before anybody hears of it: so events, usage, trace
-    /// and messages agree.
     async fn request(&mut self) -> Result<Reply, RunError> {
-        let estimate = self.estimate();
-        self.runtime.ledger.reserve(self.account, estimate).map_err(|reached| self.limited(&reached))?;
-        // Dropped with the future: what was reserved and never spent is given back.
-        let mut reserved = Reserved { ledger: &self.runtime.ledger, account: self.account, estimate, spent: None };
-        self.events.send(|| EventKind::RequestStarted { model: self.model.clone() });
-        let started = Instant::now();
-        let steps = self.steps.at(format_args!("t{}/m{}", self.turns, self.requests));
-        let agent = &self.agent.name;
-        let asked = self.conversation.reply(&self.frame.history, &self.events);
-        let effect = async { asked.await.map_err(|error| RunError::Model { agent: agent.clone(), error }) };
-        let mut reply = steps.run(StepKind::Model, &self.frame.history, None, effect).await?;
-        // A model that says itself what it took knows better than a table.
-        let priced = || self.price.as_ref().map(|price| price.cost(&reply.usage));
-        reply.usage.cost_usd = reply.usage.cost_usd.or_else(priced);
-        reserved.spent = Some(Cost::of_reply(&reply.usage));
-        self.tell_near(reserved.settle());
-        self.events.send(|| EventKind::RequestFinished {
-            model: self.model.clone(),
-            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            usage: reply.usage,
-            finish: reply.finish,
-        });
-        Ok(reply)
+        self.extend_chain();
+        let steps = self.request_steps();
+        let telling = steps.telling(&self.events);
+        let request = Request {
+            agent: &self.agent,
+            model: &self.model,
+            price: self.price.as_ref(),
+            heard: self.heard.bytes(&self.frame.history),
+            ledger: &self.runtime.ledger,
+            account: self.account,
+            events: &telling,
+        };
+        let effect = request.ask(self.conversation.as_mut(), &self.frame.history);
+        let described = || Described::new(StepKind::Model, &self.chain.as_ref().map(Chain::digest));
+        let reply: Result<Reply, Unanswered> = steps.run(described, &telling, effect).await;
+        reply.map_err(|unanswered| match unanswered {
+            Unanswered::Limit(reached) => self.limited(&reached),
+            Unanswered::Model(error) => RunError::Model { agent: self.agent.name.clone(), error },
+            Unanswered::Stopped(stop) => stop.into(),
+        })
     }
 
-    /// Before a request nobody knows what it takes: a token has about three bytes, and an answer is as long as it may be.
-    fn estimate(&mut self) -> Cost {
-        let heard = self.heard.bytes(&self.frame.history);
-        let input_tokens = (self.agent.instructions.len() + heard) as u64 / 3;
-        let output_tokens = self.agent.settings.max_tokens.unwrap_or(0);
-        let usage = Usage { input_tokens, output_tokens, ..Usage::default() };
-        let usd = self.price.as_ref().map_or(0.0, |price| price.cost(&usage));
-        Cost { requests: 1, tool_calls: 0, input_tokens, output_tokens, usd }
+    /// What identifies the next request, if anybody wants to know: the agent and all that was said, but neither model
+    /// nor settings, so that a run can be resumed with others.
+    fn extend_chain(&mut self) {
+        if !self.steps.is_recorded() {
+            return;
+        }
+        let chain =
+            self.chain.get_or_insert_with(|| Chain::starting_with([&*self.agent.name, &*self.agent.instructions]));
+        for message in &self.frame.history[chain.len()..] {
+            chain.push(RawJson::of(message).get());
+        }
+    }
+
+    fn turn_steps(&self) -> Steps {
+        self.steps.at(format_args!("t{}", self.turns - 1))
+    }
+
+    fn request_steps(&self) -> Steps {
+        self.steps.at(format_args!("t{}/m{}", self.turns - 1, self.requests - 1))
     }
 
     /// Closes the toolsets, the last one first, and tells how the call ended.
@@ -410,17 +459,29 @@ impl<'r> CallScope<'r> {
         self.finish().await;
     }
 
-    /// Closes it, and gives what was said.
-    pub(super) async fn finish(self) -> Vec<Message> {
+    /// Closes it, and gives what was said: the history, and what came of a last turn that failed.
+    pub async fn finish(mut self) -> Vec<Message> {
+        let mut said = std::mem::take(&mut self.frame.history);
+        said.append(&mut self.unfinished);
         self.plane.close(&self.events).await;
         self.runtime.ledger.close(self.account);
-        let Some(ended) = self.ended else { return self.frame.history };
+        let Some(ended) = self.ended else { return said };
         let usage = self.runtime.session.usage_of(self.call);
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let name = self.agent.name.clone();
         self.events.send(|| EventKind::CallFinished { name, kind: CallKind::Agent, ended, duration_ms, usage });
-        self.frame.history
+        said
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small counts, shown to people")]
+fn reached_requests(made: u64, allowed: u64, account: Account) -> Reached {
+    Reached { limit: "max_requests", used: made as f64, allowed: allowed as f64, account }
+}
+
+/// A limit may be set to anything.
+pub(super) fn seconds(limit: f64) -> Duration {
+    Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365))
 }
 
 /// The answer that ends a turn, judged. Not a method: what it waits for must not borrow the whole call.
@@ -439,91 +500,6 @@ async fn answer(runtime: &Runtime, agent: &AgentSpec, reply: &Reply, events: &Ev
         .map_err(|violation| RunError::Output { agent: agent.name.clone(), violation })?;
     events.send(|| EventKind::TextComplete { text });
     Ok(output)
-}
-
-/// A reservation that settles itself, also when its request is dropped.
-struct Reserved<'a> {
-    ledger: &'a Ledger,
-    account: Account,
-    estimate: Cost,
-    spent: Option<Cost>,
-}
-
-impl Reserved<'_> {
-    fn settle(mut self) -> Vec<Reached> {
-        let spent = self.spent.take().unwrap_or_default();
-        let near = self.ledger.settle(self.account, self.estimate, spent);
-        self.estimate = Cost::default();
-        near
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.ledger.settle(self.account, self.estimate, self.spent.take().unwrap_or_default());
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "small counts, shown to people")]
-fn reached_requests(made: u64, allowed: u64, account: Account) -> Reached {
-    Reached { limit: "max_requests", used: made as f64, allowed: allowed as f64, account }
-}
-
-/// A limit may be set to anything.
-pub(super) fn seconds(limit: f64) -> Duration {
-    Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365))
-}
-
-/// About how many bytes a history is: every message is looked at once, however many requests follow it.
-#[derive(Default)]
-struct Heard {
-    messages: usize,
-    bytes: usize,
-}
-
-impl Heard {
-    fn bytes(&mut self, history: &[Message]) -> usize {
-        self.bytes += history.iter().skip(self.messages).map(size).sum::<usize>();
-        self.messages = history.len();
-        self.bytes
-    }
-}
-
-/// About how many bytes a message is.
-fn size(message: &Message) -> usize {
-    let content = |parts: &[Content]| -> usize {
-        parts
-            .iter()
-            .map(|part| match part {
-                Content::Text { text } => text.len(),
-                Content::Attachment(attachment) => attachment.data.len(),
-            })
-            .sum()
-    };
-    match message {
-        Message::User(message) => content(&message.parts),
-        Message::Tool(message) => message
-            .parts
-            .iter()
-            .map(|result| match &result.outcome {
-                Ok(parts) => content(parts),
-                Err(error) => error.len(),
-            })
-            .sum(),
-        Message::Assistant(reply) => reply
-            .parts
-            .iter()
-            .map(|part| match part {
-                ReplyPart::Text(part) | ReplyPart::Refusal(part) => part.text.len(),
-                ReplyPart::Thinking(part) => part.text.len(),
-                ReplyPart::ToolCall(call) => match &call.arguments {
-                    Arguments::Object(arguments) => arguments.get().len(),
-                    Arguments::Malformed(text) => text.len(),
-                },
-                ReplyPart::ServerTool(part) => part.output.as_ref().map_or(0, |output| output.get().len()),
-            })
-            .sum(),
-    }
 }
 
 fn head(runtime: &Runtime, agent: &AgentSpec, plane: &ToolPlane) -> Head {

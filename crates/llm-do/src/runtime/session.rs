@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::event::{CallKind, Ended, Event, EventKind, Recorder, Returned, TraceCall, UsageReport};
+use crate::event::{CallKind, Ended, Event, EventKind, Recorder, Returned, TraceCall, TracedOutput, UsageReport};
 use crate::message::{RawJson, Usage};
 use crate::model::prices;
 
@@ -63,7 +63,7 @@ impl Recorder for Session {
                 if let Some((parent, mut call)) = state.open.remove(&id) {
                     call.duration_ms = duration_ms;
                     match ended {
-                        Ended::Output(output) => call.output = Some(output),
+                        Ended::Output(output) => call.output = Some(TracedOutput::Json(output)),
                         Ended::Error(error) => call.error = Some(error),
                     }
                     state.finish(id, parent, call);
@@ -77,7 +77,7 @@ impl Recorder for Session {
                 if let Some(mut call) = state.tools.remove(&(id, tool_call)) {
                     call.duration_ms = duration_ms;
                     match returned {
-                        Returned::Result(output) => call.output = Some(output),
+                        Returned::Result(output) => call.output = Some(TracedOutput::Text(output)),
                         Returned::Error(error) => call.error = Some(error),
                     }
                     state.add_call(id, call);
@@ -89,7 +89,7 @@ impl Recorder for Session {
             }
             EventKind::ServerToolUsed { tool, input, output } => {
                 let call = started(tool, CallKind::ServerTool, depth, input);
-                state.add_call(id, TraceCall { output, ..call });
+                state.add_call(id, TraceCall { output: output.map(TracedOutput::Json), ..call });
             }
             EventKind::UserMessage { .. }
             | EventKind::TextDelta { .. }
@@ -214,7 +214,7 @@ mod tests {
         );
         let called = EventKind::ToolCalled { id: "c".into(), tool: "add".into(), arguments: json("{}") };
         note(&session, 1, called);
-        let returned = Returned::Result(json("3"));
+        let returned = Returned::Result("3".to_owned());
         note(&session, 1, EventKind::ToolReturned { id: "c".into(), tool: "add".into(), returned, duration_ms: 2 });
         request(&session, "a:x", 10, None);
         assert_eq!(session.trace()[0].output, None);
@@ -224,7 +224,7 @@ mod tests {
         note(&session, 1, finished);
         let trace = session.trace();
         assert_eq!((trace.len(), trace[0].calls.len(), trace[0].usage.input_tokens), (1, 1, 10));
-        assert_eq!(trace[0].calls[0].output, Some(json("3")));
-        assert_eq!(trace[0].output, Some(json("\"done\"")));
+        assert_eq!(trace[0].calls[0].output, Some(TracedOutput::Text("3".to_owned())));
+        assert_eq!(trace[0].output, Some(TracedOutput::Json(json("\"done\""))));
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::Runtime;
 use super::dynamic::DynamicAgents;
+use super::{Runtime, shells};
 use crate::event::Events;
-use crate::project::{AgentSpec, Program, manifest};
+use crate::project::{AgentSpec, Program, ToolsetUse, manifest};
 use crate::tools::Toolset;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::Rules;
@@ -26,14 +26,20 @@ pub struct Opened {
 /// Opens every toolset of an agent, or none: if one cannot be opened, those before it are closed again.
 pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) -> Result<Opened, String> {
     let mut opened = Opened::default();
+    let mut shell_tools: Vec<String> = Vec::new();
     for used in agent.tools.iter().chain(&agent.toolsets) {
-        match origin(runtime, agent, used.source.origin(), events).await {
-            Ok(Some(toolset)) => opened.toolsets.push(OpenToolset {
-                name: used.name.clone(),
-                definition: format!("{:?}", used.source),
-                toolset: through_variants(&used.source, toolset),
-                rules: used.rules.clone(),
-            }),
+        let toolset = match shells::tool_of(used) {
+            // All of one name are one tool, where the first of them stands.
+            Some(tool) if shell_tools.contains(&tool) => continue,
+            Some(tool) => {
+                let shell = shells::open(runtime, agent, &tool, events).map(Some);
+                shell_tools.push(tool);
+                shell
+            }
+            None => open_one(runtime, agent, used, events).await,
+        };
+        match toolset {
+            Ok(Some(toolset)) => opened.toolsets.push(toolset),
             Ok(None) => opened.missing.push(used.name.clone()),
             Err(reason) => {
                 plane::close(opened.toolsets, events).await;
@@ -42,6 +48,21 @@ pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) ->
         }
     }
     Ok(opened)
+}
+
+async fn open_one(
+    runtime: &Runtime,
+    agent: &Arc<AgentSpec>,
+    used: &ToolsetUse,
+    events: &Events,
+) -> Result<Option<OpenToolset>, String> {
+    let toolset = origin(runtime, agent, used.source.origin(), events).await?;
+    Ok(toolset.map(|toolset| OpenToolset {
+        name: used.name.clone(),
+        definition: format!("{:?}", used.source),
+        toolset: through_variants(&used.source, toolset),
+        rules: used.rules.clone(),
+    }))
 }
 
 async fn origin(
@@ -61,7 +82,9 @@ async fn origin(
         }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
         ToolsetSource::Python(toolset) => python_toolset(runtime, agent, toolset, events).await?,
-        ToolsetSource::Shell(_) | ToolsetSource::Mcp(_) | ToolsetSource::Open | ToolsetSource::Variant(_) => None,
+        // Those of files are opened together, before this; one of Python's is alone.
+        ToolsetSource::Shell(config) => Some(shells::alone(runtime, &agent.name, config, events)?),
+        ToolsetSource::Mcp(_) | ToolsetSource::Open | ToolsetSource::Variant(_) => None,
     })
 }
 

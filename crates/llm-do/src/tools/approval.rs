@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use crate::BoxFuture;
 use crate::event::{Answered, EventKind, Events};
+use crate::journal::{Described, StepKind, Steps, Stop};
 use crate::message::RawJson;
+
+pub use crate::journal::digest::digest;
 
 /// What a rule of a worker file or a manifest says about a tool: `allow`, `ask` or `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -126,6 +128,18 @@ pub struct Question {
     pub bound_to: Option<String>,
     /// What somebody else says about the call, such as the description of an agent: shown as theirs, never as ours.
     pub foreign: Option<String>,
+    /// What an answer for the session covers, if that is not these arguments and this tool.
+    pub covers: Option<Coverage>,
+}
+
+/// What an answer for the session covers, in words that are also what is remembered. They hold words of the model: whoever
+/// shows them escapes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// By an answer for this exact call.
+    pub call: String,
+    /// By an answer for the tool.
+    pub tool: String,
 }
 
 impl Question {
@@ -161,6 +175,10 @@ impl Verdict {
             Self::Ask(question) | Self::AskAnyway(question) | Self::AlwaysAsk(question) => Some(question),
             Self::Allow | Self::Block(_) => None,
         }
+    }
+
+    fn covers(&self) -> Option<&Coverage> {
+        self.question().and_then(|question| question.covers.as_ref())
     }
 
     fn memory(&self) -> Memory {
@@ -264,7 +282,16 @@ pub struct Pending {
     pub arguments: RawJson,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// A question as a journal keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    pub pending: Pending,
+    pub reason: String,
+    pub preview: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Answer {
     Once,
     /// This exact call for the rest of the session.
@@ -278,6 +305,8 @@ pub enum Answer {
     },
     /// Refuse and end the run.
     EndRun,
+    /// Whoever is there does not decide this: it waits for somebody else.
+    Later,
 }
 
 /// What the policy says before anybody is asked.
@@ -314,6 +343,31 @@ pub struct PermittedCall {
     exceptional: bool,
 }
 
+/// What the gate let through, as it is recorded. Only the plane makes a call of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Permission {
+    /// The arguments to which a person changed the call's.
+    edited: Option<RawJson>,
+    bound_to: Option<String>,
+    exceptional: bool,
+}
+
+impl Permission {
+    fn of(verdict: &Verdict, bound_to: Option<String>, edited: Option<RawJson>) -> Self {
+        Self { edited, bound_to, exceptional: verdict.is_exceptional() }
+    }
+
+    pub fn edited(&self) -> Option<&RawJson> {
+        self.edited.as_ref()
+    }
+
+    pub(super) fn call(self, tool: &str, arguments: &RawJson) -> PermittedCall {
+        let Self { edited, bound_to, exceptional } = self;
+        let arguments = edited.unwrap_or_else(|| arguments.clone());
+        PermittedCall { tool: tool.to_owned(), arguments, bound_to, exceptional }
+    }
+}
+
 impl PermittedCall {
     pub fn tool(&self) -> &str {
         &self.tool
@@ -340,14 +394,31 @@ impl PermittedCall {
     }
 }
 
+/// An answer, and what it was shown against.
+#[derive(Serialize, Deserialize)]
+struct Given {
+    answer: Answer,
+    bound_to: Option<String>,
+}
+
+/// Why a question stays open.
+enum NoAnswer {
+    Policy(String),
+    Nobody,
+    EndRun,
+    Stopped(Stop),
+}
+
+impl From<Stop> for NoAnswer {
+    fn from(stop: Stop) -> Self {
+        Self::Stopped(stop)
+    }
+}
+
 /// What became of a call at the gate.
 #[derive(Debug)]
 pub enum Passage {
-    Permitted {
-        call: PermittedCall,
-        /// A person changed the arguments to these.
-        edited: bool,
-    },
+    Permitted(Permission),
     Refused {
         reason: String,
         by: RefusedBy,
@@ -372,8 +443,8 @@ pub struct Candidate<'a> {
     pub toolset: &'a str,
     /// The agents from the entry down.
     pub path: &'a [String],
-    /// Where in the call tree it stands.
-    pub key: &'a str,
+    /// Where in the call tree it stands; made when somebody must be asked.
+    pub key: &'a (dyn Fn() -> String + Sync),
 }
 
 /// The session's gate, shared by every call in it.
@@ -391,13 +462,15 @@ enum Grant {
     Call {
         toolset: String,
         tool: String,
-        arguments: String,
+        call: String,
         /// What no rule can allow is granted for what was shown, and a plain grant does not cover it.
         exception: Option<String>,
     },
     Tool {
         toolset: String,
         tool: String,
+        /// The part of it, where an answer covers less than the tool.
+        part: Option<String>,
     },
 }
 
@@ -412,69 +485,105 @@ impl Gate {
     }
 
     /// Judges a call and asks if it must. `judge` gives the toolset's verdict, rules applied; edited arguments are
-    /// judged by it again.
+    /// judged by it again. The question is a step at `steps`.
     pub async fn pass<Judged: Future<Output = Result<Verdict, String>>>(
         &self,
         candidate: Candidate<'_>,
         verdict: Verdict,
         judge: impl FnOnce(RawJson) -> Judged,
+        steps: &Steps,
         events: &Events,
-    ) -> Passage {
-        let permitted = |arguments: &RawJson, verdict: &Verdict, bound_to: Option<String>, edited| Passage::Permitted {
-            call: PermittedCall {
-                tool: candidate.tool.to_owned(),
-                arguments: arguments.clone(),
-                bound_to,
-                exceptional: verdict.is_exceptional(),
-            },
-            edited,
+    ) -> Result<Passage, Stop> {
+        let permitted =
+            |verdict: &Verdict, bound_to, edited| Ok(Passage::Permitted(Permission::of(verdict, bound_to, edited)));
+        let refused = |reason: String| Ok(Passage::Refused { reason, by: RefusedBy::Policy });
+        match &verdict {
+            Verdict::Allow => return permitted(&verdict, None, None),
+            Verdict::Block(reason) => return refused(reason.clone()),
+            Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_) => {}
+        }
+        let Given { answer, bound_to } = match self.answered(&candidate, &verdict, steps, events).await {
+            Ok(given) => given,
+            Err(NoAnswer::Policy(reason)) => return refused(reason),
+            Err(NoAnswer::Nobody) => return Ok(Passage::Waits(candidate.pending(&verdict))),
+            Err(NoAnswer::EndRun) => return Ok(Passage::EndRun),
+            Err(NoAnswer::Stopped(stop)) => return Err(stop),
         };
-        let refused = |reason: String| Passage::Refused { reason, by: RefusedBy::Policy };
-        let question = match decide(&self.approvals, &verdict, self.is_remembered(&candidate, &verdict)) {
-            Decision::Run => return permitted(candidate.arguments, &verdict, None, false),
-            Decision::Refuse(reason) => return refused(reason.to_owned()),
-            Decision::NobodyToAsk => return Passage::Waits(candidate.pending(&verdict)),
-            Decision::Ask(question) => question,
-        };
-        let Approvals::Prompt(approver) = &self.approvals else { unreachable!("only a prompt asks") };
-        let answer = {
-            let waits = self.others.one_more();
-            let _one_at_a_time = self.asking.lock().await;
-            drop(waits);
-            // Somebody may have allowed it while this question waited.
-            if self.is_remembered(&candidate, &verdict) {
-                return permitted(candidate.arguments, &verdict, None, false);
-            }
-            let request = candidate.request(question.clone(), &verdict, self.others.clone());
-            self.ask(approver.as_ref(), &request, events).await
-        };
-        let as_shown = || permitted(candidate.arguments, &verdict, question.bound_to.clone(), false);
         match answer {
-            Answer::Once => as_shown(),
-            Answer::CallForSession => {
-                self.remember(candidate.call_grant(&verdict).filter(|_| verdict.memory() != Memory::Nothing));
-                as_shown()
-            }
-            Answer::ToolForSession => {
-                self.remember(Some(candidate.tool_grant()).filter(|_| verdict.memory() == Memory::CallOrTool));
-                as_shown()
-            }
+            Answer::Once | Answer::CallForSession | Answer::ToolForSession => permitted(&verdict, bound_to, None),
             Answer::Edited(arguments) => match judge(arguments.clone()).await {
                 Ok(Verdict::Block(reason)) | Err(reason) => refused(reason),
                 Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
                     let bound_to = verdict.question().and_then(|question| question.bound_to.clone());
-                    permitted(&arguments, &verdict, bound_to, true)
+                    permitted(&verdict, bound_to, Some(arguments))
                 }
             },
             Answer::Refuse { reason } => {
                 let reason = reason.unwrap_or_else(|| "the user refused it".to_owned());
-                Passage::Refused { reason, by: RefusedBy::Person }
+                Ok(Passage::Refused { reason, by: RefusedBy::Person })
             }
-            Answer::EndRun => Passage::EndRun,
+            Answer::EndRun => Ok(Passage::EndRun),
+            Answer::Later => Ok(Passage::Waits(candidate.pending(&verdict))),
         }
     }
 
-    async fn ask(&self, approver: &dyn Approver, request: &ApprovalRequest, events: &Events) -> Answer {
+    /// An answer to the question of a verdict: recorded, from policy, from memory or from whoever is there. Only what
+    /// allows or refuses is recorded, so that the rest can still be decided.
+    async fn answered(
+        &self,
+        candidate: &Candidate<'_>,
+        verdict: &Verdict,
+        steps: &Steps,
+        events: &Events,
+    ) -> Result<Given, NoAnswer> {
+        let steps = steps.at(format_args!("ask"));
+        let telling = steps.telling(events);
+        let described = || {
+            let request = (candidate.path, candidate.tool, canonical(candidate.arguments));
+            Described::new(StepKind::Ask, &request).shown(&candidate.waiting(verdict))
+        };
+        let unbound = Given { answer: Answer::Once, bound_to: None };
+        let effect = async {
+            let question = match decide(&self.approvals, verdict, self.is_remembered(candidate, verdict)) {
+                Decision::Run => return Ok(unbound),
+                Decision::Refuse(reason) => return Err(NoAnswer::Policy(reason.to_owned())),
+                Decision::NobodyToAsk => return Err(NoAnswer::Nobody),
+                Decision::Ask(question) => question,
+            };
+            let Approvals::Prompt(approver) = &self.approvals else { unreachable!("only a prompt asks") };
+            let waits = self.others.one_more();
+            let _one_at_a_time = self.asking.lock().await;
+            drop(waits);
+            // Somebody may have allowed it while this question waited.
+            if self.is_remembered(candidate, verdict) {
+                return Ok(unbound);
+            }
+            let request = candidate.request(question.clone(), verdict, self.others.clone());
+            let answer = self.ask(approver.as_ref(), &request, &telling).await?;
+            self.remember_answer(&answer, candidate, verdict);
+            Ok(Given { answer, bound_to: question.bound_to.clone() })
+        };
+        steps.run(described, &telling, effect).await
+    }
+
+    /// For this session only: an answer from a record is not remembered.
+    fn remember_answer(&self, answer: &Answer, candidate: &Candidate<'_>, verdict: &Verdict) {
+        let grant = match answer {
+            Answer::CallForSession => candidate.call_grant(verdict).filter(|_| verdict.memory() != Memory::Nothing),
+            Answer::ToolForSession => {
+                Some(candidate.tool_grant(verdict)).filter(|_| verdict.memory() == Memory::CallOrTool)
+            }
+            Answer::Once | Answer::Edited(_) | Answer::Refuse { .. } | Answer::EndRun | Answer::Later => None,
+        };
+        self.grants().extend(grant);
+    }
+
+    async fn ask(
+        &self,
+        approver: &dyn Approver,
+        request: &ApprovalRequest,
+        events: &Events,
+    ) -> Result<Answer, NoAnswer> {
         let ApprovalRequest { id, path, tool, arguments, question, .. } = request;
         events.send(|| EventKind::ApprovalAsked {
             id: id.clone(),
@@ -491,6 +600,7 @@ impl Gate {
             Answer::Edited(arguments) => (Answered::Edited, Some(arguments.get().to_owned())),
             Answer::Refuse { reason } => (Answered::Refused, reason.clone()),
             Answer::EndRun => (Answered::Refused, Some("the run was ended".to_owned())),
+            Answer::Later => return Err(NoAnswer::Nobody),
         };
         events.send(|| EventKind::ApprovalAnswered {
             id: id.clone(),
@@ -499,7 +609,7 @@ impl Gate {
             answer: answered,
             note,
         });
-        answer
+        if answer == Answer::EndRun { Err(NoAnswer::EndRun) } else { Ok(answer) }
     }
 
     fn is_remembered(&self, candidate: &Candidate<'_>, verdict: &Verdict) -> bool {
@@ -511,12 +621,10 @@ impl Gate {
         match verdict.memory() {
             Memory::Nothing => false,
             Memory::CallOnly => granted(candidate.call_grant(verdict)),
-            Memory::CallOrTool => granted(Some(candidate.tool_grant())) || granted(candidate.call_grant(verdict)),
+            Memory::CallOrTool => {
+                granted(Some(candidate.tool_grant(verdict))) || granted(candidate.call_grant(verdict))
+            }
         }
-    }
-
-    fn remember(&self, grant: Option<Grant>) {
-        self.grants().extend(grant);
     }
 
     // A panic elsewhere leaves the set as it was.
@@ -526,8 +634,9 @@ impl Gate {
 }
 
 impl Candidate<'_> {
-    fn tool_grant(&self) -> Grant {
-        Grant::Tool { toolset: self.toolset.to_owned(), tool: self.tool.to_owned() }
+    fn tool_grant(&self, verdict: &Verdict) -> Grant {
+        let part = verdict.covers().map(|covers| covers.tool.clone());
+        Grant::Tool { toolset: self.toolset.to_owned(), tool: self.tool.to_owned(), part }
     }
 
     /// The grant that would cover the call, if one can.
@@ -538,14 +647,15 @@ impl Candidate<'_> {
             Verdict::Allow | Verdict::AlwaysAsk(_) | Verdict::Block(_) => return None,
         };
         let (toolset, tool) = (self.toolset.to_owned(), self.tool.to_owned());
-        Some(Grant::Call { toolset, tool, arguments: canonical(self.arguments), exception })
+        let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
+        Some(Grant::Call { toolset, tool, call, exception })
     }
 
     /// A prefix of the hash of place, arguments and target: the same question has the same id.
     fn id(&self, verdict: &Verdict) -> String {
         let bound_to = verdict.question().and_then(|question| question.bound_to.as_deref()).unwrap_or_default();
         let path = self.path.join("/");
-        let digest = digest([self.key, &path, self.tool, &canonical(self.arguments), bound_to]);
+        let digest = digest([(self.key)().as_str(), &path, self.tool, &canonical(self.arguments), bound_to]);
         digest[..12].to_owned()
     }
 
@@ -556,6 +666,12 @@ impl Candidate<'_> {
             tool: self.tool.to_owned(),
             arguments: self.arguments.clone(),
         }
+    }
+
+    /// The question for whoever decides later.
+    fn waiting(&self, verdict: &Verdict) -> Waiting {
+        let question = verdict.question().cloned().unwrap_or_default();
+        Waiting { pending: self.pending(verdict), reason: question.reason, preview: question.preview }
     }
 
     fn request(&self, question: Question, verdict: &Verdict, others: OtherQuestions) -> ApprovalRequest {
@@ -574,20 +690,6 @@ impl Candidate<'_> {
 /// Keys sorted, no blanks: two spellings of one value are one.
 pub fn canonical(json: &RawJson) -> String {
     json.to::<serde_json::Value>().map_or_else(|_| json.get().to_owned(), |value| value.to_string())
-}
-
-/// A hash of parts, each with its length, so that no two lists of parts run together.
-pub fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part.as_bytes());
-    }
-    hash.finalize().iter().fold(String::with_capacity(64), |mut hex, byte| {
-        hex.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
-        hex.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
-        hex
-    })
 }
 
 #[cfg(test)]

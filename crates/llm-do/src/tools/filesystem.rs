@@ -228,6 +228,7 @@ impl Change {
             reason: format!("{verb} the file `{}`", visible(&self.path)),
             preview: Some(text::difference(self.old.as_deref().unwrap_or_default(), &self.new)),
             bound_to: Some(self.digest()),
+            covers: None,
             foreign: None,
         }
     }

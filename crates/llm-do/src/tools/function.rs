@@ -64,7 +64,8 @@ impl Tool {
         Self::built::<A>(std::any::type_name::<F>(), run)
     }
 
-    /// A function that also sees its caller: it may call agents and other tools.
+    /// A function that also sees its caller: it may call agents and other tools. What it does besides is not recorded,
+    /// so that after a crash it does not run again, unless it is [`Tool::resumable`].
     pub fn with_context<A, R, E, F>(name: &str, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -80,7 +81,9 @@ impl Tool {
                 finished(function(arguments, cx).await)
             })
         });
-        Self::built::<A>(name, run)
+        let mut tool = Self::built::<A>(name, run);
+        tool.spec.kind = ToolKind::Code;
+        tool
     }
 
     fn built<A: DeserializeOwned + JsonSchema>(type_name: &str, run: Run) -> Self {
@@ -120,6 +123,13 @@ impl Tool {
     pub fn repeatable(mut self) -> Self {
         self.spec.repeat = Repeat::Repeatable;
         self
+    }
+
+    /// May run again from its beginning: what it calls is then answered from the journal, the rest happens again. It
+    /// must call the same each time.
+    #[must_use]
+    pub fn resumable(self) -> Self {
+        self.repeatable()
     }
 
     pub fn name(&self) -> &str {

@@ -6,6 +6,8 @@ use std::path::Path;
 use super::agent::AgentTool;
 use super::approval::{Verdict, canonical};
 use super::filesystem::Filesystem;
+use super::shell::directory::WorkingDirectory;
+use super::shell::{grammar, words};
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
 use super::{ToolSpec, Toolset};
 use crate::message::{Arguments, RawJson};
@@ -23,6 +25,24 @@ pub fn arguments(bytes: &[u8]) {
             assert_eq!(judge(&spec.name, &arguments), judge(&spec.name, &arguments), "{}", spec.name);
         }
     }
+}
+
+/// A command is split into the words that another reading of the shell's grammar finds in it, or refused; and what it is
+/// shown as is the same command.
+pub fn command(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let Ok(split) = words::split(&text) else { return };
+    // Judging looks, and changes nothing.
+    if let Ok(directory) = WorkingDirectory::open(Path::new("src")) {
+        assert_eq!(grammar::fit(&split, &directory), grammar::fit(&split, &directory), "{text:?}");
+    }
+    let split: Vec<String> = split.into_iter().map(|word| word.text).collect();
+    assert_eq!(shlex::split(&text).as_ref(), Some(&split), "{text:?}");
+    assert!(split.iter().all(|word| !word.chars().any(char::is_control)), "{text:?}");
+    let shown = shlex::try_join(split.iter().map(String::as_str)).expect("there is no NUL in a word");
+    let again = words::split(&shown).map(|words| words.into_iter().map(|word| word.text).collect());
+    // What is shown may be longer than what may be said.
+    assert!(shown.len() > words::LONGEST_COMMAND || again == Ok(split), "{text:?}");
 }
 
 /// Two calls are the same to a remembered approval exactly if their arguments are the same JSON.

@@ -8,9 +8,11 @@ pub mod function;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod plane;
+pub mod protected;
 pub mod python;
 pub mod rpc;
 pub mod secret;
+pub mod shell;
 pub mod source;
 pub mod variant;
 
@@ -35,7 +37,7 @@ pub trait Toolset: Send + Sync {
     fn specs(&self) -> Vec<ToolSpec>;
 
     /// Reads the arguments and says what the toolset thinks of the call, before rules, policy and people. An error is
-    /// what the model reads of arguments that do not fit. A toolset in another process asks there.
+    /// what the model reads of arguments that do not fit.
     fn judge<'a>(
         &'a self,
         tool: &'a str,
@@ -70,6 +72,8 @@ pub struct ToolSpec {
 pub enum ToolKind {
     /// Has `tool_*` events.
     Leaf,
+    /// Has `tool_*` events, and may call tools and agents: what it calls are steps of its own.
+    Code,
     /// Tells of itself with `call_*` events, and has steps of its own.
     Agent,
 }
@@ -86,6 +90,7 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     Once,
+    /// Code that calls others runs again from its beginning, and what it called is answered from the record.
     Repeatable,
 }
 
@@ -95,8 +100,8 @@ pub enum ToolError {
     /// The model reads it and may recover.
     #[error("{0}")]
     Failed(String),
-    /// What the approval was shown against has changed, or its code found out that it needs one: it is asked again.
-    #[error("it has to be asked about again")]
+    /// What the approval was shown against has changed: it must be asked again.
+    #[error("its target changed since it was approved")]
     Changed,
     /// The whole run ends.
     #[error(transparent)]

@@ -1,8 +1,11 @@
 //! Every tool that one call of an agent can reach, behind one gate. The only way to a tool.
 
-use std::collections::HashMap;
+mod decision;
+
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Instant;
@@ -11,12 +14,13 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::agent::AgentTool;
-use super::approval::{Candidate, Gate, Passage, Pending, PermittedCall, RefusedBy, Rules, Verdict, canonical, digest};
+use super::approval::{Gate, Permission, Rules, canonical, digest};
 use super::source::ToolsetSource;
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::event::{EventKind, Events, Returned};
-use crate::journal::StepKind;
+use crate::journal::{Described, StepKind};
 use crate::message::{Arguments, Content, RawJson, ToolCall, ToolResult};
+use decision::{Decided, Place};
 
 /// A live toolset as one agent uses it.
 pub struct OpenToolset {
@@ -30,11 +34,13 @@ pub struct OpenToolset {
 /// All tools of one call.
 pub struct ToolPlane {
     open: Vec<OpenToolset>,
-    index: HashMap<String, Slot>,
+    index: BTreeMap<String, Slot>,
     gate: Arc<Gate>,
     refusals: Refusals,
     /// What code met that ends the run: it cannot be caught and forgotten.
     raised: Mutex<Option<Ending>>,
+    /// Calls that code has started.
+    named: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -59,17 +65,6 @@ const LONGEST_RESULT: usize = 60_000;
 /// How often a call is asked again because its target changed while it waited.
 const MOST_QUESTIONS: usize = 3;
 
-/// A call after its decision.
-enum Decided<'a> {
-    Permitted {
-        slot: &'a Slot,
-        permitted: PermittedCall,
-        edited: bool,
-    },
-    /// The model reads why not.
-    Not(String),
-}
-
 impl ToolPlane {
     /// Two tools of one name are an error that names both toolsets, and all of them are closed again.
     pub async fn open(
@@ -79,7 +74,7 @@ impl ToolPlane {
         events: &Events,
     ) -> Result<Self, String> {
         match indexed(&open) {
-            Ok(index) => Ok(Self { open, index, gate, refusals, raised: Mutex::default() }),
+            Ok(index) => Ok(Self { open, index, gate, refusals, raised: Mutex::default(), named: AtomicU64::new(0) }),
             Err(reason) => {
                 close(open, events).await;
                 Err(reason)
@@ -114,10 +109,11 @@ impl ToolPlane {
         arguments: &RawJson,
         cx: &CallContext<'_>,
     ) -> Result<Vec<Content>, ToolError> {
-        let id = format!("x{}", &digest([tool, &canonical(arguments)])[..12]);
+        let steps = cx.steps.nth(|| format!("x{}", &digest([tool, &canonical(arguments)])[..12]));
         let arguments = Arguments::Object(arguments.clone());
-        let call = ToolCall { id: id.clone(), tool: tool.to_owned(), arguments, private: None };
-        let inner = CallContext { steps: cx.steps.at(format_args!("{id}")), ..*cx };
+        let id = format!("x{}", self.named.fetch_add(1, Ordering::Relaxed));
+        let call = ToolCall { id, tool: tool.to_owned(), arguments, private: None };
+        let inner = CallContext { steps, ..*cx };
         // Boxed: a tool may call a tool that calls a tool.
         let results = Box::pin(self.run(&[&call], &inner)).await.map_err(ToolError::Ends)?;
         let result = results.into_iter().next().map(|result| result.outcome);
@@ -150,22 +146,12 @@ impl ToolPlane {
     /// Runs the calls of one reply: all are decided first, in order; then the permitted ones run at the same time.
     /// Results come in call order. If one must wait for an approval that nobody can give, none runs.
     pub async fn run(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<ToolResult>, Ending> {
-        let mut decided = Vec::with_capacity(calls.len());
-        let mut pending = Vec::new();
-        for (position, call) in calls.iter().enumerate() {
-            match self.decide(call, position, cx).await? {
-                Ok(decision) => decided.push(decision),
-                Err(waits) => pending.push(waits),
-            }
-        }
-        if !pending.is_empty() {
-            return Err(Ending::NeedsApproval(pending));
-        }
+        let decided = self.decisions(calls, cx).await?;
         let running =
             calls.iter().zip(decided).enumerate().map(|(position, (call, decided))| (position, *call, decided));
-        let (sequential, concurrent): (Vec<_>, Vec<_>) = running.partition(|(_, _, decided)| match decided {
-            Decided::Permitted { slot, .. } => slot.order == Order::Sequential,
-            Decided::Not(_) => false,
+        let (sequential, concurrent): (Vec<_>, Vec<_>) = running.partition(|(_, call, decided)| {
+            let slot = self.index.get(&call.tool).filter(|_| matches!(decided, Decided::Run(_)));
+            slot.is_some_and(|slot| slot.order == Order::Sequential)
         });
         let in_order = async {
             let mut results = Vec::with_capacity(sequential.len());
@@ -183,172 +169,77 @@ impl ToolPlane {
         together(results.into_iter().map(|(_, result)| result))
     }
 
-    /// What becomes of one call before anything runs; the inner error is a question that nobody could answer.
-    async fn decide<'a>(
-        &'a self,
-        call: &ToolCall,
-        position: usize,
-        cx: &CallContext<'_>,
-    ) -> Result<Result<Decided<'a>, Pending>, Ending> {
-        let arguments = match &call.arguments {
-            Arguments::Object(arguments) => arguments,
-            Arguments::Malformed(text) => {
-                let shown = crate::escape::visible_start(text, 200);
-                return Ok(Ok(Decided::Not(format!("the arguments are not a JSON object: {shown}"))));
-            }
-        };
-        let Some((slot, judged)) = self.judge(&call.tool, arguments, cx).await else {
-            return Ok(Ok(Decided::Not(self.unknown(&call.tool))));
-        };
-        let verdict = match judged {
-            Ok(verdict) => verdict,
-            Err(violation) => return Ok(Ok(Decided::Not(format!("invalid arguments: {violation}")))),
-        };
-        match self.pass(call, arguments, verdict, position, cx).await {
-            Passage::Permitted { call: permitted, edited } => Ok(Ok(Decided::Permitted { slot, permitted, edited })),
-            Passage::Waits(pending) => match self.refusals {
-                Refusals::EndRun => Ok(Err(pending)),
-                Refusals::Return => {
-                    let reason = "it needs an approval, and nobody is there to give it".to_owned();
-                    Ok(Ok(refused(call, arguments, reason, cx)))
-                }
-            },
-            Passage::EndRun => Err(Ending::EndedByPerson),
-            Passage::Refused { reason, by } => {
-                let decided = refused(call, arguments, reason.clone(), cx);
-                match (by, self.refusals) {
-                    (RefusedBy::Person, _) | (RefusedBy::Policy, Refusals::Return) => Ok(Ok(decided)),
-                    (RefusedBy::Policy, Refusals::EndRun) => {
-                        Err(Ending::Refused { path: cx.path.to_vec(), tool: call.tool.clone(), reason })
-                    }
-                }
-            }
-        }
-    }
-
-    async fn pass(
-        &self,
-        call: &ToolCall,
-        arguments: &RawJson,
-        verdict: Verdict,
-        position: usize,
-        cx: &CallContext<'_>,
-    ) -> Passage {
-        let key = format!("{}/c{position}", cx.steps.path());
-        let candidate = Candidate {
-            tool: &call.tool,
-            arguments,
-            toolset: self.index.get(&call.tool).map_or("", |slot| &self.open[slot.toolset].definition),
-            path: cx.path,
-            key: &key,
-        };
-        let judge = |edited: RawJson| async move {
-            match self.judge(&call.tool, &edited, cx).await {
-                Some((_, verdict)) => verdict,
-                None => Err(self.unknown(&call.tool)),
-            }
-        };
-        self.gate.pass(candidate, verdict, judge, cx.events).await
-    }
-
-    /// The toolset's verdict under the agent's rules; `None` if there is no such tool.
-    async fn judge<'a>(
-        &'a self,
-        tool: &str,
-        arguments: &RawJson,
-        cx: &CallContext<'_>,
-    ) -> Option<(&'a Slot, Result<Verdict, String>)> {
-        let slot = self.index.get(tool)?;
-        let opened = &self.open[slot.toolset];
-        let verdict = opened.toolset.judge(tool, arguments, cx).await;
-        Some((slot, verdict.map(|verdict| verdict.under(opened.rules.get(tool).copied()))))
-    }
-
-    fn unknown(&self, tool: &str) -> String {
-        let mut names: Vec<&str> = self.index.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        let there_are =
-            if names.is_empty() { "there are no tools".to_owned() } else { format!("tools: {}", names.join(", ")) };
-        format!("there is no tool `{}`; {there_are}", crate::escape::visible_start(tool, 80))
-    }
-
     /// A write whose target changed since it was shown is decided again.
-    async fn result<'a>(
-        &'a self,
+    async fn result(
+        &self,
         position: usize,
         call: &ToolCall,
-        mut decided: Decided<'a>,
+        mut decided: Decided,
         cx: &CallContext<'_>,
     ) -> Result<ToolResult, Ending> {
         let mut outcome = Err("its target keeps changing".to_owned());
         for attempt in 0..MOST_QUESTIONS {
-            let (slot, permitted, edited) = match decided {
-                Decided::Permitted { slot, permitted, edited } => (slot, permitted, edited),
+            let permission = match decided {
+                Decided::Run(permission) => permission,
                 Decided::Not(reason) => {
                     outcome = Err(reason);
                     break;
                 }
             };
-            let note = edited.then(|| format!("(the user changed the arguments to {})", permitted.arguments().get()));
-            let steps = cx.steps.at(format_args!("c{position}.{attempt}"));
-            match self.call(call, slot, permitted, CallContext { steps, ..*cx }).await {
-                Ok(content) => {
-                    outcome = Ok(note.map(Content::text).into_iter().chain(content).collect());
+            let edited =
+                permission.edited().map(|edited| format!("(the user changed the arguments to {})", edited.get()));
+            let steps = cx.steps.at(format_args!("{}", Place { position, attempt }));
+            match self.call(call, permission, CallContext { steps, ..*cx }).await? {
+                Gave::Content(content) => {
+                    outcome = Ok(edited.map(Content::text).into_iter().chain(content).collect());
                     break;
                 }
-                Err(ToolError::Failed(reason)) => {
+                Gave::Failed(reason) => {
                     outcome = Err(reason);
                     break;
                 }
-                Err(ToolError::Ends(ending)) => return Err(ending),
-                Err(ToolError::Changed) => {
-                    decided =
-                        self.decide(call, position, cx).await?.map_err(|waits| Ending::NeedsApproval(vec![waits]))?;
-                }
+                Gave::Changed => decided = self.decision(call, Place { position, attempt: attempt + 1 }, cx).await?,
             }
         }
-        Ok(ToolResult { id: call.id.clone(), tool: call.tool.clone(), outcome: outcome.map(cut) })
+        Ok(ToolResult { id: call.id.clone(), tool: call.tool.clone(), outcome })
     }
 
     /// Runs one permitted call as a step, and tells of it.
-    async fn call(
-        &self,
-        call: &ToolCall,
-        slot: &Slot,
-        permitted: PermittedCall,
-        cx: CallContext<'_>,
-    ) -> Result<Vec<Content>, ToolError> {
-        let (id, tool, arguments) = (&call.id, &call.tool, permitted.arguments().clone());
-        let started = Instant::now();
-        let step = match slot.kind {
-            ToolKind::Agent => StepKind::Call,
-            ToolKind::Leaf => {
-                let (id, tool, arguments) = (id.clone(), tool.clone(), arguments.clone());
-                cx.events.send(|| EventKind::ToolCalled { id, tool, arguments });
-                StepKind::Tool
-            }
+    async fn call(&self, call: &ToolCall, permission: Permission, cx: CallContext<'_>) -> Result<Gave, Ending> {
+        let (Some(slot), Arguments::Object(arguments)) = (self.index.get(&call.tool), &call.arguments) else {
+            return Ok(Gave::Failed(self.unknown(&call.tool)));
         };
-        let interrupted = Recorded::Failed("interrupted: it may have happened".to_owned());
-        let interrupted = (slot.repeat == Repeat::Once).then_some(&interrupted);
+        let (id, tool) = (&call.id, &call.tool);
+        let permitted = permission.call(tool, arguments);
+        let arguments = permitted.arguments().clone();
+        if slot.kind != ToolKind::Agent {
+            cx.events.send(|| EventKind::ToolCalled {
+                id: id.clone(),
+                tool: tool.clone(),
+                arguments: arguments.clone(),
+            });
+        }
+        let telling = cx.steps.telling(cx.events);
+        let steps = if slot.is_once() { cx.steps.clone().within_once() } else { cx.steps.clone() };
         let effect = async {
-            let outcome = guarded(self.open[slot.toolset].toolset.call(permitted, &cx)).await;
+            let inner = CallContext { events: &telling, steps, ..cx };
+            let started = Instant::now();
+            let outcome = guarded(self.open[slot.toolset].toolset.call(permitted, &inner)).await;
             match self.ending() {
                 Some(ending) => Err(ending),
-                None => Recorded::of(outcome),
+                None => Ran::of(outcome, started),
             }
         };
-        let outcome = match cx.steps.run(step, &(tool, &arguments), interrupted, effect).await {
-            Ok(Recorded::Content(content)) => Ok(content),
-            Ok(Recorded::Failed(reason)) => Err(ToolError::Failed(reason)),
-            Ok(Recorded::Changed) => Err(ToolError::Changed),
-            Err(ending) => Err(ToolError::Ends(ending)),
-        };
-        if slot.kind == ToolKind::Leaf {
-            let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let (id, tool) = (id.clone(), tool.clone());
-            cx.events.send(|| EventKind::ToolReturned { id, tool, returned: returned(&outcome), duration_ms });
+        let described = || slot.described(tool, &arguments, cx.path);
+        let ran: Result<Ran, Ending> = cx.steps.run(described, &telling, effect).await;
+        if slot.kind != ToolKind::Agent {
+            let (returned, duration_ms) = match &ran {
+                Ok(ran) => (ran.gave.returned(), ran.duration_ms),
+                Err(ending) => (Returned::Error(ending.to_string()), 0),
+            };
+            cx.events.send(|| EventKind::ToolReturned { id: id.clone(), tool: tool.clone(), returned, duration_ms });
         }
-        outcome
+        ran.map(|ran| ran.gave)
     }
 
     pub async fn close(self, events: &Events) {
@@ -367,8 +258,8 @@ pub async fn close(open: Vec<OpenToolset>, events: &Events) {
 }
 
 /// Where each tool is.
-fn indexed(open: &[OpenToolset]) -> Result<HashMap<String, Slot>, String> {
-    let mut index: HashMap<String, Slot> = HashMap::new();
+fn indexed(open: &[OpenToolset]) -> Result<BTreeMap<String, Slot>, String> {
+    let mut index: BTreeMap<String, Slot> = BTreeMap::new();
     for (toolset, opened) in open.iter().enumerate() {
         for ToolSpec { name, kind, order, repeat, .. } in opened.toolset.specs() {
             if let Some(other) = index.get(&name) {
@@ -379,14 +270,6 @@ fn indexed(open: &[OpenToolset]) -> Result<HashMap<String, Slot>, String> {
         }
     }
     Ok(index)
-}
-
-/// Tells of a refusal; what the model reads of it.
-fn refused<'a>(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Decided<'a> {
-    let decided = Decided::Not(format!("refused: {reason}"));
-    let (id, tool, arguments) = (call.id.clone(), call.tool.clone(), arguments.clone());
-    cx.events.send(|| EventKind::ToolRefused { id, tool, arguments, reason });
-    decided
 }
 
 /// All results, or what ends the run. Children that ran at the same time may each wait for approvals: all are named.
@@ -402,21 +285,77 @@ fn together(results: impl Iterator<Item = Result<ToolResult, Ending>>) -> Result
     if waiting.is_empty() { Ok(finished) } else { Err(Ending::NeedsApproval(waiting)) }
 }
 
-/// What is recorded of a call: everything that the loop goes on with.
+impl Slot {
+    /// Whether a call that may have happened must not happen again. A call of an agent is what its steps are.
+    fn is_once(&self) -> bool {
+        self.kind != ToolKind::Agent && self.repeat == Repeat::Once
+    }
+
+    fn described(&self, tool: &str, arguments: &RawJson, path: &[String]) -> Described<Ran> {
+        let kind = match self.kind {
+            ToolKind::Leaf => StepKind::Tool,
+            ToolKind::Code => StepKind::Code,
+            ToolKind::Agent => StepKind::Call,
+        };
+        let described = Described::new(kind, &(tool, arguments));
+        if !self.is_once() {
+            return described;
+        }
+        let shown = InDoubt { path: path.to_vec(), tool: tool.to_owned(), arguments: arguments.clone() };
+        described.once(Ran::interrupted()).shown(&shown)
+    }
+}
+
+/// A call of which nobody knows whether it happened, as a journal keeps it for whoever finds out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InDoubt {
+    /// The agents from the entry down.
+    pub path: Vec<String>,
+    pub tool: String,
+    pub arguments: RawJson,
+}
+
+/// What is recorded of a call.
 #[derive(Serialize, Deserialize)]
-enum Recorded {
+struct Ran {
+    gave: Gave,
+    duration_ms: u64,
+}
+
+/// Everything of a call's end that the loop goes on with.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Gave {
     Content(Vec<Content>),
     Failed(String),
     Changed,
 }
 
-impl Recorded {
-    fn of(outcome: Result<Vec<Content>, ToolError>) -> Result<Self, Ending> {
-        match outcome {
-            Ok(content) => Ok(Self::Content(content)),
-            Err(ToolError::Failed(reason)) => Ok(Self::Failed(reason)),
-            Err(ToolError::Changed) => Ok(Self::Changed),
-            Err(ToolError::Ends(ending)) => Err(ending),
+impl Ran {
+    fn of(outcome: Result<Vec<Content>, ToolError>, started: Instant) -> Result<Self, Ending> {
+        let gave = match outcome {
+            Ok(content) => Gave::Content(cut(content)),
+            Err(ToolError::Failed(reason)) => Gave::Failed(reason),
+            Err(ToolError::Changed) => Gave::Changed,
+            Err(ToolError::Ends(ending)) => return Err(ending),
+        };
+        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(Self { gave, duration_ms })
+    }
+
+    /// The run ended during the call.
+    fn interrupted() -> Self {
+        let reason = "interrupted: it may or may not have happened";
+        Self { gave: Gave::Failed(reason.to_owned()), duration_ms: 0 }
+    }
+}
+
+impl Gave {
+    fn returned(&self) -> Returned {
+        match self {
+            Self::Content(content) => Returned::Result(Content::shown(content)),
+            Self::Failed(reason) => Returned::Error(reason.clone()),
+            Self::Changed => Returned::Error(ToolError::Changed.to_string()),
         }
     }
 }
@@ -436,16 +375,6 @@ async fn guarded<T>(future: impl Future<Output = Result<T, ToolError>>) -> Resul
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
-}
-
-fn returned(outcome: &Result<Vec<Content>, ToolError>) -> Returned {
-    match outcome {
-        Ok(content) => Returned::Result(match content.as_slice() {
-            [Content::Text { text }] => RawJson::of(text),
-            content => RawJson::of(&Content::shown(content)),
-        }),
-        Err(error) => Returned::Error(error.to_string()),
-    }
 }
 
 /// Long texts are cut, with a mark that says so.

@@ -13,10 +13,15 @@ const NAMES: &[&str] = &[
     ".npmrc",
     ".pypirc",
     ".htpasswd",
+    "credentials",
+    "credentials.json",
+    "oauth.json",
     "id_rsa",
     "id_dsa",
     "id_ecdsa",
     "id_ed25519",
+    "id_ecdsa_sk",
+    "id_ed25519_sk",
 ];
 
 const SUFFIXES: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore"];
@@ -63,6 +68,7 @@ mod tests {
             ".ssh/config",
             "x/.aws/credentials",
             ".kube/config",
+            "credentials",
         ];
         let plain = [
             "env",

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "the whole file is a test, its helpers included")]
 
 mod attachments;
+mod concurrency;
 mod dynamic;
 mod entry;
+mod journal;
 mod support;
 mod variants;
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::message::{
@@ -16,7 +17,7 @@ pub struct MessagesDecoder {
     model: String,
     turn: usize,
     /// By the index that the stream gives them; they end up in its order.
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, Box<Block>>,
     /// Names of the provider's tools by the id of their use, for the results to come.
     server_tools: HashMap<String, String>,
     usage: WireUsage,
@@ -47,7 +48,7 @@ impl MessagesDecoder {
 
     fn block_delta(&mut self, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
         let BlockDelta { index, delta } = read_json(data)?;
-        let Some(Block::Open(block)) = self.blocks.get_mut(&index) else {
+        let Some(Block::Open(block)) = self.blocks.get_mut(&index).map(Box::as_mut) else {
             return Err(DecodeError::Malformed(format!("a delta of block {index}, which is not open")));
         };
         if let Some(Borrowed(text)) = delta.text {
@@ -74,19 +75,19 @@ impl MessagesDecoder {
         let BlockStart { index, content_block } = read_json(data)?;
         let block = OpenBlock::new(content_block)?;
         block.tell_beginning(tell);
-        if self.blocks.insert(index, Block::Open(block)).is_some() {
+        if self.blocks.insert(index, Box::new(Block::Open(block))).is_some() {
             return Err(DecodeError::Malformed(format!("block {index} begins twice")));
         }
         Ok(())
     }
 
     fn block_stop(&mut self, index: u64, tell: &mut dyn FnMut(Delta<'_>)) {
-        if let Some(Block::Open(block)) = self.blocks.remove(&index) {
+        if let Some(Block::Open(block)) = self.blocks.remove(&index).map(|block| *block) {
             let part = self.part(block, index);
             if let ReplyPart::ServerTool(part) = &part {
                 tell(Delta::ServerTool(part));
             }
-            self.blocks.insert(index, Block::Closed(part));
+            self.blocks.insert(index, Box::new(Block::Closed(part)));
         }
     }
 
@@ -108,54 +109,51 @@ impl MessagesDecoder {
                 ReplyPart::Thinking(ThinkingPart { text: block.text, private })
             }
             "tool_use" => {
-                let fields = block.fields();
-                let id = string(&fields, "id").unwrap_or_else(|| format!("call_{}_{index}", self.turn));
-                let tool = string(&fields, "name").unwrap_or_default();
-                let private = json(&fields, "caller");
-                // The arguments are the model's words; a call without any has an empty text.
-                let arguments = match block.input.as_str() {
-                    "" => field(&fields, "input").map_or("", RawValue::get).to_owned(),
-                    _ => block.input,
-                };
-                ReplyPart::ToolCall(ToolCall { id, tool, arguments: Arguments::parse(arguments), private })
+                let ToolUse { id, name, input, caller: private } = block.tool_use;
+                let id = id.unwrap_or_else(|| format!("call_{}_{index}", self.turn));
+                // The model's words; a call without any has an empty text.
+                let given = || input.map_or_else(String::new, |input| input.get().to_owned());
+                let arguments = if block.input.is_empty() { given() } else { block.input };
+                let (tool, arguments) = (name.unwrap_or_default(), Arguments::parse(arguments));
+                ReplyPart::ToolCall(ToolCall { id, tool, arguments, private })
             }
             "server_tool_use" | "mcp_tool_use" => {
-                let fields = block.fields();
-                let tool = string(&fields, "name").unwrap_or_else(|| block.kind.clone());
-                if let Some(id) = string(&fields, "id") {
+                let (input, private) = (Some(block.input()), Some(block.raw()));
+                let tool = block.tool_use.name.unwrap_or(block.kind);
+                if let Some(id) = block.tool_use.id {
                     self.server_tools.insert(id, tool.clone());
                 }
-                let (input, private) = (Some(block.input()), Some(block.raw()));
                 ReplyPart::ServerTool(ServerToolPart { tool, input, output: None, private })
             }
             // Results of the provider's tools, and whatever else it may invent: shown if it has content, carried along.
             kind => {
                 let fields = block.fields();
-                let used = string(&fields, "tool_use_id").and_then(|id| self.server_tools.get(&id).cloned());
+                let field = |name: &str| fields.get(&Borrowed(name.into())).copied();
+                let used = string(field("tool_use_id")).and_then(|id| self.server_tools.get(&id).cloned());
                 let tool = used.unwrap_or_else(|| kind.strip_suffix("_tool_result").unwrap_or(kind).to_owned());
-                let output = json(&fields, "content");
+                let output = field("content").map(|json| json.to_owned().into());
                 let private = Some(block.raw());
                 ReplyPart::ServerTool(ServerToolPart { tool, input: None, output, private })
             }
         }
     }
 
-    fn event(&mut self, name: &str, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
+    fn event(&mut self, name: &[u8], data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
         match name {
-            "content_block_delta" => self.block_delta(data, tell)?,
-            "content_block_start" => self.block_start(data, tell)?,
-            "content_block_stop" => self.block_stop(read_json::<BlockStop>(data)?.index, tell),
-            "message_start" => {
+            b"content_block_delta" => self.block_delta(data, tell)?,
+            b"content_block_start" => self.block_start(data, tell)?,
+            b"content_block_stop" => self.block_stop(read_json::<BlockStop>(data)?.index, tell),
+            b"message_start" => {
                 let MessageStart { message } = read_json(data)?;
                 self.usage.update(message.usage);
             }
-            "message_delta" => {
+            b"message_delta" => {
                 let MessageDelta { delta, usage } = read_json(data)?;
                 self.message_end(delta);
                 self.usage.update(usage);
             }
-            "message_stop" => self.ended = true,
-            "error" => return Err(DecodeError::Reported(fault::in_answer(data))),
+            b"message_stop" => self.ended = true,
+            b"error" => return Err(DecodeError::Reported(fault::in_answer(data))),
             _ => {} // `ping`, and what may come: new events are announced as ignorable
         }
         Ok(())
@@ -169,7 +167,7 @@ impl Decoder for MessagesDecoder {
         }
         // Some proxies drop the names; every event says its own inside, too.
         let Typed { r#type: Borrowed(name) } = read_json(frame.data)?;
-        self.event(&name, frame.data, tell)
+        self.event(name.as_bytes(), frame.data, tell)
     }
 
     fn document(&mut self, body: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
@@ -181,7 +179,7 @@ impl Decoder for MessagesDecoder {
         for (index, block) in (0..).zip(content) {
             let block = OpenBlock::new(block)?;
             block.tell_beginning(tell);
-            self.blocks.insert(index, Block::Open(block));
+            self.blocks.insert(index, Box::new(Block::Open(block)));
             self.block_stop(index, tell);
         }
         self.usage.update(document.usage);
@@ -200,7 +198,7 @@ impl Decoder for MessagesDecoder {
         }
         let mut parts = Vec::with_capacity(self.blocks.len() + 1);
         for (index, block) in std::mem::take(&mut self.blocks) {
-            parts.push(match block {
+            parts.push(match *block {
                 Block::Open(block) => self.part(block, index),
                 Block::Closed(part) => part,
             });
@@ -228,6 +226,7 @@ struct OpenBlock {
     kind: String,
     /// As it began.
     start: RawJson,
+    tool_use: ToolUse,
     /// Of `text` or `thinking`.
     text: String,
     signature: String,
@@ -236,45 +235,69 @@ struct OpenBlock {
     citations: Vec<Box<RawValue>>,
 }
 
-/// The fields of a block, in alphabetical order.
-type Fields<'a> = BTreeMap<Borrowed<'a>, &'a RawValue>;
-
-fn field<'a>(fields: &Fields<'a>, name: &str) -> Option<&'a RawValue> {
-    fields.get(&Borrowed(name.into())).copied()
+/// What the beginning of a block says about the use of a tool.
+#[derive(Default)]
+struct ToolUse {
+    id: Option<String>,
+    name: Option<String>,
+    input: Option<RawJson>,
+    caller: Option<RawJson>,
 }
 
-fn string(fields: &Fields<'_>, name: &str) -> Option<String> {
-    serde_json::from_str::<String>(field(fields, name)?.get()).ok().filter(|text| !text.is_empty())
+/// The fields of all kinds of blocks that are read at their beginning. Which of them must be strings depends on the kind.
+#[derive(Deserialize)]
+struct Beginning<'a> {
+    #[serde(borrow)]
+    r#type: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    signature: Option<&'a RawValue>,
+    #[serde(borrow)]
+    citations: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    caller: Option<&'a RawValue>,
 }
 
-fn json(fields: &Fields<'_>, name: &str) -> Option<RawJson> {
-    RawJson::parse(field(fields, name)?.get()).ok()
+/// A string that says something.
+fn string(json: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str::<String>(json?.get()).ok().filter(|text| !text.is_empty())
+}
+
+/// What is absent or null is empty.
+fn read<T: Default + DeserializeOwned>(json: Option<&RawValue>) -> Result<T, DecodeError> {
+    let read = json.map_or(Ok(None), |json| serde_json::from_str::<Option<T>>(json.get()))?;
+    Ok(read.unwrap_or_default())
 }
 
 impl OpenBlock {
     fn new(start: RawJson) -> Result<Self, DecodeError> {
-        let fields: Fields<'_> = serde_json::from_str(start.get())?;
-        let read =
-            |name| field(&fields, name).map_or(Ok(None), |json| serde_json::from_str::<Option<String>>(json.get()));
-        let kind = read("type")?.unwrap_or_default();
-        let text = if kind == "thinking" {
-            read("thinking")?
-        } else if kind == "text" {
-            read("text")?
-        } else {
-            None
-        };
-        let signature = if kind == "thinking" { read("signature")? } else { None };
-        let citations = match field(&fields, "citations").filter(|_| kind == "text") {
-            Some(citations) => serde_json::from_str::<Option<_>>(citations.get())?.unwrap_or_default(),
-            None => Vec::new(),
-        };
-        let (text, signature) = (text.unwrap_or_default(), signature.unwrap_or_default());
-        Ok(Self { kind, start, text, signature, input: String::new(), citations })
+        let began: Beginning<'_> = serde_json::from_str(start.get())?;
+        let kind = began.r#type.map(|Borrowed(kind)| kind.into_owned()).unwrap_or_default();
+        let (mut tool_use, mut text, mut signature, mut citations) = Default::default();
+        match kind.as_str() {
+            "text" => (text, citations) = (read(began.text)?, read(began.citations)?),
+            "thinking" => (text, signature) = (read(began.thinking)?, read(began.signature)?),
+            "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+                let raw = |json: Option<&RawValue>| json.map(|json| json.to_owned().into());
+                let (input, caller) = (raw(began.input), raw(began.caller));
+                tool_use = ToolUse { id: string(began.id), name: string(began.name), input, caller };
+            }
+            _ => {}
+        }
+        Ok(Self { kind, start, tool_use, text, signature, input: String::new(), citations })
     }
 
-    /// Read again where they are needed, which most blocks never do.
-    fn fields(&self) -> Fields<'_> {
+    /// All of its fields, in alphabetical order.
+    fn fields(&self) -> BTreeMap<Borrowed<'_>, &RawValue> {
         serde_json::from_str(self.start.get()).unwrap_or_default()
     }
 
@@ -287,7 +310,7 @@ impl OpenBlock {
 
     fn input(&self) -> RawJson {
         let streamed = RawJson::parse(&self.input).ok();
-        let given = || json(&self.fields(), "input");
+        let given = || self.tool_use.input.clone();
         streamed.or_else(given).unwrap_or_else(|| RawJson::from_valid("{}".to_owned()))
     }
 

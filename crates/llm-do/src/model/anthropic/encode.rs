@@ -16,7 +16,7 @@ use crate::model::protocol::{CallIdForm, Encoder};
 use crate::model::{Effort, Head, ModelSettings, ServerTool, ServerToolKind, Thinking, ToolDeclaration};
 
 // The moving breakpoint: the provider caches up to the last block that it can.
-const TAIL: &str = r#""cache_control":{"type":"ephemeral"}"#;
+const CLOSING: &str = r#"],"cache_control":{"type":"ephemeral"}}"#;
 
 /// What thinking may take where a model wants a number and none was given.
 const THINKING_BUDGET: u64 = 10_000;
@@ -68,7 +68,7 @@ impl Encoder for MessagesEncoder {
     }
 
     fn body(&mut self) -> Bytes {
-        self.body.lend(TAIL)
+        self.body.lend(CLOSING)
     }
 }
 

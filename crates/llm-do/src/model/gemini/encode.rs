@@ -98,7 +98,7 @@ impl Encoder for ContentsEncoder {
 
     fn body(&mut self) -> Bytes {
         let closing = if self.speaker() == Role::None { "]}" } else { "]}]}" };
-        self.body.lend_closed(closing)
+        self.body.lend(closing)
     }
 }
 

@@ -254,7 +254,7 @@ impl Decoder for ChatDecoder {
                 self.end(tell);
                 Ok(())
             }
-            (Some("error"), error) => Err(DecodeError::Reported(fault::in_answer(error))),
+            (Some(b"error"), error) => Err(DecodeError::Reported(fault::in_answer(error))),
             (_, chunk) => self.chunk(read_json(chunk)?, tell),
         }
     }

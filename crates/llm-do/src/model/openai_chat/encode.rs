@@ -72,8 +72,8 @@ impl Encoder for ChatEncoder {
 
     fn body(&mut self) -> Bytes {
         self.body.lend(match self.quirks.prompt_caching {
-            PromptCaching::Automatic => "",
-            PromptCaching::Marked => r#""cache_control":{"type":"ephemeral"}"#,
+            PromptCaching::Automatic => "]}",
+            PromptCaching::Marked => r#"],"cache_control":{"type":"ephemeral"}}"#,
         })
     }
 }

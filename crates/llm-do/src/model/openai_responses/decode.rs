@@ -45,26 +45,26 @@ impl ResponsesDecoder {
         }
     }
 
-    fn event(&mut self, name: &str, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
+    fn event(&mut self, name: &[u8], data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
         match name {
-            "response.output_text.delta" => {
+            b"response.output_text.delta" => {
                 let text = self.grow(read_json(data)?);
                 tell(Delta::Text(&text.0));
             }
-            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+            b"response.reasoning_summary_text.delta" | b"response.reasoning_text.delta" => {
                 let thought = self.grow(read_json(data)?);
                 tell(Delta::Thinking(&thought.0));
             }
-            "response.output_item.done" => {
+            b"response.output_item.done" => {
                 let ItemDone { output_index, item } = read_json(data)?;
                 self.item(output_index, item, tell)?;
             }
-            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+            b"response.completed" | b"response.incomplete" | b"response.failed" | b"response.cancelled" => {
                 let Terminal { response, error } = read_json(data)?;
                 let response = response.map_or_else(Response::default, |response| *response);
                 self.response(Response { error: response.error.or(error), ..response }, tell)?;
             }
-            "error" => return Err(DecodeError::Reported(fault::in_answer(data))),
+            b"error" => return Err(DecodeError::Reported(fault::in_answer(data))),
             // Refusals and arguments are not told as they grow and come whole with their item; of the rest, progress of
             // the provider's tools among them, nothing is needed.
             _ => {}
@@ -143,7 +143,7 @@ impl Decoder for ResponsesDecoder {
             return Ok(());
         }
         let Typed { r#type: Borrowed(name) } = read_json(frame.data)?;
-        self.event(&name, frame.data, tell)
+        self.event(name.as_bytes(), frame.data, tell)
     }
 
     fn document(&mut self, body: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {

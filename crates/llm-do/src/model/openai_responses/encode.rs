@@ -59,7 +59,7 @@ impl Encoder for ResponsesEncoder {
     }
 
     fn body(&mut self) -> Bytes {
-        self.body.lend("")
+        self.body.lend("]}")
     }
 }
 

@@ -5,6 +5,7 @@ use super::super::key_rows::{
 };
 use super::*;
 use crate::syntax::diagnostic::Sources;
+use crate::tools::source::{Grammar, ShellRule};
 
 /// A mapping somewhere in an otherwise good manifest.
 const fn inside(

@@ -2,6 +2,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
 use crate::event::Events;
+use crate::journal::Steps;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage};
 
 fn temporary() -> tempfile::TempDir {
@@ -17,11 +18,11 @@ fn permitted(filesystem: &Filesystem, tool: &str, arguments: &str) -> Result<Per
     let arguments = RawJson::parse(arguments).unwrap();
     let verdict = filesystem.verdict(tool, &arguments)?;
     let gate = Gate::new(Approvals::ApproveAll);
-    let candidate = Candidate { tool, arguments: &arguments, toolset: "", path: &[], key: "" };
-    let events = Events::unheard();
-    let passage = gate.pass(candidate, verdict, |_| async { unreachable!("nobody edits") }, &events);
+    let candidate = Candidate { tool, arguments: &arguments, toolset: "", path: &[], key: &String::new };
+    let (steps, events) = (Steps::unrecorded(), Events::unheard());
+    let passage = gate.pass(candidate, verdict, |_| async { unreachable!("nobody edits") }, &steps, &events);
     match futures_util::FutureExt::now_or_never(passage) {
-        Some(Passage::Permitted { call, .. }) => Ok(call),
+        Some(Ok(Passage::Permitted(permission))) => Ok(permission.call(tool, &arguments)),
         other => panic!("{other:?}"),
     }
 }

@@ -1,0 +1,148 @@
+//! A rehearsal: the first request as it would be sent, shown instead of being sent. The key is not in it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use llm_do::BoxFuture;
+use llm_do::event::Events;
+use llm_do::message::{Message, RawJson, Reply};
+use llm_do::model::exchange::{Endpoint, Key};
+use llm_do::model::protocol::Encoder;
+use llm_do::model::{Conversation, Fault, Head, Model, ModelError};
+use llm_do::project::{AgentSpec, Program};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::json;
+
+/// What would be sent, once somebody wanted to send it.
+#[derive(Clone, Default)]
+pub struct Rehearsed(Arc<Mutex<Option<FirstRequest>>>);
+
+#[derive(Clone, Debug, Serialize)]
+pub struct FirstRequest {
+    /// Absent where nothing is sent: a script answers.
+    pub url: Option<String>,
+    pub headers: BTreeMap<String, String>,
+    pub body: RawJson,
+}
+
+impl Rehearsed {
+    /// Kept once: the first request is the one that is shown.
+    fn keep(&self, request: FirstRequest) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(request);
+    }
+
+    pub fn request(&self) -> Option<FirstRequest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl FirstRequest {
+    /// As it goes over the wire, more or less.
+    pub fn text(&self) -> String {
+        let line = self.url.as_ref().map(|url| format!("POST {url}\n")).unwrap_or_default();
+        let headers: Vec<String> = self.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+        let gap = if line.is_empty() { "" } else { "\n" };
+        format!("{line}{}{gap}{}\n", headers.concat(), json::indented(&self.body))
+    }
+}
+
+/// Stands in for a provider.
+pub struct Rehearsal {
+    pub rehearsed: Rehearsed,
+    /// `None` for a script, which is asked nothing over any wire.
+    pub endpoint: Option<Arc<Endpoint>>,
+}
+
+impl Model for Rehearsal {
+    fn open(&self, head: Head) -> Box<dyn Conversation> {
+        let (rehearsed, endpoint) = (self.rehearsed.clone(), self.endpoint.clone());
+        let encoder = endpoint.as_ref().map(|endpoint| endpoint.protocol.encoder(&head, &endpoint.quirks));
+        Box::new(Unsent { rehearsed, endpoint, encoder, head })
+    }
+}
+
+struct Unsent {
+    rehearsed: Rehearsed,
+    endpoint: Option<Arc<Endpoint>>,
+    encoder: Option<Box<dyn Encoder>>,
+    head: Head,
+}
+
+impl Conversation for Unsent {
+    fn reply<'a>(&'a mut self, history: &'a [Message], _: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let request = self.request(history);
+        self.rehearsed.keep(request);
+        let message = "nothing is sent in a dry run".to_owned();
+        Box::pin(async { Err(ModelError::GiveUp(Fault { message, ..Fault::default() })) })
+    }
+
+    fn rewind(&mut self, messages: usize) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.truncate(messages.min(encoder.messages()));
+        }
+    }
+}
+
+impl Unsent {
+    fn request(&mut self, history: &[Message]) -> FirstRequest {
+        let (Some(endpoint), Some(encoder)) = (&self.endpoint, &mut self.encoder) else {
+            return FirstRequest { url: None, headers: BTreeMap::new(), body: plain(&self.head, history) };
+        };
+        for message in history.iter().skip(encoder.messages()) {
+            encoder.push(message);
+        }
+        let body = String::from_utf8_lossy(&encoder.body()).into_owned();
+        let path = endpoint.protocol.path(&self.head, &endpoint.quirks);
+        let key = match endpoint.key {
+            Key::Unneeded => None,
+            Key::Secret(_) | Key::Later(_) => Some("(hidden)"),
+            Key::Missing { .. } => Some("(missing)"),
+        };
+        let own = endpoint.protocol.headers(&self.head, key);
+        let content_type = ("content-type".to_owned(), "application/json".to_owned());
+        FirstRequest {
+            url: Some(format!("{}{path}", endpoint.base_url.trim_end_matches('/'))),
+            headers: own.into_iter().map(|(name, value)| (name.to_owned(), value)).chain([content_type]).collect(),
+            body: RawJson::parse(&body).unwrap_or_else(|_| RawJson::of(&body)),
+        }
+    }
+}
+
+/// What a model would be told, whoever it is.
+fn plain(head: &Head, history: &[Message]) -> RawJson {
+    let tools: Vec<_> = head
+        .tools
+        .iter()
+        .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters}))
+        .collect();
+    RawJson::of(&json!({
+        "model": head.model.to_string(),
+        "instructions": head.instructions,
+        "tools": tools,
+        "messages": history,
+    }))
+}
+
+/// A script would answer by itself: in a rehearsal its agents have a stand-in too.
+pub fn without_scripts(program: Program) -> Program {
+    every_agent(program, |agent| AgentSpec { script: None, ..agent })
+}
+
+/// `--no-tools`: agents that can only talk.
+pub fn without_tools(program: Program) -> Program {
+    every_agent(program, |agent| AgentSpec {
+        tools: Vec::new(),
+        toolsets: Vec::new(),
+        server_tools: Vec::new(),
+        ..agent
+    })
+}
+
+fn every_agent(mut program: Program, change: impl Fn(AgentSpec) -> AgentSpec) -> Program {
+    for agent in program.agents.values_mut() {
+        *agent = Arc::new(change(AgentSpec::clone(agent)));
+    }
+    program
+}

@@ -1,0 +1,156 @@
+//! What a journal of this program says about a run, and the errors around it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use llm_do::journal::Journal;
+use llm_do::journal::file::{FileJournal, JournalError};
+use llm_do::journal::record::Contents;
+use llm_do::project::fingerprint::Fingerprint;
+use llm_do::runtime::input::Input;
+use llm_do::runtime::record::Resumed;
+use llm_do::runtime::{RunError, Runtime};
+use llm_do::tools::Ending;
+use serde::{Deserialize, Serialize};
+
+use crate::args::RunArgs;
+use crate::failure::Failure;
+
+/// All that resuming needs to know. Keys of providers are not part of it, and neither is `--approve-all`: a file must not
+/// be able to agree to anything.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Header {
+    pub run: String,
+    /// As it was typed, relative to the directory.
+    pub project: PathBuf,
+    /// Where the run was started.
+    pub directory: PathBuf,
+    pub flags: Flags,
+    pub files: Fingerprint,
+    pub input: Input,
+}
+
+/// Flags of `run` that a resumed run inherits.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Flags {
+    #[serde(default)]
+    pub models: Vec<String>,
+    pub agent: Option<String>,
+    #[serde(default)]
+    pub no_stream: bool,
+    #[serde(default)]
+    pub reject_all: bool,
+    #[serde(default)]
+    pub no_tools: bool,
+    pub max_requests: Option<u64>,
+    pub max_cost_usd: Option<f64>,
+    pub max_depth: Option<u64>,
+}
+
+impl Flags {
+    pub fn of(args: &RunArgs) -> Self {
+        Self {
+            models: args.models.models.clone(),
+            agent: args.agent.clone(),
+            no_stream: args.no_stream,
+            reject_all: args.reject_all,
+            no_tools: args.no_tools,
+            max_requests: args.max_requests,
+            max_cost_usd: args.max_cost_usd,
+            max_depth: args.max_depth,
+        }
+    }
+}
+
+impl Header {
+    pub fn of(contents: &Contents, file: &Path) -> Result<Self, Failure> {
+        contents.header.to().map_err(|error| {
+            Failure::usage(format!("the journal {} was not written by `llm-do run`: {error}", file.display()))
+        })
+    }
+}
+
+/// The engine of a run, and what is known of it already.
+pub struct Recorded {
+    pub engine: Arc<dyn Journal>,
+    pub resumed: Resumed,
+    pub run: String,
+    /// The file that the run can be resumed from.
+    pub file: Option<PathBuf>,
+}
+
+impl Recorded {
+    /// A new journal.
+    pub fn begin(file: &Path, header: &Header, by: String) -> Result<Self, Failure> {
+        let engine = FileJournal::create(file, header, Some(by)).map_err(unusable)?;
+        let (run, resumed) = (header.run.clone(), Resumed::default());
+        Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()) })
+    }
+
+    /// Everything from a journal, which stays as it is.
+    pub fn replay(contents: Contents, run: String) -> Self {
+        Self { engine: Arc::new(FileJournal::replaying(contents)), resumed: Resumed::default(), run, file: None }
+    }
+
+    pub fn drive(self, runtime: Runtime) -> Runtime {
+        let mut runtime = runtime.recorded_by(self.engine, self.resumed);
+        runtime.run = self.run;
+        runtime
+    }
+}
+
+pub fn unusable(error: JournalError) -> Failure {
+    let failure = Failure::usage(error.to_string());
+    match error {
+        JournalError::NotEmpty(file) => {
+            failure.hint(format!("`llm-do resume {}` continues the run in it; or name another file", file.display()))
+        }
+        JournalError::InUse(_) => failure.hint("wait until it ends, or look at it with `llm-do resume FILE --show`"),
+        JournalError::Damaged { .. } => failure
+            .hint("nothing was changed; a journal is only good as a whole, since it says what must not be repeated"),
+        JournalError::Version { .. } => failure.hint("resume it with the program that wrote it"),
+        JournalError::Missing(_)
+        | JournalError::NotAJournal(_)
+        | JournalError::NotRegular(_)
+        | JournalError::Io { .. } => failure,
+    }
+}
+
+/// How a run ended, with what can be done about it if it was journaled.
+pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
+    let Some(file) = file else { return Failure::from(error) };
+    let resume = format!("`llm-do resume {}", file.display());
+    let hint = match &error {
+        RunError::Ended(Ending::NeedsApproval(pending)) => {
+            let id = pending.first().map_or("ID", |pending| &pending.id);
+            format!("{resume} --approve {id}` allows it and goes on; `--refuse {id}` refuses it")
+        }
+        RunError::Ended(Ending::Limit { limit, .. }) => {
+            format!("{resume}` goes on with a higher `--{}`", limit.replace('_', "-"))
+        }
+        RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => format!("{resume}` asks again"),
+        RunError::Ended(Ending::Journal(_)) => return Failure::from(error),
+        RunError::Input(_)
+        | RunError::Model { .. }
+        | RunError::Empty { .. }
+        | RunError::Declined { .. }
+        | RunError::Limit { .. }
+        | RunError::UnknownPrice { .. }
+        | RunError::RepeatedFailure { .. }
+        | RunError::Output { .. }
+        | RunError::NoAgent { .. }
+        | RunError::TooDeep { .. }
+        | RunError::NoProvider { .. }
+        | RunError::Toolset { .. }
+        | RunError::Function { .. }
+        | RunError::NotStarted
+        | RunError::Cancelled { .. }
+        | RunError::Ended(Ending::Unauthenticated { .. }) => {
+            let failure = Failure::from(error);
+            let (_, hint) = failure.words();
+            let hint = hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
+            return failure.hint(format!("{hint}{resume}` goes on where it stopped"));
+        }
+    };
+    Failure::from(error).hint(hint)
+}

@@ -1,0 +1,131 @@
+//! Lines of a person, with history and editing. The editor blocks, so it has a thread of its own.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Behavior, Cmd, Config, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
+use tokio::sync::oneshot;
+
+/// What came of a prompt.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Typed {
+    Text(String),
+    /// Ctrl-C: the line is given up.
+    Interrupted,
+    /// Ctrl-D, or the terminal is gone.
+    End,
+}
+
+pub struct LineEditor {
+    prompts: mpsc::Sender<oneshot::Sender<Typed>>,
+}
+
+const PROMPT: &str = "> ";
+const LONGEST_HISTORY: usize = 1000;
+
+impl LineEditor {
+    /// `commands` are completed with Tab. The history is a private file beneath `home`.
+    pub fn start(commands: &'static [&'static str], home: Option<PathBuf>) -> Result<Self, String> {
+        let config = Config::builder().behavior(Behavior::PreferTerm).max_history_size(LONGEST_HISTORY);
+        let config = config.map_err(|error| error.to_string())?.bracketed_paste(true).build();
+        let mut editor = Editor::with_config(config).map_err(|error| error.to_string())?;
+        editor.set_helper(Some(Habits { commands }));
+        editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
+        let history = home.and_then(|home| private_file(&home));
+        if let Some(history) = &history {
+            // Without one there is nothing to go back to yet.
+            let _ = editor.load_history(history);
+        }
+        let (prompts, asked) = mpsc::channel();
+        std::thread::spawn(move || serve(&mut editor, history.as_deref(), &asked));
+        Ok(Self { prompts })
+    }
+
+    pub async fn read(&self) -> Typed {
+        let (sender, typed) = oneshot::channel();
+        let _ = self.prompts.send(sender);
+        typed.await.unwrap_or(Typed::End)
+    }
+}
+
+fn serve(
+    editor: &mut Editor<Habits, FileHistory>,
+    history: Option<&Path>,
+    asked: &mpsc::Receiver<oneshot::Sender<Typed>>,
+) {
+    while let Ok(answer) = asked.recv() {
+        let typed = match editor.readline(PROMPT) {
+            Ok(line) => {
+                let _ = editor.add_history_entry(line.as_str());
+                if let Some(history) = history {
+                    let _ = editor.append_history(history);
+                }
+                Typed::Text(joined(&line))
+            }
+            Err(ReadlineError::Interrupted) => Typed::Interrupted,
+            Err(_) => Typed::End,
+        };
+        let _ = answer.send(typed);
+    }
+}
+
+/// A trailing `\` continued the line: it was not meant for anybody.
+fn joined(line: &str) -> String {
+    line.replace("\\\n", "\n")
+}
+
+/// Others on the machine have no business with what was said.
+fn private_file(home: &Path) -> Option<PathBuf> {
+    if !home.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(home).ok()?;
+    }
+    // The editor itself makes the file with mode 0600.
+    Some(home.join("history"))
+}
+
+struct Habits {
+    commands: &'static [&'static str],
+}
+
+impl Validator for Habits {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let goes_on = context.input().ends_with('\\');
+        Ok(if goes_on { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+    }
+}
+
+impl Completer for Habits {
+    type Candidate = String;
+
+    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+        let typed = &line[..at];
+        let fitting = self.commands.iter().filter(|command| typed.starts_with('/') && command.starts_with(typed));
+        Ok((0, fitting.map(|command| (*command).to_owned()).collect()))
+    }
+}
+
+impl Hinter for Habits {
+    type Hint = String;
+}
+
+impl Highlighter for Habits {}
+
+impl Helper for Habits {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_continued_line_is_one_text() {
+        assert_eq!(joined("a\\\nb\nc \\ d"), "a\nb\nc \\ d");
+    }
+}

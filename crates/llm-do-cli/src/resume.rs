@@ -1,0 +1,328 @@
+//! `llm-do resume`: a run from its journal, continued or only shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use llm_do::BoxFuture;
+use llm_do::escape::{visible, visible_lines};
+use llm_do::journal::file::{self, Matching, OpenJournal};
+use llm_do::journal::record::{Contents, shown_time};
+use llm_do::message::RawJson;
+use llm_do::project::Project;
+use llm_do::runtime::record::{self, Resumed};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Pending, Waiting};
+use llm_do::tools::plane::InDoubt;
+
+use crate::args::{ModelArgs, ResumeArgs, RunArgs};
+use crate::environment::Environment;
+use crate::failure::Failure;
+use crate::journal::{Flags, Header, Recorded, unusable};
+use crate::report::{Ended, OutputPlan, not_begun};
+use crate::run::{Prepared, prepare};
+use crate::{console, json, plan};
+
+pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
+    if args.show {
+        return console::print(&show(&args.journal)?);
+    }
+    let environment = Environment::read();
+    let format = plan::format(args.json, args.output_format);
+    match begin(args, &environment) {
+        Ok(Begun::Finished(ended, output)) => ended.report(&output),
+        Ok(Begun::Continues(prepared, decisions)) => {
+            let ended = prepared.run();
+            console::complain(&decisions.unused());
+            ended
+        }
+        Err(failure) => Err(not_begun(failure, format)),
+    }
+}
+
+enum Begun {
+    Finished(Box<Ended>, OutputPlan),
+    Continues(Box<Prepared>, Arc<Decisions>),
+}
+
+fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure> {
+    let shown = args.journal.clone();
+    let open = OpenJournal::open(&shown).map_err(unusable)?;
+    let header = Header::of(open.contents(), &shown)?;
+    if let Some(outcome) = record::outcome(open.contents()) {
+        let Header { run, project, flags, .. } = header;
+        let mut output = plan::output(&merged(args, &[], flags, project), environment);
+        output.view.streamed = false;
+        return Ok(Begun::Finished(Box::new(Ended::recorded(outcome, run)), output));
+    }
+    let decisions = Decisions::of(args, open.contents())?;
+    let (force, typed) = (args.force, from_here(&args.models)?);
+    std::env::set_current_dir(&header.directory).map_err(|error| {
+        Failure::usage(format!("the run's directory {} cannot be entered: {error}", header.directory.display()))
+    })?;
+    let Header { run, project, flags, files, input, .. } = header;
+    let mut prepared = prepare(merged(args, &typed, flags, project), environment, Some(input))?;
+    let changes = files.changes(&prepared.files);
+    let matching = match (changes.is_empty(), force) {
+        (true, _) => Matching::Exact,
+        (false, true) => {
+            console::complain(&format!("note: the project has changed: {}\n", listed(&changes)));
+            Matching::ForgiveModels
+        }
+        (false, false) => {
+            return Err(Failure::usage(format!("the project has changed since the run began: {}", listed(&changes)))
+                .hint("`--force` goes on with it as it is now"));
+        }
+    };
+    console::complain(&doubts(open.contents()));
+    let resumed = Resumed::from(open.contents());
+    let engine = open.resume(matching, Some(environment.user())).map_err(unusable)?;
+    prepared.recorded = Some(Recorded { engine: Arc::new(engine), resumed, run, file: Some(shown) });
+    let decisions = Arc::new(decisions.or_else_by(prepared.config.approvals.clone()));
+    if !decisions.given.is_empty() {
+        prepared.config.approvals = Approvals::Prompt(Arc::clone(&decisions) as Arc<dyn Approver>);
+    }
+    Ok(Begun::Continues(Box::new(prepared), decisions))
+}
+
+fn listed(changes: &[String]) -> String {
+    visible(&changes.join(", ")).into_owned()
+}
+
+/// What the run was started with, unless it is given anew.
+fn merged(args: &ResumeArgs, models: &[String], flags: Flags, project: PathBuf) -> RunArgs {
+    let slot = |model: &str| model.split_once('=').map(|(agent, _)| agent.to_owned());
+    let replaced: BTreeSet<Option<String>> = models.iter().map(|model| slot(model)).collect();
+    let kept = flags.models.into_iter().filter(|model| !replaced.contains(&slot(model)));
+    RunArgs {
+        project,
+        models: ModelArgs { models: kept.chain(models.iter().cloned()).collect() },
+        agent: flags.agent,
+        no_stdin: true,
+        json: args.json,
+        output_format: args.output_format,
+        no_stream: args.no_stream || flags.no_stream,
+        approve_all: args.approve_all,
+        reject_all: args.reject_all || (flags.reject_all && !args.approve_all),
+        no_tools: flags.no_tools,
+        trust: args.trust,
+        max_requests: args.max_requests.or(flags.max_requests),
+        max_cost_usd: args.max_cost_usd.or(flags.max_cost_usd),
+        max_depth: args.max_depth.or(flags.max_depth),
+        timeout: args.timeout,
+        output: args.output.clone(),
+        headless: args.headless,
+        verbose: args.verbose,
+        quiet: args.quiet,
+        debug: args.debug,
+        ..RunArgs::default()
+    }
+}
+
+/// Scripts that are named now are relative to where the user is, those of the run to where it was started.
+fn from_here(args: &ModelArgs) -> Result<Vec<String>, Failure> {
+    let absolute = |model: &String| {
+        let (agent, name) = match model.split_once('=') {
+            Some((agent, name)) => (format!("{agent}="), name),
+            None => (String::new(), model.as_str()),
+        };
+        let Some(script) = name.strip_prefix("scripted:") else { return Ok(model.clone()) };
+        let path = std::path::absolute(script)
+            .map_err(|error| Failure::usage(format!("the script `{script}` cannot be found: {error}")))?;
+        Ok(format!("{agent}scripted:{}", path.display()))
+    };
+    args.models.iter().map(absolute).collect()
+}
+
+/// What people decided on the command line, by the ids of the questions; the rest is for whoever else is there.
+struct Decisions {
+    given: BTreeMap<String, Answer>,
+    used: Mutex<BTreeSet<String>>,
+    otherwise: Approvals,
+}
+
+impl Decisions {
+    /// Each must be about a question that waits.
+    fn of(args: &ResumeArgs, contents: &Contents) -> Result<Self, Failure> {
+        if args.reason.len() > args.refuse.len() {
+            return Err(Failure::usage("there are more `--reason` than `--refuse`"));
+        }
+        let waiting: BTreeSet<String> = waiting(contents).map(|waiting| waiting.pending.id).collect();
+        let mut given = BTreeMap::new();
+        let approved = args.approve.iter().map(|id| (id, Answer::Once));
+        let refused = args.refuse.iter().enumerate();
+        let refused = refused.map(|(index, id)| (id, Answer::Refuse { reason: args.reason.get(index).cloned() }));
+        for (id, answer) in approved.chain(refused) {
+            if !waiting.contains(id) {
+                return Err(not_waiting(id, &waiting));
+            }
+            if given.insert(id.clone(), answer).is_some() {
+                return Err(Failure::usage(format!("`{id}` is decided twice")));
+            }
+        }
+        Ok(Self { given, used: Mutex::default(), otherwise: Approvals::Nobody })
+    }
+
+    fn or_else_by(self, otherwise: Approvals) -> Self {
+        Self { otherwise, ..self }
+    }
+
+    fn used(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decisions that nothing asked for.
+    fn unused(&self) -> String {
+        let used = self.used();
+        let unused: Vec<String> = self
+            .given
+            .keys()
+            .filter(|id| !used.contains(*id))
+            .map(|id| format!("note: nothing asked for `{id}`: what it was about has changed, or was not reached\n"))
+            .collect();
+        unused.concat()
+    }
+}
+
+fn not_waiting(id: &str, waiting: &BTreeSet<String>) -> Failure {
+    let there_are: Vec<&str> = waiting.iter().map(String::as_str).collect();
+    let hint = match there_are.as_slice() {
+        [] => "nothing waits for an approval".to_owned(),
+        ids => format!("waiting: {}; `--show` says what for", ids.join(", ")),
+    };
+    Failure::usage(format!("no call waits with the id `{}`", visible(id))).hint(hint)
+}
+
+impl Approver for Decisions {
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            if let Some(answer) = self.given.get(&request.id) {
+                self.used().insert(request.id.clone());
+                let verb = if *answer == Answer::Once { "approved" } else { "refused" };
+                console::complain(&call_text(verb, &request.id, &request.path, &request.tool, &request.arguments));
+                return answer.clone();
+            }
+            match &self.otherwise {
+                Approvals::ApproveAll => Answer::Once,
+                Approvals::RejectAll => Answer::Refuse { reason: None },
+                Approvals::Nobody => Answer::Later,
+                Approvals::Prompt(approver) => approver.ask(request).await,
+            }
+        })
+    }
+}
+
+fn waiting(contents: &Contents) -> impl Iterator<Item = Waiting> {
+    contents.waiting().filter_map(|(_, shown)| shown.to().ok())
+}
+
+/// What nobody knows about, before anything goes on.
+fn doubts(contents: &Contents) -> String {
+    let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
+    let text = |doubt: InDoubt| {
+        let call =
+            call_text("interrupted, it may or may not have happened", "", &doubt.path, &doubt.tool, &doubt.arguments);
+        format!("note: {call}")
+    };
+    in_doubt.map(text).collect()
+}
+
+/// A call, all of it.
+fn call_text(verb: &str, id: &str, path: &[String], tool: &str, arguments: &RawJson) -> String {
+    let id = if id.is_empty() { String::new() } else { format!(" ({id})") };
+    let arguments = visible_lines(&json::indented(arguments));
+    format!("{verb}{id}: {} › {}\n{arguments}\n", visible(&path.join(" › ")), visible(tool))
+}
+
+/// What a journal says, in words. Nothing of the project runs, and the journal stays as it is.
+fn show(file: &Path) -> Result<String, Failure> {
+    let contents = file::read(file).map_err(unusable)?;
+    let header = Header::of(&contents, file)?;
+    let by = contents.begun_by.as_deref().unwrap_or("somebody");
+    let mut text = format!(
+        "run {} of {} in {}\nbegun {} by {}\n",
+        header.run,
+        header.project.display(),
+        header.directory.display(),
+        shown_time(contents.begun_at),
+        visible(by),
+    );
+    let waiting: Vec<Waiting> = waiting(&contents).collect();
+    let state = match (record::outcome(&contents), waiting.len()) {
+        (Some(_), _) => "finished".to_owned(),
+        (None, 0) => "not finished".to_owned(),
+        (None, 1) => "waits for an approval".to_owned(),
+        (None, several) => format!("waits for {several} approvals"),
+    };
+    text.push_str(&format!("{state}\n"));
+    for question in &waiting {
+        text.push('\n');
+        text.push_str(&question_text(question));
+    }
+    let doubts = doubts(&contents);
+    if !doubts.is_empty() {
+        text.push_str(&format!("\n{doubts}"));
+    }
+    text.push_str(&changes_text(&header));
+    Ok(text)
+}
+
+fn question_text(Waiting { pending, reason, preview }: &Waiting) -> String {
+    let Pending { id, path, tool, arguments } = pending;
+    let call = call_text("waiting for approval", id, path, tool, arguments);
+    let preview =
+        preview.as_ref().map(|preview| format!("{}\n", visible_lines(preview.trim_end()))).unwrap_or_default();
+    format!("{call}it {}\n{preview}", visible(reason))
+}
+
+fn changes_text(header: &Header) -> String {
+    match Project::load(header.directory.join(&header.project)) {
+        Ok(project) => {
+            let changes = header.files.changes(&project.fingerprint());
+            if changes.is_empty() {
+                String::new()
+            } else {
+                format!("\nthe project has changed: {}\n", listed(&changes))
+            }
+        }
+        Err(_) => "\nthe project cannot be read any more\n".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_the_run_are_kept_unless_they_are_given_anew() {
+        let flags = Flags {
+            models: vec!["a:b".into(), "main=c:d".into()],
+            agent: Some("main".into()),
+            reject_all: true,
+            max_requests: Some(3),
+            ..Flags::default()
+        };
+        let args = |words: &str| {
+            let words = format!("llm-do resume x {words}");
+            let crate::args::Command::Resume(args) =
+                crate::args::parse(words.split_whitespace().map(Into::into)).unwrap().command
+            else {
+                panic!("resume")
+            };
+            args
+        };
+        let kept = merged(&args(""), &[], flags.clone(), "p".into());
+        assert_eq!((kept.models.models.len(), kept.reject_all, kept.max_requests), (2, true, Some(3)));
+        assert_eq!(kept.agent.as_deref(), Some("main"));
+        let anew = merged(&args("--approve-all --max-requests 9"), &["main=e:f".into()], flags, "p".into());
+        assert_eq!(anew.models.models, ["a:b", "main=e:f"]);
+        assert_eq!((anew.approve_all, anew.reject_all, anew.max_requests), (true, false, Some(9)));
+    }
+
+    #[test]
+    fn a_script_that_is_named_now_is_found_from_here() {
+        let models = ["scripted:s.yaml", "main=scripted:/abs.yaml", "a:b"].map(str::to_owned).to_vec();
+        let here = std::env::current_dir().unwrap();
+        let expected = [format!("scripted:{}/s.yaml", here.display()), "main=scripted:/abs.yaml".into(), "a:b".into()];
+        assert_eq!(from_here(&ModelArgs { models }).unwrap(), expected);
+    }
+}

@@ -1,0 +1,135 @@
+//! Every exit code, and everything that is said with it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+#[path = "support/session.rs"]
+mod session;
+mod support;
+#[path = "support/terminal.rs"]
+mod terminal;
+
+use std::process::Stdio;
+
+use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
+use rustix::process::{Pid, Signal, kill_process};
+use session::KEY;
+use support::{Ended, Sandbox, wait_for_all};
+use terminal::timeless;
+
+/// What a run of one agent with this script says, and how it ends.
+fn ended(keys: &str, script: &str, flags: &[&str]) -> Ended {
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", &format!("---\nname: main\n{keys}\n---\nx\n")).file("script.yaml", script);
+    let arguments = [&["run", "main.worker", "hi", "-m", "scripted:script.yaml"], flags].concat();
+    let ended = wait_for_all(sandbox.command(&arguments, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    Ended { stderr: timeless(&ended.stderr), ..ended }
+}
+
+#[track_caller]
+fn check(ended: &Ended, code: i32, stdout: &str, stderr: &str) {
+    assert_eq!(*ended, Ended { code: Some(code), stdout: stdout.to_owned(), stderr: stderr.to_owned() });
+}
+
+const SUMMARY: &str = "0.0 s · 1 request · 0 tokens in, 0 out · $0";
+
+#[test]
+fn zero_is_success() {
+    check(&ended("", "- say: done\n", &[]), 0, "done\n", SUMMARY);
+}
+
+#[test]
+fn one_is_a_failure_of_the_agent_its_model_or_a_tool() {
+    let said = "error: agent `main`: the provider's answer cannot be used: the script says so";
+    check(&ended("", "- fail: give_up\n", &[]), 1, "", said);
+}
+
+#[test]
+fn two_is_a_mistake_of_usage_or_of_the_project() {
+    let said = "error: unknown key `modle` in a worker file
+ --> main.worker:3:1
+  |
+3 | modle: x
+  | ^^^^^
+  |
+  = hint: did you mean `model`?
+
+1 error";
+    check(&ended("modle: x", "- say: never\n", &[]), 2, "", said);
+    let said = "error: unexpected argument '--bogus' found\n\n  tip: to pass '--bogus' as a value, use '-- --bogus'\n\n\
+                Usage: llm-do run --model <MODEL> <PROJECT> <PROMPT>\n\nFor more information, try '--help'.";
+    check(&ended("", "- say: never\n", &["--bogus"]), 2, "", said);
+}
+
+#[test]
+fn three_is_the_provider() {
+    let said = "error: agent `main`: not authenticated: the script says so\n\
+                hint: `-m` chooses another model; `ollama` needs no key";
+    check(&ended("", "- fail: authenticate\n", &[]), 3, "", said);
+}
+
+const WRITES: &str = "- call: { write_file: { path: out.txt, content: x } }\n";
+
+#[test]
+fn four_is_an_approval_that_is_needed_or_refused() {
+    let files = "toolsets: [filesystem_cwd]";
+    let waits = ended(files, WRITES, &[]);
+    let id = waits.stderr.split_once('(').unwrap().1.split_once(')').unwrap().0.to_owned();
+    let said = format!(
+        "waiting for approval ({id}): main › write_file\n{{\n  \"path\": \"out.txt\",\n  \"content\": \"x\"\n}}\n{SUMMARY}\n\
+         error: approval is needed for `write_file` of main\nhint: `--approve-all` answers every question with yes"
+    );
+    check(&waits, 4, "", &said);
+    let said =
+        format!("{SUMMARY}\nerror: `write_file` of main was refused: every question is answered with no in this run");
+    check(&ended(files, WRITES, &["--reject-all"]), 4, "", &said);
+}
+
+#[test]
+fn five_is_a_limit() {
+    let said = format!(
+        "{SUMMARY}\nerror: the run reached its limit `max_requests`: 1 of 1\n\
+         hint: a flag or `runtime.limits` in the manifest allows more"
+    );
+    let script = "- { say: So far., call: { list_files: {} } }\n";
+    check(&ended("toolsets: [filesystem_cwd_ro]", script, &["--max-requests", "1"]), 5, "So far.\n", &said);
+}
+
+#[test]
+fn six_is_an_answer_that_violates_its_schema() {
+    let keys = "schema_out: { type: object, properties: { n: { type: integer } }, required: [n] }";
+    let ended = ended(keys, "- say: '{}'\n", &[]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(6), ""));
+    let said = "0.0 s · 4 requests · 0 tokens in, 0 out · $0\n\
+                error: the answer of agent `main` violates its schema: the value as a whole: \"n\" is a required property";
+    assert_eq!(ended.stderr, said);
+}
+
+/// A run whose provider never comes to an end, and what is done to it.
+fn stopped(flags: &[&str], signal: Option<Signal>) -> Ended {
+    let (sandbox, gate) = (Sandbox::new(), Gate::new());
+    sandbox.file("main.worker", "---\nname: main\nmodel: anthropic:claude-haiku-4-5\n---\nx\n");
+    let fault = Fault::Stall { at: At::Percent(60), gate: gate.clone() };
+    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("Once")).fault(On::Every, fault));
+    let variables = [("ANTHROPIC_BASE_URL", fake.anthropic_url()), ("ANTHROPIC_API_KEY", KEY.to_owned())];
+    let arguments = [&["run", "main.worker", "hi"], flags].concat();
+    let mut command = sandbox.command(&arguments, &[]);
+    let child = command.envs(variables).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    gate.wait_until_reached(1);
+    if let Some(signal) = signal {
+        kill_process(Pid::from_child(&child), signal).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    gate.wait_until_left(1);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended { code: output.status.code(), stdout: text(output.stdout), stderr: timeless(&text(output.stderr)) }
+}
+
+const NOTHING: &str = "0.0 s · 0 requests · 0 tokens in, 0 out · $0";
+
+#[test]
+fn beyond_a_hundred_somebody_else_ended_it() {
+    let said = format!("{NOTHING}\nerror: not done after 0.3 seconds\nhint: `--timeout` allows more");
+    check(&stopped(&["--timeout", "0.3"], None), 124, "", &said);
+    check(&stopped(&[], Some(Signal::INT)), 130, "", &format!("{NOTHING}\nerror: interrupted"));
+    check(&stopped(&[], Some(Signal::TERM)), 143, "", &format!("{NOTHING}\nerror: terminated"));
+}

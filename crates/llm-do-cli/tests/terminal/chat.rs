@@ -1,0 +1,174 @@
+//! Chats: typed at a terminal, and piped.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
+use rustix::process::Signal;
+
+use crate::session::Run;
+use crate::support::{Ended, Sandbox, is_summary};
+use crate::terminal::{Elsewhere, Terminal, timeless};
+use crate::{command, sandbox};
+
+const ECHO: &str = "\
+- { heard: fail, fail: give_up }
+- { heard: forbidden, fail: authenticate }
+- say: \"{{ round }}: {{ heard }}\"
+";
+
+fn echo() -> Sandbox {
+    let sandbox = sandbox();
+    sandbox.file("main.worker", "---\nname: main\ntoolsets: [filesystem_cwd]\n---\nx\n").file("script.yaml", ECHO);
+    sandbox
+}
+
+const CHAT: [&str; 4] = ["chat", "main.worker", "-m", "scripted:script.yaml"];
+
+fn start(sandbox: &Sandbox, more: &[&str]) -> Terminal {
+    Terminal::start(sandbox.command(&[&CHAT[..], more].concat(), &[]))
+}
+
+/// The agent's instructions are no turn, its memory is: rounds count on.
+#[test]
+fn turns_share_one_memory_until_it_is_cleared() {
+    let sandbox = echo();
+    let chat = start(&sandbox, &[]);
+    chat.expect("> ").press("hello\r").expect("1: hello\n>").press("again\r").expect("2: again\n>");
+    chat.press("/clear\r").expect("everything is forgotten\n>").press("anew\r").expect("1: anew\n>");
+    chat.press("/usage\r").expect("in all: 0 tokens in, 0 out, $0\n>");
+    chat.press("/tools\r").expect("write_file  ask\nedit_file  ask\n>");
+    chat.press("/hlep\r").expect("there is no command /hlep; did you mean /help?\n>");
+    chat.press("/help\r").expect("is sent as it is.\n>").press("/quit\r");
+    let left = chat.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    assert!(is_summary(left.screen.trim_end().lines().last().unwrap()), "{}", left.screen);
+    let history = sandbox.path().join(".config/llm-do/history");
+    assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(fs::read_to_string(history).unwrap().contains("hello\nagain\n/clear\n"));
+    let chat = start(&sandbox, &[]);
+    chat.expect("> ").press("\u{1b}[A\u{1b}[A\r").expect("> /help").expect("is sent as it is.\n>").press("\u{4}");
+    assert_eq!(chat.left().code, Some(0));
+}
+
+#[test]
+fn a_first_message_and_the_whole_screen() {
+    let sandbox = echo();
+    let chat = start(&sandbox, &["Good morning"]);
+    chat.expect("1: Good morning\n>").press("two\u{1b}\rlines\r").expect("2: two\nlines\n>").press("\u{4}");
+    let left = chat.left();
+    let expected = "1: Good morning\n> two\nlines\n2: two\nlines\n>\n0.0 s · 2 requests · 0 tokens in, 0 out · $0";
+    let screen: Vec<&str> = left.screen.trim_end().lines().map(str::trim_end).collect();
+    assert_eq!(timeless(&screen.join("\n")), expected);
+}
+
+#[test]
+fn a_line_goes_on_after_a_backslash() {
+    let sandbox = echo();
+    let chat = start(&sandbox, &[]);
+    chat.expect("> ").press("one\\\rtwo\r").expect("1: one\ntwo\n>").press("\u{4}");
+    assert_eq!(chat.left().code, Some(0));
+}
+
+#[test]
+fn a_failed_turn_is_said_and_does_not_end_the_chat() {
+    let sandbox = echo();
+    let chat = start(&sandbox, &[]);
+    chat.expect("> ").press("fail\r").expect("error: agent `main`: ").expect("the script says so\n>");
+    chat.press("still here\r").expect("1: still here\n>").press("\u{4}");
+    assert_eq!(chat.left().code, Some(0));
+}
+
+#[test]
+fn ctrl_c_cancels_the_turn_and_not_the_chat() {
+    let (sandbox, gate) = (sandbox(), Gate::new());
+    let script = Script::new().otherwise(Reply::text("Once upon a time").in_deltas(4));
+    let fake = FakeLlm::start(script.fault(On::Request(1), Fault::Stall { at: At::Percent(60), gate: gate.clone() }));
+    let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
+    let chat = Terminal::start(command(&sandbox, &fake, &arguments));
+    chat.expect("> ").press("tell\r").expect("Once").press("\u{3}");
+    gate.wait_until_left(1);
+    chat.expect("error: interrupted\n>").press("half a li\u{3}").expect("(Ctrl-D or /quit ends the chat)\n>");
+    chat.press("something else\r").expect("Once upon a time\n>").press("\u{4}");
+    assert_eq!(chat.left().code, Some(0));
+    let asked = fake.requests();
+    assert_eq!(asked.last().unwrap().seen.as_ref().unwrap().last_user_text(), "something else");
+    assert_eq!(fake.violations(), [], "the cancelled turn has left no trace");
+}
+
+#[test]
+fn a_question_is_asked_between_the_lines() {
+    let sandbox = echo();
+    let script = "- { heard: write, call: { write_file: { path: out.txt, content: x } } }\n- say: \"{{ result }}\"\n";
+    sandbox.file("script.yaml", script);
+    let chat = start(&sandbox, &[]);
+    chat.expect("> ")
+        .press("write\r")
+        .expect("no, and end the run")
+        .press("y")
+        .expect("wrote 1 characters to out.txt\n>");
+    chat.press("write\r").expect("approval 2: ").expect_written("no, and end the run", 2).press("\u{3}");
+    chat.expect("error: interrupted\n>").press("write\r").expect("approval 3: ");
+    chat.expect_written("no, and end the run", 3).press("q");
+    let left = chat.left();
+    assert_eq!(left.code, Some(4), "{}", left.screen);
+}
+
+#[test]
+fn a_signal_ends_the_chat_and_leaves_the_terminal_as_it_was() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 143)] {
+        let sandbox = echo();
+        let chat = start(&sandbox, &[]);
+        chat.expect("> ").press("half").expect("> half").send(signal);
+        let left = chat.left();
+        assert_eq!(left.code, Some(code), "{}", left.screen);
+    }
+}
+
+#[test]
+fn an_answer_to_a_pipe_is_the_answer_alone() {
+    let sandbox = echo();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let streams = Elsewhere { stdin: None, stdout: Some(writer.into()) };
+    let command = sandbox.command(&CHAT, &[]);
+    let chat = Terminal::start_with(command, Terminal::ROWS, streams);
+    chat.expect("> ").press("hello\r");
+    let mut answer = [0; 9];
+    std::io::Read::read_exact(&mut reader, &mut answer).unwrap();
+    assert_eq!(&answer, b"1: hello\n");
+    chat.expect("> hello\n>").press("\u{4}");
+    assert_eq!(chat.left().code, Some(0));
+}
+
+/// `llm-do chat` with something on its stdin.
+fn piped(stdin: &str, flags: &[&str]) -> Ended {
+    Run::of(&echo(), &[&CHAT[..], flags].concat()).hearing(stdin).ended()
+}
+
+#[test]
+fn every_line_of_a_pipe_is_a_turn() {
+    let answers = "1: one\n2: /help\n3: three\n";
+    let ended = piped("one\n\n  \n/help\nthree", &[]);
+    assert_eq!(ended, Ended { code: Some(0), stdout: answers.into(), stderr: String::new() });
+    let ended = piped("two\n", &["one"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "1: one\n2: two\n"));
+    assert_eq!(piped("", &[]), Ended { code: Some(0), stdout: String::new(), stderr: String::new() });
+    let run = Run::of(&echo(), &["run", "--chat", "main.worker", "-m", "scripted:script.yaml"]).hearing("a\n").ended();
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "1: a\n"));
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_last_turn_that_failed() {
+    let ended = piped("fail\nforbidden\nfine\n", &[]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), "1: fine\n"), "{}", ended.stderr);
+    assert_eq!(ended.stderr.matches("error: ").count(), 2, "{}", ended.stderr);
+    assert_eq!(piped("forbidden\nfail\n", &[]).code, Some(1));
+}
+
+#[test]
+fn a_chat_in_json_ends_with_one_result() {
+    let (events, result) = Run::of(&echo(), &[&CHAT[..], &["--json"]].concat()).hearing("one\nfail\ntwo\n").events();
+    assert_eq!((&result["output"], &result["exit_code"]), (&"2: two".into(), &1.into()));
+    assert_eq!(result["messages"].as_array().unwrap().len(), 4, "the failed turn has left no trace");
+    assert_eq!(events.iter().filter(|event| event["type"] == "call_started").count(), 1, "one call, many turns");
+}

@@ -1,0 +1,85 @@
+//! What identifies a request: hashes, which are stored in its place.
+
+use sha2::{Digest as _, Sha256};
+
+/// A hash of parts, each with its length, so that no two lists of parts run together.
+pub fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hex(&hash.finalize())
+}
+
+/// The hash of a list that grows: each entry is hashed once, however often the whole is asked for.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    link: [u8; 32],
+    length: usize,
+}
+
+impl Chain {
+    pub fn starting_with<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { link: Sha256::digest(digest(parts)).into(), length: 0 }
+    }
+
+    /// How many entries it has.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub fn push(&mut self, entry: &str) {
+        self.link = Sha256::new().chain_update(self.link).chain_update(entry).finalize().into();
+        self.length += 1;
+    }
+
+    pub fn digest(&self) -> String {
+        hex(&self.link)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut hex, byte| {
+        hex.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
+        hex.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
+        hex
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_run_together() {
+        let lists: [&[&str]; 5] = [&["ab", "c"], &["a", "bc"], &["abc"], &["abc", ""], &[]];
+        for (index, one) in lists.iter().enumerate() {
+            for other in &lists[..index] {
+                assert_ne!(digest(one.iter().copied()), digest(other.iter().copied()), "{one:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_depends_on_each_entry_and_its_place() {
+        let chain = |start: &str, entries: &[&str]| {
+            let mut chain = Chain::starting_with([start]);
+            for entry in entries {
+                chain.push(entry);
+            }
+            assert_eq!((chain.len(), chain.is_empty()), (entries.len(), entries.is_empty()));
+            chain.digest()
+        };
+        assert_eq!(chain("a", &["x", "y"]), chain("a", &["x", "y"]));
+        let different =
+            [chain("a", &["x", "y"]), chain("a", &["y", "x"]), chain("b", &["x", "y"]), chain("a", &["xy"])];
+        for (index, one) in different.iter().enumerate() {
+            assert!(!different[..index].contains(one));
+        }
+    }
+}

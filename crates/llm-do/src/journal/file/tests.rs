@@ -1,0 +1,298 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::event::Events;
+use crate::journal::{Described, Steps};
+
+struct Desk {
+    directory: TempDir,
+    /// How often each effect ran.
+    runs: AtomicUsize,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { directory: TempDir::new().unwrap(), runs: AtomicUsize::new(0) }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("run.journal")
+    }
+
+    fn create(&self) -> Arc<FileJournal> {
+        Arc::new(FileJournal::create(&self.path(), &"header", Some("ann".into())).unwrap())
+    }
+
+    fn resume(&self) -> Arc<FileJournal> {
+        let open = OpenJournal::open(&self.path()).unwrap();
+        Arc::new(open.resume(Matching::Exact, Some("bob".into())).unwrap())
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.swap(0, Ordering::Relaxed)
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.path()).unwrap()
+    }
+
+    async fn take(
+        &self,
+        journal: &Arc<FileJournal>,
+        key: &str,
+        described: Described<u32>,
+        result: Result<u32, Stop>,
+    ) -> Result<u32, Stop> {
+        let steps = Steps::recorded_by(Arc::clone(journal) as Arc<dyn Journal>).at(format_args!("{key}"));
+        let events = Events::unheard();
+        let effect = async {
+            self.runs.fetch_add(1, Ordering::Relaxed);
+            result
+        };
+        steps.run(|| described, &steps.telling(&events), effect).await
+    }
+}
+
+fn step(kind: StepKind) -> Described<u32> {
+    Described::new(kind, &"request")
+}
+
+fn once() -> Described<u32> {
+    step(StepKind::Tool).once(99).shown(&"a payment")
+}
+
+fn other() -> Stop {
+    Stop::Journal("something else".into())
+}
+
+#[tokio::test]
+async fn what_is_done_is_not_done_again() {
+    let desk = Desk::new();
+    let journal = desk.create();
+    for (key, described) in [("m0", step(StepKind::Model)), ("c0", once()), ("q", step(StepKind::Ask).shown(&"may I?"))]
+    {
+        assert_eq!(desk.take(&journal, key, described, Ok(7)).await, Ok(7));
+    }
+    assert_eq!(desk.runs(), 3);
+    drop(journal);
+    let journal = desk.resume();
+    for (key, described) in [("q", step(StepKind::Ask)), ("c0", once()), ("m0", step(StepKind::Model))] {
+        assert_eq!(desk.take(&journal, key, described, Ok(8)).await, Ok(7), "in any order");
+    }
+    assert_eq!(desk.runs(), 0);
+    let states: Vec<&str> = desk
+        .text()
+        .lines()
+        .filter_map(|line| line.split("\"state\":\"").nth(1))
+        .map(|rest| rest.split('"').next().unwrap())
+        .map(|state| match state {
+            "header" => "h",
+            "resumed" => "r",
+            "started" => "s",
+            "asked" => "a",
+            "done" => "d",
+            _ => "?",
+        })
+        .collect();
+    assert_eq!(states.concat(), "hdsdadr");
+    assert!(desk.text().contains(r#""by":"ann"}"#), "who answered is recorded");
+}
+
+#[tokio::test]
+async fn what_may_have_happened_does_not_happen_again_unless_it_may_be_repeated() {
+    let desk = Desk::new();
+    let journal = desk.create();
+    for (key, described) in [("once", once()), ("again", step(StepKind::Tool))] {
+        assert_eq!(desk.take(&journal, key, described, Err(other())).await, Err(other()));
+    }
+    assert_eq!(desk.runs(), 2);
+    drop(journal);
+    let contents = read(&desk.path()).unwrap();
+    assert_eq!(
+        contents.in_doubt().map(|(key, shown)| (key, shown.get())).collect::<Vec<_>>(),
+        [("once", "\"a payment\"")]
+    );
+    for _ in 0..2 {
+        let journal = desk.resume();
+        assert_eq!(desk.take(&journal, "once", once(), Ok(7)).await, Ok(99), "the same each time");
+    }
+    let journal = desk.resume();
+    assert_eq!(desk.runs(), 0);
+    assert_eq!(desk.take(&journal, "again", step(StepKind::Tool), Ok(7)).await, Ok(7));
+    assert_eq!(desk.runs(), 1);
+}
+
+#[tokio::test]
+async fn an_effect_that_never_began_is_no_reason_to_wonder() {
+    let desk = Desk::new();
+    let journal = desk.create();
+    {
+        let Mode::Writes(writer) = &journal.mode else { panic!("it writes") };
+        let lines =
+            Lines { journal: &journal, writer, key: "c0", kind: StepKind::Tool, request: digest(["\"request\""]) };
+        lines.append(State::Started, None).durable().await.unwrap();
+        drop(Begun { lines: &lines, was_polled: false });
+    }
+    drop(journal);
+    assert_eq!(read(&desk.path()).unwrap().in_doubt().count(), 0);
+    assert_eq!(desk.take(&desk.resume(), "c0", once(), Ok(7)).await, Ok(7));
+}
+
+#[tokio::test]
+async fn a_question_waits_until_somebody_answers() {
+    let desk = Desk::new();
+    let ask = |shown: &str| step(StepKind::Ask).shown(&shown);
+    let waits = desk.take(&desk.create(), "q", ask("may I?"), Err(other())).await;
+    assert_eq!(waits, Err(other()));
+    assert_eq!(desk.take(&desk.resume(), "q", ask("may I?"), Err(other())).await, Err(other()));
+    assert_eq!(desk.text().matches("asked").count(), 1, "the same question is kept once");
+    assert_eq!(desk.take(&desk.resume(), "q", ask("and now?"), Err(other())).await, Err(other()));
+    let contents = read(&desk.path()).unwrap();
+    assert_eq!(contents.waiting().map(|(_, shown)| shown.get()).collect::<Vec<_>>(), ["\"and now?\""]);
+    assert_eq!(desk.take(&desk.resume(), "q", ask("and now?"), Ok(1)).await, Ok(1));
+    assert_eq!(read(&desk.path()).unwrap().waiting().count(), 0);
+}
+
+#[tokio::test]
+async fn another_request_is_not_answered_from_the_record() {
+    let desk = Desk::new();
+    let journal = desk.create();
+    desk.take(&journal, "m0", step(StepKind::Model), Ok(7)).await.unwrap();
+    desk.take(&journal, "c0", once(), Ok(7)).await.unwrap();
+    drop(journal);
+    let changed = |kind| Described::<u32>::new(kind, &"another request");
+    let diverged = |key: &str, kind| Err(Stop::Diverged { key: key.into(), kind });
+    assert_eq!(desk.take(&desk.resume(), "m0", changed(StepKind::Model), Ok(8)).await, diverged("m0", StepKind::Model));
+    assert_eq!(desk.take(&desk.resume(), "m0", step(StepKind::Tool), Ok(8)).await, diverged("m0", StepKind::Tool));
+    let open = OpenJournal::open(&desk.path()).unwrap();
+    let forgiving = Arc::new(open.resume(Matching::ForgiveModels, None).unwrap());
+    assert_eq!(desk.take(&forgiving, "m0", changed(StepKind::Model), Ok(8)).await, Ok(7));
+    assert_eq!(desk.take(&forgiving, "c0", changed(StepKind::Tool), Ok(8)).await, diverged("c0", StepKind::Tool));
+}
+
+#[tokio::test]
+#[should_panic(expected = "the key `m0` is used by two steps")]
+async fn a_key_that_is_used_twice_is_a_bug() {
+    let desk = Desk::new();
+    let journal = desk.create();
+    for _ in 0..2 {
+        let _ = desk.take(&journal, "m0", step(StepKind::Model), Ok(7)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_replay_runs_nothing_and_says_what_it_does_not_have() {
+    let desk = Desk::new();
+    let journal = desk.create();
+    desk.take(&journal, "m0", step(StepKind::Model), Ok(7)).await.unwrap();
+    drop(journal);
+    let before = desk.text();
+    desk.runs();
+    let replay = Arc::new(FileJournal::replaying(read(&desk.path()).unwrap()));
+    assert_eq!(desk.take(&replay, "m0", step(StepKind::Model), Ok(8)).await, Ok(7));
+    let unrecorded = Stop::Unrecorded { key: "m1".into(), kind: StepKind::Model };
+    assert_eq!(desk.take(&replay, "m1", step(StepKind::Model), Ok(8)).await, Err(unrecorded));
+    assert_eq!((desk.runs(), desk.text()), (0, before));
+    assert_eq!(desk.take(&replay, "main", step(StepKind::Call), Ok(8)).await, Ok(8), "a call is what its steps are");
+}
+
+#[tokio::test]
+async fn a_torn_last_line_is_dropped_and_other_damage_leaves_the_file_alone() {
+    let desk = Desk::new();
+    let journal = desk.create();
+    desk.take(&journal, "m0", step(StepKind::Model), Ok(7)).await.unwrap();
+    desk.take(&journal, "m1", step(StepKind::Model), Ok(8)).await.unwrap();
+    drop(journal);
+    let whole = desk.text();
+    let last_line = whole.trim_end().rfind('\n').unwrap() + 1;
+    for end in last_line..whole.len() - 1 {
+        std::fs::write(desk.path(), &whole[..end]).unwrap();
+        let journal = desk.resume();
+        assert_eq!(desk.take(&journal, "m0", step(StepKind::Model), Ok(9)).await, Ok(7));
+        assert_eq!(desk.take(&journal, "m1", step(StepKind::Model), Ok(9)).await, Ok(9));
+        drop(journal);
+        assert!(read(&desk.path()).is_ok());
+    }
+    let damaged = whole.replacen("\"done\"", "\"do\0e\"", 1);
+    std::fs::write(desk.path(), format!("{damaged}torn")).unwrap();
+    let error = OpenJournal::open(&desk.path()).err().unwrap();
+    assert!(matches!(error, JournalError::Damaged { line: 2, .. }), "{error}");
+    assert_eq!(desk.text(), format!("{damaged}torn"));
+}
+
+#[test]
+fn only_a_new_or_empty_regular_file_becomes_a_journal() {
+    let desk = Desk::new();
+    let path = desk.path();
+    let create = || FileJournal::create(&path, &"header", None);
+    drop(create().unwrap());
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(matches!(create(), Err(JournalError::NotEmpty(_))));
+    for (content, is_taken) in
+        [("", true), ("{\"v\":1,\"k\":\"\",\"ki", true), ("my notes", false), ("{\"v\":1}\n", false)]
+    {
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(create().is_ok(), is_taken, "{content}");
+        assert_eq!(is_taken, std::fs::metadata(&path).unwrap().permissions().mode() & 0o777 == 0o600);
+        assert_eq!(is_taken, read(&path).is_ok());
+    }
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(desk.directory.path().join("elsewhere"), &path).unwrap();
+    assert!(matches!(create(), Err(JournalError::NotRegular(_))));
+    assert!(!desk.directory.path().join("elsewhere").exists());
+    std::fs::remove_file(&path).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+    assert!(matches!(create(), Err(JournalError::NotRegular(_))));
+    assert!(matches!(read(desk.directory.path()), Err(JournalError::NotRegular(_))));
+    assert!(matches!(read(&desk.directory.path().join("no")), Err(JournalError::Missing(_))));
+}
+
+#[test]
+fn two_cannot_go_on_with_one_journal() {
+    let desk = Desk::new();
+    let journal = desk.create();
+    assert!(matches!(OpenJournal::open(&desk.path()), Err(JournalError::InUse(_))));
+    assert!(matches!(FileJournal::create(&desk.path(), &"header", None), Err(JournalError::InUse(_))));
+    assert!(read(&desk.path()).is_ok(), "to look is always possible");
+    drop(journal);
+    drop(OpenJournal::open(&desk.path()).unwrap());
+    drop(desk.resume());
+}
+
+#[test]
+fn a_journal_of_another_version_is_refused() {
+    let desk = Desk::new();
+    std::fs::write(desk.path(), "{\"v\":7,\"k\":\"\",\"kind\":\"run\",\"state\":\"header\",\"res\":{}}\n").unwrap();
+    let error = OpenJournal::open(&desk.path()).err().unwrap();
+    assert!(matches!(error, JournalError::Version { version: 7, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn after_a_failed_write_nothing_runs_any_more() {
+    let desk = Desk::new();
+    std::fs::write(desk.path(), "").unwrap();
+    // A handle that cannot write stands for a full disk.
+    let writer = Writer::start(File::open(desk.path()).unwrap()).unwrap();
+    let journal = Arc::new(FileJournal::of(HashMap::new(), Mode::Writes(writer), Matching::Exact, None));
+    let failed = desk.take(&journal, "c0", once(), Ok(7)).await.unwrap_err();
+    assert!(failed.to_string().starts_with("the journal: it cannot be written: "), "{failed}");
+    for (key, kind) in [("m0", StepKind::Model), ("c1", StepKind::Tool), ("q", StepKind::Ask)] {
+        assert_eq!(desk.take(&journal, key, step(kind), Ok(7)).await, Err(failed.clone()));
+    }
+    assert_eq!(desk.runs(), 0);
+}
+
+#[tokio::test]
+async fn steps_at_the_same_time_are_written_together() {
+    let desk = Desk::new();
+    let journal = desk.create();
+    let keys: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
+    let running = keys.iter().map(|key| desk.take(&journal, key, once(), Ok(7)));
+    assert!(futures_util::future::join_all(running).await.iter().all(|result| *result == Ok(7)));
+    drop(journal);
+    assert_eq!(read(&desk.path()).unwrap().records().count(), 100);
+}

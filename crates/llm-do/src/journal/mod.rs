@@ -1,0 +1,394 @@
+//! The one door for effects: every model request, tool call and approval is one step with a stable key, so that an
+//! engine can record it, answer it from a record, or drive it elsewhere.
+//!
+//! Without an engine a step is its effect and nothing else: nothing is boxed, formatted or serialised. [`file`] is the
+//! engine that keeps a run in a file.
+
+pub mod digest;
+pub mod file;
+pub mod record;
+mod writer;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::Either;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::BoxFuture;
+use crate::event::{Events, Told};
+use crate::message::RawJson;
+
+/// The engine under a run: takes a described effect and answers with its result, from the record or by running it.
+///
+/// A key with a recorded result never polls the effect again. The effect is polled in place, at most once. A result is
+/// durable before it is returned (that of a decision: before anything that is done next); a [`Stop`] is never recorded.
+/// Steps of different keys may run at the same time and finish in any order.
+pub trait Journal: Send + Sync {
+    fn step<'a>(
+        &'a self,
+        step: Step,
+        effect: BoxFuture<'a, Result<RawJson, Stop>>,
+    ) -> BoxFuture<'a, Result<RawJson, Stop>>;
+}
+
+/// An effect as data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Where in the call tree, never when: unique in a run, and the same each time it is run.
+    pub key: String,
+    pub kind: StepKind,
+    /// What identifies it: a record of another request is not its record.
+    pub request: RawJson,
+    /// What a person reads who decides on it later, or has to find out whether it happened.
+    pub shown: Option<RawJson>,
+    /// Set for what must not run twice: the result if it started and may have finished.
+    pub interrupted: Option<RawJson>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// May be repeated: costs money, changes nothing.
+    Model,
+    /// Has no steps of its own.
+    Tool,
+    /// A tool whose code has steps of its own.
+    Code,
+    /// Waits for somebody.
+    Ask,
+    /// What is looked up or decided on the way, such as what becomes of the calls of a reply; a question in it is a
+    /// step of its own. Changes nothing, and is taken again if nothing was built on it.
+    Decide,
+    /// A call of an agent, with steps of its own.
+    Call,
+}
+
+impl StepKind {
+    /// Whether its result makes what stands beneath it irrelevant.
+    pub fn is_call(self) -> bool {
+        match self {
+            Self::Tool | Self::Code | Self::Call => true,
+            Self::Model | Self::Ask | Self::Decide => false,
+        }
+    }
+
+    /// As a person would call it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Model => "model request",
+            Self::Tool | Self::Code => "tool call",
+            Self::Ask => "question",
+            Self::Decide => "decision",
+            Self::Call => "call",
+        }
+    }
+}
+
+/// Why an engine gave no result; leaves the loop and is no record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    #[error("the {} `{key}` is not the one that was recorded", .kind.words())]
+    Diverged { key: String, kind: StepKind },
+    #[error("the {} `{key}` is not in the record", .kind.words())]
+    Unrecorded { key: String, kind: StepKind },
+    #[error("the journal: {0}")]
+    Journal(String),
+    /// The effect ended the run.
+    #[error("the step failed")]
+    Failed,
+}
+
+/// Where in the call tree the loop is, and the engine that takes its steps.
+#[derive(Clone)]
+pub struct Steps(Option<Place>);
+
+#[derive(Clone)]
+struct Place {
+    engine: Arc<dyn Journal>,
+    path: String,
+    suspension: Suspension,
+    /// How often code has asked for the same beneath this place.
+    named: Arc<Mutex<HashMap<String, u64>>>,
+}
+
+/// Whether a question that nobody can answer now may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspension {
+    /// Until the run is resumed.
+    Possible,
+    /// Nothing is recorded, so it would be lost.
+    Unrecorded,
+    /// It is asked within code that does not run twice: nobody could come back to it.
+    WithinOnce,
+}
+
+impl Steps {
+    /// Nothing is recorded.
+    pub fn unrecorded() -> Self {
+        Self(None)
+    }
+
+    /// The root of a run.
+    pub fn recorded_by(engine: Arc<dyn Journal>) -> Self {
+        Self(Some(Place { engine, path: String::new(), suspension: Suspension::Possible, named: Arc::default() }))
+    }
+
+    pub fn is_recorded(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The key of this place; empty if nothing is recorded.
+    pub fn path(&self) -> &str {
+        self.0.as_ref().map_or("", |place| &place.path)
+    }
+
+    /// A place below this one.
+    #[must_use]
+    pub fn at(&self, name: fmt::Arguments<'_>) -> Self {
+        Self(self.0.as_ref().map(|place| place.below(name)))
+    }
+
+    /// A place below this one for what code asks for: named by the request, because code may start its calls in any
+    /// order, and numbered among the same ones.
+    #[must_use]
+    pub fn nth(&self, name: impl FnOnce() -> String) -> Self {
+        Self(self.0.as_ref().map(|place| {
+            let name = name();
+            let mut named = place.named.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = named.entry(name.clone()).or_default();
+            *count += 1;
+            place.below(format_args!("{name}.{}", *count - 1))
+        }))
+    }
+
+    /// The same place within code that does not run twice.
+    #[must_use]
+    pub fn within_once(mut self) -> Self {
+        if let Some(place) = &mut self.0 {
+            place.suspension = Suspension::WithinOnce;
+        }
+        self
+    }
+
+    pub fn suspension(&self) -> Suspension {
+        self.0.as_ref().map_or(Suspension::Unrecorded, |place| place.suspension)
+    }
+
+    /// The events of a step's effect go through this: with an engine they are kept with the result.
+    pub fn telling<'e>(&self, events: &'e Events) -> Telling<'e> {
+        match &self.0 {
+            None => Telling::Plain(events),
+            Some(_) => Telling::Kept(Box::new(events.overheard())),
+        }
+    }
+
+    /// Runs the effect, or takes its recorded result and tells again what was told; an error of the effect ends the run
+    /// and is no record. With an engine the value goes through JSON even if it was run just now, so that live and
+    /// replayed cannot differ.
+    ///
+    /// Not an async function: one would keep the effect twice, and steps lie within steps.
+    pub fn run<'a, T, E>(
+        &'a self,
+        described: impl FnOnce() -> Described<T>,
+        telling: &'a Telling<'_>,
+        effect: impl Future<Output = Result<T, E>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, E>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<Stop> + Send,
+    {
+        match &self.0 {
+            None => Either::Left(effect),
+            Some(place) => Either::Right(Box::pin(place.run(described().step(place.path.clone()), telling, effect))),
+        }
+    }
+}
+
+impl Place {
+    async fn run<T, E>(
+        &self,
+        step: Step,
+        telling: &Telling<'_>,
+        effect: impl Future<Output = Result<T, E>> + Send,
+    ) -> Result<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<Stop> + Send,
+    {
+        let (mut failure, mut was_run) = (None, false);
+        let recorded = Box::pin(async {
+            was_run = true;
+            match effect.await {
+                Ok(value) => Ok(RawJson::of(&Recorded { value, told: telling.told() }).in_one_line()),
+                Err(error) => {
+                    failure = Some(error);
+                    Err(Stop::Failed)
+                }
+            }
+        });
+        let result = self.engine.step(step, recorded).await;
+        let json = match (result, failure) {
+            (_, Some(error)) => return Err(error),
+            (Err(stop), None) => return Err(stop.into()),
+            (Ok(json), None) => json,
+        };
+        let Recorded { value, told } = json
+            .to()
+            .map_err(|error| Stop::Journal(format!("the record at `{}` cannot be read: {error}", self.path)))?;
+        if !was_run {
+            telling.retell(told);
+        }
+        Ok(value)
+    }
+
+    fn below(&self, name: fmt::Arguments<'_>) -> Self {
+        let path = if self.path.is_empty() { name.to_string() } else { format!("{}/{name}", self.path) };
+        Self { engine: Arc::clone(&self.engine), path, suspension: self.suspension, named: Arc::default() }
+    }
+}
+
+/// What a step gave: its value, and what was told meanwhile.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Recorded<T> {
+    pub value: T,
+    #[serde(default, skip_serializing_if = "Told::is_empty")]
+    pub told: Told,
+}
+
+/// How a step is described to an engine. Built only if there is one.
+pub struct Described<T> {
+    kind: StepKind,
+    request: RawJson,
+    shown: Option<RawJson>,
+    interrupted: Option<T>,
+}
+
+impl<T: Serialize> Described<T> {
+    pub fn new(kind: StepKind, request: &impl Serialize) -> Self {
+        Self { kind, request: RawJson::of(request), shown: None, interrupted: None }
+    }
+
+    /// It must not run twice: this is its result if nobody knows whether it finished.
+    #[must_use]
+    pub fn once(self, interrupted: T) -> Self {
+        Self { interrupted: Some(interrupted), ..self }
+    }
+
+    #[must_use]
+    pub fn shown(self, shown: &impl Serialize) -> Self {
+        Self { shown: Some(RawJson::of(shown)), ..self }
+    }
+
+    fn step(self, key: String) -> Step {
+        let interrupted = self.interrupted.map(|value| RawJson::of(&Recorded { value, told: Told::default() }));
+        Step { key, kind: self.kind, request: self.request, shown: self.shown, interrupted }
+    }
+}
+
+/// A handle on events within a step.
+pub enum Telling<'e> {
+    Plain(&'e Events),
+    Kept(Box<Events>),
+}
+
+impl Deref for Telling<'_> {
+    type Target = Events;
+
+    fn deref(&self) -> &Events {
+        match self {
+            Self::Plain(events) => events,
+            Self::Kept(events) => events,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::event::{EventKind, Hearing};
+
+    /// The smallest engine: keeps results, and answers from them.
+    #[derive(Default)]
+    struct Memory(Mutex<BTreeMap<String, RawJson>>);
+
+    impl Journal for Memory {
+        fn step<'a>(
+            &'a self,
+            step: Step,
+            effect: BoxFuture<'a, Result<RawJson, Stop>>,
+        ) -> BoxFuture<'a, Result<RawJson, Stop>> {
+            Box::pin(async move {
+                if let Some(result) = self.0.lock().unwrap().get(&step.key) {
+                    return Ok(result.clone());
+                }
+                let result = effect.await?;
+                self.0.lock().unwrap().insert(step.key, result.clone());
+                Ok(result)
+            })
+        }
+    }
+
+    fn request() -> Described<u32> {
+        Described::new(StepKind::Tool, &"request")
+    }
+
+    #[tokio::test]
+    async fn a_recorded_step_is_not_run_again_but_told_again() {
+        let steps = Steps::recorded_by(Arc::new(Memory::default())).at(format_args!("main"));
+        let (events, mut listener) = Events::new(Hearing::Facts);
+        for _ in 0..2 {
+            let telling = steps.telling(&events);
+            let mut runs = 0;
+            let effect = async {
+                runs += 1;
+                telling.send(|| EventKind::Notice { text: "seven".into() });
+                Ok::<_, Stop>(7)
+            };
+            assert_eq!(steps.run(request, &telling, effect).await, Ok(7));
+            assert!(matches!(listener.try_recv().unwrap().kind, EventKind::Notice { .. }));
+            assert!(listener.try_recv().is_err(), "told once");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_step_is_tried_again() {
+        let steps = Steps::recorded_by(Arc::new(Memory::default())).at(format_args!("main"));
+        let events = Events::unheard();
+        let telling = steps.telling(&events);
+        let no = Stop::Journal("no".into());
+        let failed = steps.run(request, &telling, async { Err::<u32, _>(no.clone()) }).await;
+        let again = steps.run(request, &telling, async { Ok::<_, Stop>(8_u32) }).await;
+        assert_eq!((failed, again), (Err(no), Ok(8)));
+    }
+
+    #[tokio::test]
+    async fn without_an_engine_a_step_is_its_effect() {
+        let steps = Steps::unrecorded().at(format_args!("{}", "t0"));
+        let events = Events::unheard();
+        let mut count = 0;
+        for _ in 0..2 {
+            let telling = steps.telling(&events);
+            let undescribed = || unreachable!("nobody wants to know");
+            count += steps.run(undescribed, &telling, async { Ok::<_, Stop>(1) }).await.unwrap();
+        }
+        assert_eq!((count, steps.path(), steps.suspension()), (2, "", Suspension::Unrecorded));
+    }
+
+    #[test]
+    fn places_have_names_and_the_same_request_of_code_has_numbers() {
+        let root = Steps::recorded_by(Arc::new(Memory::default()));
+        let turn = root.at(format_args!("main")).at(format_args!("t{}", 0));
+        let named = |name: &'static str| turn.nth(|| name.to_owned()).path().to_owned();
+        assert_eq!([named("xa"), named("xb"), named("xa")], ["main/t0/xa.0", "main/t0/xb.0", "main/t0/xa.1"]);
+        assert_eq!(turn.at(format_args!("c0")).nth(|| "xa".to_owned()).path(), "main/t0/c0/xa.0");
+        let within = turn.clone().within_once().at(format_args!("c0"));
+        assert_eq!((turn.suspension(), within.suspension()), (Suspension::Possible, Suspension::WithinOnce));
+    }
+}

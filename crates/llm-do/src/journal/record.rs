@@ -1,0 +1,402 @@
+//! The lines of a journal file, and what they say together. Pure.
+//!
+//! One JSON object a line, the header first. The newline is the commit mark: what follows the last one was never
+//! acknowledged and is not there.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::StepKind;
+use crate::message::RawJson;
+
+/// The version of the format. Unknown fields are ignored, so fields may be added; a change of meaning raises it.
+pub const VERSION: u64 = 1;
+
+/// What a line says about a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// What must not run twice is about to run.
+    Started,
+    Done,
+    /// Somebody was asked.
+    Asked,
+    /// What was about to run never began.
+    Undone,
+}
+
+/// A line about a step. As JSON `{"k":…,"kind":…,"state":…,"req":…,"res":…,"at":…,"by":…}`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Line {
+    pub k: String,
+    pub kind: StepKind,
+    pub state: State,
+    /// A digest of the request.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub req: String,
+    /// The result; of `started` and `asked` what a person is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub res: Option<RawJson>,
+    /// Milliseconds since 1970.
+    #[serde(default)]
+    pub at: u64,
+    /// Who answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// A line about the run as a whole: the first one is its header, later ones say who resumed it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunLine {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v: Option<u64>,
+    pub k: String,
+    pub kind: String,
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub res: Option<RawJson>,
+    #[serde(default)]
+    pub at: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+impl RunLine {
+    pub fn header(res: RawJson, at: u64, by: Option<String>) -> Self {
+        Self { v: Some(VERSION), k: String::new(), kind: "run".into(), state: "header".into(), res: Some(res), at, by }
+    }
+
+    pub fn resumed(at: u64, by: Option<String>) -> Self {
+        Self { v: None, k: String::new(), kind: "run".into(), state: "resumed".into(), res: None, at, by }
+    }
+}
+
+/// How every journal begins.
+pub const OPENING: &str = r#"{"v":"#;
+
+/// What is known of one step.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub kind: StepKind,
+    /// A digest of its request.
+    pub request: String,
+    pub known: Known,
+    pub at: u64,
+    pub by: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Known {
+    /// It may or may not have happened.
+    Started(Option<RawJson>),
+    /// Nobody has answered yet.
+    Asked(Option<RawJson>),
+    Done(RawJson),
+}
+
+/// All that a journal says.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    pub header: RawJson,
+    /// Milliseconds since 1970.
+    pub begun_at: u64,
+    pub begun_by: Option<String>,
+    records: BTreeMap<String, Record>,
+}
+
+/// What is wrong with a file that is no journal, or no longer one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Damage {
+    NotAJournal,
+    Version(u64),
+    /// A line in the middle, counted from 1.
+    Line {
+        number: usize,
+        reason: String,
+    },
+}
+
+/// A time of a record, for people.
+pub fn shown_time(milliseconds: u64) -> String {
+    const YEAR_9999: u64 = 253_370_764_800_000;
+    let since = std::time::Duration::from_millis(milliseconds.min(YEAR_9999));
+    httpdate::fmt_http_date(std::time::UNIX_EPOCH + since)
+}
+
+/// How many bytes of the file are committed lines.
+pub fn committed(bytes: &[u8]) -> usize {
+    memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1)
+}
+
+impl Contents {
+    /// Reads committed lines. A line that cannot be read is never skipped: that would do again what was done.
+    pub fn read(lines: &[u8]) -> Result<Self, Damage> {
+        let mut lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
+        let header = lines.next().and_then(|(_, line)| serde_json::from_slice::<RunLine>(line).ok());
+        let Some(RunLine { v: Some(version), res: Some(header), at: begun_at, by: begun_by, .. }) = header else {
+            return Err(Damage::NotAJournal);
+        };
+        if version != VERSION {
+            return Err(Damage::Version(version));
+        }
+        let mut contents = Self { header, begun_at, begun_by, records: BTreeMap::new() };
+        let mut unused = Unused::default();
+        for (index, line) in lines {
+            let damage = |reason: String| Damage::Line { number: index + 1, reason };
+            let any = serde_json::from_slice::<AnyLine>(line).map_err(|error| damage(error.to_string()))?;
+            let line = match any {
+                AnyLine::Step(line) => line,
+                AnyLine::Run => continue,
+            };
+            unused.see(&line);
+            contents.take(line).map_err(damage)?;
+        }
+        for key in unused.0.into_values() {
+            contents.records.remove(&key);
+        }
+        Ok(contents)
+    }
+
+    fn take(&mut self, line: Line) -> Result<(), String> {
+        let Line { k, kind, state, req: request, res, at, by } = line;
+        // Only what nothing was built on is decided again.
+        let before = self.records.get(&k).filter(|record| record.kind != StepKind::Decide);
+        if before.is_some_and(|record| matches!(record.known, Known::Done(_))) {
+            return Err(format!("`{k}` was done before"));
+        }
+        let known = match state {
+            State::Started => Known::Started(res),
+            State::Asked => Known::Asked(res),
+            State::Done => Known::Done(res.ok_or_else(|| format!("`{k}` has no result"))?),
+            State::Undone => {
+                self.records.remove(&k);
+                return Ok(());
+            }
+        };
+        self.records.insert(k, Record { kind, request, known, at, by });
+        Ok(())
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = (&str, &Record)> {
+        self.records.iter().map(|(key, record)| (key.as_str(), record))
+    }
+
+    /// The records beneath a key, all levels.
+    pub fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a Record)> + use<'a> {
+        let prefix = format!("{key}/");
+        let range = self.records.range(prefix.clone()..);
+        range.take_while(move |(key, _)| key.starts_with(&prefix)).map(|(key, record)| (key.as_str(), record))
+    }
+
+    /// The result of a step.
+    pub fn result(&self, key: &str) -> Option<&RawJson> {
+        match &self.records.get(key)?.known {
+            Known::Done(result) => Some(result),
+            Known::Started(_) | Known::Asked(_) => None,
+        }
+    }
+
+    /// Whether it stands beneath a call that is done, and so is never looked at again. What stands beneath a model
+    /// request are the calls that the reply asks for.
+    pub fn is_settled(&self, key: &str) -> bool {
+        let above = memchr::memchr_iter(b'/', key.as_bytes()).filter_map(|end| self.records.get(&key[..end]));
+        above.into_iter().any(|record| record.kind.is_call() && matches!(record.known, Known::Done(_)))
+    }
+
+    /// What a person is shown of the steps that may or may not have happened.
+    pub fn in_doubt(&self) -> impl Iterator<Item = (&str, &RawJson)> {
+        self.open(|known| match known {
+            Known::Started(shown) => shown.as_ref(),
+            Known::Asked(_) | Known::Done(_) => None,
+        })
+    }
+
+    /// The questions that nobody has answered.
+    pub fn waiting(&self) -> impl Iterator<Item = (&str, &RawJson)> {
+        self.open(|known| match known {
+            Known::Asked(shown) => shown.as_ref(),
+            Known::Started(_) | Known::Done(_) => None,
+        })
+    }
+
+    fn open<'a>(
+        &'a self,
+        choose: impl Fn(&'a Known) -> Option<&'a RawJson>,
+    ) -> impl Iterator<Item = (&'a str, &'a RawJson)> {
+        let chosen = self.records.iter().filter_map(move |(key, record)| Some((key.as_str(), choose(&record.known)?)));
+        chosen.filter(|(key, _)| !self.is_settled(key))
+    }
+
+    /// What an engine needs to go on: not what stands beneath something done.
+    pub fn into_unsettled(mut self) -> HashMap<String, Record> {
+        let settled: Vec<String> = self.records.keys().filter(|key| self.is_settled(key)).cloned().collect();
+        for key in settled {
+            self.records.remove(&key);
+        }
+        self.records.into_iter().collect()
+    }
+
+    /// Everything.
+    pub fn into_all(self) -> HashMap<String, Record> {
+        self.records.into_iter().collect()
+    }
+}
+
+/// Decisions on which nothing was built: they are taken again, under the policy of the day. By the place whose next
+/// step would show that they were used.
+#[derive(Default)]
+struct Unused(HashMap<String, String>);
+
+impl Unused {
+    /// A decision `…/t0/m1/decided` is used when anything else happens beneath `…/t0`.
+    fn see(&mut self, line: &Line) {
+        for end in memchr::memchr_iter(b'/', line.k.as_bytes()) {
+            self.0.remove(&line.k[..end]);
+        }
+        let turn = line.k.rsplitn(3, '/').nth(2);
+        if let (StepKind::Decide, Some(turn)) = (line.kind, turn) {
+            self.0.insert(turn.to_owned(), line.k.clone());
+        }
+    }
+}
+
+/// A line of either sort: those of the run have an empty key.
+enum AnyLine {
+    Step(Line),
+    Run,
+}
+
+impl<'de> Deserialize<'de> for AnyLine {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+        #[derive(Deserialize)]
+        struct Key {
+            k: String,
+        }
+        let raw = RawJson::deserialize(deserializer)?;
+        let Key { k } = raw.to().map_err(D::Error::custom)?;
+        if k.is_empty() { Ok(Self::Run) } else { raw.to().map(Self::Step).map_err(D::Error::custom) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = r#"{"v":1,"k":"","kind":"run","state":"header","res":{"run":"r"}}"#;
+
+    fn read(lines: &[&str]) -> Result<Contents, Damage> {
+        let text = [&[HEADER], lines, &[""]].concat().join("\n");
+        Contents::read(text.as_bytes())
+    }
+
+    fn line(key: &str, kind: &str, state: &str) -> String {
+        format!(r#"{{"k":"{key}","kind":"{kind}","state":"{state}","req":"d","res":{{"value":1}},"new":true}}"#)
+    }
+
+    fn keys(contents: Result<Contents, Damage>) -> Vec<String> {
+        contents.unwrap().records().map(|(key, _)| key.to_owned()).collect()
+    }
+
+    #[test]
+    fn any_time_can_be_shown() {
+        assert_eq!(shown_time(1_794_795_499_000), "Mon, 16 Nov 2026 02:18:19 GMT");
+        assert!(shown_time(u64::MAX).contains("9999"));
+    }
+
+    #[test]
+    fn only_whole_lines_are_committed() {
+        assert_eq!(committed(b""), 0);
+        assert_eq!(committed(b"abc"), 0);
+        assert_eq!(committed(b"abc\n"), 4);
+        assert_eq!(committed(b"abc\nde"), 4);
+    }
+
+    #[test]
+    fn damage_has_a_place() {
+        let step = line("a", "tool", "done");
+        let damage = |lines: &[&str]| read(lines).unwrap_err();
+        assert_eq!(Contents::read(b"").unwrap_err(), Damage::NotAJournal);
+        assert_eq!(Contents::read(b"hello\n").unwrap_err(), Damage::NotAJournal);
+        assert_eq!(
+            Contents::read(b"{\"v\":2,\"k\":\"\",\"kind\":\"\",\"state\":\"\",\"res\":1}\n").unwrap_err(),
+            Damage::Version(2)
+        );
+        for (lines, number) in [
+            (vec!["nonsense"], 2),
+            (vec![&step, ""], 3),
+            (vec![&step, "\0\0\0"], 3),
+            (vec![&step, &step], 3),
+            (vec![r#"{"k":"a","kind":"tool","state":"done"}"#], 2),
+            (vec![r#"{"k":"a","kind":"new","state":"done","res":1}"#], 2),
+            (vec![r#"{"k":"a","kind":"tool","state":"new","res":1}"#], 2),
+        ] {
+            let Damage::Line { number: found, .. } = damage(&lines) else { panic!("{lines:?}") };
+            assert_eq!(found, number, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_what_its_last_line_says() {
+        let lines = [
+            line("a", "tool", "started"),
+            line("b", "tool", "started"),
+            line("b", "tool", "done"),
+            line("c", "ask", "asked"),
+            line("c", "ask", "asked"),
+            line("d", "ask", "asked"),
+            line("d", "ask", "done"),
+            line("e", "tool", "started"),
+            line("e", "tool", "undone"),
+        ];
+        let contents = read(&lines.each_ref().map(String::as_str)).unwrap();
+        assert_eq!(contents.in_doubt().map(|(key, _)| key).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(contents.waiting().map(|(key, _)| key).collect::<Vec<_>>(), ["c"]);
+        assert!(contents.result("b").is_some() && contents.result("d").is_some() && contents.result("e").is_none());
+    }
+
+    #[test]
+    fn what_stands_beneath_something_done_is_settled() {
+        let lines = [
+            line("main/t0/m0", "model", "done"),
+            line("main/t0/m0/c1", "tool", "started"),
+            line("main/t0/m0/c0/t0/m0", "model", "done"),
+            line("main/t0/m0/c0/t0/m0/c0", "tool", "started"),
+            line("main/t0/m0/c0.1/t0/m0", "model", "done"),
+            line("main/t0/m0/c0", "call", "done"),
+        ];
+        let contents = read(&lines.each_ref().map(String::as_str)).unwrap();
+        assert_eq!(contents.in_doubt().map(|(key, _)| key).collect::<Vec<_>>(), ["main/t0/m0/c1"]);
+        assert_eq!(contents.beneath("main/t0/m0/c0").count(), 2);
+        assert_eq!(contents.beneath("main").count(), 6);
+        let mut left: Vec<String> = contents.into_unsettled().into_keys().collect();
+        left.sort();
+        assert_eq!(left, ["main/t0/m0", "main/t0/m0/c0", "main/t0/m0/c0.1/t0/m0", "main/t0/m0/c1"]);
+    }
+
+    #[test]
+    fn a_decision_counts_once_something_is_built_on_it() {
+        let decided = line("main/t0/m0/decided", "decide", "done");
+        let cases = [
+            (vec![], 0),
+            (vec![line("main/t0/m0/c0", "tool", "started")], 2),
+            (vec![line("main/t0/m1", "model", "done")], 2),
+            (vec![line("other/t0/m1", "model", "done")], 1),
+        ];
+        for (later, left) in cases {
+            let lines: Vec<&str> = std::iter::once(&decided).chain(&later).map(String::as_str).collect();
+            assert_eq!(keys(read(&lines)).len(), left, "{lines:?}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever is in the file, it is read or refused.
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, lines in proptest::collection::vec("[ -~]{0,60}", 0..5)) {
+            let _ = Contents::read(&bytes);
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let _ = read(&lines);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Shells of the manifest: their rules, and whether the rules do what their examples say.
+
+use super::{ToolsetDefinition, WORDS};
+use crate::escape::visible;
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Span};
+use crate::syntax::table::Repeats::{Allowed, Refused};
+use crate::syntax::table::Shape::{Bool, List, Object, OneOf, Text};
+use crate::syntax::table::{Fields, Table, optional, required, texts_of};
+use crate::syntax::tree::Kind;
+use crate::tools::approval::Rule;
+use crate::tools::shell::rules;
+use crate::tools::source::{Grammar, ShellConfig, ShellRule};
+
+pub const SHELL: Table = Table {
+    what: "`shell`",
+    keys: &[
+        optional(
+            "rules",
+            List { of: &Object(&SHELL_RULE), least: 0, repeats: Allowed },
+            "the first that matches decides",
+        ),
+        optional("default", OneOf(Rule::WORDS), "for commands that no rule matches"),
+        optional("write", List { of: &Text, least: 0, repeats: Refused }, "directories that commands may write"),
+        optional("network", Bool, "whether commands may open sockets"),
+    ],
+};
+
+const SHELL_RULE: Table = Table {
+    what: "a shell rule",
+    keys: &[
+        required("pattern", WORDS, "the leading words of the command"),
+        required("approval", OneOf(Rule::WORDS), "what becomes of a command that matches"),
+        optional(
+            "approval_required_if_args",
+            List { of: &Text, least: 1, repeats: Refused },
+            "words that turn `allow` into `ask`",
+        ),
+        optional("match", WORDS, "examples that the pattern must match"),
+        optional("not_match", WORDS, "examples that the pattern must not match"),
+        optional("i_understand", Bool, "allow a program that can run any other"),
+    ],
+};
+
+/// Each example is held against each rule.
+const MOST_RULES: usize = 500;
+
+/// A rule, and where its parts stand.
+struct Written {
+    rule: ShellRule,
+    pattern: Span,
+    matches: Vec<Located<String>>,
+    not_matches: Vec<Located<String>>,
+}
+
+pub fn read(fields: &Fields<'_>, problems: &mut Diagnostics) -> ToolsetDefinition {
+    let written: Vec<Written> = match fields.get("rules").map(|node| &node.kind) {
+        Some(Kind::List(items)) => items.iter().filter_map(|node| rule(&SHELL_RULE.fields(node))).collect(),
+        _ => Vec::new(),
+    };
+    if written.len() > MOST_RULES {
+        let fact = format!("a shell with more than {MOST_RULES} rules");
+        problems.push(Diagnostic::error(fields.key_span("rules").unwrap_or(fields.span), fact));
+        return ToolsetDefinition::Broken;
+    }
+    let rules: Vec<ShellRule> = written.iter().map(|written| written.rule.clone()).collect();
+    for (at, written) in written.iter().enumerate() {
+        check_pattern(written, problems);
+        check_examples(&rules, at, written, problems);
+    }
+    let default = fields.text("default").and_then(|word| Rule::parse(&word.value)).unwrap_or(Rule::Block);
+    ToolsetDefinition::Shell(ShellConfig {
+        grammar: Grammar::Rules { rules, default },
+        write: fields.texts("write").into_iter().map(|path| path.value).collect(),
+        network: fields.bool("network").unwrap_or(false),
+    })
+}
+
+fn rule(fields: &Fields<'_>) -> Option<Written> {
+    let located = |key| fields.get(key).map(texts_of).unwrap_or_default();
+    let texts = |located: &[Located<String>]| located.iter().map(|text| text.value.clone()).collect();
+    let pattern = fields.get("pattern")?;
+    let (matches, not_matches) = (located("match"), located("not_match"));
+    let rule = ShellRule {
+        pattern: match &pattern.kind {
+            Kind::Text(words) => words.split_whitespace().map(str::to_owned).collect(),
+            _ => texts(&texts_of(pattern)),
+        },
+        approval: fields.text("approval").and_then(|word| Rule::parse(&word.value))?,
+        approval_required_if_args: texts(&located("approval_required_if_args")),
+        matches: texts(&matches),
+        not_matches: texts(&not_matches),
+        i_understand: fields.bool("i_understand").unwrap_or(false),
+    };
+    Some(Written { rule, pattern: pattern.span, matches, not_matches })
+}
+
+fn check_pattern(written: &Written, problems: &mut Diagnostics) {
+    let Written { rule, pattern, .. } = written;
+    let program = rule.pattern.first().map_or("", String::as_str);
+    if program.contains('/') && !program.starts_with('/') {
+        let fact = format!("`{}` is not the name of a program", visible(program));
+        let hint = "programs are found by name in the directories of the system; any other by its absolute path";
+        problems.push(Diagnostic::error(*pattern, fact).hint(hint));
+    }
+    if let (Rule::Allow, false, Some(danger)) = (rule.approval, rule.i_understand, rules::danger(&rule.pattern)) {
+        let fact = format!("the rule allows too much: {danger}");
+        let hint = "let it `ask`, name a narrower command, or mark the rule with `\"i_understand\": true`";
+        problems.push(Diagnostic::error(*pattern, fact).hint(hint));
+    }
+}
+
+fn check_examples(rules: &[ShellRule], at: usize, written: &Written, problems: &mut Diagnostics) {
+    let matching = written.matches.iter().map(|example| (example, true));
+    let others = written.not_matches.iter().map(|example| (example, false));
+    // Empty ones were reported with the shape of the file.
+    for (example, should_match) in matching.chain(others).filter(|(example, _)| !example.value.trim().is_empty()) {
+        if let Err(fact) = rules::check_example(rules, at, &example.value, should_match) {
+            problems.push(Diagnostic::error(example.span, fact));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The shells of an agent → its `shell` tools: all of one name are one tool.
+
+use std::path::PathBuf;
+
+use super::Runtime;
+use crate::event::{EventKind, Events};
+use crate::project::{AgentSpec, Program, ToolsetUse};
+use crate::tools::Toolset;
+use crate::tools::approval::{Rule, Rules};
+use crate::tools::plane::OpenToolset;
+use crate::tools::protected::Protected;
+use crate::tools::shell::{Part, Shell, Surroundings, fence};
+use crate::tools::source::{ShellConfig, ToolsetSource};
+
+/// The name of the tool of a shell, or of a variant of one; `None` for other toolsets.
+pub fn tool_of(used: &ToolsetUse) -> Option<String> {
+    part(used).map(|(tool, _)| tool)
+}
+
+/// Opens all shells of an agent that have this name as one toolset.
+pub fn open(runtime: &Runtime, agent: &AgentSpec, tool: &str, events: &Events) -> Result<OpenToolset, String> {
+    let shells = agent.toolsets.iter().filter_map(part).filter(|(name, _)| name == tool);
+    opened(runtime, tool, shells.map(|(_, part)| part).collect(), events)
+}
+
+/// Opens one shell that no file names, such as one that Python configures.
+pub fn alone(runtime: &Runtime, name: &str, config: &ShellConfig, events: &Events) -> Result<Box<dyn Toolset>, String> {
+    let part = Part { name: name.to_owned(), config: config.clone(), rules: Vec::new() };
+    Ok(opened(runtime, "shell", vec![part], events)?.toolset)
+}
+
+fn opened(runtime: &Runtime, tool: &str, parts: Vec<Part>, events: &Events) -> Result<OpenToolset, String> {
+    let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
+    let fence = runtime.fence.get_or_init(|| fence::offered(runtime.config.fencing)).clone();
+    if let Err(reason) = &fence {
+        let text = format!("commands run without a fence: {reason}; configured shells ask where they would allow");
+        if runtime.is_news(&text) {
+            events.send(|| EventKind::Notice { text });
+        }
+    }
+    let surroundings = Surroundings {
+        directory: &directory,
+        project_root: &runtime.program.root,
+        fence,
+        protected: Protected::new(project_files(&runtime.program)),
+    };
+    let name = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(" + ");
+    let definition = format!("{:?}", parts.iter().map(|part| &part.config).collect::<Vec<_>>());
+    let shell = Shell::open(tool, parts, surroundings)?;
+    Ok(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new() })
+}
+
+fn part(used: &ToolsetUse) -> Option<(String, Part)> {
+    let (tool, config, mut rules) = config_of(&used.source)?;
+    rules.extend(used.rules.get(&tool));
+    Some((tool, Part { name: used.name.clone(), config: config.clone(), rules }))
+}
+
+fn config_of(source: &ToolsetSource) -> Option<(String, &ShellConfig, Vec<Rule>)> {
+    match source {
+        ToolsetSource::Shell(config) => Some(("shell".to_owned(), config, Vec::new())),
+        ToolsetSource::Variant(variant) => {
+            let (tool, config, mut rules) = config_of(&variant.of)?;
+            rules.extend(variant.approval.get(&tool));
+            Some((format!("{}{tool}", variant.prefix), config, rules))
+        }
+        ToolsetSource::Filesystem(_)
+        | ToolsetSource::Mcp(_)
+        | ToolsetSource::DynamicAgents
+        | ToolsetSource::Agent(_)
+        | ToolsetSource::Python(_)
+        | ToolsetSource::Registered(_)
+        | ToolsetSource::Open => None,
+    }
+}
+
+/// What linking reads.
+fn project_files(program: &Program) -> Vec<PathBuf> {
+    let agents = program.agents.values().map(|agent| agent.file.clone());
+    let others = [PathBuf::from("project.json"), program.generated_agents_dir.clone()];
+    agents.chain(others).map(|file| program.root.join(file)).collect()
+}

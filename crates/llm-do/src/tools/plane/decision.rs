@@ -1,0 +1,197 @@
+//! What becomes of the calls of a reply before any of them runs.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Refusals, Slot, ToolPlane};
+use crate::event::EventKind;
+use crate::journal::{Described, StepKind, Steps, Suspension};
+use crate::message::{Arguments, RawJson, ToolCall};
+use crate::tools::approval::{Candidate, Passage, Pending, Permission, RefusedBy, Verdict};
+use crate::tools::{CallContext, Ending};
+
+/// A call after its decision, as it is recorded.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Decided {
+    Run(Permission),
+    /// The model reads why not.
+    Not(String),
+}
+
+/// A decision, or a question that nobody could answer.
+type Decision = Result<Decided, Pending>;
+
+/// Where a call stands among those of its reply, and how often it was decided.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub position: usize,
+    pub attempt: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.attempt {
+            0 => write!(f, "c{}", self.position),
+            attempt => write!(f, "c{}.{attempt}", self.position),
+        }
+    }
+}
+
+impl ToolPlane {
+    /// Decides all calls of a reply, in order. What was decided and built on is not judged again: a toolset looks at the
+    /// world, and the calls have changed it.
+    pub(super) async fn decisions(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<Decided>, Ending> {
+        let first = |(position, call)| (call, Place { position, attempt: 0 });
+        let calls: Vec<(&ToolCall, Place)> = calls.iter().copied().enumerate().map(first).collect();
+        let steps = cx.steps.at(format_args!("decided"));
+        self.decided(&calls, &steps, cx).await
+    }
+
+    /// Decides one call once more.
+    pub(super) async fn decision(
+        &self,
+        call: &ToolCall,
+        place: Place,
+        cx: &CallContext<'_>,
+    ) -> Result<Decided, Ending> {
+        let steps = cx.steps.at(format_args!("{place}/decided"));
+        let decided = self.decided(&[(call, place)], &steps, cx).await?;
+        Ok(decided.into_iter().next().unwrap_or_else(|| Decided::Not("it was not decided".to_owned())))
+    }
+
+    async fn decided(
+        &self,
+        calls: &[(&ToolCall, Place)],
+        steps: &Steps,
+        cx: &CallContext<'_>,
+    ) -> Result<Vec<Decided>, Ending> {
+        let telling = steps.telling(cx.events);
+        let effect = async {
+            let cx = CallContext { events: &telling, steps: cx.steps.clone(), ..*cx };
+            let (mut decided, mut pending) = (Vec::with_capacity(calls.len()), Vec::new());
+            for (call, place) in calls {
+                match self.decide(call, *place, &cx).await? {
+                    Ok(decision) => decided.push(decision),
+                    Err(waits) => pending.push(waits),
+                }
+            }
+            if pending.is_empty() { Ok(decided) } else { Err(Ending::NeedsApproval(pending)) }
+        };
+        let described = || {
+            let requests: Vec<_> = calls.iter().map(|(call, _)| (&call.tool, &call.arguments)).collect();
+            Described::new(StepKind::Decide, &requests)
+        };
+        steps.run(described, &telling, effect).await
+    }
+
+    /// What becomes of one call before anything runs.
+    async fn decide(&self, call: &ToolCall, place: Place, cx: &CallContext<'_>) -> Result<Decision, Ending> {
+        let arguments = match &call.arguments {
+            Arguments::Object(arguments) => arguments,
+            Arguments::Malformed(text) => {
+                let shown = crate::escape::visible_start(text, 200);
+                return Ok(Ok(Decided::Not(format!("the arguments are not a JSON object: {shown}"))));
+            }
+        };
+        let Some((_, judged)) = self.judge(&call.tool, arguments, cx).await else {
+            return Ok(Ok(Decided::Not(self.unknown(&call.tool))));
+        };
+        let verdict = match judged {
+            Ok(verdict) => verdict,
+            Err(violation) => return Ok(Ok(Decided::Not(format!("invalid arguments: {violation}")))),
+        };
+        match self.pass(call, arguments, verdict, place, cx).await? {
+            Passage::Permitted(permission) => Ok(Ok(Decided::Run(permission))),
+            Passage::Waits(pending) => self.unanswered(call, arguments, pending, cx),
+            Passage::EndRun => Err(Ending::EndedByPerson),
+            Passage::Refused { reason, by } => {
+                let decided = refused(call, arguments, reason.clone(), cx);
+                match (by, self.refusals) {
+                    (RefusedBy::Person, _) | (RefusedBy::Policy, Refusals::Return) => Ok(Ok(decided)),
+                    (RefusedBy::Policy, Refusals::EndRun) => Err(ended_by(call, reason, cx)),
+                }
+            }
+        }
+    }
+
+    /// Nobody is there to answer: it waits if it can, whatever refusals do; else it is refused.
+    fn unanswered(
+        &self,
+        call: &ToolCall,
+        arguments: &RawJson,
+        pending: Pending,
+        cx: &CallContext<'_>,
+    ) -> Result<Decision, Ending> {
+        let reason = match (cx.steps.suspension(), self.refusals) {
+            (Suspension::Possible, _) | (Suspension::Unrecorded, Refusals::EndRun) => return Ok(Err(pending)),
+            (Suspension::Unrecorded, Refusals::Return) => "it needs an approval, and nobody is there to give it",
+            (Suspension::WithinOnce, _) => {
+                "it needs an approval, nobody is there to give it, and the code that asks cannot be continued later"
+            }
+        };
+        match self.refusals {
+            Refusals::Return => Ok(Ok(refused(call, arguments, reason.to_owned(), cx))),
+            Refusals::EndRun => Err(ended_by(call, reason.to_owned(), cx)),
+        }
+    }
+
+    async fn pass(
+        &self,
+        call: &ToolCall,
+        arguments: &RawJson,
+        verdict: Verdict,
+        place: Place,
+        cx: &CallContext<'_>,
+    ) -> Result<Passage, Ending> {
+        let key = || format!("{}/{place}", cx.steps.path());
+        let candidate = Candidate {
+            tool: &call.tool,
+            arguments,
+            toolset: self.index.get(&call.tool).map_or("", |slot| &self.open[slot.toolset].definition),
+            path: cx.path,
+            key: &key,
+        };
+        let judge = |edited: RawJson| async move {
+            match self.judge(&call.tool, &edited, cx).await {
+                Some((_, verdict)) => verdict,
+                None => Err(self.unknown(&call.tool)),
+            }
+        };
+        let steps = cx.steps.at(format_args!("{place}"));
+        Ok(self.gate.pass(candidate, verdict, judge, &steps, cx.events).await?)
+    }
+
+    /// The toolset's verdict under the agent's rules; `None` if there is no such tool.
+    async fn judge<'a>(
+        &'a self,
+        tool: &str,
+        arguments: &RawJson,
+        cx: &CallContext<'_>,
+    ) -> Option<(&'a Slot, Result<Verdict, String>)> {
+        let slot = self.index.get(tool)?;
+        let opened = &self.open[slot.toolset];
+        let verdict = opened.toolset.judge(tool, arguments, cx).await;
+        Some((slot, verdict.map(|verdict| verdict.under(opened.rules.get(tool).copied()))))
+    }
+
+    pub(super) fn unknown(&self, tool: &str) -> String {
+        let names: Vec<&str> = self.index.keys().map(String::as_str).collect();
+        let there_are =
+            if names.is_empty() { "there are no tools".to_owned() } else { format!("tools: {}", names.join(", ")) };
+        format!("there is no tool `{}`; {there_are}", crate::escape::visible_start(tool, 80))
+    }
+}
+
+/// Tells of a refusal; what the model reads of it.
+fn refused(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Decided {
+    let decided = Decided::Not(format!("refused: {reason}"));
+    let (id, tool, arguments) = (call.id.clone(), call.tool.clone(), arguments.clone());
+    cx.events.send(|| EventKind::ToolRefused { id, tool, arguments, reason });
+    decided
+}
+
+fn ended_by(call: &ToolCall, reason: String, cx: &CallContext<'_>) -> Ending {
+    Ending::Refused { path: cx.path.to_vec(), tool: call.tool.clone(), reason }
+}

@@ -1,0 +1,183 @@
+//! What the built-in shells run: for each command the flags and operands that are known to be harmless. Everything else
+//! does not fit, abbreviated flags included: a list of the dangerous ones would never be complete.
+
+mod find;
+mod git;
+mod index;
+mod options;
+mod repository;
+mod tables;
+
+use std::path::{Path, PathBuf};
+
+use super::directory::{Kind, Place, Secrets, WorkingDirectory};
+use super::words::Word;
+use crate::escape::visible;
+use options::{Flag, Options};
+
+pub use git::harden;
+
+/// A command that fits its grammar.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fit {
+    /// Reasons to ask before it runs all the same.
+    pub doubts: Vec<String>,
+    /// Directories besides the working directory that it reads.
+    pub reads: Vec<PathBuf>,
+    /// What it changes.
+    pub changes: Vec<Place>,
+}
+
+/// Holds a command (its name first) against the grammar of its name; an error says what does not fit.
+pub fn fit(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
+    let (name, rest) = words.split_first().ok_or("the command is empty")?;
+    if directory.is_too_wide() {
+        let path = directory.path.display();
+        return Err(format!("the working directory is `{path}`: everything would lie beneath it"));
+    }
+    match name.text.as_str() {
+        "find" => find::fit(rest, directory),
+        "git" => git::fit(rest, directory),
+        "grep" => grep(rest, directory),
+        "mv" => mv(rest, directory),
+        "ls" => files(rest, tables::LS, OPTIONAL, directory),
+        "cat" => files(rest, tables::CAT, SOME, directory),
+        "head" => files(rest, tables::HEAD, SOME, directory),
+        "tail" => files(rest, tables::TAIL, SOME, directory),
+        "wc" => files(rest, tables::WC, SOME, directory),
+        "sort" => files(rest, tables::SORT, SOME, directory),
+        // Its second operand would be written.
+        "uniq" => files(rest, tables::UNIQ, Count { least: 1, most: 1 }, directory),
+        other => Err(format!("`{}` has no grammar", visible(other))),
+    }
+}
+
+/// How many operands a command takes.
+#[derive(Clone, Copy)]
+struct Count {
+    least: usize,
+    most: usize,
+}
+
+const OPTIONAL: Count = Count { least: 0, most: usize::MAX };
+/// Without a file these commands read their input, and there is none.
+const SOME: Count = Count { least: 1, most: usize::MAX };
+
+impl Count {
+    fn check(self, found: usize) -> Result<(), String> {
+        if found < self.least {
+            return Err("it names no file, and there is no standard input to read".to_owned());
+        }
+        if found > self.most {
+            return Err(format!("it takes {} file at most", self.most));
+        }
+        Ok(())
+    }
+}
+
+/// Flags, then files.
+fn files(words: &[Word], flags: &'static [Flag], count: Count, directory: &WorkingDirectory) -> Result<Fit, String> {
+    let options = Options::read(words, flags)?;
+    count.check(options.operands.len())?;
+    let mut fit = Fit::default();
+    for operand in &options.operands {
+        read_file(operand, directory, &mut fit)?;
+    }
+    Ok(fit)
+}
+
+/// An operand that is read.
+fn read_file(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Result<Place, String> {
+    if operand.text == "-" {
+        return Err("there is no standard input to read".to_owned());
+    }
+    let place = directory.find(operand)?;
+    if place.looks_secret() {
+        fit.doubts.push(format!("`{}` looks like a secret", visible(&operand.text)));
+    }
+    Ok(place)
+}
+
+fn grep(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
+    let options = Options::read(words, tables::GREP)?;
+    let mut fit = Fit::default();
+    for file in options.values("file") {
+        read_file(file, directory, &mut fit)?;
+    }
+    let has_pattern = options.has("regexp") || options.has("file");
+    let operands = match (has_pattern, options.operands.as_slice()) {
+        (true, operands) => operands,
+        (false, [_pattern, operands @ ..]) => operands,
+        (false, []) => return Err("it has no pattern".to_owned()),
+    };
+    let is_recursive = options.has("recursive");
+    if !is_recursive {
+        SOME.check(operands.len())?;
+    }
+    let mut starts = Vec::new();
+    for operand in operands {
+        starts.push(read_file(operand, directory, &mut fit)?);
+    }
+    if operands.is_empty() {
+        starts.push(directory.find(&Word::literal("."))?);
+    }
+    let included: Vec<&str> = options.values("include").map(|word| word.text.as_str()).collect();
+    let is_read = |name: &str| included.is_empty() || included.iter().any(|pattern| may_match(pattern, name));
+    for start in starts.iter().filter(|start| is_recursive && start.kind == Kind::Directory) {
+        fit.doubts.extend(doubt_about_secrets(directory, &start.beneath, &is_read));
+    }
+    Ok(fit)
+}
+
+/// A reason to ask before everything beneath a directory is read.
+fn doubt_about_secrets(directory: &WorkingDirectory, start: &Path, is_read: &dyn Fn(&str) -> bool) -> Option<String> {
+    match directory.secrets_beneath(start, is_read) {
+        Secrets::None => None,
+        Secrets::One(path) => {
+            Some(format!("`{}` looks like a secret and would be read", visible(&path.display().to_string())))
+        }
+        Secrets::TooMany => Some("so many files are read that nobody looked for secrets among them".to_owned()),
+    }
+}
+
+/// Whether a pattern of file names may match: exact for `*.rs`, yes for whatever is less simple.
+fn may_match(pattern: &str, name: &str) -> bool {
+    match pattern.strip_prefix('*') {
+        Some(ending) if ending.starts_with('.') && ending[1..].bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            name.ends_with(ending)
+        }
+        _ => true,
+    }
+}
+
+fn mv(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
+    let options = Options::read(words, tables::MV)?;
+    let (target, sources) = match options.operands.split_last() {
+        Some((target, sources)) if !sources.is_empty() => (target, sources),
+        _ => return Err("it takes what is moved, and where to".to_owned()),
+    };
+    let mut fit = Fit::default();
+    let target = directory.find(target)?;
+    for source in sources {
+        let place = directory.find(source)?;
+        if place.looks_secret() {
+            fit.doubts.push(format!("`{}` looks like a secret", visible(&source.text)));
+        }
+        // Into a directory it goes under its own name.
+        let own_name = place.written.file_name().map(|name| Place {
+            written: target.written.join(name),
+            beneath: target.beneath.join(name),
+            kind: place.kind,
+        });
+        fit.changes.extend(own_name);
+        fit.changes.push(place);
+    }
+    if target.looks_secret() {
+        fit.doubts.push(format!("`{}` looks like a secret", visible(&target.written.display().to_string())));
+    }
+    fit.changes.push(target);
+    Ok(fit)
+}
+
+#[cfg(test)]
+mod tests;

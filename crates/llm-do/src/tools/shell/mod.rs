@@ -1,0 +1,444 @@
+//! Commands without a shell: one command, split into words once, judged word by word, and executed as exactly what was
+//! judged.
+//!
+//! A built-in shell runs only what fits the [`grammar`] of its commands; a configured one follows its [`rules`]. Both
+//! start programs of the system only ([`program`]), within bounds that end with them ([`process`]), behind a [`fence`]
+//! where the kernel offers one.
+
+pub mod directory;
+pub mod fence;
+pub mod grammar;
+mod launch;
+pub mod process;
+pub mod program;
+pub mod rules;
+pub mod words;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::approval::{Coverage, PermittedCall, Question, Rule, Verdict, digest};
+use super::function::parse;
+use super::protected::Protected;
+use super::source::{Grammar, READ_ONLY_COMMANDS, ShellConfig};
+use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+use crate::BoxFuture;
+use crate::escape::{visible, visible_start};
+use crate::message::{Content, RawJson};
+use directory::{Place, WorkingDirectory};
+use grammar::Fit;
+use launch::PrivateDirectory;
+use process::{Ended, Finished, Supervisors};
+use program::Programs;
+use words::Word;
+
+/// One shell of an agent. Several of them are one tool, and their rules are tried in order.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// As the agent's file calls it.
+    pub name: String,
+    pub config: ShellConfig,
+    /// What a variant and the agent's file say of the tool, the nearest first.
+    pub rules: Vec<Rule>,
+}
+
+/// Where a shell works and what it must know of its surroundings.
+pub struct Surroundings<'a> {
+    pub directory: &'a Path,
+    pub project_root: &'a Path,
+    /// What a fence is made of here, or why there is none ([`fence::offered`]).
+    pub fence: Result<String, String>,
+    pub protected: Protected,
+}
+
+/// A live shell.
+pub struct Shell {
+    /// The name of its tool.
+    tool: String,
+    parts: Vec<Part>,
+    directory: WorkingDirectory,
+    project_root: PathBuf,
+    fence: Result<String, String>,
+    protected: Protected,
+    programs: Programs,
+    supervisors: Supervisors,
+    private: PrivateDirectory,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// One command with its arguments
+    command: String,
+    /// Seconds after which it is ended, 1 to 300
+    #[serde(default = "default_timeout")]
+    timeout: u64,
+}
+
+fn default_timeout() -> u64 {
+    30
+}
+
+/// What the model reads of a command.
+#[derive(Serialize)]
+struct Output<'a> {
+    stdout: &'a str,
+    stderr: &'a str,
+    exit_code: i32,
+    truncated: bool,
+}
+
+/// A command, and by which part and rule it runs.
+struct Matched<'s> {
+    part: &'s Part,
+    /// The words that the rule begins with.
+    pattern: String,
+    by: By,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Grammar,
+    Rule(Rule),
+    Default(Rule),
+}
+
+/// What a command turned out to be.
+struct Judged<'s> {
+    words: Vec<Word>,
+    matched: Matched<'s>,
+    fit: Fit,
+    verdict: Verdict,
+}
+
+impl Shell {
+    pub fn open(tool: &str, parts: Vec<Part>, surroundings: Surroundings<'_>) -> Result<Self, String> {
+        let programs = Programs::default();
+        let supervisors = Supervisors::new(programs.find("true"));
+        Ok(Self {
+            tool: tool.to_owned(),
+            parts,
+            directory: WorkingDirectory::open(surroundings.directory)?,
+            project_root: surroundings.project_root.to_owned(),
+            fence: surroundings.fence,
+            protected: surroundings.protected,
+            programs,
+            supervisors,
+            private: PrivateDirectory::default(),
+        })
+    }
+
+    fn judge_command(&self, command: &str) -> Result<Judged<'_>, String> {
+        let words = words::split(command)?;
+        words::program_name(&words[0])?;
+        let matched = self.matched(&words)?;
+        let (fit, verdict) = match matched.by {
+            By::Grammar => {
+                let fit = grammar::fit(&words, &self.directory)
+                    .map_err(|reason| format!("`{}`: {reason}", visible(&words[0].text)))?;
+                let verdict = self.grammar_verdict(&words, &matched, &fit);
+                (fit, verdict)
+            }
+            By::Rule(rule) | By::Default(rule) => (Fit::default(), self.rule_verdict(rule, &words, &matched)),
+        };
+        let verdict = matched.part.rules.iter().fold(verdict, |verdict, rule| verdict.under(Some(*rule)));
+        Ok(Judged { words, matched, fit, verdict })
+    }
+
+    /// The first rule of all parts that is about the command; a default comes after all rules.
+    fn matched(&self, words: &[Word]) -> Result<Matched<'_>, String> {
+        if let Some(matched) = self.parts.iter().find_map(|part| part.matched(words)) {
+            return Ok(matched);
+        }
+        let defaults = self.parts.iter().rev().find_map(|part| match &part.config.grammar {
+            Grammar::Rules { default, .. } => Some((part, *default)),
+            Grammar::ReadOnly | Grammar::FileOps => None,
+        });
+        match defaults {
+            Some((part, default @ (Rule::Allow | Rule::Ask))) => {
+                Ok(Matched { part, pattern: "*".to_owned(), by: By::Default(default) })
+            }
+            Some((_, Rule::Block)) | None => Err(self.unknown(words)),
+        }
+    }
+
+    /// Why nothing matches, and what there is.
+    fn unknown(&self, words: &[Word]) -> String {
+        let shown = visible_start(&words[0].text, 80);
+        format!("`{shown}` is not among the commands here, which are: {}", self.command_names())
+    }
+
+    fn command_names(&self) -> String {
+        let names = self.parts.iter().flat_map(|part| match &part.config.grammar {
+            Grammar::ReadOnly => READ_ONLY_COMMANDS.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(),
+            Grammar::FileOps => FILE_COMMANDS.iter().map(|name| (*name).to_owned()).collect(),
+            Grammar::Rules { rules, default } => {
+                let allowed = rules.iter().filter(|rule| rule.approval != Rule::Block);
+                let any = (*default != Rule::Block).then(|| "any other".to_owned());
+                allowed.map(|rule| rule.pattern.join(" ")).chain(any).collect()
+            }
+        });
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    fn grammar_verdict(&self, words: &[Word], matched: &Matched<'_>, fit: &Fit) -> Verdict {
+        let question = |reason: String| self.question(words, matched, &fit.changes, reason);
+        if fit.changes.iter().any(|place| self.protected.covers(&self.directory.path.join(&place.beneath))) {
+            return Verdict::AlwaysAsk(question("changes a file that decides what a project does".to_owned()));
+        }
+        if !fit.doubts.is_empty() {
+            return Verdict::AskAnyway(question(fit.doubts.join("; ")));
+        }
+        if fit.changes.is_empty() { Verdict::Allow } else { Verdict::Ask(question("changes files".to_owned())) }
+    }
+
+    fn rule_verdict(&self, rule: Rule, words: &[Word], matched: &Matched<'_>) -> Verdict {
+        let question = |reason: &str| self.question(words, matched, &[], reason.to_owned());
+        if rule == Rule::Block {
+            return Verdict::Block(format!("`{}` is blocked by a rule", visible(&matched.pattern)));
+        }
+        let operands: Vec<PathBuf> = words[1..].iter().flat_map(operand_paths).collect();
+        let protected = operands.iter().find(|path| self.protected.covers(&self.directory.path.join(path)));
+        if let Some(path) = protected {
+            let shown = path.display().to_string();
+            let reason = format!("`{}` decides what a project does", visible(&shown));
+            return Verdict::AlwaysAsk(question(&reason));
+        }
+        if let Some(path) = operands.iter().find(|path| super::secret::looks_secret(path)) {
+            let shown = path.display().to_string();
+            return Verdict::AskAnyway(question(&format!("`{}` looks like a secret", visible(&shown))));
+        }
+        let texts: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
+        match (rule, matched.by) {
+            (Rule::Allow, By::Default(_)) if rules::danger(&texts).is_some() => {
+                Verdict::AskAnyway(question("the program runs any other, which no default allows"))
+            }
+            (Rule::Allow, _) => match &self.fence {
+                Ok(_) => Verdict::Allow,
+                Err(reason) => Verdict::AskAnyway(question(&format!("there is no fence to keep it in: {reason}"))),
+            },
+            (Rule::Ask | Rule::Block, By::Default(_)) => Verdict::Ask(question("no rule is about it")),
+            (Rule::Ask | Rule::Block, _) => Verdict::Ask(question("a rule asks")),
+        }
+    }
+
+    fn question(&self, words: &[Word], matched: &Matched<'_>, changes: &[Place], reason: String) -> Question {
+        let command = quoted(words);
+        let directory = self.directory.path.display().to_string();
+        let program = self.programs.find(&words[0].text);
+        let program = program.map_or_else(|| "(not installed)".to_owned(), |path| path.display().to_string());
+        let covered = if matched.pattern == "*" {
+            "any command without a rule".to_owned()
+        } else {
+            format!("any command that begins with `{}`", matched.pattern)
+        };
+        let mut lines =
+            vec![format!("command   {command}"), format!("program   {program}"), format!("directory {directory}")];
+        lines.extend(
+            changes.iter().map(|place| format!("changes   {}", self.directory.path.join(&place.beneath).display())),
+        );
+        lines.push(self.bounds_words(matched));
+        let preview = lines.iter().map(|line| visible(line)).collect::<Vec<_>>().join("\n");
+        Question {
+            preview: Some(preview),
+            bound_to: Some(digest([reason.as_str()])),
+            reason,
+            covers: Some(Coverage {
+                call: format!("`{command}` in {directory}"),
+                tool: format!("{covered}, in {directory}"),
+            }),
+            foreign: None,
+        }
+    }
+
+    fn bounds_words(&self, matched: &Matched<'_>) -> String {
+        match &self.fence {
+            Ok(_) => format!("fence     {}", fence_words(&matched.part.config)),
+            Err(reason) => format!("fence     none: {reason}"),
+        }
+    }
+
+    async fn run(&self, call: &PermittedCall) -> Result<String, ToolError> {
+        let arguments: Arguments = parse(call.arguments()).map_err(ToolError::Failed)?;
+        let judged = self.judge_command(&arguments.command).map_err(ToolError::Failed)?;
+        match &judged.verdict {
+            Verdict::Block(reason) => return Err(ToolError::failed(reason)),
+            // What is there may have changed since it was judged: a file has become a secret, or a repository dangerous.
+            Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question) => {
+                let is_as_shown = call.bound_to().is_none_or(|shown| question.bound_to.as_deref() == Some(shown));
+                if !call.is_exceptional() || !is_as_shown {
+                    return Err(ToolError::Changed);
+                }
+            }
+            Verdict::Allow | Verdict::Ask(_) => {}
+        }
+        let timeout = Duration::from_secs(arguments.timeout.clamp(1, 300));
+        let Some(program) = self.programs.find(&judged.words[0].text) else {
+            let directories = program::DIRECTORIES.join(", ");
+            let stderr = format!("`{}` is not in {directories}", visible(&judged.words[0].text));
+            return Ok(rendered("", &stderr, 127, false));
+        };
+        let launch = self.launch(&judged, program, timeout).map_err(ToolError::Failed)?;
+        let finished = process::run(launch, &self.supervisors).await.map_err(ToolError::Failed)?;
+        Ok(report(&finished, timeout))
+    }
+
+    fn description(&self) -> String {
+        let text = include_str!("description.md");
+        let is_grammar = self.parts.iter().all(|part| !matches!(part.config.grammar, Grammar::Rules { .. }));
+        let paths = if is_grammar { "Paths lie beneath that directory." } else { "" };
+        let fence = if self.fence.is_ok() { "What a command does outside its bounds fails." } else { "" };
+        let filled = text
+            .replace("{directory}", &visible(&self.directory.path.display().to_string()))
+            .replace("{system}", std::env::consts::OS)
+            .replace("{commands}", &visible(&self.command_names()))
+            .replace("{paths}", paths)
+            .replace("{fence}", fence);
+        filled.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Part {
+    fn matched(&self, words: &[Word]) -> Option<Matched<'_>> {
+        let by_grammar = |patterns: &[&str]| {
+            let pattern = patterns.iter().find(|pattern| begins_with(words, pattern))?;
+            Some(Matched { part: self, pattern: (*pattern).to_owned(), by: By::Grammar })
+        };
+        match &self.config.grammar {
+            Grammar::ReadOnly => by_grammar(READ_ONLY_COMMANDS),
+            Grammar::FileOps => by_grammar(FILE_COMMANDS),
+            Grammar::Rules { rules, .. } => {
+                let rule = rules::first_match(rules, words)?;
+                let by = By::Rule(rules::verdict(rule, words));
+                Some(Matched { part: self, pattern: rule.pattern.join(" "), by })
+            }
+        }
+    }
+}
+
+/// The commands of `shell_file_ops`.
+const FILE_COMMANDS: &[&str] = &["ls", "mv"];
+
+fn begins_with(words: &[Word], pattern: &str) -> bool {
+    let mut words = words.iter().map(|word| word.text.as_str());
+    pattern.split(' ').all(|expected| words.next() == Some(expected))
+}
+
+/// The command as a shell would have to be given it: one text for each list of words.
+fn quoted(words: &[Word]) -> String {
+    // Only a NUL cannot be quoted, and there is none in a word.
+    shlex::try_join(words.iter().map(|word| word.text.as_str())).unwrap_or_default()
+}
+
+/// What a word may name: itself, or what stands behind `=`.
+fn operand_paths(word: &Word) -> Vec<PathBuf> {
+    let value = word.text.split_once('=').map(|(_, value)| PathBuf::from(value));
+    value.into_iter().chain([PathBuf::from(&word.text)]).filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
+/// What the fence of a shell lets through, in words.
+pub fn fence_words(config: &ShellConfig) -> String {
+    let writes = match &config.grammar {
+        Grammar::ReadOnly => "writes nothing".to_owned(),
+        Grammar::FileOps => "`mv` writes beneath the working directory".to_owned(),
+        Grammar::Rules { .. } if config.write.is_empty() => "writes beneath the working directory".to_owned(),
+        Grammar::Rules { .. } => {
+            let paths: Vec<String> = config.write.iter().map(|path| format!("`{}`", visible(path))).collect();
+            format!("writes beneath the working directory and {}", paths.join(", "))
+        }
+    };
+    format!("{writes}, {}", if config.network { "reaches the network" } else { "no network" })
+}
+
+fn report(finished: &Finished, timeout: Duration) -> String {
+    let stdout = String::from_utf8_lossy(&finished.stdout);
+    let mut stderr = String::from_utf8_lossy(&finished.stderr).into_owned();
+    let mut add = |line: String| {
+        if !stderr.is_empty() && !stderr.ends_with('\n') {
+            stderr.push('\n');
+        }
+        stderr.push_str(&line);
+    };
+    let exit_code = match finished.ended {
+        Ended::Exited(code) => code,
+        Ended::Killed(signal) => -signal,
+        Ended::TimedOut => {
+            add(format!("[ended after {} s; what it said until then is kept]", timeout.as_secs()));
+            -1
+        }
+        Ended::SaidTooMuch => {
+            add("[ended because its output is too long; ask for less, or for a part]".to_owned());
+            -1
+        }
+    };
+    rendered(&stdout, &stderr, exit_code, finished.truncated)
+}
+
+/// As JSON it may be longer than results may be, since some characters become several: then it is cut, and says so.
+fn rendered(stdout: &str, stderr: &str, exit_code: i32, truncated: bool) -> String {
+    const LONGEST: usize = 58_000;
+    let mut most = stdout.len();
+    let mut truncated = truncated;
+    loop {
+        let end = (0..=most).rev().find(|end| stdout.is_char_boundary(*end)).unwrap_or(0);
+        let json = RawJson::of(&Output { stdout: &stdout[..end], stderr, exit_code, truncated });
+        if json.get().len() <= LONGEST || end == 0 {
+            return json.get().to_owned();
+        }
+        (most, truncated) = (end / 2, true);
+    }
+}
+
+impl Toolset for Shell {
+    fn specs(&self) -> Vec<ToolSpec> {
+        // Commands that write are meant in the order in which they come.
+        let (order, repeat) =
+            if self.only_reads() { (Order::Concurrent, Repeat::Repeatable) } else { (Order::Sequential, Repeat::Once) };
+        vec![ToolSpec {
+            name: self.tool.clone(),
+            description: self.description(),
+            parameters: RawJson::of(&schemars::schema_for!(Arguments)),
+            kind: ToolKind::Leaf,
+            order,
+            repeat,
+        }]
+    }
+
+    fn judge<'a>(
+        &'a self,
+        _: &'a str,
+        arguments: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        // A command that is none here is a mistake of the model, which reads the reason and may do better; a command that
+        // a rule blocks is a refusal.
+        Box::pin(async move {
+            let arguments: Arguments = parse(arguments)?;
+            self.judge_command(&arguments.command).map(|judged| judged.verdict)
+        })
+    }
+
+    fn call<'a>(
+        &'a self,
+        call: PermittedCall,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
+        Box::pin(async move {
+            let output = self.run(&call).await?;
+            Ok(vec![Content::text(output)])
+        })
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(async move { self.private.remove() })
+    }
+}
+
+impl Shell {
+    fn only_reads(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part.config.grammar, Grammar::ReadOnly))
+    }
+}

@@ -1,0 +1,223 @@
+//! Many runs at once over real connections; calls that hang, and what is left when somebody gives up on them.
+
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fake_llm::{Call, Constant, FakeLlm, Reply};
+use llm_do::BoxFuture;
+use llm_do::http::{HttpClient, HttpSettings};
+use llm_do::message::{Content, RawJson};
+use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries};
+use llm_do::model::name::ModelChoices;
+use llm_do::model::protocol::Quirks;
+use llm_do::model::provider::ProtocolKind;
+use llm_do::project::Project;
+use llm_do::runtime::{Models, Runtime, RuntimeConfig};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, PermittedCall, Question, Rule, Verdict};
+use llm_do::tools::function::Tool;
+use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+use tokio::task::JoinSet;
+
+use crate::support::{Files, runtime, text, worker};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+async fn noop(_: Nothing) -> Result<String, String> {
+    Ok("nothing happened".to_owned())
+}
+
+fn asking(fake: &FakeLlm) -> Models {
+    let endpoint = Endpoint {
+        provider: "anthropic".to_owned(),
+        protocol: ProtocolKind::Anthropic.protocol().unwrap(),
+        quirks: Quirks::NONE,
+        base_url: fake.anthropic_url(),
+        key: Key::Unneeded,
+    };
+    let http = HttpClient::new(HttpSettings::STANDARD).unwrap();
+    let exchange = Exchange { endpoint: Arc::new(endpoint), http, retries: Retries::STANDARD };
+    let mut models = Models::default();
+    models.insert("anthropic", Arc::new(exchange));
+    models
+}
+
+/// Both ends of every connection are in this process.
+fn allow_many_connections() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, all).unwrap();
+}
+
+#[tokio::test]
+async fn a_thousand_runs_at_once_over_http_all_come_to_their_end() {
+    const RUNS: usize = 1_000;
+    allow_many_connections();
+    let step = Reply::text("let me see").and_calls([Call::new("noop", serde_json::json!({}))]);
+    // Nobody is answered before everybody has asked.
+    let fake = FakeLlm::start(Constant::tool_loop(1, step, Reply::text("done")).together(RUNS));
+    let project = Project::new(".")
+        .agent("main.worker", "---\nname: main\nmodel: anthropic:claude-haiku-4-5\ntools: [noop]\n---\nYou do nothing.")
+        .tool(Tool::new(noop).verdict(Rule::Allow));
+    let program = project.link(&ModelChoices::default()).unwrap().program;
+    let runtime = Arc::new(Runtime::new(program, asking(&fake), RuntimeConfig::new(Approvals::Nobody)));
+    let mut runs = JoinSet::new();
+    for _ in 0..RUNS {
+        let runtime = Arc::clone(&runtime);
+        runs.spawn(async move { runtime.run("go").await });
+    }
+    while let Some(outcome) = runs.join_next().await {
+        let outcome = outcome.unwrap().unwrap();
+        assert_eq!((outcome.messages.len(), outcome.trace.len()), (4, 1), "its own and nobody else's");
+        assert_eq!(text(Ok(outcome.output)), "done");
+    }
+    assert_eq!(runtime.usage().total.requests, 2 * RUNS as u64);
+    assert_eq!(fake.stop().peak_concurrency, RUNS);
+}
+
+/// Lets a future run until it waits, and gives up on it.
+async fn abandon<T: std::fmt::Debug>(future: impl Future<Output = T>) {
+    let mut future = pin!(future);
+    tokio::select! {
+        biased;
+        ended = &mut future => panic!("it was to hang, and gave {ended:?}"),
+        () = tokio::task::yield_now() => {}
+    }
+}
+
+/// A toolset that tells what becomes of it; its tool does not return.
+struct Hanging(Arc<Mutex<Vec<&'static str>>>);
+
+impl Toolset for Hanging {
+    fn specs(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec {
+            name: "hang".into(),
+            description: "hangs".into(),
+            parameters: RawJson::parse(r#"{"type":"object"}"#).unwrap(),
+            kind: ToolKind::Leaf,
+            order: Order::Concurrent,
+            repeat: Repeat::Once,
+        }]
+    }
+
+    fn judge<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(async move { Ok(Verdict::Allow) })
+    }
+
+    fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
+        self.0.lock().unwrap().push("called");
+        Box::pin(pending())
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
+        self.0.lock().unwrap().push("closed");
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().push("dropped");
+    }
+}
+
+#[tokio::test]
+async fn a_child_that_hangs_ends_with_its_callers_turn_and_leaves_no_trace_in_its_history() {
+    let main = worker("main", "entry: true\ntoolsets: [child]");
+    let script = "
+- {agent: child, call: {hang: {}}}
+- {agent: main, heard: delegate, call: {child: {input: go}}}
+- {agent: main, say: 'reply {{ round }}'}
+";
+    let child = worker("child", "toolsets: [hanging]");
+    let files = Files::new(&[("main.worker", &main), ("child.worker", &child), ("script.yaml", script)]);
+    let log = Arc::new(Mutex::default());
+    let made = Arc::clone(&log);
+    let project = files.project().toolset("hanging", move || Box::new(Hanging(Arc::clone(&made))));
+    let runtime = runtime(&project, RuntimeConfig::new(Approvals::Nobody));
+    let mut scope = runtime.open("main").await.unwrap();
+    assert_eq!(text(scope.turn("a").await), "reply 1");
+    abandon(scope.turn("delegate")).await;
+    assert_eq!(*log.lock().unwrap(), ["called", "dropped"], "nothing of it goes on");
+    assert_eq!(text(scope.turn("b").await), "reply 2");
+    assert_eq!(scope.frame().history.len(), 4);
+    scope.close().await;
+}
+
+/// Does not answer the first question.
+struct Absent(AtomicUsize);
+
+impl Approver for Absent {
+    fn ask<'a>(&'a self, _: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
+        match self.0.fetch_add(1, Ordering::SeqCst) {
+            0 => Box::pin(pending()),
+            _ => Box::pin(async { Answer::Once }),
+        }
+    }
+}
+
+struct Asking(Hanging);
+
+impl Toolset for Asking {
+    fn specs(&self) -> Vec<ToolSpec> {
+        self.0.specs()
+    }
+
+    fn judge<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(async move { Ok(Verdict::Ask(Question::because("it may hang"))) })
+    }
+
+    fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
+        Box::pin(async { Ok(vec![Content::text("it did not")]) })
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
+        Box::new(self.0).close()
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_is_given_up_on_blocks_neither_the_next_one_nor_the_scope() {
+    let script = "- {heard: go, call: {hang: {}}}\n- {tool: hang, say: '{{ result }}'}\n- say: 'reply {{ round }}'";
+    let main = worker("main", "toolsets: [asking]");
+    let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
+    let log = Arc::new(Mutex::default());
+    let made = Arc::clone(&log);
+    let project = files.project().toolset("asking", move || Box::new(Asking(Hanging(Arc::clone(&made)))));
+    let runtime = runtime(&project, RuntimeConfig::new(Approvals::prompt(Absent(AtomicUsize::new(0)))));
+    let mut scope = runtime.open("main").await.unwrap();
+    assert_eq!(text(scope.turn("a").await), "reply 1");
+    abandon(scope.turn("go")).await;
+    assert_eq!(text(scope.turn("go").await), "it did not", "asked again, and answered");
+    assert_eq!(scope.frame().history.len(), 6);
+    assert!(log.lock().unwrap().is_empty(), "the toolset lives on");
+    scope.close().await;
+    assert_eq!(*log.lock().unwrap(), ["closed", "dropped"]);
+}
+
+#[tokio::test]
+async fn an_agent_calls_itself_down_to_the_limit() {
+    const DEPTH: u64 = 300;
+    let script = "- {round: 1, call: {main: {input: deeper}}}\n- say: '{{ result }}'";
+    let files = Files::new(&[("main.worker", &worker("main", "toolsets: [main]")), ("script.yaml", script)]);
+    let config = RuntimeConfig { max_depth: DEPTH, ..RuntimeConfig::new(Approvals::Nobody) };
+    let runtime = runtime(&files.project(), config);
+    let said = text(runtime.run("go").await.map(|outcome| outcome.output));
+    assert!(
+        said.contains("agent `main` cannot call `main`: that would be depth 300, and `max_depth` is 300"),
+        "{said}"
+    );
+    assert_eq!(runtime.usage().total.requests, 2 * DEPTH);
+}

@@ -1,0 +1,14 @@
+//! What the shell toolsets do to the world: every hostile command is tried for its effect, with the fence of the kernel
+//! and without it; every honest one passes without a question.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+mod approval;
+mod fence;
+mod git;
+mod honest;
+mod hostile;
+mod processes;
+mod property;
+mod world;

@@ -1,0 +1,161 @@
+//! What a command may have and what is left of it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::world::{BOTH, World, rule, rules};
+use llm_do::tools::approval::{Approvals, Rule};
+use llm_do::tools::shell::fence::Fencing;
+
+fn with_bash(fencing: Fencing) -> World {
+    let all = ["bash", "env", "cat", "cargo", "true"].map(|program| rule(program, Rule::Allow));
+    World::new(fencing).with(vec![rules(all.to_vec())])
+}
+
+/// Whether a process runs; one that ended and was not yet waited for does not.
+fn is_alive(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    status.is_ok_and(|status| !status.rsplit_once(')').unwrap().1.trim_start().starts_with(['Z', 'X']))
+}
+
+/// A killed process may need a moment until it is gone.
+#[track_caller]
+fn is_gone(pid: &str) {
+    let start = Instant::now();
+    while is_alive(pid) {
+        assert!(start.elapsed() < Duration::from_secs(20), "{pid} survived");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_command_without_end_is_ended_and_what_it_said_is_kept() {
+    for fencing in BOTH {
+        let world = with_bash(fencing);
+        let ran = world.answered("bash -c 'echo partial; echo $$; exec sleep 1000'", 1, Approvals::ApproveAll).ran();
+        let (first, pid) = ran.stdout.trim().split_once('\n').unwrap();
+        assert_eq!((first, ran.exit_code), ("partial", -1), "{ran:?}");
+        assert!(ran.stderr.contains("ended after 1 s"), "{}", ran.stderr);
+        is_gone(pid);
+    }
+}
+
+#[test]
+fn nothing_that_a_command_started_survives_it() {
+    for fencing in BOTH {
+        let world = with_bash(fencing);
+        let leaving = |how: &str| {
+            // The command itself ends when the other has left, or could not.
+            format!("bash -c 'rm -f pid; {how} & until [ -s pid ]; do kill -0 $! || exit 0; done 2>/dev/null; cat pid'")
+        };
+        for command in [
+            // In the background, deaf to being asked, holding the pipe.
+            &leaving(r#"(trap "" TERM HUP; echo $BASHPID > pid; exec sleep 1000)"#),
+            // A session of its own, its parent gone.
+            &leaving(r#"setsid bash -c "echo \$\$ > pid; exec sleep 1000""#),
+            // A group of its own.
+            &leaving(r#"set -m; bash -c "echo \$\$ > pid; exec sleep 1000""#),
+        ] {
+            let ran = world.answered(command, 20, Approvals::ApproveAll).ran();
+            for pid in ran.stdout.split_whitespace() {
+                is_gone(pid);
+            }
+            assert_ne!(ran.exit_code, -1, "the command itself had ended: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_is_dropped_ends_its_command() {
+    for fencing in BOTH {
+        let world = with_bash(fencing);
+        let session = world.session(Approvals::ApproveAll);
+        let mark = world.path("inside/pid");
+        let orders = [("bash -c 'echo $$ > pid; exec sleep 1000'".to_owned(), 300)];
+        let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let pid = executor.block_on(async {
+            tokio::select! {
+                () = session.run(&orders) => panic!("it does not end by itself"),
+                () = written(&mark) => std::fs::read_to_string(&mark).unwrap(),
+            }
+        });
+        is_gone(pid.trim());
+    }
+}
+
+async fn written(path: &Path) {
+    while std::fs::read_to_string(path).map_or(true, |text| !text.ends_with('\n')) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn the_environment_is_fixed_and_small() {
+    for fencing in BOTH {
+        let world = with_bash(fencing);
+        let ran = world.approved("env").ran();
+        let mut names: Vec<&str> = ran.stdout.lines().map(|line| line.split_once('=').unwrap().0).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["HOME", "LANG", "LC_ALL", "LLM_DO_COMMAND", "PATH", "TERM", "TMPDIR"]);
+        let home = ran.stdout.lines().find_map(|line| line.strip_prefix("HOME=")).unwrap();
+        assert!(home.starts_with("/tmp/llm-do-"), "{home}");
+        assert!(!Path::new(home).exists(), "it is gone with the shell");
+    }
+}
+
+#[test]
+fn there_is_no_input() {
+    for fencing in BOTH {
+        let ran = with_bash(fencing).approved("cat").ran();
+        assert_eq!((ran.stdout.as_str(), ran.exit_code), ("", 0));
+        let ran = with_bash(fencing).approved("bash -c 'read x || echo none'").ran();
+        assert_eq!(ran.stdout, "none\n");
+    }
+}
+
+#[test]
+fn resources_are_limited() {
+    for fencing in BOTH {
+        let world = with_bash(fencing);
+        // The limits are put on a process that already runs: it waits until they are there.
+        let ask = "bash -c 'until [ $(ulimit -Ht) = 15 ]; do :; done; ulimit -Hn; ulimit -Ht; ulimit -Hf; ulimit -Hu'";
+        let ran = world.approved(ask).ran();
+        let limits: Vec<&str> = ran.stdout.lines().collect();
+        assert_eq!(limits[..3], ["1024", "15", "4194304"], "{ran:?}");
+        assert!(limits[3].parse::<u64>().is_ok_and(|processes| processes > 1024), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_says_so() {
+    let world = World::new(Fencing::WhereOffered).with(vec![rules(vec![rule("no-such-program", Rule::Allow)])]);
+    let ran = world.approved("no-such-program x").ran();
+    assert_eq!(ran.exit_code, 127);
+    assert!(ran.stderr.contains("`no-such-program` is not in /usr/local/bin"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_command_that_works_goes_on_unheard() {
+    let world = with_bash(Fencing::WhereOffered);
+    let ran = world.approved("bash -c 'for i in {1..30000}; do echo line $i; done; echo done > finished'").ran();
+    assert!(ran.truncated && ran.exit_code == 0, "{}", ran.exit_code);
+    assert!(world.path("inside/finished").exists());
+}
+
+#[test]
+fn signals_and_exit_codes_are_told() {
+    let world = with_bash(Fencing::WhereOffered);
+    assert_eq!(world.approved("bash -c 'exit 3'").ran().exit_code, 3);
+    assert_eq!(world.approved("bash -c 'kill -TERM $$'").ran().exit_code, -15);
+}
+
+#[test]
+fn many_commands_at_once_do_not_end_each_other() {
+    let orders: Vec<(String, u64)> = (0..8)
+        .map(|number| (format!("bash -c 'for i in 1 2 3 4 5; do sleep 0.0{number}; echo {number}; done'"), 30))
+        .collect();
+    let attempts = with_bash(Fencing::WhereOffered).session(Approvals::ApproveAll).attempts(&orders);
+    for (number, attempt) in attempts.into_iter().enumerate() {
+        assert_eq!(attempt.ran().stdout, format!("{number}\n").repeat(5));
+    }
+}
