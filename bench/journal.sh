@@ -11,7 +11,7 @@ RUNS=${RUNS:-21}
 source bench/provider.sh
 
 echo "building ..." >&2
-cargo build --quiet --release -p llm-do-cli -p fake-llm -p bench
+cargo build --quiet --release -p llm-do-cli -p fake-llm -p bench --bin llm-do --bin fake-llm --bin steps
 release=${CARGO_TARGET_DIR:-target}/release
 program=${PROGRAM:-$release/llm-do}
 saved=${RESULTS:-bench/results/journal.json}

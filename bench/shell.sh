@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# What the gate and the fence add to a command, as time ratios to starting the same command bare: the same program, the
-# same arguments, its output read. Each figure is the best of five series; callgrind knows nothing of the fence.
+# What the gate and the fence add to a command, as ratios to starting the same command bare: the same program, the same
+# arguments, its output read. Processor time (user and system, children included) is what is compared, since it hardly
+# depends on what else the machine does; each figure is the best of five series. Callgrind knows nothing of the fence.
+#
+#     bench/shell.sh [COUNT [PROFILE]]       300 commands each, release
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release --quiet -p llm-do --example commands
-commands=$PWD/target/release/examples/commands
 count=${1:-300}
+profile=${2:-release}
+cargo build --profile "$profile" --quiet -p llm-do --example commands
+commands=$PWD/target/${profile/#dev/debug}/examples/commands
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
@@ -16,21 +20,23 @@ git init --quiet
 git add numbers
 git -c user.name=a -c user.email=a@b commit --quiet -m first
 
+# Microseconds of processor time for each command.
 best() {
     local best=999999999 now
+    local TIMEFORMAT='%3U %3S'
     for _ in 1 2 3 4 5; do
-        now=$("$commands" "$@")
+        now=$({ time "$commands" "$@" >/dev/null; } 2>&1 | awk -v n="$count" '{ printf "%d", ($1 + $2) * 1e6 / n }')
         best=$((now < best ? now : best))
     done
     echo "$best"
 }
 
-printf '%-22s %10s %10s %10s %12s %10s\n' command bare unfenced fenced unfenced/bare fenced/bare
+printf '%-20s %11s %11s %11s %14s %12s\n' "command (${profile})" bare unfenced fenced unfenced/bare fenced/bare
 for command in "cat numbers" "grep -c 1 numbers" "git status"; do
     read -ra words <<<"$command"
     bare=$(best bare "$count" "${words[@]}")
     unfenced=$(best unfenced "$count" "${words[@]}")
     fenced=$(best fenced "$count" "${words[@]}")
     awk -v c="$command" -v b="$bare" -v u="$unfenced" -v f="$fenced" \
-        'BEGIN { printf "%-22s %8d µs %8d µs %8d µs %12.2f %10.2f\n", c, b, u, f, u / b, f / b }'
+        'BEGIN { printf "%-20s %8d µs %8d µs %8d µs %14.2f %12.2f\n", c, b, u, f, u / b, f / b }'
 done

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 /// Prompts as executables: agents are text files, and dangerous calls stop at a gate.
 #[derive(Debug, Parser)]
@@ -363,11 +363,27 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
     let argv: Vec<OsString> = argv.into_iter().collect();
     let is_chat = argv.get(1).is_some_and(|first| first == "chat");
-    match Args::try_parse_from(with_run(argv.clone())) {
+    let meant = with_run(argv.clone());
+    if let Some(args) = parse_run(&meant) {
+        return Ok(args);
+    }
+    match Args::try_parse_from(meant) {
         // Who types `chat` reads of `chat`.
         Err(_) if is_chat => command().try_get_matches_from(argv).and_then(|matches| Args::from_arg_matches(&matches)),
         parsed => parsed,
     }
+}
+
+/// A run by itself: building the flags of all other commands would cost more than the rest of parsing. What is wrong, or
+/// help, is left to the whole definition, which has better words for it.
+fn parse_run(argv: &[OsString]) -> Option<Args> {
+    let [_, command, words @ ..] = argv else { return None };
+    if command != "run" {
+        return None;
+    }
+    let run = RunArgs::augment_args(clap::Command::new("run").no_binary_name(true));
+    let run = run.try_get_matches_from(words).and_then(|matches| RunArgs::from_arg_matches(&matches)).ok()?;
+    Some(Args { command: Command::Run(Box::new(run)) })
 }
 
 /// Whether the words ask for a run whose result is JSON: then its usage errors are JSON too.
@@ -453,6 +469,25 @@ mod tests {
         for (line, format) in cases {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             assert_eq!(asked_format(&words), format, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_parsed_alone_as_it_is_among_the_others() {
+        for line in [
+            "llm-do run hello hi",
+            "llm-do run hello -m a:b -m main=c:d -f x -f y --json --timeout 5m -vv --yolo",
+            "llm-do run --chat hello -p -q --max-turns 3 --max-budget-usd 0.5 -o out --record j --debug --trust",
+            "llm-do run hello --input-json {} --output-format json --no-stream --no-stdin --reject-all -- ",
+        ] {
+            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            let whole = Args::try_parse_from(&words).map(|args| format!("{args:?}"));
+            assert_eq!(parse_run(&words).map(|args| format!("{args:?}")), whole.ok(), "{line}");
+            assert!(parse_run(&words).is_some(), "{line}");
+        }
+        for line in ["llm-do run", "llm-do run x --help", "llm-do run x --bogus", "llm-do check x", "llm-do"] {
+            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            assert!(parse_run(&words).is_none(), "{line}");
         }
     }
 

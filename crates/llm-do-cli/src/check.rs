@@ -12,7 +12,9 @@ use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, PythonType, Typin
 use llm_do::syntax::diagnostic::Report;
 use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
 use llm_do::tools::shell::fence_words;
-use llm_do::tools::source::{Grammar, ShellConfig, ShellRule, ToolsetSource};
+use llm_do::tools::source::{
+    Access, Base, FileRoot, FilesystemConfig, Grammar, Roots, ShellConfig, ShellRule, ToolsetSource,
+};
 use serde_json::{Value, json};
 
 use crate::trust::Item;
@@ -121,6 +123,14 @@ fn agent_text(out: &mut String, program: &Program, agent: &AgentSpec, worst: &Wo
     for tool in &agent.server_tools {
         line(4, &format!("server  {}  (run by {}, outside the gate)", tool.kind.name(), agent.model.provider));
     }
+    let files: Vec<_> = file_roots(agent).collect();
+    if !files.is_empty() {
+        line(4, "files");
+    }
+    for (toolset, name, root) in files {
+        let name = if name.is_empty() { String::new() } else { format!(" {name}/") };
+        line(6, &format!("{toolset}{name}  {}{}", visible(&base_words(&root.base)), visible(&root.bounds())));
+    }
     if !worst.is_empty() {
         line(4, "in the worst case");
     }
@@ -168,6 +178,43 @@ fn ground_json(ground: &ShellGround) -> Value {
         "directory": ground.directory.display().to_string(),
         "fence": ground.fence.as_ref().ok(),
         "no_fence": ground.fence.as_ref().err(),
+    })
+}
+
+/// Where the files of an agent's toolsets are, variants included: toolset, name of the root, root.
+fn file_roots(agent: &AgentSpec) -> impl Iterator<Item = (&str, &str, &FileRoot)> {
+    agent.toolsets.iter().flat_map(|used| {
+        let roots: Vec<(&str, &FileRoot)> = match used.source.origin() {
+            ToolsetSource::Filesystem(FilesystemConfig { roots: Roots::One(root) }) => vec![("", root)],
+            ToolsetSource::Filesystem(FilesystemConfig { roots: Roots::Named(roots) }) => {
+                roots.iter().map(|(name, root)| (name.as_str(), root)).collect()
+            }
+            _ => Vec::new(),
+        };
+        roots.into_iter().map(|(name, root)| (used.name.as_str(), name, root))
+    })
+}
+
+fn base_words(base: &Base) -> String {
+    match base {
+        Base::WorkingDirectory => "the working directory".to_owned(),
+        Base::Project(path) if path == Path::new(".") => "the project".to_owned(),
+        Base::Project(path) => format!("{} in the project", path.display()),
+        Base::Absolute(path) => path.display().to_string(),
+    }
+}
+
+fn root_json((toolset, name, root): (&str, &str, &FileRoot)) -> Value {
+    json!({
+        "toolset": toolset,
+        "root": Some(name).filter(|name| !name.is_empty()),
+        "directory": base_words(&root.base),
+        "mode": match root.access {
+            Access::ReadOnly => "ro",
+            Access::ReadWrite => "rw",
+        },
+        "suffixes": root.suffixes,
+        "max_file_bytes": root.max_file_bytes,
     })
 }
 
@@ -396,6 +443,7 @@ fn agent_json(program: &Program, agent: &AgentSpec, worst: &Worst) -> Value {
         "tools": program.tools_of(agent).iter().map(tool_json).collect::<Vec<_>>(),
         "shells": shells(agent).map(shell_json).collect::<Vec<_>>(),
         "server_side_tools": agent.server_tools.iter().map(|tool| tool.kind.name()).collect::<Vec<_>>(),
+        "files": file_roots(agent).map(root_json).collect::<Vec<_>>(),
         "calls_any_agent": Program::calls_any(agent),
         "limits": agent.limits,
         "worst_case": worst,

@@ -29,6 +29,11 @@ impl Display {
         Self { view, format, renderer, status, started: Instant::now(), drawn: false }
     }
 
+    /// Requests that were begun and not finished.
+    pub fn unanswered(&self) -> u64 {
+        self.status.unanswered
+    }
+
     /// The clock of the status line begins anew.
     pub fn restart(&mut self) {
         self.started = Instant::now();
@@ -44,9 +49,7 @@ impl Display {
         let columns = if self.view.live { console::columns() } else { None };
         let mut pieces = Vec::new();
         for event in events.drain(..) {
-            if self.view.live {
-                self.status.note(&event);
-            }
+            self.status.note(&event);
             self.renderer.render(&event, columns, &mut pieces);
         }
         // What was cleared for the sake of a line comes back below it at once: nothing flickers.

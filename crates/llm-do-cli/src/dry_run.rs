@@ -9,7 +9,6 @@ use llm_do::message::{Message, RawJson, Reply};
 use llm_do::model::exchange::{Endpoint, Key};
 use llm_do::model::protocol::Encoder;
 use llm_do::model::{Conversation, Fault, Head, Model, ModelError};
-use llm_do::project::{AgentSpec, Program};
 use serde::Serialize;
 use serde_json::json;
 
@@ -123,26 +122,4 @@ fn plain(head: &Head, history: &[Message]) -> RawJson {
         "tools": tools,
         "messages": history,
     }))
-}
-
-/// A script would answer by itself: in a rehearsal its agents have a stand-in too.
-pub fn without_scripts(program: Program) -> Program {
-    every_agent(program, |agent| AgentSpec { script: None, ..agent })
-}
-
-/// `--no-tools`: agents that can only talk.
-pub fn without_tools(program: Program) -> Program {
-    every_agent(program, |agent| AgentSpec {
-        tools: Vec::new(),
-        toolsets: Vec::new(),
-        server_tools: Vec::new(),
-        ..agent
-    })
-}
-
-fn every_agent(mut program: Program, change: impl Fn(AgentSpec) -> AgentSpec) -> Program {
-    for agent in program.agents.values_mut() {
-        *agent = Arc::new(change(AgentSpec::clone(agent)));
-    }
-    program
 }

@@ -187,4 +187,34 @@ mod tests {
         assert_eq!(markdown.finish(), "\n");
         assert_eq!((markdown.is_within_line(), markdown.finish().as_str()), (false, ""));
     }
+
+    /// All that is shown of a text that came in these pieces.
+    fn written(text: &str, cuts: &[usize]) -> String {
+        let mut markdown = Markdown::new(true);
+        let (mut out, mut start) = (String::new(), 0);
+        for cut in cuts.iter().copied().filter(|cut| text.is_char_boundary(*cut)) {
+            if cut >= start {
+                out.push_str(&markdown.push(&text[start..cut]));
+                start = cut;
+            }
+        }
+        out.push_str(&markdown.push(&text[start..]));
+        out + &markdown.finish()
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_paints_and_no_split_matters(
+            text in r"([ -~]|[*`#\n\t\r]|\PC|[\x00-\x1f\x7f-\x9f\u{202e}\u{200b}\u{fe0f}]){0,60}",
+            mut cuts in proptest::collection::vec(0..120usize, 0..6),
+        ) {
+            cuts.sort_unstable();
+            cuts.retain(|cut| *cut <= text.len());
+            let whole = written(&text, &[]);
+            proptest::prop_assert_eq!(&written(&text, &cuts), &whole);
+            let styles = [Style::Bold, Style::Code, Style::Dim].map(Style::start);
+            let plain = styles.iter().chain([&Style::END]).fold(whole, |text, code| text.replace(code, ""));
+            proptest::prop_assert!(!plain.chars().any(|c| c != '\n' && c.is_control()), "{plain:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use llm_do::escape::{visible, visible_lines};
 use llm_do::event::{TraceCall, UsageReport};
-use llm_do::message::{Message, RawJson};
+use llm_do::message::{Message, RawJson, Usage};
 use llm_do::runtime::{Outcome, Output, RunError, Runtime};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::Pending;
@@ -42,6 +42,8 @@ pub struct Ended {
     pub trace: Vec<Arc<TraceCall>>,
     pub run: String,
     pub elapsed: Duration,
+    /// Requests that somebody cut short.
+    pub unanswered: u64,
     /// Where it can be resumed from.
     pub journal: Option<PathBuf>,
 }
@@ -50,14 +52,14 @@ impl Ended {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run.clone());
-        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed, journal: None }
+        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed, unanswered: 0, journal: None }
     }
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
         let Outcome { output, messages, usage, trace } = outcome;
         let elapsed = Duration::ZERO;
-        Self { answer: Ok(output), stopped: None, messages, usage, trace, run, elapsed, journal: None }
+        Self { answer: Ok(output), stopped: None, messages, usage, trace, run, elapsed, unanswered: 0, journal: None }
     }
 
     pub fn report(self, plan: &OutputPlan) -> Result<(), Failure> {
@@ -78,9 +80,10 @@ impl Ended {
             Ok(output) => print_turn(output, plan)?,
             Err(error) => print_partial(error, self.stopped, plan)?,
         }
-        let (view, elapsed, usage, journal) = (plan.view, self.elapsed, self.usage, self.journal.as_deref());
+        let summary = self.summary();
+        let journal = self.journal.as_deref();
         let ended = self.answer.map_or_else(|error| Err(failure(error, self.stopped, journal)), |_| Ok(()));
-        summarise(view, elapsed, &usage, ended.as_ref().err());
+        summary.print(plan.view, ended.as_ref().err());
         ended
     }
 
@@ -92,9 +95,9 @@ impl Ended {
                 (partial, Some(failure(error.clone(), self.stopped, self.journal.as_deref())))
             }
         };
-        let (view, elapsed, usage) = (plan.view, self.elapsed, self.usage.clone());
+        let summary = self.summary();
         let printed = console::print(&json::line(&self.result(output, failure.as_ref(), pending)));
-        summarise(view, elapsed, &usage, failure.as_ref());
+        summary.print(plan.view, failure.as_ref());
         printed?;
         failure.map_or(Ok(()), Err)
     }
@@ -118,12 +121,12 @@ impl Ended {
         if let (Some(output), Some(file)) = (&last, &plan.file) {
             answer_file::write(file, &answer(output))?;
         }
-        let (elapsed, usage) = (self.elapsed, self.usage.clone());
+        let summary = self.summary();
         if plan.format != OutputFormat::Text {
             let output = last.as_ref().map(Output::to_json);
             console::print(&json::line(&self.result(output, failure.as_ref(), Vec::new())))?;
         }
-        summarise(plan.view, elapsed, &usage, failure.as_ref());
+        summary.print(plan.view, failure.as_ref());
         failure.map_or(Ok(()), |failure| Err(Failure::Said { code: failure.code() }))
     }
 
@@ -139,6 +142,10 @@ impl Ended {
             pending,
             run: Some(self.run),
         }
+    }
+
+    fn summary(&self) -> Summary {
+        Summary { elapsed: self.elapsed, usage: self.usage.total, unanswered: self.unanswered }
     }
 
     fn pending(&self) -> Vec<Pending> {
@@ -167,13 +174,22 @@ pub fn print_partial(error: &RunError, stopped: Option<Stopped>, plan: &OutputPl
     }
 }
 
-/// The closing line, unless only errors are wanted, or nothing came of it but an error.
-fn summarise(view: View, elapsed: Duration, usage: &UsageReport, failure: Option<&Failure>) {
-    let is_wanted = !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages);
-    let is_empty = usage.total.requests == 0 && failure.is_some_and(|failure| !failure.cuts_short());
-    if is_wanted && !is_empty {
-        let line = summary::line(elapsed, &usage.total);
-        console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
+/// What the closing line says.
+struct Summary {
+    elapsed: Duration,
+    usage: Usage,
+    unanswered: u64,
+}
+
+impl Summary {
+    /// Unless only errors are wanted, or nothing came of it but an error.
+    fn print(&self, view: View, failure: Option<&Failure>) {
+        let is_wanted = !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages);
+        let is_empty = self.usage.requests == 0 && failure.is_some_and(|failure| !failure.cuts_short());
+        if is_wanted && !is_empty {
+            let line = summary::line(self.elapsed, &self.usage, self.unanswered);
+            console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
+        }
     }
 }
 

@@ -55,14 +55,17 @@ fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure>
         return Ok(Begun::Finished(Box::new(Ended::recorded(outcome, run)), output));
     }
     let decisions = Decisions::of(args, open.contents())?;
-    let (force, typed) = (args.force, from_here(&args.models)?);
+    let typed = from_here(&args.models)?;
+    let output = args.output.as_ref().map(std::path::absolute).transpose();
+    let output = output.map_err(|error| Failure::usage(format!("`--output` is not a path: {error}")))?;
     std::env::set_current_dir(&header.directory).map_err(|error| {
         Failure::usage(format!("the run's directory {} cannot be entered: {error}", header.directory.display()))
     })?;
     let Header { run, project, flags, files, input, .. } = header;
-    let mut prepared = prepare(merged(args, &typed, flags, project), environment, Some(input))?;
+    let run_args = RunArgs { output, ..merged(args, &typed, flags, project) };
+    let mut prepared = prepare(run_args, environment, Some(input))?;
     let changes = files.changes(&prepared.files);
-    let matching = match (changes.is_empty(), force) {
+    let matching = match (changes.is_empty(), args.force) {
         (true, _) => Matching::Exact,
         (false, true) => {
             console::complain(&format!("note: the project has changed: {}\n", listed(&changes)));

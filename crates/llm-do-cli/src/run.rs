@@ -30,13 +30,13 @@ use crate::chat::{Chat, ChatEnded};
 use crate::check::ShellGround;
 use crate::config::Config;
 use crate::display::{Display, MessageLines};
-use crate::dry_run::{self, Rehearsed};
+use crate::dry_run::Rehearsed;
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE};
 use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::models::Listing;
-use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan, Tools};
+use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan};
 use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
@@ -45,7 +45,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, check, console, new, providers, resume, stdin};
+use crate::{answer_file, casting, check, console, new, resume, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -233,9 +233,12 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
     let talk = known.map_or_else(|| read_talk(&plan, &program), |input| Ok(Talk::Once(input)))?;
     let rehearsed = plan.dry_run.then(Rehearsed::default);
-    let (program, models) = cast(program, &plan, environment, &config, rehearsed.as_ref())?;
+    let (program, models) = casting::cast(program, plan.tools, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = mpsc::unbounded_channel();
-    let config = runtime_config(&plan, &program.policy, asked);
+    let mut config = runtime_config(&plan, &program.policy, asked);
+    // What the user trusts and which commands give keys is decided in the directory of the configuration.
+    let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
+    config.own_files = settings.into_iter().chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let recorded = match (&plan.recording, replayed, &talk) {
         (Recording::Journal(_) | Recording::Replay(_), _, Talk::Chat(_)) => {
@@ -264,31 +267,6 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
         rehearsed,
         executor,
     })
-}
-
-/// The agents with the tools they get, and who answers for them.
-fn cast(
-    program: Program,
-    plan: &RunPlan,
-    environment: &Environment,
-    config: &Config,
-    rehearsed: Option<&Rehearsed>,
-) -> Result<(Program, Models), Failure> {
-    let program = match plan.tools {
-        Tools::Offered => program,
-        Tools::Withheld => dry_run::without_tools(program),
-    };
-    match rehearsed {
-        None => {
-            let models = providers::connect(&program, environment, config)?;
-            Ok((program, models))
-        }
-        Some(rehearsed) => {
-            let program = dry_run::without_scripts(program);
-            let models = providers::rehearse(&program, environment, config, rehearsed)?;
-            Ok((program, models))
-        }
-    }
 }
 
 fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Result<Header, Failure> {
@@ -460,12 +438,14 @@ impl Prepared {
     async fn attend(self) -> Result<(Ended, Option<ChatEnded>), Failure> {
         let started = Instant::now();
         let OutputPlan { format, view, .. } = self.output;
-        let (runtime, events) = Runtime::heard(self.program, self.models, self.config, hearing(format, view));
+        let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
+        let mut config = self.config;
+        config.own_files.extend(journal.clone());
+        let (runtime, events) = Runtime::heard(self.program, self.models, config, hearing(format, view));
         let runtime = match view.verbosity {
             Verbosity::Messages => runtime.logged_by(Arc::new(MessageLines)),
             Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => runtime,
         };
-        let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
         let runtime = match self.recorded {
             Some(recorded) => recorded.drive(runtime),
             None => runtime,
@@ -490,7 +470,15 @@ impl Prepared {
                 Attended::Killed(_) => (turn, Vec::new()),
             },
         };
-        Ok((Ended { messages, journal, ..Ended::of(&runtime, turn, started.elapsed()) }, chat))
+        Ok((
+            Ended {
+                messages,
+                journal,
+                unanswered: watch.display.unanswered(),
+                ..Ended::of(&runtime, turn, started.elapsed())
+            },
+            chat,
+        ))
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Status {
     calls: Vec<Call>,
     model: String,
     usage: Usage,
+    /// Requests that were begun and not finished.
+    pub unanswered: u64,
     frame: usize,
 }
 
@@ -37,8 +39,14 @@ impl Status {
             EventKind::CallFinished { .. } => self.calls.retain(|call| call.id != event.call),
             EventKind::ToolCalled { id, tool, .. } => self.set_tool(event.call, Some((id.clone(), tool.clone()))),
             EventKind::ToolReturned { .. } => self.set_tool(event.call, None),
-            EventKind::RequestStarted { model } => self.model.clone_from(model),
-            EventKind::RequestFinished { usage, .. } => self.add(usage),
+            EventKind::RequestStarted { model } => {
+                self.model.clone_from(model);
+                self.unanswered += 1;
+            }
+            EventKind::RequestFinished { usage, .. } => {
+                self.unanswered = self.unanswered.saturating_sub(1);
+                self.add(usage);
+            }
             EventKind::UserMessage { .. }
             | EventKind::TextDelta { .. }
             | EventKind::TextComplete { .. }

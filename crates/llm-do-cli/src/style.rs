@@ -96,4 +96,17 @@ mod tests {
         assert_eq!(wrap("漢字", 3), ["漢", "字"]);
         assert_eq!(wrap("", 3), [""]);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_is_wider_than_it_may_be(text in r"(\PC|[\x00-\x1f]){0,80}", columns in 2..60usize) {
+            let fitted = fit(&text, columns);
+            proptest::prop_assert!(width(&fitted) <= columns && !fitted.contains('\n'));
+            proptest::prop_assert_eq!(wrap(&fitted, columns).len(), 1);
+            let shown = llm_do::escape::visible(&text);
+            let rows = wrap(&shown, columns);
+            proptest::prop_assert!(rows.iter().all(|row| width(row) <= columns));
+            proptest::prop_assert_eq!(rows.concat(), shown.as_ref());
+        }
+    }
 }

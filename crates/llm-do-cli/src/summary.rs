@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use llm_do::message::Usage;
 
-/// The line that closes a run or a chat.
-pub fn line(elapsed: Duration, usage: &Usage) -> String {
+/// The line that closes a run or a chat. What was asked and never answered may have cost something too.
+pub fn line(elapsed: Duration, usage: &Usage, unanswered: u64) -> String {
     let requests = match usage.requests {
         1 => "1 request".to_owned(),
         count => format!("{count} requests"),
     };
-    format!("{} · {requests} · {} · {}\n", seconds(elapsed), tokens(usage), cost(usage))
+    let unanswered = if unanswered == 0 { String::new() } else { format!(", {unanswered} unanswered") };
+    format!("{} · {requests}{unanswered} · {} · {}\n", seconds(elapsed), tokens(usage), cost(usage))
 }
 
 pub fn tokens(usage: &Usage) -> String {
@@ -70,7 +71,9 @@ mod tests {
             (0, usage(0, 0, 0, None), "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n"),
         ];
         for (milliseconds, usage, expected) in cases {
-            assert_eq!(line(Duration::from_millis(milliseconds), &usage), expected);
+            assert_eq!(line(Duration::from_millis(milliseconds), &usage, 0), expected);
         }
+        let cut = line(Duration::ZERO, &usage(0, 0, 0, None), 1);
+        assert_eq!(cut, "0.0 s · 0 requests, 1 unanswered · 0 tokens in, 0 out · $0\n");
     }
 }

@@ -175,3 +175,86 @@ fn by(signal: Received) -> Stopped {
         Received::Terminate => Stopped::Terminated,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use llm_do::BoxFuture;
+    use llm_do::event::Hearing;
+    use llm_do::message::{Content, RawJson};
+    use llm_do::model::name::{ModelChoices, ModelName};
+    use llm_do::project::Project;
+    use llm_do::runtime::{Models, Runtime, RuntimeConfig};
+    use llm_do::tools::approval::{Approvals, PermittedCall, Verdict};
+    use llm_do::tools::{CallContext, ToolError, ToolSpec, Toolset};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::args::OutputFormat;
+    use crate::render::{Verbosity, View};
+    use crate::style::Styles;
+
+    /// A toolset that does not let go.
+    struct Clinging;
+
+    impl Toolset for Clinging {
+        fn specs(&self) -> Vec<ToolSpec> {
+            Vec::new()
+        }
+
+        fn judge<'a>(
+            &'a self,
+            _: &'a str,
+            _: &'a RawJson,
+            _: &'a CallContext<'a>,
+        ) -> BoxFuture<'a, Result<Verdict, String>> {
+            Box::pin(async move { Ok(Verdict::Allow) })
+        }
+
+        fn call<'a>(
+            &'a self,
+            _: PermittedCall,
+            _: &'a CallContext<'a>,
+        ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+
+        fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    fn runtime() -> (Runtime, UnboundedReceiver<Event>) {
+        let models = ModelChoices {
+            flag: Some(ModelName::parse("scripted:s").unwrap()),
+            scripts: [("s".to_owned(), "- say: done".to_owned())].into(),
+            ..ModelChoices::default()
+        };
+        let project = Project::new(".")
+            .agent("main.worker", "---\nname: main\ntoolsets: [clinging]\n---\nx")
+            .toolset("clinging", || Box::new(Clinging));
+        let program = project.link(&models).unwrap().program;
+        Runtime::heard(program, Models::default(), RuntimeConfig::new(Approvals::Nobody), Hearing::Facts)
+    }
+
+    fn watch(events: UnboundedReceiver<Event>) -> Watch {
+        let plain = Styles { coloured: false };
+        let (verbosity, live, streamed, stdout_is_terminal) = (Verbosity::Quiet, false, false, false);
+        let view = View { verbosity, live, streamed, stdout_is_terminal, stdout: plain, stderr: plain };
+        let (_, questions) = mpsc::unbounded_channel();
+        let (signals, display) = (Signals::listen().unwrap(), Display::new(view, OutputFormat::Text));
+        Watch { events, signals, display, questions, asking: None, timeout: None }
+    }
+
+    #[tokio::test]
+    async fn a_signal_does_not_wait_for_what_does_not_let_go() {
+        let (runtime, events) = runtime();
+        let (mut watch, session) = (watch(events), Session::start(runtime));
+        let turn = watch.turn(&session, Input::from("hi")).await;
+        assert!(matches!(turn, Attended::Ended(TurnEnded { answer: Ok(_), stopped: None })));
+        let signal = async {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT).unwrap();
+        };
+        let (closed, ()) = tokio::join!(watch.close(session), signal);
+        assert!(matches!(closed, Attended::Killed(Stopped::Interrupted)));
+    }
+}

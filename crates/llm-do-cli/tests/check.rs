@@ -240,6 +240,8 @@ agents
       list_files  allow  (filesystem_cwd)
       write_file  ask  (filesystem_cwd)
       edit_file   ask  (filesystem_cwd)
+    files
+      filesystem_cwd  the working directory
     in the worst case
       reads files          helper → read_file
       writes files         helper → write_file  (asks)
@@ -454,4 +456,28 @@ fn a_misspelled_key_of_the_entry_is_one_mistake() {
         assert_eq!(ended.code, Some(2));
         assert!(ended.stderr.contains(fact) && ended.stderr.ends_with("\n1 error\n"), "{}", ended.stderr);
     }
+}
+
+#[test]
+fn roots_are_shown_with_their_bounds() {
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", "---\nname: main\nmodel: ollama:qwen3\ntoolsets: [box, filesystem_cwd_ro]\n---\nx\n");
+    sandbox.file(
+        "project.json",
+        r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"], "toolsets": {
+            "desk": {"filesystem": {"roots": {"in": {"root": "data", "mode": "ro"},
+                "out": {"root": "made", "mode": "rw", "suffixes": [".md"], "max_file_bytes": 9}}}},
+            "box": {"use": "desk", "prefix": "box_"}}}"#,
+    );
+    let Ended { code, stdout, stderr } = sandbox.run(&["check", "."]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let expected = "    files
+      box in/  data in the project, read-only
+      box out/  made in the project, only .md files, at most 9 bytes a file
+      filesystem_cwd_ro  the working directory, read-only
+";
+    assert!(stdout.contains(expected), "{stdout}");
+    let json: Value = serde_json::from_str(&sandbox.run(&["check", ".", "--json"]).stdout).unwrap();
+    let root = &json["agents"][0]["files"][1];
+    assert_eq!((&root["root"], &root["mode"]), (&Value::from("out"), &Value::from("rw")), "{root}");
 }

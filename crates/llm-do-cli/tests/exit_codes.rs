@@ -124,7 +124,7 @@ fn stopped(flags: &[&str], signal: Option<Signal>) -> Ended {
     Ended { code: output.status.code(), stdout: text(output.stdout), stderr: timeless(&text(output.stderr)) }
 }
 
-const NOTHING: &str = "0.0 s · 0 requests · 0 tokens in, 0 out · $0";
+const NOTHING: &str = "0.0 s · 0 requests, 1 unanswered · 0 tokens in, 0 out · $0";
 
 #[test]
 fn beyond_a_hundred_somebody_else_ended_it() {

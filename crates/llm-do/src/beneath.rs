@@ -1,10 +1,14 @@
 //! Regular files beneath a directory, opened by descriptor: no path, link or race leads outside, and nothing that would
 //! block or never end is opened.
 
+mod place;
+
 use std::io;
 use std::path::Path;
 
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt as _};
+
+pub use place::{Found, Identity, Kind, Place, resolve};
 
 /// Why a file was not opened.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ const PROTOCOLS: [ProtocolKind; 4] =
     [ProtocolKind::Anthropic, ProtocolKind::OpenAiResponses, ProtocolKind::OpenAiChat, ProtocolKind::Gemini];
 
 /// What the fuzzer has a target for.
-const TARGETS: [fn(&[u8]); 8] = [
+const TARGETS: [fn(&[u8]); 9] = [
     fuzz::frames,
     fuzz::anthropic,
     fuzz::openai_responses,
@@ -20,6 +20,7 @@ const TARGETS: [fn(&[u8]); 8] = [
     fuzz::script,
     tools::fuzz::arguments,
     tools::fuzz::command,
+    tools::fuzz::paths,
 ];
 
 /// Words of all protocols, put together like JSON more often than chance would have it.
@@ -277,6 +278,12 @@ proptest! {
     fn any_script_is_played_or_reported_on(text in script_words()) {
         fuzz::script(text.as_bytes());
         fuzz::script(format!("- agent: fuzzed\n  say: {text}\n").as_bytes());
+    }
+
+    #[test]
+    fn any_path_leads_where_the_system_says_or_nowhere(parts in prop::collection::vec(
+        prop::sample::select(vec!["a", "b", "f", "l", "u", "o", "m", "d2", "c", "..", ".", "", ".env", "x", "root", "outside"]), 0..9)) {
+        tools::fuzz::paths(parts.join("/").as_bytes());
     }
 
     #[test]

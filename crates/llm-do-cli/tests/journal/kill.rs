@@ -164,6 +164,71 @@ fn timeless(trace: &Value) -> Value {
     ])
 }
 
+/// A run after all its deaths.
+struct Survived {
+    team: Team,
+    result: Value,
+    /// What `resume` said about it on the way.
+    notes: String,
+    deaths: usize,
+    torn_lines: usize,
+}
+
+/// Kills a run several times, and goes on with it until it is done.
+fn survive(whole_time: Duration) -> Survived {
+    let (team, lives) = (Team::new(), fastrand::usize(1..7));
+    let (mut notes, mut deaths, mut torn_lines) = (String::new(), 0, 0);
+    let stdout = loop {
+        let size = fs::metadata(journal(&team.sandbox)).map_or(0, |metadata| metadata.len());
+        let death = match fastrand::u8(..3) {
+            _ if deaths == lives => Death::Natural,
+            0 => Death::After(whole_time.mul_f64(fastrand::f64())),
+            _ => Death::AtByte(size.max(200) + fastrand::u64(1..6_000)),
+        };
+        let (asked, recorded) = (team.fake.requests().len(), team.recorded_requests());
+        let ended = die(&team, &death);
+        let (asked, recorded) = (team.fake.requests().len() - asked, team.recorded_requests() - recorded);
+        assert!(asked <= recorded + 2, "only what was under way is asked again: {asked} for {recorded}");
+        if let Some((stdout, stderr)) = ended {
+            notes.push_str(&stderr);
+            break stdout;
+        }
+        deaths += 1;
+        let left = fs::read(journal(&team.sandbox)).unwrap_or_default();
+        torn_lines += usize::from(left.last().is_some_and(|byte| *byte != b'\n'));
+        notes.push_str(&team.sandbox.run(&["resume", JOURNAL, "--show"]).stdout);
+    };
+    Survived { team, result: result(&stdout), notes, deaths, torn_lines }
+}
+
+impl Survived {
+    fn is_in_doubt(&self) -> bool {
+        self.notes.contains("interrupted, it may or may not have happened: ")
+    }
+
+    /// Whatever happened on the way: nothing twice, nothing lost without a word, and the same answer.
+    fn check(&self, expected: &Value) {
+        assert_eq!(self.team.recorded_requests(), REQUESTS, "every request is there once");
+        for (effect, count) in self.team.effects() {
+            assert!(count <= 1, "{effect} happened {count} times");
+            let line = effect.split(' ').nth(1).unwrap();
+            let is_reported = self.is_in_doubt() && self.notes.contains(&format!("\"new\": \"{line}\\nEND\""));
+            assert!(count == 1 || is_reported, "{effect} was lost and nobody says so:\n{}", self.notes);
+        }
+        for file in ["a.copy", "b.copy"] {
+            assert_eq!(fs::read_to_string(self.team.sandbox.path().join(file)).unwrap(), "written\n");
+        }
+        let same = ["output", "exit_code", "usage"];
+        let compared = if self.is_in_doubt() { &same[..] } else { &[&same[..], &["messages"]].concat() };
+        for key in compared {
+            assert_eq!(self.result[key], expected[key], "{key}");
+        }
+        if !self.is_in_doubt() {
+            assert_eq!(timeless(&self.result["trace"][0]), timeless(&expected["trace"][0]));
+        }
+    }
+}
+
 #[test]
 fn a_run_that_is_killed_at_any_moment_is_resumed_and_does_nothing_twice() {
     let whole = Team::new();
@@ -173,59 +238,14 @@ fn a_run_that_is_killed_at_any_moment_is_resumed_and_does_nothing_twice() {
     assert_eq!((whole.fake.requests().len(), whole.recorded_requests()), (REQUESTS, REQUESTS));
     assert!(whole.effects().values().all(|count| *count == 1), "{:?}", whole.effects());
 
-    let (mut kills, mut torn, mut in_doubt, mut undisturbed) = (0, 0, 0, 0);
-    while kills < KILLS || undisturbed == 0 {
-        let team = Team::new();
-        let mut notes = String::new();
-        let ended = loop {
-            let size = fs::metadata(journal(&team.sandbox)).map_or(0, |metadata| metadata.len());
-            let death = match fastrand::u8(..3) {
-                0 => Death::After(whole_time.mul_f64(fastrand::f64())),
-                _ => Death::AtByte(size.max(200) + fastrand::u64(1..6_000)),
-            };
-            let (asked, recorded) = (team.fake.requests().len(), team.recorded_requests());
-            let ended = die(&team, &death);
-            let (asked, recorded) = (team.fake.requests().len() - asked, team.recorded_requests() - recorded);
-            assert!(
-                asked <= recorded + 2,
-                "only what was under way is asked again: {asked} asked, {recorded} recorded"
-            );
-            if let Some((stdout, stderr)) = ended {
-                notes.push_str(&stderr);
-                break stdout;
-            }
-            kills += 1;
-            let left = fs::read(journal(&team.sandbox)).unwrap_or_default();
-            torn += usize::from(left.last().is_some_and(|byte| *byte != b'\n'));
-            let shown = team.sandbox.run(&["resume", JOURNAL, "--show"]).stdout;
-            notes.push_str(&shown);
-        };
-        assert_eq!(team.recorded_requests(), REQUESTS, "every request is there once");
-        let mut is_undisturbed = true;
-        for (effect, count) in team.effects() {
-            assert!(count <= 1, "{effect} happened {count} times");
-            let line = effect.split(' ').nth(1).unwrap();
-            let reported = notes.contains("interrupted, it may or may not have happened: ")
-                && notes.contains(&format!("\"new\": \"{line}\\nEND\""));
-            assert!(count == 1 || reported, "{effect} was lost and nobody says so:\n{notes}");
-        }
-        for file in ["a.copy", "b.copy"] {
-            assert_eq!(fs::read_to_string(team.sandbox.path().join(file)).unwrap(), "written\n");
-        }
-        if notes.contains("interrupted, it may or may not have happened") {
-            in_doubt += 1;
-            is_undisturbed = false;
-        }
-        let found = result(&ended);
-        assert_eq!((&found["output"], &found["exit_code"]), (&expected["output"], &expected["exit_code"]));
-        assert_eq!(found["usage"]["total"]["requests"], REQUESTS, "usage is that of the whole run");
-        if is_undisturbed {
-            undisturbed += 1;
-            assert_eq!(timeless(&found["trace"][0]), timeless(&expected["trace"][0]));
-            assert_eq!(found["messages"], expected["messages"]);
-            assert_eq!(found["usage"], expected["usage"]);
-        }
+    let (mut deaths, mut torn_lines, mut in_doubt, mut undisturbed) = (0, 0, 0, 0);
+    while deaths < KILLS || undisturbed == 0 {
+        let survived = survive(whole_time);
+        survived.check(&expected);
+        deaths += survived.deaths;
+        torn_lines += survived.torn_lines;
+        *if survived.is_in_doubt() { &mut in_doubt } else { &mut undisturbed } += 1;
     }
-    println!("{kills} kills, {torn} torn lines, {in_doubt} runs with something in doubt, {undisturbed} without");
-    assert!(torn > 0);
+    println!("{deaths} kills, {torn_lines} torn lines, {in_doubt} runs with something in doubt, {undisturbed} without");
+    assert!(torn_lines > 0);
 }

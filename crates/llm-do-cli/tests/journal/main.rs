@@ -6,8 +6,11 @@
 mod session;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/terminal.rs"]
+mod terminal;
 
 mod approval;
+mod attended;
 mod kill;
 mod replay;
 mod trouble;

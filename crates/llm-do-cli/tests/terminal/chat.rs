@@ -172,3 +172,13 @@ fn a_chat_in_json_ends_with_one_result() {
     assert_eq!(result["messages"].as_array().unwrap().len(), 4, "the failed turn has left no trace");
     assert_eq!(events.iter().filter(|event| event["type"] == "call_started").count(), 1, "one call, many turns");
 }
+
+#[test]
+fn a_chat_has_no_journal_yet() {
+    for flag in ["--journal", "--record", "--replay"] {
+        let sandbox = echo();
+        let ended = Run::of(&sandbox, &[&CHAT[..], &[flag, "chat.journal"]].concat()).hearing("hi\n").ended();
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{flag}: {}", ended.stderr);
+        assert!(!sandbox.path().join("chat.journal").exists());
+    }
+}

@@ -12,6 +12,7 @@ mod terminal;
 mod approval;
 mod chat;
 mod display;
+mod files;
 mod signals;
 mod trust;
 

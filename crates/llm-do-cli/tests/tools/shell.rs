@@ -1,12 +1,13 @@
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use super::{project, run};
 use crate::session::{Run, of_type};
-use crate::support::Sandbox;
+use crate::support::{Sandbox, wait};
 
 /// An agent with these keys that runs one command and says what came back.
 fn commands(keys: &str, commands: &[&str]) -> Sandbox {
@@ -22,6 +23,10 @@ fn commands(keys: &str, commands: &[&str]) -> Sandbox {
 fn results(run: Run<'_>) -> Vec<Value> {
     let (_, result) = run.events();
     assert_eq!(result["exit_code"], 0, "{result}");
+    read_results(&result)
+}
+
+fn read_results(result: &Value) -> Vec<Value> {
     let parts = result["messages"][2]["parts"].as_array().unwrap();
     let text = |part: &Value| part["content"][0]["text"].as_str().map(|text| serde_json::from_str(text).unwrap());
     parts.iter().map(|part| text(part).unwrap_or_else(|| part.clone())).collect()
@@ -224,3 +229,45 @@ fn rules_that_allow_everything_and_examples_that_lie_are_mistakes() {
     sandbox.file("project.json", &manifest(understood));
     assert_eq!(sandbox.run(&["check", ".", "-m", "scripted:script.yaml"]).code, Some(0));
 }
+
+#[test]
+fn an_unprivileged_user_is_fenced_and_limited_too() {
+    let sandbox = commands(
+        "toolsets: [shell_readonly, mine]",
+        &[
+            "sh -c 'i=0; while [ $i -lt 9000 ]; do sleep 1000 & i=$((i+1)); done'",
+            "sh -c 'cat /etc/hosts'",
+            "sh -c 'echo x > made; cat made'",
+            "cat notes.md",
+        ],
+    );
+    sandbox.file(
+        "project.json",
+        &manifest(r#"{"mine": {"shell": {"rules": [{"pattern": "sh", "approval": "allow", "i_understand": true}]}}}"#),
+    );
+    let open = |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    open(sandbox.path(), 0o777);
+    let program = sandbox.path().join("llm-do");
+    fs::copy(env!("CARGO_BIN_EXE_llm-do"), &program).unwrap();
+    open(&program, 0o755);
+    let mut command = Command::new(&program);
+    command.args(["run", ".", "hi", "-m", "scripted:script.yaml", "--json", "--approve-all"]).env_clear();
+    command.current_dir(sandbox.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Only root can become somebody else; anybody else is one already.
+    if fs::metadata("/proc/self").unwrap().uid() == 0 {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let ended = wait(&mut command);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    let results = read_results(&result);
+    let (bomb, outside, inside, read) = (&results[0], &results[1], &results[2], &results[3]);
+    assert_ne!(bomb["exit_code"], 0, "{bomb}");
+    assert!(bomb["stderr"].as_str().unwrap().to_lowercase().contains("fork"), "{bomb}");
+    if !ended.stderr.contains("without a fence") {
+        assert_ne!(outside["exit_code"], 0, "{outside}");
+    }
+    assert_eq!((&inside["stdout"], &read["stdout"]), (&json!("x\n"), &json!("one\ntwo\n")));
+}
+
+const NOBODY: u32 = 65534;

@@ -35,6 +35,10 @@ impl Ear {
     }
 
     pub fn hear(&self, event: &Event) {
+        // Output of a process as it comes is a delta: what it came to is in the result.
+        if matches!(event.kind, EventKind::ProcessOutput { .. }) {
+            return;
+        }
         self.heard().push(event.clone());
         if let Some(around) = &self.around {
             around.hear(event);

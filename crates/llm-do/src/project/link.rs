@@ -4,6 +4,7 @@
 mod agent;
 mod namespace;
 mod prompt;
+mod protected;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -120,6 +121,7 @@ impl<'a> Linker<'a> {
                 .and_then(|manifest| manifest.generated_agents_dir.as_ref())
                 .map_or_else(|| PathBuf::from(super::load::DEFAULT_GENERATED_DIR), |dir| PathBuf::from(&dir.value)),
             generated: self.project.generated.clone(),
+            protected: protected::of(self.project, self.models),
             env: manifest
                 .map(|manifest| manifest.env.iter().map(|name| name.value.clone()).collect())
                 .unwrap_or_default(),

@@ -29,6 +29,7 @@ use crate::model::{ModelSettings, ServerTool};
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 use crate::tools::approval::Rules;
 use crate::tools::function::{FunctionEntry, Registry, Tool};
+use crate::tools::protected::Protected;
 use crate::tools::source::ToolsetSource;
 use crate::tools::{DeclaredTool, Toolset};
 use manifest::{AgentApprovalOverride, Manifest};
@@ -114,6 +115,8 @@ pub struct Program {
     /// Beneath the project root.
     pub generated_agents_dir: PathBuf,
     pub generated: BTreeMap<String, PathBuf>,
+    /// What no tool changes without a question.
+    pub protected: Protected,
     /// Variables that Python and MCP children see besides the fixed ones.
     pub env: Vec<String>,
     /// Names that only Python files which were not looked at can define.

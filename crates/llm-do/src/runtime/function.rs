@@ -67,8 +67,9 @@ impl Runtime {
         let request = steps.is_recorded().then(|| RawJson::of(&(entry.name(), &input)));
         let telling = steps.telling(events);
         let effect = async {
+            let shown = input.to_json();
             let output = self.enter(entry, input, plane, &telling, call, steps.clone()).await?;
-            Ok(Turn { output, messages: Vec::new() })
+            Ok(Turn { input: shown, output, messages: Vec::new() })
         };
         let turn: Result<Turn, RunError> =
             steps.run(|| Described::new(StepKind::Call, &request), &telling, effect).await;

@@ -14,6 +14,7 @@ mod shells;
 mod toolsets;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -33,6 +34,7 @@ use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
 use crate::tools::attachment::{self, Reach};
 use crate::tools::plane::Refusals;
+use crate::tools::protected::Covers;
 use crate::tools::shell::fence::Fencing;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
@@ -82,12 +84,16 @@ pub struct RuntimeConfig {
     pub stream: bool,
     /// Whether commands run behind a fence of the kernel.
     pub fencing: Fencing,
+    /// Files and directories that the program itself reads or writes for this run, besides those of the project: no
+    /// tool changes them without a question.
+    pub own_files: Vec<PathBuf>,
 }
 
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
-        Self { approvals, refusals, max_depth: 5, limits, stream: true, fencing: Fencing::WhereOffered }
+        let own_files = Vec::new();
+        Self { approvals, refusals, max_depth: 5, limits, stream: true, fencing: Fencing::WhereOffered, own_files }
     }
 }
 
@@ -237,7 +243,10 @@ impl Runtime {
         (Self::with_events(program, models, config, events), listener)
     }
 
-    fn with_events(program: Program, models: Models, config: RuntimeConfig, events: Events) -> Self {
+    fn with_events(mut program: Program, models: Models, config: RuntimeConfig, events: Events) -> Self {
+        for path in &config.own_files {
+            program.protected.add(path, Covers::Tree, "is written or read by this run itself");
+        }
         let session = Arc::new(Session::default());
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder);
@@ -275,6 +284,7 @@ impl Runtime {
     pub fn recorded_by(mut self, engine: Arc<dyn Journal>, resumed: Resumed) -> Self {
         self.steps = Steps::recorded_by(engine);
         self.ledger.carry_over(self.account, resumed.total());
+        resumed.account_to(&self.session);
         self.resumed = resumed;
         self
     }

@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::Cost;
 use super::session::Session;
 use super::{Outcome, Output};
-use crate::event::{CallKind, Ended, EventKind, Events};
-use crate::journal::record::{Contents, Known};
+use crate::event::{CallKind, Ended, Event, EventKind, Events, Recorder as _};
+use crate::journal::record::{Contents, Known, Record};
 use crate::journal::{Recorded, StepKind};
 use crate::message::{Message, RawJson, Reply};
 
 /// A finished turn of the entry.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Turn {
+    /// As events show it.
+    pub input: RawJson,
     pub output: Output,
     pub messages: Vec<Message>,
 }
@@ -26,6 +29,8 @@ pub(super) struct Turn {
 pub struct Resumed {
     /// By the keys of model requests.
     spent: BTreeMap<String, Cost>,
+    /// Requests within code that was interrupted: nothing in the resumed run tells of them.
+    lost: Vec<EventKind>,
 }
 
 impl Resumed {
@@ -43,7 +48,17 @@ impl Resumed {
                 StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Ask | StepKind::Decide | StepKind::Call,
             ) => None,
         });
-        Self { spent: spent.collect() }
+        let spent = spent.collect();
+        let interrupted: Vec<&str> = contents.records().filter_map(interrupted).collect();
+        let beneath = interrupted.into_iter().flat_map(|code| contents.beneath(code));
+        Self { spent, lost: beneath.filter_map(|(_, record)| finished_request(record)).collect() }
+    }
+
+    /// Tells whoever adds up of what nobody else will tell.
+    pub(super) fn account_to(&self, session: &Session) {
+        for kind in &self.lost {
+            session.record(Event { agent: Arc::from(""), depth: 0, call: 0, kind: kind.clone() });
+        }
     }
 
     pub(super) fn total(&self) -> Cost {
@@ -65,6 +80,24 @@ impl Resumed {
     }
 }
 
+/// The key of code that was interrupted: what it told until then went with it.
+fn interrupted<'a>((key, record): (&'a str, &Record)) -> Option<&'a str> {
+    let has_told =
+        |result: &RawJson| result.to::<Recorded<IgnoredAny>>().is_ok_and(|recorded| !recorded.told.is_empty());
+    let is_lost = match &record.known {
+        Known::Started(_) => true,
+        Known::Done(result) => !has_told(result),
+        Known::Asked(_) => false,
+    };
+    Some(key).filter(|_| is_lost && record.kind == StepKind::Code)
+}
+
+fn finished_request(record: &Record) -> Option<EventKind> {
+    let Known::Done(result) = record.known.clone() else { return None };
+    let told = Some(result).filter(|_| record.kind == StepKind::Model)?.to::<Recorded<IgnoredAny>>().ok()?.told;
+    told.events.into_iter().map(|event| event.kind).find(|kind| matches!(kind, EventKind::RequestFinished { .. }))
+}
+
 /// What a finished run gave, from its journal alone.
 pub fn outcome(contents: &Contents) -> Option<Outcome> {
     let (key, result) = contents.records().find_map(|(key, record)| match (&record.known, record.kind) {
@@ -74,15 +107,11 @@ pub fn outcome(contents: &Contents) -> Option<Outcome> {
             StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Ask | StepKind::Decide | StepKind::Call,
         ) => None,
     })?;
-    let Recorded { value: Turn { output, messages }, told } = result.to().ok()?;
+    let Recorded { value: Turn { input, output, messages }, told } = result.to().ok()?;
     let session = Arc::new(Session::default());
     let events = Events::unheard().recorded_by(Arc::clone(&session) as Arc<_>);
     let name = key.split('/').next().unwrap_or_default();
     let entry = events.for_call(&Arc::from(name), 0, events.new_call());
-    let input = RawJson::of(&told.events.iter().find_map(|event| match &event.kind {
-        EventKind::UserMessage { text } => Some(text.clone()),
-        _ => None,
-    }));
     let kind = if messages.is_empty() { CallKind::Function } else { CallKind::Agent };
     entry.send(|| EventKind::CallStarted { name: name.to_owned(), kind, input, parent: None });
     entry.retell(told);

@@ -288,18 +288,18 @@ impl<'r> CallScope<'r> {
             return self.live_turn(input, reach).await;
         }
         let (steps, start) = (self.turn_steps(), self.frame.history.len());
-        let request = RawJson::of(&(&self.agent.name, &input));
+        let (request, shown) = (RawJson::of(&(&self.agent.name, &input)), input.to_json());
         let events = self.events.clone();
         let telling = steps.telling(&events);
         self.events = Events::clone(&telling);
         let effect = async {
             let output = self.live_turn(input, reach).await?;
-            Ok(Turn { output, messages: self.frame.history[start..].to_vec() })
+            Ok(Turn { input: shown, output, messages: self.frame.history[start..].to_vec() })
         };
         let turn: Result<Turn, RunError> =
             steps.run(|| Described::new(StepKind::Call, &request), &telling, effect).await;
         self.events = events;
-        let Turn { output, messages } = turn?;
+        let Turn { output, messages, .. } = turn?;
         if self.frame.history.len() == start {
             self.frame.history.extend(messages);
         }

@@ -1,14 +1,11 @@
 //! The shells of an agent → its `shell` tools: all of one name are one tool.
 
-use std::path::PathBuf;
-
 use super::Runtime;
 use crate::event::{EventKind, Events};
-use crate::project::{AgentSpec, Program, ToolsetUse};
+use crate::project::{AgentSpec, ToolsetUse};
 use crate::tools::Toolset;
 use crate::tools::approval::{Rule, Rules};
 use crate::tools::plane::OpenToolset;
-use crate::tools::protected::Protected;
 use crate::tools::shell::{Part, Shell, Surroundings, fence};
 use crate::tools::source::{ShellConfig, ToolsetSource};
 
@@ -42,7 +39,7 @@ fn opened(runtime: &Runtime, tool: &str, parts: Vec<Part>, events: &Events) -> R
         directory: &directory,
         project_root: &runtime.program.root,
         fence,
-        protected: Protected::new(project_files(&runtime.program)),
+        protected: runtime.program.protected.clone(),
     };
     let name = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(" + ");
     let definition = format!("{:?}", parts.iter().map(|part| &part.config).collect::<Vec<_>>());
@@ -72,11 +69,4 @@ fn config_of(source: &ToolsetSource) -> Option<(String, &ShellConfig, Vec<Rule>)
         | ToolsetSource::Registered(_)
         | ToolsetSource::Open => None,
     }
-}
-
-/// What linking reads.
-fn project_files(program: &Program) -> Vec<PathBuf> {
-    let agents = program.agents.values().map(|agent| agent.file.clone());
-    let others = [PathBuf::from("project.json"), program.generated_agents_dir.clone()];
-    agents.chain(others).map(|file| program.root.join(file)).collect()
 }

@@ -72,7 +72,10 @@ async fn origin(
     events: &Events,
 ) -> Result<Option<Box<dyn Toolset>>, String> {
     Ok(match source {
-        ToolsetSource::Filesystem(config) => Some(Box::new(Filesystem::open(config, &runtime.program.root)?)),
+        ToolsetSource::Filesystem(config) => {
+            let Program { root, protected, .. } = runtime.program.as_ref();
+            Some(Box::new(Filesystem::open(config, root, protected)?))
+        }
         ToolsetSource::Agent(name) => {
             let callee = runtime.program.agent(name).map_err(|error| error.to_string())?;
             Some(Box::new(agent_tool(&runtime.program, &callee)))

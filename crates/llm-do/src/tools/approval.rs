@@ -189,6 +189,11 @@ impl Verdict {
         }
     }
 
+    /// What no rule can allow is let through for what was judged, also where nobody is asked this time.
+    fn bound_exception(&self) -> Option<String> {
+        self.question().filter(|_| self.is_exceptional()).and_then(|question| question.bound_to.clone())
+    }
+
     /// Whether letting it through allows what no rule can allow.
     fn is_exceptional(&self) -> bool {
         match self {
@@ -542,10 +547,10 @@ impl Gate {
             let request = (candidate.path, candidate.tool, canonical(candidate.arguments));
             Described::new(StepKind::Ask, &request).shown(&candidate.waiting(verdict))
         };
-        let unbound = Given { answer: Answer::Once, bound_to: None };
+        let unasked = || Given { answer: Answer::Once, bound_to: verdict.bound_exception() };
         let effect = async {
             let question = match decide(&self.approvals, verdict, self.is_remembered(candidate, verdict)) {
-                Decision::Run => return Ok(unbound),
+                Decision::Run => return Ok(unasked()),
                 Decision::Refuse(reason) => return Err(NoAnswer::Policy(reason.to_owned())),
                 Decision::NobodyToAsk => return Err(NoAnswer::Nobody),
                 Decision::Ask(question) => question,
@@ -556,7 +561,7 @@ impl Gate {
             drop(waits);
             // Somebody may have allowed it while this question waited.
             if self.is_remembered(candidate, verdict) {
-                return Ok(unbound);
+                return Ok(unasked());
             }
             let request = candidate.request(question.clone(), verdict, self.others.clone());
             let answer = self.ask(approver.as_ref(), &request, &telling).await?;

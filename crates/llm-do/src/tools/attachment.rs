@@ -9,8 +9,9 @@ use cap_std::fs::Dir;
 use serde_json::Value;
 
 use super::approval::{Question, digest};
+use super::filesystem::walk;
 use super::secret::looks_secret;
-use crate::beneath::{self, Unopened};
+use crate::beneath::{self, Identity, Kind, Place, Unopened};
 use crate::escape::visible;
 use crate::message::Attachment;
 
@@ -86,23 +87,23 @@ struct Exception {
 /// A file that is missing or no file needs no consent: reading it says so.
 fn exception(path: &str, root: &Path) -> Option<Exception> {
     let directory = Dir::open_ambient_dir(root, ambient_authority()).ok()?;
-    match beneath::open(&directory, Path::new(path)) {
+    match beneath::resolve(&directory, Path::new(path)) {
         Err(Unopened::Outside) => {
             let named = root.join(path);
             let resolved = named.canonicalize().unwrap_or(named);
             Some(Exception { resolved, why: "lies outside the project" })
         }
-        Ok(_) => {
-            let resolved = resolved_beneath(&directory, path);
-            looks_secret(&resolved).then_some(Exception { resolved, why: "looks like a secret" })
-        }
+        Ok(place) => is_secret(&directory, path, &place)
+            .then_some(Exception { resolved: place.path, why: "looks like a secret" }),
         Err(Unopened::Missing | Unopened::NotRegular | Unopened::Io(_)) => None,
     }
 }
 
-/// Behind links.
-fn resolved_beneath(directory: &Dir, path: &str) -> PathBuf {
-    directory.canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))
+/// By the name it is called, by its name behind all links, or by another name of the same file.
+fn is_secret(root: &Dir, named: &str, place: &Place) -> bool {
+    let Some(found) = place.found.as_ref().filter(|found| found.kind == Kind::Regular) else { return false };
+    let has_other_secret_name = || found.names > 1 && !matches!(walk::secret_with(root, found.identity), Ok(None));
+    looks_secret(&place.path) || looks_secret(Path::new(named)) || has_other_secret_name()
 }
 
 /// Reads a file that an input names, relative to the project root.
@@ -113,8 +114,13 @@ pub fn read(path: &Value, root: &Path, reach: Reach) -> Result<Attachment, Attac
     }
     let failed = |error: Unopened| AttachmentError::unopened(name, &error);
     let directory = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| failed(error.into()))?;
-    let file = beneath::open(&directory, Path::new(name)).map_err(failed)?;
-    if looks_secret(&resolved_beneath(&directory, name)) {
+    let place = beneath::resolve(&directory, Path::new(name)).map_err(failed)?;
+    let file = place.open().map_err(failed)?;
+    let identity = Identity::of_file(&file).map_err(|error| failed(error.into()))?;
+    if place.found.as_ref().is_none_or(|found| found.identity != identity) {
+        return Err(AttachmentError::new(name, "changed while it was opened"));
+    }
+    if is_secret(&directory, name, &place) {
         return Err(AttachmentError::new(name, "looks like a secret, and nobody was asked"));
     }
     let mut bytes = Vec::new();
@@ -180,6 +186,9 @@ mod tests {
         std::fs::write(inside.path().join(".env"), "KEY=1").unwrap();
         std::fs::write(outside.path().join("other.md"), "other").unwrap();
         std::os::unix::fs::symlink(".env", inside.path().join("innocent.md")).unwrap();
+        std::fs::hard_link(inside.path().join("notes.md"), inside.path().join("other_notes.md")).unwrap();
+        std::fs::write(inside.path().join("server.key"), "KEY=2").unwrap();
+        std::fs::hard_link(inside.path().join("server.key"), inside.path().join("hard.md")).unwrap();
         std::os::unix::fs::symlink(outside.path().join("other.md"), inside.path().join("out.md")).unwrap();
         (inside, outside)
     }
@@ -195,6 +204,7 @@ mod tests {
             (".", None),
             (".env", Some("`.env`, which looks like a secret".to_owned())),
             ("innocent.md", Some("`.env`, which looks like a secret".to_owned())),
+            ("hard.md", Some("`hard.md`, which looks like a secret".to_owned())),
             ("out.md", Some(format!("`{other}`, which lies outside the project"))),
             (absolute.as_str(), Some(format!("`{other}`, which lies outside the project"))),
         ];
@@ -217,6 +227,7 @@ mod tests {
             (".", Reach::Project, Err("is not a regular file")),
             (".env", Reach::Project, Err("looks like a secret, and nobody was asked")),
             ("innocent.md", Reach::Project, Err("looks like a secret, and nobody was asked")),
+            ("hard.md", Reach::Project, Err("looks like a secret, and nobody was asked")),
             ("out.md", Reach::Project, Err("leads outside the project root")),
             (absolute.as_str(), Reach::Project, Err("leads outside the project root")),
             (absolute.as_str(), Reach::Anywhere, Ok("other")),

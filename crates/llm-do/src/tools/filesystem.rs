@@ -1,37 +1,38 @@
 //! Files beneath one or several roots: every access by descriptor, so that no path, link or race leads outside.
 
+mod change;
+mod difference;
 mod listing;
+mod root;
 mod text;
+pub(super) mod walk;
 
-use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::ambient_authority;
-use cap_std::fs::{Dir, PermissionsExt as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::approval::{PermittedCall, Question, Verdict, digest};
 use super::function::parse;
-use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
-use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+use super::protected::Protected;
+use super::secret::looks_secret;
+use super::source::{FileRoot, FilesystemConfig, Roots};
+use super::{CallContext, Cancellation, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
-use crate::beneath::{self, Unopened};
-use crate::escape::visible;
+use crate::beneath::{Identity, Kind, Unopened};
+use crate::escape::{visible, visible_start};
 use crate::message::{Content, RawJson};
+use change::{Change, Unchangeable, Wanted};
+use listing::Listing;
+use root::{Root, Spot};
+use text::Replacement;
 
 /// A live filesystem toolset.
 #[derive(Clone)]
-pub struct Filesystem(Arc<Vec<OpenRoot>>);
-
-struct OpenRoot {
-    /// The first part of its paths; empty if it is the only root.
-    name: String,
-    directory: Dir,
-    /// As people know it.
-    shown: PathBuf,
-    root: FileRoot,
+pub struct Filesystem {
+    roots: Arc<Vec<Root>>,
+    protected: Arc<Protected>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -93,30 +94,33 @@ fn default_pattern() -> String {
     "**/*".to_owned()
 }
 
-/// Larger files are neither written nor edited.
-const LARGEST_WRITE: u64 = 16 * 1024 * 1024;
+/// As long as systems allow them, and deeper than anybody nests.
+const LONGEST_PATH: usize = 4_096;
+const MOST_PARTS: usize = 128;
 
 impl Filesystem {
-    /// Opens the roots. Those inside the project are opened beneath its directory, so that a link cannot lead out.
-    pub fn open(config: &FilesystemConfig, project_root: &Path) -> Result<Self, String> {
+    /// Opens the roots; those that can be written need not exist yet. What is protected is asked for, whatever the rules.
+    pub fn open(config: &FilesystemConfig, project_root: &Path, protected: &Protected) -> Result<Self, String> {
         let named: Vec<(String, &FileRoot)> = match &config.roots {
             Roots::One(root) => vec![(String::new(), root)],
             Roots::Named(roots) => roots.iter().map(|(name, root)| (name.clone(), root)).collect(),
         };
-        let opened = named.into_iter().map(|(name, root)| {
-            let (directory, shown) = open_root(root, project_root)?;
-            Ok(OpenRoot { name, directory, shown, root: root.clone() })
-        });
-        opened.collect::<Result<Vec<_>, String>>().map(|roots| Self(Arc::new(roots)))
+        let opened = named.into_iter().map(|(name, root)| Root::open(name, root.clone(), project_root));
+        let roots = opened.collect::<Result<Vec<_>, String>>()?;
+        Ok(Self { roots: Arc::new(roots), protected: Arc::new(protected.clone()) })
     }
 
     fn can_write(&self) -> bool {
-        self.0.iter().any(|root| root.root.access == Access::ReadWrite)
+        self.roots.iter().any(Root::can_write)
     }
 
-    /// Which root a path is in, and the path beneath it.
-    fn locate(&self, path: &str) -> Result<(&OpenRoot, PathBuf), String> {
-        let refuse = |reason: &str| Err(format!("`{}` {reason}; {}", visible(path), self.allowed()));
+    fn has_named_roots(&self) -> bool {
+        self.roots.iter().any(|root| !root.name.is_empty())
+    }
+
+    /// Which root a path is in, and the path beneath it: words only, nothing is looked at.
+    fn locate(&self, path: &str) -> Result<(&Root, PathBuf), String> {
+        let refuse = |reason: &str| Err(format!("`{}` {reason}; {}", visible_start(path, 200), self.allowed()));
         let mut parts = Vec::new();
         for component in Path::new(path).components() {
             match component {
@@ -129,201 +133,219 @@ impl Filesystem {
         if path.contains('\0') {
             return refuse("has a NUL in it");
         }
+        if path.len() > LONGEST_PATH || parts.len() > MOST_PARTS {
+            return refuse("is too long");
+        }
         if parts.first().is_some_and(|part| *part == "~") {
             return refuse("starts with `~`, which means nothing here");
         }
-        match self.0.as_slice() {
-            [only] if only.name.is_empty() => Ok((only, parts.iter().collect())),
-            roots => match parts.split_first() {
-                Some((first, rest)) => match roots.iter().find(|root| first.to_str() == Some(root.name.as_str())) {
-                    Some(root) => Ok((root, rest.iter().collect())),
-                    None => refuse("is in no root"),
-                },
-                None => refuse("names no root"),
+        if !self.has_named_roots() {
+            return match self.roots.as_slice() {
+                [only] => Ok((only, parts.iter().collect())),
+                _ => refuse("is in no root"),
+            };
+        }
+        match parts.split_first() {
+            Some((first, rest)) => match self.roots.iter().find(|root| first.to_str() == Some(root.name.as_str())) {
+                Some(root) => Ok((root, rest.iter().collect())),
+                None => refuse("is in no root"),
             },
+            None => refuse("names no root"),
         }
     }
 
     /// What the model may do instead.
     fn allowed(&self) -> String {
-        match self.0.as_slice() {
-            [only] if only.name.is_empty() => "paths are relative to the root and stay beneath it".to_owned(),
-            roots => {
-                let names: Vec<String> = roots.iter().map(|root| format!("`{}/…`", root.name)).collect();
-                format!("paths start with {}", names.join(" or "))
-            }
+        if !self.has_named_roots() {
+            return "paths are relative to the root and stay beneath it".to_owned();
         }
+        let names: Vec<String> = self.roots.iter().map(|root| format!("`{}/…`", root.name)).collect();
+        format!("paths start with {}", names.join(" or "))
     }
 
-    fn writable(&self, path: &str) -> Result<(&OpenRoot, PathBuf), String> {
+    /// Like [`Filesystem::locate`], for a file of an ending that is allowed.
+    fn locate_file(&self, path: &str) -> Result<(&Root, PathBuf), String> {
         let (root, beneath) = self.locate(path)?;
-        if root.root.access == Access::ReadOnly {
-            return Err(format!("`{}` is in a root that can only be read", visible(path)));
+        if beneath.as_os_str().is_empty() || path.ends_with('/') || path.ends_with("/.") {
+            return Err(format!("`{}` is a directory; `list_files` lists it", visible(path)));
         }
-        if beneath.as_os_str().is_empty() {
-            return Err(format!("`{}` is a directory", visible(path)));
-        }
-        root.check_suffix(&beneath)?;
+        check_suffix(root, path, &beneath)?;
         Ok((root, beneath))
     }
 
-    fn read(&self, arguments: &ReadFile) -> Result<String, String> {
-        let (root, beneath) = self.locate(&arguments.path)?;
-        root.check_suffix(&beneath)?;
-        let file = root.open(&beneath).map_err(|error| root.explain(&beneath, &error))?;
-        let read = text::read_part(file.into_std(), arguments.offset, arguments.max_chars);
-        read.map(|part| RawJson::of(&part).get().to_owned())
-            .map_err(|error| format!("`{}` {error}", visible(&arguments.path)))
-    }
-
-    /// What a write would leave, and what is there now.
-    fn change(&self, tool: &str, arguments: &RawJson) -> Result<Change, String> {
-        if tool == "write_file" {
-            let WriteFile { path, content } = parse(arguments)?;
-            let (root, beneath) = self.writable(&path)?;
-            let old = root.content(&beneath)?;
-            return Ok(Change { path, old, new: content });
+    fn locate_writable(&self, path: &str) -> Result<(&Root, PathBuf), String> {
+        let (root, beneath) = self.locate_file(path)?;
+        if !root.can_write() {
+            let writable: Vec<String> =
+                self.roots.iter().filter(|root| root.can_write()).map(Root::shown_name).collect();
+            let instead = if writable.is_empty() {
+                "nothing can be written here".to_owned()
+            } else {
+                format!("write to {}", writable.join(" or "))
+            };
+            return Err(format!("`{}` is in a root that can only be read; {instead}", visible(path)));
         }
-        let EditFile { path, old, new, replace_all } = parse(arguments)?;
-        let (root, beneath) = self.writable(&path)?;
-        let before = root.content(&beneath)?.ok_or_else(|| format!("`{}` does not exist", visible(&path)))?;
-        let after = text::replaced(&before, &old, &new, replace_all)
-            .map_err(|error| format!("`{}`: {error}", visible(&path)))?;
-        Ok(Change { path, old: Some(before), new: after })
-    }
-
-    fn write(&self, call: &PermittedCall) -> Result<String, ToolError> {
-        let change = self.change(call.tool(), call.arguments()).map_err(ToolError::Failed)?;
-        // Bound to what was shown; that somebody else already wrote the same is fine.
-        let is_as_shown = call.bound_to().is_none_or(|shown| shown == change.digest());
-        if !is_as_shown && change.old.as_ref() != Some(&change.new) {
-            return Err(ToolError::Changed);
-        }
-        let (root, beneath) = self.writable(&change.path).map_err(ToolError::Failed)?;
-        root.replace(&beneath, &change.new)
-            .map_err(|error| ToolError::Failed(root.explain(&beneath, &error.into())))?;
-        Ok(format!("wrote {} characters to {}", change.new.chars().count(), change.path))
-    }
-}
-
-/// A file before and after.
-struct Change {
-    path: String,
-    old: Option<String>,
-    new: String,
-}
-
-impl Change {
-    /// Of what is there now.
-    fn digest(&self) -> String {
-        match &self.old {
-            Some(old) => digest([self.path.as_str(), "is", old]),
-            None => digest([self.path.as_str(), "is not"]),
-        }
-    }
-
-    fn question(&self) -> Question {
-        let verb = if self.old.is_some() { "changes" } else { "creates" };
-        Question {
-            reason: format!("{verb} the file `{}`", visible(&self.path)),
-            preview: Some(text::difference(self.old.as_deref().unwrap_or_default(), &self.new)),
-            bound_to: Some(self.digest()),
-            covers: None,
-            foreign: None,
-        }
-    }
-}
-
-impl OpenRoot {
-    fn check_suffix(&self, path: &Path) -> Result<(), String> {
-        let name = path.to_string_lossy().to_lowercase();
-        let suffixes = &self.root.suffixes;
-        if suffixes.is_empty() || suffixes.iter().any(|suffix| name.ends_with(suffix.as_str())) {
-            return Ok(());
-        }
-        Err(format!("`{}` has an ending that is not allowed here; allowed: {}", visible(&name), suffixes.join(", ")))
-    }
-
-    /// A regular file that is not too large.
-    fn open(&self, path: &Path) -> Result<cap_std::fs::File, Unopened> {
-        let file = beneath::open(&self.directory, path)?;
-        let metadata = file.metadata()?;
-        if self.root.max_file_bytes.is_some_and(|limit| metadata.len() > limit) {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than this root allows").into());
-        }
-        Ok(file)
-    }
-
-    /// What is there now, as text; `None` if nothing is.
-    fn content(&self, path: &Path) -> Result<Option<String>, String> {
-        let file = match self.open(path) {
-            Ok(file) => file,
-            Err(Unopened::Missing) => return Ok(None),
-            Err(error) => return Err(self.explain(path, &error)),
-        };
-        let mut bytes = Vec::new();
-        file.take(LARGEST_WRITE + 1).read_to_end(&mut bytes).map_err(|error| self.explain(path, &error.into()))?;
-        if bytes.len() as u64 > LARGEST_WRITE {
-            return Err(format!("`{}` is too large to be changed here", visible(&path.display().to_string())));
-        }
-        String::from_utf8(bytes).map(Some).map_err(|_| format!("`{}` is binary", visible(&path.display().to_string())))
-    }
-
-    /// Writes beside the file and puts it in its place, so that a reader sees the old or the new, never a half.
-    fn replace(&self, path: &Path, content: &str) -> io::Result<()> {
-        if self.root.max_file_bytes.is_some_and(|limit| content.len() as u64 > limit)
-            || content.len() as u64 > LARGEST_WRITE
-        {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than this root allows"));
-        }
-        let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a file name"))?;
-        let parent = match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => {
-                self.directory.create_dir_all(parent)?;
-                self.directory.open_dir(parent)?
-            }
-            None => self.directory.try_clone()?,
-        };
-        let mode = match parent.symlink_metadata(name) {
-            Ok(metadata) if metadata.is_file() => Some(metadata.permissions().mode()),
-            Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let mut file = cap_tempfile::TempFile::new(&parent)?;
-        file.write_all(content.as_bytes())?;
-        let permissions = cap_std::fs::Permissions::from_mode(mode.unwrap_or(0o644) & 0o7777);
-        file.as_file().set_permissions(permissions)?;
-        file.as_file().sync_all()?;
-        file.replace(name)
+        Ok((root, beneath))
     }
 
     /// In the words of whoever asked.
-    fn explain(&self, path: &Path, error: &Unopened) -> String {
-        let path = visible(&path.display().to_string()).into_owned();
+    fn explain(&self, root: &Root, path: &str, error: &Unopened) -> String {
+        let path = visible(path);
         match error {
-            Unopened::Missing => format!("`{path}` does not exist beneath {}", self.shown.display()),
-            Unopened::Outside => format!("`{path}` leads outside the root"),
-            Unopened::NotRegular => format!("`{path}` is not a regular file"),
+            Unopened::Missing => format!("`{path}` does not exist; `list_files` shows what is there"),
+            Unopened::Outside => {
+                format!("`{path}` is a link that leads outside {}; {}", root.shown.display(), self.allowed())
+            }
+            Unopened::NotRegular => format!("`{path}` is not a regular file; only those are read and written"),
             Unopened::Io(error) => format!("`{path}`: {error}"),
         }
     }
 }
 
-fn open_root(root: &FileRoot, project_root: &Path) -> Result<(Dir, PathBuf), String> {
-    let failed = |path: &Path, error: io::Error| format!("the root {} cannot be opened: {error}", path.display());
-    let ambient = |path: &Path| Dir::open_ambient_dir(path, ambient_authority()).map_err(|error| failed(path, error));
-    match &root.base {
-        Base::WorkingDirectory => Ok((ambient(Path::new("."))?, PathBuf::from("the working directory"))),
-        Base::Absolute(path) => Ok((ambient(path)?, path.clone())),
-        Base::Project(relative) => {
-            let project = ambient(project_root)?;
-            let shown = project_root.join(relative);
-            if root.access == Access::ReadWrite {
-                project.create_dir_all(relative).map_err(|error| failed(&shown, error))?;
+fn check_suffix(root: &Root, path: &str, beneath: &Path) -> Result<(), String> {
+    if root.has_suffix(beneath) {
+        return Ok(());
+    }
+    let allowed = root.settings.suffixes.join(", ");
+    Err(format!("`{}` has an ending that is not allowed here; allowed: {allowed}", visible(path)))
+}
+
+/// Reading.
+impl Filesystem {
+    fn find_to_read(&self, path: &str) -> Result<(&Root, Spot), String> {
+        let (root, beneath) = self.locate_file(path)?;
+        let spot = root.find(&beneath).map_err(|error| self.explain(root, path, &error))?;
+        // A link with an allowed ending may lead to a file with another one.
+        check_suffix(root, path, &spot.place.path)?;
+        Ok((root, spot))
+    }
+
+    /// What somebody must be asked before the file is read, if it is a secret by any of its names.
+    fn secret(root: &Root, named: &str, spot: &Spot) -> Option<Question> {
+        let real = visible(&spot.target.path.display().to_string()).into_owned();
+        let several_names = spot.place.found.as_ref().is_some_and(|found| found.names > 1);
+        let why = if looks_secret(&spot.target.path) || looks_secret(Path::new(named)) {
+            "looks like a secret".to_owned()
+        } else if several_names {
+            match root.secret_name_of(&spot.place) {
+                Ok(None) => return None,
+                Ok(Some(other)) => {
+                    let other = visible(&other.display().to_string()).into_owned();
+                    format!("is another name of `{other}`, which looks like a secret")
+                }
+                Err(_) => "has other names, more than can be looked for".to_owned(),
             }
-            Ok((project.open_dir(relative).map_err(|error| failed(&shown, error))?, shown))
+        } else {
+            return None;
+        };
+        let bound_to = Some(digest(["read", spot.name.to_string_lossy().as_ref()]));
+        Some(Question { bound_to, ..Question::because(format!("reads `{real}`, which {why}")) })
+    }
+
+    fn judge_read(&self, arguments: &ReadFile) -> Verdict {
+        match self.find_to_read(&arguments.path) {
+            Ok((root, spot)) => {
+                let is_file = spot.place.found.as_ref().is_some_and(|found| found.kind == Kind::Regular);
+                let question = if is_file { Self::secret(root, &arguments.path, &spot) } else { None };
+                question.map_or(Verdict::Allow, Verdict::AskAnyway)
+            }
+            // Reading says what is wrong, if it still is.
+            Err(_) => Verdict::Allow,
         }
+    }
+
+    fn read(&self, call: &PermittedCall, cancellation: &Cancellation) -> Result<String, ToolError> {
+        let arguments: ReadFile = parse(call.arguments()).map_err(ToolError::Failed)?;
+        let path = &arguments.path;
+        let (root, spot) = self.find_to_read(path).map_err(ToolError::Failed)?;
+        let unopened = |error: &Unopened| ToolError::Failed(self.explain(root, path, error));
+        let file = spot.place.open().map_err(|error| unopened(&error))?;
+        let identity = Identity::of_file(&file).map_err(|error| unopened(&error.into()))?;
+        if spot.place.found.as_ref().is_none_or(|found| found.identity != identity) {
+            return Err(ToolError::Changed);
+        }
+        // What was no secret when it was judged may be one now.
+        if let Some(question) = Self::secret(root, path, &spot) {
+            let is_as_shown = call.bound_to().is_none_or(|shown| Some(shown) == question.bound_to.as_deref());
+            if !call.is_exceptional() || !is_as_shown {
+                return Err(ToolError::Changed);
+            }
+        }
+        let size = file.metadata().map_err(|error| unopened(&error.into()))?.len();
+        if root.is_too_large(size) {
+            return Err(ToolError::Failed(root.too_large(path, u64::MAX)));
+        }
+        let is_wanted = || !cancellation.is_cancelled();
+        let read = text::read_part(file.into_std(), arguments.offset, arguments.max_chars, &is_wanted);
+        read.map(|part| RawJson::of(&part).get().to_owned())
+            .map_err(|error| ToolError::Failed(format!("`{}` {error}", visible(path))))
+    }
+
+    fn list(&self, arguments: &ListFiles) -> Result<String, String> {
+        let (path, pattern) = (&arguments.path, &arguments.pattern);
+        if self.has_named_roots() && Path::new(path).components().all(|part| part == Component::CurDir) {
+            let mut listing = Listing::new(Path::new(""), pattern)?;
+            for root in self.roots.iter() {
+                match listing.add(root, Path::new(""), Path::new(&root.name)) {
+                    Ok(()) | Err(Unopened::Missing) => {}
+                    Err(error) => return Err(self.explain(root, &root.name, &error)),
+                }
+            }
+            return Ok(listing.text());
+        }
+        let (root, beneath) = self.locate(path)?;
+        let mut listing = Listing::new(&beneath, pattern)?;
+        match listing.add(root, &beneath, Path::new("")) {
+            // A root that nobody has written to yet.
+            Err(Unopened::Missing) if beneath.as_os_str().is_empty() => Ok(listing.text()),
+            Err(error) => Err(self.explain(root, path, &error)),
+            Ok(()) => Ok(listing.text()),
+        }
+    }
+}
+
+/// Writing.
+impl Filesystem {
+    /// What a write would leave, and what is there now.
+    fn change(&self, tool: &str, arguments: &RawJson) -> Result<(Change<'_>, String), String> {
+        let (path, wanted) = if tool == "write_file" {
+            let WriteFile { path, content } = parse(arguments)?;
+            (path, Wanted::Content(content))
+        } else {
+            let EditFile { path, old, new, replace_all } = parse(arguments)?;
+            (path, Wanted::Replacement(Replacement { old, new, replace_all }))
+        };
+        let (root, beneath) = self.locate_writable(&path)?;
+        let change = Change::of(root, beneath, wanted, &self.protected)
+            .map_err(|error| self.explain_unchangeable(root, &path, &error))?;
+        check_suffix(root, &path, change.real_path())?;
+        Ok((change, path))
+    }
+
+    fn explain_unchangeable(&self, root: &Root, path: &str, error: &Unchangeable) -> String {
+        match error {
+            Unchangeable::Unopened(error) => self.explain(root, path, error),
+            Unchangeable::TooLarge => root.too_large(path, change::LARGEST),
+            Unchangeable::ReadOnly => format!("`{}` is read-only: its permissions say so", visible(path)),
+        }
+    }
+
+    fn write(&self, call: &PermittedCall) -> Result<String, ToolError> {
+        let (change, path) = self.change(call.tool(), call.arguments()).map_err(ToolError::Failed)?;
+        if change.exception.is_some() && !call.is_exceptional() {
+            return Err(ToolError::Changed);
+        }
+        // Bound to what was shown; that somebody else already wrote the same is fine.
+        if call.bound_to().is_some_and(|shown| shown != change.digest()) && !change.is_done() {
+            return Err(ToolError::Changed);
+        }
+        let failed = |reason: String| ToolError::Failed(format!("`{}`: {reason}", visible(&path)));
+        let new = change.new.as_ref().map_err(|reason| failed(reason.clone()))?;
+        if !change.is_done() {
+            let (root, _) = self.locate_writable(&path).map_err(ToolError::Failed)?;
+            change.write(new).map_err(|error| ToolError::Failed(self.explain_unchangeable(root, &path, &error)))?;
+        }
+        Ok(format!("wrote {} characters to {path}", new.chars().count()))
     }
 }
 
@@ -340,38 +362,30 @@ fn spec<T: JsonSchema>(name: &str, description: &str, repeat: Repeat) -> ToolSpe
 }
 
 impl Filesystem {
-    pub(super) fn verdict(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
+    /// What it thinks of a call: it needs nobody to find out.
+    pub fn verdict(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
         match tool {
-            "read_file" => parse::<ReadFile>(arguments).map(|_| Verdict::Allow),
+            "read_file" => Ok(self.judge_read(&parse(arguments)?)),
             "list_files" => parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
-            _ => match self.change(tool, arguments) {
-                Ok(change) => Ok(Verdict::Ask(change.question())),
-                Err(reason) => Err(reason),
-            },
+            _ => self.change(tool, arguments).and_then(|(change, _)| change.verdict()),
         }
     }
 }
 
 impl Toolset for Filesystem {
     fn specs(&self) -> Vec<ToolSpec> {
-        let roots: Vec<String> = self
-            .0
-            .iter()
-            .map(|root| match root.name.as_str() {
-                "" => root.shown.display().to_string(),
-                name => format!("{name}/ ({})", root.shown.display()),
-            })
-            .collect();
-        let place = include_str!("filesystem.md").trim().replace("{root}", &roots.join(", "));
+        let roots: Vec<String> = self.roots.iter().map(Root::description).collect();
+        let here = include_str!("filesystem/here.md").trim().replace("{roots}", &roots.join("; "));
+        let described = |text: &str| format!("{} {here}", text.trim());
+        let (read, list) = (include_str!("filesystem/read_file.md"), include_str!("filesystem/list_files.md"));
         let mut specs = vec![
-            spec::<ReadFile>("read_file", &format!("Reads a text file, or a part of it. {place}"), Repeat::Repeatable),
-            spec::<ListFiles>("list_files", &format!("Lists files by a glob. {place}"), Repeat::Repeatable),
+            spec::<ReadFile>("read_file", &described(read), Repeat::Repeatable),
+            spec::<ListFiles>("list_files", &described(list), Repeat::Repeatable),
         ];
         if self.can_write() {
-            let writes = "Writes a whole text file; the user may be asked first.";
-            let edits = "Replaces a text in a file; the user may be asked first.";
-            specs.push(spec::<WriteFile>("write_file", &format!("{writes} {place}"), Repeat::Repeatable));
-            specs.push(spec::<EditFile>("edit_file", &format!("{edits} {place}"), Repeat::Once));
+            let (write, edit) = (include_str!("filesystem/write_file.md"), include_str!("filesystem/edit_file.md"));
+            specs.push(spec::<WriteFile>("write_file", &described(write), Repeat::Repeatable));
+            specs.push(spec::<EditFile>("edit_file", &described(edit), Repeat::Once));
         }
         specs
     }
@@ -388,12 +402,13 @@ impl Toolset for Filesystem {
     fn call<'a>(
         &'a self,
         call: PermittedCall,
-        _: &'a CallContext<'a>,
+        cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
         let filesystem = self.clone();
+        let cancellation = cx.cancelled();
         Box::pin(async move {
             // Disks block; the other calls of the run must not.
-            let work = tokio::task::spawn_blocking(move || filesystem.perform(&call));
+            let work = tokio::task::spawn_blocking(move || filesystem.perform(&call, &cancellation));
             let text = work.await.map_err(|error| ToolError::Failed(format!("the tool panicked: {error}")))??;
             Ok(vec![Content::text(text)])
         })
@@ -405,28 +420,15 @@ impl Toolset for Filesystem {
 }
 
 impl Filesystem {
-    fn perform(&self, call: &PermittedCall) -> Result<String, ToolError> {
-        let arguments = call.arguments();
+    fn perform(&self, call: &PermittedCall, cancellation: &Cancellation) -> Result<String, ToolError> {
         match call.tool() {
-            "read_file" => parse(arguments).and_then(|arguments| self.read(&arguments)).map_err(ToolError::Failed),
+            "read_file" => self.read(call, cancellation),
             "list_files" => {
-                parse(arguments).and_then(|arguments: ListFiles| self.list(&arguments)).map_err(ToolError::Failed)
+                let arguments = parse(call.arguments());
+                arguments.and_then(|arguments: ListFiles| self.list(&arguments)).map_err(ToolError::Failed)
             }
             _ => self.write(call),
         }
-    }
-
-    fn list(&self, arguments: &ListFiles) -> Result<String, String> {
-        let named = matches!(self.0.as_slice(), [only] if only.name.is_empty());
-        if !named && matches!(arguments.path.trim_end_matches('/'), "." | "") {
-            let names: Vec<String> = self.0.iter().map(|root| format!("{}/", root.name)).collect();
-            return Ok(names.join("\n"));
-        }
-        let (root, beneath) = self.locate(&arguments.path)?;
-        listing::list(&root.directory, &beneath, &arguments.pattern).map_err(|error| match error {
-            listing::ListError::Pattern(reason) => reason,
-            listing::ListError::Io(error) => root.explain(&beneath, &error.into()),
-        })
     }
 }
 

@@ -1,15 +1,20 @@
 //! What must hold for any arguments that a model writes, as a plain function: the property tests and the fuzzer drive the
 //! same one. It panics when something does not hold.
 
-use std::path::Path;
+use std::path::{Component, Path};
+
+use cap_std::fs::Dir;
+use cap_tempfile::TempDir;
 
 use super::agent::AgentTool;
 use super::approval::{Verdict, canonical};
 use super::filesystem::Filesystem;
+use super::protected::Protected;
 use super::shell::directory::WorkingDirectory;
 use super::shell::{grammar, words};
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
 use super::{ToolSpec, Toolset};
+use crate::beneath::{self, Identity};
 use crate::message::{Arguments, RawJson};
 
 /// Arguments are judged or refused by every tool, nothing runs, and what is shown and remembered of them is one text.
@@ -45,6 +50,62 @@ pub fn command(bytes: &[u8]) {
     assert!(shown.len() > words::LONGEST_COMMAND || again == Ok(split), "{text:?}");
 }
 
+/// A path leads where the system's own confined lookup leads, or nowhere; and judging it, to read or to write, makes
+/// nothing. The tree has links of every kind, inside and out.
+pub fn paths(bytes: &[u8]) {
+    // One tree for each thread: nothing here changes it, and it goes with the thread.
+    thread_local!(static TREE: TempDir = tree().expect("a temporary directory can be made"));
+    let path = String::from_utf8_lossy(bytes).into_owned();
+    TREE.with(|tree| {
+        check_place(&tree.open_dir("root").expect("it was made with the tree"), &path);
+        let names = tree.entries().map(Iterator::count).unwrap_or_default();
+        assert_eq!(names, 2, "nothing is made outside");
+    });
+    let config = FilesystemConfig { roots: Roots::One(writable(Base::WorkingDirectory)) };
+    let files = Filesystem::open(&config, Path::new("."), &Protected::default()).expect("there is a working directory");
+    for (tool, arguments) in [
+        ("read_file", serde_json::json!({"path": path})),
+        ("write_file", serde_json::json!({"path": path, "content": "x"})),
+        ("edit_file", serde_json::json!({"path": path, "old": "x", "new": "y"})),
+    ] {
+        let _ = files.verdict(tool, &RawJson::of(&arguments));
+    }
+}
+
+fn check_place(root: &Dir, path: &str) {
+    // To the system a `.` at the end says that a directory is there.
+    let plain: std::path::PathBuf = Path::new(path).components().collect();
+    let theirs = if plain.as_os_str().is_empty() { root.dir_metadata() } else { root.metadata(&plain) };
+    match beneath::resolve(root, Path::new(path)) {
+        Ok(place) => {
+            assert!(place.path.components().all(|part| matches!(part, Component::Normal(_))), "{path:?}");
+            match place.found {
+                Some(found) => {
+                    let theirs = theirs.unwrap_or_else(|error| panic!("{path:?}: {error}"));
+                    assert_eq!(Identity::of_metadata(&theirs), found.identity, "{path:?}");
+                }
+                None => assert!(root.symlink_metadata(&place.path).is_err(), "{path:?}"),
+            }
+        }
+        // A path may be deeper than we follow.
+        Err(_) => assert!(theirs.is_err() || plain.iter().count() > 200, "{path:?}"),
+    }
+}
+
+fn tree() -> std::io::Result<TempDir> {
+    let tree = cap_tempfile::tempdir(cap_std::ambient_authority())?;
+    tree.write("outside", "x")?;
+    tree.create_dir_all("root/a/b")?;
+    tree.write("root/a/b/f", "x")?;
+    tree.write("root/.env", "x")?;
+    for (target, link) in
+        [("a/b", "l"), ("../a", "a/u"), ("../outside", "o"), ("m", "n"), ("n", "m"), ("d", "d2"), ("a/../l/f", "c")]
+    {
+        tree.symlink(target, Path::new("root").join(link))?;
+    }
+    Ok(tree)
+}
+
 /// Two calls are the same to a remembered approval exactly if their arguments are the same JSON.
 fn check_canonical(arguments: &RawJson) {
     let Ok(value) = arguments.to::<serde_json::Value>() else { return };
@@ -71,14 +132,13 @@ fn judges() -> Vec<(Vec<ToolSpec>, Judge)> {
         judges.push((agent.specs(), Box::new(move |_, arguments| agent.verdict(arguments))));
     }
     // Judging a write looks at what is there, and changes nothing.
-    let root = FileRoot {
-        base: Base::WorkingDirectory,
-        access: Access::ReadWrite,
-        suffixes: Vec::new(),
-        max_file_bytes: Some(1 << 16),
-    };
-    if let Ok(files) = Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new(".")) {
+    let config = FilesystemConfig { roots: Roots::One(writable(Base::WorkingDirectory)) };
+    if let Ok(files) = Filesystem::open(&config, Path::new("."), &Protected::default()) {
         judges.push((files.specs(), Box::new(move |tool, arguments| files.verdict(tool, arguments))));
     }
     judges
+}
+
+fn writable(base: Base) -> FileRoot {
+    FileRoot { base, access: Access::ReadWrite, suffixes: Vec::new(), max_file_bytes: Some(1 << 16) }
 }

@@ -60,8 +60,8 @@ pub enum Refusals {
     EndRun,
 }
 
-/// Results longer than this are cut.
-const LONGEST_RESULT: usize = 60_000;
+/// Results with more characters than this are cut.
+pub const LONGEST_RESULT: usize = 60_000;
 /// How often a call is asked again because its target changed while it waited.
 const MOST_QUESTIONS: usize = 3;
 

@@ -3,7 +3,9 @@
 use std::path::{Component, Path};
 
 /// Directories in which everything is a secret.
-const DIRECTORIES: &[&str] = &[".ssh", ".aws", ".gnupg", ".kube", ".azure", "gcloud"];
+const DIRECTORIES: &[&str] = &[".ssh", ".aws", ".gnupg", ".kube", ".azure"];
+/// Such directories with a name that means it only in another directory.
+const NESTED: &[[&str; 2]] = &[[".config", "gcloud"], [".config", "gh"], [".docker", "config.json"]];
 
 const NAMES: &[&str] = &[
     ".netrc",
@@ -13,21 +15,25 @@ const NAMES: &[&str] = &[
     ".npmrc",
     ".pypirc",
     ".htpasswd",
+    ".dockercfg",
+    ".vault-token",
     "credentials",
     "credentials.json",
     "oauth.json",
-    "id_rsa",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    "id_ecdsa_sk",
-    "id_ed25519_sk",
 ];
+
+/// The half of a key that everybody may see.
+const PUBLIC: &str = ".pub";
+/// Names that start so, as people tell their keys apart.
+const KEYS: &[&str] = &["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"];
 
 const SUFFIXES: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore"];
 
 /// Templates of `.env` files hold names, not values.
 const TEMPLATES: &[&str] = &[".example", ".sample", ".template"];
+
+/// What editors and people put behind a name that they keep.
+const COPIES: &[&str] = &["~", ".bak", ".old", ".orig", ".swp", ".save"];
 
 /// Whether a path names a file that usually holds keys or passwords. Only the name is looked at.
 pub fn looks_secret(path: &Path) -> bool {
@@ -39,13 +45,17 @@ pub fn looks_secret(path: &Path) -> bool {
         })
         .collect();
     let in_directory = parts.iter().any(|part| DIRECTORIES.contains(&part.as_str()));
-    in_directory || parts.last().is_some_and(|name| is_secret_name(name))
+    let is_nested = parts.windows(2).any(|pair| NESTED.iter().any(|nested| pair == nested));
+    in_directory || is_nested || parts.last().is_some_and(|name| is_secret_name(name))
 }
 
 fn is_secret_name(name: &str) -> bool {
+    let name = COPIES.iter().find_map(|copy| name.strip_suffix(copy)).unwrap_or(name);
     let is_environment = name == ".env" || name.starts_with(".env.");
     let is_template = TEMPLATES.iter().any(|template| name.ends_with(template));
-    (is_environment && !is_template) || NAMES.contains(&name) || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+    let is_key = KEYS.iter().any(|key| name.starts_with(key)) && !name.ends_with(PUBLIC);
+    let is_named = NAMES.contains(&name) || SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
+    (is_environment && !is_template) || is_key || is_named
 }
 
 #[cfg(test)]
@@ -68,7 +78,13 @@ mod tests {
             ".ssh/config",
             "x/.aws/credentials",
             ".kube/config",
-            "credentials",
+            ".config/gcloud/x",
+            ".docker/config.json",
+            "id_rsa_work",
+            ".env.bak",
+            ".env~",
+            "server.key.old",
+            "oauth.json",
         ];
         let plain = [
             "env",
@@ -80,6 +96,10 @@ mod tests {
             "id_rsa.pub",
             "keys/readme.md",
             "monkey",
+            "gcloud/notes.md",
+            "config.json",
+            ".env.example.bak",
+            "credentials.md",
             "pem",
             "",
             ".",

@@ -58,6 +58,23 @@ pub struct FileRoot {
     pub max_file_bytes: Option<u64>,
 }
 
+impl FileRoot {
+    /// What may be done there, for people and for models: empty, or starting with a comma.
+    pub fn bounds(&self) -> String {
+        let mut words = String::new();
+        if self.access == Access::ReadOnly {
+            words.push_str(", read-only");
+        }
+        if !self.suffixes.is_empty() {
+            words.push_str(&format!(", only {} files", self.suffixes.join(" ")));
+        }
+        if let Some(limit) = self.max_file_bytes {
+            words.push_str(&format!(", at most {limit} bytes a file"));
+        }
+        words
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
     WorkingDirectory,

@@ -384,11 +384,14 @@ async fn beneath_code_that_runs_once_a_question_is_refused_with_the_reason() {
     let project = || desk.project().tool(by_code("spend", "charge").verdict(Rule::Allow));
     let refused = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.create()).await;
     let Err(RunError::Ended(Ending::Refused { reason, tool, .. })) = &refused.outcome else { panic!("it is refused") };
-    assert_eq!(tool, "charge");
+    assert_eq!((tool.as_str(), refused.requests), ("charge", 2));
     assert!(reason.ends_with("the code that asks cannot be continued later"), "{reason}");
     desk.effects();
-    let resumed = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.resume()).await;
-    assert_eq!(resumed.said(), "error: interrupted: it may or may not have happened");
+    for _ in 0..2 {
+        let resumed = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.resume()).await;
+        assert_eq!(resumed.requests, 3, "what the code had asked for counts");
+        assert_eq!(resumed.said(), "error: interrupted: it may or may not have happened");
+    }
     assert_eq!(desk.effects(), Vec::<String>::new());
 }
 

@@ -7,6 +7,7 @@ mod concurrency;
 mod dynamic;
 mod entry;
 mod journal;
+mod protected;
 mod support;
 mod variants;
 

@@ -15,7 +15,7 @@ use llm_do::tools::ToolError;
 use llm_do::tools::approval::{Approvals, Rule};
 use llm_do::tools::function::Tool;
 use llm_do::tools::plane::Refusals;
-use llm_do::tools::protected::Protected;
+use llm_do::tools::protected::{Covers, Protected};
 use llm_do::tools::shell::fence::{self, Fencing};
 use llm_do::tools::shell::{Part, Shell, Surroundings};
 use llm_do::tools::source::{Grammar, ShellConfig, ShellRule};
@@ -114,12 +114,10 @@ impl World {
         let (inside, parts) = (self.inside(), self.parts.clone());
         let fence = fence::offered(self.fencing);
         let shell = move || {
-            let surroundings = Surroundings {
-                directory: &inside,
-                project_root: &inside,
-                fence: fence.clone(),
-                protected: Protected::new([inside.join("flow.yaml")]),
-            };
+            let mut protected = Protected::default();
+            protected.add(inside.join("flow.yaml"), Covers::File, "is read by a run");
+            let surroundings =
+                Surroundings { directory: &inside, project_root: &inside, fence: fence.clone(), protected };
             Box::new(Shell::open("shell", parts.clone(), surroundings).unwrap()) as Box<dyn llm_do::tools::Toolset>
         };
         let exchange = Exchange::default();

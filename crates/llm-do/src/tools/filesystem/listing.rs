@@ -1,97 +1,198 @@
-//! Lists files by a glob: beneath a directory, never through links, bounded in number, depth and time.
+//! Lists files by a glob: beneath a directory, never into links, bounded in number, depth and time.
 
-use std::io;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use cap_std::fs::Dir;
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::root::Root;
+use super::walk::{self, Met, Visitor, Walked};
+use crate::beneath::{self, Kind, Unopened};
+use crate::escape::visible;
+use crate::tools::plane::LONGEST_RESULT;
+
 const MOST_LISTED: usize = 1_000;
-const MOST_VISITED: usize = 200_000;
-const DEEPEST: usize = 64;
 const LONGEST_PATTERN: usize = 1_000;
+/// What people seldom mean when they say everything: named in the path or the pattern, they are listed.
+const LEFT_OUT: &[&str] = &[".git", ".venv", "__pycache__", "node_modules"];
 
-#[derive(Debug)]
-pub enum ListError {
-    Pattern(String),
-    Io(io::Error),
+/// A list as it grows, of one root or of several.
+pub struct Listing {
+    pattern: Pattern,
+    /// Of [`LEFT_OUT`], those that were named.
+    named: Vec<&'static str>,
+    lines: Vec<String>,
+    length: usize,
+    total: usize,
+    left_out: Vec<&'static str>,
+    walked: Walked,
 }
 
-impl From<io::Error> for ListError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
+impl Listing {
+    /// Of the files whose paths, relative to where the list starts, match the pattern.
+    pub fn new(path: &Path, pattern: &str) -> Result<Self, String> {
+        let is_named =
+            |name: &&str| path.iter().any(|part| part == *name) || pattern.split('/').any(|part| part == *name);
+        Ok(Self {
+            pattern: Pattern::parse(pattern)?,
+            named: LEFT_OUT.iter().copied().filter(is_named).collect(),
+            lines: Vec::new(),
+            length: 0,
+            total: 0,
+            left_out: Vec::new(),
+            walked: Walked::default(),
+        })
+    }
+
+    /// Adds the files beneath a path of a root. `prefix` stands before the root's paths where the pattern is matched.
+    pub fn add(&mut self, root: &Root, path: &Path, prefix: &Path) -> Result<(), Unopened> {
+        root.find(path)?.place.open_directory()?;
+        // What the pattern says without a wildcard need not be looked for; if it is not there, nothing matches.
+        let known = self.pattern.fixed().strip_prefix(prefix).unwrap_or(Path::new("")).to_owned();
+        let start = root.find(&path.join(&known)).and_then(|spot| spot.place.open_directory());
+        let Ok(directory) = start else { return Ok(()) };
+        let mut visitor = Lister { listing: self, root, path, prefix };
+        let mut walked = visitor.listing.walked;
+        let went = walk::walk(&directory, &prefix.join(known), &mut visitor, &mut walked);
+        self.walked = walked;
+        went.map_err(Unopened::from)
+    }
+
+    /// One path a line, with marks where something is left out.
+    pub fn text(mut self) -> String {
+        let more = self.total - self.lines.len();
+        if self.lines.is_empty() {
+            self.lines.push("[no files]".to_owned());
+        }
+        if more > 0 {
+            self.lines.push(format!("[cut: {more} more files; give a narrower pattern]"));
+        }
+        if self.walked.is_cut {
+            self.lines.push("[cut: too many entries, or too deep; list a directory below]".to_owned());
+        }
+        match self.walked.unreadable {
+            0 => {}
+            1 => self.lines.push("[one directory cannot be read]".to_owned()),
+            count => self.lines.push(format!("[{count} directories cannot be read]")),
+        }
+        if !self.left_out.is_empty() {
+            let names = self.left_out.join("/, ");
+            self.lines.push(format!("[left out: {names}/; name it in `path` or `pattern` to list it]"));
+        }
+        self.lines.join("\n")
+    }
+
+    fn push(&mut self, path: &Path) {
+        self.total += 1;
+        // A name with a line break in it would look like two.
+        let line = visible(&path.to_string_lossy()).into_owned();
+        let fits = self.length + line.len() < LONGEST_RESULT - 1_000;
+        if self.lines.len() < MOST_LISTED && fits && self.total == self.lines.len() + 1 {
+            self.length += line.len() + 1;
+            self.lines.push(line);
+        }
     }
 }
 
-/// Sorted relative paths of files, one a line, with a mark where the list was cut.
-pub fn list(root: &Dir, beneath: &Path, pattern: &str) -> Result<String, ListError> {
-    let matcher = Pattern::parse(pattern).map_err(ListError::Pattern)?;
-    let start = if beneath.as_os_str().is_empty() { root.try_clone()? } else { root.open_dir(beneath)? };
-    let mut found = Vec::new();
-    let mut visited = 0;
-    let mut waiting = vec![(start, PathBuf::new(), 0)];
-    let mut complete = true;
-    while let Some((directory, path, depth)) = waiting.pop() {
-        for entry in directory.entries()?.flatten() {
-            visited += 1;
-            if visited > MOST_VISITED {
-                complete = false;
-                break;
+/// Lists beneath one path of one root.
+struct Lister<'a> {
+    listing: &'a mut Listing,
+    root: &'a Root,
+    path: &'a Path,
+    prefix: &'a Path,
+}
+
+impl Lister<'_> {
+    /// The path beneath the root, of one as the pattern sees it.
+    fn beneath(&self, path: &Path) -> PathBuf {
+        self.path.join(path.strip_prefix(self.prefix).unwrap_or(path))
+    }
+
+    /// A link is listed if reading it would read a file.
+    fn leads_to_a_file(&self, path: &Path) -> bool {
+        let place = self.root.directory().and_then(|root| beneath::resolve(root, &self.beneath(path)));
+        place.is_ok_and(|place| place.found.is_some_and(|found| found.kind == Kind::Regular))
+    }
+}
+
+impl Visitor for Lister<'_> {
+    fn enters(&mut self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or(OsStr::new(""));
+        let listing = &mut *self.listing;
+        if let Some(name) = LEFT_OUT.iter().find(|left_out| name == **left_out)
+            && !listing.named.contains(name)
+        {
+            if !listing.left_out.contains(name) {
+                listing.left_out.push(name);
             }
-            let path = path.join(entry.file_name());
-            // Links are listed by nobody: what they lead to may be outside, or in a circle.
-            match entry.file_type() {
-                Ok(kind) if kind.is_file() && matcher.matches(&path) => found.push(beneath.join(path)),
-                Ok(kind) if kind.is_dir() && depth < DEEPEST => {
-                    if let Ok(inner) = entry.open_dir() {
-                        waiting.push((inner, path, depth + 1));
-                    }
-                }
-                Ok(_) | Err(_) => {}
-            }
+            return false;
         }
-        if !complete {
-            break;
+        listing.pattern.reaches(path)
+    }
+
+    fn meets(&mut self, path: &Path, kind: Met) {
+        let matches = self.listing.pattern.matches(path) && self.root.has_suffix(path);
+        if matches && (kind == Met::File || self.leads_to_a_file(path)) {
+            let named = self.root.named(&self.beneath(path));
+            self.listing.push(&named);
         }
     }
-    found.sort();
-    let total = found.len();
-    found.truncate(MOST_LISTED);
-    let mut lines: Vec<String> = found.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-    match (total > MOST_LISTED, complete) {
-        (true, _) => lines.push(format!("[cut: {} more files; give a narrower pattern]", total - MOST_LISTED)),
-        (false, false) => lines.push("[cut: too many entries were visited; list a directory below]".to_owned()),
-        (false, true) => {}
-    }
-    Ok(if lines.is_empty() { "[no files]".to_owned() } else { lines.join("\n") })
 }
 
 enum Pattern {
     Everything,
-    Glob(Box<GlobMatcher>),
+    Glob {
+        matcher: Box<GlobMatcher>,
+        /// The directories before the first wildcard.
+        fixed: PathBuf,
+        /// How deep a match can be, if the pattern says so.
+        depth: Option<usize>,
+    },
 }
 
 impl Pattern {
     /// The model writes the pattern: it cannot leave the directory, and matching it takes linear time.
     fn parse(text: &str) -> Result<Self, String> {
         if text.len() > LONGEST_PATTERN {
-            return Err("the pattern is too long".to_owned());
+            return Err(format!("the pattern is longer than {LONGEST_PATTERN} bytes"));
         }
         if text.starts_with('/') || text.split('/').any(|part| part == "..") {
-            return Err("the pattern leads outside: it is relative and has no `..`".to_owned());
+            return Err("the pattern leads outside: it is relative to `path` and has no `..`".to_owned());
         }
+        let text = text.trim_start_matches("./");
         if matches!(text, "**/*" | "**" | "") {
             return Ok(Self::Everything);
         }
-        let glob = GlobBuilder::new(text).literal_separator(true).build();
-        glob.map(|glob| Self::Glob(Box::new(glob.compile_matcher())))
-            .map_err(|error| format!("the pattern is none: {}", error.kind()))
+        let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+        let glob = glob.map_err(|error| {
+            format!("the pattern is no glob: {}; `*` matches within a directory, `**` across", error.kind())
+        })?;
+        let is_plain = |part: &&str| !part.contains(['*', '?', '[', ']', '{', '}', ',', '\\', '!']);
+        let parts: Vec<&str> = text.split('/').collect();
+        let fixed = parts[..parts.len() - 1].iter().copied().take_while(is_plain).collect();
+        let depth = (!text.contains("**") && !text.contains('{')).then_some(parts.len());
+        Ok(Self::Glob { matcher: Box::new(glob.compile_matcher()), fixed, depth })
+    }
+
+    fn fixed(&self) -> &Path {
+        match self {
+            Self::Everything => Path::new(""),
+            Self::Glob { fixed, .. } => fixed,
+        }
     }
 
     fn matches(&self, path: &Path) -> bool {
         match self {
             Self::Everything => true,
-            Self::Glob(glob) => glob.is_match(path),
+            Self::Glob { matcher, .. } => matcher.is_match(path),
+        }
+    }
+
+    /// Whether something in the directory can match.
+    fn reaches(&self, directory: &Path) -> bool {
+        match self {
+            Self::Everything | Self::Glob { depth: None, .. } => true,
+            Self::Glob { depth: Some(depth), .. } => directory.iter().count() < *depth,
         }
     }
 }

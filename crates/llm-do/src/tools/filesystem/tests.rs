@@ -1,9 +1,14 @@
+mod honest;
+mod hostile;
+mod races;
+
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
 use crate::event::Events;
 use crate::journal::Steps;
-use crate::tools::approval::{Approvals, Candidate, Gate, Passage};
+use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Rule};
+use crate::tools::source::{Access, Base};
 
 fn temporary() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -11,25 +16,56 @@ fn temporary() -> tempfile::TempDir {
 
 fn rooted(root: &Path, access: Access) -> Filesystem {
     let root = FileRoot { base: Base::Absolute(root.to_owned()), access, suffixes: Vec::new(), max_file_bytes: None };
-    Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new("/nowhere")).unwrap()
+    opened(root, &Protected::default())
 }
 
+fn opened(root: FileRoot, protected: &Protected) -> Filesystem {
+    Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new("/nowhere"), protected).unwrap()
+}
+
+fn json(arguments: &serde_json::Value) -> RawJson {
+    RawJson::of(arguments)
+}
+
+/// What the toolset thinks of a call.
+fn verdict(filesystem: &Filesystem, tool: &str, arguments: &serde_json::Value) -> Result<Verdict, String> {
+    filesystem.verdict(tool, &json(arguments))
+}
+
+/// Through the gate, where every question is answered with yes; a rule allows what rules can allow.
 fn permitted(filesystem: &Filesystem, tool: &str, arguments: &str) -> Result<PermittedCall, String> {
+    passed(filesystem, tool, arguments, Approvals::ApproveAll).map(|call| call.expect("everything is approved"))
+}
+
+/// Through the gate under a rule that allows; `None` if somebody would have to be asked.
+fn passed(
+    filesystem: &Filesystem,
+    tool: &str,
+    arguments: &str,
+    approvals: Approvals,
+) -> Result<Option<PermittedCall>, String> {
     let arguments = RawJson::parse(arguments).unwrap();
-    let verdict = filesystem.verdict(tool, &arguments)?;
-    let gate = Gate::new(Approvals::ApproveAll);
+    let verdict = filesystem.verdict(tool, &arguments)?.under(Some(Rule::Allow));
+    let gate = Gate::new(approvals);
     let candidate = Candidate { tool, arguments: &arguments, toolset: "", path: &[], key: &String::new };
     let (steps, events) = (Steps::unrecorded(), Events::unheard());
     let passage = gate.pass(candidate, verdict, |_| async { unreachable!("nobody edits") }, &steps, &events);
     match futures_util::FutureExt::now_or_never(passage) {
-        Some(Ok(Passage::Permitted(permission))) => Ok(permission.call(tool, &arguments)),
+        Some(Ok(Passage::Permitted(permission))) => Ok(Some(permission.call(tool, &arguments))),
+        Some(Ok(Passage::Waits(_))) => Ok(None),
         other => panic!("{other:?}"),
     }
 }
 
+/// Does what a call that was permitted says.
+fn done(filesystem: &Filesystem, call: &PermittedCall) -> Result<String, ToolError> {
+    let (_turn, cancellation) = Cancellation::new();
+    filesystem.perform(call, &cancellation)
+}
+
 fn perform(filesystem: &Filesystem, tool: &str, arguments: &str) -> Result<String, String> {
     let call = permitted(filesystem, tool, arguments)?;
-    filesystem.perform(&call).map_err(|error| match error {
+    done(filesystem, &call).map_err(|error| match error {
         ToolError::Failed(reason) => reason,
         other => panic!("{other:?}"),
     })
@@ -106,7 +142,8 @@ fn an_approval_is_for_what_was_shown() {
     let files = rooted(directory.path(), Access::ReadWrite);
     let arguments = RawJson::parse(r#"{"path":"a.txt","content":"new"}"#).unwrap();
     let Verdict::Ask(question) = files.verdict("write_file", &arguments).unwrap() else { panic!("writes ask") };
-    assert_eq!(question.preview.as_deref(), Some("- old\n+ new"));
+    let preview = "- old (no line break at the end)\n+ new (no line break at the end)";
+    assert_eq!(question.preview.as_deref(), Some(preview));
     std::fs::write(&path, "changed meanwhile").unwrap();
     let Verdict::Ask(later) = files.verdict("write_file", &arguments).unwrap() else { panic!("writes ask") };
     assert_ne!(question.bound_to, later.bound_to);
@@ -128,19 +165,50 @@ fn roots_have_modes_suffixes_and_names() {
         ("output".to_owned(), root("out", Access::ReadWrite, &[".md"])),
     ];
     let config = FilesystemConfig { roots: Roots::Named(roots.into()) };
-    let files = Filesystem::open(&config, directory.path()).unwrap();
-    assert_eq!(perform(&files, "list_files", "{}").unwrap(), "input/\noutput/");
+    let files = Filesystem::open(&config, directory.path(), &Protected::default()).unwrap();
+    assert_eq!(perform(&files, "list_files", "{}").unwrap(), "input/a.md");
+    assert_eq!(perform(&files, "list_files", r#"{"path":"input"}"#).unwrap(), "input/a.md");
+    assert_eq!(perform(&files, "list_files", r#"{"pattern":"input/*.txt"}"#).unwrap(), "[no files]");
     assert!(perform(&files, "read_file", r#"{"path":"input/a.md"}"#).unwrap().contains("hi"));
     let refused = [
-        (r#"{"path":"input/b.md","content":"x"}"#, "can only be read"),
+        (r#"{"path":"input/b.md","content":"x"}"#, "can only be read; write to `output/…`"),
         (r#"{"path":"output/b.txt","content":"x"}"#, "allowed: .md"),
-        (r#"{"path":"output/b.md","content":"more than ten bytes"}"#, "larger than this root allows"),
+        (
+            r#"{"path":"output/b.md","content":"more than ten bytes"}"#,
+            "is larger than 10 bytes, and no more is allowed here",
+        ),
         (r#"{"path":"b.md","content":"x"}"#, "paths start with `input/…` or `output/…`"),
     ];
     for (arguments, reason) in refused {
         let error = perform(&files, "write_file", arguments).unwrap_err();
         assert!(error.contains(reason), "{error}");
     }
+    assert!(!directory.path().join("out").exists(), "a root is made by the first write that is permitted");
+    assert_eq!(perform(&files, "list_files", r#"{"path":"output"}"#).unwrap(), "[no files]");
+    assert!(perform(&files, "read_file", r#"{"path":"output/b.md"}"#).unwrap_err().contains("does not exist"));
+    assert!(matches!(
+        verdict(&files, "write_file", &serde_json::json!({"path": "output/deep/b.md", "content": "x"})),
+        Ok(Verdict::Ask(_))
+    ));
+    assert!(!directory.path().join("out").exists());
+    perform(&files, "write_file", r#"{"path":"output/deep/b.md","content":"x"}"#).unwrap();
+    assert_eq!(std::fs::read_to_string(directory.path().join("out/deep/b.md")).unwrap(), "x");
+    assert_eq!(perform(&files, "list_files", "{}").unwrap(), "input/a.md\noutput/deep/b.md");
+}
+
+#[test]
+fn models_are_told_where_they_are_and_what_they_may() {
+    let directory = temporary();
+    let root = FileRoot {
+        base: Base::Absolute(directory.path().to_owned()),
+        access: Access::ReadOnly,
+        suffixes: vec![".md".into()],
+        max_file_bytes: Some(9),
+    };
+    let files = opened(root, &Protected::default());
+    let described = files.specs().remove(0).description;
+    let here = format!("Here: {}, read-only, only .md files, at most 9 bytes a file.", directory.path().display());
+    assert!(described.starts_with("Reads a text file") && described.contains(&here), "{described}");
 }
 
 #[test]

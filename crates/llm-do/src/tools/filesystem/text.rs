@@ -1,8 +1,11 @@
-//! Text files: read in part, replaced in part, compared line by line.
+//! Text files: read in part, replaced in part.
 
 use std::io::{self, Read};
 
 use serde::Serialize;
+
+use super::change;
+use crate::tools::plane::LONGEST_RESULT;
 
 /// A part of a file, counted in characters.
 #[derive(Debug, PartialEq, Serialize)]
@@ -20,47 +23,61 @@ pub enum ReadError {
     Binary,
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
+    #[error("was not read to its end: nobody waits for it any more")]
+    Unwanted,
 }
 
-/// No model reads more at once.
-const MOST_CHARS: u64 = 1_000_000;
+/// As much as a result holds, with room for what is said about it.
+const LONGEST_PART: usize = LONGEST_RESULT - 1_000;
 const CHUNK: usize = 64 * 1024;
 
-/// Streams the file: its size does not matter, only how much is asked for.
-pub fn read_part(mut file: impl Read, offset: u64, max_chars: u64) -> Result<Part, ReadError> {
-    let wanted = max_chars.min(MOST_CHARS);
-    let end = offset.saturating_add(wanted);
+/// Streams the file: its size does not matter, only how much is asked for. A part that would not fit into a result is
+/// shorter than asked for, and says so. `is_wanted` is asked now and then, since a file may be larger than patience.
+pub fn read_part(
+    mut file: impl Read,
+    offset: u64,
+    max_chars: u64,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<Part, ReadError> {
     let mut part = Part { content: String::new(), truncated: false, total_chars: 0, offset, chars_read: 0 };
+    let mut end = offset.saturating_add(max_chars);
+    let mut room = LONGEST_PART;
     let mut buffer = Vec::with_capacity(CHUNK);
     let mut at_end = false;
     while !at_end {
         // What is in it already are bytes of a character that the last chunk cut in two.
-        let room = CHUNK - buffer.len();
-        at_end = file.by_ref().take(room as u64).read_to_end(&mut buffer)? < room;
-        let text = match str::from_utf8(&buffer) {
-            Ok(text) => text,
-            Err(error) if error.error_len().is_none() && !at_end => {
-                str::from_utf8(&buffer[..error.valid_up_to()]).map_err(|_| ReadError::Binary)?
-            }
-            Err(_) => return Err(ReadError::Binary),
-        };
-        part.add(text, end);
+        let free = CHUNK - buffer.len();
+        at_end = file.by_ref().take(free as u64).read_to_end(&mut buffer)? < free;
+        let text = text_in(&buffer, at_end)?;
+        let taken = part.add(text, end);
+        let fits = fitting(taken, &mut room);
+        if fits < taken.len() {
+            end = offset + part.chars_read + taken[..fits].chars().count() as u64;
+        }
+        part.take(&taken[..fits]);
         let used = text.len();
         buffer.drain(..used);
+        if !is_wanted() {
+            return Err(ReadError::Unwanted);
+        }
     }
     part.truncated = part.total_chars > end;
     Ok(part)
 }
 
 impl Part {
-    /// The next text of the file, of which what lies between `offset` and `end` is kept.
-    fn add(&mut self, text: &str, end: u64) {
+    /// Counts the next text of the file; what of it lies between `offset` and `end`.
+    fn add<'a>(&mut self, text: &'a str, end: u64) -> &'a str {
         let chars = text.chars().count() as u64;
         let here = |position: u64| position.saturating_sub(self.total_chars).min(chars);
-        let (from, to) = (here(self.offset), here(end));
-        self.content.push_str(&text[byte_of(text, from, chars)..byte_of(text, to, chars)]);
-        self.chars_read += to - from;
+        let (from, to) = (byte_of(text, here(self.offset), chars), byte_of(text, here(end), chars));
         self.total_chars += chars;
+        &text[from..to.max(from)]
+    }
+
+    fn take(&mut self, text: &str) {
+        self.content.push_str(text);
+        self.chars_read += text.chars().count() as u64;
     }
 }
 
@@ -70,40 +87,76 @@ fn byte_of(text: &str, position: u64, chars: u64) -> usize {
     if position >= chars { text.len() } else { text.char_indices().nth(passed).map_or(text.len(), |(byte, _)| byte) }
 }
 
-/// `old` must occur exactly once, unless every occurrence is meant.
-pub fn replaced(text: &str, old: &str, new: &str, replace_all: bool) -> Result<String, String> {
-    if old.is_empty() {
-        return Err("`old` is empty".to_owned());
+/// How many bytes at the start of a text fit into the room that is left, which becomes less.
+fn fitting(text: &str, room: &mut usize) -> usize {
+    for (byte, c) in text.char_indices() {
+        match room.checked_sub(length_in_json(c)) {
+            Some(left) => *room = left,
+            None => return byte,
+        }
     }
-    match (text.matches(old).count(), replace_all) {
-        (0, _) => Err("`old` does not occur in the file; read it again".to_owned()),
-        (1, _) | (_, true) => Ok(text.replace(old, new)),
-        (count, false) => Err(format!("`old` occurs {count} times; give more of the text around it, or `replace_all`")),
+    text.len()
+}
+
+/// The whole characters at the start of a chunk. What holds a NUL is no text, whatever else it is.
+fn text_in(bytes: &[u8], is_last: bool) -> Result<&str, ReadError> {
+    if memchr::memchr(0, bytes).is_some() {
+        return Err(ReadError::Binary);
+    }
+    match str::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(error) if error.error_len().is_none() && !is_last => {
+            str::from_utf8(&bytes[..error.valid_up_to()]).map_err(|_| ReadError::Binary)
+        }
+        Err(_) => Err(ReadError::Binary),
     }
 }
 
-/// The lines that go and come, with a little of what stays.
-pub fn difference(old: &str, new: &str) -> String {
-    const SHOWN_AROUND: usize = 2;
-    let (old_lines, new_lines): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-    let start = old_lines.iter().zip(&new_lines).take_while(|(a, b)| a == b).count();
-    let rest = (old_lines.len().min(new_lines.len())) - start;
-    let end = old_lines.iter().rev().zip(new_lines.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
-    let mut lines = Vec::new();
-    for line in &old_lines[start.saturating_sub(SHOWN_AROUND)..start] {
-        lines.push(format!("  {line}"));
+/// How many characters a character becomes in the JSON of a result.
+fn length_in_json(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        c if c < ' ' => 6,
+        _ => 1,
     }
-    lines.extend(old_lines[start..old_lines.len() - end].iter().map(|line| format!("- {line}")));
-    lines.extend(new_lines[start..new_lines.len() - end].iter().map(|line| format!("+ {line}")));
-    let after = old_lines.len() - end;
-    for line in old_lines[after..].iter().take(SHOWN_AROUND) {
-        lines.push(format!("  {line}"));
+}
+
+/// A text in the place of another.
+#[derive(Debug)]
+pub struct Replacement {
+    /// Occurs exactly once, unless every occurrence is meant.
+    pub old: String,
+    pub new: String,
+    pub replace_all: bool,
+}
+
+impl Replacement {
+    pub fn applied(&self, text: &str) -> Result<String, String> {
+        let Self { old, new, replace_all } = self;
+        if old.is_empty() {
+            return Err("`old` is empty".to_owned());
+        }
+        match (text.matches(old.as_str()).count(), replace_all) {
+            (0, _) => Err("`old` does not occur in the file; read it again".to_owned()),
+            (count @ 1, _) | (count, true) => {
+                // A short text replaced by a long one, often enough, is more than there is memory.
+                let length = (text.len() - count * old.len()).saturating_add(count.saturating_mul(new.len()));
+                if length as u64 > change::LARGEST {
+                    return Err(format!("it would become larger than {} bytes", change::LARGEST));
+                }
+                Ok(text.replace(old.as_str(), new))
+            }
+            (count, false) => {
+                Err(format!("`old` occurs {count} times; give more of the text around it, or `replace_all`"))
+            }
+        }
     }
-    lines.join("\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Gives few bytes at a time, so that characters are cut.
@@ -121,7 +174,7 @@ mod tests {
     #[test]
     fn parts_are_counted_in_characters() {
         let part = |text: &str, offset, max| {
-            let part = read_part(Slowly(text.as_bytes()), offset, max).unwrap();
+            let part = read_part(Slowly(text.as_bytes()), offset, max, &|| true).unwrap();
             (part.content, part.truncated, part.total_chars, part.chars_read)
         };
         assert_eq!(part("aßc漢d", 0, 99), ("aßc漢d".into(), false, 5, 5));
@@ -132,27 +185,55 @@ mod tests {
         assert_eq!(part("", 0, 5), (String::new(), false, 0, 0));
     }
 
-    #[test]
-    fn what_is_not_text_is_said_to_be_binary() {
-        for bytes in [&b"a\xff"[..], b"\xc3", b"ok\xe6\xbc"] {
-            assert!(matches!(read_part(bytes, 0, 10), Err(ReadError::Binary)), "{bytes:?}");
+    proptest! {
+        #[test]
+        fn parts_are_what_the_characters_say(text in "[aß漢\n😀]{0,60}", offset in 0..70_u32, max in 0..70_u32) {
+            let part = read_part(Slowly(text.as_bytes()), offset.into(), max.into(), &|| true).unwrap();
+            let chars: Vec<char> = text.chars().collect();
+            let expected: String = chars.iter().skip(offset.try_into().unwrap()).take(max.try_into().unwrap()).collect();
+            prop_assert_eq!(part.chars_read, expected.chars().count() as u64);
+            prop_assert_eq!(part.content, expected);
+            prop_assert_eq!(part.total_chars, chars.len() as u64);
+            prop_assert_eq!(part.truncated, chars.len() as u64 > u64::from(offset + max));
         }
     }
 
     #[test]
+    fn what_is_not_text_is_said_to_be_binary() {
+        for bytes in [&b"a\xff"[..], b"\xc3", b"ok\xe6\xbc", b"\xff\xfea\0", b"a\0b"] {
+            assert!(matches!(read_part(bytes, 0, 10, &|| true), Err(ReadError::Binary)), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_always_fits_into_a_result() {
+        for (text, room) in [("ü", LONGEST_PART), ("\n", LONGEST_PART / 2), ("\u{1}", LONGEST_PART / 6)] {
+            let text = text.repeat(200_000);
+            let part = read_part(text.as_bytes(), 7, u64::MAX, &|| true).unwrap();
+            assert_eq!((part.chars_read, part.truncated, part.total_chars), (room as u64, true, 200_000));
+            assert!(serde_json::to_string(&part).unwrap().chars().count() <= LONGEST_RESULT);
+            let rest = read_part(text.as_bytes(), 200_000 - 9, u64::MAX, &|| true).unwrap();
+            assert_eq!((rest.chars_read, rest.truncated), (9, false));
+        }
+    }
+
+    #[test]
+    fn reading_ends_when_nobody_waits() {
+        let endless = std::io::repeat(b'a');
+        assert!(matches!(read_part(endless, 0, 1, &|| false), Err(ReadError::Unwanted)));
+    }
+
+    #[test]
     fn a_replacement_is_unambiguous() {
+        let replaced = |text: &str, old: &str, new: &str, replace_all| {
+            Replacement { old: old.to_owned(), new: new.to_owned(), replace_all }.applied(text)
+        };
         assert_eq!(replaced("a b a", "b", "c", false).as_deref(), Ok("a c a"));
         assert_eq!(replaced("a b a", "a", "c", true).as_deref(), Ok("c b c"));
         assert!(replaced("a b a", "a", "c", false).unwrap_err().contains("2 times"));
         assert!(replaced("a", "x", "c", true).unwrap_err().contains("does not occur"));
         assert!(replaced("a", "", "c", true).is_err());
-    }
-
-    #[test]
-    fn a_difference_shows_what_goes_and_what_comes() {
-        assert_eq!(difference("a\nb\nc\nd\n", "a\nb\nX\nd\n"), "  a\n  b\n- c\n+ X\n  d");
-        assert_eq!(difference("", "new\n"), "+ new");
-        assert_eq!(difference("same", "same"), "  same");
-        assert_eq!(difference("a\na", "a"), "  a\n- a");
+        let bomb = replaced(&"a".repeat(1 << 20), "a", &"b".repeat(1 << 20), true);
+        assert!(bomb.unwrap_err().contains("larger than"));
     }
 }

@@ -122,7 +122,9 @@ fn grep(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
         starts.push(directory.find(&Word::literal("."))?);
     }
     let included: Vec<&str> = options.values("include").map(|word| word.text.as_str()).collect();
-    let is_read = |name: &str| included.is_empty() || included.iter().any(|pattern| may_match(pattern, name));
+    // Beside an exclusion, what matches neither may be read all the same: it depends on which of them comes first.
+    let reads_all = included.is_empty() || options.has("exclude");
+    let is_read = |name: &str| reads_all || included.iter().any(|pattern| may_match(pattern, name));
     for start in starts.iter().filter(|start| is_recursive && start.kind == Kind::Directory) {
         fit.doubts.extend(doubt_about_secrets(directory, &start.beneath, &is_read));
     }

@@ -186,7 +186,7 @@ impl Shell {
 
     fn grammar_verdict(&self, words: &[Word], matched: &Matched<'_>, fit: &Fit) -> Verdict {
         let question = |reason: String| self.question(words, matched, &fit.changes, reason);
-        if fit.changes.iter().any(|place| self.protected.covers(&self.directory.path.join(&place.beneath))) {
+        if fit.changes.iter().any(|place| self.protected.is_touched(&self.directory.path.join(&place.beneath))) {
             return Verdict::AlwaysAsk(question("changes a file that decides what a project does".to_owned()));
         }
         if !fit.doubts.is_empty() {
@@ -201,7 +201,7 @@ impl Shell {
             return Verdict::Block(format!("`{}` is blocked by a rule", visible(&matched.pattern)));
         }
         let operands: Vec<PathBuf> = words[1..].iter().flat_map(operand_paths).collect();
-        let protected = operands.iter().find(|path| self.protected.covers(&self.directory.path.join(path)));
+        let protected = operands.iter().find(|path| self.protected.is_touched(&self.directory.path.join(path)));
         if let Some(path) = protected {
             let shown = path.display().to_string();
             let reason = format!("`{}` decides what a project does", visible(&shown));

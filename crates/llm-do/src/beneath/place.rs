@@ -1,0 +1,333 @@
+//! Where a path leads: found part by part and link by link, each directory held by its descriptor.
+//!
+//! The kernel can open a path beneath a directory, but does not say which file that was. Whoever judges a file by its name
+//! must know the name behind all links, of exactly the file that is then opened: so the links are followed here. What
+//! somebody changes meanwhile makes the walk end elsewhere beneath the start or fail; it never makes name and file differ.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::fs::{Dir, File, Metadata, MetadataExt as _};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::Unopened;
+
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
+/// Each directory on the way is held open.
+const DEEPEST: usize = 256;
+
+/// Searching a directory needs no right to list it, where the system knows the difference.
+#[cfg(target_os = "linux")]
+const SEARCH: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const SEARCH: OFlags = OFlags::RDONLY;
+
+/// Which file: the same one, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// Of whatever a path leads to, anywhere.
+    pub fn of_path(path: &Path) -> io::Result<Self> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        Ok(Self::of(&rustix::fs::stat(path)?))
+    }
+
+    pub fn of_directory(directory: &Dir) -> io::Result<Self> {
+        Ok(Self::of(&rustix::fs::fstat(directory)?))
+    }
+
+    pub fn of_file(file: &File) -> io::Result<Self> {
+        Ok(Self::of(&rustix::fs::fstat(file)?))
+    }
+
+    pub fn of_metadata(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+
+    fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+/// What is at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub identity: Identity,
+    pub kind: Kind,
+    /// How many names the file has.
+    pub names: u64,
+    /// The nine bits of who may read, write and run it.
+    pub mode: u32,
+    pub owner: u32,
+    pub group: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Regular,
+    Directory,
+    Other,
+}
+
+impl Found {
+    #[expect(clippy::useless_conversion, reason = "how wide the count of names is differs by processor")]
+    fn of(stat: &Stat) -> Self {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::Regular,
+            FileType::Directory => Kind::Directory,
+            _ => Kind::Other,
+        };
+        Self {
+            identity: Identity::of(stat),
+            kind,
+            names: u64::from(stat.st_nlink),
+            mode: stat.st_mode & 0o777,
+            owner: stat.st_uid,
+            group: stat.st_gid,
+        }
+    }
+}
+
+/// A place beneath a directory, whether or not something is there.
+#[derive(Debug)]
+pub struct Place {
+    /// Beneath the start, without links.
+    pub path: PathBuf,
+    /// The directories of `path` that exist, the start first.
+    pub directories: Vec<Identity>,
+    /// `None`: nothing is there.
+    pub found: Option<Found>,
+    /// The deepest directory that exists, and the names from it on: none if the place is that directory.
+    directory: Dir,
+    names: Vec<OsString>,
+}
+
+/// Finds where a path leads. `..` goes up as far as the start, links are followed as long as they stay beneath it. Parts
+/// that do not exist may only be at the end, and none behind a link that leads nowhere.
+pub fn resolve(start: &Dir, path: &Path) -> Result<Place, Unopened> {
+    let mut walk = Walk::from(start)?;
+    let mut waiting = VecDeque::new();
+    let mut links = 0;
+    put_in_front(&mut waiting, path, Source::Caller)?;
+    while let Some((step, source)) = waiting.pop_front() {
+        let name = match step {
+            Step::Up => {
+                walk.up()?;
+                continue;
+            }
+            Step::Into(name) => name,
+        };
+        match walk.look(&name)? {
+            Seen::Nothing => return walk.missing(name, source, waiting),
+            Seen::Directory(directory, found) => walk.enter(name, directory, found)?,
+            Seen::Link(target) => {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(Unopened::Io(Errno::LOOP.into()));
+                }
+                put_in_front(&mut waiting, &target, Source::Link)?;
+            }
+            Seen::File(found) if waiting.is_empty() => return Ok(walk.file(name, found)),
+            Seen::File(_) => return Err(Unopened::Io(Errno::NOTDIR.into())),
+        }
+    }
+    Ok(walk.arrived())
+}
+
+enum Step {
+    Up,
+    Into(OsString),
+}
+
+/// Who wrote a part of the path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Caller,
+    Link,
+}
+
+fn put_in_front(waiting: &mut VecDeque<(Step, Source)>, path: &Path, source: Source) -> Result<(), Unopened> {
+    let steps = path.components().filter_map(|component| match component {
+        Component::CurDir => None,
+        Component::Normal(name) => Some(Ok(Step::Into(name.to_owned()))),
+        Component::ParentDir => Some(Ok(Step::Up)),
+        Component::RootDir | Component::Prefix(_) => Some(Err(Unopened::Outside)),
+    });
+    for step in steps.rev() {
+        waiting.push_front((step?, source));
+    }
+    Ok(())
+}
+
+enum Seen {
+    Nothing,
+    Directory(Dir, Found),
+    Link(PathBuf),
+    File(Found),
+}
+
+/// The directories from the start to where the walk is.
+struct Walk {
+    opened: Vec<(Dir, Found)>,
+    names: Vec<OsString>,
+}
+
+impl Walk {
+    fn from(start: &Dir) -> Result<Self, Unopened> {
+        let found = Found::of(&rustix::fs::fstat(start).map_err(io::Error::from)?);
+        Ok(Self { opened: vec![(start.try_clone()?, found)], names: Vec::new() })
+    }
+
+    fn here(&self) -> &Dir {
+        &self.opened.last().expect("the start is never left").0
+    }
+
+    fn up(&mut self) -> Result<(), Unopened> {
+        match self.names.pop() {
+            Some(_) => drop(self.opened.pop()),
+            None => return Err(Unopened::Outside),
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, name: OsString, directory: Dir, found: Found) -> Result<(), Unopened> {
+        if self.names.len() >= DEEPEST {
+            return Err(Unopened::Io(Errno::NAMETOOLONG.into()));
+        }
+        self.opened.push((directory, found));
+        self.names.push(name);
+        Ok(())
+    }
+
+    fn look(&self, name: &OsStr) -> Result<Seen, Unopened> {
+        let stat = match rustix::fs::statat(self.here(), name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(Seen::Nothing),
+            Err(error) => return Err(failed(error)),
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(self.here(), name, Vec::new()).map_err(failed)?;
+                Ok(Seen::Link(PathBuf::from(OsString::from_vec(target.into_bytes()))))
+            }
+            FileType::Directory => {
+                let (directory, found) = open_directory(self.here(), name)?;
+                Ok(Seen::Directory(directory, found))
+            }
+            _ => Ok(Seen::File(Found::of(&stat))),
+        }
+    }
+
+    fn missing(self, name: OsString, source: Source, waiting: VecDeque<(Step, Source)>) -> Result<Place, Unopened> {
+        let mut names = vec![name];
+        for (step, _) in waiting {
+            match step {
+                Step::Into(name) if source == Source::Caller => names.push(name),
+                Step::Into(_) | Step::Up => return Err(Unopened::Missing),
+            }
+        }
+        if source == Source::Link || self.names.len() + names.len() > DEEPEST {
+            return Err(Unopened::Missing);
+        }
+        Ok(self.place(names, None))
+    }
+
+    fn file(self, name: OsString, found: Found) -> Place {
+        self.place(vec![name], Some(found))
+    }
+
+    fn arrived(self) -> Place {
+        let found = self.opened.last().map(|(_, found)| found.clone());
+        self.place(Vec::new(), found)
+    }
+
+    fn place(mut self, names: Vec<OsString>, found: Option<Found>) -> Place {
+        let directories = self.opened.iter().map(|(_, found)| found.identity).collect();
+        let (directory, _) = self.opened.pop().expect("the start is never left");
+        Place { path: self.names.iter().chain(&names).collect(), directories, found, directory, names }
+    }
+}
+
+/// What somebody changed while it was looked at is said like any other failure.
+fn failed(error: Errno) -> Unopened {
+    Unopened::Io(error.into())
+}
+
+fn open_directory(parent: &Dir, name: &OsStr) -> Result<(Dir, Found), Unopened> {
+    let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened: OwnedFd = rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(failed)?;
+    let found = Found::of(&rustix::fs::fstat(opened.as_fd()).map_err(failed)?);
+    Ok((Dir::from(opened), found))
+}
+
+impl Place {
+    /// Opens the regular file that is there, for reading.
+    pub fn open(&self) -> Result<File, Unopened> {
+        let name = match (&self.found, self.names.as_slice()) {
+            (None, _) => return Err(Unopened::Missing),
+            (Some(Found { kind: Kind::Regular, .. }), [name]) => name,
+            (Some(_), _) => return Err(Unopened::NotRegular),
+        };
+        // Non-blocking, because what is there now may be a FIFO.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&self.directory, name, flags, Mode::empty()).map_err(failed)?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(Unopened::NotRegular) }
+    }
+
+    /// Opens the directory that is there, for listing.
+    pub fn open_directory(&self) -> Result<Dir, Unopened> {
+        match self.found.as_ref().map(|found| found.kind) {
+            None => return Err(Unopened::Missing),
+            Some(Kind::Directory) => {}
+            Some(Kind::Regular | Kind::Other) => return Err(Unopened::Io(Errno::NOTDIR.into())),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Dir::from(rustix::fs::openat(&self.directory, ".", flags, Mode::empty()).map_err(failed)?))
+    }
+
+    /// Whether the file that is there may be written, by its permissions.
+    pub fn is_writable(&self) -> bool {
+        let access = rustix::fs::Access::WRITE_OK;
+        let allowed = |name: &OsString| rustix::fs::accessat(&self.directory, name, access, AtFlags::EACCESS).is_ok();
+        self.names.first().is_none_or(allowed)
+    }
+
+    /// The directory that the place is in, and its name there. Directories that are missing are made; none of them can
+    /// be a link that somebody put there meanwhile.
+    pub fn make_parent(&self) -> Result<(Dir, &OsStr), Unopened> {
+        let (name, above) = self.names.split_last().ok_or(Unopened::NotRegular)?;
+        let mut parent = self.directory.try_clone()?;
+        for name in above {
+            match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => parent = open_directory(&parent, name)?.0,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok((parent, name))
+    }
+
+    /// Makes the place a directory, with those above it that are missing.
+    pub fn make_directory(&self) -> Result<Dir, Unopened> {
+        if self.names.is_empty() {
+            return Ok(self.directory.try_clone()?);
+        }
+        let (parent, name) = self.make_parent()?;
+        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(open_directory(&parent, name)?.0),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

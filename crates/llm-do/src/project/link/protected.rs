@@ -1,0 +1,111 @@
+//! What linking read and what a run of the project would run: files that no tool changes without a question.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::model::name::ModelChoices;
+use crate::project::load::DEFAULT_GENERATED_DIR;
+use crate::project::manifest::{Manifest, ToolsetDefinition};
+use crate::project::worker::{PythonModule, SchemaSource};
+use crate::project::{Layout, LoadedWorker, Project};
+use crate::tools::protected::{Covers, Protected};
+use crate::tools::source::{Grammar, McpConfig, McpServer, ShellConfig};
+
+const LINKED: &str = "is read when the project is linked";
+const IMPORTED: &str = "is Python code that the project imports";
+const CREATED: &str = "would be an agent of the project";
+const RUN: &str = "is run by a toolset of the project";
+
+pub fn of(project: &Project, models: &ModelChoices) -> Protected {
+    let mut protected = Protected::default();
+    for source in project.sources.iter() {
+        protected.add(&source.path, Covers::File, LINKED);
+    }
+    for script in models.scripts.keys() {
+        protected.add(script, Covers::File, LINKED);
+    }
+    let root = &project.root;
+    // Many agents may share one module.
+    let mut modules = Modules::default();
+    for worker in &project.workers {
+        modules.add_classes(root, worker);
+    }
+    protected.add(root.join("workers"), Covers::Agents, CREATED);
+    protected.add(root.join(DEFAULT_GENERATED_DIR), Covers::Tree, CREATED);
+    match &project.layout {
+        Layout::Manifest(manifest) => add_manifest(&mut protected, &mut modules, root, manifest),
+        Layout::SingleFile | Layout::Directory | Layout::Unreadable => {}
+    }
+    for file in modules.files {
+        protected.add(file, Covers::File, IMPORTED);
+    }
+    for directory in modules.directories {
+        protected.add(directory, Covers::Modules, IMPORTED);
+    }
+    protected
+}
+
+fn add_manifest(protected: &mut Protected, modules: &mut Modules, root: &Path, manifest: &Manifest) {
+    if let Some(directory) = &manifest.generated_agents_dir {
+        protected.add(root.join(&directory.value), Covers::Tree, CREATED);
+    }
+    for file in &manifest.python_files {
+        modules.add(&root.join(&file.value));
+    }
+    for (_, definition) in &manifest.toolsets {
+        match definition {
+            ToolsetDefinition::Mcp(McpConfig { server: McpServer::Command { command, args, .. }, .. }, _) => {
+                std::iter::once(command).chain(args).for_each(|word| add_run(protected, modules, root, word));
+            }
+            ToolsetDefinition::Shell(ShellConfig { grammar: Grammar::Rules { rules, .. }, .. }) => {
+                rules.iter().flat_map(|rule| &rule.pattern).for_each(|word| add_run(protected, modules, root, word));
+            }
+            ToolsetDefinition::Shell(_)
+            | ToolsetDefinition::Mcp(..)
+            | ToolsetDefinition::Filesystem(_)
+            | ToolsetDefinition::Use { .. }
+            | ToolsetDefinition::Broken => {}
+        }
+    }
+}
+
+/// Python files, and the directories that they can import from.
+#[derive(Default)]
+struct Modules {
+    files: BTreeSet<PathBuf>,
+    directories: BTreeSet<PathBuf>,
+}
+
+impl Modules {
+    fn add(&mut self, file: &Path) {
+        self.files.insert(file.to_owned());
+        self.directories.insert(parent(file));
+    }
+
+    fn add_classes(&mut self, root: &Path, LoadedWorker { path, worker }: &LoadedWorker) {
+        for source in [&worker.schema_in, &worker.schema_out].into_iter().flatten() {
+            match source {
+                SchemaSource::Python(class) => match &class.value.module {
+                    PythonModule::File(file) => self.add(&parent(&root.join(path)).join(file)),
+                    PythonModule::Importable(_) => drop(self.directories.insert(root.to_owned())),
+                },
+                // A file was read, and is among the sources.
+                SchemaSource::File(_) | SchemaSource::Inline(_) => {}
+            }
+        }
+    }
+}
+
+/// A word of a command may be a script: relative to the project, or to the working directory.
+fn add_run(protected: &mut Protected, modules: &mut Modules, root: &Path, word: &str) {
+    for path in [root.join(word), PathBuf::from(word)] {
+        if path.extension().is_some_and(|extension| extension == "py") {
+            modules.add(&path);
+        }
+        protected.add(path, Covers::File, RUN);
+    }
+}
+
+fn parent(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new("")).to_owned()
+}

@@ -1,0 +1,192 @@
+//! A write before it happens: what is there, what would be there, and what somebody has to be told.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::{Permissions, PermissionsExt as _};
+use cap_tempfile::TempFile;
+use rustix::fs::{Gid, Uid};
+
+use super::difference::difference;
+use super::root::{Root, Spot};
+use super::text::Replacement;
+use crate::beneath::{Kind, Unopened};
+use crate::escape::visible;
+use crate::tools::approval::{Question, Verdict, digest};
+use crate::tools::protected::Protected;
+
+/// Larger files are neither written nor edited.
+pub const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// What a call wants to be in a file.
+pub enum Wanted {
+    Content(String),
+    Replacement(Replacement),
+}
+
+/// A file before and after.
+pub struct Change<'a> {
+    root: &'a Root,
+    /// Beneath the root, as it was called.
+    path: PathBuf,
+    spot: Spot,
+    old: Option<Vec<u8>>,
+    /// What is there afterwards, or why that cannot be.
+    pub new: Result<String, String>,
+    pub exception: Option<Exception>,
+}
+
+/// Why a write is asked for, whatever a rule allows.
+#[derive(Debug, PartialEq)]
+pub enum Exception {
+    /// Nobody agrees to it once and for all.
+    Protected(&'static str),
+    /// Only one of its names would have the new content.
+    SeveralNames(u64),
+}
+
+/// Why there is no change to speak of.
+pub enum Unchangeable {
+    Unopened(Unopened),
+    TooLarge,
+    ReadOnly,
+}
+
+impl From<Unopened> for Unchangeable {
+    fn from(error: Unopened) -> Self {
+        Self::Unopened(error)
+    }
+}
+
+impl From<std::io::Error> for Unchangeable {
+    fn from(error: std::io::Error) -> Self {
+        Self::Unopened(error.into())
+    }
+}
+
+impl<'a> Change<'a> {
+    pub fn of(root: &'a Root, path: PathBuf, wanted: Wanted, protected: &Protected) -> Result<Self, Unchangeable> {
+        let spot = root.find(&path)?;
+        let old = content(root, &spot)?;
+        let new = match wanted {
+            Wanted::Content(content) => Ok(content),
+            Wanted::Replacement(replacement) => match old.as_deref().map(str::from_utf8) {
+                None => return Err(Unopened::Missing.into()),
+                Some(Err(_)) => Err("it is binary, and only text can be edited".to_owned()),
+                Some(Ok(text)) => replacement.applied(text),
+            },
+        };
+        if new.as_ref().is_ok_and(|new| new.len() as u64 > LARGEST || root.is_too_large(new.len() as u64)) {
+            return Err(Unchangeable::TooLarge);
+        }
+        let names = spot.place.found.as_ref().map_or(1, |found| found.names);
+        let exception = match protected.reason(&spot.target) {
+            Some(why) => Some(Exception::Protected(why)),
+            None => (names > 1).then_some(Exception::SeveralNames(names)),
+        };
+        Ok(Self { root, path, spot, old, new, exception })
+    }
+
+    /// Where it really is, without links.
+    pub fn real_path(&self) -> &Path {
+        &self.spot.target.path
+    }
+
+    /// Whether it is there already.
+    pub fn is_done(&self) -> bool {
+        matches!((&self.old, &self.new), (Some(old), Ok(new)) if old.as_slice() == new.as_bytes())
+    }
+
+    /// Of the place and of what is there now.
+    pub fn digest(&self) -> String {
+        let place = self.spot.name.to_string_lossy();
+        match self.old.as_deref().map(|old| (old, str::from_utf8(old))) {
+            Some((_, Ok(text))) => digest([place.as_ref(), "is", text]),
+            Some((bytes, Err(_))) => {
+                let bytes: String = bytes.iter().map(|byte| char::from(*byte)).collect();
+                digest([place.as_ref(), "is binary", &bytes])
+            }
+            None => digest([place.as_ref(), "is not"]),
+        }
+    }
+
+    /// What has to be asked. An error is for the model at once, unless it would tell of a file that it may not know.
+    pub fn verdict(&self) -> Result<Verdict, String> {
+        match (&self.exception, &self.new) {
+            (None, Err(reason)) => Err(format!("`{}`: {reason}", self.shown())),
+            (None, Ok(_)) => Ok(Verdict::Ask(self.question())),
+            (Some(Exception::SeveralNames(_)), _) => Ok(Verdict::AskAnyway(self.question())),
+            (Some(Exception::Protected(_)), _) => Ok(Verdict::AlwaysAsk(self.question())),
+        }
+    }
+
+    fn shown(&self) -> String {
+        visible(&self.root.named(&self.path).display().to_string()).into_owned()
+    }
+
+    fn question(&self) -> Question {
+        let verb = if self.old.is_some() { "changes" } else { "creates" };
+        let mut reason = format!("{verb} the file `{}`", self.shown());
+        if self.exception.is_some() || self.spot.is_elsewhere {
+            reason.push_str(&format!(", that is `{}`", visible(&self.real_path().display().to_string())));
+        }
+        match &self.exception {
+            None => {}
+            Some(Exception::Protected(why)) => reason.push_str(&format!(", which {why}")),
+            Some(Exception::SeveralNames(names)) => {
+                reason.push_str(&format!(", which is one of {names} names of a file: the others keep what they have"));
+            }
+        }
+        let preview = match (&self.new, self.old.as_deref().map(str::from_utf8)) {
+            (Err(reason), _) => format!("(it will fail: {reason})"),
+            (Ok(new), None) => difference("", new),
+            (Ok(new), Some(Ok(old))) => difference(old, new),
+            (Ok(new), Some(Err(_))) => {
+                format!("(what is there is binary, and all of it goes)\n{}", difference("", new))
+            }
+        };
+        Question { preview: Some(preview), bound_to: Some(self.digest()), ..Question::because(reason) }
+    }
+
+    /// Writes beside the file and puts it in its place, so that a reader sees the old or the new, never a half. A link
+    /// that appears there meanwhile is replaced, not followed.
+    pub fn write(&self, new: &str) -> Result<(), Unchangeable> {
+        let made;
+        let place = if self.root.directory().is_ok() {
+            &self.spot.place
+        } else {
+            self.root.make()?;
+            made = self.root.find(&self.path)?;
+            &made.place
+        };
+        let (parent, name) = place.make_parent()?;
+        let mut file = TempFile::new(&parent)?;
+        file.write_all(new.as_bytes())?;
+        if let Some(found) = &self.spot.place.found {
+            // Another owner can be kept only by who may give files away; the mode goes on afterwards, since this clears it.
+            let (owner, group) = (Uid::from_raw(found.owner), Gid::from_raw(found.group));
+            let _ = rustix::fs::fchown(file.as_file(), Some(owner), Some(group));
+            file.as_file().set_permissions(Permissions::from_mode(found.mode))?;
+        }
+        file.as_file().sync_all()?;
+        Ok(file.replace(name)?)
+    }
+}
+
+/// What is there now; `None` if nothing is.
+fn content(root: &Root, spot: &Spot) -> Result<Option<Vec<u8>>, Unchangeable> {
+    let Some(found) = &spot.place.found else { return Ok(None) };
+    if found.kind != Kind::Regular {
+        return Err(Unopened::NotRegular.into());
+    }
+    if !spot.place.is_writable() {
+        return Err(Unchangeable::ReadOnly);
+    }
+    let mut bytes = Vec::new();
+    spot.place.open()?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    let length = bytes.len() as u64;
+    if length > LARGEST || root.is_too_large(length) {
+        return Err(Unchangeable::TooLarge);
+    }
+    Ok(Some(bytes))
+}

@@ -1,0 +1,151 @@
+//! One root of a filesystem toolset: opened once, and from then on the only way to its files.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+
+use crate::beneath::{self, Kind, Place, Unopened};
+use crate::escape::visible;
+use crate::tools::protected::Target;
+use crate::tools::source::{Access, Base, FileRoot};
+
+pub struct Root {
+    /// The first part of its paths; empty if it is the only root.
+    pub name: String,
+    pub settings: FileRoot,
+    /// As people know it.
+    pub shown: PathBuf,
+    /// The root itself; for one inside the project, the project's directory.
+    base: Opened,
+    /// From the base to the root.
+    relative: PathBuf,
+    /// A root that can be written need not exist: the first write that is permitted makes it.
+    opened: OnceLock<Opened>,
+}
+
+/// A directory, and where on the disk it is.
+struct Opened {
+    directory: Dir,
+    target: Target,
+}
+
+/// A place beneath a root, and where on the disk it is.
+#[derive(Debug)]
+pub struct Spot {
+    pub place: Place,
+    pub target: Target,
+    /// By which a model would call it, without links: the same wherever the root is.
+    pub name: PathBuf,
+    /// Links led elsewhere than the path says.
+    pub is_elsewhere: bool,
+}
+
+impl Root {
+    /// A root inside the project is opened beneath the project's directory, so that a link cannot lead out.
+    pub fn open(name: String, settings: FileRoot, project_root: &Path) -> Result<Self, String> {
+        let (base, relative, shown) = match &settings.base {
+            Base::WorkingDirectory => (Path::new("."), PathBuf::new(), PathBuf::from("the working directory")),
+            Base::Absolute(path) => (path.as_path(), PathBuf::new(), path.clone()),
+            Base::Project(relative) => (project_root, relative.clone(), project_root.join(relative)),
+        };
+        let failed = |error: &dyn std::fmt::Display| format!("the root {} cannot be opened: {error}", shown.display());
+        let base = Opened::ambient(base).map_err(|error| failed(&error))?;
+        let root = Self { name, settings, shown: shown.clone(), base, relative, opened: OnceLock::new() };
+        match root.opened() {
+            Ok(_) => Ok(root),
+            Err(Unopened::Missing) if root.settings.access == Access::ReadWrite => Ok(root),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// The path by which a model calls a file of this root.
+    pub fn named(&self, beneath: &Path) -> PathBuf {
+        Path::new(&self.name).join(beneath)
+    }
+
+    fn opened(&self) -> Result<&Opened, Unopened> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let place = beneath::resolve(&self.base.directory, &self.relative)?;
+        let directory = place.open_directory()?;
+        Ok(self.opened.get_or_init(|| Opened { directory, target: self.base.target.beneath(&place) }))
+    }
+
+    /// The root's own directory, once it exists.
+    pub fn directory(&self) -> Result<&Dir, Unopened> {
+        self.opened().map(|opened| &opened.directory)
+    }
+
+    /// Makes the root if it does not exist.
+    pub fn make(&self) -> Result<(), Unopened> {
+        if matches!(self.opened(), Err(Unopened::Missing)) {
+            beneath::resolve(&self.base.directory, &self.relative)?.make_directory()?;
+        }
+        self.opened().map(drop)
+    }
+
+    pub fn find(&self, path: &Path) -> Result<Spot, Unopened> {
+        let (start, above) = match self.opened() {
+            Ok(opened) => (opened, Path::new("")),
+            Err(Unopened::Missing) => (&self.base, self.relative.as_path()),
+            Err(error) => return Err(error),
+        };
+        let place = beneath::resolve(&start.directory, &above.join(path))?;
+        if place.found.is_some() && self.opened.get().is_none() {
+            // Somebody made the root just now; what is in it is looked at from there.
+            return Err(Unopened::Missing);
+        }
+        let target = start.target.beneath(&place);
+        let beneath = place.path.strip_prefix(above).unwrap_or(&place.path);
+        let (name, is_elsewhere) = (self.named(beneath), beneath != path);
+        Ok(Spot { place, target, name, is_elsewhere })
+    }
+
+    /// Whether a file has an ending that is allowed here.
+    pub fn has_suffix(&self, path: &Path) -> bool {
+        let suffixes = &self.settings.suffixes;
+        let name = path.to_string_lossy().to_lowercase();
+        suffixes.is_empty() || suffixes.iter().any(|suffix| name.ends_with(&suffix.to_lowercase()))
+    }
+
+    pub fn can_write(&self) -> bool {
+        self.settings.access == Access::ReadWrite
+    }
+
+    /// How paths of this root start.
+    pub fn shown_name(&self) -> String {
+        if self.name.is_empty() { "the root".to_owned() } else { format!("`{}/…`", self.name) }
+    }
+
+    /// What a model is told of it.
+    pub fn description(&self) -> String {
+        let words = format!("{}{}", self.shown.display(), self.settings.bounds());
+        if self.name.is_empty() { words } else { format!("`{}/` is {words}", self.name) }
+    }
+
+    /// Says that a file is too large for what was wanted, which itself has a limit.
+    pub fn too_large(&self, path: &str, limit: u64) -> String {
+        let limit = self.settings.max_file_bytes.unwrap_or(u64::MAX).min(limit);
+        format!("`{}` is larger than {limit} bytes, and no more is allowed here", visible(path))
+    }
+
+    pub fn is_too_large(&self, bytes: u64) -> bool {
+        self.settings.max_file_bytes.is_some_and(|limit| bytes > limit)
+    }
+
+    /// Whether a file of this identity has another name beneath the root that looks like a secret. An error if there is
+    /// too much to look through.
+    pub fn secret_name_of(&self, place: &Place) -> Result<Option<PathBuf>, Unopened> {
+        let Some(found) = place.found.as_ref().filter(|found| found.kind == Kind::Regular) else { return Ok(None) };
+        super::walk::secret_with(self.directory()?, found.identity)
+    }
+}
+
+impl Opened {
+    fn ambient(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { directory: Dir::open_ambient_dir(path, ambient_authority())?, target: Target::of_path(path)? })
+    }
+}

@@ -1,0 +1,196 @@
+//! Walks the files beneath a directory: in order, never through links, holding no more descriptors than it is deep, and
+//! bounded in number and depth.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+use rustix::fd::{AsFd as _, BorrowedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::beneath::{self, Identity, Unopened};
+use crate::tools::secret::looks_secret;
+
+/// More entries than anybody wants to hear of.
+pub const MOST_VISITED: usize = 500_000;
+const DEEPEST: usize = 64;
+const LISTING: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// What a walker makes of what it meets.
+pub trait Visitor {
+    /// Whether to go into a directory.
+    fn enters(&mut self, path: &Path) -> bool;
+    /// Not a directory, and not a device.
+    fn meets(&mut self, path: &Path, kind: Met);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    File,
+    Link,
+}
+
+/// How a walk went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    pub visited: usize,
+    /// There was more than a walk goes through.
+    pub is_cut: bool,
+    /// Directories that could not be listed.
+    pub unreadable: usize,
+}
+
+/// Everything beneath a directory, in the order of sorted paths. `path` is what the visitor hears before each name.
+pub fn walk(directory: &Dir, path: &Path, visitor: &mut dyn Visitor, walked: &mut Walked) -> io::Result<()> {
+    let mut path = path.to_owned();
+    // It may have been opened for searching only.
+    let start = rustix::fs::openat(directory, ".", LISTING, Mode::empty())?;
+    enter(start.as_fd(), &mut path, 0, visitor, walked)
+}
+
+fn enter(
+    directory: BorrowedFd<'_>,
+    path: &mut PathBuf,
+    depth: usize,
+    visitor: &mut dyn Visitor,
+    walked: &mut Walked,
+) -> io::Result<()> {
+    for (name, kind) in entries(directory, walked)? {
+        path.push(&name);
+        match kind {
+            FileType::RegularFile => visitor.meets(path, Met::File),
+            FileType::Symlink => visitor.meets(path, Met::Link),
+            FileType::Directory if !visitor.enters(path) => {}
+            FileType::Directory if depth == DEEPEST => walked.is_cut = true,
+            FileType::Directory => {
+                let opened = rustix::fs::openat(directory, &name, LISTING, Mode::empty()).map_err(io::Error::from);
+                // One directory that cannot be read does not hide the others.
+                if opened.and_then(|inner| enter(inner.as_fd(), path, depth + 1, visitor, walked)).is_err() {
+                    walked.unreadable += 1;
+                }
+            }
+            _ => {}
+        }
+        path.pop();
+    }
+    Ok(())
+}
+
+/// The names in a directory, sorted.
+fn entries(directory: BorrowedFd<'_>, walked: &mut Walked) -> io::Result<Vec<(OsString, FileType)>> {
+    let mut entries = Vec::new();
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        walked.visited += 1;
+        if walked.visited > MOST_VISITED {
+            walked.is_cut = true;
+            break;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                Err(_) => continue,
+            },
+            kind => kind,
+        };
+        entries.push((name.to_owned(), kind));
+    }
+    entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(entries)
+}
+
+/// The name of a file that looks like a secret, if the file of this identity has one beneath the directory.
+pub fn secret_with(root: &Dir, identity: Identity) -> Result<Option<PathBuf>, Unopened> {
+    let mut search = Search { root, identity, found: None };
+    let mut walked = Walked::default();
+    walk(root, Path::new(""), &mut search, &mut walked)?;
+    match search.found {
+        None if walked.is_cut => Err(Unopened::Io(Errno::OVERFLOW.into())),
+        found => Ok(found),
+    }
+}
+
+struct Search<'a> {
+    root: &'a Dir,
+    identity: Identity,
+    found: Option<PathBuf>,
+}
+
+impl Visitor for Search<'_> {
+    fn enters(&mut self, _: &Path) -> bool {
+        self.found.is_none()
+    }
+
+    fn meets(&mut self, path: &Path, kind: Met) {
+        let is_it = || {
+            let place = beneath::resolve(self.root, path).ok();
+            place.and_then(|place| place.found).is_some_and(|found| found.identity == self.identity)
+        };
+        if self.found.is_none() && kind == Met::File && looks_secret(path) && is_it() {
+            self.found = Some(path.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Everything(Vec<String>);
+
+    impl Visitor for Everything {
+        fn enters(&mut self, _: &Path) -> bool {
+            true
+        }
+
+        fn meets(&mut self, path: &Path, kind: Met) {
+            let mark = if kind == Met::Link { "@" } else { "" };
+            self.0.push(format!("{}{mark}", path.display()));
+        }
+    }
+
+    fn walked_from(root: &Path, start: Walked) -> (Vec<String>, Walked) {
+        let directory = Dir::open_ambient_dir(root, cap_std::ambient_authority()).unwrap();
+        let (mut everything, mut walked) = (Everything::default(), start);
+        walk(&directory, Path::new("x"), &mut everything, &mut walked).unwrap();
+        (everything.0, walked)
+    }
+
+    #[test]
+    fn a_walk_is_in_order_and_enters_no_link() {
+        let root = tempfile::tempdir().unwrap();
+        for path in ["b", "a-b", "a/c", "a/B", "a.txt"] {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        std::os::unix::fs::symlink(".", root.path().join("loop")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(root.path().join("socket")).unwrap();
+        let (met, walked) = walked_from(root.path(), Walked::default());
+        assert_eq!(met, ["x/a/B", "x/a/c", "x/a-b", "x/a.txt", "x/b", "x/loop@"]);
+        assert_eq!(walked, Walked { visited: 8, ..Walked::default() });
+    }
+
+    #[test]
+    fn a_walk_ends_after_so_many_entries_and_so_deep() {
+        let root = tempfile::tempdir().unwrap();
+        for number in 0..9 {
+            std::fs::write(root.path().join(number.to_string()), "").unwrap();
+        }
+        let (met, walked) = walked_from(root.path(), Walked { visited: MOST_VISITED - 4, ..Walked::default() });
+        assert_eq!((met.len(), walked.is_cut), (4, true));
+        let deep: PathBuf = std::iter::repeat_n("d", 2 * DEEPEST).collect();
+        std::fs::create_dir_all(root.path().join(&deep)).unwrap();
+        std::fs::write(root.path().join(deep).join("f"), "").unwrap();
+        let (met, walked) = walked_from(root.path(), Walked::default());
+        assert_eq!((met.len(), walked.is_cut), (9, true));
+    }
+}
