@@ -141,6 +141,9 @@ pub struct RunArgs {
     /// How deep agents may call each other
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_depth: Option<u64>,
+    /// The Python that runs the project's Python files, instead of its `.venv`, the active environment or `python3`
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
     /// Trust the project: its code, its servers, its loosened rules
     #[arg(long)]
     pub trust: bool,

@@ -8,7 +8,7 @@ use llm_do::escape::{is_deceptive, visible};
 use llm_do::project::link::Linked;
 use llm_do::project::reach::{AgentTool, Worst};
 use llm_do::project::worker::PythonModule;
-use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, Typing};
+use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, PythonType, Typing};
 use llm_do::syntax::diagnostic::Report;
 use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
 use llm_do::tools::shell::fence_words;
@@ -221,7 +221,7 @@ fn root_json((toolset, name, root): (&str, &str, &FileRoot)) -> Value {
 fn typing_words(typing: &Typing, untyped: &str) -> String {
     match typing {
         Typing::Untyped => untyped.to_owned(),
-        Typing::Python(class) => match &class.module {
+        Typing::Python(PythonType { class, .. }) => match &class.module {
             PythonModule::File(file) => format!("{}:{} (Python)", visible(file), class.class),
             PythonModule::Importable(module) => format!("{module}.{} (Python)", class.class),
         },

@@ -45,6 +45,21 @@ impl Environment {
         self.home().map(|directory| directory.join("config.toml"))
     }
 
+    /// What is kept between runs and may be lost: `$LLM_DO_HOME/cache`, else `$XDG_CACHE_HOME/llm-do`, else
+    /// `~/.cache/llm-do`. Without any of them it is nowhere, and who writes to it is told so.
+    pub fn cache_directory(&self) -> PathBuf {
+        let home = self.get("LLM_DO_HOME").map(|path| PathBuf::from(path).join("cache"));
+        let xdg = || self.get("XDG_CACHE_HOME").map(|path| PathBuf::from(path).join("llm-do"));
+        let user = || self.get("HOME").map(|path| PathBuf::from(path).join(".cache").join("llm-do"));
+        home.or_else(xdg).or_else(user).unwrap_or_else(|| PathBuf::from("/nonexistent/llm-do"))
+    }
+
+    /// Every variable but these.
+    pub fn without(&self, names: &[&str]) -> BTreeMap<String, String> {
+        let kept = self.variables.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     /// What we keep for the user: `$LLM_DO_HOME`, else `$XDG_CONFIG_HOME/llm-do`, else `~/.config/llm-do`.
     pub fn home(&self) -> Option<PathBuf> {
         let home = self.get("LLM_DO_HOME").map(PathBuf::from);

@@ -22,6 +22,7 @@ mod models;
 mod new;
 mod plan;
 mod providers;
+mod python;
 mod question;
 mod render;
 mod report;

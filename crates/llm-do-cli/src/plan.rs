@@ -15,6 +15,7 @@ use crate::chat::LinesPlan;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::python::PythonPlan;
 use crate::render::{Verbosity, View};
 use crate::report::OutputPlan;
 use crate::style::Styles;
@@ -27,6 +28,7 @@ pub struct CheckPlan {
     pub entry: Option<String>,
     pub trust: bool,
     pub format: CheckFormat,
+    pub python: PythonPlan,
     pub colour: Colour,
 }
 
@@ -48,6 +50,7 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
             (false, true) => CheckFormat::Dot,
             (false, false) => CheckFormat::Text,
         },
+        python: PythonPlan::of(None, environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
 }
@@ -75,6 +78,7 @@ pub struct RunPlan {
     pub trust: Answerer,
     /// Of each turn.
     pub timeout: Option<Duration>,
+    pub python: PythonPlan,
     pub colour: Colour,
 }
 
@@ -167,6 +171,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             (false, false, Verbosity::Normal | Verbosity::Calls | Verbosity::Text) => Answerer::Nobody,
         },
         timeout: args.timeout,
+        python: PythonPlan::of(args.python, environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         output,
     })

@@ -12,15 +12,16 @@ use llm_do::message::Content;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
-use llm_do::project::{ApprovalMode, Entry, Limits, Policy, Program, Project, Typing, schema};
+use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
 use llm_do::runtime::{self, Models, Runtime, RuntimeConfig};
-use llm_do::syntax::diagnostic::nearest;
+use llm_do::syntax::diagnostic::{Report, nearest};
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
 use llm_do::tools::shell::fence::{self, Fencing};
 use serde_json::Value;
+use tokio::runtime::Runtime as Executor;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
@@ -111,24 +112,53 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
         }
         Ok(check::Trust { is_given: items.is_empty() || store.holds(&project.root, &items), items })
     };
+    let linked = match linked {
+        Ok((project, linked)) => {
+            let trust = trusted(&project, &linked)?;
+            let looked = if trust.is_given { look_at_python(project, linked, &plan)? } else { Ok(linked) };
+            looked.map(|linked| (linked, trust))
+        }
+        Err(report) => Err(report),
+    };
     match (linked, plan.format) {
-        (Ok((project, linked)), CheckFormat::Text) => {
-            let (trust, ground) = (trusted(&project, &linked)?, shell_ground(&linked.program));
+        (Ok((linked, trust)), CheckFormat::Text) => {
+            let ground = shell_ground(&linked.program);
             console::print(&check::text(&plan.project, &linked, &trust, ground.as_ref()))?;
             console::complain(&linked.notes.render(plan.colour));
             Ok(())
         }
-        (Ok((project, linked)), CheckFormat::Json) => {
-            let (trust, ground) = (trusted(&project, &linked)?, shell_ground(&linked.program));
+        (Ok((linked, trust)), CheckFormat::Json) => {
+            let ground = shell_ground(&linked.program);
             console::print(&check::json(&plan.project, &linked, &trust, ground.as_ref()))
         }
-        (Ok((_, linked)), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
+        (Ok((linked, _)), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
         (Err(report), CheckFormat::Json) => {
             console::print(&check::json_errors(&plan.project, &report))?;
             Err(Failure::Said { code: USAGE })
         }
         (Err(report), CheckFormat::Text | CheckFormat::Dot) => Err(Failure::Project { report, colour: plan.colour }),
     }
+}
+
+/// What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
+fn look_at_python(project: Project, linked: Linked, plan: &plan::CheckPlan) -> Result<Result<Linked, Report>, Failure> {
+    let executor = executor()?;
+    let python = plan.python.python(&project.root);
+    let project = match executor.block_on(project.start_python(&python)) {
+        Ok(project) => project,
+        Err(report) => return Ok(Err(report)),
+    };
+    match &project.code {
+        Code::Read(_) => Ok(project.survey(&plan.models, plan.entry.as_deref())),
+        Code::Absent | Code::Unread => Ok(Ok(linked)),
+    }
+}
+
+fn executor() -> Result<Executor, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))
 }
 
 /// The kernel is asked only if somebody runs commands.
@@ -181,6 +211,8 @@ pub struct Prepared {
     editor: Option<Editor>,
     /// Where the first request is kept that is not sent.
     rehearsed: Option<Rehearsed>,
+    /// What the children of the run, started before it, live on.
+    executor: Arc<Executor>,
 }
 
 /// Everything up to the first effect. An input that is known already is taken instead of the one that was typed.
@@ -192,7 +224,9 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
     let (project, Linked { program, .. }) = link(&plan)?;
     trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
-    only_what_can_be_run(&program)?;
+    let executor = executor()?;
+    let (project, program) = with_python(project, program, &plan, &executor)?;
+    let executor = Arc::new(executor);
     let (files, replayed) = (project.fingerprint(), replayed(&plan)?);
     // What comes from a record comes whole: there are no pieces of it to show.
     plan.output.view.streamed &= answers_in_text(&program) && known.is_none() && replayed.is_none();
@@ -219,7 +253,20 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
         }
     };
     let RunPlan { output, timeout, .. } = plan;
-    Ok(Prepared { program, models, talk, config, output, files, recorded, timeout, questions, editor, rehearsed })
+    Ok(Prepared {
+        program,
+        models,
+        talk,
+        config,
+        output,
+        files,
+        recorded,
+        timeout,
+        questions,
+        editor,
+        rehearsed,
+        executor,
+    })
 }
 
 fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Result<Header, Failure> {
@@ -283,11 +330,22 @@ fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
     Ok((project, linked))
 }
 
-fn only_what_can_be_run(program: &Program) -> Result<(), Failure> {
-    match program.open.first() {
-        Some(name) => Err(Failure::usage(format!("`{name}` is defined in Python, which cannot be run yet"))),
-        None => Ok(()),
+/// Starts the project's Python files, if it has any, and links it again with what they offer. Mistakes that need no code
+/// to be found were reported before any code ran.
+fn with_python(
+    project: Project,
+    program: Program,
+    plan: &RunPlan,
+    executor: &Executor,
+) -> Result<(Project, Program), Failure> {
+    let mistaken = |report| Failure::Project { report, colour: plan.colour };
+    let python = plan.python.python(&project.root);
+    let project = executor.block_on(project.start_python(&python)).map_err(mistaken)?;
+    if !matches!(project.code, Code::Read(_)) {
+        return Ok((project, program));
     }
+    let Linked { program, .. } = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
+    Ok((project, program))
 }
 
 /// `llm-do chekc .` is read as a project to run.
@@ -363,14 +421,13 @@ fn read_json(source: &JsonSource) -> Result<Value, Failure> {
 
 impl Prepared {
     pub fn run(self) -> Result<(), Failure> {
-        let executor = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
         let (output, rehearsed) = (self.output.clone(), self.rehearsed.clone());
+        let executor = Arc::clone(&self.executor);
         let ended = executor.block_on(self.attend());
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
-        executor.shutdown_background();
+        if let Some(executor) = Arc::into_inner(executor) {
+            executor.shutdown_background();
+        }
         match (ended?, rehearsed.and_then(|rehearsed| rehearsed.request())) {
             ((ended, _), Some(request)) => ended.report_request(&output, &request),
             ((ended, None), None) => ended.report(&output),

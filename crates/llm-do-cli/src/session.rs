@@ -95,16 +95,25 @@ async fn turn<'r>(
     input: Input,
     cancelled: oneshot::Receiver<()>,
 ) -> Result<Output, RunError> {
-    let Entry::Agent(entry) = &runtime.program().entry else { return Err(RunError::NotStarted) };
-    let scope = match scope {
-        Some(scope) => scope,
-        None => scope.insert(runtime.open(entry).await?),
-    };
     let cancelled = async {
         // Nobody cancels any more: only the answer is left to wait for.
         if cancelled.await.is_err() {
             std::future::pending::<()>().await;
         }
+    };
+    let entry = match &runtime.program().entry {
+        Entry::Agent(entry) => entry,
+        Entry::Function(function) => {
+            return tokio::select! {
+                answer = runtime.enter_function(function, input) => answer,
+                () = cancelled => Err(RunError::Cancelled { partial: String::new() }),
+            };
+        }
+        Entry::Open => return Err(RunError::NotStarted),
+    };
+    let scope = match scope {
+        Some(scope) => scope,
+        None => scope.insert(runtime.open(entry).await?),
     };
     scope.turn_until(input, cancelled).await
 }

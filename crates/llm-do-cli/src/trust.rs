@@ -48,7 +48,7 @@ pub fn items(project: &Project, program: &Program) -> Vec<Item> {
     for agent in program.agents.values() {
         for typing in [&agent.input, &agent.output] {
             if let Typing::Python(class) = typing {
-                items.push(Item::new("schema_ref", class_name(class)));
+                items.push(Item::new("schema_ref", class_name(&class.class)));
             }
         }
     }

@@ -201,8 +201,13 @@ mod tests {
             Vec::new()
         }
 
-        fn judge(&self, _: &str, _: &RawJson) -> Result<Verdict, String> {
-            Ok(Verdict::Allow)
+        fn judge<'a>(
+            &'a self,
+            _: &'a str,
+            _: &'a RawJson,
+            _: &'a CallContext<'a>,
+        ) -> BoxFuture<'a, Result<Verdict, String>> {
+            Box::pin(async move { Ok(Verdict::Allow) })
         }
 
         fn call<'a>(

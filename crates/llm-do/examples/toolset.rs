@@ -39,10 +39,17 @@ impl Toolset for Notebook {
     }
 
     /// Short notes are nobody's business.
-    fn judge(&self, _: &str, arguments: &RawJson) -> Result<Verdict, String> {
-        let note: Note = arguments.to().map_err(|error| error.to_string())?;
-        let is_short = note.text.len() <= 80;
-        Ok(if is_short { Verdict::Allow } else { Verdict::Ask(Question::because("keeps a long note")) })
+    fn judge<'a>(
+        &'a self,
+        _: &'a str,
+        arguments: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(async move {
+            let note: Note = arguments.to().map_err(|error| error.to_string())?;
+            let is_short = note.text.len() <= 80;
+            Ok(if is_short { Verdict::Allow } else { Verdict::Ask(Question::because("keeps a long note")) })
+        })
     }
 
     fn call<'a>(

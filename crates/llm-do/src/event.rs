@@ -324,6 +324,11 @@ impl Events {
         }
     }
 
+    /// How deep the call is whose events these are.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
     fn is_heard(&self) -> bool {
         self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
     }

@@ -24,7 +24,7 @@
 //! #         let (kind, order, repeat) = (ToolKind::Leaf, Order::Sequential, Repeat::Once);
 //! #         vec![ToolSpec { name: "count".into(), description: "counts".into(), parameters, kind, order, repeat }]
 //! #     }
-//! #     fn judge(&self, _: &str, _: &RawJson) -> Result<Verdict, String> { Ok(Verdict::Allow) }
+//! #     fn judge<'a>(&'a self, _: &'a str, _: &'a RawJson, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Verdict, String>> { Box::pin(async { Ok(Verdict::Allow) }) }
 //! #     fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
 //! #         let count = self.0.fetch_add(1, Ordering::SeqCst) + 1;
 //! #         Box::pin(async move { Ok(vec![Content::text(count.to_string())]) })

@@ -169,9 +169,13 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Names that Python files which were not looked at may define.
+    /// Names that Python files which were not looked at, or have mistakes, may define.
     fn may_be_python(&self) -> bool {
-        matches!(self.project.code, Code::Unread)
+        match &self.project.code {
+            Code::Absent => false,
+            Code::Unread => true,
+            Code::Read(offer) => offer.incomplete,
+        }
     }
 
     /// A file that would have defined the name could not be read: that was reported.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{ApprovalMode, Limits};
 use crate::escape::visible_start;
 use crate::message::RawJson;
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Span};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Severity, Sources, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{
     AnyOf, AnyText, Bool, Constant, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
@@ -18,7 +18,7 @@ use crate::syntax::table::{Fields, Shape, Table, is_name, is_variable, optional,
 use crate::syntax::tree::{self, Kind, Node};
 use crate::tools::approval::Rule;
 use crate::tools::source::{
-    Access, Base, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting, ShellConfig,
+    Access, Base, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting, ShellConfig, ToolsetSource,
 };
 
 /// The manifest as it was written, aliases resolved, names not yet.
@@ -310,6 +310,29 @@ fn toolsets(fields: &Fields<'_>, problems: &mut Diagnostics) -> Vec<(Located<Str
         toolsets.push((name.clone(), definition(name, node, problems)));
     }
     toolsets
+}
+
+/// A toolset that is defined as in a manifest, elsewhere.
+pub fn toolset_definition(json: &str) -> Result<ToolsetSource, String> {
+    let mut sources = Sources::default();
+    let file = sources.add(PathBuf::from("the definition"), json.to_owned());
+    let mut problems = Diagnostics::default();
+    let node = tree::parse_json(tree::Text::whole(file, json), &mut problems);
+    let name = Located { value: "of Python".to_owned(), span: Span { file, start: 0, end: 0 } };
+    let definition = node.map(|node| {
+        TOOLSET.check(&node, &mut problems);
+        definition(&name, &node, &mut problems)
+    });
+    if let Some(problem) = problems.iter().find(|problem| problem.severity == Severity::Error) {
+        return Err(problem.fact.clone());
+    }
+    match definition {
+        Some(ToolsetDefinition::Filesystem(config)) => Ok(ToolsetSource::Filesystem(config)),
+        Some(ToolsetDefinition::Shell(config)) => Ok(ToolsetSource::Shell(config)),
+        Some(ToolsetDefinition::Mcp(..) | ToolsetDefinition::Use { .. } | ToolsetDefinition::Broken) | None => {
+            Err("it is neither a filesystem nor a shell".to_owned())
+        }
+    }
 }
 
 fn definition(name: &Located<String>, node: &Node, problems: &mut Diagnostics) -> ToolsetDefinition {

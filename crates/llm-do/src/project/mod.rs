@@ -10,13 +10,14 @@ mod key_rows;
 pub mod link;
 pub mod load;
 pub mod manifest;
+mod python;
 pub mod reach;
 pub mod schema;
 pub mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -90,6 +91,10 @@ pub struct Offer {
     pub tools: Vec<OfferedTool>,
     /// Entry functions, by their files.
     pub entries: Vec<EntryFunction>,
+    /// A file could not be imported: what it would have offered is not known.
+    pub incomplete: bool,
+    /// The classes that worker files refer to: their JSON Schemas, or what is wrong with them.
+    pub classes: BTreeMap<String, Result<RawJson, String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -259,8 +264,29 @@ pub enum Typing {
     /// Text; as input with attachments.
     Untyped,
     Schema(RawJson),
-    /// A Pydantic model: Python knows its schema.
-    Python(worker::PythonClass),
+    /// A Pydantic model: Python judges its values.
+    Python(PythonType),
+}
+
+/// A class of a Python file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PythonType {
+    pub class: worker::PythonClass,
+    /// The name by which the interpreter knows it.
+    pub reference: String,
+    /// Its JSON Schema; absent if Python was not looked at.
+    pub schema: Option<RawJson>,
+}
+
+impl Typing {
+    /// The JSON Schema of its values, where there is one.
+    pub fn schema(&self) -> Option<&RawJson> {
+        match self {
+            Self::Untyped => None,
+            Self::Schema(schema) => Some(schema),
+            Self::Python(class) => class.schema.as_ref(),
+        }
+    }
 }
 
 /// One toolset as one agent uses it. The rules live here, on the declaration, so that two agents can use the same
@@ -301,4 +327,17 @@ impl Default for AttachmentPolicy {
             denied_suffixes: Vec::new(),
         }
     }
+}
+
+/// `a/b` + `../c` = `a/c`; `None` if that leaves the root.
+fn lexical_join(base: &Path, path: &Path) -> Option<PathBuf> {
+    let mut joined = base.to_owned();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => joined.pop().then_some(())?,
+            std::path::Component::CurDir => {}
+            part => joined.push(part),
+        }
+    }
+    Some(joined)
 }

@@ -160,21 +160,28 @@ impl Toolset for DynamicAgents {
         ]
     }
 
-    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
-        if tool == "agent_call" {
-            let call: AgentCall = parse(arguments)?;
-            let callee = self.callee(&call.agent)?;
-            return callee.judge(&callee.name, &call.callee_input());
-        }
-        let (name, draft) = self.draft(arguments)?;
-        let verb = if draft.old.is_some() { "replaces" } else { "creates" };
-        Ok(Verdict::AlwaysAsk(Question {
-            reason: format!("{verb} the agent `{name}` in {}", draft.path.display()),
-            bound_to: Some(state_of(&draft)),
-            preview: Some(draft.text),
-            covers: None,
-            foreign: None,
-        }))
+    fn judge<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a RawJson,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(async move {
+            if tool == "agent_call" {
+                let call: AgentCall = parse(arguments)?;
+                let callee = self.callee(&call.agent)?;
+                return callee.judge(&callee.name, &call.callee_input(), cx).await;
+            }
+            let (name, draft) = self.draft(arguments)?;
+            let verb = if draft.old.is_some() { "replaces" } else { "creates" };
+            Ok(Verdict::AlwaysAsk(Question {
+                reason: format!("{verb} the agent `{name}` in {}", draft.path.display()),
+                bound_to: Some(state_of(&draft)),
+                preview: Some(draft.text),
+                covers: None,
+                foreign: None,
+            }))
+        })
     }
 
     fn call<'a>(

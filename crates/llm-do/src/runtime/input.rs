@@ -8,8 +8,9 @@ use serde_json::Value;
 use crate::escape::visible;
 use crate::json_schema;
 use crate::message::{Attachment, Content, RawJson};
-use crate::project::{AgentSpec, AttachmentPolicy, Typing};
+use crate::project::{AgentSpec, AttachmentPolicy, PythonType, Typing};
 use crate::tools::attachment::{self, AttachmentError, Reach};
+use crate::tools::python::{PythonHost, RenderedPart};
 
 /// The input of a turn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,10 +69,17 @@ impl Input {
     }
 
     /// The user message for an agent. Attachments that the input names are relative to the project root.
-    pub fn into_message(self, agent: &AgentSpec, root: &Path, reach: Reach) -> Result<Vec<Content>, InputError> {
-        let parts = match &agent.input {
-            Typing::Schema(schema) => self.typed(agent, schema, root, reach)?,
-            Typing::Untyped | Typing::Python(_) => self.untyped(agent, root, reach)?,
+    pub async fn into_message(
+        self,
+        agent: &AgentSpec,
+        root: &Path,
+        reach: Reach,
+        python: Option<&PythonHost>,
+    ) -> Result<Vec<Content>, InputError> {
+        let parts = match (&agent.input, python) {
+            (Typing::Schema(schema), _) => self.typed(agent, schema, root, reach)?,
+            (Typing::Python(class), Some(python)) => self.rendered(agent, class, root, reach, python).await?,
+            (Typing::Untyped | Typing::Python(_), _) => self.untyped(agent, root, reach)?,
         };
         check_policy(&agent.attachment_policy, &parts)?;
         Ok(parts)
@@ -134,6 +142,42 @@ impl Input {
         let text = render(agent, &schema_value, &value)?;
         let files = files.into_iter().chain(attachments).map(Content::Attachment);
         Ok(std::iter::once(Content::text(spoken(text))).chain(files).collect())
+    }
+
+    /// What the agent's input class says of the input; the files that it names are read here.
+    async fn rendered(
+        self,
+        agent: &AgentSpec,
+        class: &PythonType,
+        root: &Path,
+        reach: Reach,
+        python: &PythonHost,
+    ) -> Result<Vec<Content>, InputError> {
+        let schema = class.schema.as_ref().map_or_else(|| RawJson::of(&Value::Null), RawJson::clone);
+        let schema_value: Value = schema.to().unwrap_or(Value::Null);
+        let violates = |violation: String| InputError::Violates {
+            agent: agent.name.clone(),
+            violation,
+            schema: schema.get().to_owned(),
+        };
+        let (mut value, mut beside) = self.fitted(&schema_value).map_err(violates)?;
+        if takes_attachments(&schema_value) {
+            name_attachments(&mut value, &beside);
+        }
+        let mut parts = Vec::new();
+        for part in python.render(&class.reference, &value).await.map_err(violates)? {
+            parts.push(match part {
+                RenderedPart::Text(text) => Content::text(spoken(text)),
+                RenderedPart::Attachment(path) => {
+                    Content::Attachment(match beside.iter().position(|file| file.name == path) {
+                        Some(given) => beside.remove(given),
+                        None => attachment::read(&Value::String(path), root, reach)?,
+                    })
+                }
+            });
+        }
+        parts.extend(beside.into_iter().map(Content::Attachment));
+        Ok(parts)
     }
 
     /// A value for a schema, and the files beside it: a plain text is meant for the one field that needs a text.

@@ -5,6 +5,7 @@ mod function;
 pub mod input;
 pub mod ledger;
 pub mod output;
+mod python;
 pub mod record;
 mod request;
 mod scope;
@@ -254,6 +255,7 @@ impl Runtime {
         let account = ledger.open(config.limits.clone(), None);
         let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id());
         let (fence, said) = (OnceLock::new(), Mutex::default());
+        python::attach(&program, &events);
         Self {
             program,
             models,
@@ -321,14 +323,31 @@ impl Runtime {
         let call = self.events.new_call();
         let (output, messages) = match &self.program.entry {
             Entry::Agent(agent) => self.run_agent(agent, input.into(), call).await?,
-            Entry::Function(EntryFunction::Registered(_)) => {
-                let entry = self.program.registry.entry.as_ref().ok_or(RunError::NotStarted)?;
-                (self.run_function(entry, input.into(), call).await?, Vec::new())
-            }
-            Entry::Function(EntryFunction::Python { .. }) | Entry::Open => return Err(RunError::NotStarted),
+            Entry::Function(function) => (self.run_entry(function, input.into(), call).await?, Vec::new()),
+            Entry::Open => return Err(RunError::NotStarted),
         };
         let trace = self.session.trace_of(call).into_iter().collect();
         Ok(Outcome { output, messages, usage: self.usage(), trace })
+    }
+
+    /// Runs an entry that is a function: one input → one answer, and nothing is kept for another.
+    pub async fn enter_function(&self, function: &EntryFunction, input: Input) -> Result<Output, RunError> {
+        self.run_entry(function, input, self.events.new_call()).await
+    }
+
+    async fn run_entry(&self, function: &EntryFunction, input: Input, call: u64) -> Result<Output, RunError> {
+        let registry = &self.program.registry;
+        match function {
+            EntryFunction::Registered(_) => {
+                let entry = registry.entry.as_ref().ok_or(RunError::NotStarted)?;
+                self.run_function(entry, input, call).await
+            }
+            EntryFunction::Python { file, function } => {
+                let host = registry.python.as_ref().ok_or(RunError::NotStarted)?;
+                let entry = python::entry(host, file, function).await?;
+                self.run_function(&entry, input, call).await
+            }
+        }
     }
 
     async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
@@ -372,7 +391,7 @@ impl Runtime {
         let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
         let key = || format!("{}/attach", steps.path());
         let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: callee, path, key: &key };
-        let unchangeable = |_: &RawJson| Err("another input is another run".to_owned());
+        let unchangeable = |_: RawJson| async { Err("another input is another run".to_owned()) };
         let steps = steps.at(format_args!("attach"));
         match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events).await? {
             Passage::Permitted(_) => Ok(Reach::Anywhere),

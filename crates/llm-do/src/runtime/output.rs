@@ -6,11 +6,18 @@ use super::Output;
 use crate::json_schema;
 use crate::message::RawJson;
 use crate::project::Typing;
+use crate::tools::python::PythonHost;
 
 /// The answer as its agent declares it, or what is wrong with it.
-pub fn judge(typing: &Typing, text: &str) -> Result<Output, String> {
-    let Typing::Schema(schema) = typing else { return Ok(Output::Text(text.to_owned())) };
+pub async fn judge(typing: &Typing, text: &str, python: Option<&PythonHost>) -> Result<Output, String> {
     let json = unfenced(text);
+    let schema = match (typing, python) {
+        (Typing::Schema(schema), _) => schema,
+        (Typing::Python(class), Some(python)) => {
+            return python.validate(&class.reference, json).await.map(Output::Value);
+        }
+        (Typing::Untyped | Typing::Python(_), _) => return Ok(Output::Text(text.to_owned())),
+    };
     let value: Value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
     match json_schema::violation(&schema.to().unwrap_or(Value::Null), &value) {
         Some(violation) => Err(violation),
@@ -37,13 +44,17 @@ pub fn repair_request(violation: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_answer_must_satisfy_its_schema() {
+    #[tokio::test]
+    async fn an_answer_must_satisfy_its_schema() {
         let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
         let typing = Typing::Schema(RawJson::parse(schema).unwrap());
-        assert_eq!(judge(&Typing::Untyped, "hi"), Ok(Output::Text("hi".into())));
+        assert_eq!(judge(&Typing::Untyped, "hi", None).await, Ok(Output::Text("hi".into())));
         for text in [r#"{"n": 1}"#, "```json\n{\"n\": 1}\n```", "  {\"n\": 1}\n"] {
-            assert_eq!(judge(&typing, text), Ok(Output::Value(RawJson::parse(r#"{"n": 1}"#).unwrap())), "{text}");
+            assert_eq!(
+                judge(&typing, text, None).await,
+                Ok(Output::Value(RawJson::parse(r#"{"n": 1}"#).unwrap())),
+                "{text}"
+            );
         }
         let cases = [
             ("sorry", "it is not JSON"),
@@ -51,7 +62,7 @@ mod tests {
             ("{}", "the value as a whole: \"n\" is a required property"),
         ];
         for (text, violation) in cases {
-            let found = judge(&typing, text).unwrap_err();
+            let found = judge(&typing, text, None).await.unwrap_err();
             assert!(found.starts_with(violation), "{found}");
         }
     }

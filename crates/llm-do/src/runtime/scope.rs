@@ -19,7 +19,7 @@ use crate::message::{
 };
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ToolDeclaration};
-use crate::project::{AgentSpec, Limits, Typing};
+use crate::project::{AgentSpec, Limits};
 use crate::tools::approval::{Approvals, canonical};
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
@@ -318,7 +318,8 @@ impl<'r> CallScope<'r> {
                 Some(reach) => reach,
                 None => runtime.permitted_reach(&input, &frame.path, &turn, &telling).await?,
             };
-            Ok(input.into_message(agent, &runtime.program.root, reach)?)
+            let (root, python) = (&runtime.program.root, runtime.program.registry.python.as_deref());
+            Ok(input.into_message(agent, root, reach, python).await?)
         };
         steps.run(|| Described::new(StepKind::Decide, &request), &telling, effect).await
     }
@@ -341,7 +342,7 @@ impl<'r> CallScope<'r> {
                     self.failures.note(&self.agent.name, &calls, &results)?;
                     Message::tool_results(results)
                 }
-                Step::Finish(reply) => match self.answer(reply) {
+                Step::Finish(reply) => match answer(self.runtime, &self.agent, reply, &self.events).await {
                     Ok(output) => return Ok(output),
                     Err(RunError::Output { violation, .. }) if repairs < MOST_REPAIRS => {
                         repairs += 1;
@@ -453,21 +454,6 @@ impl<'r> CallScope<'r> {
         self.steps.at(format_args!("t{}/m{}", self.turns - 1, self.requests - 1))
     }
 
-    fn answer(&self, reply: &Reply) -> Result<Output, RunError> {
-        let text = reply.text();
-        let declined = reply.parts.iter().find_map(|part| match part {
-            ReplyPart::Refusal(refusal) => Some(refusal.text.clone()),
-            ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) => None,
-        });
-        if let (true, Some(words)) = (text.is_empty(), declined) {
-            return Err(RunError::Declined { agent: self.agent.name.clone(), words });
-        }
-        let output = output::judge(&self.agent.output, &text)
-            .map_err(|violation| RunError::Output { agent: self.agent.name.clone(), violation })?;
-        self.events.send(|| EventKind::TextComplete { text });
-        Ok(output)
-    }
-
     /// Closes the toolsets, the last one first, and tells how the call ended.
     pub async fn close(self) {
         self.finish().await;
@@ -498,6 +484,24 @@ pub(super) fn seconds(limit: f64) -> Duration {
     Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365))
 }
 
+/// The answer that ends a turn, judged. Not a method: what it waits for must not borrow the whole call.
+async fn answer(runtime: &Runtime, agent: &AgentSpec, reply: &Reply, events: &Events) -> Result<Output, RunError> {
+    let text = reply.text();
+    let declined = reply.parts.iter().find_map(|part| match part {
+        ReplyPart::Refusal(refusal) => Some(refusal.text.clone()),
+        ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) => None,
+    });
+    if let (true, Some(words)) = (text.is_empty(), declined) {
+        return Err(RunError::Declined { agent: agent.name.clone(), words });
+    }
+    let python = runtime.program.registry.python.as_deref();
+    let output = output::judge(&agent.output, &text, python)
+        .await
+        .map_err(|violation| RunError::Output { agent: agent.name.clone(), violation })?;
+    events.send(|| EventKind::TextComplete { text });
+    Ok(output)
+}
+
 fn head(runtime: &Runtime, agent: &AgentSpec, plane: &ToolPlane) -> Head {
     let tools = plane.specs().into_iter().map(|spec| ToolDeclaration {
         name: spec.name,
@@ -516,10 +520,7 @@ fn head(runtime: &Runtime, agent: &AgentSpec, plane: &ToolPlane) -> Head {
         tools: tools.collect(),
         server_tools,
         settings: agent.settings.clone(),
-        output: match &agent.output {
-            Typing::Schema(schema) => Some(schema.clone()),
-            Typing::Untyped | Typing::Python(_) => None,
-        },
+        output: agent.output.schema().cloned(),
         stream: runtime.config.stream,
     }
 }

@@ -3,6 +3,7 @@
 use super::Runtime;
 use crate::event::{EventKind, Events};
 use crate::project::{AgentSpec, ToolsetUse};
+use crate::tools::Toolset;
 use crate::tools::approval::{Rule, Rules};
 use crate::tools::plane::OpenToolset;
 use crate::tools::shell::{Part, Shell, Surroundings, fence};
@@ -16,7 +17,16 @@ pub fn tool_of(used: &ToolsetUse) -> Option<String> {
 /// Opens all shells of an agent that have this name as one toolset.
 pub fn open(runtime: &Runtime, agent: &AgentSpec, tool: &str, events: &Events) -> Result<OpenToolset, String> {
     let shells = agent.toolsets.iter().filter_map(part).filter(|(name, _)| name == tool);
-    let parts: Vec<Part> = shells.map(|(_, part)| part).collect();
+    opened(runtime, tool, shells.map(|(_, part)| part).collect(), events)
+}
+
+/// Opens one shell that no file names, such as one that Python configures.
+pub fn alone(runtime: &Runtime, name: &str, config: &ShellConfig, events: &Events) -> Result<Box<dyn Toolset>, String> {
+    let part = Part { name: name.to_owned(), config: config.clone(), rules: Vec::new() };
+    Ok(opened(runtime, "shell", vec![part], events)?.toolset)
+}
+
+fn opened(runtime: &Runtime, tool: &str, parts: Vec<Part>, events: &Events) -> Result<OpenToolset, String> {
     let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
     let fence = runtime.fence.get_or_init(|| fence::offered(runtime.config.fencing)).clone();
     if let Err(reason) = &fence {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use super::dynamic::DynamicAgents;
 use super::{Runtime, shells};
 use crate::event::Events;
-use crate::project::{AgentSpec, Program, ToolsetUse, Typing};
+use crate::project::{AgentSpec, Program, ToolsetUse, manifest};
 use crate::tools::Toolset;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::Rules;
 use crate::tools::filesystem::Filesystem;
 use crate::tools::function::OneTool;
 use crate::tools::plane::{self, OpenToolset};
-use crate::tools::source::{Registered, ToolsetSource};
+use crate::tools::python::{self, Opened as Made};
+use crate::tools::source::{Exported, PythonToolset, Registered, ToolsetSource, Variant};
 use crate::tools::variant::VariantToolset;
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
@@ -35,7 +36,7 @@ pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) ->
                 shell_tools.push(tool);
                 shell
             }
-            None => open_one(runtime, agent, used).await,
+            None => open_one(runtime, agent, used, events).await,
         };
         match toolset {
             Ok(Some(toolset)) => opened.toolsets.push(toolset),
@@ -49,8 +50,13 @@ pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) ->
     Ok(opened)
 }
 
-async fn open_one(runtime: &Runtime, agent: &Arc<AgentSpec>, used: &ToolsetUse) -> Result<Option<OpenToolset>, String> {
-    let toolset = origin(runtime, agent, used.source.origin()).await?;
+async fn open_one(
+    runtime: &Runtime,
+    agent: &Arc<AgentSpec>,
+    used: &ToolsetUse,
+    events: &Events,
+) -> Result<Option<OpenToolset>, String> {
+    let toolset = origin(runtime, agent, used.source.origin(), events).await?;
     Ok(toolset.map(|toolset| OpenToolset {
         name: used.name.clone(),
         definition: format!("{:?}", used.source),
@@ -59,11 +65,11 @@ async fn open_one(runtime: &Runtime, agent: &Arc<AgentSpec>, used: &ToolsetUse) 
     }))
 }
 
-#[expect(clippy::unused_async, reason = "opening a toolset that lives in another process waits for it")]
 async fn origin(
     runtime: &Runtime,
     agent: &Arc<AgentSpec>,
     source: &ToolsetSource,
+    events: &Events,
 ) -> Result<Option<Box<dyn Toolset>>, String> {
     Ok(match source {
         ToolsetSource::Filesystem(config) => {
@@ -78,13 +84,40 @@ async fn origin(
             Some(Box::new(DynamicAgents { program: Arc::clone(&runtime.program), creator: Arc::clone(agent) }))
         }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
-        // Shells are opened together.
-        ToolsetSource::Shell(_)
-        | ToolsetSource::Mcp(_)
-        | ToolsetSource::Python(_)
-        | ToolsetSource::Open
-        | ToolsetSource::Variant(_) => None,
+        ToolsetSource::Python(toolset) => python_toolset(runtime, agent, toolset, events).await?,
+        // Those of files are opened together, before this; one of Python's is alone.
+        ToolsetSource::Shell(config) => Some(shells::alone(runtime, &agent.name, config, events)?),
+        ToolsetSource::Mcp(_) | ToolsetSource::Open | ToolsetSource::Variant(_) => None,
     })
+}
+
+/// A tool that is exported alone has no state; a toolset is made for this call, in the interpreter or, if it is one of
+/// ours, here.
+async fn python_toolset(
+    runtime: &Runtime,
+    agent: &Arc<AgentSpec>,
+    toolset: &PythonToolset,
+    events: &Events,
+) -> Result<Option<Box<dyn Toolset>>, String> {
+    let Some(host) = &runtime.program.registry.python else { return Ok(None) };
+    if toolset.exported == Exported::Tool {
+        let tool = host.tools.get(&toolset.name).cloned();
+        return Ok(tool.map(|tool| Box::new(python::single(Arc::clone(host), tool)) as Box<dyn Toolset>));
+    }
+    let failed =
+        |reason: String| format!("`{}` of {} cannot be opened: {reason}", toolset.name, toolset.file.display());
+    let model = agent.model.to_string();
+    let opening = python::open(Arc::clone(host), &toolset.name, &agent.name, &model, events.depth());
+    let (definition, rules) = match opening.await.map_err(failed)? {
+        Made::Tools(tools) => return Ok(Some(Box::new(tools))),
+        Made::BuiltIn { definition, rules } => (definition, rules),
+    };
+    let source = manifest::toolset_definition(definition.get()).map_err(failed)?;
+    let live = Box::pin(origin(runtime, agent, &source, events)).await.map_err(failed)?;
+    // The rules that its configuration in Python has are a variant of it.
+    let variant =
+        Variant { name: toolset.name.clone(), of: source, prefix: String::new(), tools: None, approval: rules };
+    Ok(live.map(|of| Box::new(VariantToolset { variant: Arc::new(variant), of }) as Box<dyn Toolset>))
 }
 
 /// The toolset as the variants over it show it.
@@ -124,7 +157,14 @@ pub fn exported(program: &Program) -> Vec<OpenToolset> {
         toolset: Box::new(OneTool(Arc::clone(tool))),
         rules: Rules::new(),
     });
-    exported.collect()
+    let python = program.registry.python.iter().flat_map(|host| host.tools.values().map(move |tool| (host, tool)));
+    let python = python.map(|(host, tool)| OpenToolset {
+        name: tool.name.clone(),
+        definition: format!("Python({})", tool.name),
+        toolset: Box::new(python::single(Arc::clone(host), tool.clone())),
+        rules: Rules::new(),
+    });
+    exported.chain(python).collect()
 }
 
 /// An agent as its callers see it.
@@ -134,10 +174,7 @@ pub fn agent_tool(program: &Program, callee: &AgentSpec) -> AgentTool {
     AgentTool {
         name: callee.name.clone(),
         description: callee.description.clone(),
-        parameters: match &callee.input {
-            Typing::Schema(schema) => Some(schema.clone()),
-            Typing::Untyped | Typing::Python(_) => None,
-        },
+        parameters: callee.input.schema().cloned(),
         calls_ask: exception.calls_require_approval.unwrap_or(policy.agent_calls_require_approval),
         attachments_ask: exception.attachments_require_approval.unwrap_or(policy.agent_attachments_require_approval),
         project_root: program.root.clone(),

@@ -21,7 +21,7 @@ const MOST_SUGGESTIONS: usize = 100;
 const LONGEST_SHOWN_LINE: usize = 8 * 1024;
 
 /// A file of the project as it was read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SourceFile {
     /// As it is shown to people.
     pub path: PathBuf,
@@ -29,7 +29,7 @@ pub struct SourceFile {
 }
 
 /// All files that diagnostics can point into, in the order in which they were read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sources(Vec<SourceFile>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -27,20 +27,8 @@ pub struct AgentTool {
 /// The input of an agent without a schema.
 const UNTYPED: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"what to say to the agent"},"attachments":{"type":"array","items":{"type":"string"},"description":"paths of files in the project"}},"required":["input"],"additionalProperties":false}"#;
 
-impl Toolset for AgentTool {
-    fn specs(&self) -> Vec<ToolSpec> {
-        let parameters = self.parameters.clone().unwrap_or_else(|| RawJson::from_valid(UNTYPED.to_owned()));
-        vec![ToolSpec {
-            name: self.name.clone(),
-            description: self.description.clone(),
-            parameters,
-            kind: ToolKind::Agent,
-            order: Order::Concurrent,
-            repeat: Repeat::Once,
-        }]
-    }
-
-    fn judge(&self, _: &str, arguments: &RawJson) -> Result<Verdict, String> {
+impl AgentTool {
+    pub(super) fn verdict(&self, arguments: &RawJson) -> Result<Verdict, String> {
         let value: Value = arguments.to().map_err(|error| error.to_string())?;
         // Code may also give a text or a list, which the agent itself fits to its schema.
         if value.is_object() {
@@ -62,6 +50,29 @@ impl Toolset for AgentTool {
             (false, true) => ask("sends files to"),
             (false, false) => Verdict::Allow,
         })
+    }
+}
+
+impl Toolset for AgentTool {
+    fn specs(&self) -> Vec<ToolSpec> {
+        let parameters = self.parameters.clone().unwrap_or_else(|| RawJson::from_valid(UNTYPED.to_owned()));
+        vec![ToolSpec {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            parameters,
+            kind: ToolKind::Agent,
+            order: Order::Concurrent,
+            repeat: Repeat::Once,
+        }]
+    }
+
+    fn judge<'a>(
+        &'a self,
+        _: &'a str,
+        arguments: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(std::future::ready(self.verdict(arguments)))
     }
 
     fn call<'a>(

@@ -491,11 +491,11 @@ impl Gate {
 
     /// Judges a call and asks if it must. `judge` gives the toolset's verdict, rules applied; edited arguments are
     /// judged by it again. The question is a step at `steps`.
-    pub async fn pass(
+    pub async fn pass<Judged: Future<Output = Result<Verdict, String>>>(
         &self,
         candidate: Candidate<'_>,
         verdict: Verdict,
-        judge: impl Fn(&RawJson) -> Result<Verdict, String>,
+        judge: impl FnOnce(RawJson) -> Judged,
         steps: &Steps,
         events: &Events,
     ) -> Result<Passage, Stop> {
@@ -516,7 +516,7 @@ impl Gate {
         };
         match answer {
             Answer::Once | Answer::CallForSession | Answer::ToolForSession => permitted(&verdict, bound_to, None),
-            Answer::Edited(arguments) => match judge(&arguments) {
+            Answer::Edited(arguments) => match judge(arguments.clone()).await {
                 Ok(Verdict::Block(reason)) | Err(reason) => refused(reason),
                 Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
                     let bound_to = verdict.question().and_then(|question| question.bound_to.clone());

@@ -361,6 +361,17 @@ fn spec<T: JsonSchema>(name: &str, description: &str, repeat: Repeat) -> ToolSpe
     }
 }
 
+impl Filesystem {
+    /// What it thinks of a call: it needs nobody to find out.
+    pub fn verdict(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
+        match tool {
+            "read_file" => Ok(self.judge_read(&parse(arguments)?)),
+            "list_files" => parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
+            _ => self.change(tool, arguments).and_then(|(change, _)| change.verdict()),
+        }
+    }
+}
+
 impl Toolset for Filesystem {
     fn specs(&self) -> Vec<ToolSpec> {
         let roots: Vec<String> = self.roots.iter().map(Root::description).collect();
@@ -379,12 +390,13 @@ impl Toolset for Filesystem {
         specs
     }
 
-    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
-        match tool {
-            "read_file" => Ok(self.judge_read(&parse(arguments)?)),
-            "list_files" => parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
-            _ => self.change(tool, arguments).and_then(|(change, _)| change.verdict()),
-        }
+    fn judge<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(std::future::ready(self.verdict(tool, arguments)))
     }
 
     fn call<'a>(

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::approval::{DeclaredVerdict, PermittedCall, Question, Rule, Verdict};
+use super::python::PythonHost;
 use super::{CallContext, Capability, DeclaredTool, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
 use crate::message::{Content, RawJson};
@@ -166,12 +167,19 @@ impl Toolset for OneTool {
         vec![self.0.spec.clone()]
     }
 
-    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
-        (self.0.check)(arguments)?;
-        Ok(match self.0.verdict {
-            Rule::Allow => Verdict::Allow,
-            Rule::Ask => Verdict::Ask(Question::because(format!("runs the tool `{tool}`, which is code"))),
-            Rule::Block => Verdict::Block("the tool is blocked".to_owned()),
+    fn judge<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(async move {
+            (self.0.check)(arguments)?;
+            Ok(match self.0.verdict {
+                Rule::Allow => Verdict::Allow,
+                Rule::Ask => Verdict::Ask(Question::because(format!("runs the tool `{tool}`, which is code"))),
+                Rule::Block => Verdict::Block("the tool is blocked".to_owned()),
+            })
         })
     }
 
@@ -213,7 +221,7 @@ pub struct FunctionEntry {
     run: RunEntry,
 }
 
-type RunEntry =
+pub(crate) type RunEntry =
     Box<dyn for<'a> Fn(RawJson, &'a CallContext<'a>) -> BoxFuture<'a, Result<RawJson, ToolError>> + Send + Sync>;
 
 impl FunctionEntry {
@@ -233,6 +241,11 @@ impl FunctionEntry {
         });
         let schema = schemars::SchemaGenerator::default().into_root_schema_for::<A>();
         Self { name: name.into(), schema: RawJson::of(&schema), run }
+    }
+
+    /// An entry of another kind, such as one in Python.
+    pub(crate) fn of(name: String, schema: RawJson, run: RunEntry) -> Self {
+        Self { name, schema, run }
     }
 
     pub fn name(&self) -> &str {
@@ -262,6 +275,8 @@ pub struct Registry {
     pub tools: BTreeMap<String, Arc<Tool>>,
     pub toolsets: BTreeMap<String, ToolsetFactory>,
     pub entry: Option<Arc<FunctionEntry>>,
+    /// The interpreter that has imported the project's Python files.
+    pub python: Option<Arc<PythonHost>>,
 }
 
 impl fmt::Debug for Registry {

@@ -6,14 +6,14 @@ use std::path::{Component, Path};
 use cap_std::fs::Dir;
 use cap_tempfile::TempDir;
 
-use super::Toolset;
 use super::agent::AgentTool;
-use super::approval::canonical;
+use super::approval::{Verdict, canonical};
 use super::filesystem::Filesystem;
 use super::protected::Protected;
 use super::shell::directory::WorkingDirectory;
 use super::shell::{grammar, words};
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
+use super::{ToolSpec, Toolset};
 use crate::beneath::{self, Identity};
 use crate::message::{Arguments, RawJson};
 
@@ -25,10 +25,9 @@ pub fn arguments(bytes: &[u8]) {
         Arguments::Malformed(kept) => return assert_eq!(kept, text, "the model reads what it wrote"),
     };
     check_canonical(&arguments);
-    for toolset in toolsets() {
-        for spec in toolset.specs() {
-            let judged = toolset.judge(&spec.name, &arguments);
-            assert_eq!(judged, toolset.judge(&spec.name, &arguments), "{}", spec.name);
+    for (specs, judge) in judges() {
+        for spec in specs {
+            assert_eq!(judge(&spec.name, &arguments), judge(&spec.name, &arguments), "{}", spec.name);
         }
     }
 }
@@ -69,7 +68,7 @@ pub fn paths(bytes: &[u8]) {
         ("write_file", serde_json::json!({"path": path, "content": "x"})),
         ("edit_file", serde_json::json!({"path": path, "old": "x", "new": "y"})),
     ] {
-        let _ = files.judge(tool, &RawJson::of(&arguments));
+        let _ = files.verdict(tool, &RawJson::of(&arguments));
     }
 }
 
@@ -116,7 +115,9 @@ fn check_canonical(arguments: &RawJson) {
     assert_eq!(again.to::<serde_json::Value>().ok(), Some(value));
 }
 
-fn toolsets() -> Vec<Box<dyn Toolset>> {
+type Judge = Box<dyn Fn(&str, &RawJson) -> Result<Verdict, String>>;
+
+fn judges() -> Vec<(Vec<ToolSpec>, Judge)> {
     let schema = r#"{"type":"object","properties":{"topic":{"type":"string","maxLength":9},"n":{"type":"integer"}},"required":["topic"]}"#;
     let agent = |parameters: Option<&str>| AgentTool {
         project_root: std::path::PathBuf::from("."),
@@ -126,12 +127,16 @@ fn toolsets() -> Vec<Box<dyn Toolset>> {
         calls_ask: false,
         attachments_ask: true,
     };
-    let mut toolsets: Vec<Box<dyn Toolset>> = vec![Box::new(agent(None)), Box::new(agent(Some(schema)))];
+    let mut judges: Vec<(Vec<ToolSpec>, Judge)> = Vec::new();
+    for agent in [agent(None), agent(Some(schema))] {
+        judges.push((agent.specs(), Box::new(move |_, arguments| agent.verdict(arguments))));
+    }
     // Judging a write looks at what is there, and changes nothing.
     let config = FilesystemConfig { roots: Roots::One(writable(Base::WorkingDirectory)) };
-    let files = Filesystem::open(&config, Path::new("."), &Protected::default());
-    toolsets.extend(files.ok().map(|files| Box::new(files) as Box<dyn Toolset>));
-    toolsets
+    if let Ok(files) = Filesystem::open(&config, Path::new("."), &Protected::default()) {
+        judges.push((files.specs(), Box::new(move |tool, arguments| files.verdict(tool, arguments))));
+    }
+    judges
 }
 
 fn writable(base: Base) -> FileRoot {

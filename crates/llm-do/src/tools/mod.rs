@@ -9,6 +9,8 @@ pub mod function;
 pub mod fuzz;
 pub mod plane;
 pub mod protected;
+pub mod python;
+pub mod rpc;
 pub mod secret;
 pub mod shell;
 pub mod source;
@@ -36,7 +38,12 @@ pub trait Toolset: Send + Sync {
 
     /// Reads the arguments and says what the toolset thinks of the call, before rules, policy and people. An error is
     /// what the model reads of arguments that do not fit.
-    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String>;
+    fn judge<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a RawJson,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>>;
 
     /// Cannot be reached around the gate: only the gate makes a [`PermittedCall`].
     fn call<'a>(

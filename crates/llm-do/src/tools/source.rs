@@ -144,8 +144,16 @@ pub enum Setting {
 pub struct PythonToolset {
     pub file: PathBuf,
     pub name: String,
+    pub exported: Exported,
     /// `None`: its factory needs a call.
     pub tools: Option<Vec<DeclaredTool>>,
+}
+
+/// As what Python files export it: tools and toolsets have names of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exported {
+    Tool,
+    Toolset,
 }
 
 #[derive(Clone, Debug, PartialEq)]

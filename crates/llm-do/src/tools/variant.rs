@@ -28,10 +28,17 @@ impl Toolset for VariantToolset {
         self.of.specs().into_iter().filter(is_chosen).map(renamed).collect()
     }
 
-    fn judge(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
-        let original = self.original(tool);
-        let verdict = self.of.judge(original, arguments)?;
-        Ok(verdict.under(self.variant.approval.get(original).copied()))
+    fn judge<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a RawJson,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(async move {
+            let original = self.original(tool);
+            let verdict = self.of.judge(original, arguments, cx).await?;
+            Ok(verdict.under(self.variant.approval.get(original).copied()))
+        })
     }
 
     fn call<'a>(

@@ -102,8 +102,13 @@ impl Toolset for Hanging {
         }]
     }
 
-    fn judge(&self, _: &str, _: &RawJson) -> Result<Verdict, String> {
-        Ok(Verdict::Allow)
+    fn judge<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(async move { Ok(Verdict::Allow) })
     }
 
     fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
@@ -165,8 +170,13 @@ impl Toolset for Asking {
         self.0.specs()
     }
 
-    fn judge(&self, _: &str, _: &RawJson) -> Result<Verdict, String> {
-        Ok(Verdict::Ask(Question::because("it may hang")))
+    fn judge<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(async move { Ok(Verdict::Ask(Question::because("it may hang"))) })
     }
 
     fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {

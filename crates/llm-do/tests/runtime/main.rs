@@ -46,8 +46,13 @@ impl Toolset for Counter {
         }]
     }
 
-    fn judge(&self, _: &str, _: &RawJson) -> Result<Verdict, String> {
-        Ok(Verdict::Ask(Question::because("counts")))
+    fn judge<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        Box::pin(async move { Ok(Verdict::Ask(Question::because("counts"))) })
     }
 
     fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {

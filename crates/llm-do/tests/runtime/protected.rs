@@ -6,7 +6,6 @@ use std::path::Path;
 use llm_do::message::RawJson;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::Project;
-use llm_do::tools::Toolset as _;
 use llm_do::tools::approval::{Rule, Verdict};
 use llm_do::tools::filesystem::Filesystem;
 use llm_do::tools::protected::{Covers, Protected};
@@ -16,7 +15,7 @@ use serde_json::json;
 /// What becomes of a write under a rule that allows it.
 fn written(files: &Filesystem, path: &str) -> Verdict {
     let arguments = RawJson::of(&json!({"path": path, "content": "planted"}));
-    files.judge("write_file", &arguments).unwrap().under(Some(Rule::Allow))
+    files.verdict("write_file", &arguments).unwrap().under(Some(Rule::Allow))
 }
 
 #[track_caller]
@@ -42,7 +41,7 @@ fn project() -> (tempfile::TempDir, Filesystem) {
         "python_files": ["code/tools.py"], "generated_agents_dir": "made",
         "toolsets": {
             "server": {"mcp": {"command": "./serve.sh", "args": ["scripts/server.py", "--data", "data"]}},
-            "commands": {"shell": {"rules": [{"pattern": "./build.sh", "approval": "allow"}]}},
+            "commands": {"shell": {"rules": [{"pattern": "bash build.sh", "approval": "allow", "i_understand": true}]}},
         },
     });
     file(root, "manifest.json", &manifest.to_string());

@@ -12,12 +12,12 @@ use crate::model::ServerTool;
 use crate::model::name::{Choice, ChoiceError, ChosenBy, ModelName, ModelNameError, ModelPattern};
 use crate::model::provider::{OfferedTool, PROVIDERS, Restriction, provider};
 use crate::model::scripted::{Script, script_of};
-use crate::project::worker::{PythonModule, SchemaSource, WorkerFile};
-use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, ToolsetUse, Typing};
+use crate::project::worker::{PythonClass, SchemaSource, WorkerFile};
+use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, PythonType, ToolsetUse, Typing, lexical_join};
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span};
 use crate::syntax::tree::{self, Kind};
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
-use crate::tools::source::{BUILT_INS, PythonToolset, Registered, TOOL_ALIASES, ToolsetSource};
+use crate::tools::source::{BUILT_INS, Exported, PythonToolset, Registered, TOOL_ALIASES, ToolsetSource};
 
 /// Longer than any model's name; what is compiled has to be bounded.
 const LONGEST_PATTERN: usize = 256;
@@ -239,16 +239,7 @@ impl<'a> Linker<'a> {
                 Some(schema) => (schema, listed.span),
                 None => return Typing::Untyped,
             },
-            Some(SchemaSource::Python(class)) => {
-                let module = match &class.value.module {
-                    PythonModule::File(file) => format!("{file}:{}", class.value.class),
-                    PythonModule::Importable(module) => format!("{module}.{}", class.value.class),
-                };
-                if !matches!(self.project.code, Code::Read(_)) {
-                    self.open.insert(module);
-                }
-                return Typing::Python(class.value.clone());
-            }
+            Some(SchemaSource::Python(class)) => return self.python_typing(base, class),
         };
         match json_schema::judge(&schema, direction) {
             Ok(_) => Typing::Schema(schema),
@@ -257,6 +248,27 @@ impl<'a> Linker<'a> {
                 Typing::Untyped
             }
         }
+    }
+
+    /// What Python says of a class; not looked at, its name stays open.
+    fn python_typing(&mut self, base: &Path, class: &Located<PythonClass>) -> Typing {
+        let reference = class.value.reference(base);
+        let schema = match &self.project.code {
+            Code::Read(offer) => match offer.classes.get(&reference) {
+                Some(Ok(schema)) => Some(schema.clone()),
+                Some(Err(fact)) => {
+                    self.problems.push(Diagnostic::error(class.span, fact.clone()));
+                    return Typing::Untyped;
+                }
+                // What kept it from being looked at was reported.
+                None => return Typing::Untyped,
+            },
+            Code::Absent | Code::Unread => {
+                self.open.insert(reference.clone());
+                None
+            }
+        };
+        Typing::Python(PythonType { class: class.value.clone(), reference, schema })
     }
 
     /// A schema that a worker file names, read before; `None` if that failed and was reported.
@@ -289,6 +301,7 @@ impl<'a> Linker<'a> {
             Some(offered) => ToolsetSource::Python(PythonToolset {
                 file: offered.file.clone(),
                 name: name.value.clone(),
+                exported: Exported::Tool,
                 tools: Some(vec![offered.tool.clone()]),
             }),
             None if self.may_be_python() => {
@@ -498,17 +511,4 @@ impl ToolOwners {
             _ => (None, key),
         }
     }
-}
-
-/// `a/b` + `../c` = `a/c`; `None` if that leaves the root.
-fn lexical_join(base: &Path, path: &Path) -> Option<std::path::PathBuf> {
-    let mut joined = base.to_owned();
-    for part in path.components() {
-        match part {
-            std::path::Component::ParentDir => joined.pop().then_some(())?,
-            std::path::Component::CurDir => {}
-            part => joined.push(part),
-        }
-    }
-    Some(joined)
 }

@@ -8,7 +8,7 @@ use crate::model::name::ModelName;
 use crate::model::{ModelSettings, ServerTool, ServerToolKind};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::{Rule, Rules};
-use crate::tools::source::{PythonToolset, built_in};
+use crate::tools::source::{Exported, PythonToolset, built_in};
 
 /// An agent with a model that costs nothing and an input without attachments: it can do nothing but call its toolsets.
 fn agent(name: &str, toolsets: &[&str]) -> AgentSpec {
@@ -46,7 +46,12 @@ fn code(tools: Option<&[&str]>) -> ToolsetUse {
         capabilities: Vec::new(),
     };
     let tools = tools.map(|tools| tools.iter().map(tool).collect());
-    let source = ToolsetSource::Python(PythonToolset { file: "kit.py".into(), name: "kit".into(), tools });
+    let source = ToolsetSource::Python(PythonToolset {
+        file: "kit.py".into(),
+        name: "kit".into(),
+        exported: Exported::Toolset,
+        tools,
+    });
     ToolsetUse { name: "kit".into(), source, rules: Rules::new() }
 }
 

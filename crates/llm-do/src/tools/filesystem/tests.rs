@@ -29,7 +29,7 @@ fn json(arguments: &serde_json::Value) -> RawJson {
 
 /// What the toolset thinks of a call.
 fn verdict(filesystem: &Filesystem, tool: &str, arguments: &serde_json::Value) -> Result<Verdict, String> {
-    filesystem.judge(tool, &json(arguments))
+    filesystem.verdict(tool, &json(arguments))
 }
 
 /// Through the gate, where every question is answered with yes; a rule allows what rules can allow.
@@ -45,11 +45,11 @@ fn passed(
     approvals: Approvals,
 ) -> Result<Option<PermittedCall>, String> {
     let arguments = RawJson::parse(arguments).unwrap();
-    let verdict = filesystem.judge(tool, &arguments)?.under(Some(Rule::Allow));
+    let verdict = filesystem.verdict(tool, &arguments)?.under(Some(Rule::Allow));
     let gate = Gate::new(approvals);
     let candidate = Candidate { tool, arguments: &arguments, toolset: "", path: &[], key: &String::new };
     let (steps, events) = (Steps::unrecorded(), Events::unheard());
-    let passage = gate.pass(candidate, verdict, |_| unreachable!("nobody edits"), &steps, &events);
+    let passage = gate.pass(candidate, verdict, |_| async { unreachable!("nobody edits") }, &steps, &events);
     match futures_util::FutureExt::now_or_never(passage) {
         Some(Ok(Passage::Permitted(permission))) => Ok(Some(permission.call(tool, &arguments))),
         Some(Ok(Passage::Waits(_))) => Ok(None),
@@ -141,11 +141,11 @@ fn an_approval_is_for_what_was_shown() {
     std::fs::write(&path, "old").unwrap();
     let files = rooted(directory.path(), Access::ReadWrite);
     let arguments = RawJson::parse(r#"{"path":"a.txt","content":"new"}"#).unwrap();
-    let Verdict::Ask(question) = files.judge("write_file", &arguments).unwrap() else { panic!("writes ask") };
+    let Verdict::Ask(question) = files.verdict("write_file", &arguments).unwrap() else { panic!("writes ask") };
     let preview = "- old (no line break at the end)\n+ new (no line break at the end)";
     assert_eq!(question.preview.as_deref(), Some(preview));
     std::fs::write(&path, "changed meanwhile").unwrap();
-    let Verdict::Ask(later) = files.judge("write_file", &arguments).unwrap() else { panic!("writes ask") };
+    let Verdict::Ask(later) = files.verdict("write_file", &arguments).unwrap() else { panic!("writes ask") };
     assert_ne!(question.bound_to, later.bound_to);
 }
 
@@ -222,7 +222,7 @@ fn arguments_that_do_not_fit_never_reach_the_tool() {
         (r#"{"path":"a","max_chars":"many"}"#, "invalid type"),
     ];
     for (arguments, reason) in cases {
-        let error = files.judge("read_file", &RawJson::parse(arguments).unwrap()).unwrap_err();
+        let error = files.verdict("read_file", &RawJson::parse(arguments).unwrap()).unwrap_err();
         assert!(error.contains(reason), "{error}");
     }
     assert_eq!(files.specs().len(), 2);

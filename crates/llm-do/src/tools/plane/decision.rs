@@ -95,7 +95,7 @@ impl ToolPlane {
                 return Ok(Ok(Decided::Not(format!("the arguments are not a JSON object: {shown}"))));
             }
         };
-        let Some((_, judged)) = self.judge(&call.tool, arguments) else {
+        let Some((_, judged)) = self.judge(&call.tool, arguments, cx).await else {
             return Ok(Ok(Decided::Not(self.unknown(&call.tool))));
         };
         let verdict = match judged {
@@ -153,19 +153,26 @@ impl ToolPlane {
             path: cx.path,
             key: &key,
         };
-        let judge = |edited: &RawJson| match self.judge(&call.tool, edited) {
-            Some((_, verdict)) => verdict,
-            None => Err(self.unknown(&call.tool)),
+        let judge = |edited: RawJson| async move {
+            match self.judge(&call.tool, &edited, cx).await {
+                Some((_, verdict)) => verdict,
+                None => Err(self.unknown(&call.tool)),
+            }
         };
         let steps = cx.steps.at(format_args!("{place}"));
         Ok(self.gate.pass(candidate, verdict, judge, &steps, cx.events).await?)
     }
 
     /// The toolset's verdict under the agent's rules; `None` if there is no such tool.
-    fn judge(&self, tool: &str, arguments: &RawJson) -> Option<(&Slot, Result<Verdict, String>)> {
+    async fn judge<'a>(
+        &'a self,
+        tool: &str,
+        arguments: &RawJson,
+        cx: &CallContext<'_>,
+    ) -> Option<(&'a Slot, Result<Verdict, String>)> {
         let slot = self.index.get(tool)?;
         let opened = &self.open[slot.toolset];
-        let verdict = opened.toolset.judge(tool, arguments);
+        let verdict = opened.toolset.judge(tool, arguments, cx).await;
         Some((slot, verdict.map(|verdict| verdict.under(opened.rules.get(tool).copied()))))
     }
 

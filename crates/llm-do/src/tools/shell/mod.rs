@@ -407,11 +407,18 @@ impl Toolset for Shell {
         }]
     }
 
-    fn judge(&self, _: &str, arguments: &RawJson) -> Result<Verdict, String> {
-        let arguments: Arguments = parse(arguments)?;
+    fn judge<'a>(
+        &'a self,
+        _: &'a str,
+        arguments: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
         // A command that is none here is a mistake of the model, which reads the reason and may do better; a command that
         // a rule blocks is a refusal.
-        self.judge_command(&arguments.command).map(|judged| judged.verdict)
+        Box::pin(async move {
+            let arguments: Arguments = parse(arguments)?;
+            self.judge_command(&arguments.command).map(|judged| judged.verdict)
+        })
     }
 
     fn call<'a>(

@@ -4,7 +4,7 @@ use super::*;
 use crate::project::{AllowWorkers, Program};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::{DeclaredVerdict, Rule};
-use crate::tools::source::{PythonToolset, ToolsetSource};
+use crate::tools::source::{Exported, PythonToolset, ToolsetSource};
 
 fn tool_names(program: &Program, agent: &str) -> Vec<String> {
     program.tools_of(&program.agents[agent]).into_iter().map(|tool| tool.name).collect()
@@ -17,6 +17,7 @@ fn offered(name: &str, tools: Option<&[&str]>) -> PythonToolset {
         capabilities: Vec::new(),
     };
     PythonToolset {
+        exported: Exported::Toolset,
         file: "tools.py".into(),
         name: name.to_owned(),
         tools: tools.map(|tools| tools.iter().map(tool).collect()),
@@ -28,7 +29,7 @@ fn offer(toolsets: Vec<PythonToolset>, tools: &[&str]) -> Offer {
         file: "tools.py".into(),
         tool: DeclaredTool { name: (*name).to_owned(), verdict: DeclaredVerdict::Ask, capabilities: Vec::new() },
     };
-    Offer { toolsets, tools: tools.iter().map(single).collect(), entries: Vec::new() }
+    Offer { toolsets, tools: tools.iter().map(single).collect(), ..Offer::default() }
 }
 
 #[test]

@@ -1,0 +1,138 @@
+//! Code that calls agents and tools, entries in Python, and agents that are defined there.
+
+use serde_json::json;
+
+use crate::session::of_type;
+use crate::{calls, project, run, run_pydantic};
+
+#[test]
+fn a_tool_calls_agents_and_tools_in_the_same_tree() {
+    let kit = "\
+import asyncio
+from pydantic_ai import RunContext
+from llm_do.runtime import CallContext
+async def ask(ctx: RunContext[CallContext], topic: str) -> str:
+    '''Asks around.'''
+    deps = ctx.deps
+    answers = await asyncio.gather(*(deps.call_agent('child', f'{topic} {n}') for n in range(3)))
+    count = await deps.tools.count(text=' '.join(answers))
+    seen = (deps.agent, deps.depth, deps.model, deps.prompt, len(deps.messages), deps.frame.config.depth)
+    return f'{answers} {count!r} {seen} {sorted(await deps.tools.names())} {deps.project_root.is_absolute()}'
+def count(text: str) -> dict:
+    return {'words': len(text.split())}
+TOOLS = [ask, count]
+";
+    let script = "\
+- { agent: main, round: 1, call: { ask: { topic: rain } } }
+- { agent: child, say: \"about {{ heard }}\" }
+- say: \"{{ result }}\"
+";
+    let main = "entry: true\ntools: [ask, count]\napproval: { ask: allow, count: allow }";
+    let sandbox = project(&[("main", main), ("child", "")], &[("kit.py", kit)], script);
+    let (events, result) = run_pydantic(&sandbox, &["--json"]).events();
+    let said = result["output"].as_str().unwrap();
+    assert_eq!(
+        said,
+        "['about rain 0', 'about rain 1', 'about rain 2'] {'words': 9} \
+         ('main', 0, 'scripted:script.yaml', 'hi', 2, 0) ['ask', 'count'] True"
+    );
+    let children: Vec<_> =
+        of_type(&events, "call_started").into_iter().filter(|event| event["name"] == "child").collect();
+    assert_eq!(children.len(), 3);
+    assert!(children.iter().all(|event| event["depth"] == 1 && event["parent"] == 1), "{children:?}");
+}
+
+#[test]
+fn recursion_through_code_ends_at_the_depth_limit_and_refusals_end_the_run() {
+    let kit = "\
+from llm_do.runtime import CallContext, CallFailed
+async def again(ctx: CallContext) -> str:
+    try:
+        return await ctx.call_agent('main', 'again')
+    except CallFailed as failed:
+        return f'caught: {failed}'
+async def swallow(ctx: CallContext) -> str:
+    try:
+        return await ctx.call('guarded')
+    except BaseException as error:
+        return f'swallowed {type(error).__name__}'
+def guarded() -> str:
+    return 'never'
+TOOLS = [again, swallow, guarded]
+";
+    let main = "entry: true\ntools: [again, swallow, guarded]\napproval: { again: allow, swallow: allow }";
+    let sandbox = project(&[("main", main)], &[("kit.py", kit)], &calls(&["{ again: {} }"]));
+    let said = run(&sandbox, &["-q", "--max-depth", "3"]).answer();
+    assert!(said.contains("caught: ") && said.contains("`max_depth` is 3"), "{said}");
+    let sandbox = project(&[("main", main)], &[("kit.py", kit)], &calls(&["{ swallow: {} }"]));
+    let said = run(&sandbox, &["-q"]).failure(4);
+    assert!(said.contains("waiting for approval") && said.contains("main › guarded"), "{said}");
+}
+
+#[test]
+fn an_entry_function_calls_agents_and_has_no_model() {
+    let kit = "\
+from llm_do.runtime import CallContext, EntrySpec, PromptInput
+async def main(args: PromptInput, ctx: CallContext):
+    first = await ctx.call_agent('child', args.input)
+    second = await ctx.call('shout', {'text': first})
+    return {'first': first, 'second': second, 'model': ctx.model, 'depth': ctx.depth}
+def shout(text: str) -> str:
+    return text.upper()
+start = EntrySpec(name='start', main=main)
+TOOLS = [shout]
+";
+    let sandbox = project(&[("child", "")], &[("kit.py", kit)], "- say: \"heard {{ heard }}\"\n");
+    let (events, result) = run(&sandbox, &["--json", "--approve-all"]).events();
+    assert_eq!(result["output"], json!({"first": "heard hi", "second": "HEARD HI", "model": null, "depth": 0}));
+    let started: Vec<_> =
+        of_type(&events, "call_started").into_iter().map(|event| (&event["name"], &event["kind"])).collect();
+    assert_eq!(started, [(&json!("start"), &json!("function")), (&json!("child"), &json!("agent"))]);
+    // Tools that code calls by name pass the gate too.
+    assert!(run(&sandbox, &["-q"]).failure(4).contains("start › shout"));
+}
+
+#[test]
+fn a_manifest_names_its_entry_function() {
+    let kit = "\
+def main(args):
+    return f'plain {args.input}'
+def other():
+    raise ValueError('no entry')
+";
+    let sandbox = project(&[("child", "")], &[("kit.py", kit)], "- say: hi\n");
+    let manifest = |function: &str| {
+        format!(
+            r#"{{"version": 1, "entry": {{"function": "kit.py:{function}"}}, "worker_files": ["child.worker"], "python_files": ["kit.py"]}}"#
+        )
+    };
+    sandbox.file("project.json", &manifest("main"));
+    assert_eq!(run(&sandbox, &["-q"]).answer(), "plain hi\n");
+    sandbox.file("project.json", &manifest("other"));
+    let said = run(&sandbox, &["-q"]).failure(1);
+    assert!(said.contains("the entry function `other` failed: ValueError: no entry (kit.py:4 in other)"), "{said}");
+    sandbox.file("project.json", &manifest("gone"));
+    let said = run(&sandbox, &["-q"]).failure(2);
+    assert!(said.contains("kit.py has no function `gone`") && said.contains("project.json:1:"), "{said}");
+}
+
+#[test]
+fn agents_of_python_are_linked_like_those_of_files() {
+    let kit = "\
+from llm_do.runtime import AgentSpec
+def tool() -> str:
+    return 'ran'
+TOOLS = [tool]
+boss = AgentSpec(name='boss', instructions='You lead.', tools=[tool], toolsets=['child'], approval={'tool': 'allow'}, entry=True)
+";
+    let script = "\
+- { agent: boss, round: 1, call: { tool: {}, child: { input: go } } }
+- { agent: boss, say: \"{{ result }}\" }
+- say: \"child\"
+";
+    let sandbox = project(&[("child", "")], &[("kit.py", kit)], script);
+    assert_eq!(run(&sandbox, &["-q"]).answer(), "ran\nchild\n");
+    sandbox.file("kit.py", &kit.replace("['child']", "['chidl']"));
+    let said = run(&sandbox, &[]).failure(2);
+    assert!(said.contains("agent `boss` asks for an unknown toolset `chidl`") && said.contains("kit.py"), "{said}");
+}

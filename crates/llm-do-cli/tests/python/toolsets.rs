@@ -1,0 +1,220 @@
+//! Toolsets: those of the library as they are, and ours configured in Python.
+
+use crate::session::of_type;
+use crate::{calls, project, run, run_pydantic};
+
+/// A toolset with state that tells of its life.
+const COUNTER: &str = "\
+from pydantic_ai import FunctionToolset
+from llm_do.runtime import ToolsetSpec
+from llm_do.toolsets.approval import set_toolset_approval_config
+
+class Counter(FunctionToolset):
+    def __init__(self, name, step=1):
+        super().__init__(id=name)
+        self.name, self.value, self.step = name, 0, step
+        self.add_function(self.bump, name=f'bump_{name}')
+
+    def bump(self, by: int = 1) -> int:
+        '''Counts.'''
+        self.value += by * self.step
+        return self.value
+
+    async def __aenter__(self):
+        print('enter', self.name)
+        return self
+
+    async def __aexit__(self, *args):
+        print('exit', self.name)
+
+    async def cleanup(self):
+        print('cleanup', self.name, self.value)
+
+def made(name, **more):
+    counter = Counter(name, **more)
+    return set_toolset_approval_config(counter, {f'bump_{name}': {'pre_approved': True}})
+";
+
+fn printed(events: &[serde_json::Value]) -> Vec<String> {
+    of_type(events, "process_output").iter().map(|event| event["text"].as_str().unwrap().trim().to_owned()).collect()
+}
+
+#[test]
+fn a_toolset_is_made_for_each_call_and_closed_in_reverse_order() {
+    let kit = format!(
+        "{COUNTER}
+a = ToolsetSpec(factory=lambda: made('a'))
+async def make_b(ctx):
+    print('for', ctx.deps.agent, ctx.deps.depth, ctx.deps.model)
+    return made('b', step=10)
+TOOLSETS = {{'a': a, 'b': make_b}}
+"
+    );
+    let script = "\
+- { agent: main, round: 1, call: { bump_a: { by: 2 } } }
+- { agent: main, round: 2, call: { bump_b: {}, bump_a: {} } }
+- { agent: main, round: 3, call: { child: { input: go } } }
+- { agent: child, round: 1, call: { bump_a: {} } }
+- say: \"{{ result }}\"
+";
+    let workers = [("main", "entry: true\ntoolsets: [a, b, child]"), ("child", "toolsets: [a]")];
+    let sandbox = project(&workers, &[("kit.py", &kit)], script);
+    let (events, result) = run_pydantic(&sandbox, &["--json"]).events();
+    let results: Vec<&str> =
+        of_type(&events, "tool_returned").iter().map(|event| event["result"].as_str().unwrap()).collect();
+    assert_eq!(results, ["2", "10", "3", "1"], "a child has an instance of its own: {result}");
+    let life = [
+        "enter a",
+        "for main 0 scripted:script.yaml",
+        "enter b",
+        "enter a",
+        "exit a",
+        "cleanup a 1",
+        "exit b",
+        "cleanup b 10",
+        "exit a",
+        "cleanup a 3",
+    ];
+    assert_eq!(printed(&events), life);
+}
+
+#[test]
+fn toolsets_of_a_module_and_tool_objects_are_found_by_their_names() {
+    let kit = "\
+from pydantic import BaseModel, Field
+from pydantic_ai import FunctionToolset, Tool, ToolReturn, BinaryContent
+from llm_do.toolsets.approval import set_toolset_approval_config
+
+class Size(BaseModel):
+    width: int = Field(gt=0)
+
+def area(size: Size) -> dict:
+    '''Area of a square.'''
+    return {'area': size.width ** 2}
+
+shapes = FunctionToolset([Tool(area, name='square', sequential=True)])
+set_toolset_approval_config(shapes, {'square': {'pre_approved': True}})
+
+def picture() -> ToolReturn:
+    return ToolReturn(return_value='a dot', content=['seen'])
+
+TOOLS = [Tool(picture, name='draw')]
+";
+    let main = "entry: true\ntools: [draw]\ntoolsets: [shapes]\napproval: { draw: allow }";
+    let cases = [
+        ("{ square: { size: { width: 3 } } }", "{\"area\":9}\n"),
+        ("{ square: { size: { width: \"4\" } } }", "{\"area\":16}\n"),
+        ("{ square: { size: { width: 0 } } }", "error: invalid arguments: `width`: Input should be greater than 0\n"),
+        ("{ draw: {} }", "a dot\nseen\n"),
+    ];
+    for (call, answer) in cases {
+        let sandbox = project(&[("main", main)], &[("kit.py", kit)], &calls(&[call]));
+        assert_eq!(run_pydantic(&sandbox, &["-q"]).answer(), answer, "{call}");
+    }
+}
+
+#[test]
+fn a_toolset_decides_about_each_call_and_describes_it() {
+    let kit = "\
+from pydantic_ai import FunctionToolset
+from pydantic_ai_blocking_approval import ApprovalResult
+from llm_do.runtime import ToolsetSpec
+
+class Vault(FunctionToolset):
+    def __init__(self):
+        super().__init__()
+        self.add_function(self.take, name='take')
+    def take(self, amount: int) -> str:
+        return f'took {amount}'
+    async def needs_approval(self, name, tool_args, ctx, config):
+        if tool_args['amount'] > 100:
+            return ApprovalResult.blocked('that is too much')
+        return ApprovalResult.pre_approved() if tool_args['amount'] < 10 else ApprovalResult.needs_approval()
+    def get_approval_description(self, name, tool_args, ctx):
+        return f\"take {tool_args['amount']} coins\"
+vault = ToolsetSpec(factory=Vault)
+";
+    let of = |amount: u32| {
+        let script = calls(&[&format!("{{ take: {{ amount: {amount} }} }}")]);
+        project(&[("main", "entry: true\ntoolsets: [vault]")], &[("kit.py", kit)], &script)
+    };
+    assert_eq!(run_pydantic(&of(5), &["-q"]).answer(), "took 5\n");
+    assert_eq!(run_pydantic(&of(50), &["-q", "--approve-all"]).answer(), "took 50\n");
+    assert!(run_pydantic(&of(50), &["-q"]).failure(4).contains("waiting for approval"));
+    assert!(run_pydantic(&of(500), &["-q", "--approve-all"]).failure(4).contains("that is too much"));
+}
+
+#[test]
+fn code_that_finds_out_that_it_needs_an_approval_is_asked_about_then() {
+    let kit = "\
+from pydantic_ai import ApprovalRequired, FunctionToolset, RunContext
+from llm_do.toolsets.approval import set_toolset_approval_config
+kit = FunctionToolset()
+@kit.tool
+def send(ctx: RunContext[None], to: str) -> str:
+    if to != 'me' and not ctx.tool_call_approved:
+        raise ApprovalRequired()
+    return f'sent to {to}'
+set_toolset_approval_config(kit, {'send': {'pre_approved': True}})
+";
+    let of = |to: &str| {
+        let script = calls(&[&format!("{{ send: {{ to: {to} }} }}")]);
+        project(&[("main", "entry: true\ntoolsets: [kit]")], &[("kit.py", kit)], &script)
+    };
+    assert_eq!(run_pydantic(&of("me"), &["-q"]).answer(), "sent to me\n");
+    assert!(run_pydantic(&of("you"), &["-q"]).failure(4).contains("waiting for approval"));
+    assert_eq!(run_pydantic(&of("you"), &["-q", "--approve-all"]).answer(), "sent to you\n");
+}
+
+#[test]
+fn our_own_toolsets_are_configured_in_python_and_run_in_llm_do() {
+    let kit = "\
+from llm_do.runtime import ToolsetSpec
+from llm_do.toolsets import FileSystemToolset, ReadOnlyFileSystemToolset
+from llm_do.toolsets.approval import set_toolset_approval_config
+notes = ReadOnlyFileSystemToolset('notes', suffixes=['.md'])
+drafts = ToolsetSpec(factory=lambda: set_toolset_approval_config(FileSystemToolset('.'), {'write_file': {'pre_approved': True}}))
+";
+    let files = [("kit.py", kit), ("notes/a.md", "hello"), ("notes/b.txt", "no")];
+    let cases = [
+        ("notes", "{ read_file: { path: a.md } }", "\"content\":\"hello\""),
+        ("notes", "{ read_file: { path: ../kit.py } }", "error: "),
+        ("notes", "{ write_file: { path: a.md, content: x } }", "error: there is no tool `write_file`"),
+        ("drafts", "{ write_file: { path: new.txt, content: x } }", "new.txt"),
+    ];
+    for (toolset, call, words) in cases {
+        let sandbox = project(&[("main", &format!("entry: true\ntoolsets: [{toolset}]"))], &files, &calls(&[call]));
+        let said = run(&sandbox, &["-q"]).answer();
+        assert!(said.contains(words), "{toolset} {call}: {said}");
+    }
+}
+
+#[test]
+fn a_toolset_that_cannot_be_opened_or_closed_is_named() {
+    let kit = "\
+from pydantic_ai import FunctionToolset
+from llm_do.runtime import ToolsetSpec
+def fails():
+    raise RuntimeError('no connection')
+class Sticky(FunctionToolset):
+    def cleanup(self):
+        raise RuntimeError('will not let go')
+closed = ToolsetSpec(factory=fails)
+wrong = ToolsetSpec(factory=lambda: 7)
+sticky = ToolsetSpec(factory=Sticky)
+";
+    let of = |toolset: &str| {
+        project(&[("main", &format!("entry: true\ntoolsets: [{toolset}]"))], &[("kit.py", kit)], "- say: hi\n")
+    };
+    let said = run_pydantic(&of("closed"), &[]).failure(2);
+    assert!(
+        said.contains("`closed` of kit.py cannot be opened: RuntimeError: no connection (kit.py:4 in fails)"),
+        "{said}"
+    );
+    let said = run_pydantic(&of("wrong"), &[]).failure(2);
+    assert!(said.contains("the factory gave 7, which is no toolset"), "{said}");
+    let (events, result) = run_pydantic(&of("sticky"), &["--json"]).events();
+    assert_eq!(result["output"], "hi");
+    let failed = of_type(&events, "toolset_close_failed");
+    assert!(failed[0]["error"].as_str().unwrap().contains("will not let go"), "{failed:?}");
+}

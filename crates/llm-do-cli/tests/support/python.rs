@@ -1,0 +1,55 @@
+//! A real Python with the real libraries: made once, beside the build, and used by every test that needs it.
+
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// What the tests are written against.
+const PYDANTIC_AI: &str = "pydantic-ai-slim==2.66.0";
+/// The resolver refuses it beside the above, so it is installed without its dependencies, which are there.
+const BLOCKING_APPROVAL: &str = "pydantic-ai-blocking-approval==0.9.0";
+
+/// Where Python's own caches are kept, so that each test does not compile everything again.
+pub fn cache() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-cache")
+}
+
+/// An interpreter with the libraries.
+pub fn with_pydantic_ai() -> &'static str {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-2.66.0-0.9.0");
+        let program = environment.join("bin").join("python");
+        // Other test programs may want it at the same moment.
+        let lock = File::create(environment.with_extension("lock")).unwrap();
+        lock.lock().unwrap();
+        let complete = environment.join("complete");
+        if !complete.exists() {
+            let _ = fs::remove_dir_all(&environment);
+            run(Command::new("python3").args(["-m", "venv"]).arg(&environment));
+            let pip = |arguments: &[&str]| {
+                run(Command::new(&program)
+                    .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+                    .args(arguments));
+            };
+            pip(&[PYDANTIC_AI]);
+            pip(&["--no-deps", BLOCKING_APPROVAL]);
+            File::create(complete).unwrap();
+        }
+        program.to_str().unwrap().to_owned()
+    })
+}
+
+#[track_caller]
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "these tests need {PYDANTIC_AI} from the package registry once, and there is neither a kept copy nor a network:\n\
+         {command:?}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

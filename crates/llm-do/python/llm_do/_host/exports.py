@@ -1,0 +1,193 @@
+"""Imports the files of a project, each exactly once, and finds what they offer."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+from llm_do._host.faults import install_command, problem
+from llm_do._host.signature import Unsupported, signature_of
+from llm_do._host.tools import PlainTool
+from llm_do.runtime import AgentSpec, EntrySpec, ToolsetSpec
+from llm_do.toolsets import BuiltInToolset
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+class Mistake(Exception):
+    """Something that a file exports and should not."""
+
+
+class Exports:
+    """Everything that the files of a project offer, by name."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.modules: dict[str, ModuleType] = {}
+        self.toolsets: dict[str, Any] = {}
+        self.tools: dict[str, Any] = {}
+        self.agents: dict[str, AgentSpec] = {}
+        self.entries: list[tuple[str, str, EntrySpec]] = []
+        self.places: dict[tuple[str, str], str] = {}
+        self.problems: list[dict[str, Any]] = []
+        self._seen: dict[int, tuple[str, str]] = {}
+
+    def load(self, files: list[str]) -> None:
+        if self.root not in sys.path:
+            sys.path.insert(0, self.root)
+        for file in files:
+            path = os.path.join(self.root, file)
+            try:
+                self.modules[file] = imported(path, file)
+            except (Exception, SystemExit) as error:
+                self.problems.append(problem(error, path, self.root))
+        for file, module in self.modules.items():
+            for offered in (self._toolsets_of, self._tools_of, self._specs_of):
+                try:
+                    offered(file, module)
+                except Mistake as mistake:
+                    self._complain(file, str(mistake))
+
+    def _complain(self, file: str, fact: str, hint: str | None = None) -> None:
+        self.problems.append({"file": os.path.join(self.root, file), "line": None, "fact": fact, "hint": hint, "traceback": ""})
+
+    def _add(self, into: dict[str, Any], what: str, name: Any, value: Any, file: str) -> None:
+        if not isinstance(name, str) or not _NAME.match(name):
+            self._complain(file, f"{name!r} is not a name for a {what}", "names have 1 to 64 letters, digits, `_` or `-`")
+            return
+        if name in into:
+            # The same thing, imported by another listed file.
+            if into[name] is not value:
+                self._complain(file, f"a second {what} `{name}`; the first one is in {self.places[what, name]}")
+            return
+        into[name] = value
+        self.places[what, name] = file
+
+    def _toolsets_of(self, file: str, module: ModuleType) -> None:
+        declared = getattr(module, "TOOLSETS", None)
+        if declared is not None:
+            for name, value in named(declared, "TOOLSETS", module):
+                if not is_toolset(value) and not callable(value):
+                    raise Mistake(f"`{name}` in TOOLSETS is neither a toolset nor a factory of one")
+                self._add(self.toolsets, "toolset", name, value, file)
+            return
+        for name, value in public(module):
+            if isinstance(value, ToolsetSpec) or is_toolset(value):
+                self._add(self.toolsets, "toolset", name, value, file)
+
+    def _tools_of(self, file: str, module: ModuleType) -> None:
+        declared = getattr(module, "TOOLS", None)
+        if declared is None:
+            listed = getattr(module, "__all__", ())
+            values = ((name, getattr(module, name, None)) for name in listed)
+            declared = {name: value for name, value in values if inspect.isfunction(value) or is_tool(value)}
+        for name, value in named(declared, "TOOLS", module):
+            if not callable(value) and not is_tool(value):
+                raise Mistake(f"`{name}` in TOOLS is neither a function nor a Tool")
+            own = own_name(value)
+            if own and own != name:
+                raise Mistake(f"`{name}` in TOOLS is called `{own}`: the key must be its name")
+            self._add(self.tools, "tool", name, value, file)
+
+    def _specs_of(self, file: str, module: ModuleType) -> None:
+        for variable, value in public(module):
+            if isinstance(value, AgentSpec):
+                self._add(self.agents, "agent", value.name, value, file)
+            elif isinstance(value, EntrySpec) and id(value) not in self._seen:
+                self._seen[id(value)] = (file, variable)
+                self.entries.append((file, variable, value))
+
+    def live_tool(self, name: str) -> Any:
+        """A single tool, ready to be called: a plain function without a library, anything else with PydanticAI."""
+        value = self.tools[name]
+        if not is_tool(value):
+            try:
+                return PlainTool(name, value, signature_of(value))
+            except Unsupported as error:
+                reason = str(error)
+        else:
+            reason = "it is a `Tool` of PydanticAI"
+        try:
+            from llm_do._host.pydantic_tools import function_toolset
+        except ModuleNotFoundError as error:
+            raise Mistake(f"the tool `{name}` needs PydanticAI, which is not installed ({reason})") from error
+        return function_toolset(value)
+
+
+def imported(path: str, file: str) -> ModuleType:
+    """The module of a file, executed once, whatever names it is imported by."""
+    for module in list(sys.modules.values()):
+        known = getattr(module, "__file__", None)
+        if known is not None and os.path.realpath(known) == os.path.realpath(path):
+            return answering_to_its_stem(module)
+    name = os.path.splitext(os.path.normpath(file))[0].replace(os.sep, ".")
+    if name in sys.modules:
+        name = f"llm_do_project.{name}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return answering_to_its_stem(module)
+
+
+def answering_to_its_stem(module: ModuleType) -> ModuleType:
+    """A sibling that imports it by its own name gets the same module, unless the name is somebody else's."""
+    stem = module.__name__.rsplit(".", 1)[-1]
+    if stem not in sys.modules and importlib.util.find_spec(stem) is None:
+        sys.modules[stem] = module
+    return module
+
+
+def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in list(vars(module).items()) if not name.startswith("_"))
+
+
+def named(declared: Any, what: str, module: ModuleType) -> Iterator[tuple[Any, Any]]:
+    """A mapping, or a list of things that know their names."""
+    if isinstance(declared, Mapping):
+        yield from declared.items()
+        return
+    if not isinstance(declared, (list, tuple)):
+        raise Mistake(f"{what} is neither a dict nor a list")
+    for value in declared:
+        name = own_name(value) or next((key for key, other in public(module) if other is value), None)
+        if name is None:
+            raise Mistake(f"{value!r} in {what} has no name: write a dict")
+        yield name, value
+
+
+def own_name(value: Any) -> str | None:
+    if is_tool(value):
+        return value.name
+    if is_toolset(value):
+        return getattr(value, "id", None)
+    return getattr(value, "__name__", None)
+
+
+def is_tool(value: Any) -> bool:
+    module = sys.modules.get("pydantic_ai.tools")
+    return module is not None and isinstance(value, module.Tool)
+
+
+def is_toolset(value: Any) -> bool:
+    if isinstance(value, (BuiltInToolset, ToolsetSpec)):
+        return True
+    module = sys.modules.get("pydantic_ai.toolsets")
+    return module is not None and isinstance(value, module.AbstractToolset)
+
+
+def needs_install(error: ModuleNotFoundError) -> str:
+    return f"{error}; install it with: {install_command()}"

@@ -1,0 +1,300 @@
+"""What llm-do asks of the interpreter, method by method."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from llm_do._host import values
+from llm_do._host.channel import Refused
+from llm_do._host.classes import Classes
+from llm_do._host.exports import Exports, Mistake, needs_install
+from llm_do._host.faults import problem, refused, shown
+from llm_do._host.output import CURRENT_CALL
+from llm_do._host.signature import Invalid
+from llm_do._host.tools import ApprovalNeeded, PlainTool, Toolset, maybe_await, run
+from llm_do.faults import RunEnded
+from llm_do.runtime import AgentSpec, Attachment, CallContext, EntrySpec, PromptInput, ToolsetSpec
+from llm_do.toolsets import BuiltInToolset
+
+Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
+
+
+class Host:
+    """Serves the requests of llm-do."""
+
+    def __init__(self) -> None:
+        self._ask: Ask
+        self._root = ""
+        self._exports: Exports
+        self._classes: Classes
+        self._open: dict[int, Toolset] = {}
+        self._single: dict[str, Toolset] = {}
+        self._next = 0
+
+    def connect(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def serve(self, method: str, params: Any) -> Any:
+        seen = params.get("context") or {}
+        token = CURRENT_CALL.set(seen.get("call"))
+        try:
+            return await getattr(self, f"on_{method}")(params)
+        except (asyncio.CancelledError, Refused):
+            raise
+        except Mistake as mistake:
+            raise Refused(str(mistake)) from mistake
+        except (Exception, RunEnded, SystemExit, KeyboardInterrupt) as error:
+            raise refused(error, self._root) from error
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            CURRENT_CALL.reset(token)
+
+    def _context(self, params: Any) -> CallContext:
+        return CallContext(self._ask, {**params.get("context", {}), "project_root": self._root})
+
+    async def on_import(self, params: Any) -> Any:
+        self._root = params["root"]
+        self._exports, self._classes = Exports(self._root), Classes(self._root)
+        exports = self._exports
+        exports.load(params["files"])
+        tools = []
+        for name in exports.tools:
+            try:
+                tools.append({"file": exports.places["tool", name], "tool": await self._export_tool(name)})
+            except Mistake as mistake:
+                self._complain(exports.places["tool", name], mistake)
+            except Exception as error:
+                path = os.path.join(self._root, exports.places["tool", name])
+                exports.problems.append(problem(error, path, self._root))
+        return {
+            "tools": tools,
+            "toolsets": [{"name": name, "file": exports.places["toolset", name]} for name in exports.toolsets],
+            "agents": [self._agent(agent) for agent in exports.agents.values()],
+            "entries": [{"file": file, "function": variable} for file, variable, _ in exports.entries],
+            "problems": exports.problems,
+        }
+
+    def _complain(self, file: str, mistake: Mistake) -> None:
+        from llm_do._host.faults import install_command
+
+        hint = f"install it with: {install_command()}" if "not installed" in str(mistake) else None
+        self._exports.problems.append(
+            {"file": os.path.join(self._root, file), "line": None, "fact": str(mistake), "hint": hint, "traceback": ""}
+        )
+
+    async def _export_tool(self, name: str) -> dict[str, Any]:
+        live = self._exports.live_tool(name)
+        if not isinstance(live, PlainTool):
+            from llm_do._host.pydantic_tools import PydanticToolset
+            from llm_do.toolsets.approval import get_toolset_approval_config, set_toolset_approval_config
+
+            config = get_toolset_approval_config(self._exports.tools[name])
+            if config:
+                set_toolset_approval_config(live, config)
+            live = await PydanticToolset.open(live, self._context({}), None)
+        self._single[name] = live
+        return live.specs()[0]
+
+    def _agent(self, agent: AgentSpec) -> dict[str, Any]:
+        keys: dict[str, Any] = {"name": agent.name, "instructions": agent.instructions}
+        for key in ("description", "model", "compatible_models", "approval", "allow_workers", "model_settings", "limits"):
+            value = getattr(agent, key)
+            if value is not None:
+                keys[key] = value
+        if agent.entry:
+            keys["entry"] = True
+        for key, known in (("tools", self._exports.tools), ("toolsets", self._exports.toolsets)):
+            names = [self._name_of(value, known, agent, key) for value in getattr(agent, key)]
+            if names:
+                keys[key] = names
+        for key in ("schema_in", "schema_out"):
+            kind = getattr(agent, key)
+            if kind is not None:
+                keys[f"{key}_ref"] = f"{kind.__module__}.{kind.__qualname__}"
+        file = self._exports.places["agent", agent.name]
+        return {"file": file, "keys": values.to_value(keys)}
+
+    def _name_of(self, value: Any, known: dict[str, Any], agent: AgentSpec, key: str) -> str:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, AgentSpec):
+            return value.name
+        name = next((name for name, other in known.items() if other is value), None)
+        if name is None:
+            file = self._exports.places["agent", agent.name]
+            self._complain(file, Mistake(f"`{key}` of agent `{agent.name}` holds {value!r}, which no listed file exports"))
+            return "?"
+        return name
+
+    async def on_classes(self, params: Any) -> Any:
+        answers = []
+        for wanted in params["classes"]:
+            try:
+                schema = self._classes.resolve(
+                    wanted["reference"], wanted.get("file"), wanted.get("module"), wanted["class"], wanted["direction"]
+                )
+                answers.append({"schema": schema})
+            except Mistake as mistake:
+                answers.append({"fact": str(mistake)})
+            except (Exception, SystemExit) as error:
+                answers.append({"fact": shown(error)})
+        return answers
+
+    async def on_open(self, params: Any) -> Any:
+        context = self._context(params)
+        value = self._exports.toolsets[params["toolset"]]
+        made, fresh = value, False
+        if isinstance(value, ToolsetSpec) or (callable(value) and not self._is_toolset(value)):
+            made, fresh = await self._made(value, context), True
+        if isinstance(made, BuiltInToolset):
+            from llm_do.toolsets.approval import get_toolset_approval_config
+
+            return {"built_in": made.definition, "approval": get_toolset_approval_config(made)}
+        if made is None:
+            return {"instance": 0, "tools": []}
+        live = await self._live(made, context, fresh)
+        self._next += 1
+        self._open[self._next] = live
+        return {"instance": self._next, "tools": live.specs()}
+
+    def _is_toolset(self, value: Any) -> bool:
+        from llm_do._host.exports import is_toolset
+
+        return is_toolset(value)
+
+    async def _made(self, value: Any, context: CallContext) -> Any:
+        factory = value.factory if isinstance(value, ToolsetSpec) else value
+        wants = [
+            parameter
+            for parameter in inspect.signature(factory).parameters.values()
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+            and parameter.default is parameter.empty
+        ]
+        if not wants:
+            return await maybe_await(factory())
+        annotation = str(wants[0].annotation)
+        if "CallContext" in annotation and "RunContext" not in annotation:
+            return await maybe_await(factory(context))
+        from llm_do._host.pydantic_tools import run_context
+
+        return await maybe_await(factory(run_context(context)))
+
+    async def _live(self, made: Any, context: CallContext, fresh: bool) -> Toolset:
+        if not self._is_toolset(made):
+            raise Mistake(f"the factory gave {made!r}, which is no toolset")
+        try:
+            from llm_do._host.pydantic_tools import PydanticToolset
+        except ModuleNotFoundError as error:
+            raise Mistake(needs_install(error)) from error
+        # A toolset that the module shares outlives this call.
+        cleanup = getattr(made, "cleanup", None) if fresh else None
+        return await PydanticToolset.open(made, context, cleanup)
+
+    def _toolset(self, params: Any) -> Toolset:
+        instance = params["instance"]
+        return self._single[instance] if isinstance(instance, str) else self._open[instance]
+
+    async def on_judge(self, params: Any) -> Any:
+        context = self._context(params)
+        return await self._toolset(params).judge(params["tool"], params["arguments"], context)
+
+    async def on_call(self, params: Any) -> Any:
+        context = self._context(params)
+        try:
+            result = await self._toolset(params).call(params["tool"], params["arguments"], context, params)
+        except Invalid as invalid:
+            raise Refused(f"invalid arguments: {invalid}") from invalid
+        except ApprovalNeeded as needed:
+            return {"approval_needed": str(needed)}
+        return values.content(result)
+
+    async def on_close(self, params: Any) -> Any:
+        live = self._open.pop(params["instance"], None)
+        if live is not None:
+            await live.close()
+
+    async def on_render(self, params: Any) -> Any:
+        return await self._judged(lambda: {"parts": self._classes.rendered(params["class"], params["value"])})
+
+    async def on_validate(self, params: Any) -> Any:
+        def dumped() -> dict[str, Any]:
+            return {"value": values.to_value(self._classes.parse(params["class"], params["text"]))}
+
+        return await self._judged(dumped)
+
+    async def _judged(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        from pydantic import ValidationError
+
+        try:
+            return work()
+        except ValidationError as error:
+            from llm_do._host.violations import violations
+
+            return {"invalid": violations(error)}
+
+    async def on_entry(self, params: Any) -> Any:
+        """What an entry takes: asked once, before it runs."""
+        entry = self._entry(params["file"], params["function"])
+        kind = entry.schema_in or annotated_class(entry.main)
+        schema = None
+        if kind is not None:
+            schema = self._classes.add(f"{params['file']}:{params['function']}", kind)
+        return {"name": entry.name, "schema": schema}
+
+    async def on_enter(self, params: Any) -> Any:
+        entry = self._entry(params["file"], params["function"])
+        context = self._context(params)
+        value = params["value"]
+        if entry.schema_in or annotated_class(entry.main):
+            from pydantic import ValidationError
+
+            from llm_do._host.violations import violations
+
+            try:
+                given = self._classes.instance(f"{params['file']}:{params['function']}", value)
+            except ValidationError as error:
+                raise Refused(f"the input does not fit: {violations(error)}") from error
+        else:
+            files = [Attachment(path) for path in value.get("attachments") or ()]
+            given = PromptInput(value["input"], files)
+        arguments = (given, context)[: arity(entry.main)]
+        result = await run(entry.main, *arguments)
+        return {"value": values.to_value(result)}
+
+    def _entry(self, file: str, function: str) -> EntrySpec:
+        module = self._exports.modules.get(file)
+        value = getattr(module, function, None)
+        if isinstance(value, EntrySpec):
+            return value
+        if not callable(value):
+            raise Mistake(f"{file} has no function `{function}`")
+        return EntrySpec(name=function, main=value)
+
+
+def arity(function: Any) -> int:
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return 2
+    return len([one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)])
+
+
+def annotated_class(function: Any) -> Any:
+    """The input class that a function's first parameter names, if it names one."""
+    import typing
+
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:
+        return None
+    first = next(iter(inspect.signature(function).parameters), None)
+    kind = hints.get(first) if first else None
+    arguments = sys.modules.get("llm_do._args")
+    if arguments is not None and isinstance(kind, type) and issubclass(kind, arguments.WorkerArgs):
+        return kind
+    return None

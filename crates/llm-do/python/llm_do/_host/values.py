@@ -1,0 +1,67 @@
+"""What Python code returns, as what a model reads."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import json
+import pathlib
+import sys
+from typing import Any
+
+
+def content(value: Any) -> dict[str, Any]:
+    """A tool's result: text as it is, other values as compact JSON, binary content as files."""
+    if isinstance(value, str):
+        return {"text": value}
+    parts = _parts(value)
+    return {"text": to_json(value)} if parts is None else {"content": parts}
+
+
+def _parts(value: Any) -> list[dict[str, Any]] | None:
+    """`None` if it is a plain value."""
+    messages = sys.modules.get("pydantic_ai.messages")
+    if messages is None:
+        return None
+    if isinstance(value, messages.ToolReturn):
+        parts = _parts(value.return_value) or [content(value.return_value)]
+        extra = value.content
+        if extra is None:
+            return parts
+        extra = [extra] if isinstance(extra, str) else list(extra)
+        return [*parts, *(part for one in extra for part in (_parts(one) or [content(one)]))]
+    if isinstance(value, messages.BinaryContent):
+        data = base64.b64encode(value.data).decode("ascii")
+        ending = value.media_type.rsplit("/", 1)[-1]
+        return [{"attachment": {"name": f"{value.identifier}.{ending}", "media_type": value.media_type, "data": data}}]
+    if isinstance(value, (list, tuple)) and any(isinstance(one, messages.BinaryContent) for one in value):
+        return [part for one in value for part in (_parts(one) or [content(one)])]
+    return None
+
+
+def to_json(value: Any) -> str:
+    core = sys.modules.get("pydantic_core")
+    if core is not None:
+        return core.to_json(value).decode("utf-8", "replace")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def to_value(value: Any) -> Any:
+    return json.loads(to_json(value))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    raise TypeError(f"a value of type {type(value).__name__} has no JSON form")

@@ -1,0 +1,166 @@
+//! The project's Python files: started once, and what they offer as values for linking.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::worker::{self, Format, PythonClass, PythonModule, SchemaSource};
+use super::{Code, EntryFunction, Layout, LoadedWorker, Offer, OfferedTool, Project, lexical_join};
+use crate::model::provider::PROVIDERS;
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Place, Report, Span};
+use crate::tools::python::{ExportedAgent, Exports, FoundClass, Problem, Python, PythonHost, WantedClass};
+use crate::tools::source::{Exported, PythonToolset};
+
+impl PythonClass {
+    /// The name by which the interpreter knows a class that a worker file in this directory refers to.
+    pub(super) fn reference(&self, base: &Path) -> String {
+        match &self.module {
+            PythonModule::File(file) => format!("{}:{}", beneath(base, file).display(), self.class),
+            PythonModule::Importable(module) => format!("{module}.{}", self.class),
+        }
+    }
+}
+
+fn beneath(base: &Path, file: &str) -> PathBuf {
+    lexical_join(base, Path::new(file)).unwrap_or_else(|| PathBuf::from(file))
+}
+
+impl Project {
+    /// Starts an interpreter and imports the project's Python files in it, each once; does nothing if there are none.
+    /// What is wrong with them is reported by [`Project::link`] with everything else; an error here is an interpreter
+    /// that cannot be started.
+    pub async fn start_python(mut self, python: &Python) -> Result<Self, Report> {
+        let wanted = self.wanted_classes();
+        if matches!(self.code, Code::Absent | Code::Read(_)) && wanted.is_empty() {
+            return Ok(self);
+        }
+        let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let files = self.python_files();
+        let environment = Python { variables: self.variables(python), ..python.clone() };
+        let place = Place::Path(self.root.clone());
+        let failed = |fact: String, hint: &str| Report::single(Diagnostic::error(place.clone(), fact).hint(hint));
+        let started = PythonHost::start(&environment, &root, &files).await;
+        let (host, exports) = started.map_err(|error| failed(error.to_string(), error.hint()))?;
+        let died = |reason: String| failed(reason, "the files of the project are imported when it starts");
+        for problem in &exports.problems {
+            self.report(problem, &root);
+        }
+        for agent in &exports.agents {
+            self.add_exported(agent);
+        }
+        // Agents in Python refer to classes too.
+        let wanted = self.wanted_classes();
+        let found = host.classes(&wanted).await.map_err(died)?;
+        self.check_entry(&host).await;
+        self.code = Code::Read(offer(exports, wanted.into_iter().zip(found)));
+        self.registry.python = Some(Arc::new(host));
+        Ok(self)
+    }
+
+    fn python_files(&self) -> Vec<PathBuf> {
+        let listed = match &self.layout {
+            Layout::Manifest(manifest) => manifest.python_files.as_slice(),
+            Layout::SingleFile | Layout::Directory | Layout::Unreadable => &[],
+        };
+        let mut seen = BTreeSet::new();
+        let files = listed.iter().map(|file| beneath(Path::new(""), &file.value));
+        files.filter(|file| seen.insert(file.clone())).collect()
+    }
+
+    /// What the child sees: the fixed variables, and those that the manifest names. Never a provider's key, which
+    /// linking reports as a mistake, but only after this.
+    fn variables(&self, python: &Python) -> BTreeMap<String, String> {
+        let mut variables = python.variables.clone();
+        let Layout::Manifest(manifest) = &self.layout else { return variables };
+        let is_key = |name: &str| PROVIDERS.iter().any(|provider| provider.key_variables.contains(&name));
+        for name in manifest.env.iter().map(|name| name.value.as_str()).filter(|name| !is_key(name)) {
+            if let Some(value) = python.offered.get(name) {
+                variables.insert(name.to_owned(), value.clone());
+            }
+        }
+        variables
+    }
+
+    fn wanted_classes(&self) -> Vec<WantedClass> {
+        let mut wanted = BTreeMap::new();
+        for LoadedWorker { path, worker } in &self.workers {
+            let base = path.parent().unwrap_or(Path::new(""));
+            for (source, direction) in [(&worker.schema_out, "output"), (&worker.schema_in, "input")] {
+                let Some(SchemaSource::Python(class)) = source else { continue };
+                let (file, module) = match &class.value.module {
+                    PythonModule::File(file) => (Some(beneath(base, file)), None),
+                    PythonModule::Importable(module) => (None, Some(module.clone())),
+                };
+                let reference = class.value.reference(base);
+                let class = class.value.class.clone();
+                // One that is an input somewhere has to be fit for it.
+                wanted.insert(reference.clone(), WantedClass { reference, file, module, class, direction });
+            }
+        }
+        wanted.into_values().collect()
+    }
+
+    /// An entry function that the manifest names has to be there.
+    async fn check_entry(&mut self, host: &PythonHost) {
+        let Layout::Manifest(manifest) = &self.layout else { return };
+        let Some(named) = &manifest.entry.function else { return };
+        let Some((file, function)) = named.value.rsplit_once(':') else { return };
+        if let Err(reason) = host.entry_shape(&beneath(Path::new(""), file), function).await {
+            self.problems.push(Diagnostic::error(named.span, reason));
+        }
+    }
+
+    /// A mistake in a Python file, at its line.
+    fn report(&mut self, problem: &Problem, root: &Path) {
+        let place = problem.line.and_then(|line| self.line_of(&problem.file, root, line));
+        let place = place.unwrap_or_else(|| Place::Path(problem.file.clone()));
+        self.problems.push(Diagnostic::error(place, problem.fact.clone()).maybe_hint(problem.hint.clone()));
+    }
+
+    fn line_of(&mut self, file: &Path, root: &Path, line: usize) -> Option<Place> {
+        let text = std::fs::read_to_string(file).ok()?;
+        let start: usize = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
+        let written = text.get(start..)?.lines().next().unwrap_or_default();
+        let indent = written.len() - written.trim_start().len();
+        let (start, end) = (start + indent, start + written.trim_end().len().max(indent));
+        let shown = file.strip_prefix(root).map_or_else(|_| file.to_owned(), |file| self.root.join(file));
+        // Reports of an earlier linking may still hold the files as they were.
+        let file = Arc::make_mut(&mut self.sources).add(shown, text);
+        Some(Place::At(Span { file, start, end }))
+    }
+
+    /// An agent that is defined in Python is a worker file in JSON, which is YAML.
+    fn add_exported(&mut self, agent: &ExportedAgent) {
+        let text = agent.keys.get().to_owned();
+        let file = Arc::make_mut(&mut self.sources).add(self.root.join(&agent.file), text.clone());
+        let mut problems = Diagnostics::default();
+        if let Some(worker) = worker::parse(file, &text, Format::Yaml, &mut problems) {
+            self.workers.push(LoadedWorker { path: agent.file.clone(), worker });
+        }
+        self.problems.extend(problems);
+    }
+}
+
+fn offer(exports: Exports, classes: impl Iterator<Item = (WantedClass, FoundClass)>) -> Offer {
+    let toolsets = exports.toolsets.into_iter().map(|toolset| PythonToolset {
+        file: toolset.file,
+        name: toolset.name,
+        exported: Exported::Toolset,
+        // Its factory says what it has when a call opens it.
+        tools: None,
+    });
+    let tools = exports.tools.iter().map(|tool| OfferedTool { file: tool.file.clone(), tool: tool.tool.declared() });
+    let entries =
+        exports.entries.into_iter().map(|entry| EntryFunction::Python { file: entry.file, function: entry.function });
+    let class = |(wanted, found): (WantedClass, FoundClass)| match found {
+        FoundClass::Schema(schema) => (wanted.reference, Ok(schema)),
+        FoundClass::Fact(fact) => (wanted.reference, Err(fact)),
+    };
+    Offer {
+        incomplete: !exports.problems.is_empty(),
+        toolsets: toolsets.collect(),
+        tools: tools.collect(),
+        entries: entries.collect(),
+        classes: classes.map(class).collect(),
+    }
+}

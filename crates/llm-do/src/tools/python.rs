@@ -1,0 +1,159 @@
+//! Tools in Python: one child interpreter that has imported the project's files, and the toolsets that live in it.
+//!
+//! The child is asked over a socket of its own, so that whatever user code prints never touches the channel. Code that
+//! calls agents asks back: such a request is served inside the call that it belongs to, with that call's context.
+
+mod host;
+mod package;
+mod toolset;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::approval::DeclaredVerdict;
+use super::{Capability, DeclaredTool, Order};
+use crate::message::RawJson;
+
+pub use host::{PythonHost, StartError, TypedAnswer};
+pub use toolset::{Opened, PythonTools, open, single};
+
+/// How the interpreter of a project is started.
+#[derive(Clone, Debug)]
+pub struct Python {
+    pub program: PathBuf,
+    /// What the child sees of the environment, whatever the project says.
+    pub variables: BTreeMap<String, String>,
+    /// What the manifest's `env` may choose from.
+    pub offered: BTreeMap<String, String>,
+    /// Where the package `llm_do` and compiled files are kept between runs: a directory that only the user can write
+    /// to. Compiling them anew would take longer than importing them.
+    pub cache: PathBuf,
+}
+
+/// What the files of a project export.
+#[derive(Debug, Deserialize)]
+pub struct Exports {
+    pub tools: Vec<ExportedTool>,
+    pub toolsets: Vec<ExportedToolset>,
+    pub agents: Vec<ExportedAgent>,
+    pub entries: Vec<ExportedEntry>,
+    pub problems: Vec<Problem>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ExportedTool {
+    pub file: PathBuf,
+    pub tool: PythonTool,
+}
+
+/// A tool as its code declares it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PythonTool {
+    pub name: String,
+    pub description: String,
+    pub parameters: RawJson,
+    pub verdict: PythonVerdict,
+    /// Whether it may look at the conversation, which is then sent with each call.
+    pub takes_context: bool,
+    pub sequential: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PythonVerdict {
+    Allow,
+    Ask,
+    /// Its code decides about each call.
+    Dynamic,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ExportedToolset {
+    pub name: String,
+    pub file: PathBuf,
+}
+
+/// An agent that is defined in Python: the keys of a worker file.
+#[derive(Debug, Deserialize)]
+pub struct ExportedAgent {
+    pub file: PathBuf,
+    pub keys: RawJson,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ExportedEntry {
+    pub file: PathBuf,
+    pub function: String,
+}
+
+/// Something that is wrong with a file.
+#[derive(Debug, Deserialize)]
+pub struct Problem {
+    pub file: PathBuf,
+    pub line: Option<usize>,
+    pub fact: String,
+    pub hint: Option<String>,
+}
+
+/// A class that a worker file refers to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WantedClass {
+    pub reference: String,
+    /// Beneath the project root.
+    pub file: Option<PathBuf>,
+    pub module: Option<String>,
+    pub class: String,
+    pub direction: &'static str,
+}
+
+/// Its JSON Schema, or what is wrong with it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FoundClass {
+    Schema(RawJson),
+    Fact(String),
+}
+
+/// A piece of the message that an input class makes.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RenderedPart {
+    Text(String),
+    Attachment(String),
+}
+
+/// What an entry function takes.
+#[derive(Debug, Deserialize)]
+pub struct EntryShape {
+    pub name: String,
+    pub schema: Option<RawJson>,
+}
+
+impl PythonTool {
+    pub fn declared(&self) -> DeclaredTool {
+        DeclaredTool {
+            name: self.name.clone(),
+            verdict: match self.verdict {
+                PythonVerdict::Allow => DeclaredVerdict::Allow,
+                PythonVerdict::Ask => DeclaredVerdict::Ask,
+                PythonVerdict::Dynamic => DeclaredVerdict::Unknown,
+            },
+            capabilities: Capability::OF_CODE.to_vec(),
+        }
+    }
+
+    fn order(&self) -> Order {
+        if self.sequential { Order::Sequential } else { Order::Concurrent }
+    }
+}
+
+/// Which interpreter a project uses, unless somebody names one: that of its own environment, that of the active one, or
+/// the first on the path.
+pub fn interpreter(root: &Path, virtual_env: Option<&str>) -> PathBuf {
+    let of = |environment: &Path| environment.join("bin").join("python");
+    let own = of(&root.join(".venv"));
+    let active = virtual_env.map(|path| of(Path::new(path)));
+    std::iter::once(own).chain(active).find(|program| program.exists()).unwrap_or_else(|| PathBuf::from("python3"))
+}

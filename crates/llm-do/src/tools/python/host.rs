@@ -1,0 +1,504 @@
+//! The interpreter: started once, asked by many calls at the same time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+use tokio::process::Command;
+use tokio::sync::mpsc;
+
+use super::{EntryShape, Exports, FoundClass, Python, PythonTool, RenderedPart, WantedClass, package};
+use crate::event::{EventKind, Events, OutputStream};
+use crate::message::{Content, RawJson};
+use crate::tools::rpc::child::{Child, listen_to};
+use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
+use crate::tools::{CallContext, ToolError};
+
+/// The oldest Python that the package is written for.
+const OLDEST: (u32, u32) = (3, 10);
+/// What is printed after this much is counted, not shown.
+const MOST_OUTPUT: usize = 16 * 1024 * 1024;
+/// How long a toolset may take to close before nobody waits for it.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// Why the interpreter could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    #[error("the Python interpreter `{program}` cannot be started: {reason}")]
+    NotStarted { program: String, reason: String },
+    #[error("`{program}` is Python {found}, and 3.10 or newer is needed")]
+    TooOld { program: String, found: String },
+    #[error("the package for Python cannot be written to `{directory}`: {reason}")]
+    NoPackage { directory: String, reason: String },
+    #[error("Python {0}")]
+    Died(String),
+}
+
+impl StartError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NotStarted { .. } | Self::TooOld { .. } => {
+                "name one with `--python PATH`, or make one with `python3 -m venv .venv` in the project"
+            }
+            Self::NoPackage { .. } => "set `XDG_CACHE_HOME` to a directory that can be written to",
+            Self::Died(_) => "the files of the project are imported when it starts",
+        }
+    }
+}
+
+/// A live interpreter. Dropped, it is killed with everything it started.
+pub struct PythonHost {
+    connection: Connection,
+    calls: Arc<Calls>,
+    next: AtomicU64,
+    /// The single tools, by name.
+    pub tools: BTreeMap<String, PythonTool>,
+    /// How the answers of agents are given to code: by agent.
+    answers: Mutex<HashMap<String, TypedAnswer>>,
+    _child: Child,
+}
+
+/// An answer that is more than text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TypedAnswer {
+    Value,
+    /// An instance of this class.
+    Instance(String),
+}
+
+/// The calls under way in the interpreter, and what is heard from outside of them.
+#[derive(Default)]
+struct Calls {
+    open: Mutex<HashMap<u64, OpenCall>>,
+    unclaimed: Mutex<Unclaimed>,
+    printed: AtomicUsize,
+}
+
+struct OpenCall {
+    requests: mpsc::UnboundedSender<Request>,
+    events: Events,
+}
+
+/// What was printed before anybody listened, or in no call.
+#[derive(Default)]
+struct Unclaimed {
+    events: Option<Events>,
+    waiting: Vec<(OutputStream, String)>,
+}
+
+impl PythonHost {
+    /// Starts the interpreter and imports the files, each once.
+    pub async fn start(python: &Python, root: &Path, files: &[PathBuf]) -> Result<(Self, Exports), StartError> {
+        let directory = package::unpacked(&python.cache).map_err(|error| StartError::NoPackage {
+            directory: python.cache.display().to_string(),
+            reason: error.to_string(),
+        })?;
+        let mut host = Self::spawn(python, &directory)?;
+        let params = RawJson::of(&json!({"root": root, "files": files}));
+        let exports = match host.connection.request("import", &params).await {
+            Ok(exports) => exports,
+            Err(Fault::Gone(reason)) => return Err(not_begun(python, &reason)),
+            Err(fault @ Fault::Told { .. }) => return Err(StartError::Died(format!("failed: {fault}"))),
+        };
+        let exports: Exports =
+            exports.to().map_err(|error| StartError::Died(format!("said what nobody asked: {error}")))?;
+        host.tools = exports.tools.iter().map(|tool| (tool.tool.name.clone(), tool.tool.clone())).collect();
+        Ok((host, exports))
+    }
+
+    fn spawn(python: &Python, package: &Path) -> Result<Self, StartError> {
+        let program = python.program.display().to_string();
+        let failed = |error: std::io::Error| {
+            let reason = match error.kind() {
+                std::io::ErrorKind::NotFound => "there is no such program".to_owned(),
+                _ => error.to_string(),
+            };
+            StartError::NotStarted { program: program.clone(), reason }
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let theirs = theirs.into_std().map_err(failed)?;
+        theirs.set_nonblocking(false).map_err(failed)?;
+        let mut command = Command::new(&python.program);
+        command.args(["-X", "utf8", "-c", BOOTSTRAP]).arg(package).arg(python.cache.join("compiled"));
+        command.env_clear().envs(&python.variables);
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped());
+        let calls = Arc::new(Calls::default());
+        let hears = |stream| {
+            let calls = Arc::clone(&calls);
+            move |text: &str| calls.say(None, stream, text)
+        };
+        let (child, pipes) = Child::spawn(command, hears(OutputStream::Stderr)).map_err(failed)?;
+        if let Some(stdout) = pipes.stdout {
+            tokio::spawn(listen_to(stdout, hears(OutputStream::Stdout)));
+        }
+        let (reader, writer) = ours.into_split();
+        let heard = {
+            let calls = Arc::clone(&calls);
+            move |incoming| calls.hear(incoming)
+        };
+        let take_back = |id: u64| ("$/cancelRequest", RawJson::of(&json!({"id": id})));
+        let ended = child.why_ended();
+        let why_ended = async move { format!("Python {}", ended.await) };
+        let connection = Connection::open(reader, writer, take_back, heard, why_ended);
+        Ok(Self {
+            connection,
+            calls,
+            next: AtomicU64::new(1),
+            tools: BTreeMap::new(),
+            answers: Mutex::default(),
+            _child: child,
+        })
+    }
+
+    /// From now on what code prints outside of calls is told to these; so is what it printed before.
+    pub fn attach(&self, events: Events) {
+        let mut unclaimed = self.calls.unclaimed();
+        for (stream, text) in std::mem::take(&mut unclaimed.waiting) {
+            events.send(|| EventKind::ProcessOutput { stream, text });
+        }
+        unclaimed.events = Some(events);
+    }
+
+    /// Forgets who listened: the last sender of events must not live as long as the interpreter.
+    pub fn detach(&self) {
+        self.calls.unclaimed().events = None;
+    }
+
+    /// Which agents answer code with more than text.
+    pub fn expect_answers(&self, answers: HashMap<String, TypedAnswer>) {
+        *self.answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
+    }
+
+    pub async fn classes(&self, wanted: &[WantedClass]) -> Result<Vec<FoundClass>, String> {
+        self.ask("classes", &json!({"classes": wanted})).await
+    }
+
+    pub async fn entry_shape(&self, file: &Path, function: &str) -> Result<EntryShape, String> {
+        self.ask("entry", &json!({"file": file, "function": function})).await
+    }
+
+    /// The message that an input class makes of a value, or what is wrong with the value.
+    pub async fn render(&self, class: &str, value: &Value) -> Result<Vec<RenderedPart>, String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Rendered {
+            Parts(Vec<RenderedPart>),
+            Invalid(String),
+        }
+        match self.ask("render", &json!({"class": class, "value": value})).await? {
+            Rendered::Parts(parts) => Ok(parts),
+            Rendered::Invalid(violation) => Err(violation),
+        }
+    }
+
+    /// An answer as its class sees it, or what is wrong with it.
+    pub async fn validate(&self, class: &str, text: &str) -> Result<RawJson, String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Validated {
+            Value(RawJson),
+            Invalid(String),
+        }
+        match self.ask("validate", &json!({"class": class, "text": text})).await? {
+            Validated::Value(value) => Ok(value),
+            Validated::Invalid(violation) => Err(violation),
+        }
+    }
+
+    /// Runs an entry function.
+    pub async fn enter(
+        &self,
+        file: &Path,
+        function: &str,
+        value: &RawJson,
+        cx: &CallContext<'_>,
+    ) -> Result<RawJson, ToolError> {
+        #[derive(Deserialize)]
+        struct Entered {
+            value: RawJson,
+        }
+        let asked = Entering { file, function, value };
+        let answer = self.within("enter", asked, Sight::Full, cx).await?;
+        let Entered { value } = read(&answer).map_err(ToolError::Failed)?;
+        Ok(value)
+    }
+
+    pub(super) async fn ask<T: DeserializeOwned>(&self, method: &str, params: &Value) -> Result<T, String> {
+        let answer = self.connection.request(method, &RawJson::of(params)).await.map_err(|fault| fault.to_string())?;
+        read(&answer)
+    }
+
+    /// Closes an instance, within bounds: code that never returns must not hold the run.
+    pub(super) async fn close(&self, instance: u64) -> Result<(), String> {
+        let params = json!({"instance": instance});
+        let closing = self.ask::<Value>("close", &params);
+        match tokio::time::timeout(CLOSING, closing).await {
+            Ok(closed) => closed.map(drop),
+            Err(_) => Err(format!("it did not close within {} seconds", CLOSING.as_secs())),
+        }
+    }
+
+    /// Whether the interpreter has ended: it is not started again.
+    pub(super) fn is_gone(&self) -> bool {
+        self.connection.ended().is_some()
+    }
+
+    /// Asks an instance to close without waiting for it.
+    pub(super) fn abandon(&self, instance: u64) {
+        self.connection.notify("close", &RawJson::of(&json!({"instance": instance})));
+    }
+
+    /// Asks for something inside a call of ours: whatever its code calls back comes through that call's context.
+    pub(super) async fn within(
+        &self,
+        method: &str,
+        asked: impl Serialize,
+        sight: Sight,
+        cx: &CallContext<'_>,
+    ) -> Result<RawJson, ToolError> {
+        let call = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, mut requests) = mpsc::unbounded_channel();
+        let _open = self.calls.begin(call, OpenCall { requests: sender, events: cx.events.clone() });
+        let params = RawJson::of(&Asked { asked, context: Seen::of(call, sight, cx) });
+        let mut answer = std::pin::pin!(self.connection.request(method, &params));
+        let mut served = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                answer = &mut answer => return answer.map_err(|fault| ToolError::Failed(fault.to_string())),
+                Some(request) = requests.recv() => served.push(self.serve(request, cx)),
+                Some(()) = served.next(), if !served.is_empty() => {}
+            }
+        }
+    }
+
+    /// What code asks of the runtime.
+    async fn serve(&self, request: Request, cx: &CallContext<'_>) {
+        request.serve(|method, params| async move { self.answer(&method, &params, cx).await }).await;
+    }
+
+    async fn answer(&self, method: &str, params: &RawJson, cx: &CallContext<'_>) -> Result<RawJson, Fault> {
+        #[derive(Deserialize)]
+        struct ByName {
+            #[serde(alias = "agent", default)]
+            name: String,
+            #[serde(default)]
+            input: Option<RawJson>,
+        }
+        let malformed = |error: serde_json::Error| Fault::told(code::INVALID_PARAMS, error.to_string());
+        let ByName { name, input } = params.to().map_err(malformed)?;
+        let input = input.unwrap_or_else(|| RawJson::of(&json!({})));
+        let called = match method {
+            "call" => cx.call(&name, &input).await,
+            "call_agent" => cx.call_agent(&name, &input).await,
+            "tools" => return Ok(RawJson::of(&cx.tools())),
+            "usage" => return Ok(RawJson::of(&json!({"value": cx.usage()}))),
+            "trace" => return Ok(RawJson::of(&json!({"value": cx.trace()}))),
+            unknown => return Err(Fault::told(code::INVALID_PARAMS, format!("there is no `{unknown}`"))),
+        };
+        let text = called.map(|content| text_of(&content)).map_err(|error| match error {
+            ToolError::Ends(ending) => Fault::told(code::ENDS, ending.to_string()),
+            error @ (ToolError::Failed(_) | ToolError::Changed) => Fault::told(code::FAILED, error.to_string()),
+        })?;
+        let is_tool = method == "call" && cx.plane.has(&name);
+        Ok(self.typed(&name, &text, is_tool))
+    }
+
+    /// Text, or what its agent or its tool means by it.
+    fn typed(&self, name: &str, text: &str, is_tool: bool) -> RawJson {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        match answers.get(name) {
+            Some(TypedAnswer::Instance(class)) => RawJson::of(&json!({"text": text, "class": class})),
+            // A tool's text that is an object or a list was one.
+            None if !(is_tool && text.starts_with(['{', '['])) => RawJson::of(&json!({"text": text})),
+            Some(TypedAnswer::Value) | None => match serde_json::from_str::<Value>(text) {
+                Ok(value) => RawJson::of(&json!({"value": value})),
+                Err(_) => RawJson::of(&json!({"text": text})),
+            },
+        }
+    }
+}
+
+impl std::fmt::Debug for PythonHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PythonHost")
+    }
+}
+
+/// Takes the place of the current directory on the module path, which an interpreter started with `-c` looks at first;
+/// compiled files go to the cache, so that a project stays as it is and nobody can put one into it.
+const BOOTSTRAP: &str = "\
+import sys
+if sys.version_info < (3, 10):
+    sys.stderr.write('llm-do: too old: %d.%d' % sys.version_info[:2])
+    sys.exit(1)
+sys.path[0] = sys.argv[1]
+sys.pycache_prefix = sys.argv[2]
+sys.argv = ['llm-do']
+from llm_do._host.main import main
+del sys.path[0]
+main()
+";
+
+fn not_begun(python: &Python, reason: &str) -> StartError {
+    match reason.split_once("llm-do: too old: ") {
+        Some((_, found)) => {
+            debug_assert_eq!(OLDEST, (3, 10), "the bootstrap says the same");
+            StartError::TooOld { program: python.program.display().to_string(), found: found.trim().to_owned() }
+        }
+        None => StartError::Died(reason.trim_start_matches("Python ").to_owned()),
+    }
+}
+
+fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
+    answer.to().map_err(|error| format!("Python answered what nobody asked: {error}"))
+}
+
+fn text_of(content: &[Content]) -> String {
+    match content {
+        [Content::Text { text }] => text.clone(),
+        content => Content::shown(content),
+    }
+}
+
+/// How much of the call a function may look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// Where it is, not what was said.
+    Place,
+    Full,
+}
+
+#[derive(Serialize)]
+struct Asked<'a, T> {
+    #[serde(flatten)]
+    asked: T,
+    context: Seen<'a>,
+}
+
+#[derive(Serialize)]
+struct Entering<'a> {
+    file: &'a Path,
+    function: &'a str,
+    value: &'a RawJson,
+}
+
+/// The context of a call as Python sees it.
+#[derive(Serialize)]
+struct Seen<'a> {
+    call: u64,
+    agent: &'a str,
+    depth: usize,
+    path: &'a [String],
+    model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<String>,
+    /// As text: it is parsed only where somebody looks at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<Value>,
+}
+
+impl<'a> Seen<'a> {
+    fn of(call: u64, sight: Sight, cx: &'a CallContext<'a>) -> Self {
+        let full = sight == Sight::Full;
+        let file = |attachment: &crate::message::Attachment| json!({"name": attachment.name, "media_type": attachment.media_type});
+        Self {
+            call,
+            agent: cx.agent(),
+            depth: cx.depth,
+            path: cx.path,
+            model: cx.model,
+            prompt: full.then(|| Content::shown(cx.input)),
+            messages: full.then(|| serde_json::to_string(cx.messages).unwrap_or_default()),
+            attachments: if full { cx.attachments().map(file).collect() } else { Vec::new() },
+        }
+    }
+}
+
+impl Calls {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, OpenCall>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unclaimed(&self) -> MutexGuard<'_, Unclaimed> {
+        self.unclaimed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, call: u64, open: OpenCall) -> Begun<'_> {
+        self.open().insert(call, open);
+        Begun { calls: self, call }
+    }
+
+    fn hear(&self, incoming: Incoming) {
+        #[derive(Deserialize)]
+        struct Routed {
+            call: u64,
+        }
+        #[derive(Deserialize)]
+        struct Printed {
+            call: Option<u64>,
+            stream: String,
+            text: String,
+        }
+        match incoming {
+            Incoming::Request(request) => {
+                let call = request.params.to::<Routed>().ok().map(|routed| routed.call);
+                let sender = call.and_then(|call| self.open().get(&call).map(|open| open.requests.clone()));
+                match sender {
+                    Some(sender) => drop(sender.send(request)),
+                    None => {
+                        request.refuse(Fault::told(code::FAILED, "the call is over: nothing can be called from it"));
+                    }
+                }
+            }
+            Incoming::Notification { method, params } if method == "output" => {
+                if let Ok(Printed { call, stream, text }) = params.to() {
+                    let stream = if stream == "stderr" { OutputStream::Stderr } else { OutputStream::Stdout };
+                    self.say(call, stream, &text);
+                }
+            }
+            // The channel is ours alone, so there is nothing else to hear.
+            Incoming::Notification { .. } | Incoming::Noise(_) => {}
+        }
+    }
+
+    fn say(&self, call: Option<u64>, stream: OutputStream, text: &str) {
+        let before = self.printed.fetch_add(text.len(), Ordering::Relaxed);
+        let text = match before {
+            ..MOST_OUTPUT => text.to_owned(),
+            _ if before.saturating_sub(text.len()) < MOST_OUTPUT => {
+                "(what Python prints from here on is not shown)".to_owned()
+            }
+            _ => return,
+        };
+        let events = call.and_then(|call| self.open().get(&call).map(|open| open.events.clone()));
+        let mut unclaimed = self.unclaimed();
+        match events.as_ref().or(unclaimed.events.as_ref()) {
+            Some(events) => events.send(|| EventKind::ProcessOutput { stream, text }),
+            None => unclaimed.waiting.push((stream, text)),
+        }
+    }
+}
+
+struct Begun<'a> {
+    calls: &'a Calls,
+    call: u64,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.calls.open().remove(&self.call);
+    }
+}

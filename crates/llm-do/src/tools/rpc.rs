@@ -1,0 +1,452 @@
+//! JSON-RPC 2.0, both ways, one message per line: what other processes that offer tools speak, and what other programs
+//! speak to us.
+//!
+//! Either side may have many requests under way. A request whose future is dropped is taken back with a notification. A
+//! peer that goes away fails everything that waits for it, and everything later, with one and the same reason.
+
+pub mod child;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::message::RawJson;
+
+/// The longest line that is read: twice the largest value that is meant to pass, in base64 or escaped.
+const LONGEST_LINE: u64 = 256 * 1024 * 1024;
+/// Requests of the other side that may be under way at once; more are refused, so that a flood takes no memory.
+const MOST_REQUESTS: usize = 4096;
+
+/// The standard's codes, and ours.
+pub mod code {
+    pub const INVALID_PARAMS: i64 = -32602;
+    pub const INTERNAL: i64 = -32603;
+    /// Too much at once.
+    pub const BUSY: i64 = -32000;
+    /// What was asked for failed.
+    pub const FAILED: i64 = -32001;
+    /// The whole run ends.
+    pub const ENDS: i64 = -32002;
+}
+
+/// Why a request has no result.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Fault {
+    /// The other side says so.
+    #[error("{message}")]
+    Told { code: i64, message: String, data: Option<RawJson> },
+    /// There is no other side any more.
+    #[error("{0}")]
+    Gone(String),
+}
+
+impl Fault {
+    pub fn told(code: i64, message: impl Into<String>) -> Self {
+        Self::Told { code, message: message.into(), data: None }
+    }
+}
+
+/// What the other side sends without being asked.
+#[derive(Debug)]
+pub enum Incoming {
+    Request(Request),
+    Notification {
+        method: String,
+        params: RawJson,
+    },
+    /// A line that is no message, such as what a server prints to its stdout by mistake.
+    Noise(String),
+}
+
+/// The notification that takes a request back: protocols have their own.
+pub type TakeBack = fn(u64) -> (&'static str, RawJson);
+
+/// A live connection; clones share it. It ends when the last one is dropped.
+#[derive(Clone)]
+pub struct Connection(Arc<Shared>);
+
+struct Shared {
+    /// Unbounded: who sends waits for the answer, so what is queued is what is under way.
+    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    waiting: Mutex<Waiting>,
+    /// Requests of the other side that are not answered yet, and how to tell those who work on them that it gave up.
+    incoming: Mutex<HashMap<String, oneshot::Sender<()>>>,
+    next: AtomicU64,
+    take_back: TakeBack,
+    reader: OnceLock<AbortHandle>,
+}
+
+enum Waiting {
+    Open(HashMap<u64, oneshot::Sender<Result<RawJson, Fault>>>),
+    Closed(String),
+}
+
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    method: &'a str,
+    params: &'a RawJson,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    #[serde(flatten)]
+    outcome: Outcome<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome<'a> {
+    Result(&'a RawJson),
+    Error(Spoken<'a>),
+}
+
+#[derive(Serialize)]
+struct Spoken<'a> {
+    code: i64,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a RawJson>,
+}
+
+/// Any message of the other side: which kind it is shows in which fields it has.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<Heard<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Heard<'a> {
+    #[serde(default)]
+    code: i64,
+    #[serde(default)]
+    message: String,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+}
+
+impl Connection {
+    /// Starts to speak. `heard` is called for everything that was not asked for, in order, and must not block;
+    /// `why_ended` is awaited when the other side stops speaking, and is what everybody who waits is told.
+    pub fn open(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        take_back: TakeBack,
+        heard: impl FnMut(Incoming) + Send + 'static,
+        why_ended: impl Future<Output = String> + Send + 'static,
+    ) -> Self {
+        let (outgoing, lines) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            outgoing,
+            waiting: Mutex::new(Waiting::Open(HashMap::new())),
+            incoming: Mutex::default(),
+            next: AtomicU64::new(1),
+            take_back,
+            reader: OnceLock::new(),
+        });
+        tokio::spawn(write(writer, lines));
+        let reading = tokio::spawn(read(reader, Arc::downgrade(&shared), heard, why_ended));
+        let _ = shared.reader.set(reading.abort_handle());
+        Self(shared)
+    }
+
+    /// Asks, and waits for the answer. Dropping the future takes the request back.
+    pub async fn request(&self, method: &str, params: &RawJson) -> Result<RawJson, Fault> {
+        let id = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        match &mut *self.0.waiting() {
+            Waiting::Open(waiting) => drop(waiting.insert(id, sender)),
+            Waiting::Closed(reason) => return Err(Fault::Gone(reason.clone())),
+        }
+        let mut asked = Asked { shared: &self.0, id, answered: false };
+        self.0.send(&Outgoing { jsonrpc: "2.0", id: Some(id), method, params });
+        let answer = answer.await.unwrap_or_else(|_| Err(Fault::Gone("the connection ended".to_owned())));
+        asked.answered = true;
+        answer
+    }
+
+    pub fn notify(&self, method: &str, params: &RawJson) {
+        self.0.send(&Outgoing { jsonrpc: "2.0", id: None, method, params });
+    }
+
+    /// Why nothing can be asked any more, if so.
+    pub fn ended(&self) -> Option<String> {
+        match &*self.0.waiting() {
+            Waiting::Open(_) => None,
+            Waiting::Closed(reason) => Some(reason.clone()),
+        }
+    }
+}
+
+/// A request that waits for its answer.
+struct Asked<'a> {
+    shared: &'a Shared,
+    id: u64,
+    answered: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        if let Waiting::Open(waiting) = &mut *self.shared.waiting() {
+            waiting.remove(&self.id);
+        }
+        let (method, params) = (self.shared.take_back)(self.id);
+        self.shared.send(&Outgoing { jsonrpc: "2.0", id: None, method, params: &params });
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn incoming(&self) -> MutexGuard<'_, HashMap<String, oneshot::Sender<()>>> {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, message: &impl Serialize) {
+        let mut line = serde_json::to_vec(message).expect("plain values serialise");
+        line.push(b'\n');
+        // Nobody reads any more: whoever waits is told so by the reader.
+        let _ = self.outgoing.send(line);
+    }
+
+    fn answer(&self, id: &RawValue, outcome: &Result<RawJson, Fault>) {
+        let outcome = match outcome {
+            Ok(result) => Outcome::Result(result),
+            Err(Fault::Told { code, message, data }) => {
+                Outcome::Error(Spoken { code: *code, message, data: data.as_ref() })
+            }
+            Err(Fault::Gone(reason)) => Outcome::Error(Spoken { code: code::INTERNAL, message: reason, data: None }),
+        };
+        self.send(&Answer { jsonrpc: "2.0", id, outcome });
+    }
+
+    /// Everybody who waits is told why, and so is everybody who asks later.
+    fn close(&self, reason: &str) {
+        let mut waiting = self.waiting();
+        if let Waiting::Open(open) = std::mem::replace(&mut *waiting, Waiting::Closed(reason.to_owned())) {
+            for sender in open.into_values() {
+                let _ = sender.send(Err(Fault::Gone(reason.to_owned())));
+            }
+        }
+        drop(waiting);
+        self.incoming().clear();
+    }
+
+    fn hear(self: &Arc<Self>, line: &[u8], heard: &mut impl FnMut(Incoming)) {
+        let line = line.trim_ascii();
+        let noise = || Incoming::Noise(String::from_utf8_lossy(&line[..line.len().min(1000)]).into_owned());
+        // A list would be read as the fields of a message in order.
+        let message = if line.starts_with(b"{") { serde_json::from_slice::<Line<'_>>(line).ok() } else { None };
+        let Some(message) = message else {
+            if !line.is_empty() {
+                heard(noise());
+            }
+            return;
+        };
+        let owned = |raw: Option<&RawValue>| RawJson::from_valid(raw.map_or("null", RawValue::get).to_owned());
+        match (message.method, message.id) {
+            (Some(method), Some(id)) => {
+                if let Some(request) = self.asked(id.to_owned(), method.into_owned(), owned(message.params)) {
+                    heard(Incoming::Request(request));
+                }
+            }
+            (Some(method), None) => {
+                let params = owned(message.params);
+                if !self.taken_back(&method, &params) {
+                    heard(Incoming::Notification { method: method.into_owned(), params });
+                }
+            }
+            (None, Some(id)) => {
+                let outcome = match message.error {
+                    Some(error) => Err(Fault::Told {
+                        code: error.code,
+                        message: error.message,
+                        data: error.data.map(|data| RawJson::from_valid(data.get().to_owned())),
+                    }),
+                    None => Ok(owned(message.result)),
+                };
+                self.answered(id, outcome);
+            }
+            (None, None) => heard(noise()),
+        }
+    }
+
+    fn answered(&self, id: &RawValue, outcome: Result<RawJson, Fault>) {
+        // An answer to a question that was taken back, or never asked, is nobody's.
+        let Ok(id) = id.get().parse::<u64>() else { return };
+        if let Waiting::Open(waiting) = &mut *self.waiting()
+            && let Some(sender) = waiting.remove(&id)
+        {
+            let _ = sender.send(outcome);
+        }
+    }
+
+    fn asked(self: &Arc<Self>, id: Box<RawValue>, method: String, params: RawJson) -> Option<Request> {
+        let (sender, cancelled) = oneshot::channel();
+        let mut incoming = self.incoming();
+        if incoming.len() >= MOST_REQUESTS || incoming.contains_key(id.get()) {
+            drop(incoming);
+            let reason = format!("more than {MOST_REQUESTS} requests at once, or the same id twice");
+            self.answer(&id, &Err(Fault::told(code::BUSY, reason)));
+            return None;
+        }
+        incoming.insert(id.get().to_owned(), sender);
+        Some(Request { method, params, cancelled, reply: Reply { shared: Arc::downgrade(self), id, answered: false } })
+    }
+
+    /// Whether a notification takes back a request of the other side, in the words of either protocol.
+    fn taken_back(&self, method: &str, params: &RawJson) -> bool {
+        #[derive(Deserialize)]
+        struct TakenBack {
+            #[serde(alias = "requestId")]
+            id: Box<RawValue>,
+        }
+        if method != "$/cancelRequest" && method != "notifications/cancelled" {
+            return false;
+        }
+        if let Ok(TakenBack { id }) = params.to()
+            && let Some(sender) = self.incoming().remove(id.get())
+        {
+            let _ = sender.send(());
+        }
+        true
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.get() {
+            reader.abort();
+        }
+    }
+}
+
+/// A request of the other side. Dropped without an answer, it is answered with an error.
+#[derive(Debug)]
+pub struct Request {
+    pub method: String,
+    pub params: RawJson,
+    cancelled: oneshot::Receiver<()>,
+    reply: Reply,
+}
+
+impl Request {
+    /// Works on it and answers, unless the other side takes it back before.
+    pub async fn serve<Working: Future<Output = Result<RawJson, Fault>>>(
+        self,
+        work: impl FnOnce(String, RawJson) -> Working,
+    ) {
+        let Self { method, params, cancelled, reply } = self;
+        tokio::select! {
+            outcome = work(method, params) => reply.send(&outcome),
+            _ = cancelled => {}
+        }
+    }
+
+    pub fn refuse(self, fault: Fault) {
+        self.reply.send(&Err(fault));
+    }
+}
+
+#[derive(Debug)]
+struct Reply {
+    shared: Weak<Shared>,
+    id: Box<RawValue>,
+    answered: bool,
+}
+
+impl Reply {
+    fn send(mut self, outcome: &Result<RawJson, Fault>) {
+        self.answered = true;
+        if let Some(shared) = self.shared.upgrade() {
+            shared.incoming().remove(self.id.get());
+            shared.answer(&self.id, outcome);
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let (false, Some(shared)) = (self.answered, self.shared.upgrade()) {
+            shared.incoming().remove(self.id.get());
+            shared.answer(&self.id, &Err(Fault::told(code::INTERNAL, "nobody waits for this any more")));
+        }
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
+    const MOST_AT_ONCE: usize = 64;
+    let mut batch = Vec::new();
+    while lines.recv_many(&mut batch, MOST_AT_ONCE).await > 0 {
+        // What has come together is written together.
+        let together = if batch.len() == 1 { batch.remove(0) } else { batch.concat() };
+        batch.clear();
+        if writer.write_all(&together).await.is_err() || writer.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(
+    reader: impl AsyncRead + Unpin,
+    shared: Weak<Shared>,
+    mut heard: impl FnMut(Incoming),
+    why_ended: impl Future<Output = String>,
+) {
+    const CAPACITY: usize = 64 * 1024;
+    let mut reader = BufReader::with_capacity(CAPACITY, reader);
+    let mut line = Vec::new();
+    let reason = loop {
+        line.clear();
+        line.shrink_to(CAPACITY);
+        match (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
+            Ok(_) if line.ends_with(b"\n") => match shared.upgrade() {
+                Some(shared) => shared.hear(&line, &mut heard),
+                None => return,
+            },
+            Ok(read) if read as u64 == LONGEST_LINE => {
+                break format!("it sent a message of more than {} MiB", LONGEST_LINE / 1024 / 1024);
+            }
+            // What is torn at the end is no message.
+            Ok(_) | Err(_) => break why_ended.await,
+        }
+    };
+    if let Some(shared) = shared.upgrade() {
+        shared.close(&reason);
+    }
+}
+
+#[cfg(test)]
+mod tests;
