@@ -27,7 +27,7 @@ impl Default for Gate {
 
 impl Gate {
     /// How long the blocking methods wait before they call the test a failure. Not a pace: nothing sleeps.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const PATIENCE: Duration = Duration::from_mins(3);
 
     /// A closed gate.
     pub fn new() -> Self {

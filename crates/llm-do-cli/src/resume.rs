@@ -45,9 +45,8 @@ enum Begun {
 }
 
 fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure> {
-    let shown = args.journal.clone();
-    let open = OpenJournal::open(&shown).map_err(unusable)?;
-    let header = Header::of(open.contents(), &shown)?;
+    let open = OpenJournal::open(&args.journal).map_err(unusable)?;
+    let header = Header::of(open.contents(), &args.journal)?;
     if let Some(outcome) = record::outcome(open.contents()) {
         let Header { run, project, flags, .. } = header;
         let mut output = plan::output(&merged(args, &[], flags, project), environment);
@@ -58,6 +57,7 @@ fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure>
     let typed = from_here(&args.models)?;
     let output = args.output.as_ref().map(std::path::absolute).transpose();
     let output = output.map_err(|error| Failure::usage(format!("`--output` is not a path: {error}")))?;
+    let file = reached_from(&header.directory, &args.journal);
     std::env::set_current_dir(&header.directory).map_err(|error| {
         Failure::usage(format!("the run's directory {} cannot be entered: {error}", header.directory.display()))
     })?;
@@ -79,12 +79,18 @@ fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure>
     console::complain(&doubts(open.contents()));
     let resumed = Resumed::from(open.contents());
     let engine = open.resume(matching, Some(environment.user())).map_err(unusable)?;
-    prepared.recorded = Some(Recorded { engine: Arc::new(engine), resumed, run, file: Some(shown) });
+    prepared.recorded = Some(Recorded { engine: Arc::new(engine), resumed, run, file: Some(file) });
     let decisions = Arc::new(decisions.or_else_by(prepared.config.approvals.clone()));
     if !decisions.given.is_empty() {
         prepared.config.approvals = Approvals::Prompt(Arc::clone(&decisions) as Arc<dyn Approver>);
     }
     Ok(Begun::Continues(Box::new(prepared), decisions))
+}
+
+/// A path as it was typed, unless it means something else where the run was started.
+fn reached_from(directory: &Path, typed: &Path) -> PathBuf {
+    let is_here = std::env::current_dir().is_ok_and(|here| here == directory);
+    if is_here { typed.to_owned() } else { std::path::absolute(typed).unwrap_or_else(|_| typed.to_owned()) }
 }
 
 fn listed(changes: &[String]) -> String {

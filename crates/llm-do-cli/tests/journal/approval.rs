@@ -1,12 +1,13 @@
 //! Runs that wait for somebody's answer.
 
 use std::fs;
+use std::process::Stdio;
 
 use fake_llm::{Call, FakeLlm, Reply, Script};
 use serde_json::json;
 
 use crate::session::{KEY, Run};
-use crate::support::Sandbox;
+use crate::support::{Sandbox, wait};
 use crate::{begin, journal, records, resume, waiting_id, worker, writer};
 
 #[test]
@@ -137,13 +138,20 @@ fn a_run_goes_on_from_anywhere_with_another_model_and_its_own_flags() {
     begin(&sandbox, &fake, &["-m", "openai:gpt"]).failure(4);
     let id = waiting_id(&sandbox, &fake);
     let path = journal(&sandbox);
+    let elsewhere = |flags: &[&str]| {
+        let mut command = sandbox.command(flags, &[]);
+        command.current_dir(sandbox.path().join("elsewhere")).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let waits = wait(&mut elsewhere(&["resume", "../run.journal", "-m", "main=openai:other"]));
+    let absolute = std::path::absolute(sandbox.path().join("elsewhere/../run.journal")).unwrap();
+    assert!(waits.stderr.contains(&format!("`llm-do resume {} --approve", absolute.display())), "{}", waits.stderr);
     let flags = ["resume", path.to_str().unwrap(), "--approve", &id, "-m", "main=openai:other"];
-    let mut command = sandbox.command(&flags, &[]);
-    command.current_dir(sandbox.path().join("elsewhere"));
+    let mut command = elsewhere(&flags);
     for (name, value) in [("OPENAI_BASE_URL", fake.openai_url()), ("OPENAI_API_KEY", KEY.to_owned())] {
         command.env(name, value);
     }
-    let ended = crate::support::wait(command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()));
+    let ended = wait(&mut command);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(sandbox.path().join("a.txt").exists(), "the working directory is the run's");
     let models: Vec<String> =

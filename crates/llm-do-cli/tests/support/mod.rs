@@ -93,7 +93,13 @@ pub fn is_summary(line: &str) -> bool {
 }
 
 pub fn wait_for_all(command: &mut Command) -> Ended {
-    let mut child = command.spawn().unwrap();
+    let mut child = loop {
+        match command.spawn() {
+            // A copy of the program is still held open by a child that another test started while it was written.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => thread::yield_now(),
+            started => break started.unwrap(),
+        }
+    };
     let stdout = read_all(child.stdout.take().unwrap());
     let stderr = read_all(child.stderr.take().unwrap());
     let (Ok(stdout), Ok(stderr)) = (stdout.recv_timeout(DEADLINE), stderr.recv_timeout(DEADLINE)) else {

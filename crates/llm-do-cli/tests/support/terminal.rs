@@ -15,7 +15,7 @@ use pty_process::Size;
 use rustix::process::{Pid, Signal};
 
 /// Far more than anything here takes; a program that hangs must not hang the tests.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(3);
 
 /// A program, and the terminal it runs on.
 pub struct Terminal {

@@ -260,3 +260,24 @@ fn questions_of_nested_agents_have_their_path_and_the_words_of_others_are_marked
     assert_eq!(left.code, Some(0), "{}", left.screen);
     assert!(left.screen.contains("main › a › write_file (") && left.screen.contains("main › b › write_file ("));
 }
+
+#[test]
+fn a_command_is_asked_about_by_the_rule_that_matched() {
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", "---\nname: main\ntoolsets: [shell_file_ops]\n---\nx\n").file("a.txt", "a");
+    let script = "- { round: 1, call: { shell: { command: mv a.txt b.txt } } }\n- say: moved\n";
+    sandbox.file("script.yaml", script);
+    let terminal = start(&sandbox);
+    terminal.expect("approval 1: main › shell (").expect(ASKED);
+    let place = sandbox.path().canonicalize().unwrap();
+    let screen = terminal.screen().replace('\n', "");
+    assert!(screen.contains("command   mv a.txt b.txt"), "{screen}");
+    assert!(
+        screen.contains(&format!("t yes, and any command that begins with `mv`, in {}", place.display())),
+        "{screen}"
+    );
+    terminal.press("y");
+    let left = terminal.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    assert!(place.join("b.txt").exists() && !place.join("a.txt").exists());
+}

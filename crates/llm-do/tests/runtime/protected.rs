@@ -41,7 +41,7 @@ fn project() -> (tempfile::TempDir, Filesystem) {
         "python_files": ["code/tools.py"], "generated_agents_dir": "made",
         "toolsets": {
             "server": {"mcp": {"command": "./serve.sh", "args": ["scripts/server.py", "--data", "data"]}},
-            "commands": {"shell": {"rules": [{"pattern": "./build.sh", "approval": "allow"}]}},
+            "commands": {"shell": {"rules": [{"pattern": "bash build.sh", "approval": "allow", "i_understand": true}]}},
         },
     });
     file(root, "manifest.json", &manifest.to_string());

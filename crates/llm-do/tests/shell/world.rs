@@ -116,6 +116,8 @@ impl World {
         let shell = move || {
             let mut protected = Protected::default();
             protected.add(inside.join("flow.yaml"), Covers::File, "is read by a run");
+            protected.add(inside.clone(), Covers::Agents, "would be an agent");
+            protected.add(inside.clone(), Covers::Modules, "could be imported");
             let surroundings =
                 Surroundings { directory: &inside, project_root: &inside, fence: fence.clone(), protected };
             Box::new(Shell::open("shell", parts.clone(), surroundings).unwrap()) as Box<dyn llm_do::tools::Toolset>
