@@ -9,7 +9,8 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from types import ModuleType
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from types import CodeType, ModuleType
 from typing import Any
 
 from llm_do._host.faults import install_command, problem
@@ -42,6 +43,8 @@ class Exports:
     def load(self, files: list[str]) -> None:
         if self.root not in sys.path:
             sys.path.insert(0, self.root)
+            sys.path_hooks.insert(0, self._finder)
+            sys.path_importer_cache.clear()
         for file in files:
             path = os.path.join(self.root, file)
             try:
@@ -54,6 +57,13 @@ class Exports:
                     offered(file, module)
                 except Mistake as mistake:
                     self._complain(file, str(mistake))
+
+    def _finder(self, path: str) -> FileFinder:
+        """Finds modules of the project itself, not those that are installed beneath it."""
+        inside = path == self.root or path.startswith(os.path.join(self.root, ""))
+        if not inside or "site-packages" in path:
+            raise ImportError(path)
+        return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (AsWritten, SOURCE_SUFFIXES))
 
     def _complain(self, file: str, fact: str, hint: str | None = None) -> None:
         self.problems.append({"file": os.path.join(self.root, file), "line": None, "fact": fact, "hint": hint, "traceback": ""})
@@ -121,6 +131,14 @@ class Exports:
         return function_toolset(value)
 
 
+class AsWritten(SourceFileLoader):
+    """Compiles a file anew: a kept one counts as the same for a second after a change that keeps the length."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def imported(path: str, file: str) -> ModuleType:
     """The module of a file, executed once, whatever names it is imported by."""
     for module in list(sys.modules.values()):
@@ -130,7 +148,7 @@ def imported(path: str, file: str) -> ModuleType:
     name = os.path.splitext(os.path.normpath(file))[0].replace(os.sep, ".")
     if name in sys.modules:
         name = f"llm_do_project.{name}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=AsWritten(name, path))
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is no Python file")
     module = importlib.util.module_from_spec(spec)
