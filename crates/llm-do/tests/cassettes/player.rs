@@ -11,6 +11,7 @@ use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries, Secret};
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::Protocol;
 use llm_do::model::{Conversation, Head, Model as _, ModelError};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
@@ -96,13 +97,19 @@ pub fn tape_of(cassette: &str, index: usize) -> String {
 }
 
 impl Player {
-    /// All cassettes side by side.
+    /// All cassettes, some of them side by side.
     pub async fn play_all(&self, cassettes: Vec<Cassette>) -> Tally {
+        // The server has one thread for each connection, and a short queue for those that it has not accepted yet.
+        let places = Arc::new(Semaphore::new(4));
         let mut playing = JoinSet::new();
         for cassette in cassettes {
             // Connections are not shared: one that the server closes after a broken answer is nobody else's fault.
             let player = Playing { http: http(self.idle_timeout), server: Arc::clone(&self.server), fault: self.fault };
-            playing.spawn(async move { player.play(&cassette).await });
+            let places = Arc::clone(&places);
+            playing.spawn(async move {
+                let _place = places.acquire_owned().await.unwrap();
+                player.play(&cassette).await
+            });
         }
         let mut tally = Tally::default();
         while let Some(played) = playing.join_next().await {
