@@ -404,7 +404,7 @@ impl Runtime {
     }
 
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
-    /// that is dropped tells nobody how it ended.
+    /// that is dropped asks its toolsets to close and does not wait for them.
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
         self.check_prices()?;
         self.open_for(agent, self.events.new_call(), Caller::Nobody).await

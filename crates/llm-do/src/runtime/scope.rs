@@ -73,7 +73,8 @@ pub struct CallScope<'r> {
     model: String,
     frame: CallFrame,
     conversation: Box<dyn Conversation>,
-    plane: ToolPlane,
+    /// `None` once it is closed.
+    plane: Option<ToolPlane>,
     events: Events,
     steps: Steps,
     call: u64,
@@ -138,7 +139,7 @@ impl<'r> CallScope<'r> {
             agent,
             frame: CallFrame { depth, path, history: Vec::new() },
             conversation,
-            plane,
+            plane: Some(plane),
             events,
             steps,
             call,
@@ -338,7 +339,7 @@ impl<'r> CallScope<'r> {
                 Step::RunTools(reply) => {
                     let calls: Vec<&ToolCall> = reply.tool_calls().collect();
                     self.count_calls(calls.len())?;
-                    let results = self.plane.run(&calls, &self.context(&cancellation)).await?;
+                    let results = self.plane().run(&calls, &self.context(&cancellation)).await?;
                     self.failures.note(&self.agent.name, &calls, &results)?;
                     Message::tool_results(results)
                 }
@@ -388,7 +389,7 @@ impl<'r> CallScope<'r> {
             project_root: &self.runtime.program.root,
             steps: self.request_steps(),
             account: self.account.0,
-            plane: &self.plane,
+            plane: self.plane(),
             cancellation,
         }
     }
@@ -463,14 +464,38 @@ impl<'r> CallScope<'r> {
     pub async fn finish(mut self) -> Vec<Message> {
         let mut said = std::mem::take(&mut self.frame.history);
         said.append(&mut self.unfinished);
-        self.plane.close(&self.events).await;
+        if let Some(plane) = self.plane.take() {
+            plane.close(&self.events).await;
+        }
+        self.end();
+        said
+    }
+
+    fn plane(&self) -> &ToolPlane {
+        self.plane.as_ref().expect("a scope has its toolsets until it is closed")
+    }
+
+    /// Settles the account and tells how the call ended.
+    fn end(&mut self) {
         self.runtime.ledger.close(self.account);
-        let Some(ended) = self.ended else { return said };
+        let Some(ended) = self.ended.take() else { return };
         let usage = self.runtime.session.usage_of(self.call);
         let duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let name = self.agent.name.clone();
         self.events.send(|| EventKind::CallFinished { name, kind: CallKind::Agent, ended, duration_ms, usage });
-        said
+    }
+}
+
+/// A scope that is dropped, such as that of a child whose caller was cancelled, asks its toolsets to close without
+/// waiting for them.
+impl Drop for CallScope<'_> {
+    fn drop(&mut self) {
+        let Some(plane) = self.plane.take() else { return };
+        if let Ok(executor) = tokio::runtime::Handle::try_current() {
+            let events = self.events.clone();
+            executor.spawn(async move { plane.close(&events).await });
+        }
+        self.end();
     }
 }
 
