@@ -1,7 +1,7 @@
 //! The one door for effects: every model request, tool call and approval is one step with a stable key, so that an
 //! engine can record it, answer it from a record, or drive it elsewhere.
 //!
-//! Without an engine a step is its effect and nothing else: nothing is boxed, formatted or serialised. [`file`] is the
+//! Without an engine a step is its effect and nothing else: nothing is boxed, formatted or serialised. [`mod@file`] is the
 //! engine that keeps a run in a file.
 
 pub mod digest;
