@@ -26,7 +26,16 @@ impl Project {
             (path, digest([file.text.as_str()]))
         });
         let named = files.filter(|(path, _)| !path.starts_with(&created));
-        Fingerprint(named.map(|(path, digest)| (path.display().to_string(), digest)).collect())
+        let named = named.map(|(path, digest)| (path.display().to_string(), digest));
+        Fingerprint(named.chain(self.digests_of_python()).collect())
+    }
+
+    /// Linking does not read them, but what they say is what a run does.
+    fn digests_of_python(&self) -> impl Iterator<Item = (String, String)> {
+        self.python_files().into_iter().filter_map(|path| {
+            let text = std::fs::read(self.root.join(&path)).ok()?;
+            Some((path.display().to_string(), digest([String::from_utf8_lossy(&text).as_ref()])))
+        })
     }
 }
 
@@ -63,5 +72,18 @@ mod tests {
         write("workers/generated/made.yaml", "name: made\ninstructions: x\n");
         let changes = before.changes(&fingerprint());
         assert_eq!(changes, ["main.worker has changed", "old.worker is gone", "new.worker is new"]);
+    }
+
+    #[test]
+    fn python_files_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+        let manifest = r#"{"version": 1, "entry": {"function": "tools.py:main"}, "python_files": ["tools.py"]}"#;
+        write("project.json", manifest);
+        write("tools.py", "x = 1");
+        let fingerprint = || Project::load(directory.path()).unwrap().fingerprint();
+        let before = fingerprint();
+        write("tools.py", "x = 2");
+        assert_eq!(before.changes(&fingerprint()), ["tools.py has changed"]);
     }
 }

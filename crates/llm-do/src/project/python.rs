@@ -57,7 +57,8 @@ impl Project {
         Ok(self)
     }
 
-    fn python_files(&self) -> Vec<PathBuf> {
+    /// Those that the manifest lists, each once, beneath the root.
+    pub(super) fn python_files(&self) -> Vec<PathBuf> {
         let listed = match &self.layout {
             Layout::Manifest(manifest) => manifest.python_files.as_slice(),
             Layout::SingleFile | Layout::Directory | Layout::Unreadable => &[],
