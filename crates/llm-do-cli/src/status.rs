@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use llm_do::event::{Event, EventKind};
 use llm_do::message::Usage;
+use llm_do::model::prices;
 
 use crate::style::fit;
 use crate::summary;
@@ -45,7 +46,7 @@ impl Status {
             }
             EventKind::RequestFinished { usage, .. } => {
                 self.unanswered = self.unanswered.saturating_sub(1);
-                self.add(usage);
+                self.usage = prices::sum(&self.usage, usage);
             }
             EventKind::UserMessage { .. }
             | EventKind::TextDelta { .. }
@@ -69,15 +70,6 @@ impl Status {
         if let Some(call) = self.calls.iter_mut().find(|open| open.id == call) {
             call.tool = tool;
         }
-    }
-
-    /// As in a sum of replies: one unknown cost makes it unknown.
-    fn add(&mut self, more: &Usage) {
-        let cost = if self.usage.requests == 0 { Some(0.0) } else { self.usage.cost_usd };
-        self.usage.cost_usd = cost.zip(more.cost_usd).map(|(a, b)| a + b);
-        self.usage.requests += more.requests.max(1);
-        self.usage.input_tokens += more.input_tokens;
-        self.usage.output_tokens += more.output_tokens;
     }
 
     /// The next picture of the line, in at most this many columns.

@@ -127,7 +127,7 @@ fn dollars(picodollars: u128) -> f64 {
 }
 
 /// Adds costs up to the picodollar, so that ten times ten cents are a dollar.
-pub fn add(one: f64, other: f64) -> f64 {
+fn add(one: f64, other: f64) -> f64 {
     ((one + other) * PICODOLLARS).round() / PICODOLLARS
 }
 
@@ -241,6 +241,20 @@ fn find<'a>(table: &'a str, name: &str) -> Option<&'a str> {
         }
     }
     None
+}
+
+/// A sum with an unknown cost has an unknown cost; a sum of nothing has none yet.
+pub fn sum(total: &Usage, more: &Usage) -> Usage {
+    let is_first = total.requests == 0;
+    Usage {
+        requests: total.requests + more.requests,
+        input_tokens: total.input_tokens + more.input_tokens,
+        output_tokens: total.output_tokens + more.output_tokens,
+        cache_read_tokens: total.cache_read_tokens + more.cache_read_tokens,
+        cache_write_tokens: total.cache_write_tokens + more.cache_write_tokens,
+        reasoning_tokens: total.reasoning_tokens + more.reasoning_tokens,
+        cost_usd: if is_first { more.cost_usd } else { total.cost_usd.zip(more.cost_usd).map(|(a, b)| add(a, b)) },
+    }
 }
 
 #[cfg(test)]

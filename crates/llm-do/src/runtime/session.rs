@@ -111,16 +111,15 @@ impl Recorder for Session {
 
 impl State {
     fn add_usage(&mut self, call: u64, model: &str, usage: &Usage) {
-        let first = self.usage.by_model.is_empty();
-        self.usage.total = sum(&self.usage.total, usage, first);
+        self.usage.total = prices::sum(&self.usage.total, usage);
         match self.usage.by_model.get_mut(model) {
-            Some(known) => *known = sum(known, usage, false),
+            Some(known) => *known = prices::sum(known, usage),
             None => {
                 self.usage.by_model.insert(model.to_owned(), *usage);
             }
         }
         if let Some((_, call)) = self.open.get_mut(&call) {
-            call.usage = sum(&call.usage, usage, call.usage.requests == 0);
+            call.usage = prices::sum(&call.usage, usage);
         }
     }
 
@@ -130,7 +129,7 @@ impl State {
             None => self.finished.push((id, Arc::new(call))),
             Some((_, caller)) => {
                 if call.usage.requests > 0 {
-                    caller.usage = sum(&caller.usage, &call.usage, caller.usage.requests == 0);
+                    caller.usage = prices::sum(&caller.usage, &call.usage);
                 }
                 caller.calls.push(call);
             }
@@ -155,19 +154,6 @@ fn started(name: String, kind: CallKind, depth: usize, input: Option<RawJson>) -
         duration_ms: 0,
         usage: Usage::default(),
         calls: Vec::new(),
-    }
-}
-
-/// A sum with an unknown cost has an unknown cost; a sum of nothing has none yet.
-fn sum(total: &Usage, more: &Usage, first: bool) -> Usage {
-    Usage {
-        requests: total.requests + more.requests,
-        input_tokens: total.input_tokens + more.input_tokens,
-        output_tokens: total.output_tokens + more.output_tokens,
-        cache_read_tokens: total.cache_read_tokens + more.cache_read_tokens,
-        cache_write_tokens: total.cache_write_tokens + more.cache_write_tokens,
-        reasoning_tokens: total.reasoning_tokens + more.reasoning_tokens,
-        cost_usd: if first { more.cost_usd } else { total.cost_usd.zip(more.cost_usd).map(|(a, b)| prices::add(a, b)) },
     }
 }
 
