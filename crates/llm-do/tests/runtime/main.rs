@@ -254,8 +254,10 @@ async fn what_a_model_gets_wrong_comes_back_to_it_and_the_same_failure_three_tim
     for (script, expected) in cases {
         let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
         let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
-        let said = text(Ok(outcome.output));
+        let said = text(Ok(outcome.output.clone()));
         assert!(said.contains(expected), "{said}");
+        let told = outcome.trace[0].calls[0].error.clone();
+        assert!(told.as_ref().is_some_and(|error| error.contains(expected)), "what it tried is told: {told:?}");
     }
     let files = Files::new(&[("main.worker", &main), ("script.yaml", "- call: {read_file: {path: a}}")]);
     let error = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();

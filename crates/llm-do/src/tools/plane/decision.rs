@@ -92,15 +92,19 @@ impl ToolPlane {
             Arguments::Object(arguments) => arguments,
             Arguments::Malformed(text) => {
                 let shown = crate::escape::visible_start(text, 200);
-                return Ok(Ok(Decided::Not(format!("the arguments are not a JSON object: {shown}"))));
+                let reason = format!("the arguments are not a JSON object: {shown}");
+                return Ok(Ok(undispatched(call, &RawJson::of(text), reason, cx)));
             }
         };
         let Some((_, judged)) = self.judge(&call.tool, arguments, cx).await else {
-            return Ok(Ok(Decided::Not(self.unknown(&call.tool))));
+            return Ok(Ok(undispatched(call, arguments, self.unknown(&call.tool), cx)));
         };
         let verdict = match judged {
             Ok(verdict) => verdict,
-            Err(violation) => return Ok(Ok(Decided::Not(format!("invalid arguments: {violation}")))),
+            Err(violation) => {
+                let reason = format!("invalid arguments: {violation}");
+                return Ok(Ok(undispatched(call, arguments, reason, cx)));
+            }
         };
         match self.pass(call, arguments, verdict, place, cx).await? {
             Passage::Permitted(permission) => Ok(Ok(Decided::Run(permission))),
@@ -186,7 +190,14 @@ impl ToolPlane {
 
 /// Tells of a refusal; what the model reads of it.
 fn refused(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Decided {
-    let decided = Decided::Not(format!("refused: {reason}"));
+    let read = format!("refused: {reason}");
+    undispatched(call, arguments, reason, cx);
+    Decided::Not(read)
+}
+
+/// Tells of a call that reaches no tool: what a model tried is as good to know as what it did.
+fn undispatched(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Decided {
+    let decided = Decided::Not(reason.clone());
     let (id, tool, arguments) = (call.id.clone(), call.tool.clone(), arguments.clone());
     cx.events.send(|| EventKind::ToolRefused { id, tool, arguments, reason });
     decided
