@@ -6,6 +6,7 @@ mod asking;
 mod casting;
 mod chat;
 mod check;
+mod children;
 mod config;
 mod console;
 mod display;

@@ -9,6 +9,7 @@ use super::{Code, EntryFunction, Layout, LoadedWorker, Offer, OfferedTool, Proje
 use crate::model::provider::PROVIDERS;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Place, Report, Span};
 use crate::tools::python::{ExportedAgent, Exports, FoundClass, Problem, Python, PythonHost, WantedClass};
+use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::source::{Exported, PythonToolset};
 
 impl PythonClass {
@@ -36,10 +37,10 @@ impl Project {
         }
         let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
         let files = self.python_files();
-        let environment = Python { variables: self.variables(python), ..python.clone() };
+        let python = Python { environment: self.environment(&python.environment), ..python.clone() };
         let place = Place::Path(self.root.clone());
         let failed = |fact: String, hint: &str| Report::single(Diagnostic::error(place.clone(), fact).hint(hint));
-        let started = PythonHost::start(&environment, &root, &files).await;
+        let started = PythonHost::start(&python, &root, &files).await;
         let (host, exports) = started.map_err(|error| failed(error.to_string(), error.hint()))?;
         let died = |reason: String| failed(reason, "the files of the project are imported when it starts");
         for problem in &exports.problems {
@@ -70,16 +71,16 @@ impl Project {
 
     /// What the child sees: the fixed variables, and those that the manifest names. Never a provider's key, which
     /// linking reports as a mistake, but only after this.
-    fn variables(&self, python: &Python) -> BTreeMap<String, String> {
-        let mut variables = python.variables.clone();
-        let Layout::Manifest(manifest) = &self.layout else { return variables };
-        let is_key = |name: &str| PROVIDERS.iter().any(|provider| provider.key_variables.contains(&name));
-        for name in manifest.env.iter().map(|name| name.value.as_str()).filter(|name| !is_key(name)) {
-            if let Some(value) = python.offered.get(name) {
-                variables.insert(name.to_owned(), value.clone());
-            }
-        }
-        variables
+    fn environment(&self, environment: &ChildEnvironment) -> ChildEnvironment {
+        let named = match &self.layout {
+            Layout::Manifest(manifest) => manifest.env.as_slice(),
+            Layout::SingleFile | Layout::Directory | Layout::Unreadable => &[],
+        };
+        let is_key = |name: &&String| {
+            PROVIDERS.iter().any(|provider| provider.key_variables.iter().any(|variable| variable == name))
+        };
+        let fixed = environment.with(named.iter().map(|name| &name.value).filter(|name| !is_key(name)));
+        ChildEnvironment { fixed, offered: BTreeMap::new() }
     }
 
     fn wanted_classes(&self) -> Vec<WantedClass> {

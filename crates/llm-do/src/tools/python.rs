@@ -7,12 +7,12 @@ mod host;
 mod package;
 mod toolset;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::approval::DeclaredVerdict;
+use super::rpc::child::ChildEnvironment;
 use super::{Capability, DeclaredTool, Order};
 use crate::message::RawJson;
 
@@ -23,10 +23,7 @@ pub use toolset::{Opened, PythonTools, open, single};
 #[derive(Clone, Debug)]
 pub struct Python {
     pub program: PathBuf,
-    /// What the child sees of the environment, whatever the project says.
-    pub variables: BTreeMap<String, String>,
-    /// What the manifest's `env` may choose from.
-    pub offered: BTreeMap<String, String>,
+    pub environment: ChildEnvironment,
     /// Where the package `llm_do` and compiled files are kept between runs: a directory that only the user can write
     /// to. Compiling them anew would take longer than importing them.
     pub cache: PathBuf,

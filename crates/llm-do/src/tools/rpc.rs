@@ -5,11 +5,12 @@
 //! peer that goes away fails everything that waits for it, and everything later, with one and the same reason.
 
 pub mod child;
+pub mod output;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use serde::{Deserialize, Serialize};
@@ -24,9 +25,12 @@ use crate::message::RawJson;
 const LONGEST_LINE: u64 = 256 * 1024 * 1024;
 /// Requests of the other side that may be under way at once; more are refused, so that a flood takes no memory.
 const MOST_REQUESTS: usize = 4096;
+/// Bytes that wait for the other side to read them. With more it asks without listening, and hears no more answers.
+const MOST_UNREAD: usize = 16 * 1024 * 1024;
 
 /// The standard's codes, and ours.
 pub mod code {
+    pub const UNKNOWN_METHOD: i64 = -32601;
     pub const INVALID_PARAMS: i64 = -32602;
     pub const INTERNAL: i64 = -32603;
     /// Too much at once.
@@ -74,8 +78,10 @@ pub type TakeBack = fn(u64) -> (&'static str, RawJson);
 pub struct Connection(Arc<Shared>);
 
 struct Shared {
-    /// Unbounded: who sends waits for the answer, so what is queued is what is under way.
+    /// Unbounded: who asks waits for the answer, so what is queued is what is under way; answers are counted.
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    /// Bytes that are queued.
+    unread: Arc<AtomicUsize>,
     waiting: Mutex<Waiting>,
     /// Requests of the other side that are not answered yet, and how to tell those who work on them that it gave up.
     incoming: Mutex<HashMap<String, oneshot::Sender<()>>>,
@@ -156,17 +162,31 @@ impl Connection {
         heard: impl FnMut(Incoming) + Send + 'static,
         why_ended: impl Future<Output = String> + Send + 'static,
     ) -> Self {
+        Self::open_within(LONGEST_LINE, reader, writer, take_back, heard, why_ended)
+    }
+
+    /// Starts to speak with somebody whose messages are no longer than this.
+    pub fn open_within(
+        longest_line: u64,
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        take_back: TakeBack,
+        heard: impl FnMut(Incoming) + Send + 'static,
+        why_ended: impl Future<Output = String> + Send + 'static,
+    ) -> Self {
         let (outgoing, lines) = mpsc::unbounded_channel();
+        let unread = Arc::new(AtomicUsize::new(0));
         let shared = Arc::new(Shared {
             outgoing,
+            unread: Arc::clone(&unread),
             waiting: Mutex::new(Waiting::Open(HashMap::new())),
             incoming: Mutex::default(),
             next: AtomicU64::new(1),
             take_back,
             reader: OnceLock::new(),
         });
-        tokio::spawn(write(writer, lines));
-        let reading = tokio::spawn(read(reader, Arc::downgrade(&shared), heard, why_ended));
+        tokio::spawn(write(writer, lines, unread));
+        let reading = tokio::spawn(read(longest_line, reader, Arc::downgrade(&shared), heard, why_ended));
         let _ = shared.reader.set(reading.abort_handle());
         Self(shared)
     }
@@ -231,6 +251,7 @@ impl Shared {
     fn send(&self, message: &impl Serialize) {
         let mut line = serde_json::to_vec(message).expect("plain values serialise");
         line.push(b'\n');
+        self.unread.fetch_add(line.len(), Ordering::Relaxed);
         // Nobody reads any more: whoever waits is told so by the reader.
         let _ = self.outgoing.send(line);
     }
@@ -308,6 +329,9 @@ impl Shared {
     }
 
     fn asked(self: &Arc<Self>, id: Box<RawValue>, method: String, params: RawJson) -> Option<Request> {
+        if self.unread.load(Ordering::Relaxed) > MOST_UNREAD {
+            return None;
+        }
         let (sender, cancelled) = oneshot::channel();
         let mut incoming = self.incoming();
         if incoming.len() >= MOST_REQUESTS || incoming.contains_key(id.get()) {
@@ -406,7 +430,11 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
+async fn write(
+    mut writer: impl AsyncWrite + Unpin,
+    mut lines: mpsc::UnboundedReceiver<Vec<u8>>,
+    unread: Arc<AtomicUsize>,
+) {
     const MOST_AT_ONCE: usize = 64;
     let mut batch = Vec::new();
     while lines.recv_many(&mut batch, MOST_AT_ONCE).await > 0 {
@@ -416,10 +444,12 @@ async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::UnboundedRe
         if writer.write_all(&together).await.is_err() || writer.flush().await.is_err() {
             return;
         }
+        unread.fetch_sub(together.len(), Ordering::Relaxed);
     }
 }
 
 async fn read(
+    longest_line: u64,
     reader: impl AsyncRead + Unpin,
     shared: Weak<Shared>,
     mut heard: impl FnMut(Incoming),
@@ -431,13 +461,13 @@ async fn read(
     let reason = loop {
         line.clear();
         line.shrink_to(CAPACITY);
-        match (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
+        match (&mut reader).take(longest_line).read_until(b'\n', &mut line).await {
             Ok(_) if line.ends_with(b"\n") => match shared.upgrade() {
                 Some(shared) => shared.hear(&line, &mut heard),
                 None => return,
             },
-            Ok(read) if read as u64 == LONGEST_LINE => {
-                break format!("it sent a message of more than {} MiB", LONGEST_LINE / 1024 / 1024);
+            Ok(read) if read as u64 == longest_line => {
+                break format!("it sent a message of more than {} MiB", longest_line / 1024 / 1024);
             }
             // What is torn at the end is no message.
             Ok(_) | Err(_) => break why_ended.await,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,16 +18,15 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use super::{EntryShape, Exports, FoundClass, Python, PythonTool, RenderedPart, WantedClass, package};
-use crate::event::{EventKind, Events, OutputStream};
+use crate::event::{Events, OutputStream};
 use crate::message::{Content, RawJson};
 use crate::tools::rpc::child::{Child, listen_to};
+use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
 use crate::tools::{CallContext, ToolError};
 
 /// The oldest Python that the package is written for.
 const OLDEST: (u32, u32) = (3, 10);
-/// What is printed after this much is counted, not shown.
-const MOST_OUTPUT: usize = 16 * 1024 * 1024;
 /// How long a toolset may take to close before nobody waits for it.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -77,24 +76,15 @@ pub enum TypedAnswer {
     Instance(String),
 }
 
-/// The calls under way in the interpreter, and what is heard from outside of them.
-#[derive(Default)]
+/// The calls under way in the interpreter, and what it prints.
 struct Calls {
     open: Mutex<HashMap<u64, OpenCall>>,
-    unclaimed: Mutex<Unclaimed>,
-    printed: AtomicUsize,
+    output: Output,
 }
 
 struct OpenCall {
     requests: mpsc::UnboundedSender<Request>,
     events: Events,
-}
-
-/// What was printed before anybody listened, or in no call.
-#[derive(Default)]
-struct Unclaimed {
-    events: Option<Events>,
-    waiting: Vec<(OutputStream, String)>,
 }
 
 impl PythonHost {
@@ -131,9 +121,9 @@ impl PythonHost {
         theirs.set_nonblocking(false).map_err(failed)?;
         let mut command = Command::new(&python.program);
         command.args(["-X", "utf8", "-c", BOOTSTRAP]).arg(package).arg(python.cache.join("compiled"));
-        command.env_clear().envs(&python.variables);
+        command.env_clear().envs(&python.environment.fixed);
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped());
-        let calls = Arc::new(Calls::default());
+        let calls = Arc::new(Calls { open: Mutex::default(), output: Output::of("Python") });
         let hears = |stream| {
             let calls = Arc::clone(&calls);
             move |text: &str| calls.say(None, stream, text)
@@ -163,16 +153,12 @@ impl PythonHost {
 
     /// From now on what code prints outside of calls is told to these; so is what it printed before.
     pub fn attach(&self, events: Events) {
-        let mut unclaimed = self.calls.unclaimed();
-        for (stream, text) in std::mem::take(&mut unclaimed.waiting) {
-            events.send(|| EventKind::ProcessOutput { stream, text });
-        }
-        unclaimed.events = Some(events);
+        self.calls.output.attach(events);
     }
 
     /// Forgets who listened: the last sender of events must not live as long as the interpreter.
     pub fn detach(&self) {
-        self.calls.unclaimed().events = None;
+        self.calls.output.detach();
     }
 
     /// Which agents answer code with more than text.
@@ -432,10 +418,6 @@ impl Calls {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unclaimed(&self) -> MutexGuard<'_, Unclaimed> {
-        self.unclaimed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn begin(&self, call: u64, open: OpenCall) -> Begun<'_> {
         self.open().insert(call, open);
         Begun { calls: self, call }
@@ -475,20 +457,8 @@ impl Calls {
     }
 
     fn say(&self, call: Option<u64>, stream: OutputStream, text: &str) {
-        let before = self.printed.fetch_add(text.len(), Ordering::Relaxed);
-        let text = match before {
-            ..MOST_OUTPUT => text.to_owned(),
-            _ if before.saturating_sub(text.len()) < MOST_OUTPUT => {
-                "(what Python prints from here on is not shown)".to_owned()
-            }
-            _ => return,
-        };
         let events = call.and_then(|call| self.open().get(&call).map(|open| open.events.clone()));
-        let mut unclaimed = self.unclaimed();
-        match events.as_ref().or(unclaimed.events.as_ref()) {
-            Some(events) => events.send(|| EventKind::ProcessOutput { stream, text }),
-            None => unclaimed.waiting.push((stream, text)),
-        }
+        self.output.say(events.as_ref(), stream, text);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A child process of ours: in a process group of its own, heard, and gone with everything it started when we are done.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,26 @@ use crate::escape::visible_lines;
 const LONGEST_TAIL: usize = 4 * 1024;
 /// How long a child that stopped speaking may take to end before nobody waits for its last words.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How long a child may take to end by itself once nobody speaks to it, and once more after it was asked to.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What children see of the environment, whoever starts them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChildEnvironment {
+    /// Whatever a project says.
+    pub fixed: BTreeMap<String, String>,
+    /// What a project may choose from; no key of a provider is among it.
+    pub offered: BTreeMap<String, String>,
+}
+
+impl ChildEnvironment {
+    /// The fixed variables, and those of the named ones that are set.
+    pub fn with<'a>(&self, names: impl IntoIterator<Item = &'a String>) -> BTreeMap<String, String> {
+        let chosen = names.into_iter().filter_map(|name| Some((name.clone(), self.offered.get(name)?.clone())));
+        self.fixed.clone().into_iter().chain(chosen).collect()
+    }
+}
 
 /// A running child. Dropped, it is killed together with its descendants.
 pub struct Child {
@@ -82,6 +102,28 @@ impl Child {
                 None => words,
             }
         }
+    }
+}
+
+impl Child {
+    /// Lets it end by itself, its stdin being closed; then asks it to; then ends it.
+    pub async fn finish(mut self) {
+        if self.has_ended_within(PATIENCE).await {
+            return;
+        }
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+        self.has_ended_within(PATIENCE).await;
+    }
+
+    async fn has_ended_within(&mut self, time: Duration) -> bool {
+        tokio::time::timeout(time, self.life.wait_for(|life| *life != Life::Running)).await.is_ok()
+    }
+
+    /// The last of what it said.
+    pub fn last_words(&self) -> Option<String> {
+        self.tail.words()
     }
 }
 

@@ -167,3 +167,42 @@ async fn a_child_leaves_no_descendant_behind() {
     // It holds the pipe: that it closes long before the descendant's time is up is its end.
     assert_eq!(said.recv().await, None);
 }
+
+#[tokio::test]
+async fn who_asks_without_listening_gets_no_more_answers() {
+    let (here, there) = duplex(1024);
+    let (connection, mut heard) = speak(here);
+    let (_deaf, mut asking) = split(there);
+    let long = "x".repeat(1024 * 1024);
+    let mut refused = 0;
+    for number in 0..40 {
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{number}{long}\",\"method\":\"ping\"}}\n");
+        asking.write_all(line.as_bytes()).await.unwrap();
+        // A notification behind it tells that it was read.
+        asking.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"on\"}\n").await.unwrap();
+        while let Incoming::Request(request) = heard.recv().await.unwrap() {
+            request.refuse(Fault::told(code::UNKNOWN_METHOD, "no"));
+            refused += 1;
+        }
+    }
+    let unread = connection.0.unread.load(Ordering::Relaxed);
+    assert!(unread < MOST_UNREAD + 2 * 1024 * 1024, "{unread}");
+    assert!((16..20).contains(&refused), "{refused}");
+}
+
+#[tokio::test]
+async fn a_line_that_is_longer_than_agreed_ends_the_connection() {
+    let (here, mut there) = duplex(1024);
+    let (reader, writer) = split(here);
+    let ended = async { "it left".to_owned() };
+    let connection = Connection::open_within(1024 * 1024, reader, writer, take_back, |_| {}, ended);
+    let (nothing, flood) = (text(""), vec![b'x'; 2 * 1024 * 1024]);
+    let answer = tokio::select! {
+        answer = connection.request("a", &nothing) => answer,
+        () = async {
+            let _ = there.write_all(&flood).await;
+            std::future::pending().await
+        } => unreachable!(),
+    };
+    assert_eq!(answer, Err(Fault::Gone("it sent a message of more than 1 MiB".to_owned())));
+}
