@@ -9,9 +9,11 @@ use llm_do::model::provider::PROVIDERS;
 use llm_do::project::ApprovalMode;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::syntax::table::is_name;
+use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::args::{CheckArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
 use crate::chat::LinesPlan;
+use crate::children;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -79,6 +81,8 @@ pub struct RunPlan {
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub python: PythonPlan,
+    /// What MCP servers see of the environment.
+    pub children: ChildEnvironment,
     pub colour: Colour,
 }
 
@@ -172,6 +176,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         },
         timeout: args.timeout,
         python: PythonPlan::of(args.python, environment, config),
+        children: children::environment(environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         output,
     })

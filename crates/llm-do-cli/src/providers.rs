@@ -130,7 +130,8 @@ fn configured(name: &str, custom: &ProviderConfig, environment: &Environment) ->
     Ok(Endpoint { provider: name.to_owned(), protocol, quirks, base_url: custom.base_url.clone(), key })
 }
 
-fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<HttpSettings, Failure> {
+/// How anybody is reached, as the configuration and the environment say.
+pub fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<HttpSettings, Failure> {
     let seconds = |value: Option<f64>, default: Duration, key: &str| match value {
         None => Ok(default),
         Some(value) => Duration::try_from_secs_f64(value)

@@ -190,6 +190,20 @@ impl Renderer {
                 Returned::Result(result) => calls(event.depth, format!("← {tool} {result}{}", took(*duration_ms))),
                 Returned::Error(error) => complaint(event.depth, format!("✗ {tool}: {error}")),
             },
+            EventKind::ToolProgressed { tool, progress, total, message, .. }
+                if self.view.verbosity >= Verbosity::Calls =>
+            {
+                let shown = summary::progress(*progress, *total, message.as_deref());
+                calls(event.depth, format!("… {tool} {shown}"))
+            }
+            EventKind::ToolsetStarted { toolset } if self.view.verbosity >= Verbosity::Calls => {
+                calls(event.depth, format!("→ starting {toolset}"))
+            }
+            EventKind::ToolsetReady { toolset, tools, duration_ms } => {
+                let tools = if *tools == 1 { "1 tool".to_owned() } else { format!("{tools} tools") };
+                calls(event.depth, format!("← {toolset} has {tools}{}", took(*duration_ms)))
+            }
+            EventKind::ToolsetFailed { toolset, error, .. } => complaint(event.depth, format!("✗ {toolset}: {error}")),
             EventKind::ToolRefused { tool, reason, .. } => {
                 complaint(event.depth, format!("✗ {tool} was refused: {reason}"))
             }
@@ -226,6 +240,8 @@ impl Renderer {
             | EventKind::ApprovalAnswered { .. }
             | EventKind::RequestStarted { .. }
             | EventKind::RequestFinished { .. }
+            | EventKind::ToolProgressed { .. }
+            | EventKind::ToolsetStarted { .. }
             | EventKind::LimitApproached { .. }
             | EventKind::LimitReached { .. }
             | EventKind::ProcessOutput { .. }

@@ -83,10 +83,12 @@ async fn serve(runtime: Arc<Runtime>, mut orders: mpsc::UnboundedReceiver<Order>
             }
         }
     }
-    match scope {
+    let messages = match scope {
         Some(scope) => scope.finish().await,
         None => Vec::new(),
-    }
+    };
+    runtime.close().await;
+    messages
 }
 
 async fn turn<'r>(

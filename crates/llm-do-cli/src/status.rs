@@ -17,6 +17,8 @@ pub struct Status {
     usage: Usage,
     /// Requests that were begun and not finished.
     pub unanswered: u64,
+    /// Servers that are being started.
+    starting: Vec<String>,
     frame: usize,
 }
 
@@ -26,7 +28,15 @@ struct Call {
     name: String,
     parent: Option<u64>,
     /// The tool that it called last, while it runs.
-    tool: Option<(String, String)>,
+    tool: Option<RunningTool>,
+}
+
+#[derive(Debug)]
+struct RunningTool {
+    id: String,
+    name: String,
+    /// How far it has come.
+    progress: Option<String>,
 }
 
 const SPINNER: [char; 8] = ['⠋', '⠙', '⠸', '⢰', '⣠', '⣄', '⡆', '⠇'];
@@ -38,8 +48,22 @@ impl Status {
                 self.calls.push(Call { id: event.call, name: name.clone(), parent: *parent, tool: None });
             }
             EventKind::CallFinished { .. } => self.calls.retain(|call| call.id != event.call),
-            EventKind::ToolCalled { id, tool, .. } => self.set_tool(event.call, Some((id.clone(), tool.clone()))),
+            EventKind::ToolCalled { id, tool, .. } => {
+                let (id, name) = (id.clone(), tool.clone());
+                self.set_tool(event.call, Some(RunningTool { id, name, progress: None }));
+            }
             EventKind::ToolReturned { .. } => self.set_tool(event.call, None),
+            EventKind::ToolProgressed { id, progress, total, message, .. } => {
+                let shown = summary::progress(*progress, *total, message.as_deref());
+                let call = self.calls.iter_mut().find(|open| open.id == event.call);
+                if let Some(tool) = call.and_then(|call| call.tool.as_mut()).filter(|tool| tool.id == *id) {
+                    tool.progress = Some(shown);
+                }
+            }
+            EventKind::ToolsetStarted { toolset } => self.starting.push(toolset.clone()),
+            EventKind::ToolsetReady { toolset, .. } | EventKind::ToolsetFailed { toolset, .. } => {
+                self.starting.retain(|starting| starting != toolset);
+            }
             EventKind::RequestStarted { model } => {
                 self.model.clone_from(model);
                 self.unanswered += 1;
@@ -66,7 +90,7 @@ impl Status {
         }
     }
 
-    fn set_tool(&mut self, call: u64, tool: Option<(String, String)>) {
+    fn set_tool(&mut self, call: u64, tool: Option<RunningTool>) {
         if let Some(call) = self.calls.iter_mut().find(|open| open.id == call) {
             call.tool = tool;
         }
@@ -75,7 +99,11 @@ impl Status {
     /// The next picture of the line, in at most this many columns.
     pub fn line(&mut self, elapsed: Duration, columns: usize) -> String {
         self.frame = (self.frame + 1) % SPINNER.len();
-        let mut parts = vec![self.path(), self.model.clone(), format!("{} s", elapsed.as_secs())];
+        let starting = match self.starting.as_slice() {
+            [] => String::new(),
+            names => format!("starting {}", names.join(", ")),
+        };
+        let mut parts = vec![self.path(), starting, self.model.clone(), format!("{} s", elapsed.as_secs())];
         if self.usage.requests > 0 {
             parts.extend([summary::tokens(&self.usage), summary::cost(&self.usage)]);
         }
@@ -87,7 +115,9 @@ impl Status {
     fn path(&self) -> String {
         let mut path = Vec::new();
         let mut next = self.calls.last();
-        path.extend(next.and_then(|call| call.tool.as_ref()).map(|(_, tool)| tool.as_str()));
+        let tool = next.and_then(|call| call.tool.as_ref());
+        path.extend(tool.and_then(|tool| tool.progress.as_deref()));
+        path.extend(tool.map(|tool| tool.name.as_str()));
         while let Some(call) = next {
             path.push(call.name.as_str());
             next = call.parent.and_then(|parent| self.calls.iter().find(|open| open.id == parent));

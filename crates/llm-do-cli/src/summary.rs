@@ -46,6 +46,13 @@ fn count(tokens: u64) -> String {
     }
 }
 
+/// How far something has come: `3/10 copying`, in its own words.
+pub fn progress(progress: f64, total: Option<f64>, message: Option<&str>) -> String {
+    let total = total.map(|total| format!("/{total}")).unwrap_or_default();
+    let message = message.map(|message| format!(" {message}")).unwrap_or_default();
+    format!("{progress}{total}{message}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -69,6 +69,14 @@ pub enum EventKind {
         returned: Returned,
         duration_ms: u64,
     },
+    /// How far a call has come, in its tool's own words.
+    ToolProgressed {
+        id: String,
+        tool: String,
+        progress: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    },
     ToolRefused {
         id: String,
         tool: String,
@@ -118,6 +126,21 @@ pub enum EventKind {
         limit: String,
         used: f64,
         allowed: f64,
+    },
+    /// A server is being started.
+    ToolsetStarted {
+        toolset: String,
+    },
+    ToolsetReady {
+        toolset: String,
+        tools: usize,
+        duration_ms: u64,
+    },
+    /// It could not be started.
+    ToolsetFailed {
+        toolset: String,
+        error: String,
+        duration_ms: u64,
     },
     ToolsetCloseFailed {
         toolset: String,

@@ -35,8 +35,7 @@ impl Ear {
     }
 
     pub fn hear(&self, event: &Event) {
-        // Output of a process as it comes is a delta: what it came to is in the result.
-        if matches!(event.kind, EventKind::ProcessOutput { .. }) {
+        if is_passing(&event.kind) {
             return;
         }
         self.heard().push(event.clone());
@@ -53,6 +52,19 @@ impl Ear {
     fn heard(&self) -> MutexGuard<'_, Vec<Event>> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a process says as it comes is a delta: what it came to is in the result. And what was started in one process is
+/// not started in another.
+fn is_passing(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::ProcessOutput { .. }
+            | EventKind::ToolProgressed { .. }
+            | EventKind::ToolsetStarted { .. }
+            | EventKind::ToolsetReady { .. }
+            | EventKind::ToolsetFailed { .. }
+    )
 }
 
 // Raw JSON does not survive the buffer that a derived `Deserialize` of flattened and tagged types would use. So an event
@@ -85,7 +97,9 @@ impl Fields {
         let name: String = self.take("type")?;
         Ok(match name.as_str() {
             "call_started" | "call_finished" => self.of_call(&name)?,
-            "tool_called" | "tool_returned" | "tool_refused" | "server_tool_used" => self.of_tool(&name)?,
+            "tool_called" | "tool_returned" | "tool_progressed" | "tool_refused" | "server_tool_used" => {
+                self.of_tool(&name)?
+            }
             "approval_asked" | "approval_answered" => self.of_approval(&name)?,
             "request_started" | "request_finished" | "retry_scheduled" => self.of_request(&name)?,
             "user_message" => EventKind::UserMessage { text: self.take("text")? },
@@ -100,8 +114,8 @@ impl Fields {
                 let (limit, used, allowed) = (self.take("limit")?, self.take("used")?, self.take("allowed")?);
                 EventKind::LimitReached { limit, used, allowed }
             }
-            "toolset_close_failed" => {
-                EventKind::ToolsetCloseFailed { toolset: self.take("toolset")?, error: self.take("error")? }
+            "toolset_started" | "toolset_ready" | "toolset_failed" | "toolset_close_failed" => {
+                self.of_toolset(&name)?
             }
             "process_output" => EventKind::ProcessOutput { stream: self.take("stream")?, text: self.take("text")? },
             "notice" => EventKind::Notice { text: self.take("text")? },
@@ -131,6 +145,11 @@ impl Fields {
                 EventKind::ServerToolUsed { tool, input: self.take("input")?, output: self.take("output")? }
             }
             "tool_called" => EventKind::ToolCalled { id: self.take("id")?, tool, arguments: self.take("arguments")? },
+            "tool_progressed" => {
+                let (id, progress) = (self.take("id")?, self.take("progress")?);
+                let (total, message) = (self.take("total")?, self.take("message")?);
+                EventKind::ToolProgressed { id, tool, progress, total, message }
+            }
             "tool_refused" => {
                 let (id, arguments, reason) = (self.take("id")?, self.take("arguments")?, self.take("reason")?);
                 EventKind::ToolRefused { id, tool, arguments, reason }
@@ -143,6 +162,22 @@ impl Fields {
                 let (id, duration_ms) = (self.take("id")?, self.take("duration_ms")?);
                 EventKind::ToolReturned { id, tool, returned, duration_ms }
             }
+        })
+    }
+
+    fn of_toolset(&mut self, name: &str) -> Result<EventKind, serde_json::Error> {
+        let toolset = self.take("toolset")?;
+        Ok(match name {
+            "toolset_started" => EventKind::ToolsetStarted { toolset },
+            "toolset_ready" => {
+                let (tools, duration_ms) = (self.take("tools")?, self.take("duration_ms")?);
+                EventKind::ToolsetReady { toolset, tools, duration_ms }
+            }
+            "toolset_failed" => {
+                let (error, duration_ms) = (self.take("error")?, self.take("duration_ms")?);
+                EventKind::ToolsetFailed { toolset, error, duration_ms }
+            }
+            _ => EventKind::ToolsetCloseFailed { toolset, error: self.take("error")? },
         })
     }
 
@@ -209,6 +244,10 @@ mod tests {
             EventKind::RetryScheduled { model: text(), attempt: 2, wait_ms: 500, reason: text() },
             EventKind::LimitApproached { limit: text(), used: 1.5, allowed: 2.0 },
             EventKind::LimitReached { limit: text(), used: 2.0, allowed: 2.0 },
+            EventKind::ToolProgressed { id: text(), tool: text(), progress: 0.5, total: None, message: Some(text()) },
+            EventKind::ToolsetStarted { toolset: text() },
+            EventKind::ToolsetReady { toolset: text(), tools: 3, duration_ms: 4 },
+            EventKind::ToolsetFailed { toolset: text(), error: text(), duration_ms: 4 },
             EventKind::ToolsetCloseFailed { toolset: text(), error: text() },
             EventKind::ProcessOutput { stream: OutputStream::Stderr, text: text() },
             EventKind::Notice { text: text() },

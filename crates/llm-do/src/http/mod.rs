@@ -6,6 +6,7 @@
 
 mod connect;
 mod error;
+pub mod frames;
 mod tls;
 mod upload;
 

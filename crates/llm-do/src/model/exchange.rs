@@ -10,11 +10,11 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RE
 use hyper::{Method, Uri};
 use tokio::sync::OnceCell;
 
-use super::frames::{EventStream, FRAME_LIMIT};
 use super::protocol::{DecodeError, Encoder, Protocol, Quirks};
 use super::{Conversation, Fault, Head, Model, ModelError};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
+use crate::http::frames::{EventStream, FRAME_LIMIT};
 use crate::http::{Body, HttpClient, HttpError, Request, Response};
 use crate::message::{Message, Reply};
 use told::Told;

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::frames::{EventStream, FRAME_LIMIT};
 use super::name::ModelName;
 use super::protocol::{DecodeError, Delta, Protocol, Quirks};
 use super::{Head, ModelSettings};
+use crate::http::frames::{EventStream, FRAME_LIMIT};
 use crate::message::{Message, RawJson, Reply, ToolCall, Usage};
 
 pub fn head(model: &str) -> Head {

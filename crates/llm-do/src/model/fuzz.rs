@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
-use super::frames::{EventStream, Frame, FrameTooLong, JsonLines};
 use super::name::ModelName;
 use super::protocol::DecodeError;
 use super::provider::{PROVIDERS, ProtocolKind, Provider};
@@ -13,6 +12,7 @@ use super::scripted::{Script, Scripted};
 use super::{Head, Model as _, ModelSettings};
 use crate::escape::is_deceptive;
 use crate::event::Events;
+use crate::http::frames::{EventStream, Frame, FrameTooLong, JsonLines};
 use crate::message::{Message, Reply};
 use crate::syntax::diagnostic::Colour;
 

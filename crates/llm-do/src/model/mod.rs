@@ -11,7 +11,6 @@ pub mod exchange;
 pub mod fault;
 #[cfg(test)]
 mod fixtures;
-pub mod frames;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod gemini;

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::frames::{Frame, FrameTooLong};
 use super::{Fault, Head, ModelError};
+use crate::http::frames::{Frame, FrameTooLong};
 use crate::message::{Message, Reply, ServerToolPart};
 
 /// One wire format.

@@ -361,7 +361,7 @@ fn definition(name: &Located<String>, node: &Node, problems: &mut Diagnostics) -
     match *kind {
         "filesystem" => fields.object("filesystem").and_then(|fields| filesystem(&fields, problems)),
         "shell" => fields.object("shell").map(|fields| shell::read(&fields, problems)),
-        "mcp" => fields.object("mcp").and_then(|fields| mcp(&fields, problems)),
+        "mcp" => fields.object("mcp").and_then(|fields| mcp(&name.value, &fields, problems)),
         _ => variant(&fields),
     }
     .unwrap_or(ToolsetDefinition::Broken)
@@ -438,7 +438,7 @@ fn file_root(fields: &Fields<'_>) -> Option<FileRoot> {
 
 const MCP_TIMEOUT: f64 = 30.0;
 
-fn mcp(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinition> {
+fn mcp(name: &str, fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinition> {
     let (command, url) = (fields.text("command"), fields.text("url"));
     let mut from_env = Vec::new();
     let mut settings = |key| -> BTreeMap<String, Setting> {
@@ -473,7 +473,7 @@ fn mcp(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinit
         problems.push(Diagnostic::error(span, format!("`{key}` belongs to a server with `{owner}`")));
     }
     let timeout = Duration::from_secs_f64(fields.number("timeout_seconds").unwrap_or(MCP_TIMEOUT));
-    Some(ToolsetDefinition::Mcp(McpConfig { server, timeout }, from_env))
+    Some(ToolsetDefinition::Mcp(McpConfig { name: name.to_owned(), server, timeout, tools: None }, from_env))
 }
 
 fn setting(node: &Node, from_env: &mut Vec<Located<String>>) -> Option<Setting> {

@@ -4,6 +4,7 @@ mod dynamic;
 mod function;
 pub mod input;
 pub mod ledger;
+mod mcp;
 pub mod output;
 mod python;
 pub mod record;
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 
 use crate::BoxFuture;
 use crate::event::{Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
+use crate::http::HttpSettings;
 use crate::journal::{Journal, Steps, Stop};
 use crate::message::{Content, Message, RawJson};
 use crate::model::prices::Prices;
@@ -35,10 +37,12 @@ use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
 use crate::tools::attachment::{self, Reach};
 use crate::tools::plane::Refusals;
 use crate::tools::protected::Covers;
+use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::shell::fence::Fencing;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
+use mcp::Servers;
 use record::Resumed;
 use scope::Caller;
 use session::Session;
@@ -84,6 +88,10 @@ pub struct RuntimeConfig {
     pub stream: bool,
     /// Whether commands run behind a fence of the kernel.
     pub fencing: Fencing,
+    /// What MCP servers see of the environment, besides what the manifest gives them.
+    pub children: ChildEnvironment,
+    /// How MCP servers elsewhere are reached; each has its own time limit.
+    pub http: HttpSettings,
     /// Files and directories that the program itself reads or writes for this run, besides those of the project: no
     /// tool changes them without a question.
     pub own_files: Vec<PathBuf>,
@@ -92,8 +100,17 @@ pub struct RuntimeConfig {
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
-        let own_files = Vec::new();
-        Self { approvals, refusals, max_depth: 5, limits, stream: true, fencing: Fencing::WhereOffered, own_files }
+        Self {
+            approvals,
+            refusals,
+            max_depth: 5,
+            limits,
+            stream: true,
+            fencing: Fencing::WhereOffered,
+            children: ChildEnvironment::default(),
+            http: HttpSettings::STANDARD,
+            own_files: Vec::new(),
+        }
     }
 }
 
@@ -117,6 +134,7 @@ pub struct Runtime {
     fence: OnceLock<Result<String, String>>,
     /// What was said once and for all.
     said: Mutex<BTreeSet<String>>,
+    servers: Servers,
     /// Time and chance, in hex.
     pub run: String,
 }
@@ -256,6 +274,7 @@ impl Runtime {
         let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id());
         let (fence, said) = (OnceLock::new(), Mutex::default());
         python::attach(&program, &events);
+        let servers = Servers::new(&program, &config, &events);
         Self {
             program,
             models,
@@ -270,8 +289,14 @@ impl Runtime {
             entered,
             fence,
             said,
+            servers,
             run,
         }
+    }
+
+    /// Ends what the session has started, and waits for it. A session that is dropped ends it without a word.
+    pub async fn close(&self) {
+        self.servers.close().await;
     }
 
     /// Whether something is said for the first time in this session.

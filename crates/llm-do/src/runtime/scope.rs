@@ -9,7 +9,7 @@ use super::ledger::{Account, Cost, Reached};
 use super::output;
 use super::record::Turn;
 use super::request::{Heard, Request, Unanswered, tell_near};
-use super::toolsets::{self, Opened};
+use super::toolsets::{self, Opened, Unopened};
 use super::{Output, RunError, Runtime};
 use crate::event::{CallKind, Ended, EventKind, Events};
 use crate::journal::digest::Chain;
@@ -111,13 +111,17 @@ impl<'r> CallScope<'r> {
             Caller::Call(cx) => cx.events,
         };
         let events = events.for_call(&Arc::from(agent.name.as_str()), depth, call);
-        let Opened { toolsets, missing } = toolsets::open(runtime, &agent, &events).await.map_err(wrong)?;
-        let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);
-        let plane = ToolPlane::open(toolsets, gate, refusals, &events).await.map_err(wrong)?;
         let (mut path, steps, parent) = match caller {
             Caller::Nobody => (Vec::new(), runtime.steps_of_entry(&agent.name), None),
             Caller::Call(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
         };
+        let opened = toolsets::open(runtime, &agent, &steps, &events).await;
+        let Opened { toolsets, missing } = opened.map_err(|unopened| match unopened {
+            Unopened::Toolset(reason) => wrong(reason),
+            Unopened::Stopped(stop) => stop.into(),
+        })?;
+        let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);
+        let plane = ToolPlane::open(toolsets, gate, refusals, &events).await.map_err(wrong)?;
         path.push(agent.name.clone());
         let payer = match caller {
             Caller::Nobody => runtime.account,

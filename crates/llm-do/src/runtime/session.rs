@@ -101,6 +101,10 @@ impl Recorder for Session {
             | EventKind::RetryScheduled { .. }
             | EventKind::LimitApproached { .. }
             | EventKind::LimitReached { .. }
+            | EventKind::ToolProgressed { .. }
+            | EventKind::ToolsetStarted { .. }
+            | EventKind::ToolsetReady { .. }
+            | EventKind::ToolsetFailed { .. }
             | EventKind::ToolsetCloseFailed { .. }
             | EventKind::ProcessOutput { .. }
             | EventKind::Notice { .. }

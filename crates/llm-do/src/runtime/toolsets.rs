@@ -1,33 +1,127 @@
 //! From declared toolsets to live ones.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
+
 use super::dynamic::DynamicAgents;
-use super::{Runtime, shells};
-use crate::event::Events;
+use super::{MOST_NAMES, Runtime, shells};
+use crate::escape::visible;
+use crate::event::{EventKind, Events};
+use crate::journal::{Steps, Stop};
+use crate::message::RawJson;
 use crate::project::{AgentSpec, Program, ToolsetUse, manifest};
-use crate::tools::Toolset;
+use crate::syntax::table::is_name;
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::Rules;
+use crate::tools::approval::{Rules, digest};
 use crate::tools::filesystem::Filesystem;
 use crate::tools::function::OneTool;
+use crate::tools::mcp::McpTools;
 use crate::tools::plane::{self, OpenToolset};
 use crate::tools::python::{self, Opened as Made};
 use crate::tools::source::{Exported, PythonToolset, Registered, ToolsetSource, Variant};
 use crate::tools::variant::VariantToolset;
+use crate::tools::{ToolSpec, Toolset};
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
-#[derive(Default)]
 pub struct Opened {
     pub toolsets: Vec<OpenToolset>,
     pub missing: Vec<String>,
 }
 
-/// Opens every toolset of an agent, or none: if one cannot be opened, those before it are closed again.
-pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) -> Result<Opened, String> {
-    let mut opened = Opened::default();
+/// Why the toolsets of a call could not be opened.
+pub enum Unopened {
+    Toolset(String),
+    /// By the engine that records the run.
+    Stopped(Stop),
+}
+
+impl From<Stop> for Unopened {
+    fn from(stop: Stop) -> Self {
+        Self::Stopped(stop)
+    }
+}
+
+impl From<String> for Unopened {
+    fn from(reason: String) -> Self {
+        Self::Toolset(reason)
+    }
+}
+
+/// A toolset and its place in the agent's file.
+type Placed = (usize, OpenToolset);
+
+/// Opens every toolset of an agent, or none: if one cannot be opened, those that were are closed again. Servers start
+/// while the rest is opened.
+pub async fn open(
+    runtime: &Runtime,
+    agent: &Arc<AgentSpec>,
+    steps: &Steps,
+    events: &Events,
+) -> Result<Opened, Unopened> {
+    let (mut placed, mut missing) = (Vec::new(), Vec::new());
+    let (served, others) = tokio::join!(
+        open_servers(runtime, agent, steps, events),
+        open_others(runtime, agent, events, &mut placed, &mut missing),
+    );
+    let mut failure = others.err().map(Unopened::Toolset);
+    for result in served {
+        match result {
+            Ok(toolset) => placed.push(toolset),
+            Err(reason) => drop(failure.get_or_insert(reason)),
+        }
+    }
+    placed.sort_by_key(|(place, _)| *place);
+    let toolsets: Vec<OpenToolset> = placed.into_iter().map(|(_, toolset)| toolset).collect();
+    if let Some(failure) = failure {
+        plane::close(toolsets, events).await;
+        return Err(failure);
+    }
+    tell_idle_rules(agent, &toolsets, events);
+    Ok(Opened { toolsets, missing })
+}
+
+fn uses(agent: &AgentSpec) -> impl Iterator<Item = (usize, &ToolsetUse)> {
+    agent.tools.iter().chain(&agent.toolsets).enumerate()
+}
+
+/// All at the same time: none has to wait for another that is slow.
+async fn open_servers(
+    runtime: &Runtime,
+    agent: &AgentSpec,
+    steps: &Steps,
+    events: &Events,
+) -> Vec<Result<Placed, Unopened>> {
+    let servers = uses(agent).filter_map(|(place, used)| match used.source.origin() {
+        ToolsetSource::Mcp(config) => Some((place, used, config)),
+        _ => None,
+    });
+    let opening = servers.map(|(place, used, config)| async move {
+        let steps = steps.at(format_args!("offer.{}", used.name));
+        let tools = runtime.servers.offered(config, &steps, events).await?;
+        // Who agreed to something agreed to it as it was described then.
+        let definition = format!("{:?} {}", used.source, digest([RawJson::of(&tools).get()]));
+        let toolset = Box::new(McpTools { server: runtime.servers.get(config), tools });
+        let toolset = through_variants(&used.source, toolset)?;
+        let (name, rules) = (used.name.clone(), used.rules.clone());
+        Ok((place, OpenToolset { name, definition, toolset, rules }))
+    });
+    join_all(opening).await
+}
+
+async fn open_others(
+    runtime: &Runtime,
+    agent: &Arc<AgentSpec>,
+    events: &Events,
+    placed: &mut Vec<Placed>,
+    missing: &mut Vec<String>,
+) -> Result<(), String> {
     let mut shell_tools: Vec<String> = Vec::new();
-    for used in agent.tools.iter().chain(&agent.toolsets) {
+    for (place, used) in uses(agent) {
+        if matches!(used.source.origin(), ToolsetSource::Mcp(_)) {
+            continue;
+        }
         let toolset = match shells::tool_of(used) {
             // All of one name are one tool, where the first of them stands.
             Some(tool) if shell_tools.contains(&tool) => continue,
@@ -38,16 +132,25 @@ pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) ->
             }
             None => open_one(runtime, agent, used, events).await,
         };
-        match toolset {
-            Ok(Some(toolset)) => opened.toolsets.push(toolset),
-            Ok(None) => opened.missing.push(used.name.clone()),
-            Err(reason) => {
-                plane::close(opened.toolsets, events).await;
-                return Err(reason);
-            }
+        match toolset? {
+            Some(toolset) => placed.push((place, toolset)),
+            None => missing.push(used.name.clone()),
         }
     }
-    Ok(opened)
+    Ok(())
+}
+
+/// A rule for a tool that turns out not to exist may be a rule for another one that somebody misspelled.
+fn tell_idle_rules(agent: &AgentSpec, toolsets: &[OpenToolset], events: &Events) {
+    if !uses(agent).any(|(_, used)| matches!(used.source.origin(), ToolsetSource::Mcp(_)) && !used.rules.is_empty()) {
+        return;
+    }
+    let names: BTreeSet<String> = toolsets.iter().flat_map(|open| open.toolset.specs()).map(|spec| spec.name).collect();
+    let rules: BTreeSet<&String> = toolsets.iter().flat_map(|open| open.rules.keys()).collect();
+    for tool in rules.into_iter().filter(|tool| !names.contains(*tool)) {
+        let text = format!("agent `{}` has a rule for `{}`, and no tool of that name", agent.name, visible(tool));
+        events.send(|| EventKind::Notice { text });
+    }
 }
 
 async fn open_one(
@@ -56,11 +159,11 @@ async fn open_one(
     used: &ToolsetUse,
     events: &Events,
 ) -> Result<Option<OpenToolset>, String> {
-    let toolset = origin(runtime, agent, used.source.origin(), events).await?;
-    Ok(toolset.map(|toolset| OpenToolset {
+    let Some(toolset) = origin(runtime, agent, used.source.origin(), events).await? else { return Ok(None) };
+    Ok(Some(OpenToolset {
         name: used.name.clone(),
         definition: format!("{:?}", used.source),
-        toolset: through_variants(&used.source, toolset),
+        toolset: through_variants(&used.source, toolset)?,
         rules: used.rules.clone(),
     }))
 }
@@ -87,6 +190,7 @@ async fn origin(
         ToolsetSource::Python(toolset) => python_toolset(runtime, agent, toolset, events).await?,
         // Those of files are opened together, before this; one of Python's is alone.
         ToolsetSource::Shell(config) => Some(shells::alone(runtime, &agent.name, config, events)?),
+        // Servers are opened apart from the rest.
         ToolsetSource::Mcp(_) | ToolsetSource::Open | ToolsetSource::Variant(_) => None,
     })
 }
@@ -120,12 +224,15 @@ async fn python_toolset(
     Ok(live.map(|of| Box::new(VariantToolset { variant: Arc::new(variant), of }) as Box<dyn Toolset>))
 }
 
-/// The toolset as the variants over it show it.
-fn through_variants(source: &ToolsetSource, toolset: Box<dyn Toolset>) -> Box<dyn Toolset> {
+/// The toolset as the variants over it show it. What they choose and rule is checked by linking where it is known then.
+fn through_variants(source: &ToolsetSource, toolset: Box<dyn Toolset>) -> Result<Box<dyn Toolset>, String> {
     match source {
         ToolsetSource::Variant(variant) => {
-            let of = through_variants(&variant.of, toolset);
-            Box::new(VariantToolset { variant: Arc::clone(variant), of })
+            let of = through_variants(&variant.of, toolset)?;
+            if variant.of.declared_tools().is_none() {
+                check_variant(variant, &of.specs())?;
+            }
+            Ok(Box::new(VariantToolset { variant: Arc::clone(variant), of }))
         }
         ToolsetSource::Filesystem(_)
         | ToolsetSource::Shell(_)
@@ -134,7 +241,24 @@ fn through_variants(source: &ToolsetSource, toolset: Box<dyn Toolset>) -> Box<dy
         | ToolsetSource::Agent(_)
         | ToolsetSource::Python(_)
         | ToolsetSource::Registered(_)
-        | ToolsetSource::Open => toolset,
+        | ToolsetSource::Open => Ok(toolset),
+    }
+}
+
+fn check_variant(variant: &Variant, specs: &[ToolSpec]) -> Result<(), String> {
+    let is_there = |tool: &&String| specs.iter().any(|spec| spec.name == **tool);
+    let mut named = variant.tools.iter().flatten().chain(variant.approval.keys());
+    if let Some(tool) = named.find(|tool| !is_there(tool)) {
+        let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).take(MOST_NAMES).collect();
+        let (name, tool) = (&variant.name, visible(tool));
+        return Err(format!("`{name}` names a tool that is not there: `{tool}`; tools: {}", names.join(", ")));
+    }
+    // Providers take no other names, and would say so only in the middle of a run.
+    let is_chosen = |spec: &&ToolSpec| variant.tools.as_ref().is_none_or(|chosen| chosen.contains(&spec.name));
+    let mut prefixed = specs.iter().filter(is_chosen).map(|spec| format!("{}{}", variant.prefix, spec.name));
+    match prefixed.find(|name| !is_name(name)) {
+        Some(long) => Err(format!("the prefix of `{}` makes a name that is none: `{}`", variant.name, visible(&long))),
+        None => Ok(()),
     }
 }
 

@@ -342,6 +342,7 @@ fn decide<'a>(approvals: &Approvals, verdict: &'a Verdict, remembered: bool) -> 
 /// A call that the gate let through. The private fields are the point: only the gate makes one.
 #[derive(Debug)]
 pub struct PermittedCall {
+    id: String,
     tool: String,
     arguments: RawJson,
     bound_to: Option<String>,
@@ -366,14 +367,19 @@ impl Permission {
         self.edited.as_ref()
     }
 
-    pub(super) fn call(self, tool: &str, arguments: &RawJson) -> PermittedCall {
+    pub(super) fn call(self, id: &str, tool: &str, arguments: &RawJson) -> PermittedCall {
         let Self { edited, bound_to, exceptional } = self;
         let arguments = edited.unwrap_or_else(|| arguments.clone());
-        PermittedCall { tool: tool.to_owned(), arguments, bound_to, exceptional }
+        PermittedCall { id: id.to_owned(), tool: tool.to_owned(), arguments, bound_to, exceptional }
     }
 }
 
 impl PermittedCall {
+    /// What the events of the call are told apart by.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     pub fn tool(&self) -> &str {
         &self.tool
     }

@@ -7,6 +7,7 @@ pub mod filesystem;
 pub mod function;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod mcp;
 pub mod plane;
 pub mod protected;
 pub mod python;

@@ -210,7 +210,7 @@ impl ToolPlane {
             return Ok(Gave::Failed(self.unknown(&call.tool)));
         };
         let (id, tool) = (&call.id, &call.tool);
-        let permitted = permission.call(tool, arguments);
+        let permitted = permission.call(id, tool, arguments);
         let arguments = permitted.arguments().clone();
         if slot.kind != ToolKind::Agent {
             cx.events.send(|| EventKind::ToolCalled {

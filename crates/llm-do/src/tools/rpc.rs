@@ -393,6 +393,11 @@ impl Request {
         }
     }
 
+    /// Answers it at once.
+    pub fn answer(self, result: RawJson) {
+        self.reply.send(&Ok(result));
+    }
+
     pub fn refuse(self, fault: Fault) {
         self.reply.send(&Err(fault));
     }

@@ -123,8 +123,13 @@ pub struct ShellRule {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct McpConfig {
+    /// That of the toolset.
+    pub name: String,
     pub server: McpServer,
+    /// For its start, and for each call.
     pub timeout: Duration,
+    /// What it offers, if it was asked.
+    pub tools: Option<Vec<DeclaredTool>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -233,7 +238,8 @@ impl ToolsetSource {
             Self::Agent(name) => Some(vec![declared(name, DeclaredVerdict::Allow, &[])]),
             Self::Python(toolset) => toolset.tools.clone(),
             Self::Registered(Registered::Tool(tool)) => Some(vec![tool.clone()]),
-            Self::Mcp(_) | Self::Registered(Registered::Toolset(_)) | Self::Open => None,
+            Self::Mcp(config) => config.tools.clone(),
+            Self::Registered(Registered::Toolset(_)) | Self::Open => None,
             Self::Variant(variant) => variant.declared_tools(),
         }
     }

@@ -1,7 +1,7 @@
 //! Recordings decoded without a connection: however the bytes are split and whatever their line ends are.
 
+use llm_do::http::frames::{EventStream, FRAME_LIMIT};
 use llm_do::message::{Finish, Message, Reply, ReplyPart, ToolResult};
-use llm_do::model::frames::{EventStream, FRAME_LIMIT};
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::{DecodeError, Decoder, Delta, Protocol, Quirks};
 use llm_do::model::provider::ProtocolKind;

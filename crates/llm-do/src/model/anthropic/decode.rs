@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use crate::http::frames::Frame;
 use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
-use crate::model::frames::Frame;
 use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, read_json};
 use crate::model::{Head, fault};
 

@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 use super::wire::{
     Candidate, Chunk, FunctionCall, Part, PromptFeedback, SIGNATURE, ToolInvocation, WireUsage, compact,
 };
+use crate::http::frames::Frame;
 use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
-use crate::model::frames::Frame;
 use crate::model::protocol::{DecodeError, Decoder, Delta, read_json};
 use crate::model::{Fault, Head, ModelError, fault};
 

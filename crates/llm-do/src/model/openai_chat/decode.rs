@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::http::frames::Frame;
 use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
-use crate::model::frames::Frame;
 use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, InlineThinking, Quirks, ReportedCost, read_json};
 use crate::model::think_tags::{Piece, ThinkTags};
 use crate::model::{Head, fault};

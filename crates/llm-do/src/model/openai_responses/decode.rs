@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::items::{Fields, Wrapping, compact, shown_fields};
+use crate::http::frames::Frame;
 use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
-use crate::model::frames::Frame;
 use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, read_json};
 use crate::model::{Head, ServerToolKind, fault};
 

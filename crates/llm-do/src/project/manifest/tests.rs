@@ -350,7 +350,8 @@ fn toolset_definitions_are_read_whole() {
     let env =
         BTreeMap::from([("A".to_owned(), Setting::Text("x".into())), ("B".to_owned(), Setting::FromEnv("C".into()))]);
     let server = McpServer::Command { command: "c".into(), args: vec!["a".into()], env };
-    assert_eq!(config, McpConfig { server, timeout: Duration::from_secs(2) });
+    let (name, timeout) = (config.name.clone(), Duration::from_secs(2));
+    assert_eq!(config, McpConfig { name, server, timeout, tools: None });
     assert_eq!(from_env[0].value, "C");
 
     let variant = only_toolset(r#"{"use": "u", "prefix": "p_", "tools": ["a"], "approval": {"a": "block"}}"#);

@@ -1,0 +1,45 @@
+//! `llm-do` with projects whose tools come from MCP servers: one of ours on the official Rust library, those that others
+//! write with the official libraries for Python and Node.js, and hostile ones.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+#[path = "../support/servers.rs"]
+mod servers;
+#[path = "../support/session.rs"]
+mod session;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod honest;
+
+use serde_json::{Value, json};
+use session::Run;
+use support::Sandbox;
+
+/// A project with one agent `main`, whose file has these keys besides, and these toolsets in its manifest.
+fn project(keys: &str, toolsets: &Value, script: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", &format!("---\nname: main\n{keys}\n---\nYou use tools.\n"));
+    let manifest = json!({
+        "version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"], "env": ["MINE"], "toolsets": toolsets,
+    });
+    sandbox.file("project.json", &manifest.to_string()).file("script.yaml", script);
+    sandbox
+}
+
+/// A run of it, with a path on which interpreters are found.
+fn run<'a>(sandbox: &'a Sandbox, flags: &[&'a str]) -> Run<'a> {
+    command(sandbox, "run", &[&["hi", "-m", "scripted:script.yaml"], flags].concat())
+}
+
+fn command<'a>(sandbox: &'a Sandbox, name: &'a str, words: &[&'a str]) -> Run<'a> {
+    let path = std::env::var("PATH").unwrap();
+    Run::of(sandbox, &[&[name, ".", "--trust"], words].concat()).with("PATH", path)
+}
+
+/// A script in which `main` makes these calls, one for each of its requests, and then says the results of the last.
+fn calls(calls: &[&str]) -> String {
+    let round = |(index, call): (usize, &&str)| format!("- {{ agent: main, round: {}, call: {call} }}\n", index + 1);
+    let rounds: String = calls.iter().enumerate().map(round).collect();
+    format!("{rounds}- say: \"{{{{ result }}}}\"\n")
+}

@@ -1,0 +1,56 @@
+//! MCP servers that the tests start, or let the program start.
+
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+/// The server on the official Rust library, built if it is not there.
+pub fn ours() -> &'static str {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "llm-do-cli", "--example", "mcp_server"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status();
+        assert!(built.unwrap().success(), "the server of the tests cannot be built");
+        let program = Path::new(env!("CARGO_BIN_EXE_llm-do")).with_file_name("examples").join("mcp_server");
+        program.to_str().unwrap().to_owned()
+    })
+}
+
+/// It as a toolset of a manifest. What it hears is in the file `log`, relative to the project.
+pub fn ours_on_stdio() -> Value {
+    json!({"mcp": {"command": ours(), "args": ["stdio", "log"], "env": {"TOLD": "x", "PASSED": {"from_env": "SECRET"}}}})
+}
+
+/// A server that listens; it ends with the test.
+pub struct Listening {
+    child: Child,
+    pub port: u16,
+}
+
+impl Listening {
+    /// One that prints its port on the first line.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { child, port: line.trim().parse().unwrap() }
+    }
+
+    pub fn ours(mode: &str, log: &PathBuf) -> Self {
+        Self::start(Command::new(ours()).arg(mode).arg(log))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

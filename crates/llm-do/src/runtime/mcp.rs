@@ -1,0 +1,120 @@
+//! The MCP servers of a session: each is started at most once, by whoever needs it first, and ends with the session.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{HeaderMap, Uri};
+
+use super::RuntimeConfig;
+use super::toolsets::Unopened;
+use crate::escape::visible_start;
+use crate::event::Events;
+use crate::http::{HttpClient, HttpSettings};
+use crate::journal::{Described, StepKind, Steps};
+use crate::project::Program;
+use crate::tools::mcp::{Launch, McpTool, Server};
+use crate::tools::rpc::child::ChildEnvironment;
+use crate::tools::source::{McpConfig, McpServer, Setting};
+
+/// What is known of them before any is started.
+pub struct Servers {
+    root: PathBuf,
+    /// What the manifest passes on.
+    env: Vec<String>,
+    environment: ChildEnvironment,
+    http: HttpSettings,
+    client: OnceLock<Result<HttpClient, String>>,
+    events: Events,
+    known: Mutex<HashMap<String, Arc<Server>>>,
+}
+
+impl Servers {
+    pub fn new(program: &Program, config: &RuntimeConfig, events: &Events) -> Self {
+        // A tool may think for as long as its own limit says.
+        let http =
+            HttpSettings { first_byte_timeout: Duration::MAX, idle_timeout: Duration::MAX, ..config.http.clone() };
+        Self {
+            root: program.root.clone(),
+            env: program.env.clone(),
+            environment: config.children.clone(),
+            http,
+            client: OnceLock::new(),
+            events: events.clone(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// The server of a toolset, started or not.
+    pub fn get(&self, config: &McpConfig) -> Arc<Server> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = known.entry(config.name.clone()).or_insert_with(|| {
+            Arc::new(Server::new(&config.name, self.launch(config), config.timeout, self.events.clone()))
+        });
+        Arc::clone(server)
+    }
+
+    /// What a server offers. It is recorded, so that a run that goes on starts the server when it is called, and one
+    /// that is only replayed never.
+    pub async fn offered(&self, config: &McpConfig, steps: &Steps, events: &Events) -> Result<Vec<McpTool>, Unopened> {
+        let server = self.get(config);
+        let telling = steps.telling(events);
+        let effect = async { server.tools(&telling).await.map_err(Unopened::Toolset) };
+        steps.run(|| Described::new(StepKind::Decide, &("offer", &config.name)), &telling, effect).await
+    }
+
+    /// All at the same time.
+    pub async fn close(&self) {
+        let known: Vec<Arc<Server>> =
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        join_all(known.iter().map(|server| server.close())).await;
+    }
+
+    fn launch(&self, config: &McpConfig) -> Result<Launch, String> {
+        match &config.server {
+            McpServer::Command { command, args, env } => {
+                let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+                let mut variables = self.environment.with(&self.env);
+                variables.extend(self.settings(env)?);
+                Ok(Launch::Command { program: program(&root, command), args: args.clone(), variables, directory: root })
+            }
+            McpServer::Url { url, headers } => {
+                let invalid = |_| format!("has an address that is none: `{}`", visible_start(url, 200));
+                let url: Uri = url.parse().map_err(invalid)?;
+                let http =
+                    self.client.get_or_init(|| HttpClient::new(self.http.clone()).map_err(|error| error.to_string()));
+                Ok(Launch::Url { url, headers: self.headers(headers)?, http: http.clone()? })
+            }
+        }
+    }
+
+    fn settings(&self, settings: &BTreeMap<String, Setting>) -> Result<BTreeMap<String, String>, String> {
+        let value = |setting: &Setting| match setting {
+            Setting::Text(text) => Ok(text.clone()),
+            Setting::FromEnv(name) => {
+                let value = self.environment.offered.get(name).cloned();
+                value.ok_or_else(|| format!("needs the environment variable `{name}`, which is not set"))
+            }
+        };
+        settings.iter().map(|(name, setting)| Ok((name.clone(), value(setting)?))).collect()
+    }
+
+    fn headers(&self, settings: &BTreeMap<String, Setting>) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in self.settings(settings)? {
+            // Its value may be a secret.
+            let invalid = || format!("has a header that cannot be sent: `{}`", visible_start(&name, 80));
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+            headers.insert(header, HeaderValue::from_str(&value).map_err(|_| invalid())?);
+        }
+        Ok(headers)
+    }
+}
+
+/// A bare name is looked for on the path; anything else is relative to the project.
+fn program(root: &Path, command: &str) -> PathBuf {
+    if command.contains('/') { root.join(command) } else { PathBuf::from(command) }
+}

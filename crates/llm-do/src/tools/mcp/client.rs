@@ -1,0 +1,354 @@
+//! A conversation with one server, from its first word to its last. Every wait has an end.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::process::Command;
+use tokio::time::Instant;
+
+use super::http::{self, Session};
+use super::protocol::{self, LONGEST_MESSAGE, Listing, MOST_PAGES, McpTool, Progress};
+use super::result;
+use super::server::Launch;
+use crate::event::{EventKind, Events, OutputStream};
+use crate::message::{Content, RawJson};
+use crate::tools::rpc::child::Child;
+use crate::tools::rpc::output::Output;
+use crate::tools::rpc::{Connection, Fault, Incoming, code};
+
+/// A call that tells how far it has come gets its time again, but not for ever.
+const MOST_TIMES: u32 = 20;
+/// Remarks on one call that are told.
+const MOST_REMARKS: usize = 1_000;
+
+/// A live server. Dropped, a program of ours is killed with everything it started.
+pub struct Client {
+    name: String,
+    timeout: Duration,
+    /// `None` once it is closed.
+    live: Mutex<Option<Live>>,
+    heard: Arc<Heard>,
+    next: AtomicU64,
+    /// The tools as they were listed last.
+    listed: tokio::sync::Mutex<Vec<McpTool>>,
+}
+
+struct Live {
+    connection: Connection,
+    other: Other,
+}
+
+/// Who is at the other end.
+enum Other {
+    Child(Child),
+    Service(Arc<Session>),
+}
+
+/// What a server says without being asked.
+struct Heard {
+    output: Output,
+    calls: Mutex<HashMap<u64, Arc<OpenCall>>>,
+    /// Its tools are no longer those that were listed.
+    changed: AtomicBool,
+    /// What it printed where only messages belong.
+    noise: Mutex<String>,
+}
+
+/// A call under way.
+struct OpenCall {
+    id: String,
+    tool: String,
+    events: Events,
+    has_progressed: AtomicBool,
+    remarks: AtomicUsize,
+}
+
+impl Client {
+    /// Starts the program, or gets ready to ask the service. What it says in no call is told to these.
+    pub fn connect(name: &str, launch: &Launch, timeout: Duration, session: &Events) -> Result<Self, String> {
+        let heard = Arc::new(Heard {
+            output: Output::of(format!("`{name}`")),
+            calls: Mutex::default(),
+            changed: AtomicBool::new(true),
+            noise: Mutex::default(),
+        });
+        heard.output.attach(session.clone());
+        let live = match launch {
+            Launch::Command { program, args, variables, directory } => {
+                let mut command = Command::new(program);
+                command.args(args).env_clear().envs(variables).current_dir(directory);
+                spawned(command, &heard).map_err(|error| {
+                    let reason = match error.kind() {
+                        std::io::ErrorKind::NotFound => "there is no such program".to_owned(),
+                        _ => error.to_string(),
+                    };
+                    format!("the MCP server `{name}` cannot be started: `{}`: {reason}", program.display())
+                })?
+            }
+            Launch::Url { url, headers, http } => {
+                let (stream, session) = http::open(http.clone(), url.clone(), headers.clone());
+                let (reader, writer) = tokio::io::split(stream);
+                let left = async { "is no longer asked".to_owned() };
+                let connection = speaking(reader, writer, &heard, left);
+                Live { connection, other: Other::Service(session) }
+            }
+        };
+        let (live, next, listed) = (Mutex::new(Some(live)), AtomicU64::new(1), tokio::sync::Mutex::default());
+        Ok(Self { name: name.to_owned(), timeout, live, heard, next, listed })
+    }
+
+    /// Agrees on the protocol and lists the tools, all within its time. Gives how many there are.
+    pub async fn begin(&self, events: &Events) -> Result<usize, String> {
+        let beginning = async {
+            let answer = self.ask("initialize", &protocol::hello()).await?;
+            let hello = protocol::read_hello(&answer).map_err(|reason| self.about(&reason))?;
+            let connection = self.connection()?;
+            if let Some(Live { other: Other::Service(session), .. }) = &*self.live() {
+                session.agreed(hello.version);
+            }
+            connection.notify("notifications/initialized", &RawJson::of(&json!({})));
+            if !hello.has_tools {
+                self.heard.changed.store(false, Ordering::Relaxed);
+            }
+            Ok(self.tools(events).await?.len())
+        };
+        let begun = tokio::time::timeout(self.timeout, beginning).await;
+        begun.unwrap_or_else(|_| Err(self.too_slow("did not start")))
+    }
+
+    /// The tools as they are now: listed again if the server has said that they changed.
+    pub async fn tools(&self, events: &Events) -> Result<Vec<McpTool>, String> {
+        let mut listed = self.listed.lock().await;
+        if self.heard.changed.swap(false, Ordering::Relaxed) {
+            let listing = tokio::time::timeout(self.timeout, self.list()).await;
+            match listing.unwrap_or_else(|_| Err(self.too_slow("did not list its tools"))) {
+                Ok(listing) => {
+                    if let Some(complaint) = listing.complaint() {
+                        let text = format!("not all tools of the MCP server `{}` can be used: {complaint}", self.name);
+                        events.send(|| EventKind::Notice { text });
+                    }
+                    *listed = listing.tools;
+                }
+                Err(reason) => {
+                    self.heard.changed.store(true, Ordering::Relaxed);
+                    return Err(reason);
+                }
+            }
+        }
+        Ok(listed.clone())
+    }
+
+    async fn list(&self) -> Result<Listing, String> {
+        let mut listing = Listing::default();
+        let mut params = json!({});
+        for _ in 0..MOST_PAGES {
+            let page = self.ask("tools/list", &RawJson::of(&params)).await?;
+            match listing.add(&page).map_err(|reason| self.about(&reason))? {
+                None => return Ok(listing),
+                Some(cursor) => params = json!({"cursor": cursor}),
+            }
+        }
+        Err(self.about(&format!("lists its tools on more than {MOST_PAGES} pages")))
+    }
+
+    /// Calls a tool as the caller knows it: if it is another one by now, nobody has agreed to that.
+    pub async fn call(
+        &self,
+        tool: &McpTool,
+        id: &str,
+        arguments: &RawJson,
+        events: &Events,
+    ) -> Result<Vec<Content>, String> {
+        let known = self.tools(events).await?;
+        match known.iter().find(|known| known.original == tool.original) {
+            None => return Err(self.about(&format!("no longer has the tool `{}`", tool.name))),
+            Some(known) if known != tool => {
+                return Err(self.about(&format!(
+                    "has changed what the tool `{}` is since the agent was told of it; nothing was called",
+                    tool.name
+                )));
+            }
+            Some(_) => {}
+        }
+        let token = self.next.fetch_add(1, Ordering::Relaxed);
+        let open = Arc::new(OpenCall {
+            id: id.to_owned(),
+            tool: tool.name.clone(),
+            events: events.clone(),
+            has_progressed: AtomicBool::new(false),
+            remarks: AtomicUsize::new(0),
+        });
+        let _under_way = self.heard.begin(token, Arc::clone(&open));
+        let meta = json!({"progressToken": token});
+        let params = RawJson::of(&json!({"name": tool.original, "arguments": arguments, "_meta": meta}));
+        let answer = self.within_its_time(&open, self.ask("tools/call", &params)).await?;
+        result::read(&answer)
+    }
+
+    async fn within_its_time(
+        &self,
+        call: &OpenCall,
+        asking: impl Future<Output = Result<RawJson, String>>,
+    ) -> Result<RawJson, String> {
+        let mut asking = std::pin::pin!(asking);
+        let mut deadline = Instant::now() + self.timeout;
+        for _ in 0..MOST_TIMES {
+            match tokio::time::timeout_at(deadline, &mut asking).await {
+                Ok(answer) => return answer,
+                Err(_) if call.has_progressed.swap(false, Ordering::Relaxed) => deadline += self.timeout,
+                Err(_) => break,
+            }
+        }
+        Err(self.too_slow("did not answer"))
+    }
+
+    /// Lets the server end by itself, and sees to it that it does.
+    pub async fn close(&self) {
+        let Some(Live { connection, other }) = self.live().take() else { return };
+        // A program hears that nobody speaks to it any more when the last one hangs up.
+        drop(connection);
+        match other {
+            Other::Child(child) => child.finish().await,
+            Other::Service(session) => session.end().await,
+        }
+        self.heard.output.detach();
+    }
+
+    async fn ask(&self, method: &str, params: &RawJson) -> Result<RawJson, String> {
+        let answer = self.connection()?.request(method, params).await;
+        answer.map_err(|fault| match fault {
+            Fault::Told { code: http::UNREACHED, message, .. } => self.about(&format!("cannot be asked: {message}")),
+            Fault::Told { message, .. } => self.about(&format!("says: {}", protocol::remark(&message))),
+            Fault::Gone(reason) => self.about(&self.heard.with_noise(&reason)),
+        })
+    }
+
+    fn connection(&self) -> Result<Connection, String> {
+        let live = self.live();
+        let connection = live.as_ref().map(|live| live.connection.clone());
+        connection.ok_or_else(|| self.about("was closed with the run"))
+    }
+
+    fn live(&self) -> MutexGuard<'_, Option<Live>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn about(&self, fact: &str) -> String {
+        format!("the MCP server `{}` {fact}", self.name)
+    }
+
+    fn too_slow(&self, what: &str) -> String {
+        let last_words = match &*self.live() {
+            Some(Live { other: Other::Child(child), .. }) => child.last_words(),
+            Some(Live { other: Other::Service(_), .. }) | None => None,
+        };
+        let fact = format!("{what} within {} seconds", self.timeout.as_secs_f64());
+        match last_words {
+            Some(last) => self.about(&format!("{fact}; its last words:\n{last}")),
+            None => self.about(&self.heard.with_noise(&fact)),
+        }
+    }
+}
+
+fn spawned(mut command: Command, heard: &Arc<Heard>) -> std::io::Result<Live> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let said = {
+        let heard = Arc::clone(heard);
+        move |text: &str| heard.output.say(None, OutputStream::Stderr, text)
+    };
+    let (child, pipes) = Child::spawn(command, said)?;
+    let (Some(stdin), Some(stdout)) = (pipes.stdin, pipes.stdout) else {
+        return Err(std::io::Error::other("its pipes are lost"));
+    };
+    let connection = speaking(stdout, stdin, heard, child.why_ended());
+    Ok(Live { connection, other: Other::Child(child) })
+}
+
+fn speaking(
+    reader: impl tokio::io::AsyncRead + Send + Unpin + 'static,
+    writer: impl tokio::io::AsyncWrite + Send + Unpin + 'static,
+    heard: &Arc<Heard>,
+    why_ended: impl Future<Output = String> + Send + 'static,
+) -> Connection {
+    let heard = Arc::clone(heard);
+    let take_back = |id: u64| ("notifications/cancelled", RawJson::of(&json!({"requestId": id})));
+    Connection::open_within(
+        LONGEST_MESSAGE as u64,
+        reader,
+        writer,
+        take_back,
+        move |incoming| heard.hear(incoming),
+        why_ended,
+    )
+}
+
+impl Heard {
+    fn hear(&self, incoming: Incoming) {
+        match incoming {
+            Incoming::Request(request) if request.method == "ping" => request.answer(RawJson::of(&json!({}))),
+            // Nothing was offered to it: neither a model, nor a person, nor directories.
+            Incoming::Request(request) => request.refuse(Fault::told(code::UNKNOWN_METHOD, "this is not offered")),
+            Incoming::Notification { method, params } => match method.as_str() {
+                "notifications/progress" => drop(protocol::read_progress(&params).map(|said| self.progressed(said))),
+                "notifications/tools/list_changed" => self.changed.store(true, Ordering::Relaxed),
+                "notifications/message" => {
+                    if let Some(text) = protocol::read_log(&params) {
+                        self.output.say(None, OutputStream::Stderr, &text);
+                    }
+                }
+                _ => {}
+            },
+            Incoming::Noise(text) => {
+                let mut noise = self.noise.lock().unwrap_or_else(PoisonError::into_inner);
+                if noise.is_empty() {
+                    noise.clone_from(&text);
+                }
+                drop(noise);
+                self.output.say(None, OutputStream::Stdout, &text);
+            }
+        }
+    }
+
+    fn progressed(&self, said: Progress) {
+        let Some(call) = self.calls().get(&said.token).cloned() else { return };
+        call.has_progressed.store(true, Ordering::Relaxed);
+        if call.remarks.fetch_add(1, Ordering::Relaxed) < MOST_REMARKS {
+            let Progress { progress, total, message, .. } = said;
+            let (id, tool) = (call.id.clone(), call.tool.clone());
+            call.events.send(|| EventKind::ToolProgressed { id, tool, progress, total, message });
+        }
+    }
+
+    /// A fact, and what the server printed where only messages belong.
+    fn with_noise(&self, fact: &str) -> String {
+        let noise = self.noise.lock().unwrap_or_else(PoisonError::into_inner);
+        if noise.is_empty() {
+            return fact.to_owned();
+        }
+        format!("{fact}; it printed what is no message: {}", protocol::remark(&noise))
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<u64, Arc<OpenCall>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, token: u64, call: Arc<OpenCall>) -> UnderWay<'_> {
+        self.calls().insert(token, call);
+        UnderWay { heard: self, token }
+    }
+}
+
+struct UnderWay<'a> {
+    heard: &'a Heard,
+    token: u64,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.heard.calls().remove(&self.token);
+    }
+}

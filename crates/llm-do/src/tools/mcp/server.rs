@@ -1,0 +1,86 @@
+//! A server of a run: declared, started once when somebody needs it, ended with the run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::{HeaderMap, Uri};
+use tokio::sync::OnceCell;
+
+use super::client::Client;
+use super::protocol::McpTool;
+use crate::event::{EventKind, Events};
+use crate::http::HttpClient;
+
+/// How a server is reached.
+pub enum Launch {
+    /// A program of our own.
+    Command { program: PathBuf, args: Vec<String>, variables: BTreeMap<String, String>, directory: PathBuf },
+    /// A service elsewhere.
+    Url { url: Uri, headers: HeaderMap, http: HttpClient },
+}
+
+/// One server of a run.
+pub struct Server {
+    /// The toolset that it is.
+    pub name: String,
+    /// What to do, or why nothing can be done.
+    launch: Result<Launch, String>,
+    /// For its start, and for each call.
+    timeout: Duration,
+    /// Hears what it says in no call.
+    session: Events,
+    /// Set by the first who needs it. What went wrong then is what everybody else is told, too.
+    started: OnceCell<Result<Arc<Client>, String>>,
+}
+
+impl Server {
+    pub fn new(name: impl Into<String>, launch: Result<Launch, String>, timeout: Duration, session: Events) -> Self {
+        Self { name: name.into(), launch, timeout, session, started: OnceCell::new() }
+    }
+
+    /// The live server: started now, unless it was before.
+    pub(super) async fn client(&self, events: &Events) -> Result<Arc<Client>, String> {
+        self.started.get_or_init(|| self.start(events)).await.clone()
+    }
+
+    /// Its tools as they are now.
+    pub async fn tools(&self, events: &Events) -> Result<Vec<McpTool>, String> {
+        self.client(events).await?.tools(events).await
+    }
+
+    async fn start(&self, events: &Events) -> Result<Arc<Client>, String> {
+        let began = Instant::now();
+        let toolset = || self.name.clone();
+        events.send(|| EventKind::ToolsetStarted { toolset: toolset() });
+        let started = match &self.launch {
+            Ok(launch) => self.begun(launch, events).await,
+            Err(reason) => Err(format!("the MCP server `{}` {reason}", self.name)),
+        };
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        match &started {
+            Ok((_, tools)) => {
+                events.send(|| EventKind::ToolsetReady { toolset: toolset(), tools: *tools, duration_ms })
+            }
+            Err(error) => {
+                let error = error.clone();
+                events.send(|| EventKind::ToolsetFailed { toolset: toolset(), error, duration_ms });
+            }
+        }
+        started.map(|(client, _)| Arc::new(client))
+    }
+
+    async fn begun(&self, launch: &Launch, events: &Events) -> Result<(Client, usize), String> {
+        let client = Client::connect(&self.name, launch, self.timeout, &self.session)?;
+        let tools = client.begin(events).await?;
+        Ok((client, tools))
+    }
+
+    /// Lets it end, and sees to it that it does.
+    pub async fn close(&self) {
+        if let Some(Ok(client)) = self.started.get() {
+            client.close().await;
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The tools of a server, as one call of an agent uses them.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{McpTool, Server};
+use crate::BoxFuture;
+use crate::json_schema::{self, Direction};
+use crate::message::{Content, RawJson};
+use crate::tools::approval::{PermittedCall, Question, Verdict};
+use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+
+/// Tools that a server runs.
+pub struct McpTools {
+    pub server: Arc<Server>,
+    /// As the agent was told of them.
+    pub tools: Vec<McpTool>,
+}
+
+impl McpTools {
+    fn tool(&self, name: &str) -> Result<&McpTool, String> {
+        let found = self.tools.iter().find(|tool| tool.name == name);
+        found.ok_or_else(|| format!("the MCP server `{}` has no tool `{name}`", self.server.name))
+    }
+
+    /// Nothing that a server says of its tools lets a call pass: a person reads it, as the server's words.
+    fn verdict(&self, tool: &McpTool) -> Verdict {
+        let hints = match tool.hints.as_slice() {
+            [] => String::new(),
+            hints => format!("hints: it {}\n", hints.join(", ")),
+        };
+        let reason = format!("calls `{}` of the MCP server `{}`", tool.original, self.server.name);
+        Verdict::Ask(Question::because(reason).quoting(format!("{hints}{}", tool.description)))
+    }
+}
+
+/// The schema is judged when somebody calls the tool: a server may have many, and most are never called.
+fn check(tool: &McpTool, arguments: &RawJson) -> Result<(), String> {
+    let unusable =
+        |error: json_schema::SchemaError| format!("the schema that its server gives cannot be used: {error}");
+    let schema = json_schema::judge(&tool.parameters, Direction::Input).map_err(unusable)?;
+    let value: Value = arguments.to().map_err(|error| error.to_string())?;
+    match json_schema::violation(&schema, &value) {
+        None => Ok(()),
+        Some(violation) => Err(format!("{violation}; the schema is {schema}")),
+    }
+}
+
+impl Toolset for McpTools {
+    fn specs(&self) -> Vec<ToolSpec> {
+        let spec = |tool: &McpTool| ToolSpec {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+            kind: ToolKind::Leaf,
+            order: Order::Concurrent,
+            repeat: Repeat::Once,
+        };
+        self.tools.iter().map(spec).collect()
+    }
+
+    fn judge<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a RawJson,
+        _: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        let judged = self.tool(tool).and_then(|tool| {
+            check(tool, arguments)?;
+            Ok(self.verdict(tool))
+        });
+        Box::pin(std::future::ready(judged))
+    }
+
+    fn call<'a>(
+        &'a self,
+        call: PermittedCall,
+        cx: &'a CallContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
+        Box::pin(async move {
+            let called = async {
+                let tool = self.tool(call.tool())?;
+                let client = self.server.client(cx.events).await?;
+                client.call(tool, call.id(), call.arguments(), cx.events).await
+            };
+            called.await.map_err(ToolError::Failed)
+        })
+    }
+
+    /// The server belongs to the run.
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+}
