@@ -56,6 +56,7 @@ Examples:
   llm-do check main.worker          one worker file
   llm-do check . -m ollama:qwen3    with a model for agents that name none
   llm-do check . --dot | dot -Tsvg  the call graph as a picture
+  llm-do check . --connect          also what its MCP servers offer
 
 Exits with 0, or with 2 and every error with its place.")]
 pub struct CheckArgs {
@@ -69,6 +70,9 @@ pub struct CheckArgs {
     /// Trust the project: its first run will not ask
     #[arg(long)]
     pub trust: bool,
+    /// Start the MCP servers of a trusted project and list their tools; none is called
+    #[arg(long)]
+    pub connect: bool,
     /// Print one JSON object
     #[arg(long, conflicts_with = "dot")]
     pub json: bool,

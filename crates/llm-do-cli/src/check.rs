@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use llm_do::escape::{is_deceptive, visible};
+use llm_do::escape::{is_deceptive, visible, visible_start};
 use llm_do::project::link::Linked;
 use llm_do::project::reach::{AgentTool, Worst};
 use llm_do::project::worker::PythonModule;
 use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, PythonType, Typing};
+use llm_do::runtime::mcp::Offer;
 use llm_do::syntax::diagnostic::Report;
+use llm_do::tools::DeclaredTool;
 use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
 use llm_do::tools::shell::fence_words;
 use llm_do::tools::source::{
@@ -23,6 +25,22 @@ use crate::trust::Item;
 pub struct Trust {
     pub items: Vec<Item>,
     pub is_given: bool,
+}
+
+/// All that is shown of a project.
+pub struct Checked {
+    pub linked: Linked,
+    pub trust: Trust,
+    /// Empty if nobody wanted to know.
+    pub servers: Vec<ConnectedServer>,
+}
+
+/// An MCP server that was asked what it offers.
+pub struct ConnectedServer {
+    /// Its command, or its address.
+    pub reached: String,
+    pub declared: Option<Vec<DeclaredTool>>,
+    pub offer: Offer,
 }
 
 /// Where commands run and what keeps them in; asked for only if an agent has a shell.
@@ -40,8 +58,8 @@ pub fn shells(agent: &AgentSpec) -> impl Iterator<Item = (&str, &ShellConfig)> {
     })
 }
 
-pub fn text(path: &Path, linked: &Linked, trust: &Trust, ground: Option<&ShellGround>) -> String {
-    let program = &linked.program;
+pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> String {
+    let Checked { linked: Linked { program, .. }, trust, servers } = checked;
     let mut out = String::new();
     let mut line = |label: &str, value: &str| writeln!(out, "{label:<9}{value}").expect("a text takes all");
     line("project", &visible(&path.display().to_string()));
@@ -74,6 +92,10 @@ pub fn text(path: &Path, linked: &Linked, trust: &Trust, ground: Option<&ShellGr
         };
         line("commands", &format!("in {}, {fence}", visible(&directory)));
     }
+    if !servers.is_empty() {
+        out.push_str("\nservers\n");
+        servers.iter().for_each(|server| server_text(&mut out, server));
+    }
     let worst = program.worst_cases();
     out.push_str("\nagents\n");
     for agent in program.agents.values() {
@@ -82,6 +104,37 @@ pub fn text(path: &Path, linked: &Linked, trust: &Trust, ground: Option<&ShellGr
     out.push_str("\ncalls\n");
     call_tree(&mut out, program);
     out
+}
+
+/// The first line of what a server says of a tool is cut here.
+const LONGEST_REMARK: usize = 80;
+
+/// A server and what it says of its tools, marked as its words.
+fn server_text(out: &mut String, ConnectedServer { reached, offer, .. }: &ConnectedServer) {
+    let mut line = |indent: usize, text: &str| writeln!(out, "{:indent$}{text}", "").expect("a text takes all");
+    line(2, &format!("{}  {}", offer.toolset, visible(reached)));
+    let tools = match &offer.tools {
+        Ok(tools) => tools,
+        Err(reason) => return reason.lines().for_each(|reason| line(4, &format!("| {}", visible(reason)))),
+    };
+    if tools.is_empty() {
+        line(4, "no tools");
+    }
+    let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
+    for tool in tools {
+        let hints = if tool.hints.is_empty() { String::new() } else { format!(" ({})", tool.hints.join(", ")) };
+        let remark = tool.description.lines().next().unwrap_or_default();
+        line(4, &format!("{:<width$}  | {}{hints}", tool.name, visible_start(remark, LONGEST_REMARK)));
+    }
+}
+
+fn server_json(ConnectedServer { reached, offer, .. }: &ConnectedServer) -> Value {
+    json!({
+        "toolset": offer.toolset,
+        "reached": reached,
+        "tools": offer.tools.as_ref().ok(),
+        "error": offer.tools.as_ref().err(),
+    })
 }
 
 /// Names of tools, models and Python files are foreign text.
@@ -364,7 +417,8 @@ fn prefix(path: &[Branch<'_>]) -> String {
     prefix
 }
 
-pub fn json(path: &Path, linked: &Linked, trust: &Trust, ground: Option<&ShellGround>) -> String {
+pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> String {
+    let Checked { linked, trust, servers } = checked;
     let program = &linked.program;
     let worst = program.worst_cases();
     let agents: Vec<Value> =
@@ -388,6 +442,7 @@ pub fn json(path: &Path, linked: &Linked, trust: &Trust, ground: Option<&ShellGr
         "unreached": program.unreached_agents(),
         "open": program.open,
         "trust": {"given": trust.is_given, "items": trust.items},
+        "servers": servers.iter().map(server_json).collect::<Vec<_>>(),
         "created": program.generated.keys().collect::<Vec<_>>(),
         "notes": linked.notes.json(),
         "errors": [],

@@ -29,8 +29,12 @@ pub struct CheckPlan {
     pub models: ModelChoices,
     pub entry: Option<String>,
     pub trust: bool,
+    /// Ask the MCP servers what they offer.
+    pub connect: bool,
     pub format: CheckFormat,
     pub python: PythonPlan,
+    /// What MCP servers see of the environment.
+    pub children: ChildEnvironment,
     pub colour: Colour,
 }
 
@@ -47,12 +51,14 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
         project: args.project,
         entry: args.agent,
         trust: args.trust,
+        connect: args.connect,
         format: match (args.json, args.dot) {
             (true, _) => CheckFormat::Json,
             (false, true) => CheckFormat::Dot,
             (false, false) => CheckFormat::Text,
         },
         python: PythonPlan::of(None, environment, config),
+        children: children::environment(environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
 }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use llm_do::event::Hearing;
+use llm_do::event::{EventKind, Events, Hearing};
+use llm_do::http::HttpSettings;
 use llm_do::journal::record::Contents;
 use llm_do::message::Content;
 use llm_do::model::name::{ModelChoices, ModelName};
@@ -14,20 +15,22 @@ use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
+use llm_do::runtime::mcp::{self, Offer};
 use llm_do::runtime::{self, Models, Runtime, RuntimeConfig};
-use llm_do::syntax::diagnostic::{Report, nearest};
+use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
 use llm_do::tools::shell::fence::{self, Fencing};
+use llm_do::tools::source::McpConfig;
 use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
 use crate::asking::{Asking, Forwarding, Waiting};
 use crate::chat::{Chat, ChatEnded};
-use crate::check::ShellGround;
+use crate::check::{Checked, ShellGround};
 use crate::config::Config;
 use crate::display::{Display, MessageLines};
 use crate::dry_run::Rehearsed;
@@ -100,58 +103,89 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
     let mut plan = plan::check(args, &environment, &config)?;
     read_scripts(&mut plan.models)?;
-    let linked = Project::load(&plan.project).and_then(|project| {
-        let linked = project.survey(&plan.models, plan.entry.as_deref())?;
-        Ok((project, linked))
-    });
+    let http = providers::http_settings(&environment, &config.http)?;
     let store = Store::beneath(environment.home());
-    let trusted = |project: &Project, linked: &Linked| -> Result<check::Trust, Failure> {
-        let items = trust::items(project, &linked.program);
-        if plan.trust {
-            trust::settle(project, &linked.program, &store, Answerer::Flag)?;
-        }
-        Ok(check::Trust { is_given: items.is_empty() || store.holds(&project.root, &items), items })
-    };
-    let linked = match linked {
-        Ok((project, linked)) => {
-            let trust = trusted(&project, &linked)?;
-            let looked = if trust.is_given { look_at_python(project, linked, &plan)? } else { Ok(linked) };
-            looked.map(|linked| (linked, trust))
-        }
-        Err(report) => Err(report),
-    };
-    match (linked, plan.format) {
-        (Ok((linked, trust)), CheckFormat::Text) => {
-            let ground = shell_ground(&linked.program);
-            console::print(&check::text(&plan.project, &linked, &trust, ground.as_ref()))?;
-            console::complain(&linked.notes.render(plan.colour));
-            Ok(())
-        }
-        (Ok((linked, trust)), CheckFormat::Json) => {
-            let ground = shell_ground(&linked.program);
-            console::print(&check::json(&plan.project, &linked, &trust, ground.as_ref()))
-        }
-        (Ok((linked, _)), CheckFormat::Dot) => console::print(&check::dot(&linked.program)),
-        (Err(report), CheckFormat::Json) => {
+    let checked = match checked(&plan, &store, &http) {
+        Ok(checked) => checked,
+        Err(Failure::Project { report, .. }) if plan.format == CheckFormat::Json => {
             console::print(&check::json_errors(&plan.project, &report))?;
-            Err(Failure::Said { code: USAGE })
+            return Err(Failure::Said { code: USAGE });
         }
-        (Err(report), CheckFormat::Text | CheckFormat::Dot) => Err(Failure::Project { report, colour: plan.colour }),
+        Err(failure) => return Err(failure),
+    };
+    let program = &checked.linked.program;
+    match plan.format {
+        CheckFormat::Text => {
+            console::print(&check::text(&plan.project, &checked, shell_ground(program).as_ref()))?;
+            console::complain(&checked.linked.notes.render(plan.colour));
+        }
+        CheckFormat::Json => console::print(&check::json(&plan.project, &checked, shell_ground(program).as_ref()))?,
+        CheckFormat::Dot => console::print(&check::dot(program))?,
+    }
+    match checked.servers.iter().filter(|server| server.offer.tools.is_err()).count() {
+        0 => Ok(()),
+        1 => Err(Failure::usage("an MCP server cannot be used")),
+        several => Err(Failure::usage(format!("{several} MCP servers cannot be used"))),
     }
 }
 
-/// What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
-fn look_at_python(project: Project, linked: Linked, plan: &plan::CheckPlan) -> Result<Result<Linked, Report>, Failure> {
-    let executor = executor()?;
-    let python = plan.python.python(&project.root);
-    let project = match executor.block_on(project.start_python(&python)) {
-        Ok(project) => project,
-        Err(report) => return Ok(Err(report)),
-    };
-    match &project.code {
-        Code::Read(_) => Ok(project.survey(&plan.models, plan.entry.as_deref())),
-        Code::Absent | Code::Unread => Ok(Ok(linked)),
+/// Links a project: with what its code and its servers offer, as far as it is trusted and somebody wants to know.
+fn checked(plan: &plan::CheckPlan, store: &Store, http: &HttpSettings) -> Result<Checked, Failure> {
+    let mistaken = |report| Failure::Project { report, colour: plan.colour };
+    let survey = |project: &Project| project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken);
+    let mut project = Project::load(&plan.project).map_err(mistaken)?;
+    let mut linked = survey(&project)?;
+    let items = trust::items(&project, &linked.program);
+    if plan.trust {
+        trust::settle(&project, &linked.program, store, Answerer::Flag)?;
     }
+    let trust = check::Trust { is_given: items.is_empty() || store.holds(&project.root, &items), items };
+    if !trust.is_given {
+        if plan.connect {
+            return Err(Failure::usage("`--connect` starts nothing of a project that is not trusted")
+                .hint("`llm-do check` lists what it can do, and `--trust` trusts it"));
+        }
+        return Ok(Checked { linked, trust, servers: Vec::new() });
+    }
+    let executor = executor()?;
+    // What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
+    let python = plan.python.python(&project.root);
+    project = executor.block_on(project.start_python(&python)).map_err(mistaken)?;
+    if let Code::Read(_) = project.code {
+        linked = survey(&project)?;
+    }
+    let mut servers = Vec::new();
+    if plan.connect {
+        servers = executor.block_on(connected(&project, &linked.program, plan, http));
+        let offered =
+            servers.iter().filter_map(|server| Some((server.offer.toolset.clone(), server.declared.clone()?)));
+        project = project.offering(offered.collect());
+        linked = survey(&project)?;
+    }
+    Ok(Checked { linked, trust, servers })
+}
+
+/// Asks the servers of a project what they offer.
+async fn connected(
+    project: &Project,
+    program: &Program,
+    plan: &plan::CheckPlan,
+    http: &HttpSettings,
+) -> Vec<check::ConnectedServer> {
+    let configs = project.servers();
+    let (events, mut listener) = Events::new(Hearing::Facts);
+    let offers = mcp::ask(&configs, program, &plan.children, http, &events).await;
+    while let Ok(event) = listener.try_recv() {
+        if let EventKind::Notice { text } = event.kind {
+            console::complain(&format!("note: {text}\n"));
+        }
+    }
+    let server = |(config, offer): (&&McpConfig, Offer)| check::ConnectedServer {
+        reached: trust::reached(&config.server),
+        declared: offer.declared(config),
+        offer,
+    };
+    configs.iter().zip(offers).map(server).collect()
 }
 
 fn executor() -> Result<Executor, Failure> {
@@ -234,7 +268,7 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     let talk = known.map_or_else(|| read_talk(&plan, &program), |input| Ok(Talk::Once(input)))?;
     let rehearsed = plan.dry_run.then(Rehearsed::default);
     let (program, models) = casting::cast(program, plan.tools, environment, &config, rehearsed.as_ref())?;
-    let (asked, questions) = mpsc::unbounded_channel();
+    let (asked, questions) = unbounded_channel();
     let http = providers::http_settings(environment, &config.http)?;
     let mut config = RuntimeConfig { http, ..runtime_config(&plan, &program.policy, asked) };
     // What the user trusts and which commands give keys is decided in the directory of the configuration.

@@ -27,11 +27,14 @@ pub struct Item {
     pub key: &'static str,
     /// A path, a command, a name.
     pub what: String,
+    /// What else was agreed to, which may be a secret and is not shown: a digest of it.
+    #[serde(skip)]
+    bound_to: String,
 }
 
 impl Item {
     fn new(key: &'static str, what: impl Into<String>) -> Self {
-        Self { key, what: what.into() }
+        Self { key, what: what.into(), bound_to: String::new() }
     }
 
     pub fn words(&self) -> String {
@@ -102,19 +105,35 @@ fn of_shell(name: &str, config: &ShellConfig, items: &mut Vec<Item>) {
 }
 
 fn of_server(name: &str, config: &McpConfig, items: &mut Vec<Item>) {
-    let (what, settings) = match &config.server {
-        McpServer::Command { command, args, env } => {
-            let words: Vec<&str> = std::iter::once(command).chain(args).map(String::as_str).collect();
-            (words.join(" "), env)
-        }
-        McpServer::Url { url, headers } => (url.clone(), headers),
+    let (settings, what) = match &config.server {
+        McpServer::Command { env, .. } => (env, "variables"),
+        McpServer::Url { headers, .. } => (headers, "headers"),
     };
-    items.push(Item::new("mcp", format!("{what} is `{name}`")));
+    let given: Vec<&str> = settings.keys().map(String::as_str).collect();
+    let given = if given.is_empty() { String::new() } else { format!(" with the {what} {}", given.join(", ")) };
+    // A variable can make a program do anything, so its value counts; it may be a secret, so it is not shown.
+    let values = settings.iter().flat_map(|(name, setting)| match setting {
+        Setting::Text(value) => [name.as_str(), value.as_str()],
+        Setting::FromEnv(variable) => [name.as_str(), variable.as_str()],
+    });
+    let bound_to = digest(values);
+    items.push(Item { bound_to, ..Item::new("mcp", format!("{}{given} is `{name}`", reached(&config.server))) });
     for setting in settings.values() {
         match setting {
             Setting::FromEnv(variable) => items.push(Item::new("from_env", format!("{variable} is sent to `{name}`"))),
             Setting::Text(_) => {}
         }
+    }
+}
+
+/// How a server is reached: its command, or its address.
+pub fn reached(server: &McpServer) -> String {
+    match server {
+        McpServer::Command { command, args, .. } => {
+            let words: Vec<&str> = std::iter::once(command).chain(args).map(String::as_str).collect();
+            words.join(" ")
+        }
+        McpServer::Url { url, .. } => url.clone(),
     }
 }
 
@@ -153,7 +172,7 @@ impl Store {
     fn file(&self, root: &Path, items: &[Item]) -> Option<PathBuf> {
         let root = root.canonicalize().ok()?;
         let root = root.to_string_lossy();
-        let parts = items.iter().flat_map(|item| [item.key, item.what.as_str()]);
+        let parts = items.iter().flat_map(|item| [item.key, item.what.as_str(), item.bound_to.as_str()]);
         let name = digest(std::iter::once(root.as_ref()).chain(parts));
         self.directory.as_ref().map(|directory| directory.join(&name[..32]))
     }
@@ -246,6 +265,10 @@ mod tests {
     use super::*;
 
     fn items_of(manifest: &str, worker_keys: &str) -> Vec<String> {
+        all_items_of(manifest, worker_keys).iter().map(Item::words).collect()
+    }
+
+    fn all_items_of(manifest: &str, worker_keys: &str) -> Vec<Item> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("project.json"), manifest).unwrap();
         let worker = format!("---\nname: main\n{worker_keys}\n---\nx\n");
@@ -255,7 +278,7 @@ mod tests {
         let models = ModelChoices { flag: Some(ModelName::parse("ollama:q").unwrap()), ..ModelChoices::default() };
         let project = Project::load(directory.path()).unwrap();
         let program = project.survey(&models, None).unwrap().program;
-        items(&project, &program).iter().map(Item::words).collect()
+        items(&project, &program)
     }
 
     #[test]
@@ -282,7 +305,7 @@ mod tests {
             "from_env: HUB_TOKEN is sent to `hub`",
             "i_understand: env in `sh`",
             "mcp: https://example.com/mcp is `far`",
-            "mcp: npx -y hub\\u{1b} is `hub`",
+            "mcp: npx -y hub\\u{1b} with the variables TOKEN is `hub`",
             "python_files: tools.py",
             "root: /etc is read by `etc`",
             "schema_ref: tools.py:Topic",
@@ -304,5 +327,20 @@ mod tests {
         assert!(!store.holds(other.path(), &items));
         assert!(!store.holds(project.path(), &[Item::new("mcp", "npx hub2")]));
         assert!(!Store::beneath(None).holds(project.path(), &items));
+    }
+
+    #[test]
+    fn the_value_of_a_variable_counts_and_is_not_shown() {
+        let items = |value: &str| {
+            let manifest = format!(
+                r#"{{"version": 1, "entry": {{"agent": "main"}}, "worker_files": ["main.worker"],
+                "toolsets": {{"hub": {{"mcp": {{"command": "hub", "env": {{"LD_PRELOAD": "{value}"}}}}}}}}}}"#
+            );
+            all_items_of(&manifest, "")
+        };
+        let (one, two) = (items("one.so"), items("two.so"));
+        assert_eq!(one[0].words(), "mcp: hub with the variables LD_PRELOAD is `hub`");
+        assert_eq!(one[0].words(), two[0].words());
+        assert_ne!(one, two);
     }
 }

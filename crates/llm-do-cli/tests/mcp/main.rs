@@ -10,7 +10,9 @@ mod session;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod connect;
 mod honest;
+mod hostile;
 
 use serde_json::{Value, json};
 use session::Run;

@@ -65,6 +65,7 @@ fn project(layout: Layout, workers: Vec<LoadedWorker>, code: Code, sources: Sour
         broken: BTreeSet::new(),
         generated: BTreeMap::new(),
         code,
+        offered: BTreeMap::new(),
         registry: crate::tools::function::Registry::default(),
         sources: Arc::new(sources),
         problems,

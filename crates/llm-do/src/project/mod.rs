@@ -30,9 +30,9 @@ use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 use crate::tools::approval::Rules;
 use crate::tools::function::{FunctionEntry, Registry, Tool};
 use crate::tools::protected::Protected;
-use crate::tools::source::ToolsetSource;
+use crate::tools::source::{McpConfig, ToolsetSource};
 use crate::tools::{DeclaredTool, Toolset};
-use manifest::{AgentApprovalOverride, Manifest};
+use manifest::{AgentApprovalOverride, Manifest, ToolsetDefinition};
 use worker::WorkerFile;
 
 /// A project as its files describe it, mistakes included: [`Project::link`] reports them with its own.
@@ -49,6 +49,8 @@ pub struct Project {
     /// Agents created at run time, by name and file.
     pub generated: BTreeMap<String, PathBuf>,
     pub code: Code,
+    /// What MCP servers offer, by toolset, if they were asked.
+    offered: BTreeMap<String, Vec<DeclaredTool>>,
     registry: Registry,
     sources: Arc<Sources>,
     problems: Diagnostics,
@@ -151,6 +153,25 @@ impl Project {
     ) -> Self {
         self.registry.toolsets.insert(name.into(), Arc::new(factory));
         self
+    }
+
+    /// The MCP servers that the manifest defines, used or not.
+    pub fn servers(&self) -> Vec<&McpConfig> {
+        let Layout::Manifest(manifest) = &self.layout else { return Vec::new() };
+        let servers = manifest.toolsets.iter().filter_map(|(_, definition)| match definition {
+            ToolsetDefinition::Mcp(config, _) => Some(config),
+            ToolsetDefinition::Filesystem(_)
+            | ToolsetDefinition::Shell(_)
+            | ToolsetDefinition::Use { .. }
+            | ToolsetDefinition::Broken => None,
+        });
+        servers.collect()
+    }
+
+    /// The same project, of whose servers it is known what they offer: linking then checks names against it.
+    #[must_use]
+    pub fn offering(self, offered: BTreeMap<String, Vec<DeclaredTool>>) -> Self {
+        Self { offered, ..self }
     }
 
     /// Starts runs in a function in Rust, unless the manifest or a worker file names another entry.

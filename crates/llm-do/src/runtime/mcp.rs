@@ -1,4 +1,5 @@
-//! The MCP servers of a session: each is started at most once, by whoever needs it first, and ends with the session.
+//! The MCP servers of a session: each is started at most once, by whoever needs it first, and ends with the session. Or
+//! all of them at once, by whoever only wants to know what they offer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,12 +17,52 @@ use crate::event::Events;
 use crate::http::{HttpClient, HttpSettings};
 use crate::journal::{Described, StepKind, Steps};
 use crate::project::Program;
+use crate::tools::DeclaredTool;
+use crate::tools::approval::DeclaredVerdict;
 use crate::tools::mcp::{Launch, McpTool, Server};
 use crate::tools::rpc::child::ChildEnvironment;
-use crate::tools::source::{McpConfig, McpServer, Setting};
+use crate::tools::source::{McpConfig, McpServer, Setting, ToolsetSource};
+
+/// What a server offers, or why it could not be asked.
+#[derive(Debug)]
+pub struct Offer {
+    pub toolset: String,
+    pub tools: Result<Vec<McpTool>, String>,
+}
+
+/// Asks servers what they offer, all at the same time, and ends them again. No tool is called.
+pub async fn ask(
+    servers: &[&McpConfig],
+    program: &Program,
+    children: &ChildEnvironment,
+    http: &HttpSettings,
+    events: &Events,
+) -> Vec<Offer> {
+    let all = Servers::within(program, children, http, events);
+    let asking = servers.iter().map(|config| async {
+        let tools = all.get(config).tools(events).await;
+        Offer { toolset: config.name.clone(), tools }
+    });
+    let offers = join_all(asking).await;
+    all.close().await;
+    offers
+}
+
+impl Offer {
+    /// Its tools as linking takes them: they ask, whatever the server says of them.
+    pub fn declared(&self, config: &McpConfig) -> Option<Vec<DeclaredTool>> {
+        let capabilities = ToolsetSource::Mcp(config.clone()).capabilities();
+        let tools = self.tools.as_ref().ok()?.iter().map(|tool| DeclaredTool {
+            name: tool.name.clone(),
+            verdict: DeclaredVerdict::Ask,
+            capabilities: capabilities.to_vec(),
+        });
+        Some(tools.collect())
+    }
+}
 
 /// What is known of them before any is started.
-pub struct Servers {
+pub(super) struct Servers {
     root: PathBuf,
     /// What the manifest passes on.
     env: Vec<String>,
@@ -34,13 +75,16 @@ pub struct Servers {
 
 impl Servers {
     pub fn new(program: &Program, config: &RuntimeConfig, events: &Events) -> Self {
+        Self::within(program, &config.children, &config.http, events)
+    }
+
+    fn within(program: &Program, children: &ChildEnvironment, http: &HttpSettings, events: &Events) -> Self {
         // A tool may think for as long as its own limit says.
-        let http =
-            HttpSettings { first_byte_timeout: Duration::MAX, idle_timeout: Duration::MAX, ..config.http.clone() };
+        let http = HttpSettings { first_byte_timeout: Duration::MAX, idle_timeout: Duration::MAX, ..http.clone() };
         Self {
             root: program.root.clone(),
             env: program.env.clone(),
-            environment: config.children.clone(),
+            environment: children.clone(),
             http,
             client: OnceLock::new(),
             events: events.clone(),

@@ -4,7 +4,7 @@ mod dynamic;
 mod function;
 pub mod input;
 pub mod ledger;
-mod mcp;
+pub mod mcp;
 pub mod output;
 mod python;
 pub mod record;

@@ -11,7 +11,9 @@ use crate::project::{Code, Offer};
 use crate::syntax::diagnostic::{Diagnostic, Located, Place, Span};
 use crate::syntax::table::is_name;
 use crate::tools::approval::Rule;
-use crate::tools::source::{BUILT_INS, Base, FilesystemConfig, Registered, ToolsetSource, Variant, built_in};
+use crate::tools::source::{
+    BUILT_INS, Base, FilesystemConfig, McpConfig, Registered, ToolsetSource, Variant, built_in,
+};
 
 pub struct Namespace {
     sources: BTreeMap<String, ToolsetSource>,
@@ -98,7 +100,10 @@ impl Namespace {
                     ToolsetSource::Filesystem(config.clone())
                 }
                 ToolsetDefinition::Shell(config) => ToolsetSource::Shell(config.clone()),
-                ToolsetDefinition::Mcp(config, _) => ToolsetSource::Mcp(config.clone()),
+                ToolsetDefinition::Mcp(config, _) => {
+                    let tools = linker.project.offered.get(&name.value).cloned();
+                    ToolsetSource::Mcp(McpConfig { tools, ..config.clone() })
+                }
                 ToolsetDefinition::Use { target, prefix, tools, approval } => {
                     variants.push(Use { name, target, prefix, tools: tools.as_deref(), approval });
                     continue;

@@ -125,6 +125,7 @@ impl Files {
             broken: self.broken.iter().map(|name| (*name).to_owned()).collect(),
             generated: [("made".to_owned(), "workers/generated/made.yaml".into())].into(),
             code: self.code.clone(),
+            offered: std::collections::BTreeMap::new(),
             registry: crate::tools::function::Registry::default(),
             sources: Arc::new(sources),
             problems,

@@ -51,7 +51,7 @@ fn passed(
     let (steps, events) = (Steps::unrecorded(), Events::unheard());
     let passage = gate.pass(candidate, verdict, |_| async { unreachable!("nobody edits") }, &steps, &events);
     match futures_util::FutureExt::now_or_never(passage) {
-        Some(Ok(Passage::Permitted(permission))) => Ok(Some(permission.call(tool, &arguments))),
+        Some(Ok(Passage::Permitted(permission))) => Ok(Some(permission.call("c1", tool, &arguments))),
         Some(Ok(Passage::Waits(_))) => Ok(None),
         other => panic!("{other:?}"),
     }

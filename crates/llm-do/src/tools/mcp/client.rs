@@ -185,25 +185,9 @@ impl Client {
         let _under_way = self.heard.begin(token, Arc::clone(&open));
         let meta = json!({"progressToken": token});
         let params = RawJson::of(&json!({"name": tool.original, "arguments": arguments, "_meta": meta}));
-        let answer = self.within_its_time(&open, self.ask("tools/call", &params)).await?;
-        result::read(&answer)
-    }
-
-    async fn within_its_time(
-        &self,
-        call: &OpenCall,
-        asking: impl Future<Output = Result<RawJson, String>>,
-    ) -> Result<RawJson, String> {
-        let mut asking = std::pin::pin!(asking);
-        let mut deadline = Instant::now() + self.timeout;
-        for _ in 0..MOST_TIMES {
-            match tokio::time::timeout_at(deadline, &mut asking).await {
-                Ok(answer) => return answer,
-                Err(_) if call.has_progressed.swap(false, Ordering::Relaxed) => deadline += self.timeout,
-                Err(_) => break,
-            }
-        }
-        Err(self.too_slow("did not answer"))
+        let asking = self.ask("tools/call", &params);
+        let answer = within(self.timeout, &open.has_progressed, asking).await;
+        result::read(&answer.unwrap_or_else(|| Err(self.too_slow("did not answer")))?)
     }
 
     /// Lets the server end by itself, and sees to it that it does.
@@ -223,7 +207,7 @@ impl Client {
         answer.map_err(|fault| match fault {
             Fault::Told { code: http::UNREACHED, message, .. } => self.about(&format!("cannot be asked: {message}")),
             Fault::Told { message, .. } => self.about(&format!("says: {}", protocol::remark(&message))),
-            Fault::Gone(reason) => self.about(&self.heard.with_noise(&reason)),
+            Fault::Gone(reason) => self.about(&self.heard.with_noise(reason.trim_start_matches("it "))),
         })
     }
 
@@ -252,6 +236,20 @@ impl Client {
             None => self.about(&self.heard.with_noise(&fact)),
         }
     }
+}
+
+/// What comes within a time, which begins anew as long as there is progress.
+async fn within<T>(time: Duration, has_progressed: &AtomicBool, coming: impl Future<Output = T>) -> Option<T> {
+    let mut coming = std::pin::pin!(coming);
+    let mut deadline = Instant::now() + time;
+    for _ in 0..MOST_TIMES {
+        match tokio::time::timeout_at(deadline, &mut coming).await {
+            Ok(answer) => return Some(answer),
+            Err(_) if has_progressed.swap(false, Ordering::Relaxed) => deadline += time,
+            Err(_) => break,
+        }
+    }
+    None
 }
 
 fn spawned(mut command: Command, heard: &Arc<Heard>) -> std::io::Result<Live> {
@@ -317,7 +315,7 @@ impl Heard {
         let Some(call) = self.calls().get(&said.token).cloned() else { return };
         call.has_progressed.store(true, Ordering::Relaxed);
         if call.remarks.fetch_add(1, Ordering::Relaxed) < MOST_REMARKS {
-            let Progress { progress, total, message, .. } = said;
+            let Progress { done: progress, total, message, .. } = said;
             let (id, tool) = (call.id.clone(), call.tool.clone());
             call.events.send(|| EventKind::ToolProgressed { id, tool, progress, total, message });
         }
@@ -350,5 +348,36 @@ struct UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.heard.calls().remove(&self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn progress_buys_time_but_not_for_ever() {
+        let moment = Duration::from_millis(2);
+        let (still, progressing) = (AtomicBool::new(false), AtomicBool::new(true));
+        assert_eq!(within(moment, &still, std::future::pending::<()>()).await, None);
+        // Whoever says all the time that it goes on is believed only so often.
+        let mut times = 0;
+        let endless = std::future::poll_fn(|cx| {
+            times += 1;
+            progressing.store(true, Ordering::Relaxed);
+            cx.waker().wake_by_ref();
+            std::task::Poll::<()>::Pending
+        });
+        assert_eq!(within(moment, &progressing, endless).await, None);
+        assert!(times >= 20, "{times}");
+        let mut waits = 3;
+        let slow = async {
+            while waits > 0 {
+                waits -= 1;
+                progressing.store(true, Ordering::Relaxed);
+                tokio::time::sleep(moment).await;
+            }
+        };
+        assert_eq!(within(moment * 2, &progressing, slow).await, Some(()));
     }
 }

@@ -201,7 +201,7 @@ fn bounded(text: &str, longest: usize) -> String {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     pub token: u64,
-    pub progress: f64,
+    pub done: f64,
     pub total: Option<f64>,
     pub message: Option<String>,
 }
@@ -211,12 +211,13 @@ pub fn read_progress(params: &RawJson) -> Option<Progress> {
     struct Said {
         #[serde(rename = "progressToken")]
         token: u64,
-        progress: f64,
+        #[serde(rename = "progress")]
+        done: f64,
         total: Option<f64>,
         message: Option<String>,
     }
-    let Said { token, progress, total, message } = params.to().ok()?;
-    Some(Progress { token, progress, total, message: message.map(|text| bounded(&text, LONGEST_REMARK)) })
+    let Said { token, done, total, message } = params.to().ok()?;
+    Some(Progress { token, done, total, message: message.map(|text| bounded(&text, LONGEST_REMARK)) })
 }
 
 /// A line of a server's log.
@@ -322,7 +323,7 @@ mod tests {
         let progress = |params: serde_json::Value| read_progress(&RawJson::of(&params));
         let said = progress(json!({"progressToken": 3, "progress": 1, "total": 4.5, "message": "half\u{1b}"}));
         let message = Some("half\\u{1b}".to_owned());
-        assert_eq!(said, Some(Progress { token: 3, progress: 1.0, total: Some(4.5), message }));
+        assert_eq!(said, Some(Progress { token: 3, done: 1.0, total: Some(4.5), message }));
         assert_eq!(progress(json!({"progressToken": "3", "progress": 1})), None);
         let log = |data: serde_json::Value| read_log(&RawJson::of(&json!({"level": "info", "data": data})));
         assert_eq!(log(json!("ready")).unwrap(), "info: ready\n");

@@ -61,7 +61,7 @@ impl Server {
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &started {
             Ok((_, tools)) => {
-                events.send(|| EventKind::ToolsetReady { toolset: toolset(), tools: *tools, duration_ms })
+                events.send(|| EventKind::ToolsetReady { toolset: toolset(), tools: *tools, duration_ms });
             }
             Err(error) => {
                 let error = error.clone();

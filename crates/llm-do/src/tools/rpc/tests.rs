@@ -201,7 +201,7 @@ async fn a_line_that_is_longer_than_agreed_ends_the_connection() {
         answer = connection.request("a", &nothing) => answer,
         () = async {
             let _ = there.write_all(&flood).await;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         } => unreachable!(),
     };
     assert_eq!(answer, Err(Fault::Gone("it sent a message of more than 1 MiB".to_owned())));
