@@ -52,8 +52,8 @@ fn a_server_that_cannot_be_started_is_named_with_the_reason() {
 
 #[test]
 fn one_dead_server_does_not_keep_the_others_from_starting_at_the_same_time() {
-    let server = |mode: &str| json!({"mcp": {"command": "python3", "args": ["server.py", mode], "timeout_seconds": 3}});
-    let toolsets = json!({"a": server("never_starts"), "b": server("never_starts"), "c": server("no_tools")});
+    let server = |mode: &str, seconds: u64| json!({"mcp": {"command": "python3", "args": ["server.py", mode], "timeout_seconds": seconds}});
+    let toolsets = json!({"a": server("never_starts", 2), "b": server("never_starts", 2), "c": server("no_tools", 60)});
     let sandbox = project("toolsets: [a, b, c]", &toolsets, "- say: x");
     sandbox.file("server.py", SERVER);
     let (events, result) = run(&sandbox, &["--json"]).events();
@@ -63,9 +63,9 @@ fn one_dead_server_does_not_keep_the_others_from_starting_at_the_same_time() {
         .filter(|event| event["toolset"].is_string())
         .map(|event| event["type"].as_str().unwrap())
         .collect();
-    let all =
-        ["toolset_started", "toolset_started", "toolset_started", "toolset_ready", "toolset_failed", "toolset_failed"];
-    assert_eq!(kinds, all, "all begin before any of them fails");
+    assert_eq!(kinds[..3], ["toolset_started"; 3], "all begin before any of them ends");
+    assert_eq!(kinds.iter().filter(|kind| **kind == "toolset_failed").count(), 2);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "toolset_ready").count(), 1);
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn lists_without_an_end_are_an_error() {
 
 #[test]
 fn a_call_that_hangs_ends_with_its_time_and_the_run_goes_on() {
-    let (error, _) = called("hang", 1.0);
-    let expected = "the MCP server `bad` did not answer within 1 seconds; its last words:\nthinking about it";
+    let (error, _) = called("hang", 5.0);
+    let expected = "the MCP server `bad` did not answer within 5 seconds; its last words:\nthinking about it";
     assert_eq!(error, expected);
 }
 
@@ -95,15 +95,16 @@ fn a_server_that_dies_fails_this_call_and_all_later_ones_with_one_reason() {
 #[test]
 fn floods_of_every_kind_end() {
     let (error, _) = called("long_line", 30.0);
-    assert_eq!(error, "the MCP server `bad` it sent a message of more than 64 MiB");
-    let (error, events) = called("endless_progress", 0.2);
-    assert!(error.starts_with("the MCP server `bad` did not answer within 0.2 seconds"), "{error}");
+    assert_eq!(error, "the MCP server `bad` sent a message of more than 64 MiB");
+    let sandbox = hostile("endless_progress", 30.0, &calls(&["{ t: {} }"]));
+    let (events, result) = run(&sandbox, &["--json", "--approve-all", "--timeout", "5"]).events();
+    assert_eq!(result["exit_code"], 124);
     let told = events.iter().filter(|event| event["type"] == "tool_progressed");
     let longest = told.clone().map(|event| event["message"].as_str().unwrap().chars().count()).max();
     assert!(told.count() <= 1_000 && longest == Some(2_001), "{longest:?}");
     for mode in ["endless_noise", "endless_stderr"] {
-        let (error, events) = called(mode, 1.0);
-        assert!(error.starts_with("the MCP server `bad` did not answer within 1 seconds"), "{error}");
+        let (error, events) = called(mode, 5.0);
+        assert!(error.starts_with("the MCP server `bad` did not answer within 5 seconds"), "{error}");
         let printed = events.iter().filter(|event| event["type"] == "process_output");
         let bytes: usize = printed.map(|event| event["text"].as_str().unwrap().len()).sum();
         assert!(bytes < 17 * 1024 * 1024, "{mode}: {bytes}");

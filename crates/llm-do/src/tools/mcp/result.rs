@@ -245,7 +245,7 @@ mod tests {
         let text = json!({"type": "text", "text": "x".repeat(50_000)});
         let many = parts(&json!({"content": [text, text, text]})).unwrap();
         let lengths: Vec<usize> = many.iter().map(String::len).collect();
-        assert_eq!((lengths, many[2].as_str()), (vec![50_000, 10_030, 27], "[1 more parts are left out]"));
+        assert_eq!((lengths, many[2].as_str()), (vec![50_000, 10_029, 27], "[1 more parts are left out]"));
         assert!(many[1].ends_with("x\n[cut: 40000 more characters]"));
         let short = json!({"type": "text", "text": "x"});
         let many = parts(&json!({"content": vec![short; 200]})).unwrap();
