@@ -3,16 +3,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+#[path = "../support/python.rs"]
+mod python;
 #[path = "../support/servers.rs"]
 mod servers;
 #[path = "../support/session.rs"]
 mod session;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/terminal.rs"]
+mod terminal;
 
 mod connect;
 mod honest;
 mod hostile;
+mod journal;
+mod libraries;
+mod watched;
 
 use serde_json::{Value, json};
 use session::Run;

@@ -108,11 +108,13 @@ impl Child {
 impl Child {
     /// Lets it end by itself, its stdin being closed; then asks it to; then ends it.
     pub async fn finish(mut self) {
-        if self.has_ended_within(PATIENCE).await {
-            return;
-        }
-        if let Some(group) = self.group {
-            let _ = kill_process_group(group, Signal::TERM);
+        for signal in [Signal::TERM, Signal::KILL] {
+            if self.has_ended_within(PATIENCE).await {
+                return;
+            }
+            if let Some(group) = self.group {
+                let _ = kill_process_group(group, signal);
+            }
         }
         self.has_ended_within(PATIENCE).await;
     }
