@@ -59,6 +59,7 @@ Examples:
   llm-do check . --connect          also what its MCP servers offer
 
 Exits with 0, or with 2 and every error with its place.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct CheckArgs {
     /// A project directory, its `project.json`, or a worker file
     pub project: PathBuf,

@@ -94,7 +94,9 @@ pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
     }
     if !servers.is_empty() {
         out.push_str("\nservers\n");
-        servers.iter().for_each(|server| server_text(&mut out, server));
+        for server in servers {
+            server_text(&mut out, server);
+        }
     }
     let worst = program.worst_cases();
     out.push_str("\nagents\n");

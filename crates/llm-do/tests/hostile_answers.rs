@@ -11,7 +11,7 @@ const PROTOCOLS: [ProtocolKind; 4] =
     [ProtocolKind::Anthropic, ProtocolKind::OpenAiResponses, ProtocolKind::OpenAiChat, ProtocolKind::Gemini];
 
 /// What the fuzzer has a target for.
-const TARGETS: [fn(&[u8]); 9] = [
+const TARGETS: [fn(&[u8]); 10] = [
     fuzz::frames,
     fuzz::anthropic,
     fuzz::openai_responses,
@@ -21,6 +21,7 @@ const TARGETS: [fn(&[u8]); 9] = [
     tools::fuzz::arguments,
     tools::fuzz::command,
     tools::fuzz::paths,
+    tools::fuzz::server,
 ];
 
 /// Words of all protocols, put together like JSON more often than chance would have it.

@@ -1,5 +1,5 @@
-//! What must hold for any arguments that a model writes, as a plain function: the property tests and the fuzzer drive the
-//! same one. It panics when something does not hold.
+//! What must hold for any arguments that a model writes and any words of a server, as plain functions: the property tests
+//! and the fuzzer drive the same ones. They panic when something does not hold.
 
 use std::path::{Component, Path};
 
@@ -9,13 +9,16 @@ use cap_tempfile::TempDir;
 use super::agent::AgentTool;
 use super::approval::{Verdict, canonical};
 use super::filesystem::Filesystem;
+use super::mcp::protocol::{self, Listing};
 use super::protected::Protected;
 use super::shell::directory::WorkingDirectory;
 use super::shell::{grammar, words};
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
-use super::{ToolSpec, Toolset};
+use super::{ToolSpec, Toolset, mcp};
 use crate::beneath::{self, Identity};
-use crate::message::{Arguments, RawJson};
+use crate::escape::is_deceptive;
+use crate::message::{Arguments, Content, RawJson};
+use crate::syntax::table::is_name;
 
 /// Arguments are judged or refused by every tool, nothing runs, and what is shown and remembered of them is one text.
 pub fn arguments(bytes: &[u8]) {
@@ -69,6 +72,47 @@ pub fn paths(bytes: &[u8]) {
         ("edit_file", serde_json::json!({"path": path, "old": "x", "new": "y"})),
     ] {
         let _ = files.verdict(tool, &RawJson::of(&arguments));
+    }
+}
+
+/// Whatever a server says, what is made of it is bounded, has names that are names, and shows nothing that deceives.
+pub fn server(bytes: &[u8]) {
+    let Ok(said) = RawJson::parse(&String::from_utf8_lossy(bytes)) else { return };
+    let _ = protocol::read_hello(&said);
+    let mut listing = Listing::default();
+    // The second page may be the first one again.
+    let _ = listing.add(&said).and_then(|_| listing.add(&said));
+    assert!(listing.tools.len() + listing.refused.len() <= 1_000);
+    for (index, tool) in listing.tools.iter().enumerate() {
+        assert!(is_name(&tool.name), "{:?}", tool.name);
+        assert!(listing.tools[..index].iter().all(|other| other.name != tool.name), "{:?}", tool.name);
+        assert!(tool.parameters.to::<serde_json::Map<String, serde_json::Value>>().is_ok(), "{:?}", tool.parameters);
+        check_words(&tool.description, 10_000);
+    }
+    check_words(&listing.complaint().unwrap_or_default(), 10_000);
+    for words in [protocol::read_log(&said), protocol::read_progress(&said).and_then(|progress| progress.message)] {
+        check_words(&words.unwrap_or_default(), 3_000);
+    }
+    check_content(&mcp::result::read(&said));
+}
+
+/// Every character may be spelled out in ten.
+fn check_words(text: &str, longest: usize) {
+    assert!(text.chars().count() <= longest * 10, "{} characters", text.len());
+    assert!(text.chars().all(|c| c == '\n' || !is_deceptive(c)), "{text:?}");
+}
+
+fn check_content(read: &Result<Vec<Content>, String>) {
+    let Ok(content) = read else { return };
+    assert!(content.len() <= 102, "{} parts", content.len());
+    for part in content {
+        match part {
+            Content::Text { .. } => {}
+            Content::Attachment(file) => {
+                let kinds = ["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/"];
+                assert!(kinds.iter().any(|kind| file.media_type.starts_with(kind)), "{file:?}");
+            }
+        }
     }
 }
 

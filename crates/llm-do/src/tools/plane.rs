@@ -335,7 +335,7 @@ impl Ran {
     fn of(outcome: Result<Vec<Content>, ToolError>, started: Instant) -> Result<Self, Ending> {
         let gave = match outcome {
             Ok(content) => Gave::Content(cut(content)),
-            Err(ToolError::Failed(reason)) => Gave::Failed(reason),
+            Err(ToolError::Failed(reason)) => Gave::Failed(cut_text(reason)),
             Err(ToolError::Changed) => Gave::Changed,
             Err(ToolError::Ends(ending)) => return Err(ending),
         };
@@ -380,17 +380,18 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 /// Long texts are cut, with a mark that says so.
 fn cut(content: Vec<Content>) -> Vec<Content> {
     let cut_part = |part| match part {
-        // A character has at least one byte: most texts need not be counted.
-        Content::Text { text } if text.len() <= LONGEST_RESULT => Content::Text { text },
-        Content::Text { text } => match text.char_indices().nth(LONGEST_RESULT) {
-            None => Content::Text { text },
-            Some((end, _)) => {
-                let left_out = text[end..].chars().count();
-                let kept = &text[..end];
-                Content::text(format!("{kept}\n[cut: {left_out} more characters; ask for less, or for a part]"))
-            }
-        },
+        Content::Text { text } => Content::Text { text: cut_text(text) },
         attachment @ Content::Attachment(_) => attachment,
     };
     content.into_iter().map(cut_part).collect()
+}
+
+fn cut_text(text: String) -> String {
+    // A character has at least one byte: most texts need not be counted.
+    if text.len() <= LONGEST_RESULT {
+        return text;
+    }
+    let Some((end, _)) = text.char_indices().nth(LONGEST_RESULT) else { return text };
+    let left_out = text[end..].chars().count();
+    format!("{}\n[cut: {left_out} more characters; ask for less, or for a part]", &text[..end])
 }

@@ -53,7 +53,8 @@ pub fn read_hello(answer: &RawJson) -> Result<Hello, String> {
     struct Capabilities {
         tools: Option<serde::de::IgnoredAny>,
     }
-    let said: Said = answer.to().map_err(|error| format!("answers `initialize` with something else: {error}"))?;
+    let said: Said =
+        answer.to().map_err(|error| format!("answers `initialize` with something else: {}", in_short(&error)))?;
     let version = UNDERSTOOD.iter().find(|version| **version == said.version);
     let version = version.ok_or_else(|| {
         let (asked, found) = (UNDERSTOOD.join(", "), visible_start(&said.version, 40));
@@ -94,7 +95,8 @@ impl Listing {
             #[serde(rename = "nextCursor")]
             next: Option<String>,
         }
-        let page: Page = page.to().map_err(|error| format!("answers `tools/list` with something else: {error}"))?;
+        let page: Page =
+            page.to().map_err(|error| format!("answers `tools/list` with something else: {}", in_short(&error)))?;
         for tool in page.tools.0 {
             if self.tools.len() + self.refused.len() + self.refused_more >= MOST_TOOLS {
                 return Err(format!("offers more than {MOST_TOOLS} tools"));
@@ -116,7 +118,7 @@ impl Listing {
 
     fn judged(&self, tool: &RawJson) -> Result<McpTool, String> {
         let Described { name: original, title, description, parameters, annotations } =
-            tool.to().map_err(|error| format!("a tool is not described as one: {error}"))?;
+            tool.to().map_err(|error| format!("a tool is not described as one: {}", in_short(&error)))?;
         let shown = visible_start(&original, 80).into_owned();
         let name = our_name(&original).ok_or_else(|| format!("`{shown}` is not a name"))?;
         if self.tools.iter().any(|other| other.name == name) {
@@ -230,6 +232,11 @@ pub fn read_log(params: &RawJson) -> Option<String> {
     let Said { level, data } = params.to().ok()?;
     let text = data.to::<String>().unwrap_or_else(|_| data.get().to_owned());
     Some(format!("{}: {}\n", visible_start(&level, 20), bounded(&text, LONGEST_REMARK)))
+}
+
+/// Why something cannot be read; the reason may repeat what it is about.
+pub fn in_short(error: &serde_json::Error) -> String {
+    visible_start(&error.to_string(), 200).into_owned()
 }
 
 /// What the server's own words are cut to where they are part of ours.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::bounded::Bounded;
+use super::protocol::in_short;
 use crate::escape::visible_start;
 use crate::message::{Content, RawJson};
 use crate::tools::attachment;
@@ -45,7 +46,8 @@ struct Part {
 
 /// The content of a result; what the server says has failed is an error.
 pub fn read(result: &RawJson) -> Result<Vec<Content>, String> {
-    let said: Said = result.to().map_err(|error| format!("the server answered with something else: {error}"))?;
+    let said: Said =
+        result.to().map_err(|error| format!("the server answered with something else: {}", in_short(&error)))?;
     let mut gathered = Gathered::default();
     for part in &said.content.0 {
         gathered.add(&part.to().unwrap_or_default());

@@ -6,10 +6,16 @@ use serde_json::Value;
 
 use super::{McpTool, Server};
 use crate::BoxFuture;
+use crate::escape::visible_start;
 use crate::json_schema::{self, Direction};
 use crate::message::{Content, RawJson};
 use crate::tools::approval::{PermittedCall, Question, Verdict};
 use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+
+/// Why a schema cannot be used may repeat all of it.
+const LONGEST_REASON: usize = 500;
+/// The model has seen it already, so that the beginning helps as much as all of it.
+const LONGEST_SHOWN_SCHEMA: usize = 10_000;
 
 /// Tools that a server runs.
 pub struct McpTools {
@@ -37,13 +43,18 @@ impl McpTools {
 
 /// The schema is judged when somebody calls the tool: a server may have many, and most are never called.
 fn check(tool: &McpTool, arguments: &RawJson) -> Result<(), String> {
-    let unusable =
-        |error: json_schema::SchemaError| format!("the schema that its server gives cannot be used: {error}");
+    let unusable = |error: json_schema::SchemaError| {
+        let reason = visible_start(&error.to_string(), LONGEST_REASON).into_owned();
+        format!("the schema that its server gives cannot be used: {reason}")
+    };
     let schema = json_schema::judge(&tool.parameters, Direction::Input).map_err(unusable)?;
     let value: Value = arguments.to().map_err(|error| error.to_string())?;
     match json_schema::violation(&schema, &value) {
         None => Ok(()),
-        Some(violation) => Err(format!("{violation}; the schema is {schema}")),
+        Some(violation) => {
+            let schema = visible_start(tool.parameters.get(), LONGEST_SHOWN_SCHEMA);
+            Err(format!("{violation}; the schema is {schema}"))
+        }
     }
 }
 
