@@ -46,7 +46,7 @@ fn a_server_that_cannot_be_started_is_named_with_the_reason() {
     let said = unusable("old", 30.0);
     assert!(said.contains("the MCP server `bad` speaks revision `1999-01-01` of the protocol"), "{said}");
     let said = unusable("never_starts", 1.0);
-    let expected = "the MCP server `bad` did not start within 1 seconds; its last words:\n  | waiting for the moon";
+    let expected = "the MCP server `bad` did not start within 1 seconds (its `timeout_seconds`); its last words:\n  | waiting for the moon";
     assert!(said.contains(expected), "{said}");
 }
 
@@ -79,7 +79,7 @@ fn lists_without_an_end_are_an_error() {
 #[test]
 fn a_call_that_hangs_ends_with_its_time_and_the_run_goes_on() {
     let (error, _) = called("hang", 5.0);
-    let expected = "the MCP server `bad` did not answer within 5 seconds; its last words:\nthinking about it";
+    let expected = "the MCP server `bad` did not answer within 5 seconds (its `timeout_seconds`); its last words:\nthinking about it";
     assert_eq!(error, expected);
 }
 
@@ -104,7 +104,10 @@ fn floods_of_every_kind_end() {
     assert!(told.count() <= 1_000 && longest == Some(2_001), "{longest:?}");
     for mode in ["endless_noise", "endless_stderr"] {
         let (error, events) = called(mode, 5.0);
-        assert!(error.starts_with("the MCP server `bad` did not answer within 5 seconds"), "{error}");
+        assert!(
+            error.starts_with("the MCP server `bad` did not answer within 5 seconds (its `timeout_seconds`)"),
+            "{error}"
+        );
         let printed = events.iter().filter(|event| event["type"] == "process_output");
         let bytes: usize = printed.map(|event| event["text"].as_str().unwrap().len()).sum();
         assert!(bytes < 17 * 1024 * 1024, "{mode}: {bytes}");
@@ -174,7 +177,7 @@ fn a_service_that_cannot_be_reached_is_named_with_the_reason() {
     assert!(said.contains("the MCP server `far` cannot be asked: the request cannot be sent: "), "{said}");
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let said = asked(&format!("http://{}/", silent.local_addr().unwrap()), 1.0);
-    assert!(said.contains("the MCP server `far` did not start within 1 seconds"), "{said}");
+    assert!(said.contains("the MCP server `far` did not start within 1 seconds (its `timeout_seconds`)"), "{said}");
 }
 
 #[test]

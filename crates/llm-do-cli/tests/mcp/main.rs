@@ -15,6 +15,7 @@ mod support;
 mod terminal;
 
 mod connect;
+mod example;
 mod honest;
 mod hostile;
 mod journal;

@@ -1,10 +1,13 @@
 //! What somebody at a terminal sees of servers, and does to them.
 
-use serde_json::json;
+use std::path::Path;
 
+use serde_json::{Value, json};
+
+use crate::servers::{self, Listening};
 use crate::support::Sandbox;
 use crate::terminal::Terminal;
-use crate::{calls, project, servers};
+use crate::{calls, project};
 
 const HOSTILE: &str = include_str!("hostile.py");
 
@@ -12,10 +15,6 @@ fn start(sandbox: &Sandbox, words: &[&str]) -> Terminal {
     let path = std::env::var("PATH").unwrap();
     let words = [words, &["-m", "scripted:script.yaml", "--trust"]].concat();
     Terminal::start(sandbox.command(&words, &[("PATH", path.as_str()), ("SECRET", "s")]))
-}
-
-fn log(sandbox: &Sandbox) -> String {
-    std::fs::read_to_string(sandbox.path().join("log")).unwrap_or_default()
 }
 
 #[test]
@@ -54,15 +53,29 @@ fn a_server_that_takes_its_time_is_shown_with_a_timer_and_can_be_given_up() {
 
 #[test]
 fn a_call_that_is_given_up_is_taken_back_and_the_server_lives_on() {
+    let log = tempfile::tempdir().unwrap();
+    let log = log.path().join("log");
+    check_given_up(&json!({"command": servers::ours(), "args": ["stdio", log]}), &log);
+    std::fs::remove_file(&log).unwrap();
+    let server = Listening::ours("http", &log);
+    check_given_up(&json!({"url": format!("http://127.0.0.1:{}/mcp", server.port)}), &log);
+}
+
+#[track_caller]
+fn check_given_up(server: &Value, log: &Path) {
     let script = "- { heard: wait, round: 1, call: { wait: {} } }\n- { heard: add, call: { add: { a: 1, b: 2 } } }\n\
                   - say: \"{{ result }}\"\n";
     let script = script.replace("heard: add,", "heard: add, round: 1,");
-    let toolsets = json!({"desk": servers::ours_on_stdio()});
+    let toolsets = json!({"desk": {"mcp": server}});
     let sandbox = project("toolsets: [desk]\napproval: { wait: allow, add: allow }", &toolsets, &script);
     let terminal = start(&sandbox, &["chat", "."]);
     terminal.expect("> ").press("wait\r").expect("wait › 1/2 waiting").press("\u{3}");
-    terminal.expect("error: interrupted").press("add\r").expect("{\"sum\":3}").press("\u{4}");
+    terminal.expect("error: interrupted\n>").press("add\r");
+    // The prompt after the answer: what is typed before it is forgotten.
+    terminal.expect("\n{\"sum\":3}\n>").press("\u{4}");
     let left = terminal.left();
-    assert!(log(&sandbox).contains("call wait {}\ntaken back\ncall add"), "{}\n{}", log(&sandbox), left.screen);
-    assert_eq!(log(&sandbox).matches("list \n").count(), 1, "it was started once");
+    let log = std::fs::read_to_string(log).unwrap();
+    let noted: Vec<&str> = log.lines().filter(|line| line.starts_with("call") || line.starts_with("taken")).collect();
+    assert_eq!(noted, ["call wait {}", "taken back", "call add {\"a\":1,\"b\":2}"], "{}", left.screen);
+    assert_eq!(log.matches("list \n").count(), 1, "it was started once");
 }

@@ -11,16 +11,24 @@ use serde_json::{Value, json};
 
 use crate::python;
 
-/// The server on the official Rust library, built if it is not there.
+/// The server on the official Rust library. Tests of the whole package have built it; a test alone has not.
 pub fn ours() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "llm-do-cli", "--example", "mcp_server"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status();
-        assert!(built.unwrap().success(), "the server of the tests cannot be built");
         let program = Path::new(env!("CARGO_BIN_EXE_llm-do")).with_file_name("examples").join("mcp_server");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/mcp_server.rs");
+        let written = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
+        if written(&program) < written(&source) {
+            let mut cargo = Command::new(env!("CARGO"));
+            // What Cargo tells the programs that it runs would make others be built anew.
+            let is_told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+            for (name, _) in std::env::vars().filter(|(name, _)| is_told(name)) {
+                cargo.env_remove(name);
+            }
+            cargo.args(["build", "--quiet", "--package", "llm-do-cli", "--example", "mcp_server"]);
+            let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+            assert!(built.unwrap().success(), "the server of the tests cannot be built");
+        }
         program.to_str().unwrap().to_owned()
     })
 }

@@ -34,7 +34,7 @@ pub struct Client {
     heard: Arc<Heard>,
     next: AtomicU64,
     /// The tools as they were listed last.
-    listed: tokio::sync::Mutex<Vec<McpTool>>,
+    listed: tokio::sync::Mutex<Arc<[McpTool]>>,
 }
 
 struct Live {
@@ -97,7 +97,8 @@ impl Client {
                 Live { connection, other: Other::Service(session) }
             }
         };
-        let (live, next, listed) = (Mutex::new(Some(live)), AtomicU64::new(1), tokio::sync::Mutex::default());
+        let listed = tokio::sync::Mutex::new(Arc::from([]));
+        let (live, next) = (Mutex::new(Some(live)), AtomicU64::new(1));
         Ok(Self { name: name.to_owned(), timeout, live, heard, next, listed })
     }
 
@@ -121,7 +122,7 @@ impl Client {
     }
 
     /// The tools as they are now: listed again if the server has said that they changed.
-    pub async fn tools(&self, events: &Events) -> Result<Vec<McpTool>, String> {
+    pub async fn tools(&self, events: &Events) -> Result<Arc<[McpTool]>, String> {
         let mut listed = self.listed.lock().await;
         if self.heard.changed.swap(false, Ordering::Relaxed) {
             let listing = tokio::time::timeout(self.timeout, self.list()).await;
@@ -131,7 +132,7 @@ impl Client {
                         let text = format!("not all tools of the MCP server `{}` can be used: {complaint}", self.name);
                         events.send(|| EventKind::Notice { text });
                     }
-                    *listed = listing.tools;
+                    *listed = Arc::from(listing.tools);
                 }
                 Err(reason) => {
                     self.heard.changed.store(true, Ordering::Relaxed);
@@ -139,7 +140,7 @@ impl Client {
                 }
             }
         }
-        Ok(listed.clone())
+        Ok(Arc::clone(&listed))
     }
 
     async fn list(&self) -> Result<Listing, String> {
@@ -230,7 +231,7 @@ impl Client {
             Some(Live { other: Other::Child(child), .. }) => child.last_words(),
             Some(Live { other: Other::Service(_), .. }) | None => None,
         };
-        let fact = format!("{what} within {} seconds", self.timeout.as_secs_f64());
+        let fact = format!("{what} within {} seconds (its `timeout_seconds`)", self.timeout.as_secs_f64());
         match last_words {
             Some(last) => self.about(&format!("{fact}; its last words:\n{last}")),
             None => self.about(&self.heard.with_noise(&fact)),

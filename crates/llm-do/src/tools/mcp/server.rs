@@ -47,7 +47,7 @@ impl Server {
 
     /// Its tools as they are now.
     pub async fn tools(&self, events: &Events) -> Result<Vec<McpTool>, String> {
-        self.client(events).await?.tools(events).await
+        Ok(self.client(events).await?.tools(events).await?.to_vec())
     }
 
     async fn start(&self, events: &Events) -> Result<Arc<Client>, String> {
