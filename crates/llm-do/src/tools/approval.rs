@@ -547,10 +547,14 @@ impl Gate {
             let request = (candidate.path, candidate.tool, canonical(candidate.arguments));
             Described::new(StepKind::Ask, &request).shown(&candidate.waiting(verdict))
         };
-        let unasked = || Given { answer: Answer::Once, bound_to: verdict.bound_exception() };
+        let unasked = |answered| {
+            candidate.tell(&telling, verdict, answered);
+            Ok(Given { answer: Answer::Once, bound_to: verdict.bound_exception() })
+        };
         let effect = async {
-            let question = match decide(&self.approvals, verdict, self.is_remembered(candidate, verdict)) {
-                Decision::Run => return Ok(unasked()),
+            let remembered = self.is_remembered(candidate, verdict);
+            let question = match decide(&self.approvals, verdict, remembered) {
+                Decision::Run => return unasked(if remembered { Answered::Remembered } else { Answered::Policy }),
                 Decision::Refuse(reason) => return Err(NoAnswer::Policy(reason.to_owned())),
                 Decision::NobodyToAsk => return Err(NoAnswer::Nobody),
                 Decision::Ask(question) => question,
@@ -561,7 +565,7 @@ impl Gate {
             drop(waits);
             // Somebody may have allowed it while this question waited.
             if self.is_remembered(candidate, verdict) {
-                return Ok(unasked());
+                return unasked(Answered::Remembered);
             }
             let request = candidate.request(question.clone(), verdict, self.others.clone());
             let answer = self.ask(approver.as_ref(), &request, &telling).await?;
@@ -662,6 +666,17 @@ impl Candidate<'_> {
         let path = self.path.join("/");
         let digest = digest([(self.key)().as_str(), &path, self.tool, &canonical(self.arguments), bound_to]);
         digest[..12].to_owned()
+    }
+
+    /// Who watches a run learns also of what would have been asked.
+    fn tell(&self, events: &Events, verdict: &Verdict, answer: Answered) {
+        events.send(|| EventKind::ApprovalAnswered {
+            id: self.id(verdict),
+            path: self.path.to_vec(),
+            tool: self.tool.to_owned(),
+            answer,
+            note: verdict.question().map(|question| question.reason.clone()),
+        });
     }
 
     fn pending(&self, verdict: &Verdict) -> Pending {
