@@ -26,6 +26,20 @@ fn keys(command: &str, run: usize) -> &'static [(&'static str, &'static str)] {
             ("about rain.\n>", "/usage\r"),
             ("$0.0014\n>", "\u{4}"),
         ],
+        ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane\"", _) => {
+            &[(ASKED, "n"), ("why not?", "after the inspection\r")]
+        }
+        ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane, please\"", _)
+        | ("llm-do examples/specialists -m scripted:examples/specialists/script.yaml \"Say clause 4 plainly\"", 0) => {
+            &[(ASKED, "y")]
+        }
+        ("llm-do chat examples/tutor -m scripted:examples/tutor/script.yaml", _) => &[
+            (">", "hej\r"),
+            ("*bread*?\n>", "brot\r"),
+            ("*butter*?\n>", "smör\r"),
+            ("once more?\n>", "I stop here\r"),
+            ("again: *bröd*.\n>", "\u{4}"),
+        ],
         (story, _) if story.contains("long story") => &[("Once upon", "\u{3}")],
         _ => &[],
     }
