@@ -16,6 +16,7 @@ mod document;
 mod examples;
 mod links;
 mod place;
+mod references;
 mod sessions;
 
 use std::fs;

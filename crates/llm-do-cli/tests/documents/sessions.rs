@@ -68,6 +68,7 @@ fn masked(text: &str) -> String {
     let mask = |line: &str| match line.split(' ').next() {
         Some("run") if line.contains(" of ") => "run … of … in …\n".to_owned(),
         Some("begun") => "begun … by …\n".to_owned(),
+        Some("commands") if line.contains(" a fence") => "commands in …\n".to_owned(),
         Some(_) | None => format!("{line}\n"),
     };
     steady(&text.lines().map(mask).collect::<String>())
