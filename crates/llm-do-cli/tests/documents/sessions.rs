@@ -29,7 +29,8 @@ fn keys(command: &str, run: usize) -> &'static [(&'static str, &'static str)] {
         ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane\"", _) => {
             &[(ASKED, "n"), ("why not?", "after the inspection\r")]
         }
-        ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane, please\"", _)
+        ("llm-do release -m scripted:release/5.yaml \"Notes for 2.0\"", _)
+        | ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane, please\"", _)
         | ("llm-do examples/specialists -m scripted:examples/specialists/script.yaml \"Say clause 4 plainly\"", 0) => {
             &[(ASKED, "y")]
         }
