@@ -44,3 +44,12 @@ fn every_link_leads_somewhere() {
         }
     }
 }
+
+#[test]
+fn every_document_is_in_the_index() {
+    let index = read("docs/README.md");
+    for path in documents("docs").iter().filter(|path| *path != "docs/README.md") {
+        let file = path.strip_prefix("docs/").unwrap();
+        assert!(index.contains(&format!("]({file})")), "{path} is not in docs/README.md");
+    }
+}

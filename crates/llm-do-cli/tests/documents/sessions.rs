@@ -12,38 +12,50 @@ use crate::{documents, read, repository};
 
 const FIRST_SESSION: &str = "docs/first-session.md";
 
-/// What is typed while a command runs: a text to wait for, then keys.
-fn keys(command: &str, run: usize) -> &'static [(&'static str, &'static str)] {
-    const ASKED: &str = "no, and end the run";
-    match (command, run) {
-        ("llm-do hello \"Write a haiku about rain to haiku.txt\"", 0) => {
-            &[(ASKED, "n"), ("why not?", "not before dinner\r")]
-        }
-        ("llm-do hello \"Write a haiku about rain to haiku.txt\"", 1) => &[(ASKED, "y")],
-        ("llm-do chat hello", _) => &[
+/// A text to wait for, and the keys to press then.
+type Keys = &'static [(&'static str, &'static str)];
+
+const ASKED: &str = "no, and end the run";
+const YES: Keys = &[(ASKED, "y")];
+
+/// What is typed while a command runs, for the first time, the second time, …
+const TYPED: &[(&str, &[Keys])] = &[
+    (
+        "llm-do hello \"Write a haiku about rain to haiku.txt\"",
+        &[&[(ASKED, "n"), ("why not?", "not before dinner\r")], YES],
+    ),
+    (
+        "llm-do chat hello",
+        &[&[
             (">", "Who are you?\r"),
             ("above all.\n>", "And which is your favourite?\r"),
             ("about rain.\n>", "/usage\r"),
             ("$0.0014\n>", "\u{4}"),
-        ],
-        ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane\"", _) => {
-            &[(ASKED, "n"), ("why not?", "after the inspection\r")]
-        }
-        ("llm-do release -m scripted:release/5.yaml \"Notes for 2.0\"", _)
-        | ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane, please\"", _)
-        | ("llm-do examples/specialists -m scripted:examples/specialists/script.yaml \"Say clause 4 plainly\"", 0) => {
-            &[(ASKED, "y")]
-        }
-        ("llm-do chat examples/tutor -m scripted:examples/tutor/script.yaml", _) => &[
+        ]],
+    ),
+    ("llm-do hello \"Tell me a long story\"", &[&[("Once upon", "\u{3}")]]),
+    (
+        "llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane\"",
+        &[&[(ASKED, "n"), ("why not?", "after the inspection\r")]],
+    ),
+    ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane, please\"", &[YES]),
+    ("llm-do examples/specialists -m scripted:examples/specialists/script.yaml \"Say clause 4 plainly\"", &[YES]),
+    (
+        "llm-do chat examples/tutor -m scripted:examples/tutor/script.yaml",
+        &[&[
             (">", "hej\r"),
             ("*bread*?\n>", "brot\r"),
             ("*butter*?\n>", "smör\r"),
             ("once more?\n>", "I stop here\r"),
             ("again: *bröd*.\n>", "\u{4}"),
-        ],
-        (story, _) if story.contains("long story") => &[("Once upon", "\u{3}")],
-        _ => &[],
-    }
+        ]],
+    ),
+    ("llm-do release -m scripted:release/5.yaml \"Notes for 2.0\"", &[YES]),
+];
+
+fn keys(command: &str, run: usize) -> Keys {
+    let typed = TYPED.iter().find(|(typed, _)| *typed == command);
+    typed.and_then(|(_, runs)| runs.get(run)).copied().unwrap_or_default()
 }
 
 /// Commands that another test runs, or that are this test; `None` for those to be typed here.
