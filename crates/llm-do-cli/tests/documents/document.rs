@@ -42,6 +42,8 @@ pub fn parts(document: &str) -> Vec<Part> {
                 let (opening, text) = fence.take().unwrap();
                 match part(opening, text) {
                     Part::Words(words) => add_words(&mut parts, &words),
+                    // What follows a language is not shown to readers.
+                    Part::File { path, .. } if !is_named(&parts, &path) => panic!("no words name `{path}` before it"),
                     part => parts.push(part),
                 }
             }
@@ -49,6 +51,12 @@ pub fn parts(document: &str) -> Vec<Part> {
     }
     assert!(fence.is_none(), "a fence has no end");
     parts
+}
+
+/// Whether the words since the last fence name a file.
+fn is_named(parts: &[Part], path: &str) -> bool {
+    matches!(parts.last(), Some(Part::Words(words))
+        if words.rsplit("```").next().is_some_and(|words| words.contains(&format!("`{path}`"))))
 }
 
 fn add_words(parts: &mut Vec<Part>, line: &str) {
@@ -105,11 +113,11 @@ pub fn written(parts: &[Part]) -> String {
 
 #[test]
 fn a_document_is_its_parts() {
-    let document = "x\n```json\n{}\n```\n```yaml a/b.worker\nname: a\n```\n```console\n$ llm-do c\nout\n\nmore\n$ d\n```\n\
+    let document = "x\n```json\n{}\n```\n`a/b.worker`:\n```yaml a/b.worker\nname: a\n```\n```console\n$ llm-do c\nout\n\nmore\n$ d\n```\n\
                     y\n```sh\nllm-do b  # why\n```\n";
     let typed = |command: &str, seen: &str| Typed { command: command.into(), seen: seen.into() };
     let expected = [
-        Part::Words("x\n```json\n{}\n```\n".into()),
+        Part::Words("x\n```json\n{}\n```\n`a/b.worker`:\n".into()),
         Part::File { opening: "yaml a/b.worker".into(), path: "a/b.worker".into(), text: "name: a\n".into() },
         Part::Console(vec![typed("llm-do c", "out\n\nmore\n"), typed("d", "")]),
         Part::Words("y\n".into()),
@@ -121,9 +129,8 @@ fn a_document_is_its_parts() {
 
 #[test]
 fn no_command_hides_in_a_place_that_is_not_typed() {
-    for document in
-        ["    llm-do x\n", "```\n$ llm-do x\n```\n", "```text\nllm-do x\n```\n", "```fish\nx\n```\n", "```sh\n"]
-    {
+    let hidden = ["    llm-do x\n", "```\n$ llm-do x\n```\n", "```text\nllm-do x\n```\n", "```fish\nx\n```\n"];
+    for document in hidden.into_iter().chain(["```sh\n", "```yaml a\n```\n"]) {
         assert!(std::panic::catch_unwind(|| parts(document)).is_err(), "{document}");
     }
 }
