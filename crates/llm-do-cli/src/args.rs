@@ -321,6 +321,7 @@ pub struct ModelsArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct SchemaArgs {
+    /// Of which format
     #[arg(value_enum)]
     pub format: SchemaFormat,
 }
@@ -342,6 +343,7 @@ Examples:
   llm-do completions zsh > ~/.zfunc/_llm-do
   llm-do completions fish > ~/.config/fish/completions/llm-do.fish")]
 pub struct CompletionsArgs {
+    /// For which shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
