@@ -50,6 +50,10 @@ const TYPED: &[(&str, &[Keys])] = &[
             ("again: *bröd*.\n>", "\u{4}"),
         ]],
     ),
+    (
+        "llm-do chat -q examples/tutor -m scripted:examples/tutor/script.yaml",
+        &[&[(">", "/help\r"), ("as it is.\n>", "\u{4}")]],
+    ),
     ("llm-do release -m scripted:release/5.yaml \"Notes for 2.0\"", &[YES]),
 ];
 
