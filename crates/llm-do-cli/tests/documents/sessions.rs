@@ -70,6 +70,7 @@ fn typed_elsewhere(command: &str) -> Option<&'static str> {
         ("cargo run -p llm-do --example ", "crates/llm-do/tests/examples.rs"),
         ("python3 -m venv ", "tests/python: with an environment that is kept"),
         (".venv/bin/pip install ", "tests/python: with an environment that is kept"),
+        ("pip install ", "likewise"),
         ("llm-do run . --input-json '{\"topic\": \"tides\"}' ", "tests/python/example.rs: it needs the libraries"),
     ];
     ELSEWHERE.iter().find(|(start, _)| command.starts_with(start)).map(|(_, reason)| *reason)
