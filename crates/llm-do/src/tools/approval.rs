@@ -1,6 +1,7 @@
 //! Who has to agree before a tool runs: verdicts, the rules of one agent for its tools, and the gate of the session.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -445,7 +446,7 @@ pub struct Candidate<'a> {
     pub tool: &'a str,
     pub arguments: &'a RawJson,
     /// Which toolset definition it belongs to: an approval for one is none for another.
-    pub toolset: &'a str,
+    pub toolset: &'a (dyn fmt::Debug + Send + Sync),
     /// The agents from the entry down.
     pub path: &'a [String],
     /// Where in the call tree it stands; made when somebody must be asked.
@@ -645,7 +646,7 @@ impl Gate {
 impl Candidate<'_> {
     fn tool_grant(&self, verdict: &Verdict) -> Grant {
         let part = verdict.covers().map(|covers| covers.tool.clone());
-        Grant::Tool { toolset: self.toolset.to_owned(), tool: self.tool.to_owned(), part }
+        Grant::Tool { toolset: format!("{:?}", self.toolset), tool: self.tool.to_owned(), part }
     }
 
     /// The grant that would cover the call, if one can.
@@ -655,7 +656,7 @@ impl Candidate<'_> {
             Verdict::AskAnyway(question) => Some(question.bound_to.clone().unwrap_or_default()),
             Verdict::Allow | Verdict::AlwaysAsk(_) | Verdict::Block(_) => return None,
         };
-        let (toolset, tool) = (self.toolset.to_owned(), self.tool.to_owned());
+        let (toolset, tool) = (format!("{:?}", self.toolset), self.tool.to_owned());
         let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
         Some(Grant::Call { toolset, tool, call, exception })
     }
