@@ -60,11 +60,15 @@ pub async fn open(
     steps: &Steps,
     events: &Events,
 ) -> Result<Opened, Unopened> {
-    let (mut placed, mut missing) = (Vec::new(), Vec::new());
-    let (served, others) = tokio::join!(
-        open_servers(runtime, agent, steps, events),
-        open_others(runtime, agent, events, &mut placed, &mut missing),
-    );
+    let mut placed = Vec::with_capacity(agent.tools.len() + agent.toolsets.len());
+    let mut missing = Vec::new();
+    let others = open_others(runtime, agent, events, &mut placed, &mut missing);
+    // Boxed: most agents use no server, and every call that waits holds its future.
+    let (served, others) = if uses(agent).any(|(_, used)| is_served(used)) {
+        Box::pin(async { tokio::join!(open_servers(runtime, agent, steps, events), others) }).await
+    } else {
+        (Vec::new(), others.await)
+    };
     let mut failure = others.err().map(Unopened::Toolset);
     for result in served {
         match result {
@@ -75,7 +79,7 @@ pub async fn open(
     placed.sort_by_key(|(place, _)| *place);
     let toolsets: Vec<OpenToolset> = placed.into_iter().map(|(_, toolset)| toolset).collect();
     if let Some(failure) = failure {
-        plane::close(toolsets, events).await;
+        Box::pin(plane::close(toolsets, events)).await;
         return Err(failure);
     }
     tell_idle_rules(agent, &toolsets, events);
@@ -84,6 +88,10 @@ pub async fn open(
 
 fn uses(agent: &AgentSpec) -> impl Iterator<Item = (usize, &ToolsetUse)> {
     agent.tools.iter().chain(&agent.toolsets).enumerate()
+}
+
+fn is_served(used: &ToolsetUse) -> bool {
+    matches!(used.source.origin(), ToolsetSource::Mcp(_))
 }
 
 /// All at the same time: none has to wait for another that is slow.
@@ -99,10 +107,10 @@ async fn open_servers(
     });
     let opening = servers.map(|(place, used, config)| async move {
         let steps = steps.at(format_args!("offer.{}", used.name));
-        let tools = runtime.servers.offered(config, &steps, events).await?;
+        let tools = runtime.servers().offered(config, &steps, events).await?;
         // Who agreed to something agreed to it as it was described then.
-        let definition = format!("{:?} {}", used.source, digest([RawJson::of(&tools).get()]));
-        let toolset = Box::new(McpTools { server: runtime.servers.get(config), tools });
+        let definition = Arc::new((used.source.clone(), digest([RawJson::of(&tools).get()])));
+        let toolset = Box::new(McpTools { server: runtime.servers().get(config), tools });
         let toolset = through_variants(&used.source, toolset)?;
         let (name, rules) = (used.name.clone(), used.rules.clone());
         Ok((place, OpenToolset { name, definition, toolset, rules }))
@@ -119,7 +127,7 @@ async fn open_others(
 ) -> Result<(), String> {
     let mut shell_tools: Vec<String> = Vec::new();
     for (place, used) in uses(agent) {
-        if matches!(used.source.origin(), ToolsetSource::Mcp(_)) {
+        if is_served(used) {
             continue;
         }
         let toolset = match shells::tool_of(used) {
@@ -142,7 +150,7 @@ async fn open_others(
 
 /// A rule for a tool that turns out not to exist may be a rule for another one that somebody misspelled.
 fn tell_idle_rules(agent: &AgentSpec, toolsets: &[OpenToolset], events: &Events) {
-    if !uses(agent).any(|(_, used)| matches!(used.source.origin(), ToolsetSource::Mcp(_)) && !used.rules.is_empty()) {
+    if !uses(agent).any(|(_, used)| is_served(used) && !used.rules.is_empty()) {
         return;
     }
     let names: BTreeSet<String> = toolsets.iter().flat_map(|open| open.toolset.specs()).map(|spec| spec.name).collect();
@@ -162,7 +170,7 @@ async fn open_one(
     let Some(toolset) = origin(runtime, agent, used.source.origin(), events).await? else { return Ok(None) };
     Ok(Some(OpenToolset {
         name: used.name.clone(),
-        definition: format!("{:?}", used.source),
+        definition: Arc::new(used.source.clone()),
         toolset: through_variants(&used.source, toolset)?,
         rules: used.rules.clone(),
     }))
@@ -187,7 +195,7 @@ async fn origin(
             Some(Box::new(DynamicAgents { program: Arc::clone(&runtime.program), creator: Arc::clone(agent) }))
         }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
-        ToolsetSource::Python(toolset) => python_toolset(runtime, agent, toolset, events).await?,
+        ToolsetSource::Python(toolset) => Box::pin(python_toolset(runtime, agent, toolset, events)).await?,
         // Those of files are opened together, before this; one of Python's is alone.
         ToolsetSource::Shell(config) => Some(shells::alone(runtime, &agent.name, config, events)?),
         // Servers are opened apart from the rest.
@@ -277,14 +285,14 @@ fn registered_toolset(runtime: &Runtime, registered: &Registered) -> Option<Box<
 pub fn exported(program: &Program) -> Vec<OpenToolset> {
     let exported = program.registry.tools.iter().map(|(name, tool)| OpenToolset {
         name: name.clone(),
-        definition: format!("{:?}", ToolsetSource::Registered(Registered::Tool(tool.declared()))),
+        definition: Arc::new(ToolsetSource::Registered(Registered::Tool(tool.declared()))),
         toolset: Box::new(OneTool(Arc::clone(tool))),
         rules: Rules::new(),
     });
     let python = program.registry.python.iter().flat_map(|host| host.tools.values().map(move |tool| (host, tool)));
     let python = python.map(|(host, tool)| OpenToolset {
         name: tool.name.clone(),
-        definition: format!("Python({})", tool.name),
+        definition: Arc::new(format!("Python({})", tool.name)),
         toolset: Box::new(python::single(Arc::clone(host), tool.clone())),
         rules: Rules::new(),
     });
