@@ -113,9 +113,14 @@ async fn turn<'r>(
         }
         Entry::Open => return Err(RunError::NotStarted),
     };
+    let mut cancelled = std::pin::pin!(cancelled);
     let scope = match scope {
         Some(scope) => scope,
-        None => scope.insert(runtime.open(entry).await?),
+        // A server may take its time to start.
+        None => tokio::select! {
+            opened = runtime.open(entry) => scope.insert(opened?),
+            () = &mut cancelled => return Err(RunError::Cancelled { partial: String::new() }),
+        },
     };
     scope.turn_until(input, cancelled).await
 }

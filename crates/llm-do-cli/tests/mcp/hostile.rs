@@ -214,3 +214,34 @@ fn a_service_that_answers_otherwise_is_an_error_in_its_words() {
         assert!(said.contains("the MCP server `far` cannot be asked: ") && said.contains(expected), "{said}");
     }
 }
+
+#[test]
+fn a_service_that_asks_without_end_is_given_up() {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let connections = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&connections);
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n");
+                let ping = |id: usize| format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n\n");
+                for round in 0_usize.. {
+                    let pings: String = (round * 100..round * 100 + 100).map(ping).collect();
+                    if stream.write_all(pings.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let toolsets = json!({"far": {"mcp": {"url": url, "timeout_seconds": 2}}});
+    let sandbox = project("toolsets: [far]", &toolsets, "- say: x");
+    let said = run(&sandbox, &[]).failure(2);
+    assert!(said.contains("the MCP server `far` did not start within 2 seconds"), "{said}");
+    let connections = connections.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(connections <= 66, "{connections}");
+}

@@ -42,7 +42,8 @@ fn words_of_a_server_stand_where_they_are_known_to_be_its_words() {
 
 #[test]
 fn a_server_that_takes_its_time_is_shown_with_a_timer_and_can_be_given_up() {
-    let server = json!({"slow": {"mcp": {"command": "python3", "args": ["server.py", "never_starts"]}}});
+    let args = ["server.py", "never_starts"];
+    let server = json!({"slow": {"mcp": {"command": "python3", "args": args, "timeout_seconds": 3600}}});
     let sandbox = project("toolsets: [slow]", &server, "- say: x");
     sandbox.file("server.py", HOSTILE);
     let terminal = start(&sandbox, &["run", ".", "hi"]);

@@ -27,6 +27,8 @@ const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 /// How long a server may take to hear that it is over, or that it may begin.
 const COURTESY: Duration = Duration::from_secs(2);
+/// Answers to a server that are on their way at once.
+const MOST_ANSWERS: usize = 64;
 /// What is read of an answer that says why there is none.
 const LONGEST_REASON: u64 = 64 * 1024;
 
@@ -69,11 +71,11 @@ async fn pump(stream: DuplexStream, session: Arc<Session>) {
     let (reader, writer) = split(stream);
     let (mut reader, answers): (_, Answers) = (BufReader::new(reader), Arc::new(Mutex::new(writer)));
     // Dropped with this, when nobody speaks any more.
-    let mut exchanges = JoinSet::new();
+    let (mut exchanges, mut answering) = (JoinSet::new(), JoinSet::new());
     let mut under_way: HashMap<u64, AbortHandle> = HashMap::new();
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).await.is_ok_and(|read| read > 0) {
-        while exchanges.try_join_next().is_some() {}
+        while exchanges.try_join_next().is_some() || answering.try_join_next().is_some() {}
         under_way.retain(|_, exchange| !exchange.is_finished());
         let Ok(head) = serde_json::from_slice::<Head<'_>>(&line) else { break };
         let id = head.id.and_then(|id| id.get().parse::<u64>().ok()).filter(|_| head.method.is_some());
@@ -91,10 +93,13 @@ async fn pump(stream: DuplexStream, session: Arc<Session>) {
                 }
                 exchanges.spawn(posting);
             }
-            _ => {
+            Some(_) => {
                 let exchange = exchanges.spawn(posting);
                 under_way.extend(id.map(|id| (id, exchange)));
             }
+            // Who asks faster than it listens hears nothing.
+            None if answering.len() < MOST_ANSWERS => drop(answering.spawn(posting)),
+            None => {}
         }
         line.clear();
     }
