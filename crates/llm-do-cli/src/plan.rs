@@ -87,8 +87,6 @@ pub struct RunPlan {
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub python: PythonPlan,
-    /// What MCP servers see of the environment.
-    pub children: ChildEnvironment,
     pub colour: Colour,
 }
 
@@ -182,7 +180,6 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         },
         timeout: args.timeout,
         python: PythonPlan::of(args.python, environment, config),
-        children: children::environment(environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         output,
     })

@@ -48,7 +48,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, console, new, providers, resume, stdin};
+use crate::{answer_file, casting, check, children, console, new, providers, resume, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -269,8 +269,7 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     let rehearsed = plan.dry_run.then(Rehearsed::default);
     let (program, models) = casting::cast(program, plan.tools, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = unbounded_channel();
-    let http = providers::http_settings(environment, &config.http)?;
-    let mut config = RuntimeConfig { http, ..runtime_config(&plan, &program.policy, asked) };
+    let mut config = with_servers(runtime_config(&plan, &program.policy, asked), &project, environment, &config)?;
     // What the user trusts and which commands give keys is decided in the directory of the configuration.
     let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
     config.own_files = settings.into_iter().chain(plan.output.file.clone()).collect();
@@ -350,9 +349,22 @@ fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waitin
             ..policy.limits.clone()
         },
         stream: plan.stream,
-        children: plan.children.clone(),
         ..RuntimeConfig::new(approvals)
     }
+}
+
+/// What the servers of a project see, and how they are reached; only if it has some.
+fn with_servers(
+    runtime: RuntimeConfig,
+    project: &Project,
+    environment: &Environment,
+    config: &Config,
+) -> Result<RuntimeConfig, Failure> {
+    if project.servers().is_empty() {
+        return Ok(runtime);
+    }
+    let http = providers::http_settings(environment, &config.http)?;
+    Ok(RuntimeConfig { children: children::environment(environment, config), http, ..runtime })
 }
 
 fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {

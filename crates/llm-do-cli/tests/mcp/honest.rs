@@ -216,3 +216,16 @@ fn a_server_elsewhere_is_asked_over_http_within_one_session() {
         assert_eq!(log.contains("DELETE a session"), mode == "http", "the session is ended: {log}");
     }
 }
+
+#[test]
+fn a_service_tells_of_its_changes_on_a_stream_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Listening::ours("http", &directory.path().join("log"));
+    let toolsets = json!({"desk": {"mcp": {"url": format!("http://127.0.0.1:{}/mcp", server.port)}}});
+    // It is told beside the answers, so that a call or two may come before it.
+    let script = "- { round: 1, call: { change: {} } }\n\
+                  - { heard: has changed, say: \"{{ result }}\" }\n- { call: { add: { a: 1, b: 2 } } }\n";
+    let sandbox = project("toolsets: [desk]\nlimits: { max_requests: 1000 }", &toolsets, script);
+    let answer = run(&sandbox, &["--approve-all", "-q"]).answer();
+    assert!(answer.contains("the MCP server `desk` has changed what the tool `add` is"), "{answer}");
+}

@@ -2,9 +2,11 @@
 
 use std::process::Command;
 
+use fake_llm::{Call, FakeLlm, Reply, Script};
 use serde_json::{Value, json};
 
 use crate::servers::{self, Listening};
+use crate::session::Run;
 use crate::{calls, command, project, python, run};
 
 const SERVER: &str = include_str!("python_server.py");
@@ -90,6 +92,28 @@ fn the_server_from_npm_is_spoken_to_over_http() {
     let (server, port) = Listening::everything();
     check_everything(&json!({"url": format!("http://127.0.0.1:{port}/mcp")}));
     drop(server);
+}
+
+#[test]
+fn its_tools_and_pictures_are_what_every_provider_takes() {
+    let server = json!({"mcp": {"command": "node", "args": [servers::everything(), "stdio"]}});
+    let sandbox = project("toolsets: [everything]", &json!({"everything": server}), "");
+    let path = std::env::var("PATH").unwrap();
+    for model in ["anthropic:claude-haiku-4-5", "openai:gpt-5", "openai-chat:gpt-5", "google:gemini-2.5-flash"] {
+        let script = Script::new()
+            .reply(Reply::calls([
+                Call::new("get-tiny-image", json!({})),
+                Call::new("get-sum", json!({"a": 1, "b": 2})),
+            ]))
+            .reply(Reply::text("A logo, and 3."));
+        let fake = FakeLlm::start(script);
+        let words = ["run", ".", "Look", "--trust", "--approve-all", "-m", model];
+        let answer = Run::of(&sandbox, &words).asking(&fake).with("PATH", path.as_str()).answer();
+        assert_eq!(answer, "A logo, and 3.\n");
+        assert_eq!(fake.violations(), [], "{model}");
+        let body = fake.requests()[1].body.to_string();
+        assert!(body.contains("The sum of 1 and 2 is 3.") && body.contains("iVBORw0KGgo"), "{model}: {body}");
+    }
 }
 
 #[test]
