@@ -433,7 +433,7 @@ pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
     let calls: BTreeMap<&str, Vec<&str>> =
         program.agents.values().map(|agent| (agent.name.as_str(), program.callees(agent))).collect();
     pretty(&json!({
-        "ok": true,
+        "ok": servers.iter().all(|server| server.offer.tools.is_ok()),
         "project": path.display().to_string(),
         "entry": entry,
         "approval_mode": program.policy.approval_mode,

@@ -52,6 +52,12 @@ fn connect_finds_the_mistakes_that_only_a_server_can_show() {
     sandbox.file("project.json", &manifest.replace("\"ad\"", "\"add\""));
     let ended = command(&sandbox, "check", &["-m", "ollama:q", "--connect"]).with("SECRET", "s").ended();
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), "error: an MCP server cannot be used\n"));
+    let json =
+        command(&sandbox, "check", &["-m", "ollama:q", "--connect", "--json"]).with("SECRET", "s").ended().stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let bad = json["servers"].as_array().unwrap().iter().find(|server| server["toolset"] == "bad").unwrap();
+    assert_eq!((&json["ok"], &bad["tools"]), (&json!(false), &Value::Null));
+    assert!(bad["error"].as_str().unwrap().ends_with("there is no such program"), "{bad}");
     let expected = "  bad  /nonexistent/server\n    | the MCP server `bad` cannot be started: `/nonexistent/server`: there is no such program\n";
     assert!(ended.stdout.contains(expected), "{}", ended.stdout);
 }

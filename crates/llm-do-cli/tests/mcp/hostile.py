@@ -84,6 +84,7 @@ def call(identity):
 
 def main():
     if MODE == "never_starts":
+        open("never_starts", "w").write(str(os.getpid()))
         sys.stderr.write("waiting for the moon\n")
         sys.stderr.flush()
         forever()

@@ -47,6 +47,23 @@ fn command<'a>(sandbox: &'a Sandbox, name: &'a str, words: &[&'a str]) -> Run<'a
     Run::of(sandbox, &[&[name, ".", "--trust"], words].concat()).with("PATH", path)
 }
 
+/// Waits until the process is gone whose number a server has written into this file of the project: whoever was killed a
+/// moment ago takes another moment to be gone, and these would stay for an hour.
+#[track_caller]
+fn check_ended(sandbox: &Sandbox, file: &str) {
+    let process = std::fs::read_to_string(sandbox.path().join(file)).unwrap();
+    let began = std::time::Instant::now();
+    let is_there = || {
+        let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // Nobody may be there to take note of its end.
+        !state.is_empty() && !state.contains(") Z ")
+    };
+    while is_there() {
+        assert!(began.elapsed().as_secs() < 60, "{file} is still there");
+        std::thread::yield_now();
+    }
+}
+
 /// A script in which `main` makes these calls, one for each of its requests, and then says the results of the last.
 fn calls(calls: &[&str]) -> String {
     let round = |(index, call): (usize, &&str)| format!("- {{ agent: main, round: {}, call: {call} }}\n", index + 1);

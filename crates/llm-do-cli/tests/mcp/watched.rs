@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::servers::{self, Listening};
 use crate::support::Sandbox;
 use crate::terminal::Terminal;
-use crate::{calls, project};
+use crate::{calls, check_ended, project};
 
 const HOSTILE: &str = include_str!("hostile.py");
 
@@ -44,12 +45,19 @@ fn words_of_a_server_stand_where_they_are_known_to_be_its_words() {
 fn a_server_that_takes_its_time_is_shown_with_a_timer_and_can_be_given_up() {
     let args = ["server.py", "never_starts"];
     let server = json!({"slow": {"mcp": {"command": "python3", "args": args, "timeout_seconds": 3600}}});
-    let sandbox = project("toolsets: [slow]", &server, "- say: x");
-    sandbox.file("server.py", HOSTILE);
-    let terminal = start(&sandbox, &["run", ".", "hi"]);
-    terminal.expect("starting slow · 1 s").press("\u{3}");
-    let left = terminal.left();
-    assert_eq!(left.code, Some(130), "{}", left.screen);
+    for (signal, code) in [(None, 130), (Some(Signal::TERM), 143)] {
+        let sandbox = project("toolsets: [slow]", &server, "- say: x");
+        sandbox.file("server.py", HOSTILE);
+        let terminal = start(&sandbox, &["run", ".", "hi"]);
+        terminal.expect("starting slow · 1 s");
+        match signal {
+            None => terminal.press("\u{3}"),
+            Some(signal) => terminal.send(signal),
+        };
+        let left = terminal.left();
+        assert_eq!(left.code, Some(code), "{}", left.screen);
+        check_ended(&sandbox, "never_starts");
+    }
 }
 
 #[test]
