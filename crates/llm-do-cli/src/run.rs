@@ -45,7 +45,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, console, new, resume, stdin};
+use crate::{answer_file, casting, check, console, new, resume, serve, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -54,6 +54,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Run(args) => run_run(*args),
         Command::Chat => Err(Failure::usage("`chat` needs a project")),
         Command::Resume(args) => resume::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Models(args) => run_models(&args),
@@ -154,7 +155,7 @@ fn look_at_python(project: Project, linked: Linked, plan: &plan::CheckPlan) -> R
     }
 }
 
-fn executor() -> Result<Executor, Failure> {
+pub fn executor() -> Result<Executor, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -169,7 +170,7 @@ fn shell_ground(program: &Program) -> Option<ShellGround> {
 }
 
 /// Scripts that the user names outside the project, relative to the working directory.
-fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
+pub fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
     let chosen = [&models.flag, &models.environment, &models.config].into_iter().flatten();
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
@@ -225,7 +226,7 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     let (project, Linked { program, .. }) = link(&plan)?;
     trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
     let executor = executor()?;
-    let (project, program) = with_python(project, program, &plan, &executor)?;
+    let (project, program) = executor.block_on(with_python(project, program, &plan))?;
     let executor = Arc::new(executor);
     let (files, replayed) = (project.fingerprint(), replayed(&plan)?);
     // What comes from a record comes whole: there are no pieces of it to show.
@@ -299,7 +300,7 @@ fn answers_in_text(program: &Program) -> bool {
 }
 
 /// Flags win over the manifest.
-fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waiting>) -> RuntimeConfig {
+pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waiting>) -> RuntimeConfig {
     let approvals = match plan.approval_mode.unwrap_or(policy.approval_mode) {
         ApprovalMode::ApproveAll => Approvals::ApproveAll,
         ApprovalMode::RejectAll => Approvals::RejectAll,
@@ -319,28 +320,27 @@ fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waitin
     }
 }
 
-fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
+pub fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
     if let Some(command) = misspelled_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display()))
             .hint(format!("did you mean the command `{command}`?")));
     }
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
     let project = Project::load(&plan.project).map_err(mistaken)?;
+    let project = match plan.entry.as_deref() {
+        Some(entry) => project.with_created(entry),
+        None => project,
+    };
     let linked = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
     Ok((project, linked))
 }
 
 /// Starts the project's Python files, if it has any, and links it again with what they offer. Mistakes that need no code
 /// to be found were reported before any code ran.
-fn with_python(
-    project: Project,
-    program: Program,
-    plan: &RunPlan,
-    executor: &Executor,
-) -> Result<(Project, Program), Failure> {
+pub async fn with_python(project: Project, program: Program, plan: &RunPlan) -> Result<(Project, Program), Failure> {
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
     let python = plan.python.python(&project.root);
-    let project = executor.block_on(project.start_python(&python)).map_err(mistaken)?;
+    let project = project.start_python(&python).await.map_err(mistaken)?;
     if !matches!(project.code, Code::Read(_)) {
         return Ok((project, program));
     }

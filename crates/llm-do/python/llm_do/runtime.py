@@ -118,7 +118,8 @@ class Tools:
 
     async def names(self) -> list[str]:
         """The tools that there are."""
-        return await self._context._ask("tools", {})
+        names: list[str] = await self._context._ask("tools", {})
+        return names
 
 
 @dataclass(frozen=True)
