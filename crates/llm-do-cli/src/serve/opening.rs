@@ -102,10 +102,9 @@ fn planned(open: &Open, environment: &Environment, config: &Config) -> Result<Ru
 fn allowed(caller: &CallerParam, program: &Program) -> Result<OutsideCaller, Failure> {
     let CallerParam { agent, depth, allow_workers } = caller;
     let own = program.agents.get(agent).and_then(|agent| agent.allow_workers.clone());
-    let list = allow_workers.clone().map(|names| match names.iter().any(|name| name == "*") {
-        true => AllowWorkers::Any,
-        false => AllowWorkers::Only(names),
-    });
+    let is_any = |names: &[String]| names.iter().any(|name| name == "*");
+    let list = allow_workers.clone();
+    let list = list.map(|names| if is_any(&names) { AllowWorkers::Any } else { AllowWorkers::Only(names) });
     let callee = entry(program).0;
     match list.or(own) {
         Some(AllowWorkers::Only(names)) if !names.contains(&callee) => {

@@ -112,7 +112,6 @@ impl ToolRule {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_field_names, reason = "the names of the manifest's keys")]
 pub struct LimitsParam {
     max_requests: Option<u64>,
     max_tool_calls: Option<u64>,
