@@ -696,7 +696,10 @@ def _waited(work: Coroutine[Any, Any, T]) -> T:
     """Runs to its end here; in a thread of its own if a loop runs here already."""
     try:
         asyncio.get_running_loop()
+        is_running = True
     except RuntimeError:
+        is_running = False
+    if not is_running:
         return asyncio.run(work)
     context = contextvars.copy_context()
     with concurrent.futures.ThreadPoolExecutor(max_workers=1) as thread:

@@ -117,9 +117,7 @@ impl<'a> Linker<'a> {
             policy,
             default_input: manifest.and_then(|manifest| manifest.entry.input.clone()),
             allow_cli_input: manifest.is_none_or(|manifest| manifest.allow_cli_input),
-            generated_agents_dir: manifest
-                .and_then(|manifest| manifest.generated_agents_dir.as_ref())
-                .map_or_else(|| PathBuf::from(super::load::DEFAULT_GENERATED_DIR), |dir| PathBuf::from(&dir.value)),
+            generated_agents_dir: self.generated_agents_dir(),
             generated: self.project.generated.clone(),
             protected: protected::of(self.project, self.models),
             env: manifest
@@ -132,7 +130,9 @@ impl<'a> Linker<'a> {
     }
 
     fn fallback(&mut self) -> Option<Fallback> {
-        if !self.creates_agents && self.project.generated.is_empty() {
+        let directory = self.generated_agents_dir();
+        let is_created = |loaded: &&LoadedWorker| loaded.path.starts_with(&directory);
+        if !self.creates_agents && self.project.generated.is_empty() && !self.agents.values().any(is_created) {
             return None;
         }
         let model = self.models.choose("", None, None).ok()?.model;
@@ -141,6 +141,11 @@ impl<'a> Linker<'a> {
             _ => None,
         };
         Some(Fallback { model, script })
+    }
+
+    fn generated_agents_dir(&self) -> PathBuf {
+        let named = self.manifest().and_then(|manifest| manifest.generated_agents_dir.as_ref());
+        PathBuf::from(named.map_or(super::load::DEFAULT_GENERATED_DIR, |directory| &directory.value))
     }
 
     fn manifest(&self) -> Option<&'a Manifest> {

@@ -176,7 +176,7 @@ async fn defaults_of_a_program_are_given_where_the_creator_is_silent_and_has_the
 
 #[tokio::test]
 async fn a_created_agent_is_linked_if_somebody_starts_with_it() {
-    let files = maker("toolsets: [dynamic_agents]");
+    let files = maker("");
     let spec = WorkerSpec { name: "poet".into(), instructions: "Rhyme.".into(), ..WorkerSpec::default() };
     files.project().create_worker(&spec, &WorkerDefaults::default(), Existing::Keep).unwrap();
     let models = ModelChoices { flag: Some(ModelName::parse("ollama:q").unwrap()), ..ModelChoices::default() };
@@ -186,6 +186,7 @@ async fn a_created_agent_is_linked_if_somebody_starts_with_it() {
         (&program.entry, program.agents["poet"].instructions.as_str()),
         (&Entry::Agent("poet".into()), "Rhyme.")
     );
+    assert!(program.agent("poet").is_ok(), "it is read again when it is called, and the user's model is still its own");
     assert!(files.project().with_created("nobody").survey(&models, None).is_ok());
 }
 
