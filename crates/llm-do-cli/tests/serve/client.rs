@@ -57,6 +57,11 @@ impl Client {
         self.next
     }
 
+    #[track_caller]
+    pub fn next_line(&mut self) -> String {
+        self.lines.recv_timeout(DEADLINE).unwrap()
+    }
+
     /// The next message; `None` if there is none any more. Nothing but protocol is ever said on stdout.
     #[track_caller]
     pub fn next(&mut self) -> Option<Value> {
@@ -132,11 +137,6 @@ impl Client {
 
     pub fn kill(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Nothing more is said to it.
-    pub fn leave(&mut self) {
-        self.stdin = None;
     }
 
     /// The rest of what it says, its exit code, and its stderr.

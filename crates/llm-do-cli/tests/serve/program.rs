@@ -5,9 +5,10 @@ use std::process::{Command, Stdio};
 
 use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
 
+use crate::python::cache;
 use crate::session::KEY;
 use crate::support::{Ended, Sandbox, wait_for_all};
-use crate::{WRITER, python, sandbox};
+use crate::{WRITER, sandbox};
 
 pub fn package() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../llm-do/python").canonicalize().unwrap()
@@ -16,10 +17,15 @@ pub fn package() -> PathBuf {
 /// A program, where every warning of Python is an error: a process or a pipe that is left to the collector is one.
 pub fn command(sandbox: &Sandbox, source: &str) -> Command {
     sandbox.file("program.py", source);
+    python(sandbox, &["-X", "dev", "-W", "error", "program.py"])
+}
+
+/// An interpreter that finds the package and the program.
+pub fn python(sandbox: &Sandbox, arguments: &[&str]) -> Command {
     let mut command = Command::new("python3");
-    command.args(["-X", "dev", "-W", "error", "program.py"]).current_dir(sandbox.path()).env_clear();
+    command.args(arguments).current_dir(sandbox.path()).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", sandbox.path());
-    command.env("XDG_CACHE_HOME", python::cache()).env("PYTHONPYCACHEPREFIX", python::cache().join("programs"));
+    command.env("XDG_CACHE_HOME", cache()).env("PYTHONPYCACHEPREFIX", cache().join("programs"));
     command.env("PYTHONPATH", package()).env("LLM_DO_BIN", env!("CARGO_BIN_EXE_llm-do"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -673,13 +679,7 @@ fn importing_the_package_imports_nothing_that_is_not_used() {
                   from llm_do import *\nimport llm_do.workers\n\
                   print([name for name in ('pydantic', 'pydantic_ai') if name in sys.modules])\n\
                   print(all(hasattr(llm_do, name) for name in llm_do.__all__), hasattr(llm_do, 'nothing'))\n";
-    let mut command = command(&sandbox, source);
-    // Python's own development mode imports some of them.
-    let plain: Vec<_> = command.get_args().map(ToOwned::to_owned).skip(4).collect();
-    let mut without = Command::new("python3");
-    without.args(plain).current_dir(sandbox.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    without.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ended = wait_for_all(&mut without);
-    drop(command.stdin(Stdio::null()));
+    // Not in development mode, which imports some of them itself.
+    let ended = wait_for_all(&mut python(&sandbox, &["-c", source]));
     assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("[]\n[]\nTrue False\n", ""));
 }

@@ -52,6 +52,35 @@ fn what_is_no_message_is_answered_and_harms_nothing() {
 }
 
 #[test]
+fn damaged_messages_end_nothing() {
+    let sandbox = sandbox("", WRITER);
+    let mut client = Client::start(&sandbox);
+    let messages = [
+        r#"{"jsonrpc":"2.0","id":1,"method":"open","params":{"project":"main.worker","limits":{"max_requests":3}}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"turn","params":{"scope":1,"input":"x","attachments":["a"]}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"method":"$/cancelRequest","params":{"id":1}}"#,
+        r#"{"jsonrpc":"2.0","method":"cancel","params":{"scope":1}}"#,
+    ];
+    let mut random = fastrand::Rng::with_seed(9);
+    for _ in 0..2000 {
+        let mut bytes = random.choice(messages).unwrap().as_bytes().to_vec();
+        for _ in 0..random.usize(1..4) {
+            let place = random.usize(..bytes.len());
+            match random.u8(..3) {
+                0 => bytes[place] = random.choice(b"{}[]\",:0a\\").copied().unwrap(),
+                1 => drop(bytes.remove(place)),
+                _ => bytes.insert(place, random.u8(b' '..0x7f)),
+            }
+        }
+        client.line(&String::from_utf8(bytes).unwrap());
+    }
+    let id = client.ask("hello", &json!({"protocol": 1}));
+    assert_eq!(client.answer(id)["result"]["protocol"], 1);
+    let (_, code, stderr) = client.left();
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
 fn parameters_that_do_not_fit_are_named() {
     let sandbox = sandbox("", WRITER);
     let mut client = Client::start(&sandbox);
