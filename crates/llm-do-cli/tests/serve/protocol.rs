@@ -56,9 +56,9 @@ fn damaged_messages_end_nothing() {
     let sandbox = sandbox("", WRITER);
     let mut client = Client::start(&sandbox);
     let messages = [
-        r#"{"jsonrpc":"2.0","id":1,"method":"open","params":{"project":"main.worker","limits":{"max_requests":3}}}"#,
-        r#"{"jsonrpc":"2.0","id":2,"method":"turn","params":{"scope":1,"input":"x","attachments":["a"]}}"#,
-        r#"{"jsonrpc":"2.0","id":3,"method":"$/cancelRequest","params":{"id":1}}"#,
+        r#"{"jsonrpc":"2.0","id":"m","method":"open","params":{"project":"main.worker","limits":{"max_requests":3}}}"#,
+        r#"{"jsonrpc":"2.0","id":"n","method":"turn","params":{"scope":1,"input":"x","attachments":["a"]}}"#,
+        r#"{"jsonrpc":"2.0","id":"o","method":"$/cancelRequest","params":{"id":1}}"#,
         r#"{"jsonrpc":"2.0","method":"cancel","params":{"scope":1}}"#,
     ];
     let mut random = fastrand::Rng::with_seed(9);
