@@ -208,7 +208,7 @@ impl From<RunError> for Failure {
 }
 
 /// Lines after the first one are marked: whatever a provider puts there, it is no hint of ours.
-fn marked(text: &str) -> String {
+pub fn marked(text: &str) -> String {
     visible_lines(text).replace('\n', "\n  | ")
 }
 

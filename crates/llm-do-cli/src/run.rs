@@ -33,7 +33,7 @@ use crate::display::{Display, MessageLines};
 use crate::dry_run::Rehearsed;
 use crate::editor::Editor;
 use crate::environment::Environment;
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, USAGE, marked};
 use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::models::Listing;
 use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan};
@@ -341,8 +341,9 @@ pub async fn with_python(project: Project, program: Program, plan: &RunPlan) -> 
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
     let python = plan.python.python(&project.root);
     let project = project.start_python(&python).await.map_err(mistaken)?;
-    if !matches!(project.code, Code::Read(_)) {
-        return Ok((project, program));
+    let Code::Read(offer) = &project.code else { return Ok((project, program)) };
+    if plan.output.debug {
+        offer.tracebacks.iter().for_each(|traceback| console::complain(&format!("{}\n", marked(traceback.trim_end()))));
     }
     let Linked { program, .. } = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
     Ok((project, program))

@@ -43,6 +43,36 @@ TOOLS = [tool, other]
 }
 
 #[test]
+fn with_debug_the_whole_traceback_is_told_and_the_model_reads_no_more_of_it() {
+    let kit = "\
+import json
+def tool() -> str:
+    return json.loads('{')
+def other() -> str:
+    return 'fine'
+TOOLS = [tool, other]
+";
+    let sandbox = project(&[("main", MAIN)], &[("kit.py", kit)], &calls(&["{ tool: {} }"]));
+    let short = run(&sandbox, &[]).ended();
+    assert!(!short.stderr.contains("Traceback"), "{}", short.stderr);
+    let whole = run(&sandbox, &["--debug"]).ended();
+    assert_eq!((whole.code, &whole.stdout), (Some(0), &short.stdout));
+    for words in
+        ["note: Traceback (most recent call last):", "json/decoder.py", "json.decoder.JSONDecodeError: Expecting"]
+    {
+        assert!(whole.stderr.contains(words), "{words}: {}", whole.stderr);
+    }
+    let sandbox = project(&[("main", MAIN)], &[("kit.py", "import json\njson.loads('{')\n")], "- say: hi\n");
+    let short = run(&sandbox, &[]).failure(2);
+    assert!(short.contains("kit.py:2:1") && !short.contains("decoder.py"), "{short}");
+    let whole = run(&sandbox, &["--debug"]).failure(2);
+    assert!(
+        whole.contains("\n  |   File \"") && whole.contains("decoder.py") && whole.contains("kit.py:2:1"),
+        "{whole}"
+    );
+}
+
+#[test]
 fn an_interpreter_that_dies_fails_this_call_and_every_later_one_but_not_the_run() {
     let cases = [
         (

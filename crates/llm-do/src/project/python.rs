@@ -157,7 +157,9 @@ fn offer(exports: Exports, classes: impl Iterator<Item = (WantedClass, FoundClas
         FoundClass::Schema(schema) => (wanted.reference, Ok(schema)),
         FoundClass::Fact(fact) => (wanted.reference, Err(fact)),
     };
+    let tracebacks = exports.problems.iter().map(|problem| problem.traceback.clone());
     Offer {
+        tracebacks: tracebacks.filter(|traceback| !traceback.is_empty()).collect(),
         incomplete: !exports.problems.is_empty(),
         toolsets: toolsets.collect(),
         tools: tools.collect(),

@@ -30,6 +30,15 @@ pub struct Python {
     /// Where the package `llm_do` and compiled files are kept between runs: a directory that only the user can write
     /// to. Compiling them anew would take longer than importing them.
     pub cache: PathBuf,
+    pub tracebacks: Tracebacks,
+}
+
+/// What is told of an exception besides what the model reads of it, which names the project's own lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracebacks {
+    Nothing,
+    /// All of it, as notices.
+    Whole,
 }
 
 /// What the files of a project export.
@@ -95,6 +104,8 @@ pub struct Problem {
     pub line: Option<usize>,
     pub fact: String,
     pub hint: Option<String>,
+    /// All frames, for whoever looks for the reason.
+    pub traceback: String,
 }
 
 /// A class that a worker file refers to.

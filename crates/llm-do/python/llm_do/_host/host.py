@@ -155,7 +155,7 @@ class Host:
         if isinstance(made, BuiltInToolset):
             from llm_do.toolsets.approval import get_toolset_approval_config
 
-            return {"built_in": made.definition, "approval": get_toolset_approval_config(made)}
+            return {"built_in": made.definition, "approval": get_toolset_approval_config(made), "rules": made.rules}
         if made is None:
             return {"instance": 0, "tools": []}
         live = await self._live(made, context, fresh)

@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::{EntryShape, Exports, FoundClass, Python, PythonTool, RenderedPart, WantedClass, package};
+use super::{EntryShape, Exports, FoundClass, Python, PythonTool, RenderedPart, Tracebacks, WantedClass, package};
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
 use crate::tools::rpc::child::{Child, listen_to};
@@ -66,6 +66,7 @@ pub struct PythonHost {
     pub tools: BTreeMap<String, PythonTool>,
     /// How the answers of agents are given to code: by agent.
     answers: Mutex<HashMap<String, TypedAnswer>>,
+    tracebacks: Tracebacks,
     _child: Child,
 }
 
@@ -157,6 +158,7 @@ impl PythonHost {
             next: AtomicU64::new(1),
             tools: BTreeMap::new(),
             answers: Mutex::default(),
+            tracebacks: python.tracebacks,
             _child: child,
         })
     }
@@ -235,8 +237,28 @@ impl PythonHost {
     }
 
     pub(super) async fn ask<T: DeserializeOwned>(&self, method: &str, params: &Value) -> Result<T, String> {
-        let answer = self.connection.request(method, &RawJson::of(params)).await.map_err(|fault| fault.to_string())?;
+        let answer = self.connection.request(method, &RawJson::of(params)).await.map_err(|fault| {
+            let events = self.calls.unclaimed().events.clone();
+            self.tell_traceback(&fault, events.as_ref());
+            fault.to_string()
+        })?;
         read(&answer)
+    }
+
+    /// Line by line, so that none of it can be taken for a line of ours.
+    fn tell_traceback(&self, fault: &Fault, events: Option<&Events>) {
+        #[derive(Deserialize)]
+        struct Told {
+            traceback: String,
+        }
+        let (Tracebacks::Whole, Fault::Told { data: Some(data), .. }, Some(events)) = (self.tracebacks, fault, events)
+        else {
+            return;
+        };
+        let told = data.to::<Told>().map(|told| told.traceback).unwrap_or_default();
+        for line in told.lines() {
+            events.send(|| EventKind::Notice { text: line.to_owned() });
+        }
     }
 
     /// Closes an instance, within bounds: code that never returns must not hold the run.
@@ -275,7 +297,10 @@ impl PythonHost {
         let mut served = FuturesUnordered::new();
         loop {
             tokio::select! {
-                answer = &mut answer => return answer.map_err(|fault| ToolError::Failed(fault.to_string())),
+                answer = &mut answer => return answer.map_err(|fault| {
+                    self.tell_traceback(&fault, Some(cx.events));
+                    ToolError::Failed(fault.to_string())
+                }),
                 Some(request) = requests.recv() => served.push(self.serve(request, cx)),
                 Some(()) = served.next(), if !served.is_empty() => {}
             }
