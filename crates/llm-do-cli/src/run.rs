@@ -346,6 +346,7 @@ pub async fn with_python(project: Project, program: Program, plan: &RunPlan) -> 
         offer.tracebacks.iter().for_each(|traceback| console::complain(&format!("{}\n", marked(traceback.trim_end()))));
     }
     let Linked { program, .. } = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
+    program.find_endpoints().await.map_err(Failure::usage)?;
     Ok((project, program))
 }
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         UsageError,
         WorkerFailed,
     )
+    from llm_do.models import register_model_factory, resolve_model
     from llm_do.workers import (
         AttachmentInput,
         AttachmentPayload,
@@ -92,6 +93,8 @@ __all__ = [
     "call_worker_async",
     "create_worker",
     "create_worker_async",
+    "register_model_factory",
+    "resolve_model",
     "run_worker",
     "run_worker_async",
     "start",
@@ -104,7 +107,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        for module in ("workers", "approval", "errors"):
+        for module in ("workers", "approval", "errors", "models"):
             found = getattr(import_module(f"llm_do.{module}"), name, None)
             if found is not None:
                 globals()[name] = found

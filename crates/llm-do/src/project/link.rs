@@ -109,6 +109,7 @@ impl<'a> Linker<'a> {
         let policy = self.policy(manifest.map(|manifest| &manifest.runtime));
         self.check_environment(manifest);
         self.check_choices();
+        self.check_python_providers();
         self.note_missing_keys();
         Some(Program {
             root: self.project.root.clone(),
@@ -180,6 +181,29 @@ impl<'a> Linker<'a> {
             Code::Absent => false,
             Code::Unread => true,
             Code::Read(offer) => offer.incomplete,
+        }
+    }
+
+    /// Whether Python files register this provider, or may do so.
+    fn is_python_provider(&mut self, name: &str) -> bool {
+        if matches!(&self.project.code, Code::Read(offer) if offer.providers.contains(name)) {
+            return true;
+        }
+        let is_open = self.may_be_python();
+        if is_open {
+            self.open.insert(format!("the provider {name}"));
+        }
+        is_open
+    }
+
+    /// A provider has one meaning.
+    fn check_python_providers(&mut self) {
+        let Code::Read(offer) = &self.project.code else { return };
+        let is_taken = |name: &&String| provider(name).is_some() || self.models.custom(name).is_some();
+        if let Some(name) = offer.providers.iter().find(is_taken) {
+            let fact = format!("a Python file registers the provider `{name}`, which there is already");
+            let place = Place::Path(self.project.root.clone());
+            self.problems.push(Diagnostic::error(place, fact).hint("give it another prefix"));
         }
     }
 

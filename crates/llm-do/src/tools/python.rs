@@ -7,7 +7,8 @@ mod host;
 mod package;
 mod toolset;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,8 @@ pub struct Exports {
     pub toolsets: Vec<ExportedToolset>,
     pub agents: Vec<ExportedAgent>,
     pub entries: Vec<ExportedEntry>,
+    /// Names of model providers.
+    pub providers: BTreeSet<String>,
     pub problems: Vec<Problem>,
 }
 
@@ -133,6 +136,20 @@ pub enum FoundClass {
 pub enum RenderedPart {
     Text(String),
     Attachment(String),
+}
+
+/// Where the models of a provider are that a file registers; it speaks OpenAI's Chat Completions.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub struct PythonEndpoint {
+    pub base_url: String,
+    pub api_key: Option<String>,
+}
+
+// A key is in no message.
+impl fmt::Debug for PythonEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PythonEndpoint({})", self.base_url)
+    }
 }
 
 /// What an entry function takes.

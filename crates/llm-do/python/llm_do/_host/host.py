@@ -77,8 +77,19 @@ class Host:
             "toolsets": [{"name": name, "file": exports.places["toolset", name]} for name in exports.toolsets],
             "agents": [self._agent(agent) for agent in exports.agents.values()],
             "entries": [{"file": file, "function": variable} for file, variable, _ in exports.entries],
+            "providers": self._providers(),
             "problems": exports.problems,
         }
+
+    def _providers(self) -> list[str]:
+        models = sys.modules.get("llm_do.models")
+        return [] if models is None else models.registered()
+
+    async def on_endpoint(self, params: Any) -> Any:
+        from llm_do.models import endpoint
+
+        found = endpoint(params["provider"], params["model"])
+        return {"base_url": found.base_url, "api_key": found.api_key}
 
     def _complain(self, file: str, mistake: Mistake) -> None:
         from llm_do._host.faults import install_command

@@ -23,6 +23,7 @@ const FILES: &[(&str, &str)] = package![
     "approval.py",
     "errors.py",
     "faults.py",
+    "models.py",
     "runtime.py",
     "workers.py",
     "toolsets/__init__.py",
