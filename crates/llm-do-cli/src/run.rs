@@ -1,14 +1,14 @@
 //! The composition root: each command from its arguments to its effects.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use llm_do::event::Hearing;
 use llm_do::journal::record::Contents;
-use llm_do::message::Content;
+use llm_do::message::{Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
@@ -225,14 +225,22 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
     let (project, Linked { program, .. }) = link(&plan)?;
     trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
-    let executor = executor()?;
-    let (project, program) = executor.block_on(with_python(project, program, &plan))?;
-    let executor = Arc::new(executor);
-    let (files, replayed) = (project.fingerprint(), replayed(&plan)?);
+    let replayed = replayed(&plan)?;
     // What comes from a record comes whole: there are no pieces of it to show.
-    plan.output.view.streamed &= answers_in_text(&program) && known.is_none() && replayed.is_none();
+    let is_recorded = known.is_some() || replayed.is_some();
     let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
-    let talk = known.map_or_else(|| read_talk(&plan, &program), |input| Ok(Talk::Once(input)))?;
+    let executor = executor()?;
+    let (project, program, talk) = match executor.block_on(begin(project, program, &plan, known)) {
+        Ok(begun) => begun,
+        Err(failure) => {
+            // Whoever still reads stdin is not waited for.
+            executor.shutdown_background();
+            return Err(failure);
+        }
+    };
+    let executor = Arc::new(executor);
+    let files = project.fingerprint();
+    plan.output.view.streamed &= answers_in_text(&program) && !is_recorded;
     let rehearsed = plan.dry_run.then(Rehearsed::default);
     let (program, models) = casting::cast(program, plan.tools, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = mpsc::unbounded_channel();
@@ -356,13 +364,86 @@ fn misspelled_command(project: &Path) -> Option<&'static str> {
     nearest(name, COMMANDS.iter().copied())
 }
 
-fn read_talk(plan: &RunPlan, program: &Program) -> Result<Talk, Failure> {
-    match &plan.talk {
-        TalkPlan::Once(input) => read_input(input, plan, program).map(Talk::Once),
-        TalkPlan::Chat { .. } if !program.allow_cli_input => Err(no_input_wanted()),
-        TalkPlan::Chat { first, lines } => {
-            let first = first.as_ref().map(|first| read_input(first, plan, program)).transpose()?;
-            Ok(Talk::Chat(Chat { first, lines: lines.clone() }))
+/// Starts Python and reads the input, both at once: either may have to be waited for.
+async fn begin(
+    project: Project,
+    program: Program,
+    plan: &RunPlan,
+    known: Option<Input>,
+) -> Result<(Project, Program, Talk), Failure> {
+    let reading = Reading {
+        talk: plan.talk.clone(),
+        files: plan.files.clone(),
+        is_wanted: program.allow_cli_input,
+        default: program.default_input.clone(),
+    };
+    match (known, &project.code) {
+        (Some(input), _) => {
+            let (project, program) = with_python(project, program, plan).await?;
+            Ok((project, program, Talk::Once(input)))
+        }
+        (None, Code::Unread) => {
+            let reading = tokio::task::spawn_blocking(move || reading.talk());
+            let (project, program) = with_python(project, program, plan).await?;
+            let talk = reading.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
+            Ok((project, program, talk))
+        }
+        // A thread would cost more than there is to wait for.
+        (None, Code::Absent | Code::Read(_)) => {
+            let (project, program) = with_python(project, program, plan).await?;
+            Ok((project, program, reading.talk()?))
+        }
+    }
+}
+
+/// What is needed to read the input: enough to do it elsewhere.
+struct Reading {
+    talk: TalkPlan,
+    files: Vec<PathBuf>,
+    /// Whether the project takes one from the command line.
+    is_wanted: bool,
+    /// The manifest's.
+    default: Option<RawJson>,
+}
+
+impl Reading {
+    fn talk(self) -> Result<Talk, Failure> {
+        match &self.talk {
+            TalkPlan::Once(input) => self.input(input).map(Talk::Once),
+            TalkPlan::Chat { .. } if !self.is_wanted => Err(no_input_wanted()),
+            TalkPlan::Chat { first, lines } => {
+                let first = first.as_ref().map(|first| self.input(first)).transpose()?;
+                Ok(Talk::Chat(Chat { first, lines: lines.clone() }))
+            }
+        }
+    }
+
+    fn input(&self, input: &InputPlan) -> Result<Input, Failure> {
+        let wrong = |error: AttachmentError| Failure::usage(error.to_string());
+        let attachments =
+            self.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
+        let spoken = match input {
+            InputPlan::Json(source) => Some(read_json(source)?),
+            InputPlan::Prompt { text, stdin } => {
+                let piped = read_stdin(*stdin)?;
+                Some(Value::String(match piped {
+                    Some(piped) => format!("{text}\n\n<stdin>\n{}\n</stdin>", piped.trim_end_matches(['\r', '\n'])),
+                    None => text.clone(),
+                }))
+            }
+            InputPlan::PromptOnStdin => Some(Value::String(stdin::read()?)),
+            InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
+        };
+        if spoken.is_some() && !self.is_wanted {
+            return Err(no_input_wanted());
+        }
+        match (spoken, &self.default) {
+            (Some(value), _) => Ok(Input::Object { value, attachments }),
+            (None, Some(default)) => Ok(Input::Object { value: default.to().unwrap_or_default(), attachments }),
+            (None, None) if attachments.is_empty() => {
+                Err(Failure::usage("no input").hint("give a prompt, `--input-json`, or something on stdin"))
+            }
+            (None, None) => Ok(Input::Parts(attachments.into_iter().map(Content::Attachment).collect())),
         }
     }
 }
@@ -370,35 +451,6 @@ fn read_talk(plan: &RunPlan, program: &Program) -> Result<Talk, Failure> {
 fn no_input_wanted() -> Failure {
     Failure::usage("this project takes no input from the command line")
         .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`")
-}
-
-fn read_input(input: &InputPlan, plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
-    let wrong = |error: AttachmentError| Failure::usage(error.to_string());
-    let attachments =
-        plan.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
-    let spoken = match input {
-        InputPlan::Json(source) => Some(read_json(source)?),
-        InputPlan::Prompt { text, stdin } => {
-            let piped = read_stdin(*stdin)?;
-            Some(Value::String(match piped {
-                Some(piped) => format!("{text}\n\n<stdin>\n{}\n</stdin>", piped.trim_end_matches(['\r', '\n'])),
-                None => text.clone(),
-            }))
-        }
-        InputPlan::PromptOnStdin => Some(Value::String(stdin::read()?)),
-        InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
-    };
-    if spoken.is_some() && !program.allow_cli_input {
-        return Err(no_input_wanted());
-    }
-    match (spoken, &program.default_input) {
-        (Some(value), _) => Ok(Input::Object { value, attachments }),
-        (None, Some(default)) => Ok(Input::Object { value: default.to().unwrap_or_default(), attachments }),
-        (None, None) if attachments.is_empty() => {
-            Err(Failure::usage("no input").hint("give a prompt, `--input-json`, or something on stdin"))
-        }
-        (None, None) => Ok(Input::Parts(attachments.into_iter().map(Content::Attachment).collect())),
-    }
 }
 
 fn read_stdin(plan: Stdin) -> Result<Option<String>, Failure> {

@@ -138,7 +138,7 @@ pub enum RenderedPart {
     Attachment(String),
 }
 
-/// Where the models of a provider are that a file registers; it speaks OpenAI's Chat Completions.
+/// Where the models of a provider are that a file registers; it speaks the Chat Completions of `OpenAI`.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 pub struct PythonEndpoint {
     pub base_url: String,
