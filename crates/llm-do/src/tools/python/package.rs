@@ -41,6 +41,7 @@ const FILES: &[(&str, &str)] = package![
     "_host/tools.py",
     "_host/values.py",
     "_host/violations.py",
+    "_host/wire.py",
 ];
 
 /// The directory that holds `llm_do`, beneath the cache. Every file in it is what it should be: one that is not is
