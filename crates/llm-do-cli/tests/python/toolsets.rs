@@ -145,6 +145,49 @@ vault = ToolsetSpec(factory=Vault)
 }
 
 #[test]
+fn an_approval_toolset_is_asked_for_at_the_gate_instead_of_its_callback() {
+    let kit = "\
+from pydantic_ai import FunctionToolset
+from pydantic_ai_blocking_approval import ApprovalResult, ApprovalToolset, needs_approval_from_config
+from llm_do.runtime import ToolsetSpec
+
+def never(request):
+    raise RuntimeError('its own callback was called')
+
+def look() -> str:
+    return 'looked'
+def send(to: str) -> str:
+    return f'sent to {to}'
+
+class Post(FunctionToolset):
+    def needs_approval(self, name, tool_args, ctx, config):
+        base = needs_approval_from_config(name, config)
+        if name == 'send' and tool_args['to'] == 'everybody':
+            return ApprovalResult.blocked('too many')
+        return base
+
+plain = ApprovalToolset(FunctionToolset([look, send]), never, config={'look': {'pre_approved': True}})
+post = ToolsetSpec(factory=lambda: ApprovalToolset(Post([look, send]), never, config={'look': {'pre_approved': True}}))
+TOOLSETS = {'plain': plain, 'post': post}
+";
+    for (toolset, call, flags, code, words) in [
+        ("plain", "{ look: {} }", &[][..], 0, "looked"),
+        ("plain", "{ send: { to: me } }", &[], 4, "waiting for approval"),
+        ("plain", "{ send: { to: me } }", &["--approve-all"], 0, "sent to me"),
+        ("post", "{ look: {} }", &[], 0, "looked"),
+        ("post", "{ send: { to: me } }", &["--approve-all"], 0, "sent to me"),
+        ("post", "{ send: { to: everybody } }", &["--approve-all"], 4, "too many"),
+    ] {
+        let main = format!("entry: true\ntoolsets: [{toolset}]");
+        let sandbox = project(&[("main", &main)], &[("kit.py", kit)], &calls(&[call]));
+        let ended = run_pydantic(&sandbox, &[&["-q"], flags].concat()).ended();
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert_eq!(ended.code, Some(code), "{toolset} {call}: {said}");
+        assert!(said.contains(words), "{toolset} {call}: {said}");
+    }
+}
+
+#[test]
 fn code_that_finds_out_that_it_needs_an_approval_is_asked_about_then() {
     let kit = "\
 from pydantic_ai import ApprovalRequired, FunctionToolset, RunContext

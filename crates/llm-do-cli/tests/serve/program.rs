@@ -598,8 +598,10 @@ import asyncio, os, signal
 from llm_do import ServerDied, start
 
 async def main():
+    killed = []
     async def kill(event):
-        if event["type"] == "text_delta":
+        if event["type"] == "text_delta" and not killed:
+            killed.append(True)
             os.kill(scope._server._process.pid, signal.SIGKILL)
     try:
         async with start("main.worker", message_callback=kill) as scope:

@@ -50,7 +50,7 @@ def registered() -> list[str]:
 def endpoint(prefix: str, model: str) -> OpenAICompatibleProvider:
     """Where a model of a registered provider is."""
     factory = _factories[prefix]
-    made = factory if hasattr(factory, "base_url") else factory(model)  # type: ignore[operator]
+    made = factory if hasattr(factory, "base_url") else factory(model)
     # PydanticAI's own provider keeps the key in its client.
     key = getattr(made, "api_key", None) or getattr(getattr(made, "client", None), "api_key", None)
     base_url = getattr(made, "base_url", None)

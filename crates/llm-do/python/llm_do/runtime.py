@@ -32,13 +32,13 @@ __all__ = [
 class _Value:
     """Equal if its fields are. Not a dataclass: those are made by code that costs more than the rest of this module."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def _fields(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._fields() == other._fields()  # type: ignore[attr-defined]
+        return type(other) is type(self) and self._fields() == other._fields()
 
     def __hash__(self) -> int:
         return hash((type(self), *(repr(field) for field in self._fields())))

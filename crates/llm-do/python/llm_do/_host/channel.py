@@ -11,6 +11,7 @@ from typing import Any
 from llm_do._host.wire import ENDS, Refused, line
 from llm_do.faults import CallFailed, RunEnded
 
+
 class Channel(asyncio.Protocol):
     """One end of the connection. Messages may be sent from any thread; they are served on the loop."""
 

@@ -178,7 +178,7 @@ class Host:
         return name
 
     async def on_classes(self, params: Any) -> Any:
-        answers = []
+        answers: list[dict[str, Any]] = []
         for wanted in params["classes"]:
             try:
                 schema = self._classes.resolve(
