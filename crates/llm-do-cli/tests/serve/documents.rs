@@ -24,7 +24,9 @@ fn workplace() -> Sandbox {
             match repository().join(&path) {
                 source if source.is_dir() && name != "drafts" => waiting.push(path),
                 source if source.is_file() => {
-                    sandbox.file(path.to_str().unwrap(), &fs::read_to_string(source).unwrap());
+                    let target = sandbox.path().join(&path);
+                    fs::create_dir_all(target.parent().unwrap()).unwrap();
+                    fs::copy(source, target).unwrap();
                 }
                 _ => {}
             }
