@@ -198,7 +198,7 @@ fn python_starts_while_the_input_is_read() {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // More than a pipe holds.
-    child.stdin.take().unwrap().write_all(&[b'x'; 1_000_000]).unwrap();
+    child.stdin.take().unwrap().write_all(&vec![b'x'; 1_000_000]).unwrap();
     std::fs::File::create(&gate).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "1000000\n", "{}", String::from_utf8_lossy(&output.stderr));
