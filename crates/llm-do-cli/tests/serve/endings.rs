@@ -122,6 +122,17 @@ fn signals_answer_what_is_under_way_and_end_it_with_their_codes() {
 }
 
 #[test]
+fn what_needs_no_waiting_is_answered_to_a_client_that_says_no_more() {
+    let sandbox = Sandbox::new();
+    for _ in 0..20 {
+        let mut client = Client::start(&sandbox);
+        client.ask("hello", &json!({"protocol": 1}));
+        let rest = client.ends_well();
+        assert_eq!(rest[0]["result"]["protocol"], 1, "{rest:?}");
+    }
+}
+
+#[test]
 fn without_the_flag_it_says_what_it_needs() {
     let ended = Sandbox::new().run(&["serve"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));

@@ -374,6 +374,8 @@ impl Request {
     ) {
         let Self { method, params, cancelled, reply } = self;
         tokio::select! {
+            // What needs no waiting is answered, also to somebody who has just stopped speaking.
+            biased;
             outcome = work(method, params) => reply.send(&outcome),
             _ = cancelled => {}
         }
