@@ -17,6 +17,7 @@ mod package;
 mod program;
 mod protocol;
 mod scopes;
+mod trouble;
 
 use support::Sandbox;
 
