@@ -379,7 +379,18 @@ async fn begin(
     };
     match (known, &project.code) {
         (Some(input), _) => {
-            let (project, program) = with_python(project, program, plan).await?;
+            let linked = program.clone();
+            let (project, program) = match (with_python(project, program, plan).await, &plan.recording) {
+                // Every step is in the record: what Python would do was done.
+                (Err(failure), Recording::Replay(_)) if is_told_without_python(&linked) => {
+                    if !matches!(plan.output.view.verbosity, Verbosity::Quiet | Verbosity::Messages) {
+                        let reason = marked(&failure.words().0);
+                        console::complain(&format!("note: replayed without Python: {reason}\n"));
+                    }
+                    (link(plan)?.0, linked)
+                }
+                (started, _) => started?,
+            };
             Ok((project, program, Talk::Once(input)))
         }
         (None, Code::Unread) => {
@@ -394,6 +405,13 @@ async fn begin(
             Ok((project, program, reading.talk()?))
         }
     }
+}
+
+/// Whether a record can be followed without Python, which would have to understand an entry, an input or an answer of its.
+fn is_told_without_python(program: &Program) -> bool {
+    let is_typed = |typing: &Typing| matches!(typing, Typing::Python(_));
+    matches!(program.entry, Entry::Agent(_))
+        && !program.agents.values().any(|agent| is_typed(&agent.input) || is_typed(&agent.output))
 }
 
 /// What is needed to read the input: enough to do it elsewhere.

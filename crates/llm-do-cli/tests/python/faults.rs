@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::session::of_type;
+use crate::session::{Run, of_type};
 use crate::{calls, project, run, run_pydantic};
 
 const MAIN: &str = "entry: true\ntools: [tool, other]\napproval: { tool: allow, other: allow }";
@@ -195,6 +195,20 @@ fn what_needs_pydantic_ai_says_how_to_install_it() {
     let said = run(&sandbox, &[]).failure(2);
     assert!(said.contains("the tool `tool` needs PydanticAI, which is not installed"), "{said}");
     assert!(said.contains("-m pip install 'pydantic-ai-slim==2.66.*'"), "{said}");
+}
+
+#[test]
+fn a_replay_needs_no_python() {
+    let sandbox = project(&[("main", MAIN)], &[("kit.py", &kit("return 'from the tool'"))], &calls(&["{ tool: {} }"]));
+    assert_eq!(run(&sandbox, &["-q", "--record", "journal"]).answer(), "from the tool\n");
+    sandbox.file("kit.py", "raise ValueError('not here')\n");
+    let cache = crate::python::cache().to_str().unwrap().to_owned();
+    for flags in [&[][..], &["--python", "/nonexistent/python"]] {
+        let replay = [&[".", "--trust", "-m", "scripted:script.yaml", "--replay", "journal"], flags].concat();
+        let ended = Run::new(&sandbox, &replay).with("XDG_CACHE_HOME", cache.clone()).ended();
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "from the tool\n"), "{}", ended.stderr);
+        assert!(ended.stderr.starts_with("note: replayed without Python: "), "{}", ended.stderr);
+    }
 }
 
 #[test]
