@@ -31,7 +31,12 @@ fn ran(sandbox: &Sandbox, python: &Path, path: &str, named: Option<&Path>) -> En
                   try:\n    print(llm_do.run_worker('main.worker', None, 'x').output)\n\
                   except llm_do.BinaryNotFound as error:\n    print(error)\n";
     let mut command = Command::new(python);
-    command.args(["-c", source]).current_dir(sandbox.path()).env_clear().env("HOME", sandbox.path()).env("PATH", path);
+    command
+        .args(["-W", "error", "-c", source])
+        .current_dir(sandbox.path())
+        .env_clear()
+        .env("HOME", sandbox.path())
+        .env("PATH", path);
     if let Some(named) = named {
         command.env("LLM_DO_BIN", named);
     }

@@ -84,11 +84,10 @@ class Server:
         server = cls(process, answer, listen)
         try:
             await server.request("hello", {"protocol": PROTOCOL})
-        except UsageError:
+        except BaseException as error:
+            if not isinstance(error, UsageError):
+                server.kill()
             await server.stop()
-            raise
-        except BaseException:
-            server.kill()
             raise
         return server
 
@@ -134,6 +133,10 @@ class Server:
                 pass
         for task in (*self._tasks, *self._questions.values()):
             task.cancel()
+        # Whoever waits until everything was listened to must not wait for what nobody will listen to.
+        while not self._events.empty():
+            self._events.get_nowait()
+            self._events.task_done()
 
     async def _send(self, message: dict[str, Any]) -> None:
         self._write(message)
