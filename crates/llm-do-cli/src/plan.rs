@@ -9,6 +9,7 @@ use llm_do::model::provider::PROVIDERS;
 use llm_do::project::ApprovalMode;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::syntax::table::is_name;
+use llm_do::tools::python::Tracebacks;
 use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::args::{CheckArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
@@ -179,7 +180,11 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             (false, false, Verbosity::Normal | Verbosity::Calls | Verbosity::Text) => Answerer::Nobody,
         },
         timeout: args.timeout,
-        python: PythonPlan::of(args.python, environment, config),
+        python: PythonPlan::of(args.python, environment, config).telling(if args.debug {
+            Tracebacks::Whole
+        } else {
+            Tracebacks::Nothing
+        }),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         output,
     })

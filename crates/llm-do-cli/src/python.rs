@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use llm_do::tools::python::{Python, interpreter};
+use llm_do::tools::python::{Python, Tracebacks, interpreter};
 use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::children;
@@ -16,6 +16,7 @@ pub struct PythonPlan {
     virtual_env: Option<String>,
     environment: ChildEnvironment,
     cache: PathBuf,
+    tracebacks: Tracebacks,
 }
 
 impl PythonPlan {
@@ -25,7 +26,14 @@ impl PythonPlan {
             virtual_env: environment.get("VIRTUAL_ENV").map(str::to_owned),
             environment: children::environment(environment, config),
             cache: environment.cache_directory(),
+            tracebacks: Tracebacks::Nothing,
         }
+    }
+
+    /// With `--debug`.
+    #[must_use]
+    pub fn telling(self, tracebacks: Tracebacks) -> Self {
+        Self { tracebacks, ..self }
     }
 
     /// For a project with this root.
@@ -34,6 +42,7 @@ impl PythonPlan {
             program: self.named.clone().unwrap_or_else(|| interpreter(root, self.virtual_env.as_deref())),
             environment: self.environment.clone(),
             cache: self.cache.clone(),
+            tracebacks: self.tracebacks,
         }
     }
 }

@@ -290,7 +290,7 @@ impl Heard {
         match incoming {
             Incoming::Request(request) if request.method == "ping" => request.answer(RawJson::of(&json!({}))),
             // Nothing was offered to it: neither a model, nor a person, nor directories.
-            Incoming::Request(request) => request.refuse(Fault::told(code::UNKNOWN_METHOD, "this is not offered")),
+            Incoming::Request(request) => request.refuse(Fault::told(code::METHOD_NOT_FOUND, "this is not offered")),
             Incoming::Notification { method, params } => match method.as_str() {
                 "notifications/progress" => drop(protocol::read_progress(&params).map(|said| self.progressed(said))),
                 "notifications/tools/list_changed" => self.changed.store(true, Ordering::Relaxed),

@@ -42,6 +42,11 @@ impl Output {
         self.unclaimed().events = None;
     }
 
+    /// Whoever listens outside of calls.
+    pub fn listener(&self) -> Option<Events> {
+        self.unclaimed().events.clone()
+    }
+
     pub fn say(&self, within: Option<&Events>, stream: OutputStream, text: &str) {
         let before = self.printed.fetch_add(text.len(), Ordering::Relaxed);
         let text = match before {
