@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_do::escape::{visible, visible_lines};
+use llm_do::escape::visible_lines;
 use llm_do::event::{TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson, Usage};
 use llm_do::runtime::{Outcome, Output, RunError, Runtime};
@@ -20,7 +20,7 @@ use crate::markdown::Markdown;
 use crate::render::{Verbosity, View};
 use crate::style::Style;
 use crate::watch::{Stopped, TurnEnded};
-use crate::{answer_file, console, journal, summary};
+use crate::{answer_file, console, journal, question, summary};
 
 /// Where the answer goes, and what else is said.
 #[derive(Clone, Debug)]
@@ -209,14 +209,11 @@ pub fn failure(error: RunError, stopped: Option<Stopped>, journal: Option<&Path>
 
 /// What waits for somebody's answer, all of it, nothing cut.
 fn pending_text(pending: &[Pending]) -> String {
-    let call = |(index, pending): (usize, &Pending)| {
-        let path = pending.path.join(" › ");
-        let arguments = visible_lines(&json::indented(&pending.arguments));
+    let numbered = |(index, pending): (usize, &Pending)| {
         let number = if index == 0 { String::new() } else { format!("{}. ", index + 1) };
-        let (id, tool) = (&pending.id, visible(&pending.tool));
-        format!("{number}waiting for approval ({id}): {} › {tool}\n{arguments}\n", visible(&path))
+        format!("{number}{}", question::pending(pending))
     };
-    pending.iter().enumerate().map(call).collect()
+    pending.iter().enumerate().map(numbered).collect()
 }
 
 /// Text as it is, a typed answer as indented JSON.

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::BoxFuture;
-use llm_do::escape::{visible, visible_lines};
+use llm_do::escape::visible;
 use llm_do::journal::file::{self, Matching, OpenJournal};
 use llm_do::journal::record::{Contents, shown_time};
-use llm_do::message::RawJson;
 use llm_do::project::Project;
 use llm_do::runtime::record::{self, Resumed};
-use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Pending, Waiting};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Pending};
 use llm_do::tools::plane::InDoubt;
 
 use crate::args::{ModelArgs, ResumeArgs, RunArgs};
@@ -20,7 +19,7 @@ use crate::failure::Failure;
 use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::report::{Ended, OutputPlan, not_begun};
 use crate::run::{Prepared, prepare};
-use crate::{console, json, plan};
+use crate::{console, plan, question};
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     if args.show {
@@ -155,7 +154,7 @@ impl Decisions {
         if args.reason.len() > args.refuse.len() {
             return Err(Failure::usage("there are more `--reason` than `--refuse`"));
         }
-        let waiting: BTreeSet<String> = waiting(contents).map(|waiting| waiting.pending.id).collect();
+        let waiting: BTreeSet<String> = waiting(contents).map(|pending| pending.id).collect();
         let mut given = BTreeMap::new();
         let approved = args.approve.iter().map(|id| (id, Answer::Once));
         let refused = args.refuse.iter().enumerate();
@@ -207,7 +206,8 @@ impl Approver for Decisions {
             if let Some(answer) = self.given.get(&request.id) {
                 self.used().insert(request.id.clone());
                 let verb = if *answer == Answer::Once { "approved" } else { "refused" };
-                console::complain(&call_text(verb, &request.id, &request.path, &request.tool, &request.arguments));
+                let heading = format!("{verb} ({})", request.id);
+                console::complain(&question::call(&heading, &request.path, &request.tool, &request.arguments));
                 return answer.clone();
             }
             match &self.otherwise {
@@ -220,7 +220,7 @@ impl Approver for Decisions {
     }
 }
 
-fn waiting(contents: &Contents) -> impl Iterator<Item = Waiting> {
+fn waiting(contents: &Contents) -> impl Iterator<Item = Pending> {
     contents.waiting().filter_map(|(_, shown)| shown.to().ok())
 }
 
@@ -228,18 +228,10 @@ fn waiting(contents: &Contents) -> impl Iterator<Item = Waiting> {
 fn doubts(contents: &Contents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {
-        let call =
-            call_text("interrupted, it may or may not have happened", "", &doubt.path, &doubt.tool, &doubt.arguments);
-        format!("note: {call}")
+        let heading = "note: interrupted, it may or may not have happened";
+        question::call(heading, &doubt.path, &doubt.tool, &doubt.arguments)
     };
     in_doubt.map(text).collect()
-}
-
-/// A call, all of it.
-fn call_text(verb: &str, id: &str, path: &[String], tool: &str, arguments: &RawJson) -> String {
-    let id = if id.is_empty() { String::new() } else { format!(" ({id})") };
-    let arguments = visible_lines(&json::indented(arguments));
-    format!("{verb}{id}: {} › {}\n{arguments}\n", visible(&path.join(" › ")), visible(tool))
 }
 
 /// What a journal says, in words. Nothing of the project runs, and the journal stays as it is.
@@ -255,7 +247,7 @@ fn show(file: &Path) -> Result<String, Failure> {
         shown_time(contents.begun_at),
         visible(by),
     );
-    let waiting: Vec<Waiting> = waiting(&contents).collect();
+    let waiting: Vec<Pending> = waiting(&contents).collect();
     let state = match (record::outcome(&contents), waiting.len()) {
         (Some(_), _) => "finished".to_owned(),
         (None, 0) => "not finished".to_owned(),
@@ -263,9 +255,8 @@ fn show(file: &Path) -> Result<String, Failure> {
         (None, several) => format!("waits for {several} approvals"),
     };
     text.push_str(&format!("{state}\n"));
-    for question in &waiting {
-        text.push('\n');
-        text.push_str(&question_text(question));
+    for pending in &waiting {
+        text.push_str(&format!("\n{}", question::pending(pending)));
     }
     let doubts = doubts(&contents);
     if !doubts.is_empty() {
@@ -273,14 +264,6 @@ fn show(file: &Path) -> Result<String, Failure> {
     }
     text.push_str(&changes_text(&header));
     Ok(text)
-}
-
-fn question_text(Waiting { pending, reason, preview }: &Waiting) -> String {
-    let Pending { id, path, tool, arguments } = pending;
-    let call = call_text("waiting for approval", id, path, tool, arguments);
-    let preview =
-        preview.as_ref().map(|preview| format!("{}\n", visible_lines(preview.trim_end()))).unwrap_or_default();
-    format!("{call}it {}\n{preview}", visible(reason))
 }
 
 fn changes_text(header: &Header) -> String {

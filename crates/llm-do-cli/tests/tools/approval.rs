@@ -44,6 +44,8 @@ fn without_anybody_to_ask_the_run_ends_at_the_question() {
     let (id, said) = waiting(&run(&sandbox, &[]).ended());
     let expected = "main › write_file\n\
                     {\n  \"path\": \"out.txt\",\n  \"content\": \"written\"\n}\n\
+                    reason: creates the file `out.txt`\n\
+                    + written (no line break at the end)\n\
                     error: approval is needed for `write_file` of main\n\
                     hint: `--approve-all` answers every question with yes\n";
     assert_eq!(said, expected);
@@ -53,7 +55,10 @@ fn without_anybody_to_ask_the_run_ends_at_the_question() {
     let (_, result) = run(&sandbox, &["--json"]).events();
     assert_eq!(result["exit_code"], 4);
     let arguments = json!({"path": "out.txt", "content": "written"});
-    let pending = json!([{"id": id, "path": ["main"], "tool": "write_file", "arguments": arguments}]);
+    let (reason, preview) = ("creates the file `out.txt`", "+ written (no line break at the end)");
+    let pending = json!([{
+        "id": id, "path": ["main"], "tool": "write_file", "arguments": arguments, "reason": reason, "preview": preview,
+    }]);
     assert_eq!(result["pending"], pending);
     assert_eq!(result["error"]["message"], "approval is needed for `write_file` of main");
     assert!(!is_written(&sandbox));

@@ -285,12 +285,7 @@ pub struct Pending {
     pub path: Vec<String>,
     pub tool: String,
     pub arguments: RawJson,
-}
-
-/// A question as a journal keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Waiting {
-    pub pending: Pending,
+    /// Why it is asked.
     pub reason: String,
     pub preview: Option<String>,
 }
@@ -545,7 +540,7 @@ impl Gate {
         let telling = steps.telling(events);
         let described = || {
             let request = (candidate.path, candidate.tool, canonical(candidate.arguments));
-            Described::new(StepKind::Ask, &request).shown(&candidate.waiting(verdict))
+            Described::new(StepKind::Ask, &request).shown(&candidate.pending(verdict))
         };
         let unasked = || Given { answer: Answer::Once, bound_to: verdict.bound_exception() };
         let effect = async {
@@ -665,18 +660,15 @@ impl Candidate<'_> {
     }
 
     fn pending(&self, verdict: &Verdict) -> Pending {
+        let Question { reason, preview, .. } = verdict.question().cloned().unwrap_or_default();
         Pending {
             id: self.id(verdict),
             path: self.path.to_vec(),
             tool: self.tool.to_owned(),
             arguments: self.arguments.clone(),
+            reason,
+            preview,
         }
-    }
-
-    /// The question for whoever decides later.
-    fn waiting(&self, verdict: &Verdict) -> Waiting {
-        let question = verdict.question().cloned().unwrap_or_default();
-        Waiting { pending: self.pending(verdict), reason: question.reason, preview: question.preview }
     }
 
     fn request(&self, question: Question, verdict: &Verdict, others: OtherQuestions) -> ApprovalRequest {
