@@ -73,12 +73,16 @@ const HELP: &str = "\
 /usage   what the chat took so far
 /quit    end the chat (also Ctrl-D)
 Enter sends; Alt+Enter or a `\\` at the end continues the line. Ctrl-C cancels the turn.
+What is typed while an answer comes is the next line.
 A line that starts with a space is sent as it is.
 ";
 
 impl Chat {
     pub async fn converse(self, watch: &mut Watch, session: &Session, plan: &OutputPlan) -> Result<ChatEnded, Failure> {
         let mut lines = Lines::open(self.lines)?;
+        if lines.has_commands() {
+            watch.hush_terminal();
+        }
         let mut ended = ChatEnded { last: None, failure: None };
         let mut first = self.first;
         loop {

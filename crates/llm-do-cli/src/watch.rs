@@ -100,9 +100,16 @@ impl Watch {
         }
     }
 
+    /// What is typed meanwhile is for the next line.
+    pub fn hush_terminal(&mut self) {
+        if let Some(asking) = &mut self.asking {
+            asking.terminal.hush();
+        }
+    }
+
     /// Whoever changed it and was interrupted.
-    pub fn restore_terminal(&self) {
-        if let Some(asking) = &self.asking {
+    pub fn restore_terminal(&mut self) {
+        if let Some(asking) = &mut self.asking {
             asking.terminal.restore();
         }
     }

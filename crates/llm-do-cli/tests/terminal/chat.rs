@@ -82,8 +82,7 @@ fn a_failed_turn_is_said_and_does_not_end_the_chat() {
 #[test]
 fn ctrl_c_cancels_the_turn_and_not_the_chat() {
     let (sandbox, gate) = (sandbox(), Gate::new());
-    let script = Script::new().otherwise(Reply::text("Once upon a time").in_deltas(4));
-    let fake = FakeLlm::start(script.fault(On::Request(1), Fault::Stall { at: At::Percent(60), gate: gate.clone() }));
+    let fake = slow(&gate);
     let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
     let chat = Terminal::start(command(&sandbox, &fake, &arguments));
     chat.expect("> ").press("tell\r").expect("Once").press("\u{3}");
@@ -94,6 +93,59 @@ fn ctrl_c_cancels_the_turn_and_not_the_chat() {
     let asked = fake.requests();
     assert_eq!(asked.last().unwrap().seen.as_ref().unwrap().last_user_text(), "something else");
     assert_eq!(fake.violations(), [], "the cancelled turn has left no trace");
+}
+
+/// Answers `Once upon a time` to everything, and stalls in the middle of the first answer.
+fn slow(gate: &Gate) -> FakeLlm {
+    let script = Script::new().otherwise(Reply::text("Once upon a time").in_deltas(4));
+    FakeLlm::start(script.fault(On::Request(1), Fault::Stall { at: At::Percent(60), gate: gate.clone() }))
+}
+
+#[test]
+fn what_is_typed_during_a_turn_is_unseen_and_becomes_the_next_line() {
+    let (sandbox, gate) = (sandbox(), Gate::new());
+    let fake = slow(&gate);
+    let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
+    let chat = Terminal::start(command(&sandbox, &fake, &arguments));
+    chat.expect("> ").press("tell\r").expect("Once").press("and thex\u{7f}n?\r");
+    gate.release();
+    chat.expect("> and then?\nOnce upon a time\n>").press("\u{4}");
+    let left = chat.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    let expected = "> tell\nOnce upon a time\n> and then?\nOnce upon a time\n>\n0.0 s · 2 requests";
+    let screen: Vec<&str> = left.screen.lines().map(str::trim_end).collect();
+    assert!(timeless(&screen.join("\n")).starts_with(expected), "{}", left.screen);
+    let asked = fake.requests();
+    assert_eq!(asked.last().unwrap().seen.as_ref().unwrap().last_user_text(), "and then?");
+}
+
+#[test]
+fn ctrl_d_during_a_turn_ends_the_chat_after_it() {
+    let (sandbox, gate) = (sandbox(), Gate::new());
+    let fake = slow(&gate);
+    let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
+    let chat = Terminal::start(command(&sandbox, &fake, &arguments));
+    chat.expect("> ").press("tell\r").expect("Once").press("\u{4}");
+    gate.release();
+    let left = chat.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    assert!(left.screen.starts_with("> tell\nOnce upon a time\n>"), "{}", left.screen);
+}
+
+#[test]
+fn a_reason_is_seen_while_it_is_typed_and_what_follows_is_not() {
+    let (sandbox, gate) = (echo(), Gate::new());
+    let call = fake_llm::Call::new("write_file", serde_json::json!({"path": "out.txt", "content": "x"}));
+    let script = Script::new().reply(Reply::calls([call])).otherwise(Reply::text("Once upon a time").in_deltas(4));
+    let fake = FakeLlm::start(script.fault(On::Request(2), Fault::Stall { at: At::Percent(60), gate: gate.clone() }));
+    let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
+    let chat = Terminal::start(command(&sandbox, &fake, &arguments));
+    chat.expect("> ").press("write\r").expect("no, and end the run").press("n").expect("why not?");
+    chat.press("not today").expect("not today").press("\r").expect("Once").press("unseen");
+    gate.release();
+    chat.expect("Once upon a time\n> unseen").press("\u{15}\u{4}");
+    let left = chat.left();
+    assert_eq!(left.written.matches("unseen").count(), 1, "{}", left.screen);
 }
 
 #[test]
