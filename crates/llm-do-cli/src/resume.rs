@@ -13,7 +13,7 @@ use llm_do::runtime::record::{self, Resumed};
 use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Pending};
 use llm_do::tools::plane::InDoubt;
 
-use crate::args::{ModelArgs, ResumeArgs, RunArgs};
+use crate::args::{ConductArgs, ModelArgs, ResumeArgs, RunArgs};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::journal::{Flags, Header, Recorded, unusable};
@@ -26,7 +26,7 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
         return console::print(&show(&args.journal)?);
     }
     let environment = Environment::read();
-    let format = plan::format(args.json, args.output_format);
+    let format = plan::output_format(&args.conduct);
     match begin(args, &environment) {
         Ok(Begun::Finished(ended, output)) => ended.report(&output),
         Ok(Begun::Continues(prepared, decisions)) => {
@@ -53,15 +53,16 @@ fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure>
         return Ok(Begun::Finished(Box::new(Ended::recorded(outcome, run)), output));
     }
     let decisions = Decisions::of(args, open.contents())?;
-    let typed = from_here(&args.models)?;
-    let output = args.output.as_ref().map(std::path::absolute).transpose();
+    let typed = from_here(&args.conduct.models)?;
+    let output = args.conduct.output.as_ref().map(std::path::absolute).transpose();
     let output = output.map_err(|error| Failure::usage(format!("`--output` is not a path: {error}")))?;
     let file = reached_from(&header.directory, &args.journal);
     std::env::set_current_dir(&header.directory).map_err(|error| {
         Failure::usage(format!("the run's directory {} cannot be entered: {error}", header.directory.display()))
     })?;
     let Header { run, project, flags, files, input, .. } = header;
-    let run_args = RunArgs { output, ..merged(args, &typed, flags, project) };
+    let mut run_args = merged(args, &typed, flags, project);
+    run_args.conduct.output = output;
     let mut prepared = prepare(run_args, environment, Some(input))?;
     let changes = files.changes(&prepared.files);
     let matching = match (changes.is_empty(), args.force) {
@@ -101,27 +102,23 @@ fn merged(args: &ResumeArgs, models: &[String], flags: Flags, project: PathBuf) 
     let slot = |model: &str| model.split_once('=').map(|(agent, _)| agent.to_owned());
     let replaced: BTreeSet<Option<String>> = models.iter().map(|model| slot(model)).collect();
     let kept = flags.models.into_iter().filter(|model| !replaced.contains(&slot(model)));
+    let given = &args.conduct;
+    let conduct = ConductArgs {
+        models: ModelArgs { models: kept.chain(models.iter().cloned()).collect() },
+        no_stream: given.no_stream || flags.no_stream,
+        reject_all: given.reject_all || (flags.reject_all && !given.approve_all),
+        max_requests: given.max_requests.or(flags.max_requests),
+        max_cost_usd: given.max_cost_usd.or(flags.max_cost_usd),
+        max_depth: given.max_depth.or(flags.max_depth),
+        ..given.clone()
+    };
     RunArgs {
         project,
-        models: ModelArgs { models: kept.chain(models.iter().cloned()).collect() },
         agent: flags.agent,
         no_stdin: true,
-        json: args.json,
-        output_format: args.output_format,
-        no_stream: args.no_stream || flags.no_stream,
-        approve_all: args.approve_all,
-        reject_all: args.reject_all || (flags.reject_all && !args.approve_all),
         no_tools: flags.no_tools,
-        trust: args.trust,
-        max_requests: args.max_requests.or(flags.max_requests),
-        max_cost_usd: args.max_cost_usd.or(flags.max_cost_usd),
-        max_depth: args.max_depth.or(flags.max_depth),
-        timeout: args.timeout,
-        output: args.output.clone(),
-        headless: args.headless,
-        verbose: args.verbose,
-        quiet: args.quiet,
-        debug: args.debug,
+        python: flags.python,
+        conduct,
         ..RunArgs::default()
     }
 }
@@ -291,6 +288,7 @@ mod tests {
             agent: Some("main".into()),
             reject_all: true,
             max_requests: Some(3),
+            python: Some("other/python".into()),
             ..Flags::default()
         };
         let args = |words: &str| {
@@ -303,9 +301,11 @@ mod tests {
             args
         };
         let kept = merged(&args(""), &[], flags.clone(), "p".into());
-        assert_eq!((kept.models.models.len(), kept.reject_all, kept.max_requests), (2, true, Some(3)));
+        let conduct = &kept.conduct;
+        assert_eq!((conduct.models.models.len(), conduct.reject_all, conduct.max_requests), (2, true, Some(3)));
         assert_eq!(kept.agent.as_deref(), Some("main"));
-        let anew = merged(&args("--approve-all --max-requests 9"), &["main=e:f".into()], flags, "p".into());
+        assert_eq!(kept.python, Some("other/python".into()));
+        let anew = merged(&args("--approve-all --max-requests 9"), &["main=e:f".into()], flags, "p".into()).conduct;
         assert_eq!(anew.models.models, ["a:b", "main=e:f"]);
         assert_eq!((anew.approve_all, anew.reject_all, anew.max_requests), (true, false, Some(9)));
     }

@@ -183,7 +183,7 @@ fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
 
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let format = plan::output_format(&args);
+    let format = plan::run_format(&args);
     match prepare(args, &environment, None) {
         Ok(prepared) => prepared.run(),
         Err(failure) => Err(report::not_begun(failure, format)),
