@@ -9,6 +9,7 @@ use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcomma
 /// Prompts as executables: agents are text files, and dangerous calls stop at a gate.
 #[derive(Debug, Parser)]
 #[command(name = "llm-do", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(override_usage = "llm-do <PROJECT> [PROMPT] [OPTIONS]\n       llm-do <COMMAND>")]
 #[command(after_help = "\
 Examples:
   llm-do new hello                  write a project to start from
@@ -323,7 +324,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Parsing only: help, version and usage errors come back as clap's own error.
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
-    let argv: Vec<OsString> = argv.into_iter().collect();
+    let argv = with_help(argv.into_iter().collect());
     let is_chat = argv.get(1).is_some_and(|first| first == "chat");
     let meant = with_run(argv.clone());
     if let Some(args) = parse_run(&meant) {
@@ -383,6 +384,16 @@ Examples:
 /// Names of commands; everything else in their place is a project to run.
 pub const COMMANDS: &[&str] = &["run", "chat", "resume", "check", "validate", "new", "models", "schema", "completions"];
 
+/// `llm-do help` means `llm-do --help`, and `llm-do help COMMAND` means `llm-do COMMAND --help`.
+fn with_help(mut argv: Vec<OsString>) -> Vec<OsString> {
+    if argv.get(1).is_some_and(|first| first == "help") {
+        argv.remove(1);
+        argv.truncate(2);
+        argv.push(OsString::from("--help"));
+    }
+    argv
+}
+
 /// `llm-do PROJECT …` means `llm-do run PROJECT …`, and `llm-do chat …` means `llm-do run --chat …`.
 fn with_run(mut argv: Vec<OsString>) -> Vec<OsString> {
     const OWN_FLAGS: &[&str] = &["-h", "--help", "-V", "--version"];
@@ -411,10 +422,12 @@ mod tests {
             ("llm-do check hello", "llm-do check hello"),
             ("llm-do chat hello", "llm-do run --chat hello"),
             ("llm-do --version", "llm-do --version"),
+            ("llm-do help", "llm-do --help"),
+            ("llm-do help check", "llm-do check --help"),
             ("llm-do", "llm-do"),
         ];
         for (typed, meant) in cases {
-            assert_eq!(with_run(words(typed)), words(meant));
+            assert_eq!(with_run(with_help(words(typed))), words(meant));
         }
     }
 

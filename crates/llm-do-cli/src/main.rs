@@ -13,6 +13,7 @@ mod dry_run;
 mod editor;
 mod environment;
 mod failure;
+mod habits;
 mod journal;
 mod json;
 mod key_command;

@@ -15,7 +15,7 @@ use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
 use llm_do::runtime::{self, Models, Runtime, RuntimeConfig};
-use llm_do::syntax::diagnostic::{Report, nearest};
+use llm_do::syntax::diagnostic::Report;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
@@ -24,7 +24,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
+use crate::args::{self, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
 use crate::asking::{Asking, Forwarding, Waiting};
 use crate::chat::{Chat, ChatEnded};
 use crate::check::ShellGround;
@@ -45,7 +45,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, console, new, resume, stdin};
+use crate::{answer_file, casting, check, console, habits, new, resume, stdin};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -66,7 +66,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
 /// Whoever reads JSON also reads that there was nothing to run. Help is no failure.
 fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
     let is_mistake = error.use_stderr();
-    let failure = Failure::Usage(error);
+    let failure = Failure::Usage(habits::explained(error));
     if is_mistake { report::not_begun(failure, args::asked_format(argv)) } else { failure }
 }
 
@@ -320,9 +320,8 @@ fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waitin
 }
 
 fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
-    if let Some(command) = misspelled_command(&plan.project) {
-        return Err(Failure::usage(format!("there is no project `{}`", plan.project.display()))
-            .hint(format!("did you mean the command `{command}`?")));
+    if let Some(hint) = meant_command(&plan.project) {
+        return Err(Failure::usage(format!("there is no project `{}`", plan.project.display())).hint(hint));
     }
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
     let project = Project::load(&plan.project).map_err(mistaken)?;
@@ -349,9 +348,8 @@ fn with_python(
 }
 
 /// `llm-do chekc .` is read as a project to run.
-fn misspelled_command(project: &Path) -> Option<&'static str> {
-    let name = project.to_str().filter(|_| !project.exists())?;
-    nearest(name, COMMANDS.iter().copied())
+fn meant_command(project: &Path) -> Option<String> {
+    habits::instead_of_command(project.to_str().filter(|_| !project.exists())?)
 }
 
 fn read_talk(plan: &RunPlan, program: &Program) -> Result<Talk, Failure> {
