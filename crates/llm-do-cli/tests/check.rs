@@ -480,4 +480,5 @@ fn roots_are_shown_with_their_bounds() {
     let json: Value = serde_json::from_str(&sandbox.run(&["check", ".", "--json"]).stdout).unwrap();
     let root = &json["agents"][0]["files"][1];
     assert_eq!((&root["root"], &root["mode"]), (&Value::from("out"), &Value::from("rw")), "{root}");
+    assert_eq!((&root["base"], &root["directory"]), (&Value::from("project"), &Value::from("made")), "{root}");
 }
