@@ -32,10 +32,10 @@ mod run;
 mod session;
 mod signals;
 mod status;
-mod stdin;
 mod style;
 mod summary;
 mod terminal;
+mod text;
 mod trust;
 mod watch;
 

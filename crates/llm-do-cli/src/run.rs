@@ -45,7 +45,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, console, habits, new, resume, stdin};
+use crate::{answer_file, casting, check, console, habits, new, resume, text};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -174,8 +174,7 @@ fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
     for ModelName { model: file, .. } in named {
-        let text = std::fs::read_to_string(&file)
-            .map_err(|error| Failure::usage(format!("the script `{file}` cannot be read: {error}")))?;
+        let text = text::file(&format!("the script `{file}`"), Path::new(&file))?;
         models.scripts.insert(file, text);
     }
     Ok(())
@@ -381,7 +380,7 @@ fn read_input(input: &InputPlan, plan: &RunPlan, program: &Program) -> Result<In
                 None => text.clone(),
             }))
         }
-        InputPlan::PromptOnStdin => Some(Value::String(stdin::read()?)),
+        InputPlan::PromptOnStdin => Some(Value::String(text::stdin()?)),
         InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
     };
     if spoken.is_some() && !program.allow_cli_input {
@@ -400,18 +399,18 @@ fn read_input(input: &InputPlan, plan: &RunPlan, program: &Program) -> Result<In
 fn read_stdin(plan: Stdin) -> Result<Option<String>, Failure> {
     match plan {
         Stdin::LeaveAlone => Ok(None),
-        Stdin::Read => Ok(Some(stdin::read()?).filter(|text| !text.trim().is_empty())),
+        Stdin::Read => Ok(Some(text::stdin()?).filter(|text| !text.trim().is_empty())),
     }
 }
 
 fn read_json(source: &JsonSource) -> Result<Value, Failure> {
     let (name, text) = match source {
         JsonSource::Text(text) => ("`--input-json`".to_owned(), text.clone()),
-        JsonSource::Stdin => ("stdin".to_owned(), stdin::read()?),
+        JsonSource::Stdin => ("stdin".to_owned(), text::stdin()?),
         JsonSource::File(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
-            (path.display().to_string(), text)
+            let name = path.display().to_string();
+            let text = text::file(&name, path)?;
+            (name, text)
         }
     };
     serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{name} is not JSON: {error}")))
