@@ -16,7 +16,11 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         Ok(Place::File(file)) if !directory(&file).is_dir() => {
             wrong(format!("there is no directory {}", directory(&file).display()))
         }
-        Ok(Place::File(_) | Place::Stream) => Ok(()),
+        Ok(Place::File(file)) => match make_beside(&file).and_then(|(beside, _)| fs::remove_file(beside)) {
+            Ok(()) => Ok(()),
+            Err(error) => wrong(format!("{} cannot be written: {error}", path.display())),
+        },
+        Ok(Place::Stream) => Ok(()),
         Err(error) => wrong(format!("{} leads nowhere: {error}", path.display())),
     }
 }
