@@ -271,6 +271,11 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
 fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Result<Header, Failure> {
     let directory = std::env::current_dir()
         .map_err(|error| Failure::failed(format!("the working directory is unknown: {error}")))?;
+    let unspeakable = [&plan.project, &directory].into_iter().chain(&flags.python).find(|path| path.to_str().is_none());
+    if let Some(path) = unspeakable {
+        return Err(Failure::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
+            .hint("run it from a place with another name, or without `--journal`"));
+    }
     Ok(Header { run: runtime::run_id(), project: plan.project.clone(), directory, flags, files, input })
 }
 
