@@ -100,7 +100,13 @@ fn neither_path_nor_environment_of_the_caller_reaches_a_command() {
         "GIT_ASKPASS",
         "GIT_PROXY_COMMAND",
         "LD_AUDIT",
+        "LD_PRELOAD",
         "GIT_EXEC_PATH",
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "PYTHONSTARTUP",
+        "NODE_OPTIONS",
+        "RIPGREP_CONFIG_PATH",
     ] {
         hostile = hostile.with(variable, evil.clone());
     }
@@ -115,6 +121,7 @@ fn neither_path_nor_environment_of_the_caller_reaches_a_command() {
     let outputs = results(hostile);
     for (output, words) in outputs.iter().zip(["changed", "modified", "+one", "changed"]) {
         assert!(output["stdout"].as_str().unwrap().contains(words), "{outputs:?}");
+        assert_eq!(output["stderr"], "", "not even the loader complains of what it was told to load");
     }
     assert!(!sandbox.path().join("fired").exists() && !sandbox.path().join("trace").exists());
 }

@@ -142,6 +142,22 @@ fn attributes_of_the_repository_itself_ask() {
 }
 
 #[test]
+fn histories_without_end_are_cut() {
+    for fencing in BOTH {
+        let world = repository(fencing);
+        world.file("inside/large.txt", &"0123456789abcdef\n".repeat(400_000));
+        git(&world.inside(), &["add", "."]);
+        git(&world.inside(), &["commit", "-q", "-m", "large"]);
+        for command in ["git show", "git log -p -n 999999999", "git diff HEAD~1"] {
+            let ran = world.attempt(command).ran();
+            assert!(ran.truncated && ran.stdout.len() <= 60_000, "{command}: {}", ran.stdout.len());
+        }
+        assert_eq!(world.attempt("git log -n 999999999 --format='%(trailers:only)'").ran().exit_code, 0);
+        assert!(world.attempt("git log -S 0123456789abcdef --oneline").ran().stdout.contains("large"));
+    }
+}
+
+#[test]
 fn hooks_of_the_repository_do_not_run() {
     for fencing in BOTH {
         let world = repository(fencing);
