@@ -100,6 +100,43 @@ async fn a_failed_turn_leaves_the_history_as_it_was() {
     scope.close().await;
 }
 
+/// A chat goes on after a turn that failed, and each of its turns may fail as often as the first.
+#[tokio::test]
+async fn failures_are_counted_in_one_turn() {
+    let script = "
+- {heard: talk, say: done}
+- {heard: go, call: {nothing: {}}}
+- {heard: once, call: {nothing: {}}}
+- {round: 2, call: {nothing: {}}}
+- {round: 3, call: {nothing: {}}}
+- say: recovered
+";
+    let files = Files::new(&[("main.worker", &worker("main", "")), ("script.yaml", script)]);
+    let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody));
+    let mut scope = runtime.open("main").await.unwrap();
+    assert!(matches!(scope.turn("go").await, Err(RunError::RepeatedFailure { .. })));
+    for _ in 0..2 {
+        assert_eq!(text(scope.turn("talk").await), "done");
+    }
+    assert_eq!(text(scope.turn("once").await), "recovered", "one failure is not three");
+    scope.close().await;
+}
+
+#[tokio::test]
+async fn a_long_chat_is_no_loop_and_a_limit_of_its_own_is_of_the_whole_call() {
+    for (keys, turns) in [("", 60), ("limits: {max_requests: 7}", 7)] {
+        let files = Files::new(&[("main.worker", &worker("main", keys)), ("script.yaml", "- say: '{{ round }}'")]);
+        let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody));
+        let mut scope = runtime.open("main").await.unwrap();
+        for turn in 1..=turns {
+            assert_eq!(text(scope.turn("on").await), turn.to_string());
+        }
+        let ended = scope.turn("on").await;
+        assert_eq!(ended.is_err(), !keys.is_empty(), "{ended:?}");
+        scope.close().await;
+    }
+}
+
 #[tokio::test]
 async fn two_agents_use_one_toolset_under_different_rules() {
     let trusted = worker("trusted", "toolsets: [a]\napproval: {a_count: allow}");
