@@ -214,6 +214,7 @@ impl Lines {
                 Self::Editor(editor) => match editor.read().await {
                     Typed::Text(text) => Next::Text(text),
                     Typed::Interrupted => Next::Nothing,
+                    Typed::Unreadable => Next::Unreadable(Failure::usage("what was typed is not UTF-8 text")),
                     Typed::End => Next::End,
                 },
                 Self::Stdin(lines) => match lines.recv().await {

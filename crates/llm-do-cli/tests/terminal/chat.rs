@@ -80,6 +80,15 @@ fn a_failed_turn_is_said_and_does_not_end_the_chat() {
 }
 
 #[test]
+fn a_key_that_is_no_text_does_not_end_the_chat() {
+    let sandbox = echo();
+    let chat = start(&sandbox, &[]);
+    chat.expect("> ").press_bytes(b"caf\xff").expect("error: what was typed is not UTF-8 text\n>");
+    chat.press("coffee\r").expect("1: coffee\n>").press("\u{4}");
+    assert_eq!(chat.left().code, Some(0));
+}
+
+#[test]
 fn ctrl_c_cancels_the_turn_and_not_the_chat() {
     let (sandbox, gate) = (sandbox(), Gate::new());
     let fake = slow(&gate);
