@@ -512,7 +512,8 @@ impl Gate {
         match answer {
             Answer::Once | Answer::CallForSession | Answer::ToolForSession => permitted(&verdict, bound_to, None),
             Answer::Edited(arguments) => match judge(arguments.clone()).await {
-                Ok(Verdict::Block(reason)) | Err(reason) => refused(reason),
+                // Somebody is there and mistyped: the model reads it, and the run goes on.
+                Ok(Verdict::Block(reason)) | Err(reason) => Ok(Passage::Refused { reason, by: RefusedBy::Person }),
                 Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
                     let bound_to = verdict.question().and_then(|question| question.bound_to.clone());
                     permitted(&verdict, bound_to, Some(arguments))

@@ -194,8 +194,10 @@ async fn edited_arguments_are_judged_again_and_the_model_is_told() {
     assert!(text(Ok(outcome.output)).contains("the user changed the arguments to"));
 
     let (approvals, _) = person(Answer::Edited(RawJson::parse(r#"{"path":"../b.txt","content":"y"}"#).unwrap()));
-    let refused = runtime(&files.project(), RuntimeConfig::new(approvals)).run("x").await;
-    assert!(matches!(refused, Err(RunError::Ended(Ending::Refused { .. }))), "{refused:?}");
+    let outcome = runtime(&files.project(), RuntimeConfig::new(approvals)).run("x").await.unwrap();
+    let said = text(Ok(outcome.output));
+    assert!(said.starts_with("error: refused: `../b.txt` leads outside"), "a slip does not end the run: {said}");
+    assert!(!files.path().parent().unwrap().join("b.txt").exists());
 }
 
 #[tokio::test]
