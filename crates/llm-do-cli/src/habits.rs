@@ -63,18 +63,27 @@ pub fn instead_of_command(name: &str) -> Option<String> {
     habit.or_else(|| nearest(name, COMMANDS.iter().copied()).map(|near| format!("did you mean the command `{near}`?")))
 }
 
-/// A flag of another tool gets what it is called here, instead of a guess by its letters.
+/// A flag of another tool gets what it is called here, instead of a guess by its letters; a prompt without quotes, that it
+/// needs some.
 pub fn explained(mut error: clap::Error) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
-    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
-    let Some(hint) = said(FLAGS_ELSEWHERE, flag.split('=').next().unwrap_or(flag)) else { return error };
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
+    if !word.starts_with('-') {
+        let takes_prompt = error.get(ContextKind::Usage).is_some_and(|usage| usage.to_string().contains("[PROMPT]"));
+        return if takes_prompt { with_tip(error, "a prompt of several words needs quotes") } else { error };
+    }
+    let Some(hint) = said(FLAGS_ELSEWHERE, word.split('=').next().unwrap_or(word)) else { return error };
     // A guess also changes the usage to the flag that was guessed.
     for guess in [ContextKind::SuggestedArg, ContextKind::Usage] {
         error.remove(guess);
     }
-    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+    with_tip(error, hint)
+}
+
+fn with_tip(mut error: clap::Error, tip: &'static str) -> clap::Error {
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
 }
 

@@ -65,6 +65,11 @@ fn words_of_other_tools_are_answered_with_ours() {
         assert!(said.starts_with(expected) && !said.contains("yolo"), "{said}");
     }
     assert!(mistaken(&["x", "-c"]).contains("tip: `--journal FILE` keeps a run, and `llm-do resume FILE` goes on"));
+    for arguments in [&["x", "good", "morning"][..], &["chat", "x", "good", "morning"]] {
+        let said = mistaken(arguments);
+        assert!(said.contains("tip: a prompt of several words needs quotes\n\nUsage: llm-do "), "{said}");
+    }
+    assert!(!mistaken(&["check", "x", "y"]).contains("tip:"));
     assert!(mistaken(&["x", "--max-turn", "3"]).contains("'--max-turns'"), "what is near is still guessed");
 }
 
