@@ -263,6 +263,27 @@ fn tracked_secrets_ask_before_they_are_shown() {
 }
 
 #[test]
+fn indexes_that_do_not_say_what_is_tracked_ask() {
+    for fencing in BOTH {
+        for hidden in ["split", "missing"] {
+            let world = repository(fencing);
+            world.file("inside/conf/.env", "KEY=1\n");
+            git(&world.inside(), &["add", "-f", "conf/.env"]);
+            git(&world.inside(), &["commit", "-q", "-m", "oops"]);
+            world.file("inside/conf/.env", "KEY=2\n");
+            match hidden {
+                "split" => git(&world.inside(), &["update-index", "--split-index"]),
+                _ => std::fs::remove_file(world.path("inside/.git/index")).unwrap(),
+            }
+            for command in ["git diff", "git show", "git diff HEAD", "git log -p"] {
+                world.attempt(command).asks();
+            }
+            assert!(!world.attempt("git diff --stat").ran().stdout.contains("KEY"), "{hidden}");
+        }
+    }
+}
+
+#[test]
 fn other_object_formats_and_indexes_are_understood() {
     let world = World::new(Fencing::WhereOffered);
     let inside = world.inside();
