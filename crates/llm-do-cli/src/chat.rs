@@ -4,6 +4,7 @@ use std::io::{BufRead as _, Read as _};
 use std::path::PathBuf;
 
 use llm_do::escape::visible;
+use llm_do::message::Attachment;
 use llm_do::project::reach::AgentTool;
 use llm_do::project::{AgentSpec, Entry, Program};
 use llm_do::runtime::input::Input;
@@ -24,6 +25,8 @@ use crate::watch::{Attended, Stopped, TurnEnded, Watch};
 pub struct Chat {
     /// Said before anybody is asked for more.
     pub first: Option<Input>,
+    /// Files that go with the first line, if nothing was said before it.
+    pub files: Vec<Attachment>,
     pub lines: LinesPlan,
 }
 
@@ -84,12 +87,12 @@ impl Chat {
             watch.hush_terminal();
         }
         let mut ended = ChatEnded { last: None, failure: None };
-        let mut first = self.first;
+        let (mut first, mut files) = (self.first, self.files);
         loop {
             let input = match first.take() {
                 Some(input) => input,
                 None => match ended.hear(lines.next(watch).await, lines.has_commands(), session, plan) {
-                    Heard::Input(input) => input,
+                    Heard::Said(text) => Input::Object { value: text.into(), attachments: std::mem::take(&mut files) },
                     Heard::Nothing => continue,
                     Heard::Goodbye => break,
                 },
@@ -109,7 +112,7 @@ impl Chat {
 
 /// What a line means.
 enum Heard {
-    Input(Input),
+    Said(String),
     Nothing,
     Goodbye,
 }
@@ -133,7 +136,7 @@ impl ChatEnded {
             },
             Next::Text(text) => match text.trim() {
                 "" => Heard::Nothing,
-                text => Heard::Input(Input::from(text)),
+                text => Heard::Said(text.to_owned()),
             },
             Next::Nothing => {
                 console::complain("(Ctrl-D or /quit ends the chat)\n");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use llm_do::event::Hearing;
 use llm_do::journal::record::Contents;
-use llm_do::message::Content;
+use llm_do::message::{Attachment, Content};
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
@@ -362,7 +362,8 @@ fn read_talk(plan: &RunPlan, program: &Program) -> Result<Talk, Failure> {
         TalkPlan::Chat { .. } if !program.allow_cli_input => Err(no_input_wanted()),
         TalkPlan::Chat { first, lines } => {
             let first = first.as_ref().map(|first| read_input(first, plan, program)).transpose()?;
-            Ok(Talk::Chat(Chat { first, lines: lines.clone() }))
+            let files = if first.is_some() { Vec::new() } else { read_files(plan)? };
+            Ok(Talk::Chat(Chat { first, files, lines: lines.clone() }))
         }
     }
 }
@@ -373,9 +374,7 @@ fn no_input_wanted() -> Failure {
 }
 
 fn read_input(input: &InputPlan, plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
-    let wrong = |error: AttachmentError| Failure::usage(error.to_string());
-    let attachments =
-        plan.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
+    let attachments = read_files(plan)?;
     let spoken = match input {
         InputPlan::Json(source) => Some(read_json(source)?),
         InputPlan::Prompt { text, stdin } => {
@@ -399,6 +398,12 @@ fn read_input(input: &InputPlan, plan: &RunPlan, program: &Program) -> Result<In
         }
         (None, None) => Ok(Input::Parts(attachments.into_iter().map(Content::Attachment).collect())),
     }
+}
+
+/// The files of `-f`.
+fn read_files(plan: &RunPlan) -> Result<Vec<Attachment>, Failure> {
+    let wrong = |error: AttachmentError| Failure::usage(error.to_string());
+    plan.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect()
 }
 
 fn read_stdin(plan: Stdin) -> Result<Option<String>, Failure> {

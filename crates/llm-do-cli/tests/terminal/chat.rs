@@ -219,6 +219,18 @@ fn every_line_of_a_pipe_is_a_turn() {
 }
 
 #[test]
+fn files_go_with_the_first_turn_whoever_says_it() {
+    let sandbox = echo();
+    sandbox.file("notes.md", "the notes");
+    let run = |more: &[&'static str]| Run::of(&sandbox, &[&CHAT[..], &["-f", "notes.md"], more].concat());
+    assert_eq!(run(&[]).hearing("one\ntwo\n").ended().stdout, "1: one\n[notes.md]\n2: two\n");
+    assert_eq!(run(&["zero"]).hearing("one\n").ended().stdout, "1: zero\n[notes.md]\n2: one\n");
+    sandbox.file("main.worker", "---\nname: main\nattachment_policy: {max_attachments: 0}\n---\nx\n");
+    let ended = run(&[]).hearing("one\ntwo\n").ended();
+    assert_eq!(ended.stdout, "1: two\n", "a turn that failed is over with all it had: {}", ended.stderr);
+}
+
+#[test]
 fn the_exit_code_is_that_of_the_last_turn_that_failed() {
     let ended = piped("fail\nforbidden\nfine\n", &[]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), "1: fine\n"), "{}", ended.stderr);
