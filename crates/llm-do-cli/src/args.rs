@@ -284,6 +284,7 @@ pub struct ModelsArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct SchemaArgs {
+    /// Of which format
     #[arg(value_enum)]
     pub format: SchemaFormat,
 }
@@ -305,6 +306,7 @@ Examples:
   llm-do completions zsh > ~/.zfunc/_llm-do
   llm-do completions fish > ~/.config/fish/completions/llm-do.fish")]
 pub struct CompletionsArgs {
+    /// For which shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
@@ -466,10 +468,19 @@ mod tests {
         }
     }
 
-    /// `LLM_DO_WRITE_MANUAL=1 cargo test -p llm-do-cli manual` writes it.
+    /// Compares a document with what the help says. `LLM_DO_WRITE_MANUAL=1 cargo test -p llm-do-cli manual` writes it.
+    fn check_document(path: &str, text: &[u8]) {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(path);
+        if std::env::var_os("LLM_DO_WRITE_MANUAL").is_some() {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, text).unwrap();
+        }
+        let kept = std::fs::read(&file).unwrap_or_default();
+        assert!(kept == text, "{} is not what `--help` says: write it anew", file.display());
+    }
+
     #[test]
     fn the_manual_is_what_the_help_says() {
-        let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man");
         let mut command = command();
         command.build();
         let mut written: Vec<clap::Command> = command.get_subcommands().cloned().collect();
@@ -478,14 +489,59 @@ mod tests {
             let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
             let mut page = Vec::new();
             clap_mangen::Man::new(command).render(&mut page).unwrap();
-            let file = pages.join(format!("{name}.1"));
-            if std::env::var_os("LLM_DO_WRITE_MANUAL").is_some() {
-                std::fs::create_dir_all(&pages).unwrap();
-                std::fs::write(&file, &page).unwrap();
-            }
-            let kept = std::fs::read(&file).unwrap_or_default();
-            assert!(kept == page, "{} is not what `--help` says: write it anew", file.display());
+            check_document(&format!("man/{name}.1"), &page);
         }
+    }
+
+    /// The flags and arguments of one command as a table.
+    fn reference(command: &clap::Command) -> String {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let mut text = format!("\n## `llm-do {}`\n\n{about}.\n", command.get_name());
+        if command.get_name() == "chat" {
+            return text + "Its arguments are those of `llm-do run`.\n";
+        }
+        let aliases: Vec<String> = command.get_visible_aliases().map(|alias| format!("`{alias}`")).collect();
+        if !aliases.is_empty() {
+            text += &format!("Another name is {}.\n", aliases.join(", "));
+        }
+        text += "\n| | |\n| --- | --- |\n";
+        let arguments =
+            command.get_arguments().filter(|argument| !argument.is_hide_set() && argument.get_id() != "help");
+        for argument in arguments {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            let words: Vec<String> = (argument.get_possible_values().iter())
+                .filter(|_| argument.get_action().takes_values())
+                .map(|value| format!("`{}`", value.get_name()))
+                .collect();
+            let parts: Vec<String> = [help, words.join(", ")].into_iter().filter(|part| !part.is_empty()).collect();
+            text += &format!("| {} | {} |\n", spelled(argument), parts.join(": "));
+        }
+        text
+    }
+
+    /// Every way to write an argument.
+    fn spelled(argument: &clap::Arg) -> String {
+        let value = (argument.get_value_names().unwrap_or_default().iter()).map(|name| format!(" {name}")).next();
+        let value = value.filter(|_| argument.get_action().takes_values()).unwrap_or_default();
+        if argument.is_positional() {
+            return format!("`{}`", value.trim());
+        }
+        let short = argument.get_short().map(|short| format!("-{short}"));
+        let long = argument.get_long().into_iter().chain(argument.get_all_aliases().unwrap_or_default());
+        let all = short.into_iter().chain(long.map(|long| format!("--{long}")));
+        all.map(|spelling| format!("`{spelling}{value}`")).collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn the_manual_of_all_commands_is_what_the_help_says() {
+        const MARK: &str = "writes what follows -->\n";
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+        let kept = std::fs::read_to_string(file).unwrap();
+        let (by_hand, _) = kept.split_once(MARK).unwrap();
+        let mut command = command();
+        command.build();
+        let tables: Vec<String> = command.get_subcommands().map(reference).collect();
+        check_document("cli.md", format!("{by_hand}{MARK}{}", tables.concat()).as_bytes());
     }
 
     #[test]

@@ -169,6 +169,10 @@ impl From<RunError> for Failure {
                 ModelError::Authenticate(_) => (PROVIDER, Some(OTHER_MODEL)),
                 ModelError::FixRequest(_) => (PROVIDER, None),
                 ModelError::Unreachable(_) => (PROVIDER, Some("`[http]` in config.toml sets `ca_file` and `proxy`")),
+                // Nobody has answered: on one's own machine it was perhaps not started.
+                ModelError::Wait(fault) if fault.status.is_none() => {
+                    (PROVIDER, Some("is it running, and is this its address? `-m` chooses another model"))
+                }
                 ModelError::Wait(_) => (PROVIDER, Some("try again later, or choose another model with `-m`")),
                 ModelError::ContextTooLong(_) => {
                     (LIMIT, Some("give less input, or choose a model with a larger context"))

@@ -1,7 +1,7 @@
 //! Events → what is shown of them. Pure: events in, pieces of text for both streams out.
 
 use llm_do::escape::visible_lines;
-use llm_do::event::{Ended, Event, EventKind, Returned};
+use llm_do::event::{Answered, Ended, Event, EventKind, Returned};
 use llm_do::message::RawJson;
 
 use crate::markdown::Markdown;
@@ -193,6 +193,10 @@ impl Renderer {
             EventKind::ToolRefused { tool, reason, .. } => {
                 complaint(event.depth, format!("✗ {tool} was refused: {reason}"))
             }
+            EventKind::ApprovalAnswered { tool, answer, .. } => {
+                let by = unasked(*answer)?;
+                calls(event.depth, format!("✓ {tool} was approved: {by}"))
+            }
             EventKind::ServerToolUsed { tool, input, .. } => {
                 let input = input.as_ref().map_or("", RawJson::get);
                 calls(event.depth, format!("→ {tool} (run by the provider) {input}"))
@@ -223,13 +227,23 @@ impl Renderer {
             | EventKind::TextComplete { .. }
             | EventKind::ThinkingDelta { .. }
             | EventKind::ApprovalAsked { .. }
-            | EventKind::ApprovalAnswered { .. }
             | EventKind::RequestStarted { .. }
             | EventKind::RequestFinished { .. }
             | EventKind::LimitApproached { .. }
             | EventKind::LimitReached { .. }
             | EventKind::ProcessOutput { .. }
             | EventKind::RunFailed { .. } => None,
+        }
+    }
+}
+
+/// Why nobody was asked; whoever was asked has seen the answer.
+fn unasked(answer: Answered) -> Option<&'static str> {
+    match answer {
+        Answered::Policy => Some("every question is answered with yes in this run"),
+        Answered::Remembered => Some("an earlier answer covers it"),
+        Answered::Once | Answered::CallForSession | Answered::ToolForSession | Answered::Edited | Answered::Refused => {
+            None
         }
     }
 }

@@ -47,6 +47,7 @@ fn every_event_satisfies_the_schema() {
     kinds.sort_unstable();
     kinds.dedup();
     let expected = [
+        "approval_answered",
         "call_finished",
         "call_started",
         "request_finished",

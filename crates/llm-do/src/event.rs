@@ -170,6 +170,10 @@ pub enum Answered {
     ToolForSession,
     Edited,
     Refused,
+    /// Nobody was asked: every question is answered with yes in this run.
+    Policy,
+    /// Nobody was asked again: an earlier answer covers it.
+    Remembered,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -97,3 +97,8 @@ use std::{future::Future, pin::Pin};
 
 /// The one boxed-future alias; only object-safe seams use it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What the documents show is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct EmbeddingGuide;

@@ -147,7 +147,7 @@ fn nobody_at_the_address_is_said_with_the_address() {
         .failure(3);
     let expected = format!(
         "error: agent `main`: the provider is not available: no connection to 127.0.0.1:{port}: connection refused\n\
-         hint: try again later, or choose another model with `-m`\n"
+         hint: is it running, and is this its address? `-m` chooses another model\n"
     );
     assert_eq!(said, expected);
 }

@@ -192,3 +192,21 @@ fn arguments_of_a_question_cannot_paint_over_it() {
     assert!(!ended.stderr.chars().any(|c| c != '\n' && (c.is_control() || c == '\u{202e}')), "{:?}", ended.stderr);
     assert!(ended.stderr.contains("u001b[2J") && ended.stderr.contains("u{202e}"), "{}", ended.stderr);
 }
+
+#[test]
+fn what_is_approved_without_a_question_is_told() {
+    let sandbox = writer("");
+    let (events, _) = run(&sandbox, &["--json", "--approve-all"]).events();
+    let told: Vec<&Value> = events.iter().filter(|event| event["type"] == "approval_answered").collect();
+    let [told] = told[..] else { panic!("{told:?}") };
+    assert_eq!((&told["tool"], &told["answer"]), (&json!("write_file"), &json!("policy")));
+    assert_eq!(told["note"], "creates the file `out.txt`");
+    let said = run(&sandbox, &["-v", "--approve-all"]).ended().stderr;
+    assert!(
+        said.contains("\n✓ write_file was approved: every question is answered with yes in this run\n→ write_file"),
+        "{said}"
+    );
+    // What a rule allows was never a question.
+    let (events, _) = run(&writer("approval: { write_file: allow }"), &["--json"]).events();
+    assert!(events.iter().all(|event| event["type"] != "approval_answered"));
+}

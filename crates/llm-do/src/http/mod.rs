@@ -162,9 +162,24 @@ impl HttpClient {
     }
 
     /// Returns with the head of the answer; its body follows as it comes.
-    pub async fn send(&self, request: Request) -> Result<Response, HttpError> {
+    pub fn send(&self, request: Request) -> impl Future<Output = Result<Response, HttpError>> + Send + '_ {
+        let url = request.url.clone();
+        // Outside the future, which would otherwise be as large as the request as long as the exchange takes.
+        let asked = check_address(&url).map(|()| self.ask(request));
+        async move {
+            let (answer, progress) = asked?;
+            // One timer for all of the exchange: it is only moved.
+            let mut timer = Box::pin(sleep_until(later(Instant::now(), self.shared.first_byte_timeout)));
+            let answer = self.answer(answer, &mut timer, &progress, &url).await?;
+            let (head, incoming) = answer.into_parts();
+            let silence = Silence { limit: self.shared.idle_timeout, timer, counting: false };
+            let received = Receiving { incoming, url, silence, limit: self.shared.maximum_response, received: 0 };
+            Ok(Response { status: head.status, headers: head.headers, body: Body(Box::new(received)) })
+        }
+    }
+
+    fn ask(&self, request: Request) -> (ResponseFuture, Progress) {
         let Request { method, url, mut headers, body } = request;
-        check_address(&url)?;
         // Any of them may be a key, and what is marked is not printed by whoever traces hyper.
         headers.values_mut().for_each(|value| value.set_sensitive(true));
         if let Some(credentials) = self.shared.proxies.authorization(&url) {
@@ -173,21 +188,9 @@ impl HttpClient {
         let (upload, progress) = Upload::new(body);
         let mut message = hyper::Request::new(upload);
         *message.method_mut() = method;
-        *message.uri_mut() = url.clone();
+        *message.uri_mut() = url;
         *message.headers_mut() = headers;
-
-        // One timer for all of the exchange: it is only moved.
-        let mut timer = Box::pin(sleep_until(later(Instant::now(), self.shared.first_byte_timeout)));
-        let answer = self.answer(self.shared.client.request(message), &mut timer, &progress, &url).await?;
-        let (head, incoming) = answer.into_parts();
-        let body = Body {
-            incoming,
-            url,
-            silence: Silence { limit: self.shared.idle_timeout, timer, counting: false },
-            limit: self.shared.maximum_response,
-            received: 0,
-        };
-        Ok(Response { status: head.status, headers: head.headers, body })
+        (self.shared.client.request(message), progress)
     }
 
     async fn answer(
@@ -233,8 +236,10 @@ fn authority_fault(url: &Uri) -> Option<&'static str> {
     (has_port && url.port_u16().is_none()).then_some("the address has no valid port")
 }
 
-/// The body of an answer, as it comes.
-pub struct Body {
+/// The body of an answer, as it comes. Boxed: it goes from future to future, each of which has room for it.
+pub struct Body(Box<Receiving>);
+
+struct Receiving {
     incoming: Incoming,
     url: Uri,
     silence: Silence,
@@ -247,14 +252,15 @@ impl Body {
     ///
     /// May be dropped while it waits, and called again, without losing bytes.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
-        poll_fn(|cx| self.poll_chunk(cx)).await
+        poll_fn(|cx| self.0.poll_chunk(cx)).await
     }
 
     /// The whole body, if it has at most `limit` bytes.
     pub async fn collect(mut self, limit: u64) -> Result<Bytes, HttpError> {
-        self.limit = self.limit.min(limit);
-        if self.incoming.size_hint().lower() > self.limit {
-            return Err(self.too_large());
+        let receiving = &mut self.0;
+        receiving.limit = receiving.limit.min(limit);
+        if receiving.incoming.size_hint().lower() > receiving.limit {
+            return Err(receiving.too_large());
         }
         let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
         let Some(second) = self.chunk().await? else { return Ok(first) };
@@ -265,7 +271,9 @@ impl Body {
         }
         Ok(whole.freeze())
     }
+}
 
+impl Receiving {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, HttpError>> {
         while let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) {
             self.silence.end();
@@ -294,7 +302,7 @@ impl Body {
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Body({}, {} bytes received)", host_and_port(&self.url), self.received)
+        write!(f, "Body({}, {} bytes received)", host_and_port(&self.0.url), self.0.received)
     }
 }
 

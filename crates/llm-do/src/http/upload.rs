@@ -13,53 +13,64 @@ use tokio::time::Instant;
 const PIECE: usize = 64 * 1024;
 
 /// Hands the bytes out in pieces, without copying, and tells when.
-pub(super) struct Upload {
-    rest: Bytes,
-    progress: Progress,
-}
+///
+/// As small as can be: hyper keeps room for dozens of requests in each connection.
+pub(super) struct Upload(Arc<Mutex<Sent>>);
 
 /// When the last piece was taken.
-#[derive(Clone)]
-pub(super) struct Progress(Arc<Mutex<Instant>>);
+pub(super) struct Progress(Arc<Mutex<Sent>>);
+
+struct Sent {
+    rest: Bytes,
+    last: Instant,
+}
 
 impl Upload {
     pub(super) fn new(body: Bytes) -> (Self, Progress) {
-        let progress = Progress(Arc::new(Mutex::new(Instant::now())));
-        (Self { rest: body, progress: progress.clone() }, progress)
+        let sent = Arc::new(Mutex::new(Sent { rest: body, last: Instant::now() }));
+        (Self(Arc::clone(&sent)), Progress(sent))
     }
 }
 
 impl Progress {
     pub(super) fn last(&self) -> Instant {
-        *self.lock()
+        lock(&self.0).last
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+/// The rest goes with the request: what was lent is given back when nobody sends it any more.
+impl Drop for Upload {
+    fn drop(&mut self) {
+        lock(&self.0).rest = Bytes::new();
     }
+}
+
+fn lock(sent: &Mutex<Sent>) -> MutexGuard<'_, Sent> {
+    sent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Body for Upload {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.rest.is_empty() {
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let mut sent = lock(&self.0);
+        if sent.rest.is_empty() {
             return Poll::Ready(None);
         }
-        *self.progress.lock() = Instant::now();
-        let length = self.rest.len().min(PIECE);
-        let piece = self.rest.split_to(length);
+        sent.last = Instant::now();
+        let length = sent.rest.len().min(PIECE);
+        let piece = sent.rest.split_to(length);
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
+        lock(&self.0).rest.is_empty()
     }
 
     // Known, so that the request has a content-length: not every server takes chunks.
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
+        SizeHint::with_exact(lock(&self.0).rest.len() as u64)
     }
 }
 
@@ -85,7 +96,7 @@ mod tests {
         assert_eq!(upload.size_hint().exact(), Some(2 * PIECE as u64 + 1));
         for (offset, length) in [(0, PIECE), (PIECE, PIECE), (2 * PIECE, 1)] {
             let long_ago = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-            *progress.lock() = long_ago;
+            lock(&progress.0).last = long_ago;
             let piece = next_piece(&mut upload).unwrap();
             assert_eq!((piece.as_ptr(), piece.len()), (start.wrapping_add(offset), length));
             assert!(progress.last() > long_ago);

@@ -10,8 +10,17 @@ use bytes::Bytes;
 use serde::Serialize;
 
 /// A JSON object under construction, field by field in the order they are set.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Fields(Vec<u8>);
+
+/// A short prompt with a few tools fits in.
+const USUAL_LENGTH: usize = 1024;
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self(Vec::with_capacity(USUAL_LENGTH))
+    }
+}
 
 impl Fields {
     pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {

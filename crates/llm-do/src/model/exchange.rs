@@ -2,6 +2,7 @@
 
 mod told;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -131,18 +132,20 @@ pub struct Exchange {
 }
 
 impl Model for Exchange {
-    fn open(&self, head: Head) -> Box<dyn Conversation> {
+    fn open(&self, mut head: Head) -> Box<dyn Conversation> {
         let encoder = self.endpoint.protocol.encoder(&head, &self.endpoint.quirks);
         let url = self.endpoint.url(&head);
-        Box::new(Talk { line: Line { exchange: self.clone(), head, url }, encoder, headers: None })
+        // The encoder has them.
+        (head.instructions, head.tools) = (String::new(), Vec::new());
+        Box::new(Talk { line: Line { exchange: self.clone(), head, url }, encoder, headers: Vec::new() })
     }
 }
 
 struct Talk {
     line: Line,
     encoder: Box<dyn Encoder>,
-    /// The same for every request, once the key is there.
-    headers: Option<HeaderMap>,
+    /// The same for every request; none until the key is there.
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Everything of a conversation but its words.
@@ -187,14 +190,14 @@ impl From<HttpError> for ModelError {
 
 impl Talk {
     async fn ask(&mut self, history: &[Message], events: &Events) -> Result<Reply, ModelError> {
-        if self.headers.is_none() {
-            self.headers = Some(self.line.headers().await?);
+        if self.headers.is_empty() {
+            self.headers = self.line.headers().await?;
         }
         self.encode(history);
         let (mut told, mut garbled) = (Told::new(events), 0);
         for attempt in 0.. {
-            let (headers, body) = (self.headers.clone().unwrap_or_default(), self.encoder.body());
-            let error = match self.line.attempt(headers, body, history.len(), &mut told).await {
+            let body = self.encoder.body();
+            let error = match self.line.attempt(&self.headers, body, history.len(), &mut told).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -249,7 +252,7 @@ impl Line {
         }
     }
 
-    async fn headers(&self) -> Result<HeaderMap, ModelError> {
+    async fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, ModelError> {
         let endpoint = &self.exchange.endpoint;
         let key = match &endpoint.key {
             Key::Unneeded => None,
@@ -260,29 +263,28 @@ impl Line {
                 return Err(ModelError::Authenticate(Fault { message, ..Fault::default() }));
             }
         };
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let accepted = if self.head.stream { "text/event-stream" } else { "application/json" };
-        headers.insert(ACCEPT, HeaderValue::from_static(accepted));
+        let always = [(CONTENT_TYPE, "application/json"), (ACCEPT, accepted)];
+        let mut headers = Vec::from(always.map(|(name, value)| (name, HeaderValue::from_static(value))));
         for (name, value) in endpoint.protocol.headers(&self.head, key) {
             let value = HeaderValue::try_from(value).map_err(|_| unusable_key(&endpoint.provider))?;
-            headers.insert(HeaderName::from_static(name), value);
+            headers.push((HeaderName::from_static(name), value));
         }
         Ok(headers)
     }
 
     async fn attempt(
         &self,
-        headers: HeaderMap,
+        headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
         turn: usize,
         told: &mut Told<'_>,
     ) -> Result<Reply, ModelError> {
-        let request = Request { method: Method::POST, url: self.url.clone()?, headers, body };
-        let exchange = self.exchange(request, turn, told);
+        // Pinned here, so that there is one of it in memory and not one for each of the arms.
+        let exchange = pin!(self.exchange(headers, body, turn, told));
         let attempted = match self.head.settings.timeout {
             None => exchange.await,
-            Some(limit) => tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| {
+            Some(limit) => Box::pin(tokio::time::timeout(limit, exchange)).await.unwrap_or_else(|_| {
                 let message = format!("no complete answer within {} seconds", limit.as_secs_f64());
                 Err(ModelError::Wait(Fault { message, ..Fault::default() }))
             }),
@@ -304,30 +306,41 @@ impl Line {
         error.map_fault(|fault| Fault { message: hide(fault.message), kind: fault.kind.map(hide), ..fault })
     }
 
-    async fn exchange(&self, request: Request, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
+    async fn exchange(
+        &self,
+        headers: &[(HeaderName, HeaderValue)],
+        body: Bytes,
+        turn: usize,
+        told: &mut Told<'_>,
+    ) -> Result<Reply, ModelError> {
+        let headers = headers.iter().cloned().collect();
+        let request = Request { method: Method::POST, url: self.url.clone()?, headers, body };
         let response = self.exchange.http.send(request).await?;
         let request_id = request_id(&response.headers);
+        // Boxed is what a stream, the usual answer, has no use for while it is read.
         let read = match Answer::of(&response, self.head.stream) {
-            Answer::Refusal => return Err(self.refused(response, request_id).await),
+            Answer::Refusal => return Err(Box::pin(self.refused(response, request_id)).await),
             // Without the headers, which would hold on to the first bytes that came until the last ones are there.
-            Answer::Stream => self.stream(response.into_body(), turn, told).await,
-            Answer::Document => self.document(response.into_body(), turn, told).await,
-            Answer::Foreign(content_type) => Err(foreign(response, &content_type).await),
+            Answer::Stream => self.stream(&mut response.into_body(), turn, told).await,
+            Answer::Document => Box::pin(self.document(response.into_body(), turn, told)).await,
+            Answer::Foreign(content_type) => Err(Box::pin(foreign(response, &content_type)).await),
         };
         read.map_err(|error| identified(error, request_id))
     }
 
-    async fn stream(&self, mut body: Body, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
+    async fn stream(&self, body: &mut Body, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
         let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
         let mut decoder = protocol.decoder(&self.head, quirks, turn);
         let mut frames = EventStream::new(FRAME_LIMIT);
         while let Some(chunk) = body.chunk().await? {
             let read = frames.push(&chunk, |frame| decoder.frame(frame, &mut |delta| told.tell(delta)));
+            // While it is held the connection has to read on into a second buffer.
+            drop(chunk);
             read?;
             // What comes after the end would only be waited for; but a body read to its end leaves the connection
             // and the lent request to the next request, so what is there already is taken.
             if decoder.ended() {
-                drain(&mut body).await;
+                drain(body).await;
                 break;
             }
         }

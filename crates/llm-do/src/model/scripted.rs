@@ -20,6 +20,7 @@
 
 use std::sync::Arc;
 
+use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, context};
 
 use super::{Conversation, Fault, Head, Model, ModelError};
@@ -205,6 +206,9 @@ fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
+    // A text with a template in it ends as one without.
+    let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
+    environment.set_syntax(syntax.expect("the usual delimiters are valid"));
     environment
 }
 
@@ -388,6 +392,8 @@ mod tests {
         assert_eq!(call.tool, "reader");
         let Arguments::Object(arguments) = &call.arguments else { panic!("an object") };
         assert_eq!(arguments.get(), r#"{"topic":"What about the Harbour?"}"#);
+        let two_lines = act("- say: \"{{ heard }}\\n\"", "desk", &[Message::user("x")]).unwrap();
+        assert_eq!(two_lines.text(), "x\n");
         let answer = act(DESK, "reader", &[Message::user("harbour")]).unwrap();
         let content = vec![Content::text(answer.text())];
         let result = ToolResult { id: call.id, tool: call.tool, outcome: Ok(content) };
@@ -416,6 +422,17 @@ mod tests {
         assert!(matches!(error, ModelError::Wait(fault) if fault.message == "overloaded"));
         let error = act("- {say: '{{ nobody }}'}", "a", &[]).unwrap_err().to_string();
         assert!(error.contains("undefined"), "{error}");
+    }
+
+    #[test]
+    fn the_manual_tells_of_every_key() {
+        let manual = include_str!("../../../../docs/scripted-models.md");
+        let rows = manual.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let told: Vec<&str> = rows.clone().map(|(key, _)| key).collect();
+        assert_eq!(told, RULE.keys.iter().map(|key| key.name).collect::<Vec<_>>());
+        let meaning = |wanted: &str| rows.clone().find(|(key, _)| *key == wanted).unwrap().1;
+        assert!(USAGE.keys.iter().all(|key| meaning("usage").contains(&format!("`{}`", key.name))));
+        assert!(FAILURES.iter().all(|(word, _)| meaning("fail").contains(&format!("`{word}`"))));
     }
 
     #[test]

@@ -120,8 +120,8 @@ pub const WORKER: Table = Table {
         optional("schema_out_ref", Text, "typed output: `file.py:Class`, `module.Class` or `file.json`")
             .or(&["output_schema_ref", "output_model_ref"]),
         optional("schema_out", JsonObject, "typed output: an inline JSON Schema"),
-        optional("tools", NAMES, "single exported functions"),
-        optional("toolsets", NAMES, "built-in, manifest and Python toolsets, and agents"),
+        optional("tools", NAMES, "single exported functions, and agents"),
+        optional("toolsets", NAMES, "built-in, manifest and Python toolsets, agents, and single exported functions"),
         optional("approval", Map { of: &OneOf(Rule::WORDS) }, "rules by tool, or by `toolset.tool`"),
         optional(
             "allow_workers",

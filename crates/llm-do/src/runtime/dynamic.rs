@@ -103,7 +103,7 @@ impl DynamicAgents {
 
     fn is_own_tool(&self, name: &str) -> bool {
         let is_it = |source: &ToolsetSource| matches!(source.origin(), ToolsetSource::Agent(agent) if agent == name);
-        self.creator.toolsets.iter().any(|used| is_it(&used.source))
+        self.creator.tools.iter().chain(&self.creator.toolsets).any(|used| is_it(&used.source))
     }
 
     fn callable(&self) -> String {

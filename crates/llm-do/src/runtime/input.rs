@@ -78,7 +78,7 @@ impl Input {
     ) -> Result<Vec<Content>, InputError> {
         let parts = match (&agent.input, python) {
             (Typing::Schema(schema), _) => self.typed(agent, schema, root, reach)?,
-            (Typing::Python(class), Some(python)) => self.rendered(agent, class, root, reach, python).await?,
+            (Typing::Python(class), Some(python)) => Box::pin(self.rendered(agent, class, root, reach, python)).await?,
             (Typing::Untyped | Typing::Python(_), _) => self.untyped(agent, root, reach)?,
         };
         check_policy(&agent.attachment_policy, &parts)?;

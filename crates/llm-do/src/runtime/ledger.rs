@@ -90,7 +90,8 @@ pub struct Ledger(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    accounts: BTreeMap<Account, Entry>,
+    /// Boxed, as rising keys leave half of every node empty.
+    accounts: BTreeMap<Account, Box<Entry>>,
     next: u64,
 }
 
@@ -110,7 +111,8 @@ impl Ledger {
         let account = Account(state.next);
         state.next += 1;
         let (spent, reserved) = (Cost::default(), Cost::default());
-        state.accounts.insert(account, Entry { limits, parent, spent, reserved, told: Vec::new() });
+        let entry = Entry { limits, parent, spent, reserved, told: Vec::new() };
+        state.accounts.insert(account, Box::new(entry));
         account
     }
 
@@ -170,7 +172,7 @@ impl Ledger {
 impl State {
     /// The account and all above it.
     fn line(&self, account: Account) -> impl Iterator<Item = (Account, &Entry)> {
-        let entry = |account: Account| Some((account, self.accounts.get(&account)?));
+        let entry = |account: Account| Some((account, self.accounts.get(&account)?.as_ref()));
         std::iter::successors(entry(account), move |(_, below)| below.parent.and_then(entry))
     }
 

@@ -25,7 +25,8 @@ use crate::BoxFuture;
 use crate::event::{Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
 use crate::journal::{Journal, Steps, Stop};
 use crate::message::{Content, Message, RawJson};
-use crate::model::prices::Prices;
+use crate::model::name::ModelName;
+use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
 use crate::project::create::CreateError;
@@ -117,6 +118,8 @@ pub struct Runtime {
     fence: OnceLock<Result<String, String>>,
     /// What was said once and for all.
     said: Mutex<BTreeSet<String>>,
+    /// Those that were looked up.
+    prices: Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>,
     /// Time and chance, in hex.
     pub run: String,
 }
@@ -254,7 +257,7 @@ impl Runtime {
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
         let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id());
-        let (fence, said) = (OnceLock::new(), Mutex::default());
+        let (fence, said, prices) = (OnceLock::new(), Mutex::default(), Mutex::default());
         python::attach(&program, &events);
         Self {
             program,
@@ -270,8 +273,20 @@ impl Runtime {
             entered,
             fence,
             said,
+            prices,
             run,
         }
+    }
+
+    /// Looked up once for each model: a table of prices is long.
+    fn price_of(&self, model: &ModelName) -> Option<Arc<ModelPrice>> {
+        let mut prices = self.prices.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(price) = prices.get(model) {
+            return price.clone();
+        }
+        let price = self.models.prices.of(model).map(Arc::new);
+        prices.insert(model.clone(), price.clone());
+        price
     }
 
     /// Whether something is said for the first time in this session.
@@ -323,7 +338,7 @@ impl Runtime {
         let call = self.events.new_call();
         let (output, messages) = match &self.program.entry {
             Entry::Agent(agent) => self.run_agent(agent, input.into(), call).await?,
-            Entry::Function(function) => (self.run_entry(function, input.into(), call).await?, Vec::new()),
+            Entry::Function(function) => (Box::pin(self.run_entry(function, input.into(), call)).await?, Vec::new()),
             Entry::Open => return Err(RunError::NotStarted),
         };
         let trace = self.session.trace_of(call).into_iter().collect();
@@ -353,7 +368,7 @@ impl Runtime {
     async fn run_agent(&self, agent: &str, input: Input, call: u64) -> Result<(Output, Vec<Message>), RunError> {
         let mut scope = self.open_for(agent, call, Caller::Nobody).await?;
         let output = scope.turn(input).await;
-        let messages = scope.finish().await;
+        let messages = Box::pin(scope.finish()).await;
         output.map(|output| (output, messages))
     }
 
@@ -366,7 +381,7 @@ impl Runtime {
         });
         let fallback = self.program.fallback.iter().map(|fallback| (&fallback.model, &fallback.script, of_run));
         for (model, script, limited) in agents.chain(fallback) {
-            if limited && script.is_none() && self.models.prices.of(model).is_none() {
+            if limited && script.is_none() && self.price_of(model).is_none() {
                 let limit = "max_cost_usd".to_owned();
                 return Err(RunError::UnknownPrice { limit, model: model.to_string() });
             }
@@ -390,10 +405,12 @@ impl Runtime {
         let Some(question) = attachment::question(value, &self.program.root, callee) else { return Ok(Reach::Project) };
         let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
         let key = || format!("{}/attach", steps.path());
-        let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: callee, path, key: &key };
+        let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: &callee, path, key: &key };
         let unchangeable = |_: RawJson| async { Err("another input is another run".to_owned()) };
         let steps = steps.at(format_args!("attach"));
-        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events).await? {
+        // Boxed: hardly any input comes so far.
+        let passing = Box::pin(self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events));
+        match passing.await? {
             Passage::Permitted(_) => Ok(Reach::Anywhere),
             Passage::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
             Passage::Refused { reason, .. } => {

@@ -82,7 +82,7 @@ pub struct CallScope<'r> {
     parent: Option<u64>,
     account: Account,
     /// What the model costs, if anybody knows.
-    price: Option<ModelPrice>,
+    price: Option<Arc<ModelPrice>>,
     heard: Heard,
     /// How long the history was before the turn that is going on.
     turn_start: Option<usize>,
@@ -135,12 +135,12 @@ impl<'r> CallScope<'r> {
             events.send(|| EventKind::Notice { text });
         }
         let conversation = model.open(head(runtime, &agent, &plane));
-        let price = runtime.models.prices.of(&agent.model);
+        let price = runtime.price_of(&agent.model);
         Ok(Self {
             runtime,
             model: agent.model.to_string(),
             agent,
-            frame: CallFrame { depth, path, history: Vec::new() },
+            frame: CallFrame { depth, path, history: Vec::with_capacity(2) },
             conversation,
             plane: Some(plane),
             events,
@@ -184,15 +184,16 @@ impl<'r> CallScope<'r> {
 
     /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
     pub async fn turn(&mut self, input: impl Into<Input>) -> Result<Output, RunError> {
-        self.converse(input.into(), None).await
+        self.converse(Box::new(input.into()), None).await
     }
 
     /// A turn that another call asked for: its caller has already passed the gate.
     pub(super) async fn called(&mut self, input: Input, reach: Reach) -> Result<Output, RunError> {
-        self.converse(input, Some(reach)).await
+        self.converse(Box::new(input), Some(reach)).await
     }
 
-    async fn converse(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
+    /// The input is boxed: it goes from future to future, each of which has room for it.
+    async fn converse(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
         self.take_back();
         self.unfinished.clear();
         if self.turns == 0 {
@@ -207,7 +208,7 @@ impl<'r> CallScope<'r> {
         let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.frame.depth == 0);
         let output = match run_limit {
             None => self.timed_turn(input, reach).await,
-            Some(limit) => match tokio::time::timeout(seconds(limit), self.timed_turn(input, reach)).await {
+            Some(limit) => match Box::pin(tokio::time::timeout(seconds(limit), self.timed_turn(input, reach))).await {
                 Ok(output) => output,
                 Err(_) => Err(self.run_timed_out(limit)),
             },
@@ -216,10 +217,10 @@ impl<'r> CallScope<'r> {
     }
 
     /// Within the time that the agent's file allows.
-    async fn timed_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
+    async fn timed_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
         match self.agent.limits.timeout_seconds {
             None => self.take_turn(input, reach).await,
-            Some(limit) => match tokio::time::timeout(seconds(limit), self.take_turn(input, reach)).await {
+            Some(limit) => match Box::pin(tokio::time::timeout(seconds(limit), self.take_turn(input, reach))).await {
                 Ok(output) => output,
                 Err(_) => Err(self.timed_out(limit)),
             },
@@ -290,10 +291,14 @@ impl<'r> CallScope<'r> {
     }
 
     /// A turn of the entry is one step; that of a nested call is its caller's.
-    async fn take_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
+    async fn take_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
         if self.parent.is_some() || !self.steps.is_recorded() {
             return self.live_turn(input, reach).await;
         }
+        Box::pin(self.recorded_turn(input, reach)).await
+    }
+
+    async fn recorded_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
         let (steps, start) = (self.turn_steps(), self.frame.history.len());
         let (request, shown) = (RawJson::of(&(&self.agent.name, &input)), input.to_json());
         let events = self.events.clone();
@@ -331,11 +336,11 @@ impl<'r> CallScope<'r> {
         steps.run(|| Described::new(StepKind::Decide, &request), &telling, effect).await
     }
 
-    async fn live_turn(&mut self, input: Input, reach: Option<Reach>) -> Result<Output, RunError> {
+    async fn live_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
         self.chain = None;
         // Dropped with this future, however the turn ends.
         let (_turn, cancellation) = Cancellation::new();
-        let parts = self.given(input, reach).await?;
+        let parts = self.given(*input, reach).await?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
         self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
@@ -345,7 +350,8 @@ impl<'r> CallScope<'r> {
                 Step::RunTools(reply) => {
                     let calls: Vec<&ToolCall> = reply.tool_calls().collect();
                     self.count_calls(calls.len())?;
-                    let results = self.plane().run(&calls, &self.context(&cancellation)).await?;
+                    // Boxed: most runs wait for a model most of the time, and then have no use for it.
+                    let results = Box::pin(self.plane().run(&calls, &self.context(&cancellation))).await?;
                     self.failures.note(&self.agent.name, &calls, &results)?;
                     Message::tool_results(results)
                 }
@@ -426,7 +432,7 @@ impl<'r> CallScope<'r> {
         let request = Request {
             agent: &self.agent,
             model: &self.model,
-            price: self.price.as_ref(),
+            price: self.price.as_deref(),
             heard: self.heard.bytes(&self.frame.history),
             ledger: &self.runtime.ledger,
             account: self.account,

@@ -14,8 +14,9 @@ pub struct Session(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     usage: UsageReport,
-    /// Calls that are still open, by their ids, with the call that made them.
-    open: BTreeMap<u64, (Option<u64>, TraceCall)>,
+    /// Calls that are still open, by their ids, with the call that made them. Boxed, as rising keys leave half of every
+    /// node empty.
+    open: BTreeMap<u64, Box<(Option<u64>, TraceCall)>>,
     /// Tools that are still running, by call and id.
     tools: BTreeMap<(u64, String), TraceCall>,
     /// Calls that nobody made, by their ids, in the order of their ends.
@@ -29,13 +30,13 @@ impl Session {
 
     /// What one open call has used so far, nested calls included.
     pub fn usage_of(&self, call: u64) -> Usage {
-        self.state().open.get(&call).map(|(_, call)| call.usage).unwrap_or_default()
+        self.state().open.get(&call).map(|open| open.1.usage).unwrap_or_default()
     }
 
     /// Finished calls, then open ones as far as they are.
     pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         let state = self.state();
-        let open = state.open.values().map(|(_, call)| Arc::new(call.clone()));
+        let open = state.open.values().map(|open| Arc::new(open.1.clone()));
         state.finished.iter().map(|(_, call)| Arc::clone(call)).chain(open).collect()
     }
 
@@ -57,10 +58,11 @@ impl Recorder for Session {
         let mut state = self.state();
         match kind {
             EventKind::CallStarted { name, kind, input, parent } => {
-                state.open.insert(id, (parent, started(name, kind, depth, Some(input))));
+                let call = started(name, kind, depth, Some(input));
+                state.open.insert(id, Box::new((parent, call)));
             }
             EventKind::CallFinished { ended, duration_ms, .. } => {
-                if let Some((parent, mut call)) = state.open.remove(&id) {
+                if let Some((parent, mut call)) = state.open.remove(&id).map(|open| *open) {
                     call.duration_ms = duration_ms;
                     match ended {
                         Ended::Output(output) => call.output = Some(TracedOutput::Json(output)),
@@ -118,14 +120,14 @@ impl State {
                 self.usage.by_model.insert(model.to_owned(), *usage);
             }
         }
-        if let Some((_, call)) = self.open.get_mut(&call) {
+        if let Some((_, call)) = self.open.get_mut(&call).map(AsMut::as_mut) {
             call.usage = prices::sum(&call.usage, usage);
         }
     }
 
     /// A call's usage is also its caller's.
     fn finish(&mut self, id: u64, parent: Option<u64>, call: TraceCall) {
-        match parent.and_then(|parent| self.open.get_mut(&parent)) {
+        match parent.and_then(|parent| self.open.get_mut(&parent)).map(AsMut::as_mut) {
             None => self.finished.push((id, Arc::new(call))),
             Some((_, caller)) => {
                 if call.usage.requests > 0 {
@@ -137,7 +139,7 @@ impl State {
     }
 
     fn add_call(&mut self, parent: u64, call: TraceCall) {
-        if let Some((_, parent)) = self.open.get_mut(&parent) {
+        if let Some((_, parent)) = self.open.get_mut(&parent).map(AsMut::as_mut) {
             parent.calls.push(call);
         }
     }

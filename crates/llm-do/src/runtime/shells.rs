@@ -1,5 +1,7 @@
 //! The shells of an agent → its `shell` tools: all of one name are one tool.
 
+use std::sync::Arc;
+
 use super::Runtime;
 use crate::event::{EventKind, Events};
 use crate::project::{AgentSpec, ToolsetUse};
@@ -42,7 +44,7 @@ fn opened(runtime: &Runtime, tool: &str, parts: Vec<Part>, events: &Events) -> R
         protected: runtime.program.protected.clone(),
     };
     let name = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(" + ");
-    let definition = format!("{:?}", parts.iter().map(|part| &part.config).collect::<Vec<_>>());
+    let definition = Arc::new(parts.iter().map(|part| part.config.clone()).collect::<Vec<_>>());
     let shell = Shell::open(tool, parts, surroundings)?;
     Ok(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new() })
 }

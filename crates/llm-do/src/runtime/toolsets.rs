@@ -17,7 +17,6 @@ use crate::tools::source::{Exported, PythonToolset, Registered, ToolsetSource, V
 use crate::tools::variant::VariantToolset;
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
-#[derive(Default)]
 pub struct Opened {
     pub toolsets: Vec<OpenToolset>,
     pub missing: Vec<String>,
@@ -25,7 +24,8 @@ pub struct Opened {
 
 /// Opens every toolset of an agent, or none: if one cannot be opened, those before it are closed again.
 pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) -> Result<Opened, String> {
-    let mut opened = Opened::default();
+    let toolsets = Vec::with_capacity(agent.tools.len() + agent.toolsets.len());
+    let mut opened = Opened { toolsets, missing: Vec::new() };
     let mut shell_tools: Vec<String> = Vec::new();
     for used in agent.tools.iter().chain(&agent.toolsets) {
         let toolset = match shells::tool_of(used) {
@@ -42,7 +42,7 @@ pub async fn open(runtime: &Runtime, agent: &Arc<AgentSpec>, events: &Events) ->
             Ok(Some(toolset)) => opened.toolsets.push(toolset),
             Ok(None) => opened.missing.push(used.name.clone()),
             Err(reason) => {
-                plane::close(opened.toolsets, events).await;
+                Box::pin(plane::close(opened.toolsets, events)).await;
                 return Err(reason);
             }
         }
@@ -59,7 +59,7 @@ async fn open_one(
     let toolset = origin(runtime, agent, used.source.origin(), events).await?;
     Ok(toolset.map(|toolset| OpenToolset {
         name: used.name.clone(),
-        definition: format!("{:?}", used.source),
+        definition: Arc::new(used.source.clone()),
         toolset: through_variants(&used.source, toolset),
         rules: used.rules.clone(),
     }))
@@ -84,7 +84,7 @@ async fn origin(
             Some(Box::new(DynamicAgents { program: Arc::clone(&runtime.program), creator: Arc::clone(agent) }))
         }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
-        ToolsetSource::Python(toolset) => python_toolset(runtime, agent, toolset, events).await?,
+        ToolsetSource::Python(toolset) => Box::pin(python_toolset(runtime, agent, toolset, events)).await?,
         // Those of files are opened together, before this; one of Python's is alone.
         ToolsetSource::Shell(config) => Some(shells::alone(runtime, &agent.name, config, events)?),
         ToolsetSource::Mcp(_) | ToolsetSource::Open | ToolsetSource::Variant(_) => None,
@@ -153,14 +153,14 @@ fn registered_toolset(runtime: &Runtime, registered: &Registered) -> Option<Box<
 pub fn exported(program: &Program) -> Vec<OpenToolset> {
     let exported = program.registry.tools.iter().map(|(name, tool)| OpenToolset {
         name: name.clone(),
-        definition: format!("{:?}", ToolsetSource::Registered(Registered::Tool(tool.declared()))),
+        definition: Arc::new(ToolsetSource::Registered(Registered::Tool(tool.declared()))),
         toolset: Box::new(OneTool(Arc::clone(tool))),
         rules: Rules::new(),
     });
     let python = program.registry.python.iter().flat_map(|host| host.tools.values().map(move |tool| (host, tool)));
     let python = python.map(|(host, tool)| OpenToolset {
         name: tool.name.clone(),
-        definition: format!("Python({})", tool.name),
+        definition: Arc::new(format!("Python({})", tool.name)),
         toolset: Box::new(python::single(Arc::clone(host), tool.clone())),
         rules: Rules::new(),
     });

@@ -1,6 +1,7 @@
 //! Who has to agree before a tool runs: verdicts, the rules of one agent for its tools, and the gate of the session.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -440,7 +441,7 @@ pub struct Candidate<'a> {
     pub tool: &'a str,
     pub arguments: &'a RawJson,
     /// Which toolset definition it belongs to: an approval for one is none for another.
-    pub toolset: &'a str,
+    pub toolset: &'a (dyn fmt::Debug + Send + Sync),
     /// The agents from the entry down.
     pub path: &'a [String],
     /// Where in the call tree it stands; made when somebody must be asked.
@@ -543,10 +544,14 @@ impl Gate {
             let request = (candidate.path, candidate.tool, canonical(candidate.arguments));
             Described::new(StepKind::Ask, &request).shown(&candidate.pending(verdict))
         };
-        let unasked = || Given { answer: Answer::Once, bound_to: verdict.bound_exception() };
+        let unasked = |answered| {
+            candidate.tell(&telling, verdict, answered);
+            Ok(Given { answer: Answer::Once, bound_to: verdict.bound_exception() })
+        };
         let effect = async {
-            let question = match decide(&self.approvals, verdict, self.is_remembered(candidate, verdict)) {
-                Decision::Run => return Ok(unasked()),
+            let remembered = self.is_remembered(candidate, verdict);
+            let question = match decide(&self.approvals, verdict, remembered) {
+                Decision::Run => return unasked(if remembered { Answered::Remembered } else { Answered::Policy }),
                 Decision::Refuse(reason) => return Err(NoAnswer::Policy(reason.to_owned())),
                 Decision::NobodyToAsk => return Err(NoAnswer::Nobody),
                 Decision::Ask(question) => question,
@@ -557,7 +562,7 @@ impl Gate {
             drop(waits);
             // Somebody may have allowed it while this question waited.
             if self.is_remembered(candidate, verdict) {
-                return Ok(unasked());
+                return unasked(Answered::Remembered);
             }
             let request = candidate.request(question.clone(), verdict, self.others.clone());
             let answer = self.ask(approver.as_ref(), &request, &telling).await?;
@@ -637,7 +642,7 @@ impl Gate {
 impl Candidate<'_> {
     fn tool_grant(&self, verdict: &Verdict) -> Grant {
         let part = verdict.covers().map(|covers| covers.tool.clone());
-        Grant::Tool { toolset: self.toolset.to_owned(), tool: self.tool.to_owned(), part }
+        Grant::Tool { toolset: format!("{:?}", self.toolset), tool: self.tool.to_owned(), part }
     }
 
     /// The grant that would cover the call, if one can.
@@ -647,7 +652,7 @@ impl Candidate<'_> {
             Verdict::AskAnyway(question) => Some(question.bound_to.clone().unwrap_or_default()),
             Verdict::Allow | Verdict::AlwaysAsk(_) | Verdict::Block(_) => return None,
         };
-        let (toolset, tool) = (self.toolset.to_owned(), self.tool.to_owned());
+        let (toolset, tool) = (format!("{:?}", self.toolset), self.tool.to_owned());
         let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
         Some(Grant::Call { toolset, tool, call, exception })
     }
@@ -658,6 +663,17 @@ impl Candidate<'_> {
         let path = self.path.join("/");
         let digest = digest([(self.key)().as_str(), &path, self.tool, &canonical(self.arguments), bound_to]);
         digest[..12].to_owned()
+    }
+
+    /// Who watches a run learns also of what would have been asked.
+    fn tell(&self, events: &Events, verdict: &Verdict, answer: Answered) {
+        events.send(|| EventKind::ApprovalAnswered {
+            id: self.id(verdict),
+            path: self.path.to_vec(),
+            tool: self.tool.to_owned(),
+            answer,
+            note: verdict.question().map(|question| question.reason.clone()),
+        });
     }
 
     fn pending(&self, verdict: &Verdict) -> Pending {

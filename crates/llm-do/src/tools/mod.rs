@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::sync::Semaphore;
 
 use crate::BoxFuture;
 use crate::event::{Events, TraceCall, UsageReport};
@@ -215,22 +215,31 @@ impl CallContext<'_> {
 /// Tells work that a call has started elsewhere, such as a thread, that nobody waits for it any more: the turn was
 /// cancelled, or is over. A call itself is simply dropped.
 #[derive(Clone, Debug)]
-pub struct Cancellation(watch::Receiver<()>);
+pub struct Cancellation(Arc<Semaphore>);
+
+/// Held by whoever waits: cancels when it is dropped.
+pub(crate) struct Waiting(Arc<Semaphore>);
 
 impl Cancellation {
-    /// The other end is dropped with the turn.
-    pub(crate) fn new() -> (watch::Sender<()>, Self) {
-        let (turn, cancellation) = watch::channel(());
-        (turn, Self(cancellation))
+    pub(crate) fn new() -> (Waiting, Self) {
+        // Nothing is ever to be had from it; that it closes is what it tells.
+        let semaphore = Arc::new(Semaphore::new(0));
+        (Waiting(Arc::clone(&semaphore)), Self(semaphore))
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.0.has_changed().is_err()
+        self.0.is_closed()
     }
 
     /// Returns when nobody waits any more.
-    pub async fn wait(&mut self) {
-        while self.0.changed().await.is_ok() {}
+    pub async fn wait(&self) {
+        let _closed = self.0.acquire().await;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

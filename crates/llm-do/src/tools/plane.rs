@@ -2,7 +2,7 @@
 
 mod decision;
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,8 +25,8 @@ use decision::{Decided, Place};
 /// A live toolset as one agent uses it.
 pub struct OpenToolset {
     pub name: String,
-    /// What its definition is: approvals are for this and no other.
-    pub definition: String,
+    /// How it is defined: approvals are for this and no other.
+    pub definition: Arc<dyn fmt::Debug + Send + Sync>,
     pub toolset: Box<dyn Toolset>,
     pub rules: Rules,
 }
@@ -34,7 +34,8 @@ pub struct OpenToolset {
 /// All tools of one call.
 pub struct ToolPlane {
     open: Vec<OpenToolset>,
-    index: BTreeMap<String, Slot>,
+    /// Where each tool is, by name.
+    index: Vec<(String, Slot)>,
     gate: Arc<Gate>,
     refusals: Refusals,
     /// What code met that ends the run: it cannot be caught and forgotten.
@@ -76,7 +77,7 @@ impl ToolPlane {
         match indexed(&open) {
             Ok(index) => Ok(Self { open, index, gate, refusals, raised: Mutex::default(), named: AtomicU64::new(0) }),
             Err(reason) => {
-                close(open, events).await;
+                Box::pin(close(open, events)).await;
                 Err(reason)
             }
         }
@@ -98,8 +99,13 @@ impl ToolPlane {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn slot(&self, tool: &str) -> Option<&Slot> {
+        let found = self.index.binary_search_by(|(name, _)| name.as_str().cmp(tool)).ok()?;
+        Some(&self.index[found].1)
+    }
+
     pub fn has(&self, tool: &str) -> bool {
-        self.index.contains_key(tool)
+        self.slot(tool).is_some()
     }
 
     /// A call that code starts. Its place in the call tree is what it asks for, since code may start calls in any order.
@@ -128,10 +134,10 @@ impl ToolPlane {
         cx: &CallContext<'_>,
     ) -> Result<Vec<Content>, ToolError> {
         let name = tool.name.clone();
-        if self.index.get(&name).is_some_and(|slot| slot.kind == ToolKind::Agent) {
+        if self.slot(&name).is_some_and(|slot| slot.kind == ToolKind::Agent) {
             return self.call_by_name(&name, input, cx).await;
         }
-        let definition = format!("{:?}", ToolsetSource::Agent(name.clone()));
+        let definition = Arc::new(ToolsetSource::Agent(name.clone()));
         let alone = OpenToolset { name: name.clone(), definition, toolset: Box::new(tool), rules: Rules::new() };
         let (gate, refusals) = (Arc::clone(&self.gate), self.refusals);
         let plane = Self::open(vec![alone], gate, refusals, cx.events).await.map_err(ToolError::Failed)?;
@@ -150,7 +156,7 @@ impl ToolPlane {
         let running =
             calls.iter().zip(decided).enumerate().map(|(position, (call, decided))| (position, *call, decided));
         let (sequential, concurrent): (Vec<_>, Vec<_>) = running.partition(|(_, call, decided)| {
-            let slot = self.index.get(&call.tool).filter(|_| matches!(decided, Decided::Run(_)));
+            let slot = self.slot(&call.tool).filter(|_| matches!(decided, Decided::Run(_)));
             slot.is_some_and(|slot| slot.order == Order::Sequential)
         });
         let in_order = async {
@@ -206,7 +212,7 @@ impl ToolPlane {
 
     /// Runs one permitted call as a step, and tells of it.
     async fn call(&self, call: &ToolCall, permission: Permission, cx: CallContext<'_>) -> Result<Gave, Ending> {
-        let (Some(slot), Arguments::Object(arguments)) = (self.index.get(&call.tool), &call.arguments) else {
+        let (Some(slot), Arguments::Object(arguments)) = (self.slot(&call.tool), &call.arguments) else {
             return Ok(Gave::Failed(self.unknown(&call.tool)));
         };
         let (id, tool) = (&call.id, &call.tool);
@@ -257,17 +263,22 @@ pub async fn close(open: Vec<OpenToolset>, events: &Events) {
     }
 }
 
-/// Where each tool is.
-fn indexed(open: &[OpenToolset]) -> Result<BTreeMap<String, Slot>, String> {
-    let mut index: BTreeMap<String, Slot> = BTreeMap::new();
+/// Every tool's name and place, in the order of the names.
+fn indexed(open: &[OpenToolset]) -> Result<Vec<(String, Slot)>, String> {
+    let mut index = Vec::new();
     for (toolset, opened) in open.iter().enumerate() {
-        for ToolSpec { name, kind, order, repeat, .. } in opened.toolset.specs() {
-            if let Some(other) = index.get(&name) {
-                let other = &open[other.toolset].name;
-                return Err(format!("`{other}` and `{}` both have a tool `{name}`", opened.name));
-            }
-            index.insert(name, Slot { toolset, kind, order, repeat });
+        let specs = opened.toolset.specs();
+        index.reserve_exact(specs.len());
+        for ToolSpec { name, kind, order, repeat, .. } in specs {
+            index.push((name, Slot { toolset, kind, order, repeat }));
         }
+    }
+    // Stable: of two that share a name the first one in the agent's file stays first.
+    index.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let twice = index.windows(2).find(|pair| pair[0].0 == pair[1].0);
+    if let Some([(name, first), (_, second)]) = twice {
+        let (first, second) = (&open[first.toolset].name, &open[second.toolset].name);
+        return Err(format!("`{first}` and `{second}` both have a tool `{name}`"));
     }
     Ok(index)
 }

@@ -13,7 +13,7 @@ mod variants;
 
 use std::sync::Arc;
 
-use llm_do::event::{EventKind, Hearing};
+use llm_do::event::{Answered, EventKind, Hearing};
 use llm_do::message::{Message, RawJson};
 use llm_do::model::name::ModelChoices;
 use llm_do::project::Limits;
@@ -176,8 +176,15 @@ async fn an_approval_is_remembered_as_far_as_it_was_given() {
     for (answer, questions) in [(Answer::Once, 3), (Answer::CallForSession, 2), (Answer::ToolForSession, 1)] {
         let (approvals, asked) = person(answer);
         let project = files.project().tool(Tool::new(count));
-        runtime(&project, RuntimeConfig::new(approvals)).run("x").await.unwrap();
+        let program = project.link(&ModelChoices::default()).unwrap().program;
+        let config = RuntimeConfig::new(approvals);
+        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
+        runtime.run("x").await.unwrap();
         assert_eq!(asked.lock().unwrap().len(), questions);
+        // What nobody was asked about again is told as well.
+        let told = std::iter::from_fn(|| listener.try_recv().ok())
+            .filter(|event| matches!(&event.kind, EventKind::ApprovalAnswered { answer: Answered::Remembered, .. }));
+        assert_eq!(told.count(), 3 - questions);
     }
 }
 

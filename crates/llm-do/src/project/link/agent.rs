@@ -35,7 +35,7 @@ impl<'a> Linker<'a> {
         let script = choice.as_ref().and_then(|choice| self.script(base, worker, choice));
         let input = self.typing(base, worker.schema_in.as_ref(), Direction::Input);
         self.check_prompt(worker, &input);
-        let mut tools: Vec<ToolsetUse> = worker.tools.iter().filter_map(|name| self.tool(name)).collect();
+        let mut tools: Vec<ToolsetUse> = worker.tools.iter().filter_map(|name| self.tool(name, namespace)).collect();
         let mut toolsets: Vec<ToolsetUse> =
             worker.toolsets.iter().filter_map(|name| self.toolset(worker, name, namespace)).collect();
         self.check_clashes(worker, &tools, &toolsets);
@@ -287,31 +287,20 @@ impl<'a> Linker<'a> {
         Some(crate::message::RawJson::from_valid(node.to_json()))
     }
 
-    /// A name under `tools`: one exported function.
-    fn tool(&mut self, name: &Located<String>) -> Option<ToolsetUse> {
-        let offered = match &self.project.code {
-            Code::Read(offer) => offer.tools.as_slice(),
-            Code::Absent | Code::Unread => &[],
-        };
-        if let Some(tool) = self.project.registry.tools.get(&name.value) {
-            let source = ToolsetSource::Registered(Registered::Tool(tool.declared()));
-            return Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() });
-        }
-        let source = match offered.iter().find(|offered| offered.tool.name == name.value) {
-            Some(offered) => ToolsetSource::Python(PythonToolset {
-                file: offered.file.clone(),
-                name: name.value.clone(),
-                exported: Exported::Tool,
-                tools: Some(vec![offered.tool.clone()]),
-            }),
-            None if self.may_be_python() => {
+    /// A name under `tools`: one exported function, or an agent. Work that moves from one to the other keeps its name, and
+    /// whoever calls it need not know: each is one tool, under either key.
+    fn tool(&mut self, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
+        let source = match (self.exported(&name.value), namespace.resolve(&name.value)) {
+            (Some(exported), _) => exported,
+            (None, Resolved::Source(agent @ ToolsetSource::Agent(_))) => agent,
+            (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) if self.may_be_python() => {
                 self.open.insert(name.value.clone());
                 ToolsetSource::Open
             }
-            None => {
-                let registered = self.project.registry.tools.keys().map(String::as_str);
-                let names = offered.iter().map(|offered| offered.tool.name.as_str()).chain(registered);
-                let hint = toolset_with(&name.value).or_else(|| self.problems.suggest(&name.value, "tools", names));
+            (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) => {
+                let names = self.exported_names();
+                let hint = toolset_with(&name.value)
+                    .or_else(|| self.problems.suggest(&name.value, "tools", names.iter().map(String::as_str)));
                 let fact = format!("unknown tool `{}`", visible(&name.value));
                 self.problems.push(Diagnostic::error(name.span, fact).maybe_hint(hint));
                 return None;
@@ -320,15 +309,42 @@ impl<'a> Linker<'a> {
         Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() })
     }
 
+    fn offered_tools(&self) -> &[crate::project::OfferedTool] {
+        match &self.project.code {
+            Code::Read(offer) => &offer.tools,
+            Code::Absent | Code::Unread => &[],
+        }
+    }
+
+    /// A single function of this name: of the embedding program, or of a Python file.
+    fn exported(&self, name: &str) -> Option<ToolsetSource> {
+        if let Some(tool) = self.project.registry.tools.get(name) {
+            return Some(ToolsetSource::Registered(Registered::Tool(tool.declared())));
+        }
+        let offered = self.offered_tools().iter().find(|offered| offered.tool.name == name)?;
+        Some(ToolsetSource::Python(PythonToolset {
+            file: offered.file.clone(),
+            name: name.to_owned(),
+            exported: Exported::Tool,
+            tools: Some(vec![offered.tool.clone()]),
+        }))
+    }
+
+    fn exported_names(&self) -> Vec<String> {
+        let offered = self.offered_tools().iter().map(|offered| offered.tool.name.clone());
+        offered.chain(self.project.registry.tools.keys().cloned()).collect()
+    }
+
+    /// A name under `toolsets`: what the namespace has, or else one exported function.
     fn toolset(&mut self, worker: &WorkerFile, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
-        let source = match namespace.resolve(&name.value) {
-            Resolved::Source(source) => source,
-            Resolved::Broken => return None,
-            Resolved::Unknown if self.may_be_python() => {
+        let source = match (namespace.resolve(&name.value), self.exported(&name.value)) {
+            (Resolved::Source(source), _) | (Resolved::Unknown, Some(source)) => source,
+            (Resolved::Broken, _) => return None,
+            (Resolved::Unknown, None) if self.may_be_python() => {
                 self.open.insert(name.value.clone());
                 ToolsetSource::Open
             }
-            Resolved::Unknown => {
+            (Resolved::Unknown, None) => {
                 let fact =
                     format!("agent `{}` asks for an unknown toolset `{}`", worker.name.value, visible(&name.value));
                 let hint = toolset_with(&name.value)

@@ -156,7 +156,7 @@ impl ToolPlane {
         let candidate = Candidate {
             tool: &call.tool,
             arguments,
-            toolset: self.index.get(&call.tool).map_or("", |slot| &self.open[slot.toolset].definition),
+            toolset: self.slot(&call.tool).map_or(&"", |slot| &*self.open[slot.toolset].definition),
             path: cx.path,
             key: &key,
         };
@@ -177,14 +177,14 @@ impl ToolPlane {
         arguments: &RawJson,
         cx: &CallContext<'_>,
     ) -> Option<(&'a Slot, Result<Verdict, String>)> {
-        let slot = self.index.get(tool)?;
+        let slot = self.slot(tool)?;
         let opened = &self.open[slot.toolset];
         let verdict = opened.toolset.judge(tool, arguments, cx).await;
         Some((slot, verdict.map(|verdict| verdict.under(opened.rules.get(tool).copied()))))
     }
 
     pub(super) fn unknown(&self, tool: &str) -> String {
-        let names: Vec<&str> = self.index.keys().map(String::as_str).collect();
+        let names: Vec<&str> = self.index.iter().map(|(name, _)| name.as_str()).collect();
         let there_are =
             if names.is_empty() { "there are no tools".to_owned() } else { format!("tools: {}", names.join(", ")) };
         format!("there is no tool `{}`; {there_are}", visible_start(tool, 80))

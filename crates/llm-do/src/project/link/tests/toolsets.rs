@@ -103,6 +103,31 @@ fn tools_of_one_name_in_one_agent_clash_unless_they_are_shells() {
 }
 
 #[test]
+fn work_that_moves_between_prompt_and_code_keeps_its_callers() {
+    for caller in ["toolsets: [tally]", "tools: [tally]"] {
+        let caller = format!("{caller}\napproval: {{ tally: ask }}");
+        let prompt = directory().agent("main", &caller).agent("tally", "").program();
+        let code = directory().agent("main", &caller).offering(offer(Vec::new(), &["tally"])).program();
+        assert_eq!(
+            (tool_names(&prompt, "main"), tool_names(&code, "main")),
+            (vec!["tally".into()], vec!["tally".into()])
+        );
+        let is_asked = |program: &Program| program.tools_of(&program.agents["main"])[0].verdict == DeclaredVerdict::Ask;
+        assert!(is_asked(&prompt) && is_asked(&code));
+    }
+    // Each key means first what only it can mean.
+    let both = || directory().agent("main", "tools: [tally]").agent("other", "toolsets: [tally]").agent("tally", "");
+    let program = both().offering(offer(Vec::new(), &["tally"])).program();
+    let source =
+        |agent: &str| program.agents[agent].tools.iter().chain(&program.agents[agent].toolsets).next().unwrap();
+    assert!(matches!(source("main").source, ToolsetSource::Python(_)));
+    assert!(matches!(source("other").source, ToolsetSource::Agent(_)));
+    directory()
+        .agent("main", "tools: [filesystem_cwd]")
+        .check_mistakes(&["main.worker:4:9 unknown tool `filesystem_cwd` (there are no tools)"]);
+}
+
+#[test]
 fn unknown_names_say_what_there_is() {
     directory().agent("main", "toolsets: [shel_readonly]").check_mistakes(&[
         "main.worker:4:12 agent `main` asks for an unknown toolset `shel_readonly` (did you mean `shell_readonly`?)",

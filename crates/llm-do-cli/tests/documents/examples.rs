@@ -1,0 +1,170 @@
+//! What the examples do besides what their READMEs show: where the wire matters, and where a claim is about several runs.
+
+use std::fs;
+
+use fake_llm::{Call, FakeLlm, Part, Reply, Script};
+use serde_json::{Value, json};
+
+use crate::document::{Part as Shown, parts};
+use crate::place::Place;
+use crate::session::{Run, of_type};
+use crate::support::Ended;
+use crate::{python, read, repository};
+
+#[test]
+fn every_example_is_listed_and_shows_a_session() {
+    let index = read("examples/README.md");
+    for entry in fs::read_dir(repository().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(index.contains(&format!("]({name}/README.md)")), "{name} is not in examples/README.md");
+            let readme = fs::read_to_string(path.join("README.md")).unwrap();
+            assert!(parts(&readme).iter().any(|part| matches!(part, Shown::Console(_))), "{name} shows no session");
+        }
+    }
+}
+
+/// A run where nobody is, of an example.
+fn ran(place: &Place<'_>, arguments: &[&str], fake: Option<&FakeLlm>) -> Ended {
+    let run = Run::of(&place.sandbox, arguments).with("XDG_CACHE_HOME", python::cache().to_str().unwrap());
+    match fake {
+        Some(fake) => run.asking(fake),
+        None => run,
+    }
+    .ended()
+}
+
+const TOUR: &[&str] = &["examples/tour", "-m", "scripted:examples/tour/script.yaml", "What about the harbour?"];
+
+#[test]
+fn the_tour_shows_what_it_promises() {
+    let place = Place::new(None);
+    let ended = ran(&place, &[TOUR, &["--json", "--approve-all"]].concat(), None);
+    let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [reader] = of_type(&events, "call_started")[1..] else { panic!("two agents") };
+    assert_eq!((&reader["name"], &reader["input"]), (&json!("reader"), &json!({"topic": "harbour"})));
+    let refused = of_type(&events, "tool_refused");
+    assert_eq!(refused[0]["tool"], "edit_file");
+    let approved = of_type(&events, "approval_answered");
+    assert_eq!((&approved[0]["tool"], &approved[0]["answer"]), (&json!("write_file"), &json!("policy")));
+    let result = events.last().unwrap();
+    assert_eq!((&result["exit_code"], &result["usage"]["total"]["requests"]), (&json!(0), &json!(7)));
+    assert!(result["output"].as_str().unwrap().starts_with("(scripted: no model was asked;"), "{result}");
+    let note = fs::read_to_string(place.sandbox.path().join("examples/tour/notes/harbour.md")).unwrap();
+    assert_eq!(note, read("examples/tour/notes/harbour.md"));
+    assert!(place.sandbox.path().join("examples/tour/drafts/harbour.md").exists());
+}
+
+#[test]
+fn the_tour_with_a_real_model_and_no_key_says_what_to_set() {
+    let place = Place::new(None);
+    let ended = ran(&place, &["examples/tour", "-m", "anthropic:claude-haiku-4-5", "What about the harbour?"], None);
+    let said = "error: agent `editor`: not authenticated: no key for `anthropic`: set ANTHROPIC_API_KEY\n\
+                hint: `-m` chooses another model; `ollama` needs no key\n";
+    assert_eq!(ended, Ended { code: Some(3), stdout: String::new(), stderr: said.to_owned() });
+}
+
+#[test]
+fn the_tour_goes_the_same_way_with_a_provider() {
+    let facts = json!({"facts": [{"fact": "It carries 60 tonnes.", "file": "notes/harbour.md"}]}).to_string();
+    let article = json!({"path": "drafts/harbour.md", "content": "# Crane\n"});
+    let script = Script::new()
+        .reply(Reply::calls([Call::new("reader", json!({"topic": "harbour"}))]))
+        .reply(Reply::calls([Call::new("read_file", json!({"path": "notes/harbour.md"}))]))
+        .reply(Reply::text(&facts))
+        .reply(Reply::calls([Call::new("write_file", article)]))
+        .reply(Reply::text("Done."));
+    let fake = FakeLlm::start(script);
+    let place = Place::new(None);
+    let flags = ["examples/tour", "-m", "anthropic:claude-haiku-4-5", "--approve-all", "What about the harbour?"];
+    let ended = ran(&place, &flags, Some(&fake));
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Done.\n"), "{}", ended.stderr);
+    assert_eq!(fake.violations(), []);
+}
+
+#[test]
+fn hardening_changes_neither_the_caller_nor_the_answer() {
+    let place = Place::new(None);
+    let stage = |manifest: &str| {
+        let project = format!("examples/hardening/{manifest}.json");
+        let flags =
+            ["march.csv", "--trust", "-m", "scripted:examples/hardening/script.yaml", "--output-format", "json"];
+        let ended = ran(&place, &[&[project.as_str()][..], &flags].concat(), None);
+        let result: Value = serde_json::from_str(&ended.stdout).unwrap();
+        (result["output"].clone(), result["usage"]["total"]["requests"].clone())
+    };
+    let (prompt, tools, code) = (stage("1-prompt"), stage("2-tools"), stage("3-code"));
+    assert_eq!((&prompt.0, &prompt.0), (&tools.0, &code.0));
+    assert_eq!(prompt.0["total"], 461.0);
+    assert_eq!((prompt.1, tools.1, code.1), (json!(6), json!(4), json!(1)));
+}
+
+#[test]
+fn the_files_of_a_claim_reach_the_provider_as_what_they_are() {
+    let read = |file: &str| Call::new("receipt_reader", json!({"input": "Read it.", "attachments": [file]}));
+    let line = json!({"vendor": "x", "date": "2026-11-03", "amount": 1, "currency": "EUR"}).to_string();
+    let claim = json!({"total": 2, "currency": "EUR", "lines": []}).to_string();
+    let script = Script::new()
+        .reply(Reply::calls([read("receipts/hotel.png")]))
+        .reply(Reply::text(&line))
+        .reply(Reply::calls([read("receipts/taxi.pdf")]))
+        .reply(Reply::text(&line))
+        .reply(Reply::text(&claim));
+    let (fake, place) = (FakeLlm::start(script), Place::new(None));
+    let ended = ran(&place, &["examples/claims", "-m", "anthropic:claude-haiku-4-5", "Add up"], Some(&fake));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(fake.violations(), []);
+    let attached: Vec<Value> = fake
+        .requests()
+        .iter()
+        .filter_map(|request| {
+            let user = request.seen.as_ref().unwrap().messages.first().unwrap().clone();
+            user.parts.into_iter().find_map(|part| if let Part::Other(block) = part { Some(block) } else { None })
+        })
+        .collect();
+    let kinds: Vec<_> = attached.iter().map(|block| (&block["type"], &block["source"]["media_type"])).collect();
+    let expected =
+        [("image", "image/png"), ("document", "application/pdf")].map(|(kind, media)| (json!(kind), json!(media)));
+    assert_eq!(kinds, expected.iter().map(|(kind, media)| (kind, media)).collect::<Vec<_>>());
+    // `%PDF-1.4` in base64: the bytes themselves.
+    assert!(attached[1]["source"]["data"].as_str().unwrap().starts_with("JVBERi0xLj"), "{}", attached[1]);
+}
+
+#[test]
+fn a_search_of_the_provider_is_told_and_its_tool_was_offered() {
+    let used =
+        json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "Vasa raised"}});
+    let found = json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [
+        {"type": "web_search_result", "url": "https://vasa.example/", "title": "Vasa", "encrypted_content": "x"}
+    ]});
+    let answer = Reply::empty().and_native(used).and_native(found).and_text("In 1961 (https://vasa.example/).");
+    let (fake, place) = (FakeLlm::start(Script::new().reply(answer)), Place::new(None));
+    let flags = ["examples/search", "-m", "anthropic:claude-haiku-4-5", "-v", "When was the Vasa raised?"];
+    let ended = ran(&place, &flags, Some(&fake));
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (Some(0), "In 1961 (https://vasa.example/).\n"),
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        ended.stderr.contains("→ web_search (run by the provider) {\"query\":\"Vasa raised\"}"),
+        "{}",
+        ended.stderr
+    );
+    let requests = fake.requests();
+    let tools = &requests[0].body["tools"];
+    assert_eq!((&tools[0]["name"], &tools[0]["max_uses"]), (&json!("web_search"), &json!(3)));
+    assert_eq!(fake.violations(), []);
+}
+
+#[test]
+fn the_survey_moves_what_it_may_and_removes_nothing() {
+    let place = Place::new(None);
+    let flags = ["examples/survey", "-m", "scripted:examples/survey/script.yaml", "-v", "--approve-all", "Tidy up"];
+    let ended = ran(&place, &flags, None);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("`rm` is not among the commands here"), "{}", ended.stderr);
+    assert!(place.sandbox.path().join("examples/survey/notes/attic/crane.md").exists());
+}

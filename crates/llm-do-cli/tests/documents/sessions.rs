@@ -1,0 +1,262 @@
+//! Every document, typed again. `LLM_DO_WRITE_SESSION=1` writes down what is seen instead.
+
+use std::fs;
+
+use fake_llm::{At, Call, FakeLlm, Fault, Gate, On, Reply, Script, Seen, Usage};
+use serde_json::json;
+
+use crate::document::{Part, Typed, parts, written};
+use crate::place::Place;
+use crate::terminal::timeless;
+use crate::{documents, read, repository};
+
+const FIRST_SESSION: &str = "docs/first-session.md";
+
+/// A text to wait for, and the keys to press then.
+type Keys = &'static [(&'static str, &'static str)];
+
+const ASKED: &str = "no, and end the run";
+const YES: Keys = &[(ASKED, "y")];
+
+/// What is typed while a command runs, for the first time, the second time, …
+const TYPED: &[(&str, &[Keys])] = &[
+    (
+        "llm-do hello \"Write a haiku about rain to haiku.txt\"",
+        &[&[(ASKED, "n"), ("why not?", "not before dinner\r")], YES],
+    ),
+    (
+        "llm-do chat hello",
+        &[&[
+            (">", "Who are you?\r"),
+            ("above all.\n>", "And which is your favourite?\r"),
+            ("about rain.\n>", "/usage\r"),
+            ("$0.0014\n>", "\u{4}"),
+        ]],
+    ),
+    ("llm-do hello \"Tell me a long story\"", &[&[("Once upon", "\u{3}")]]),
+    (
+        "llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane\"",
+        &[&[(ASKED, "n"), ("why not?", "after the inspection\r")]],
+    ),
+    ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane, please\"", &[YES]),
+    ("llm-do examples/specialists -m scripted:examples/specialists/script.yaml \"Say clause 4 plainly\"", &[YES]),
+    (
+        "llm-do chat examples/tutor -m scripted:examples/tutor/script.yaml",
+        &[&[
+            (">", "hej\r"),
+            ("*bread*?\n>", "brot\r"),
+            ("*butter*?\n>", "smör\r"),
+            ("once more?\n>", "I stop here\r"),
+            ("again: *bröd*.\n>", "\u{4}"),
+        ]],
+    ),
+    (
+        "llm-do chat -q examples/tutor -m scripted:examples/tutor/script.yaml",
+        &[&[(">", "/help\r"), ("as it is.\n>", "\u{4}")]],
+    ),
+    ("llm-do release -m scripted:release/5.yaml \"Notes for 2.0\"", &[YES]),
+];
+
+fn keys(command: &str, run: usize) -> Keys {
+    let typed = TYPED.iter().find(|(typed, _)| *typed == command);
+    typed.and_then(|(_, runs)| runs.get(run)).copied().unwrap_or_default()
+}
+
+/// Commands that another test runs, or that are this test; `None` for those to be typed here.
+fn typed_elsewhere(command: &str) -> Option<&'static str> {
+    const ELSEWHERE: &[(&str, &str)] = &[
+        ("cargo test --workspace", "this test is a part of it"),
+        ("cargo install --path crates/llm-do-cli", "it builds the program that is tested"),
+        ("cargo run -p llm-do --example ", "crates/llm-do/tests/examples.rs"),
+        ("python3 -m venv ", "tests/python: with an environment that is kept"),
+        (".venv/bin/pip install ", "tests/python: with an environment that is kept"),
+        ("pip install ", "likewise"),
+        ("llm-do run . --input-json '{\"topic\": \"tides\"}' ", "tests/python/example.rs: it needs the libraries"),
+    ];
+    ELSEWHERE.iter().find(|(start, _)| command.starts_with(start)).map(|(_, reason)| *reason)
+}
+
+/// Not every machine has it; what it would show is then taken for granted.
+fn is_missing(command: &str) -> bool {
+    command.contains("| jq ") && !["/usr/bin/jq", "/bin/jq"].iter().any(|path| fs::exists(path).unwrap())
+}
+
+/// What differs from run to run and place to place.
+fn masked(text: &str) -> String {
+    let mask = |line: &str| match line.split(' ').next() {
+        Some("run") if line.contains(" of ") => "run … of … in …\n".to_owned(),
+        Some("begun") => "begun … by …\n".to_owned(),
+        Some("commands") if line.contains(" a fence") => "commands in …\n".to_owned(),
+        Some(_) | None => format!("{line}\n"),
+    };
+    steady(&text.lines().map(mask).collect::<String>())
+}
+
+/// Without times.
+fn steady(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| timeless(&without_times(line)) + "\n").collect();
+    lines.concat()
+}
+
+/// `· MODEL 0.0 s, 12 tokens in, …`, and `… (1.2 s)` where something took longer.
+fn without_times(line: &str) -> String {
+    let is_time = |word: &str| word.parse::<f64>().is_ok();
+    if line.trim_start().starts_with("· ")
+        && let Some((before, after)) = line.split_once(" s, ")
+        && let Some((before, time)) = before.rsplit_once(' ')
+        && is_time(time)
+    {
+        return format!("{before} 0.0 s, {after}");
+    }
+    match line.strip_suffix(" s)").and_then(|start| start.rsplit_once(" (")) {
+        Some((before, time)) if is_time(time) => before.to_owned(),
+        Some(_) | None => line.to_owned(),
+    }
+}
+
+/// A session that goes on: what was typed so far, and how the last command ended.
+struct Session<'a> {
+    place: Place<'a>,
+    commands: Vec<String>,
+    code: i32,
+}
+
+impl Session<'_> {
+    fn types(&mut self, command: &str) -> String {
+        let run = self.commands.iter().filter(|earlier| *earlier == command).count();
+        self.commands.push(command.to_owned());
+        let meant = command.replacen("cargo run -q -p llm-do-cli -- ", "llm-do ", 1);
+        let seen = self.place.types(&meant, keys(command, run), self.code);
+        self.code = seen.code;
+        seen.screen
+    }
+
+    /// The part as it goes now.
+    fn goes(&mut self, part: Part) -> Part {
+        match part {
+            Part::Words(_) => part,
+            Part::File { ref path, ref text, .. } => {
+                self.place.sandbox.file(path, text);
+                part
+            }
+            Part::Commands(ref commands) => {
+                for command in commands.iter().filter(|command| typed_elsewhere(command).is_none()) {
+                    let seen = self.types(command);
+                    assert_eq!(self.code, 0, "{command}: {seen}");
+                }
+                part
+            }
+            Part::Console(typed) => Part::Console(self.console(typed)),
+        }
+    }
+
+    fn console(&mut self, typed: Vec<Typed>) -> Vec<Typed> {
+        let mut all = Vec::new();
+        let count = typed.len();
+        let is_asked: Vec<bool> = typed.iter().map(|typed| typed.command == "echo $?").collect();
+        for (index, Typed { command, seen }) in typed.into_iter().enumerate() {
+            if is_missing(&command) || typed_elsewhere(&command).is_some() {
+                all.push(Typed { command, seen });
+                continue;
+            }
+            let now = self.types(&command);
+            // Readers see no exit code: whatever fails is followed by it.
+            let is_told = index + 1 < count && is_asked[index + 1];
+            assert!(
+                self.code == 0 || is_told,
+                "{command} ends with {}, and `echo $?` does not follow:\n{now}",
+                self.code
+            );
+            let is_same = masked(&now) == masked(&seen);
+            all.push(Typed { command, seen: if is_same { seen } else { steady(&now) } });
+        }
+        all
+    }
+}
+
+#[track_caller]
+fn goes_as_it_is_written(path: &str, provider: Option<&FakeLlm>) {
+    let document = read(path);
+    let mut session = Session { place: Place::new(provider), commands: Vec::new(), code: 0 };
+    let now: Vec<Part> = parts(&document).into_iter().map(|part| session.goes(part)).collect();
+    let now = written(&now);
+    if std::env::var_os("LLM_DO_WRITE_SESSION").is_some() {
+        return fs::write(repository().join(path), &now).unwrap();
+    }
+    let differs = document.lines().zip(now.lines()).position(|(written, seen)| written != seen);
+    let at = differs.unwrap_or(usize::min(document.lines().count(), now.lines().count()));
+    let from = |text: &str| text.lines().skip(at).take(12).collect::<Vec<_>>().join("\n");
+    assert!(now == document, "{path}:{}\n== is written:\n{}\n== is seen:\n{}", at + 1, from(&document), from(&now));
+}
+
+#[test]
+fn the_documents_are_as_they_are_typed() {
+    for path in documents("docs").iter().filter(|path| *path != FIRST_SESSION) {
+        goes_as_it_is_written(path, None);
+    }
+}
+
+#[test]
+fn the_examples_are_as_they_are_typed() {
+    for path in documents("examples").iter().filter(|path| path.ends_with("README.md")) {
+        goes_as_it_is_written(path, None);
+    }
+}
+
+#[test]
+fn the_readme_is_as_it_is_typed() {
+    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("An answer of the provider.")));
+    goes_as_it_is_written("README.md", Some(&fake));
+    assert_eq!(fake.violations(), []);
+}
+
+const HAIKU: &str = "Rain on the tin roof\ncounts what the evening forgot\nand begins again\n";
+
+/// A provider that answers as the first session says.
+fn poet(gate: &Gate) -> FakeLlm {
+    let words = |text: &str, tokens| Some(Reply::text(text).in_deltas(4).with_usage(Usage::new(tokens, 12)));
+    let answer = move |seen: &Seen| {
+        let asked = seen.last_user_text();
+        match (asked.as_str(), seen.last_result()) {
+            ("Write a haiku about rain to haiku.txt", None) => {
+                let call = Call::new("write_file", json!({"content": HAIKU, "path": "haiku.txt"}));
+                Some(Reply::calls([call]).with_usage(Usage::new(640, 58)))
+            }
+            (_, Some(result)) if result.contains("refused") => words("As you like: nothing was written.", 720),
+            (_, Some(_)) => words("It is in **haiku.txt**.", 718),
+            ("Who are you?", None) => words("I write *short* poems, `haiku` above all.", 612),
+            ("And which is your favourite?", None) => words("The one about rain.", 655),
+            ("Tell me a long story", None) => words("Once upon a time there was a list that did not end", 615),
+            (asked, None) if asked.starts_with("How many lines?") => words("Three lines.", 641),
+            (other, None) => panic!("nobody asks {other:?}"),
+        }
+    };
+    // The story never comes to its end.
+    let fault = Fault::Stall { at: At::Percent(60), gate: gate.clone() };
+    FakeLlm::start(Script::new().answer(answer).fault(On::Request(STORY), fault))
+}
+
+/// The how manieth request it is.
+const STORY: usize = 11;
+
+#[test]
+fn the_first_session_goes_as_it_is_written() {
+    let gate = Gate::new();
+    let fake = poet(&gate);
+    goes_as_it_is_written(FIRST_SESSION, Some(&fake));
+    assert_eq!(fake.violations(), []);
+    gate.wait_until_left(1);
+}
+
+#[test]
+fn times_and_places_are_not_compared() {
+    for (seen, compared) in [
+        ("  · a:b 1.2 s, 3 tokens in, 4 out, $0", "  · a:b 0.0 s, 3 tokens in, 4 out, $0"),
+        ("← reader done (1.2 s)", "← reader done"),
+        ("3.4 s · 1 request · 3 tokens in, 4 out · $0", "0.0 s · 1 request · 3 tokens in, 4 out · $0"),
+        ("begun Mon by ann", "begun … by …"),
+        ("a (b s)", "a (b s)"),
+    ] {
+        assert_eq!(masked(seen).trim_end(), compared);
+    }
+}
