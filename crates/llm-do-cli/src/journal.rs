@@ -124,10 +124,16 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
     let Some(file) = file else { return Failure::from(error) };
     let resume = format!("`llm-do resume {}", file.display());
     let hint = match &error {
-        RunError::Ended(Ending::NeedsApproval(pending)) => {
-            let id = pending.first().map_or("ID", |pending| &pending.id);
-            format!("{resume} --approve {id}` allows it and goes on; `--refuse {id}` refuses it")
-        }
+        RunError::Ended(Ending::NeedsApproval(pending)) => match pending.as_slice() {
+            [only] => {
+                let id = &only.id;
+                format!("{resume} --approve {id}` allows it and goes on; `--refuse {id}` refuses it")
+            }
+            several => {
+                let flags: Vec<String> = several.iter().map(|waits| format!(" --approve {}", waits.id)).collect();
+                format!("{resume}{}` allows all and goes on; `--refuse ID` refuses one", flags.concat())
+            }
+        },
         RunError::Ended(Ending::Limit { limit, .. }) => {
             format!("{resume}` goes on with a higher `--{}`", limit.replace('_', "-"))
         }

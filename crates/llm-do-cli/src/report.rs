@@ -215,9 +215,9 @@ pub fn failure(error: RunError, stopped: Option<Stopped>, journal: Option<&Path>
 
 /// What waits for somebody's answer, all of it, nothing cut.
 fn pending_text(pending: &[Pending]) -> String {
-    let numbered = |(index, pending): (usize, &Pending)| {
-        let number = if index == 0 { String::new() } else { format!("{}. ", index + 1) };
-        format!("{number}{}", question::pending(pending))
+    let numbered = |(index, waits): (usize, &Pending)| {
+        let number = if pending.len() == 1 { String::new() } else { format!("{}. ", index + 1) };
+        format!("{number}{}", question::pending(waits))
     };
     pending.iter().enumerate().map(numbered).collect()
 }
