@@ -79,6 +79,11 @@ impl Watch {
                     None => stopped = Some(cancel(&mut turn, by(signal))),
                     Some(_) => return Attended::Killed(by(signal)),
                 },
+                // Before the events: those of agents that never wait do not end.
+                () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
+                    let limit = self.timeout.unwrap_or_default();
+                    stopped = Some(cancel(&mut turn, Stopped::TimedOut(limit)));
+                }
                 _ = self.events.recv_many(&mut events, MOST_AT_ONCE) => self.display.show(&mut events),
                 Some(waiting) = self.questions.recv() => {
                     let interrupted = self.ask(waiting, deadline.as_mut()).await;
@@ -89,10 +94,6 @@ impl Watch {
                     // A task that panicked says so when it is joined.
                     let answer = answer.unwrap_or_else(|_| TurnEnded::default().answer);
                     return Attended::Ended(TurnEnded { answer, stopped });
-                }
-                () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
-                    let limit = self.timeout.unwrap_or_default();
-                    stopped = Some(cancel(&mut turn, Stopped::TimedOut(limit)));
                 }
                 _ = tick.tick(), if self.display.view.live => self.display.tick(),
             }

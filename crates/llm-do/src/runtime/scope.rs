@@ -176,7 +176,8 @@ impl<'r> CallScope<'r> {
         tokio::select! {
             biased;
             output = self.turn(input) => return output,
-            () = cancelled => {}
+            // Heard also after a turn that has used up all that one poll may use.
+            () = tokio::task::coop::unconstrained(cancelled) => {}
         }
         let partial = self.said();
         self.settle(Err(RunError::Cancelled { partial }))
@@ -345,6 +346,8 @@ impl<'r> CallScope<'r> {
         self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
         loop {
+            // A model that answers at once, a script or a record, waits for nothing: signals and others get their turn.
+            tokio::task::coop::consume_budget().await;
             let message = match next_step(&self.frame.history) {
                 Step::AskModel => Message::Assistant(self.ask().await?),
                 Step::RunTools(reply) => {

@@ -13,7 +13,7 @@ use llm_do::model::name::ModelChoices;
 use llm_do::model::protocol::Quirks;
 use llm_do::model::provider::ProtocolKind;
 use llm_do::project::Project;
-use llm_do::runtime::{Models, Runtime, RuntimeConfig};
+use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
 use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Question, Rule, Verdict};
 use llm_do::tools::function::Tool;
 use tokio::task::JoinSet;
@@ -162,4 +162,20 @@ async fn an_agent_calls_itself_down_to_the_limit() {
         "{said}"
     );
     assert_eq!(runtime.usage().total.requests, 2 * DEPTH);
+}
+
+/// Without a limit this one would go on for longer than anybody lives.
+#[tokio::test]
+async fn agents_that_wait_for_nothing_let_others_in_between() {
+    let script = "- call: [{main: {input: a}}, {main: {input: b}}, {main: {input: c}}]";
+    let files = Files::new(&[("main.worker", &worker("main", "toolsets: [main]")), ("script.yaml", script)]);
+    let config = RuntimeConfig { max_depth: 12, ..RuntimeConfig::new(Approvals::Nobody) };
+    let runtime = runtime(&files.project(), config);
+    let mut scope = runtime.open("main").await.unwrap();
+    let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
+    let cancelled = async { cancelled.await.unwrap() };
+    let (ended, sent) = tokio::join!(scope.turn_until("go", cancelled), async { cancel.send(()) });
+    assert!(matches!(ended, Err(RunError::Cancelled { .. })) && sent.is_ok(), "{ended:?}");
+    assert!(runtime.usage().total.requests > 0);
+    scope.close().await;
 }
