@@ -37,6 +37,8 @@ pub enum Command {
     Chat,
     /// Continue a run from its journal: after a crash, at a limit, or where it waits for an approval
     Resume(ResumeArgs),
+    /// Serve other programs: JSON-RPC on stdin and stdout
+    Serve(ServeArgs),
     /// Link a project without running anything of it, and show what it can do
     #[command(visible_alias = "validate")]
     Check(CheckArgs),
@@ -48,6 +50,21 @@ pub enum Command {
     Schema(SchemaArgs),
     /// Print a script that completes commands and flags in a shell
     Completions(CompletionsArgs),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+One JSON-RPC 2.0 message per line: `open`, `turn`, `close` and `cancel` come in, events go out as
+notifications, and `approve` is asked of the client. The end of stdin closes everything.
+
+Example:
+  echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\",\"params\":{\"protocol\":1}}' | llm-do serve --stdio
+
+docs/serve.md describes the protocol; the Python package `llm_do` speaks it.")]
+pub struct ServeArgs {
+    /// Speak on stdin and stdout, the only way that there is
+    #[arg(long, required = true)]
+    pub stdio: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -384,7 +401,8 @@ Examples:
 /help lists the commands of a chat. Ctrl-C cancels the turn, not the chat.";
 
 /// Names of commands; everything else in their place is a project to run.
-pub const COMMANDS: &[&str] = &["run", "chat", "resume", "check", "validate", "new", "models", "schema", "completions"];
+pub const COMMANDS: &[&str] =
+    &["run", "chat", "resume", "serve", "check", "validate", "new", "models", "schema", "completions"];
 
 /// `llm-do help` means `llm-do --help`, and `llm-do help COMMAND` means `llm-do COMMAND --help`.
 fn with_help(mut argv: Vec<OsString>) -> Vec<OsString> {

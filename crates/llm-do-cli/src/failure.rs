@@ -101,6 +101,22 @@ impl Failure {
         }
     }
 
+    /// The exit code in a word, for programs.
+    pub fn kind(&self) -> &'static str {
+        match (self, self.code()) {
+            (Self::Project { .. }, _) => "project",
+            (_, USAGE) => "usage",
+            (_, PROVIDER) => "provider",
+            (_, APPROVAL) => "approval",
+            (_, LIMIT) => "limit",
+            (_, SCHEMA) => "output",
+            (_, TIMEOUT) => "timeout",
+            (_, INTERRUPTED) => "cancelled",
+            (_, TERMINATED) => "terminated",
+            _ => "failed",
+        }
+    }
+
     /// Whether somebody or something ended what was going well.
     pub fn cuts_short(&self) -> bool {
         matches!(self.code(), APPROVAL | LIMIT | TIMEOUT | INTERRUPTED | TERMINATED)
@@ -196,7 +212,7 @@ impl From<RunError> for Failure {
 }
 
 /// Lines after the first one are marked: whatever a provider puts there, it is no hint of ours.
-fn marked(text: &str) -> String {
+pub fn marked(text: &str) -> String {
     visible_lines(text).replace('\n', "\n  | ")
 }
 

@@ -29,6 +29,7 @@ mod render;
 mod report;
 mod resume;
 mod run;
+mod serve;
 mod session;
 mod signals;
 mod status;

@@ -9,6 +9,7 @@ use llm_do::model::provider::PROVIDERS;
 use llm_do::project::ApprovalMode;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::syntax::table::is_name;
+use llm_do::tools::python::Tracebacks;
 
 use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
 use crate::chat::LinesPlan;
@@ -171,7 +172,11 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             (false, false, Verbosity::Normal | Verbosity::Calls | Verbosity::Text) => Answerer::Nobody,
         },
         timeout: args.conduct.timeout,
-        python: PythonPlan::of(args.python, environment, config),
+        python: PythonPlan::of(args.python, environment, config).telling(if args.conduct.debug {
+            Tracebacks::Whole
+        } else {
+            Tracebacks::Nothing
+        }),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         output,
     })

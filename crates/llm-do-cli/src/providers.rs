@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use llm_do::http::{HttpClient, HttpSettings, ProxySettings};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, LaterKey, Retries, Secret};
+use llm_do::model::openai_chat::OpenAiChat;
 use llm_do::model::protocol::Quirks;
 use llm_do::model::provider::{Provider, provider};
 use llm_do::project::Program;
 use llm_do::runtime::Models;
+use llm_do::tools::python::PythonEndpoint;
 
 use crate::config::{Config, HttpConfig, ProviderConfig};
 use crate::dry_run::{Rehearsal, Rehearsed};
@@ -36,7 +38,7 @@ pub fn connect(program: &Program, environment: &Environment, config: &Config) ->
         .map_err(|error| Failure::usage(error.to_string()))?;
     let retries = Retries { attempts: config.http.retries.unwrap_or(Retries::STANDARD.attempts), ..Retries::STANDARD };
     for name in used {
-        let endpoint = endpoint(name, environment, config)?;
+        let endpoint = endpoint(name, program, environment, config)?;
         models.insert(name, Arc::new(Exchange { endpoint: Arc::new(endpoint), http: http.clone(), retries }));
     }
     Ok(models)
@@ -53,7 +55,7 @@ pub fn rehearse(
     for name in used(program) {
         let endpoint = match name {
             "scripted" => None,
-            name => Some(Arc::new(endpoint(name, environment, config)?)),
+            name => Some(Arc::new(endpoint(name, program, environment, config)?)),
         };
         models.insert(name, Arc::new(Rehearsal { rehearsed: rehearsed.clone(), endpoint }));
     }
@@ -65,12 +67,22 @@ fn used(program: &Program) -> BTreeSet<&str> {
     asked.map(|agent| agent.model.provider.as_str()).collect()
 }
 
-fn endpoint(name: &str, environment: &Environment, config: &Config) -> Result<Endpoint, Failure> {
+fn endpoint(name: &str, program: &Program, environment: &Environment, config: &Config) -> Result<Endpoint, Failure> {
+    let of_python = || program.registry.python.as_ref().and_then(|python| python.endpoint(name));
     match (provider(name), config.providers.get(name)) {
         (Some(row), _) => built_in(row, environment),
         (None, Some(custom)) => configured(name, custom, environment),
-        (None, None) => Err(Failure::usage(format!("unknown provider `{name}`"))),
+        (None, None) => match of_python() {
+            Some(PythonEndpoint { base_url, api_key }) => Ok(registered(name, base_url, api_key)),
+            None => Err(Failure::usage(format!("unknown provider `{name}`"))),
+        },
     }
+}
+
+/// By a Python file of the project.
+fn registered(name: &str, base_url: String, api_key: Option<String>) -> Endpoint {
+    let key = api_key.map_or(Key::Unneeded, |key| Key::Secret(Secret::new(key.trim())));
+    Endpoint { provider: name.to_owned(), protocol: &OpenAiChat, quirks: Quirks::COMPATIBLE, base_url, key }
 }
 
 fn built_in(row: &Provider, environment: &Environment) -> Result<Endpoint, Failure> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use llm_do::model::provider::PROVIDERS;
-use llm_do::tools::python::{Python, interpreter};
+use llm_do::tools::python::{Python, Tracebacks, interpreter};
 
 use crate::config::Config;
 use crate::environment::Environment;
@@ -21,6 +21,7 @@ pub struct PythonPlan {
     variables: BTreeMap<String, String>,
     offered: BTreeMap<String, String>,
     cache: PathBuf,
+    tracebacks: Tracebacks,
 }
 
 impl PythonPlan {
@@ -35,7 +36,14 @@ impl PythonPlan {
             variables: fixed.collect(),
             offered: environment.without(&keys),
             cache: environment.cache_directory(),
+            tracebacks: Tracebacks::Nothing,
         }
+    }
+
+    /// With `--debug`.
+    #[must_use]
+    pub fn telling(self, tracebacks: Tracebacks) -> Self {
+        Self { tracebacks, ..self }
     }
 
     /// For a project with this root.
@@ -45,6 +53,7 @@ impl PythonPlan {
             variables: self.variables.clone(),
             offered: self.offered.clone(),
             cache: self.cache.clone(),
+            tracebacks: self.tracebacks,
         }
     }
 }

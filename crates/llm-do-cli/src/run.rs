@@ -1,14 +1,14 @@
 //! The composition root: each command from its arguments to its effects.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use llm_do::event::Hearing;
 use llm_do::journal::record::Contents;
-use llm_do::message::{Attachment, Content};
+use llm_do::message::{Attachment, Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
@@ -33,7 +33,7 @@ use crate::display::{Display, MessageLines};
 use crate::dry_run::Rehearsed;
 use crate::editor::Editor;
 use crate::environment::Environment;
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, USAGE, marked};
 use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::models::Listing;
 use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan};
@@ -45,7 +45,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, console, habits, new, resume, text};
+use crate::{answer_file, casting, check, console, habits, new, resume, serve, text};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -54,6 +54,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Run(args) => run_run(*args),
         Command::Chat => Err(Failure::usage("`chat` needs a project")),
         Command::Resume(args) => resume::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Check(args) => run_check(args),
         Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
         Command::Models(args) => run_models(&args),
@@ -154,7 +155,7 @@ fn look_at_python(project: Project, linked: Linked, plan: &plan::CheckPlan) -> R
     }
 }
 
-fn executor() -> Result<Executor, Failure> {
+pub fn executor() -> Result<Executor, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -169,7 +170,7 @@ fn shell_ground(program: &Program) -> Option<ShellGround> {
 }
 
 /// Scripts that the user names outside the project, relative to the working directory.
-fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
+pub fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
     let chosen = [&models.flag, &models.environment, &models.config].into_iter().flatten();
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
@@ -223,14 +224,22 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
     let (project, Linked { program, .. }) = link(&plan)?;
     trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
-    let executor = executor()?;
-    let (project, program) = with_python(project, program, &plan, &executor)?;
-    let executor = Arc::new(executor);
-    let (files, replayed) = (project.fingerprint(), replayed(&plan)?);
+    let replayed = replayed(&plan)?;
     // What comes from a record comes whole: there are no pieces of it to show.
-    plan.output.view.streamed &= answers_in_text(&program) && known.is_none() && replayed.is_none();
+    let is_recorded = known.is_some() || replayed.is_some();
     let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
-    let talk = known.map_or_else(|| read_talk(&plan, &program), |input| Ok(Talk::Once(input)))?;
+    let executor = executor()?;
+    let (project, program, talk) = match executor.block_on(begin(project, program, &plan, known)) {
+        Ok(begun) => begun,
+        Err(failure) => {
+            // Whoever still reads stdin is not waited for.
+            executor.shutdown_background();
+            return Err(failure);
+        }
+    };
+    let executor = Arc::new(executor);
+    let files = project.fingerprint();
+    plan.output.view.streamed &= answers_in_text(&program) && !is_recorded;
     let rehearsed = plan.dry_run.then(Rehearsed::default);
     let (program, models) = casting::cast(program, plan.tools, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = mpsc::unbounded_channel();
@@ -303,7 +312,7 @@ fn answers_in_text(program: &Program) -> bool {
 }
 
 /// Flags win over the manifest.
-fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waiting>) -> RuntimeConfig {
+pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waiting>) -> RuntimeConfig {
     let approvals = match plan.approval_mode.unwrap_or(policy.approval_mode) {
         ApprovalMode::ApproveAll => Approvals::ApproveAll,
         ApprovalMode::RejectAll => Approvals::RejectAll,
@@ -323,31 +332,32 @@ fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waitin
     }
 }
 
-fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
+pub fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
     if let Some(hint) = meant_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display())).hint(hint));
     }
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
     let project = Project::load(&plan.project).map_err(mistaken)?;
+    let project = match plan.entry.as_deref() {
+        Some(entry) => project.with_created(entry),
+        None => project,
+    };
     let linked = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
     Ok((project, linked))
 }
 
 /// Starts the project's Python files, if it has any, and links it again with what they offer. Mistakes that need no code
 /// to be found were reported before any code ran.
-fn with_python(
-    project: Project,
-    program: Program,
-    plan: &RunPlan,
-    executor: &Executor,
-) -> Result<(Project, Program), Failure> {
+pub async fn with_python(project: Project, program: Program, plan: &RunPlan) -> Result<(Project, Program), Failure> {
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
     let python = plan.python.python(&project.root);
-    let project = executor.block_on(project.start_python(&python)).map_err(mistaken)?;
-    if !matches!(project.code, Code::Read(_)) {
-        return Ok((project, program));
+    let project = project.start_python(&python).await.map_err(mistaken)?;
+    let Code::Read(offer) = &project.code else { return Ok((project, program)) };
+    if plan.output.debug {
+        offer.tracebacks.iter().for_each(|traceback| console::complain(&format!("{}\n", marked(traceback.trim_end()))));
     }
     let Linked { program, .. } = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
+    program.find_endpoints().await.map_err(Failure::usage)?;
     Ok((project, program))
 }
 
@@ -356,14 +366,109 @@ fn meant_command(project: &Path) -> Option<String> {
     habits::instead_of_command(project.to_str().filter(|_| !project.exists())?)
 }
 
-fn read_talk(plan: &RunPlan, program: &Program) -> Result<Talk, Failure> {
-    match &plan.talk {
-        TalkPlan::Once(input) => read_input(input, plan, program).map(Talk::Once),
-        TalkPlan::Chat { .. } if !program.allow_cli_input => Err(no_input_wanted()),
-        TalkPlan::Chat { first, lines } => {
-            let first = first.as_ref().map(|first| read_input(first, plan, program)).transpose()?;
-            let files = if first.is_some() { Vec::new() } else { read_files(plan)? };
-            Ok(Talk::Chat(Chat { first, files, lines: lines.clone() }))
+/// Starts Python and reads the input, both at once: either may have to be waited for.
+async fn begin(
+    project: Project,
+    program: Program,
+    plan: &RunPlan,
+    known: Option<Input>,
+) -> Result<(Project, Program, Talk), Failure> {
+    let reading = Reading {
+        talk: plan.talk.clone(),
+        files: plan.files.clone(),
+        is_wanted: program.allow_cli_input,
+        default: program.default_input.clone(),
+    };
+    match (known, &project.code) {
+        (Some(input), _) => {
+            let linked = program.clone();
+            let (project, program) = match (with_python(project, program, plan).await, &plan.recording) {
+                // Every step is in the record: what Python would do was done.
+                (Err(failure), Recording::Replay(_)) if is_told_without_python(&linked) => {
+                    if !matches!(plan.output.view.verbosity, Verbosity::Quiet | Verbosity::Messages) {
+                        let reason = marked(&failure.words().0);
+                        console::complain(&format!("note: replayed without Python: {reason}\n"));
+                    }
+                    (link(plan)?.0, linked)
+                }
+                (started, _) => started?,
+            };
+            Ok((project, program, Talk::Once(input)))
+        }
+        (None, Code::Unread) => {
+            let reading = tokio::task::spawn_blocking(move || reading.talk());
+            let (project, program) = with_python(project, program, plan).await?;
+            let talk = reading.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
+            Ok((project, program, talk))
+        }
+        // A thread would cost more than there is to wait for.
+        (None, Code::Absent | Code::Read(_)) => {
+            let (project, program) = with_python(project, program, plan).await?;
+            Ok((project, program, reading.talk()?))
+        }
+    }
+}
+
+/// Whether a record can be followed without Python, which would have to understand an entry, an input or an answer of its.
+fn is_told_without_python(program: &Program) -> bool {
+    let is_typed = |typing: &Typing| matches!(typing, Typing::Python(_));
+    matches!(program.entry, Entry::Agent(_))
+        && !program.agents.values().any(|agent| is_typed(&agent.input) || is_typed(&agent.output))
+}
+
+/// What is needed to read the input: enough to do it elsewhere.
+struct Reading {
+    talk: TalkPlan,
+    files: Vec<PathBuf>,
+    /// Whether the project takes one from the command line.
+    is_wanted: bool,
+    /// The manifest's.
+    default: Option<RawJson>,
+}
+
+impl Reading {
+    fn talk(self) -> Result<Talk, Failure> {
+        match &self.talk {
+            TalkPlan::Once(input) => self.input(input).map(Talk::Once),
+            TalkPlan::Chat { .. } if !self.is_wanted => Err(no_input_wanted()),
+            TalkPlan::Chat { first, lines } => {
+                let first = first.as_ref().map(|first| self.input(first)).transpose()?;
+                let files = if first.is_some() { Vec::new() } else { self.files()? };
+                Ok(Talk::Chat(Chat { first, files, lines: lines.clone() }))
+            }
+        }
+    }
+
+    /// Those of `-f`.
+    fn files(&self) -> Result<Vec<Attachment>, Failure> {
+        let wrong = |error: AttachmentError| Failure::usage(error.to_string());
+        self.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect()
+    }
+
+    fn input(&self, input: &InputPlan) -> Result<Input, Failure> {
+        let attachments = self.files()?;
+        let spoken = match input {
+            InputPlan::Json(source) => Some(read_json(source)?),
+            InputPlan::Prompt { text, stdin } => {
+                let piped = read_stdin(*stdin)?;
+                Some(Value::String(match piped {
+                    Some(piped) => format!("{text}\n\n<stdin>\n{}\n</stdin>", piped.trim_end_matches(['\r', '\n'])),
+                    None => text.clone(),
+                }))
+            }
+            InputPlan::PromptOnStdin => Some(Value::String(text::stdin()?)),
+            InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
+        };
+        if spoken.is_some() && !self.is_wanted {
+            return Err(no_input_wanted());
+        }
+        match (spoken, &self.default) {
+            (Some(value), _) => Ok(Input::Object { value, attachments }),
+            (None, Some(default)) => Ok(Input::Object { value: default.to().unwrap_or_default(), attachments }),
+            (None, None) if attachments.is_empty() => {
+                Err(Failure::usage("no input").hint("give a prompt, `--input-json`, or something on stdin"))
+            }
+            (None, None) => Ok(Input::Parts(attachments.into_iter().map(Content::Attachment).collect())),
         }
     }
 }
@@ -371,39 +476,6 @@ fn read_talk(plan: &RunPlan, program: &Program) -> Result<Talk, Failure> {
 fn no_input_wanted() -> Failure {
     Failure::usage("this project takes no input from the command line")
         .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`")
-}
-
-fn read_input(input: &InputPlan, plan: &RunPlan, program: &Program) -> Result<Input, Failure> {
-    let attachments = read_files(plan)?;
-    let spoken = match input {
-        InputPlan::Json(source) => Some(read_json(source)?),
-        InputPlan::Prompt { text, stdin } => {
-            let piped = read_stdin(*stdin)?;
-            Some(Value::String(match piped {
-                Some(piped) => format!("{text}\n\n<stdin>\n{}\n</stdin>", piped.trim_end_matches(['\r', '\n'])),
-                None => text.clone(),
-            }))
-        }
-        InputPlan::PromptOnStdin => Some(Value::String(text::stdin()?)),
-        InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
-    };
-    if spoken.is_some() && !program.allow_cli_input {
-        return Err(no_input_wanted());
-    }
-    match (spoken, &program.default_input) {
-        (Some(value), _) => Ok(Input::Object { value, attachments }),
-        (None, Some(default)) => Ok(Input::Object { value: default.to().unwrap_or_default(), attachments }),
-        (None, None) if attachments.is_empty() => {
-            Err(Failure::usage("no input").hint("give a prompt, `--input-json`, or something on stdin"))
-        }
-        (None, None) => Ok(Input::Parts(attachments.into_iter().map(Content::Attachment).collect())),
-    }
-}
-
-/// The files of `-f`.
-fn read_files(plan: &RunPlan) -> Result<Vec<Attachment>, Failure> {
-    let wrong = |error: AttachmentError| Failure::usage(error.to_string());
-    plan.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect()
 }
 
 fn read_stdin(plan: Stdin) -> Result<Option<String>, Failure> {

@@ -71,6 +71,7 @@ fn typed_elsewhere(command: &str) -> Option<&'static str> {
         ("python3 -m venv ", "tests/python: with an environment that is kept"),
         (".venv/bin/pip install ", "tests/python: with an environment that is kept"),
         ("pip install ", "likewise"),
+        ("python3 examples/steward/steward.py ", "tests/serve/documents.rs: it needs the package"),
         ("llm-do run . --input-json '{\"topic\": \"tides\"}' ", "tests/python/example.rs: it needs the libraries"),
     ];
     ELSEWHERE.iter().find(|(start, _)| command.starts_with(start)).map(|(_, reason)| *reason)

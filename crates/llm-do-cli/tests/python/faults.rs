@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::session::of_type;
+use crate::session::{Run, of_type};
 use crate::{calls, project, run, run_pydantic};
 
 const MAIN: &str = "entry: true\ntools: [tool, other]\napproval: { tool: allow, other: allow }";
@@ -40,6 +40,36 @@ TOOLS = [tool, other]
         let sandbox = project(&[("main", MAIN)], &[("kit.py", &self::kit(body))], &calls(&["{ tool: {} }"]));
         assert_eq!(run(&sandbox, &["-q"]).answer(), format!("{words}\n"), "{body}");
     }
+}
+
+#[test]
+fn with_debug_the_whole_traceback_is_told_and_the_model_reads_no_more_of_it() {
+    let kit = "\
+import json
+def tool() -> str:
+    return json.loads('{')
+def other() -> str:
+    return 'fine'
+TOOLS = [tool, other]
+";
+    let sandbox = project(&[("main", MAIN)], &[("kit.py", kit)], &calls(&["{ tool: {} }"]));
+    let short = run(&sandbox, &[]).ended();
+    assert!(!short.stderr.contains("Traceback"), "{}", short.stderr);
+    let whole = run(&sandbox, &["--debug"]).ended();
+    assert_eq!((whole.code, &whole.stdout), (Some(0), &short.stdout));
+    for words in
+        ["note: Traceback (most recent call last):", "json/decoder.py", "json.decoder.JSONDecodeError: Expecting"]
+    {
+        assert!(whole.stderr.contains(words), "{words}: {}", whole.stderr);
+    }
+    let sandbox = project(&[("main", MAIN)], &[("kit.py", "import json\njson.loads('{')\n")], "- say: hi\n");
+    let short = run(&sandbox, &[]).failure(2);
+    assert!(short.contains("kit.py:2:1") && !short.contains("decoder.py"), "{short}");
+    let whole = run(&sandbox, &["--debug"]).failure(2);
+    assert!(
+        whole.contains("\n  |   File \"") && whole.contains("decoder.py") && whole.contains("kit.py:2:1"),
+        "{whole}"
+    );
 }
 
 #[test]
@@ -165,6 +195,20 @@ fn what_needs_pydantic_ai_says_how_to_install_it() {
     let said = run(&sandbox, &[]).failure(2);
     assert!(said.contains("the tool `tool` needs PydanticAI, which is not installed"), "{said}");
     assert!(said.contains("-m pip install 'pydantic-ai-slim==2.66.*'"), "{said}");
+}
+
+#[test]
+fn a_replay_needs_no_python() {
+    let sandbox = project(&[("main", MAIN)], &[("kit.py", &kit("return 'from the tool'"))], &calls(&["{ tool: {} }"]));
+    assert_eq!(run(&sandbox, &["-q", "--record", "journal"]).answer(), "from the tool\n");
+    sandbox.file("kit.py", "raise ValueError('not here')\n");
+    let cache = crate::python::cache().to_str().unwrap().to_owned();
+    for flags in [&[][..], &["--python", "/nonexistent/python"]] {
+        let replay = [&[".", "--trust", "-m", "scripted:script.yaml", "--replay", "journal"], flags].concat();
+        let ended = Run::new(&sandbox, &replay).with("XDG_CACHE_HOME", cache.clone()).ended();
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "from the tool\n"), "{}", ended.stderr);
+        assert!(ended.stderr.starts_with("note: replayed without Python: "), "{}", ended.stderr);
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod support;
 mod agents;
 mod example;
 mod faults;
+mod models;
 mod plain;
 mod toolsets;
 mod typed;

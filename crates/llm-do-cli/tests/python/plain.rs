@@ -1,5 +1,8 @@
 //! Tools that are plain functions: no library but Python's own.
 
+use std::io::Write as _;
+use std::process::Stdio;
+
 use fake_llm::{Call, FakeLlm, Reply, Script};
 use serde_json::{Value, json};
 
@@ -179,6 +182,26 @@ TOOLS = [gather, block]
         let expected: Vec<String> = (0..count).map(|n| n.to_string()).collect();
         assert_eq!(results, expected, "results come in the order of the calls");
     }
+}
+
+#[test]
+fn python_starts_while_the_input_is_read() {
+    // The import ends when somebody has opened the gate, and that happens after all of the input was taken.
+    let kit = "open('gate').read()\ndef tool() -> str:\n    return 'x'\nTOOLS = [tool]\n";
+    let sandbox = project(&[("main", MAIN)], &[("kit.py", kit)], "- say: '{{ heard | length }}'");
+    let gate = sandbox.path().join("gate");
+    let made = std::process::Command::new("mkfifo").arg(&gate).status().unwrap();
+    assert!(made.success());
+    let cache = crate::python::cache();
+    let variables = [("XDG_CACHE_HOME", cache.to_str().unwrap())];
+    let mut command = sandbox.command(&["run", ".", "-q", "--trust", "-m", "scripted:script.yaml"], &variables);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // More than a pipe holds.
+    child.stdin.take().unwrap().write_all(&vec![b'x'; 1_000_000]).unwrap();
+    std::fs::File::create(&gate).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1000000\n", "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

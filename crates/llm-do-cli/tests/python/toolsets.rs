@@ -145,6 +145,49 @@ vault = ToolsetSpec(factory=Vault)
 }
 
 #[test]
+fn an_approval_toolset_is_asked_for_at_the_gate_instead_of_its_callback() {
+    let kit = "\
+from pydantic_ai import FunctionToolset
+from pydantic_ai_blocking_approval import ApprovalResult, ApprovalToolset, needs_approval_from_config
+from llm_do.runtime import ToolsetSpec
+
+def never(request):
+    raise RuntimeError('its own callback was called')
+
+def look() -> str:
+    return 'looked'
+def send(to: str) -> str:
+    return f'sent to {to}'
+
+class Post(FunctionToolset):
+    def needs_approval(self, name, tool_args, ctx, config):
+        base = needs_approval_from_config(name, config)
+        if name == 'send' and tool_args['to'] == 'everybody':
+            return ApprovalResult.blocked('too many')
+        return base
+
+plain = ApprovalToolset(FunctionToolset([look, send]), never, config={'look': {'pre_approved': True}})
+post = ToolsetSpec(factory=lambda: ApprovalToolset(Post([look, send]), never, config={'look': {'pre_approved': True}}))
+TOOLSETS = {'plain': plain, 'post': post}
+";
+    for (toolset, call, flags, code, words) in [
+        ("plain", "{ look: {} }", &[][..], 0, "looked"),
+        ("plain", "{ send: { to: me } }", &[], 4, "waiting for approval"),
+        ("plain", "{ send: { to: me } }", &["--approve-all"], 0, "sent to me"),
+        ("post", "{ look: {} }", &[], 0, "looked"),
+        ("post", "{ send: { to: me } }", &["--approve-all"], 0, "sent to me"),
+        ("post", "{ send: { to: everybody } }", &["--approve-all"], 4, "too many"),
+    ] {
+        let main = format!("entry: true\ntoolsets: [{toolset}]");
+        let sandbox = project(&[("main", &main)], &[("kit.py", kit)], &calls(&[call]));
+        let ended = run_pydantic(&sandbox, &[&["-q"], flags].concat()).ended();
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert_eq!(ended.code, Some(code), "{toolset} {call}: {said}");
+        assert!(said.contains(words), "{toolset} {call}: {said}");
+    }
+}
+
+#[test]
 fn code_that_finds_out_that_it_needs_an_approval_is_asked_about_then() {
     let kit = "\
 from pydantic_ai import ApprovalRequired, FunctionToolset, RunContext
@@ -187,6 +230,124 @@ drafts = ToolsetSpec(factory=lambda: set_toolset_approval_config(FileSystemTools
         let said = run(&sandbox, &["-q"]).answer();
         assert!(said.contains(words), "{toolset} {call}: {said}");
     }
+}
+
+#[test]
+fn files_ask_as_their_configuration_in_python_says() {
+    let kit = "\
+from llm_do.toolsets import FileSystemToolset, ReadOnlyFileSystemToolset
+usual = FileSystemToolset('data')
+free = FileSystemToolset('data', write_approval=False)
+careful = FileSystemToolset('data', read_approval=True)
+looks = ReadOnlyFileSystemToolset(base_path='data', read_approval=True)
+";
+    let files = [("kit.py", kit), ("data/a.md", "hello")];
+    let (read, write) = ("{ read_file: { path: a.md } }", "{ write_file: { path: b.md, content: x } }");
+    for (toolset, call, code) in [
+        ("usual", read, 0),
+        ("usual", write, 4),
+        ("free", read, 0),
+        ("free", write, 0),
+        ("careful", read, 4),
+        ("careful", write, 4),
+        ("looks", read, 4),
+    ] {
+        let sandbox = project(&[("main", &format!("entry: true\ntoolsets: [{toolset}]"))], &files, &calls(&[call]));
+        let ended = run(&sandbox, &["-q"]).ended();
+        assert_eq!(ended.code, Some(code), "{toolset} {call}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn commands_are_configured_in_python_and_run_in_llm_do() {
+    let kit = "\
+from llm_do.runtime import ToolsetSpec
+from llm_do.toolsets import ShellToolset
+rules = [
+    {'pattern': 'cat', 'approval': 'allow'},
+    {'pattern': 'ls', 'approval': 'ask'},
+    {'pattern': 'mv', 'approval': 'block'},
+]
+sh = ToolsetSpec(factory=lambda: ShellToolset(rules))
+asking = ShellToolset(rules, default='ask')
+";
+    let files = [("kit.py", kit), ("a.txt", "hello")];
+    for (toolset, command, code, words) in [
+        ("sh", "cat a.txt", 0, "\"stdout\":\"hello\""),
+        ("sh", "ls", 4, "waiting for approval"),
+        ("sh", "mv a.txt b.txt", 4, "was refused"),
+        ("sh", "head a.txt", 0, "is not among the commands here"),
+        ("sh", "cat a.txt; ls", 0, "error: "),
+        ("asking", "head a.txt", 4, "waiting for approval"),
+    ] {
+        let call = format!("{{ shell: {{ command: '{command}' }} }}");
+        let sandbox = project(&[("main", &format!("entry: true\ntoolsets: [{toolset}]"))], &files, &calls(&[&call]));
+        let ended = run(&sandbox, &["-q"]).with("PATH", "/usr/bin:/bin").ended();
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        // Where the kernel has no fence, what rules allow asks.
+        if said.contains("without a fence") {
+            continue;
+        }
+        assert_eq!(ended.code, Some(code), "{toolset} {command}: {said}");
+        assert!(said.contains(words), "{toolset} {command}: {said}");
+    }
+}
+
+#[test]
+fn binary_results_reach_the_model_as_files() {
+    let kit = "\
+from pydantic_ai import BinaryContent, ToolReturn
+PIXEL = bytes.fromhex('89504e470d0a1a0a0000000d4948445200000001000000010806000000')
+def picture() -> BinaryContent:
+    return BinaryContent(data=PIXEL, media_type='image/png')
+def album() -> list:
+    return ['two of them', BinaryContent(data=PIXEL, media_type='image/png'), BinaryContent(data=b'%PDF-1.4', media_type='application/pdf')]
+def noted() -> ToolReturn:
+    return ToolReturn(return_value='a dot', content=['look:', BinaryContent(data=PIXEL, media_type='image/png')])
+TOOLS = [picture, album, noted]
+";
+    let main = "entry: true\ntools: [picture, album, noted]\napproval: { picture: allow, album: allow, noted: allow }";
+    for (tool, kinds) in [
+        ("picture", &["image/png"][..]),
+        ("album", &["text", "image/png", "application/pdf"]),
+        ("noted", &["text", "text", "image/png"]),
+    ] {
+        let sandbox = project(&[("main", main)], &[("kit.py", kit)], &calls(&[&format!("{{ {tool}: {{}} }}")]));
+        let (_, result) = run_pydantic(&sandbox, &["--json"]).events();
+        let content = &result["messages"][2]["parts"][0]["content"];
+        let found = content.as_array().unwrap_or_else(|| panic!("{result}")).iter();
+        let found: Vec<&str> = found.map(|part| part["media_type"].as_str().unwrap_or("text")).collect();
+        assert_eq!(found, kinds, "{tool}: {content}");
+    }
+}
+
+#[test]
+fn a_call_that_is_dropped_still_cleans_up() {
+    let kit = format!(
+        "{COUNTER}
+import asyncio
+class Stuck(Counter):
+    async def bump(self) -> int:
+        await asyncio.Event().wait()
+def stuck():
+    toolset = Stuck('stuck')
+    return set_toolset_approval_config(toolset, {{'bump_stuck': {{'pre_approved': True}}}})
+a = ToolsetSpec(factory=lambda: made('a'))
+s = ToolsetSpec(factory=stuck)
+"
+    );
+    let script = "\
+- { agent: main, call: { child: { input: go } } }
+- { agent: child, call: { bump_stuck: {} } }
+";
+    // The limit of the parent ends its turn, and with it the call of the child in the middle.
+    let workers =
+        [("main", "entry: true\ntoolsets: [a, child]\nlimits: {timeout_seconds: 2}"), ("child", "toolsets: [s]")];
+    let sandbox = project(&workers, &[("kit.py", &kit)], script);
+    let (events, result) = run_pydantic(&sandbox, &["--json"]).events();
+    assert_eq!(result["exit_code"], 5, "{result}");
+    let life = ["enter a", "enter stuck", "exit stuck", "cleanup stuck 0", "exit a", "cleanup a 0"];
+    assert_eq!(printed(&events), life);
 }
 
 #[test]

@@ -110,3 +110,34 @@ fn a_class_that_is_none_is_a_link_error_that_names_class_and_file() {
         assert!(said.contains(words) && said.contains("main.worker:4:"), "{key}: {said}");
     }
 }
+
+#[test]
+fn both_names_of_a_thing_mean_it_and_tools_see_the_files_of_their_turn() {
+    let start = "\
+from pydantic_ai import RunContext
+from llm_do.runtime import AgentArgs, Attachment, CallContext, FunctionEntry
+
+class Topic(AgentArgs):
+    topic: str
+
+    def prompt_messages(self):
+        return [f'About {self.topic}', Attachment('notes.md')]
+
+def look(ctx: RunContext[CallContext]) -> str:
+    deps = ctx.deps
+    files = [(file.path, file.media_type) for file in deps.attachments]
+    return f'{deps.agent} {deps.config.invocation_name} {files} {(deps.project_root / \"notes.md\").read_text()}'
+
+async def main(args: Topic, ctx: CallContext):
+    return {'topic': args.topic, 'answer': await ctx.call_agent('writer', args)}
+
+start = FunctionEntry(name='start', main=main, schema_in=Topic)
+TOOLS = [look]
+";
+    let writer = "schema_in_ref: start.py:Topic\ntools: [look]\napproval: { look: allow }";
+    let script = "- { agent: writer, round: 1, call: { look: {} } }\n- { agent: writer, say: '{{ result }}' }\n";
+    let sandbox = project(&[("writer", writer)], &[("start.py", start), ("notes.md", "the notes")], script);
+    let answer = typed_run(&sandbox, &["--input-json", r#"{"topic": "rain"}"#]).answer();
+    let expected = "writer writer [('notes.md', 'text/markdown')] the notes";
+    assert_eq!(answer, format!("{{\n  \"topic\": \"rain\",\n  \"answer\": \"{expected}\"\n}}\n"));
+}

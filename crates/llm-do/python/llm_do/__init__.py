@@ -1,10 +1,115 @@
-"""What Python files of an llm-do project import.
+"""llm-do in Python, both ways.
 
-`llm_do.runtime` has the things that a file exports and the context that its code receives, `llm_do.toolsets` has
-llm-do's own toolsets to be configured in Python. Nothing here needs a dependency until a Pydantic class or a PydanticAI
-toolset is used.
+A program runs workers with what is exported here: `run_worker` and its kin. Python files of a project import
+`llm_do.runtime` (what a file exports, and the context that its code receives) and `llm_do.toolsets` (llm-do's own
+toolsets, configured in Python). Nothing needs a dependency until a Pydantic class or a PydanticAI toolset is used.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from llm_do.faults import CallFailed, RunEnded
 
-__all__ = ["CallFailed", "RunEnded"]
+if TYPE_CHECKING:
+    from llm_do.approval import (
+        ApprovalCallback,
+        ApprovalController,
+        ApprovalDecision,
+        ApprovalReason,
+        ToolRule,
+        approve_all_callback,
+        strict_mode_callback,
+    )
+    from llm_do.errors import (
+        ApprovalError,
+        BinaryNotFound,
+        LimitReached,
+        LlmDoError,
+        OutputInvalid,
+        ProjectError,
+        ProviderError,
+        RunCancelled,
+        ServerDied,
+        UsageError,
+        WorkerFailed,
+    )
+    from llm_do.models import register_model_factory, resolve_model
+    from llm_do.workers import (
+        AttachmentInput,
+        AttachmentPayload,
+        AttachmentPolicy,
+        MessageCallback,
+        WorkerContext,
+        WorkerCreationDefaults,
+        WorkerDefinition,
+        WorkerRegistry,
+        WorkerRunResult,
+        WorkerScope,
+        WorkerSpec,
+        call_worker,
+        call_worker_async,
+        create_worker,
+        create_worker_async,
+        run_worker,
+        run_worker_async,
+        start,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ApprovalCallback",
+    "ApprovalController",
+    "ApprovalDecision",
+    "ApprovalError",
+    "ApprovalReason",
+    "AttachmentInput",
+    "AttachmentPayload",
+    "AttachmentPolicy",
+    "BinaryNotFound",
+    "CallFailed",
+    "LimitReached",
+    "LlmDoError",
+    "MessageCallback",
+    "OutputInvalid",
+    "ProjectError",
+    "ProviderError",
+    "RunCancelled",
+    "RunEnded",
+    "ServerDied",
+    "ToolRule",
+    "UsageError",
+    "WorkerContext",
+    "WorkerCreationDefaults",
+    "WorkerDefinition",
+    "WorkerFailed",
+    "WorkerRegistry",
+    "WorkerRunResult",
+    "WorkerScope",
+    "WorkerSpec",
+    "approve_all_callback",
+    "call_worker",
+    "call_worker_async",
+    "create_worker",
+    "create_worker_async",
+    "register_model_factory",
+    "resolve_model",
+    "run_worker",
+    "run_worker_async",
+    "start",
+    "strict_mode_callback",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Whoever only offers tools does not pay for what programs need.
+    if name in __all__:
+        from importlib import import_module
+
+        for module in ("workers", "approval", "errors", "models"):
+            found = getattr(import_module(f"llm_do.{module}"), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

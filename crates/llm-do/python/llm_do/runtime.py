@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from llm_do.faults import CallFailed, RunEnded
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from llm_do._args import AgentArgs, WorkerArgs
 
 __all__ = [
@@ -29,74 +29,120 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Attachment:
+class _Value:
+    """Equal if its fields are. Not a dataclass: those are made by code that costs more than the rest of this module."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def _fields(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(repr(field) for field in self._fields())))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({fields})"
+
+
+class Attachment(_Value):
     """A file that travels with an input; the path is relative to the project root."""
 
-    path: Union[str, Path]
-    media_type: Union[str, None] = None
+    __slots__ = ("media_type", "path")
+
+    def __init__(self, path: Union[str, Path], media_type: Union[str, None] = None) -> None:
+        self.path, self.media_type = path, media_type
 
 
 PromptContent = Union[str, Attachment]
 """A piece of a user message."""
 
 
-@dataclass(frozen=True)
-class PromptInput:
+class PromptInput(_Value):
     """The input of an entry or an agent without a class of its own."""
 
-    input: str
-    attachments: list[Attachment] = field(default_factory=list)
+    __slots__ = ("attachments", "input")
+
+    def __init__(self, input: str, attachments: Union[list[Attachment], None] = None) -> None:
+        self.input, self.attachments = input, attachments or []
 
     def prompt_messages(self) -> list[PromptContent]:
         return [self.input, *self.attachments]
 
 
-@dataclass(frozen=True)
-class ToolsetSpec:
+class ToolsetSpec(_Value):
     """A toolset, made anew for each call of an agent that uses it.
 
     The factory takes nothing, or the context of the call; it may be async. The toolset's name is the name of the
     module's variable, or its key in `TOOLSETS`.
     """
 
-    factory: Callable[..., Any]
+    __slots__ = ("factory",)
+
+    def __init__(self, factory: Callable[..., Any]) -> None:
+        self.factory = factory
 
 
-@dataclass(frozen=True)
-class EntrySpec:
+class EntrySpec(_Value):
     """Where a run starts: `main(args, ctx)`, sync or async. It has no model; it calls agents through the context."""
 
-    name: str
-    main: Callable[..., Any]
-    schema_in: Union[type, None] = None
+    __slots__ = ("main", "name", "schema_in")
+
+    def __init__(self, name: str, main: Callable[..., Any], schema_in: Union[type, None] = None) -> None:
+        self.name, self.main, self.schema_in = name, main, schema_in
 
 
 FunctionEntry = EntrySpec
 """Another name of `EntrySpec`."""
 
 
-@dataclass(frozen=True)
-class AgentSpec:
+class AgentSpec(_Value):
     """An agent that is defined in Python: the keys of a worker file.
 
     `toolsets` and `tools` are names, or objects that a listed file exports.
     """
 
-    name: str
-    instructions: str
-    description: Union[str, None] = None
-    model: Union[str, None] = None
-    compatible_models: Union[Sequence[str], None] = None
-    tools: Sequence[Any] = ()
-    toolsets: Sequence[Any] = ()
-    schema_in: Union[type, None] = None
-    schema_out: Union[type, None] = None
-    approval: Union[Mapping[str, str], None] = None
-    allow_workers: Union[Sequence[str], None] = None
-    model_settings: Union[Mapping[str, Any], None] = None
-    limits: Union[Mapping[str, Any], None] = None
-    entry: bool = False
+    __slots__ = (
+        "allow_workers",
+        "approval",
+        "compatible_models",
+        "description",
+        "entry",
+        "instructions",
+        "limits",
+        "model",
+        "model_settings",
+        "name",
+        "schema_in",
+        "schema_out",
+        "tools",
+        "toolsets",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        instructions: str,
+        description: Union[str, None] = None,
+        model: Union[str, None] = None,
+        compatible_models: Union[Sequence[str], None] = None,
+        tools: Sequence[Any] = (),
+        toolsets: Sequence[Any] = (),
+        schema_in: Union[type, None] = None,
+        schema_out: Union[type, None] = None,
+        approval: Union[Mapping[str, str], None] = None,
+        allow_workers: Union[Sequence[str], None] = None,
+        model_settings: Union[Mapping[str, Any], None] = None,
+        limits: Union[Mapping[str, Any], None] = None,
+        entry: bool = False,
+    ) -> None:
+        self.name, self.instructions, self.description = name, instructions, description
+        self.model, self.compatible_models, self.model_settings = model, compatible_models, model_settings
+        self.tools, self.toolsets, self.approval, self.allow_workers = tools, toolsets, approval, allow_workers
+        self.schema_in, self.schema_out, self.limits, self.entry = schema_in, schema_out, limits, entry
 
 
 class Tools:
@@ -118,16 +164,17 @@ class Tools:
 
     async def names(self) -> list[str]:
         """The tools that there are."""
-        return await self._context._ask("tools", {})
+        names: list[str] = await self._context._ask("tools", {})
+        return names
 
 
-@dataclass(frozen=True)
-class CallConfig:
+class CallConfig(_Value):
     """What is fixed for one call."""
 
-    invocation_name: str
-    depth: int
-    model: Union[str, None]
+    __slots__ = ("depth", "invocation_name", "model")
+
+    def __init__(self, invocation_name: str, depth: int, model: Union[str, None]) -> None:
+        self.invocation_name, self.depth, self.model = invocation_name, depth, model
 
 
 class CallContext:
@@ -137,7 +184,7 @@ class CallContext:
     is annotated with `CallContext`. An entry function receives it as its second argument.
     """
 
-    __slots__ = ("_ask_runtime", "_call", "_messages", "_seen", "agent", "depth", "model", "path", "project_root", "prompt")
+    __slots__ = ("_ask_runtime", "_call", "_messages", "_seen", "agent", "depth", "model", "path", "prompt")
 
     def __init__(self, ask: Callable[[str, dict[str, Any]], Awaitable[Any]], seen: Mapping[str, Any]) -> None:
         self._ask_runtime = ask
@@ -153,7 +200,12 @@ class CallContext:
         """`provider:model` of the agent; an entry function has none."""
         self.prompt: str = seen.get("prompt", "")
         """What the agent was given in this turn, as text."""
-        self.project_root = Path(seen.get("project_root", "."))
+
+    @property
+    def project_root(self) -> Path:
+        from pathlib import Path
+
+        return Path(self._seen.get("project_root", "."))
 
     @property
     def messages(self) -> list[Any]:

@@ -144,6 +144,22 @@ impl Project {
     }
 }
 
+impl Project {
+    /// Links a created agent like any other file of the project, for whoever starts with it by name.
+    #[must_use]
+    pub fn with_created(mut self, name: &str) -> Self {
+        let Some(path) = self.generated.get(name).cloned() else { return self };
+        match read(&self.root, &path) {
+            Ok(Some(text)) => {
+                self.generated.remove(name);
+                self.add_file(&path, &text)
+            }
+            // It is gone since: nobody knows its name.
+            Ok(None) | Err(_) => self,
+        }
+    }
+}
+
 /// A file that would be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
@@ -175,7 +191,7 @@ impl Program {
         within("toolsets", &spec.toolsets, &creator.toolsets, creator)?;
         let inherited = WorkerSpec {
             approval: rules_of(creator, spec),
-            allow_workers: creator.allow_workers.as_ref().map(AllowWorkers::names),
+            allow_workers: creator.allow_workers.as_ref().map(AllowWorkers::names).or(spec.allow_workers.clone()),
             limits: creator.limits.clone(),
             attachment_policy: Some(creator.attachment_policy.clone()),
             locked: false,
@@ -292,7 +308,8 @@ impl Program {
             return fallback.ok_or_else(|| format!("needs a `model`: {}", self.models_in_use()));
         };
         let model = ModelName::parse(&named.value).map_err(|error| error.to_string())?;
-        let is_used = self.agents.values().any(|agent| agent.model == model && agent.script.is_none());
+        let is_chosen = self.fallback.iter().any(|fallback| fallback.model == model && fallback.script.is_none());
+        let is_used = is_chosen || self.agents.values().any(|agent| agent.model == model && agent.script.is_none());
         if is_used { Ok((model, None)) } else { Err(format!("may not use `{model}`; {}", self.models_in_use())) }
     }
 

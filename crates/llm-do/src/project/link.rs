@@ -109,6 +109,7 @@ impl<'a> Linker<'a> {
         let policy = self.policy(manifest.map(|manifest| &manifest.runtime));
         self.check_environment(manifest);
         self.check_choices();
+        self.check_python_providers();
         self.note_missing_keys();
         Some(Program {
             root: self.project.root.clone(),
@@ -117,9 +118,7 @@ impl<'a> Linker<'a> {
             policy,
             default_input: manifest.and_then(|manifest| manifest.entry.input.clone()),
             allow_cli_input: manifest.is_none_or(|manifest| manifest.allow_cli_input),
-            generated_agents_dir: manifest
-                .and_then(|manifest| manifest.generated_agents_dir.as_ref())
-                .map_or_else(|| PathBuf::from(super::load::DEFAULT_GENERATED_DIR), |dir| PathBuf::from(&dir.value)),
+            generated_agents_dir: self.generated_agents_dir(),
             generated: self.project.generated.clone(),
             protected: protected::of(self.project, self.models),
             env: manifest
@@ -132,7 +131,9 @@ impl<'a> Linker<'a> {
     }
 
     fn fallback(&mut self) -> Option<Fallback> {
-        if !self.creates_agents && self.project.generated.is_empty() {
+        let directory = self.generated_agents_dir();
+        let is_created = |loaded: &&LoadedWorker| loaded.path.starts_with(&directory);
+        if !self.creates_agents && self.project.generated.is_empty() && !self.agents.values().any(is_created) {
             return None;
         }
         let model = self.models.choose("", None, None).ok()?.model;
@@ -141,6 +142,11 @@ impl<'a> Linker<'a> {
             _ => None,
         };
         Some(Fallback { model, script })
+    }
+
+    fn generated_agents_dir(&self) -> PathBuf {
+        let named = self.manifest().and_then(|manifest| manifest.generated_agents_dir.as_ref());
+        PathBuf::from(named.map_or(super::load::DEFAULT_GENERATED_DIR, |directory| &directory.value))
     }
 
     fn manifest(&self) -> Option<&'a Manifest> {
@@ -175,6 +181,29 @@ impl<'a> Linker<'a> {
             Code::Absent => false,
             Code::Unread => true,
             Code::Read(offer) => offer.incomplete,
+        }
+    }
+
+    /// Whether Python files register this provider, or may do so.
+    fn is_python_provider(&mut self, name: &str) -> bool {
+        if matches!(&self.project.code, Code::Read(offer) if offer.providers.contains(name)) {
+            return true;
+        }
+        let is_open = self.may_be_python();
+        if is_open {
+            self.open.insert(format!("the provider {name}"));
+        }
+        is_open
+    }
+
+    /// A provider has one meaning.
+    fn check_python_providers(&mut self) {
+        let Code::Read(offer) = &self.project.code else { return };
+        let is_taken = |name: &&String| provider(name).is_some() || self.models.custom(name).is_some();
+        if let Some(name) = offer.providers.iter().find(is_taken) {
+            let fact = format!("a Python file registers the provider `{name}`, which there is already");
+            let place = Place::Path(self.project.root.clone());
+            self.problems.push(Diagnostic::error(place, fact).hint("give it another prefix"));
         }
     }
 

@@ -46,13 +46,22 @@ impl Project {
     /// Adds an agent as text, written like a `.worker` file. Its mistakes are reported by [`Project::link`], at places in
     /// a file of this name.
     #[must_use]
-    pub fn agent(mut self, file: &str, text: &str) -> Self {
+    pub fn agent(self, file: &str, text: &str) -> Self {
+        self.add(Path::new(file), text, Format::FrontMatter)
+    }
+
+    /// A worker file that was not loaded with the others.
+    pub(super) fn add_file(self, path: &Path, text: &str) -> Self {
+        self.add(path, text, Format::of(path).unwrap_or(Format::FrontMatter))
+    }
+
+    fn add(mut self, path: &Path, text: &str, format: Format) -> Self {
         let sources = Arc::get_mut(&mut self.sources).expect("a project that is not linked yet is the only owner");
-        let id = sources.add(PathBuf::from(file), text.to_owned());
+        let id = sources.add(path.to_owned(), text.to_owned());
         let mut problems = Diagnostics::default();
-        match worker::parse(id, text, Format::FrontMatter, &mut problems) {
-            Some(worker) => self.workers.push(LoadedWorker { path: PathBuf::from(file), worker }),
-            None => drop(self.broken.insert(file.trim_end_matches(".worker").to_owned())),
+        match worker::parse(id, text, format, &mut problems) {
+            Some(worker) => self.workers.push(LoadedWorker { path: path.to_owned(), worker }),
+            None => drop(path.file_stem().map(|stem| self.broken.insert(stem.to_string_lossy().into_owned()))),
         }
         self.problems.extend(problems);
         self

@@ -95,6 +95,10 @@ pub struct Offer {
     pub incomplete: bool,
     /// The classes that worker files refer to: their JSON Schemas, or what is wrong with them.
     pub classes: BTreeMap<String, Result<RawJson, String>>,
+    /// Model providers.
+    pub providers: BTreeSet<String>,
+    /// Of the files that could not be imported.
+    pub tracebacks: Vec<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::worker::{self, Format, PythonClass, PythonModule, SchemaSource};
-use super::{Code, EntryFunction, Layout, LoadedWorker, Offer, OfferedTool, Project, lexical_join};
+use super::{Code, EntryFunction, Layout, LoadedWorker, Offer, OfferedTool, Program, Project, lexical_join};
 use crate::model::provider::PROVIDERS;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Place, Report, Span};
 use crate::tools::python::{ExportedAgent, Exports, FoundClass, Problem, Python, PythonHost, WantedClass};
@@ -146,6 +146,18 @@ impl Project {
     }
 }
 
+impl Program {
+    /// Asks Python files that register model providers where those are that the program uses.
+    pub async fn find_endpoints(&self) -> Result<(), String> {
+        let Some(host) = &self.registry.python else { return Ok(()) };
+        let fallback = self.fallback.iter().map(|fallback| &fallback.model);
+        for model in self.agents.values().map(|agent| &agent.model).chain(fallback) {
+            host.find_endpoint(&model.provider, &model.model).await?;
+        }
+        Ok(())
+    }
+}
+
 fn offer(exports: Exports, classes: impl Iterator<Item = (WantedClass, FoundClass)>) -> Offer {
     let toolsets = exports.toolsets.into_iter().map(|toolset| PythonToolset {
         file: toolset.file,
@@ -161,7 +173,10 @@ fn offer(exports: Exports, classes: impl Iterator<Item = (WantedClass, FoundClas
         FoundClass::Schema(schema) => (wanted.reference, Ok(schema)),
         FoundClass::Fact(fact) => (wanted.reference, Err(fact)),
     };
+    let tracebacks = exports.problems.iter().map(|problem| problem.traceback.clone());
     Offer {
+        providers: exports.providers,
+        tracebacks: tracebacks.filter(|traceback| !traceback.is_empty()).collect(),
         incomplete: !exports.problems.is_empty(),
         toolsets: toolsets.collect(),
         tools: tools.collect(),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::toolsets::agent_tool;
 use crate::BoxFuture;
 use crate::message::{Content, RawJson};
-use crate::project::create::{Draft, Existing, WorkerSpec};
+use crate::project::create::{Draft, Existing, WorkerDefaults, WorkerSpec};
 use crate::project::{AgentSpec, AllowWorkers, Program};
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{PermittedCall, Question, Verdict, digest};
@@ -26,6 +26,7 @@ pub struct DynamicAgents {
     pub program: Arc<Program>,
     /// Whose call it is: what it creates has no more than it.
     pub creator: Arc<AgentSpec>,
+    pub defaults: WorkerDefaults,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -83,8 +84,20 @@ impl DynamicAgents {
         let AgentCreate { name, instructions, description, model, tools, toolsets, force } = parse(arguments)?;
         let existing = if force { Existing::Replace } else { Existing::Keep };
         let spec = WorkerSpec { name, instructions, description, model, tools, toolsets, ..WorkerSpec::default() };
+        let spec = self.with_defaults(spec);
         let draft = self.program.draft(&spec, &self.creator, existing).map_err(|error| error.to_string())?;
         Ok((spec.name, draft))
+    }
+
+    /// What nobody asked for is left out where the creator does not have it.
+    fn with_defaults(&self, spec: WorkerSpec) -> WorkerSpec {
+        let has = |name: &&String| self.creator.toolsets.iter().any(|used| used.name == **name);
+        let toolsets = match spec.toolsets.as_slice() {
+            [] => self.defaults.toolsets.iter().filter(has).cloned().collect(),
+            _ => spec.toolsets,
+        };
+        let WorkerDefaults { model, allow_workers, .. } = self.defaults.clone();
+        WorkerSpec { model: spec.model.or(model), toolsets, allow_workers, ..spec }
     }
 
     /// An agent that this one's model may call by name.

@@ -29,7 +29,7 @@ use crate::model::name::ModelName;
 use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
-use crate::project::create::CreateError;
+use crate::project::create::{CreateError, WorkerDefaults};
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
@@ -44,7 +44,7 @@ use record::Resumed;
 use scope::Caller;
 use session::Session;
 
-pub use scope::{CallFrame, CallScope};
+pub use scope::{CallFrame, CallScope, OutsideCaller};
 
 /// Who answers for which provider, and what that costs.
 #[derive(Clone, Default)]
@@ -88,13 +88,16 @@ pub struct RuntimeConfig {
     /// Files and directories that the program itself reads or writes for this run, besides those of the project: no
     /// tool changes them without a question.
     pub own_files: Vec<PathBuf>,
+    /// What agents that are created in this run get where whoever creates them is silent.
+    pub creation_defaults: WorkerDefaults,
 }
 
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
-        let own_files = Vec::new();
-        Self { approvals, refusals, max_depth: 5, limits, stream: true, fencing: Fencing::WhereOffered, own_files }
+        let (own_files, creation_defaults) = (Vec::new(), WorkerDefaults::default());
+        let (max_depth, stream, fencing) = (5, true, Fencing::WhereOffered);
+        Self { approvals, refusals, max_depth, limits, stream, fencing, own_files, creation_defaults }
     }
 }
 
@@ -425,6 +428,12 @@ impl Runtime {
     pub async fn open(&self, agent: &str) -> Result<CallScope<'_>, RunError> {
         self.check_prices()?;
         self.open_for(agent, self.events.new_call(), Caller::Nobody).await
+    }
+
+    /// Opens a call on behalf of an agent that runs elsewhere: one level deeper than it, and named after it.
+    pub async fn open_for_outside(&self, agent: &str, caller: &OutsideCaller) -> Result<CallScope<'_>, RunError> {
+        self.check_prices()?;
+        self.open_for(agent, self.events.new_call(), Caller::Outside(caller)).await
     }
 
     async fn open_for(&self, agent: &str, call: u64, caller: Caller<'_>) -> Result<CallScope<'_>, RunError> {

@@ -11,7 +11,7 @@ use super::record::Turn;
 use super::request::{Heard, Request, Unanswered, tell_near};
 use super::toolsets::{self, Opened};
 use super::{Output, RunError, Runtime};
-use crate::event::{CallKind, Ended, EventKind, Events};
+use crate::event::{CallKind, Ended, EventKind, Events, TraceCall};
 use crate::journal::digest::Chain;
 use crate::journal::{Described, StepKind, Steps};
 use crate::message::{
@@ -37,14 +37,24 @@ const MOST_FAILURES: usize = 3;
 #[derive(Clone, Copy)]
 pub(super) enum Caller<'a> {
     Nobody,
+    /// An agent of another run.
+    Outside(&'a OutsideCaller),
     /// A tool, or an entry function.
     Call(&'a CallContext<'a>),
+}
+
+/// An agent that runs elsewhere, such as in another process, on whose behalf an agent is called here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideCaller {
+    pub agent: String,
+    pub depth: usize,
 }
 
 impl Caller<'_> {
     pub fn next_depth(self) -> usize {
         match self {
             Self::Nobody => 0,
+            Self::Outside(caller) => caller.depth + 1,
             Self::Call(cx) => cx.depth + 1,
         }
     }
@@ -52,6 +62,7 @@ impl Caller<'_> {
     pub fn name(&self) -> &str {
         match self {
             Self::Nobody => "the entry",
+            Self::Outside(caller) => &caller.agent,
             Self::Call(cx) => cx.agent(),
         }
     }
@@ -110,7 +121,7 @@ impl<'r> CallScope<'r> {
         let wrong = |reason| RunError::Toolset { agent: agent.name.clone(), reason };
         let depth = caller.next_depth();
         let events = match caller {
-            Caller::Nobody => &runtime.events,
+            Caller::Nobody | Caller::Outside(_) => &runtime.events,
             Caller::Call(cx) => cx.events,
         };
         let events = events.for_call(&Arc::from(agent.name.as_str()), depth, call);
@@ -119,11 +130,12 @@ impl<'r> CallScope<'r> {
         let plane = ToolPlane::open(toolsets, gate, refusals, &events).await.map_err(wrong)?;
         let (mut path, steps, parent) = match caller {
             Caller::Nobody => (Vec::new(), runtime.steps_of_entry(&agent.name), None),
+            Caller::Outside(caller) => (vec![caller.agent.clone()], runtime.steps_of_entry(&agent.name), None),
             Caller::Call(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
         };
         path.push(agent.name.clone());
         let payer = match caller {
-            Caller::Nobody => runtime.account,
+            Caller::Nobody | Caller::Outside(_) => runtime.account,
             Caller::Call(cx) => Account(cx.account),
         };
         // Its own requests are counted apart: those of the agents it calls are theirs.
@@ -167,6 +179,16 @@ impl<'r> CallScope<'r> {
         &self.frame
     }
 
+    /// The calls that were made in it, from this one on, as far as they have ended.
+    pub fn calls_from(&self, first: usize) -> Vec<TraceCall> {
+        self.runtime.session.calls_from(self.call, first)
+    }
+
+    /// Whether nothing in this run has called it.
+    fn is_entry(&self) -> bool {
+        self.parent.is_none()
+    }
+
     /// A turn that ends with [`RunError::Cancelled`] when `cancelled` comes before its answer.
     pub async fn turn_until(
         &mut self,
@@ -206,7 +228,7 @@ impl<'r> CallScope<'r> {
         self.earlier_requests = self.requests;
         self.failures = Failures::default();
         self.turn_start = Some(self.frame.history.len());
-        let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.frame.depth == 0);
+        let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.is_entry());
         let output = match run_limit {
             None => self.timed_turn(input, reach).await,
             Some(limit) => match Box::pin(tokio::time::timeout(seconds(limit), self.timed_turn(input, reach))).await {
@@ -243,7 +265,7 @@ impl<'r> CallScope<'r> {
             Ok(_) => self.turn_start = None,
             Err(error) => {
                 self.take_back();
-                if self.frame.depth == 0 {
+                if self.is_entry() {
                     self.events.send(|| EventKind::RunFailed { error: error.to_string() });
                 }
             }
@@ -293,7 +315,7 @@ impl<'r> CallScope<'r> {
 
     /// A turn of the entry is one step; that of a nested call is its caller's.
     async fn take_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
-        if self.parent.is_some() || !self.steps.is_recorded() {
+        if !self.is_entry() || !self.steps.is_recorded() {
             return self.live_turn(input, reach).await;
         }
         Box::pin(self.recorded_turn(input, reach)).await

@@ -33,6 +33,12 @@ impl Session {
         self.state().open.get(&call).map(|open| open.1.usage).unwrap_or_default()
     }
 
+    /// What an open call has called so far, from this one on.
+    pub fn calls_from(&self, call: u64, first: usize) -> Vec<TraceCall> {
+        let state = self.state();
+        state.open.get(&call).map(|open| open.1.calls.iter().skip(first).cloned().collect()).unwrap_or_default()
+    }
+
     /// Finished calls, then open ones as far as they are.
     pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         let state = self.state();

@@ -81,7 +81,8 @@ async fn origin(
             Some(Box::new(agent_tool(&runtime.program, &callee)))
         }
         ToolsetSource::DynamicAgents => {
-            Some(Box::new(DynamicAgents { program: Arc::clone(&runtime.program), creator: Arc::clone(agent) }))
+            let (program, creator) = (Arc::clone(&runtime.program), Arc::clone(agent));
+            Some(Box::new(DynamicAgents { program, creator, defaults: runtime.config.creation_defaults.clone() }))
         }
         ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
         ToolsetSource::Python(toolset) => Box::pin(python_toolset(runtime, agent, toolset, events)).await?,

@@ -4,6 +4,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use serde_json::Value;
@@ -142,6 +144,12 @@ pub fn read_named(path: &Path) -> Result<Attachment, AttachmentError> {
     let mut bytes = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
     of_bytes(path, bytes)
+}
+
+/// A file that a program gives as base64.
+pub fn of_base64(name: &str, data: &str) -> Result<Attachment, AttachmentError> {
+    let bytes = BASE64.decode(data).map_err(|error| AttachmentError::new(name, format!("is not base64: {error}")))?;
+    of_bytes(Path::new(name), bytes)
 }
 
 /// No provider takes more in one request.

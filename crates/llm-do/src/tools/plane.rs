@@ -212,9 +212,10 @@ impl ToolPlane {
 
     /// Runs one permitted call as a step, and tells of it.
     async fn call(&self, call: &ToolCall, permission: Permission, cx: CallContext<'_>) -> Result<Gave, Ending> {
-        let (Some(slot), Arguments::Object(arguments)) = (self.slot(&call.tool), &call.arguments) else {
+        let Arguments::Object(arguments) = &call.arguments else {
             return Ok(Gave::Failed(self.unknown(&call.tool)));
         };
+        let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
         let (id, tool) = (&call.id, &call.tool);
         let permitted = permission.call(tool, arguments);
         let arguments = permitted.arguments().clone();
@@ -230,7 +231,10 @@ impl ToolPlane {
         let effect = async {
             let inner = CallContext { events: &telling, steps, ..cx };
             let started = Instant::now();
-            let outcome = guarded(self.open[slot.toolset].toolset.call(permitted, &inner)).await;
+            let outcome = match self.open.get(slot.toolset) {
+                Some(open) => guarded(open.toolset.call(permitted, &inner)).await,
+                None => Err(ToolError::Failed(self.unknown(tool))),
+            };
             match self.ending() {
                 Some(ending) => Err(ending),
                 None => Ran::of(outcome, started),
@@ -297,6 +301,10 @@ fn together(results: impl Iterator<Item = Result<ToolResult, Ending>>) -> Result
 }
 
 impl Slot {
+    /// Of a tool that was there when the call was decided, as a record says: its result may be recorded too.
+    const GONE: Self =
+        Self { toolset: usize::MAX, kind: ToolKind::Leaf, order: Order::Concurrent, repeat: Repeat::Once };
+
     /// Whether a call that may have happened must not happen again. A call of an agent is what its steps are.
     fn is_once(&self) -> bool {
         self.kind != ToolKind::Agent && self.repeat == Repeat::Once

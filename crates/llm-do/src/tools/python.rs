@@ -7,7 +7,8 @@ mod host;
 mod package;
 mod toolset;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,15 @@ pub struct Python {
     /// Where the package `llm_do` and compiled files are kept between runs: a directory that only the user can write
     /// to. Compiling them anew would take longer than importing them.
     pub cache: PathBuf,
+    pub tracebacks: Tracebacks,
+}
+
+/// What is told of an exception besides what the model reads of it, which names the project's own lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracebacks {
+    Nothing,
+    /// All of it, as notices.
+    Whole,
 }
 
 /// What the files of a project export.
@@ -39,6 +49,8 @@ pub struct Exports {
     pub toolsets: Vec<ExportedToolset>,
     pub agents: Vec<ExportedAgent>,
     pub entries: Vec<ExportedEntry>,
+    /// Names of model providers.
+    pub providers: BTreeSet<String>,
     pub problems: Vec<Problem>,
 }
 
@@ -95,6 +107,8 @@ pub struct Problem {
     pub line: Option<usize>,
     pub fact: String,
     pub hint: Option<String>,
+    /// All frames, for whoever looks for the reason.
+    pub traceback: String,
 }
 
 /// A class that a worker file refers to.
@@ -122,6 +136,20 @@ pub enum FoundClass {
 pub enum RenderedPart {
     Text(String),
     Attachment(String),
+}
+
+/// Where the models of a provider are that a file registers; it speaks the Chat Completions of `OpenAI`.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub struct PythonEndpoint {
+    pub base_url: String,
+    pub api_key: Option<String>,
+}
+
+// A key is in no message.
+impl fmt::Debug for PythonEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PythonEndpoint({})", self.base_url)
+    }
 }
 
 /// What an entry function takes.

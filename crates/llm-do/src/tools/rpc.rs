@@ -27,6 +27,11 @@ const MOST_REQUESTS: usize = 4096;
 
 /// The standard's codes, and ours.
 pub mod code {
+    /// A line that is not JSON.
+    pub const PARSE: i64 = -32700;
+    /// JSON that is no message.
+    pub const INVALID_REQUEST: i64 = -32600;
+    pub const METHOD_NOT_FOUND: i64 = -32601;
     pub const INVALID_PARAMS: i64 = -32602;
     pub const INTERNAL: i64 = -32603;
     /// Too much at once.
@@ -188,6 +193,11 @@ impl Connection {
 
     pub fn notify(&self, method: &str, params: &RawJson) {
         self.0.send(&Outgoing { jsonrpc: "2.0", id: None, method, params });
+    }
+
+    /// An error about something that was no request, so that it has no id.
+    pub fn complain(&self, fault: Fault) {
+        self.0.answer(RawValue::NULL, &Err(fault));
     }
 
     /// Why nothing can be asked any more, if so.
@@ -364,6 +374,8 @@ impl Request {
     ) {
         let Self { method, params, cancelled, reply } = self;
         tokio::select! {
+            // What needs no waiting is answered, also to somebody who has just stopped speaking.
+            biased;
             outcome = work(method, params) => reply.send(&outcome),
             _ = cancelled => {}
         }

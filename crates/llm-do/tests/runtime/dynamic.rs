@@ -3,8 +3,8 @@
 use llm_do::event::CallKind;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::create::{CreateError, Existing, WorkerDefaults, WorkerSpec};
-use llm_do::project::{AttachmentPolicy, Project};
-use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
+use llm_do::project::{AttachmentPolicy, Entry, Fallback, Project};
+use llm_do::runtime::{Models, OutsideCaller, RunError, Runtime, RuntimeConfig};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::{Answer, Approvals, Memory, Rule};
 use serde_json::json;
@@ -137,6 +137,73 @@ async fn what_cannot_be_created_comes_back_to_the_model() {
     let mut left: Vec<_> = std::fs::read_dir(generated).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["kept.yaml", "old.yaml"], "nothing half written");
+}
+
+#[tokio::test]
+async fn defaults_of_a_program_are_given_where_the_creator_is_silent_and_has_them() {
+    let files = maker("toolsets: [dynamic_agents, filesystem_project_ro]");
+    let script = "- {agent: maker, round: 1, call: {agent_create: {name: a, instructions: x}}}\n\
+                  - {agent: maker, round: 2, call: {agent_create: {name: b, instructions: x, toolsets: [dynamic_agents]}}}\n\
+                  - {say: done}";
+    let models = ModelChoices {
+        flag: Some(ModelName::parse("scripted:script").unwrap()),
+        scripts: [("script".to_owned(), script.to_owned())].into(),
+        ..ModelChoices::default()
+    };
+    let mut program = files.project().link(&models).unwrap().program;
+    // Whoever sets a default chooses that model.
+    program.fallback = Some(Fallback { model: ModelName::parse("ollama:qwen3").unwrap(), script: None });
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let creation_defaults = WorkerDefaults {
+        model: Some("ollama:qwen3".to_owned()),
+        toolsets: names(&["filesystem_project_ro", "shell_readonly"]),
+        allow_workers: Some(names(&["other"])),
+        attachment_policy: None,
+    };
+    let config = RuntimeConfig { creation_defaults, ..RuntimeConfig::new(Approvals::ApproveAll) };
+    Runtime::new(program, Models::default(), config).run("x").await.unwrap();
+    let file = |name: &str| std::fs::read_to_string(files.path().join("workers/generated").join(name)).unwrap();
+    let expected = |toolset: &str| {
+        format!(
+            "name: \"{}\"\nmodel: \"ollama:qwen3\"\ntoolsets: [\"{toolset}\"]\nallow_workers: [\"other\"]\n\
+             instructions: \"x\"\n",
+            if toolset == "dynamic_agents" { "b" } else { "a" }
+        )
+    };
+    assert_eq!(file("a.yaml"), expected("filesystem_project_ro"), "it has no shell, so what it creates has none");
+    assert_eq!(file("b.yaml"), expected("dynamic_agents"));
+}
+
+#[tokio::test]
+async fn a_created_agent_is_linked_if_somebody_starts_with_it() {
+    let files = maker("");
+    let spec = WorkerSpec { name: "poet".into(), instructions: "Rhyme.".into(), ..WorkerSpec::default() };
+    files.project().create_worker(&spec, &WorkerDefaults::default(), Existing::Keep).unwrap();
+    let models = ModelChoices { flag: Some(ModelName::parse("ollama:q").unwrap()), ..ModelChoices::default() };
+    assert!(files.project().survey(&models, Some("poet")).is_err(), "it is not linked with the others");
+    let program = files.project().with_created("poet").survey(&models, Some("poet")).unwrap().program;
+    assert_eq!(
+        (&program.entry, program.agents["poet"].instructions.as_str()),
+        (&Entry::Agent("poet".into()), "Rhyme.")
+    );
+    assert!(program.agent("poet").is_ok(), "it is read again when it is called, and the user's model is still its own");
+    assert!(files.project().with_created("nobody").survey(&models, None).is_ok());
+}
+
+#[tokio::test]
+async fn a_call_for_an_agent_elsewhere_is_one_level_deeper_and_named_after_it() {
+    let files = maker("toolsets: [dynamic_agents]");
+    let script = "- {round: 1, call: {agent_create: {name: a, instructions: x}}}\n- {say: done}";
+    let (approvals, asked) = person(Answer::Once);
+    let runtime = scripted(&files.project(), script, approvals);
+    let caller = |depth| OutsideCaller { agent: "far".to_owned(), depth };
+    let mut scope = runtime.open_for_outside("maker", &caller(2)).await.unwrap();
+    assert_eq!(text(scope.turn("x").await), "done");
+    assert_eq!((scope.frame().depth, scope.calls_from(0).len(), scope.calls_from(1).len()), (3, 1, 0));
+    scope.close().await;
+    assert_eq!(asked.lock().unwrap()[0].path, ["far", "maker"]);
+    let error = runtime.open_for_outside("maker", &caller(4)).await.err().unwrap();
+    assert_eq!(error.to_string(), "agent `far` cannot call `maker`: that would be depth 5, and `max_depth` is 5");
 }
 
 #[tokio::test]

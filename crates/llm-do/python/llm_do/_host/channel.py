@@ -8,17 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from llm_do._host.wire import ENDS, Refused, line
 from llm_do.faults import CallFailed, RunEnded
-
-ENDS = -32002
-
-
-class Refused(Exception):
-    """A request that is answered with an error: what the model, or the person, reads."""
-
-    def __init__(self, message: str, data: Any = None, code: int = -32001) -> None:
-        super().__init__(message)
-        self.message, self.data, self.code = message, data, code
 
 
 class Channel(asyncio.Protocol):
@@ -49,8 +40,8 @@ class Channel(asyncio.Protocol):
         if self._pieces:
             lines[0] = b"".join([*self._pieces, lines[0]])
         self._pieces = [rest] if rest else []
-        for line in lines:
-            self._hear(json.loads(line))
+        for one in lines:
+            self._hear(json.loads(one))
 
     def _hear(self, message: dict[str, Any]) -> None:
         method = message.get("method")
@@ -70,16 +61,17 @@ class Channel(asyncio.Protocol):
                 task.cancel()
         else:
             # Without an id nobody waits for the answer, but the work is the same.
-            identifier = message.get("id", object())
-            task = self._loop.create_task(self._answer(identifier, method, message.get("params")))
-            self._serving[identifier] = task
+            self.begin(message.get("id", object()), method, message.get("params"))
+
+    def begin(self, identifier: Any, method: str, params: Any) -> None:
+        self._serving[identifier] = self._loop.create_task(self._answer(identifier, method, params))
 
     async def _answer(self, identifier: Any, method: str, params: Any) -> None:
         try:
             try:
                 outcome: dict[str, Any] = {"result": await self._serve(method, params)}
             except Refused as refused:
-                outcome = {"error": {"code": refused.code, "message": refused.message, "data": refused.data}}
+                outcome = refused.outcome()
             if isinstance(identifier, int):
                 self.send({"jsonrpc": "2.0", "id": identifier, **outcome})
         except asyncio.CancelledError:
@@ -105,15 +97,8 @@ class Channel(asyncio.Protocol):
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def send(self, message: dict[str, Any]) -> None:
-        try:
-            text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        except (TypeError, ValueError, RecursionError) as error:
-            # A message that cannot be sent must not leave anybody waiting.
-            words = f"the value is not JSON: {error}"
-            text = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": {"code": -32603, "message": words}})
-        # Halves of surrogate pairs, which Python's text may hold, are no UTF-8.
-        line = text.encode("utf-8", "replace") + b"\n"
+        sent = line(message)
         if threading.get_ident() == self._thread:
-            self._transport.write(line)
+            self._transport.write(sent)
         else:
-            self._loop.call_soon_threadsafe(self._transport.write, line)
+            self._loop.call_soon_threadsafe(self._transport.write, sent)

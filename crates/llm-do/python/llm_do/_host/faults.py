@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from llm_do._host.channel import ENDS, Refused
+from llm_do._host.wire import ENDS, Refused
 from llm_do.faults import RunEnded
+
+if TYPE_CHECKING:
+    import traceback
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LONGEST_MESSAGE = 4000
@@ -28,6 +30,8 @@ def interpreter() -> str:
 
 def own_frames(error: BaseException, root: str) -> list[traceback.FrameSummary]:
     """The frames in files of the project, the innermost last."""
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     inside = os.path.join(root, "")
     return [
@@ -61,6 +65,8 @@ def shown(error: BaseException) -> str:
 
 
 def trace(error: BaseException) -> str:
+    import traceback
+
     return "".join(traceback.format_exception(type(error), error, error.__traceback__, limit=-40))
 
 

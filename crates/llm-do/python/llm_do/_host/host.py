@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import sys
@@ -10,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from llm_do._host import values
-from llm_do._host.channel import Refused
+from llm_do._host.wire import Refused
 from llm_do._host.classes import Classes
 from llm_do._host.exports import Exports, Mistake, needs_install
 from llm_do._host.faults import problem, refused, shown
@@ -34,12 +33,15 @@ class Host:
         self._classes: Classes
         self._open: dict[int, Toolset] = {}
         self._single: dict[str, Toolset] = {}
+        self._broken: set[str] = set()
         self._next = 0
 
     def connect(self, ask: Ask) -> None:
         self._ask = ask
 
     async def serve(self, method: str, params: Any) -> Any:
+        import asyncio
+
         seen = params.get("context") or {}
         token = CURRENT_CALL.set(seen.get("call"))
         try:
@@ -58,27 +60,73 @@ class Host:
     def _context(self, params: Any) -> CallContext:
         return CallContext(self._ask, {**params.get("context", {}), "project_root": self._root})
 
-    async def on_import(self, params: Any) -> Any:
-        self._root = params["root"]
-        self._exports, self._classes = Exports(self._root), Classes(self._root)
+    def import_files(self, params: Any) -> dict[str, Any] | None:
+        """Imports the files and says what they offer; `None` if only a loop can find out all of it."""
+        try:
+            self._root = params["root"]
+            self._exports, self._classes = Exports(self._root), Classes(self._root)
+            self._exports.load(params["files"])
+            waiting = False
+            for name in self._exports.tools:
+                waiting = not self._export_plain(name) or waiting
+            return None if waiting else {"result": self._offer()}
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            return refused(error, self._root).outcome()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+
+    async def on_finish_import(self, params: Any) -> Any:
+        """The tools that need PydanticAI, which needs a loop."""
+        for name in self._exports.tools:
+            if name not in self._single and name not in self._broken:
+                try:
+                    self._single[name] = await self._open_tool(name)
+                except Exception as error:
+                    self._exclude(name, error)
+        return self._offer()
+
+    def _offer(self) -> dict[str, Any]:
         exports = self._exports
-        exports.load(params["files"])
-        tools = []
-        for name in exports.tools:
-            try:
-                tools.append({"file": exports.places["tool", name], "tool": await self._export_tool(name)})
-            except Mistake as mistake:
-                self._complain(exports.places["tool", name], mistake)
-            except Exception as error:
-                path = os.path.join(self._root, exports.places["tool", name])
-                exports.problems.append(problem(error, path, self._root))
+        tools = [name for name in exports.tools if name in self._single]
         return {
-            "tools": tools,
+            "tools": [{"file": exports.places["tool", name], "tool": self._single[name].specs()[0]} for name in tools],
             "toolsets": [{"name": name, "file": exports.places["toolset", name]} for name in exports.toolsets],
             "agents": [self._agent(agent) for agent in exports.agents.values()],
             "entries": [{"file": file, "function": variable} for file, variable, _ in exports.entries],
+            "providers": self._providers(),
             "problems": exports.problems,
         }
+
+    def _export_plain(self, name: str) -> bool:
+        """Whether a tool is settled: it needs no loop, or cannot be one."""
+        try:
+            live = self._exports.live_tool(name)
+        except Exception as error:
+            self._exclude(name, error)
+            return True
+        if isinstance(live, PlainTool):
+            self._single[name] = live
+            return True
+        return False
+
+    def _exclude(self, name: str, error: Exception) -> None:
+        self._broken.add(name)
+        file = self._exports.places["tool", name]
+        if isinstance(error, Mistake):
+            self._complain(file, error)
+        else:
+            self._exports.problems.append(problem(error, os.path.join(self._root, file), self._root))
+
+    def _providers(self) -> list[str]:
+        models = sys.modules.get("llm_do.models")
+        return [] if models is None else models.registered()
+
+    async def on_endpoint(self, params: Any) -> Any:
+        from llm_do.models import endpoint
+
+        found = endpoint(params["provider"], params["model"])
+        return {"base_url": found.base_url, "api_key": found.api_key}
 
     def _complain(self, file: str, mistake: Mistake) -> None:
         from llm_do._host.faults import install_command
@@ -88,18 +136,15 @@ class Host:
             {"file": os.path.join(self._root, file), "line": None, "fact": str(mistake), "hint": hint, "traceback": ""}
         )
 
-    async def _export_tool(self, name: str) -> dict[str, Any]:
-        live = self._exports.live_tool(name)
-        if not isinstance(live, PlainTool):
-            from llm_do._host.pydantic_tools import PydanticToolset
-            from llm_do.toolsets.approval import get_toolset_approval_config, set_toolset_approval_config
+    async def _open_tool(self, name: str) -> Toolset:
+        from llm_do._host.pydantic_tools import PydanticToolset
+        from llm_do.toolsets.approval import get_toolset_approval_config, set_toolset_approval_config
 
-            config = get_toolset_approval_config(self._exports.tools[name])
-            if config:
-                set_toolset_approval_config(live, config)
-            live = await PydanticToolset.open(live, self._context({}), None)
-        self._single[name] = live
-        return live.specs()[0]
+        live = self._exports.live_tool(name)
+        config = get_toolset_approval_config(self._exports.tools[name])
+        if config:
+            set_toolset_approval_config(live, config)
+        return await PydanticToolset.open(live, self._context({}), None)
 
     def _agent(self, agent: AgentSpec) -> dict[str, Any]:
         keys: dict[str, Any] = {"name": agent.name, "instructions": agent.instructions}
@@ -133,7 +178,7 @@ class Host:
         return name
 
     async def on_classes(self, params: Any) -> Any:
-        answers = []
+        answers: list[dict[str, Any]] = []
         for wanted in params["classes"]:
             try:
                 schema = self._classes.resolve(
@@ -155,7 +200,7 @@ class Host:
         if isinstance(made, BuiltInToolset):
             from llm_do.toolsets.approval import get_toolset_approval_config
 
-            return {"built_in": made.definition, "approval": get_toolset_approval_config(made)}
+            return {"built_in": made.definition, "approval": get_toolset_approval_config(made), "rules": made.rules}
         if made is None:
             return {"instance": 0, "tools": []}
         live = await self._live(made, context, fresh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
 from pydantic import ValidationError
@@ -55,6 +56,7 @@ class PydanticToolset:
     @classmethod
     async def open(cls, made: AbstractToolset[Any], context: CallContext, cleanup: Any) -> PydanticToolset:
         ctx = run_context(context)
+        made, config = without_callback(made)
         toolset = await made.for_run(ctx)
         await toolset.__aenter__()
         try:
@@ -62,7 +64,7 @@ class PydanticToolset:
         except BaseException:
             await toolset.__aexit__(None, None, None)
             raise
-        return cls(toolset, tools, get_toolset_approval_config(made), cleanup)
+        return cls(toolset, tools, {**config, **get_toolset_approval_config(made)}, cleanup)
 
     def specs(self) -> list[dict[str, Any]]:
         return [self._spec(name, tool) for name, tool in self._tools.items() if tool.tool_def.kind in ("function", "unapproved")]
@@ -119,6 +121,15 @@ class PydanticToolset:
         finally:
             if self._cleanup is not None:
                 await maybe_await(self._cleanup())
+
+
+def without_callback(made: Any) -> tuple[Any, dict[str, Any]]:
+    """What an `ApprovalToolset` wraps, and its configuration: llm-do's gate asks in the place of its callback."""
+    library = sys.modules.get("pydantic_ai_blocking_approval")
+    config: dict[str, Any] = {}
+    while library is not None and isinstance(made, library.ApprovalToolset):
+        config, made = {**made.config, **config}, made._inner
+    return made, config
 
 
 def opinion(result: Any) -> dict[str, Any]:

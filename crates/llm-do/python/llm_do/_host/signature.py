@@ -5,11 +5,10 @@ Knows the types that need no library. Whatever else a signature has is PydanticA
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import inspect
-import pathlib
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -28,13 +27,17 @@ class Invalid(Exception):
     """Arguments that do not fit; the message is what the model reads."""
 
 
-@dataclasses.dataclass(frozen=True)
 class Signature:
-    schema: dict[str, Any]
-    description: str
-    takes_context: bool
-    fields: dict[str, Convert]
-    required: tuple[str, ...]
+    def __init__(
+        self,
+        schema: dict[str, Any],
+        description: str,
+        takes_context: bool,
+        fields: dict[str, Convert],
+        required: tuple[str, ...],
+    ) -> None:
+        self.schema, self.description, self.takes_context = schema, description, takes_context
+        self.fields, self.required = fields, required
 
     def arguments(self, given: Any) -> dict[str, Any]:
         return _object(given, "", self.fields, self.required)
@@ -82,7 +85,9 @@ def shape(kind: Any, inside: tuple[Any, ...]) -> tuple[dict[str, Any], Convert]:
         return _scalar(*_SCALARS[kind])
     if kind is float:
         return {"type": "number"}, _number
-    if kind is pathlib.Path:
+    # Whoever names it has imported it.
+    pathlib = sys.modules.get("pathlib")
+    if pathlib is not None and kind is pathlib.Path:
         schema, convert = _scalar("string", str, "a text")
         return schema, lambda value, where: pathlib.Path(convert(value, where))
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -112,7 +117,7 @@ def shape(kind: Any, inside: tuple[Any, ...]) -> tuple[dict[str, Any], Convert]:
             members = {member.value: member for member in kind}
             choose = _one_of(list(members))
             return {"enum": list(members)}, lambda value, where: members[choose(value, where)]
-        if dataclasses.is_dataclass(kind) and not hasattr(kind, "__pydantic_validator__"):
+        if hasattr(kind, "__dataclass_fields__") and not hasattr(kind, "__pydantic_validator__"):
             return _dataclass(kind, (*inside, kind))
         if typing.is_typeddict(kind):
             return _typed_dict(kind, (*inside, kind))
@@ -200,6 +205,8 @@ def _fields(kind: Any, names: dict[str, bool], inside: tuple[Any, ...]) -> tuple
 
 
 def _dataclass(kind: Any, inside: tuple[Any, ...]) -> tuple[dict[str, Any], Convert]:
+    import dataclasses
+
     missing = dataclasses.MISSING
     names = {
         field.name: field.default is missing and field.default_factory is missing
@@ -237,11 +244,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:80] + "…"
 
 
-_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params):?\s*$")
-_OTHER_SECTION = re.compile(r"^(Returns|Return|Raises|Yields|Examples?|Notes?|See Also)\b:?\s*$")
-_GOOGLE = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
-_NUMPY = re.compile(r"^(\w+)\s*(?::.*)?$")
-_SPHINX = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
+# Compiled where they are needed: most projects have no such docstring.
+_SECTION = r"^(Args|Arguments|Parameters|Params):?\s*$"
+_OTHER_SECTION = r"^(Returns|Return|Raises|Yields|Examples?|Notes?|See Also)\b:?\s*$"
+_GOOGLE = r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$"
+_NUMPY = r"^(\w+)\s*(?::.*)?$"
+_SPHINX = r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$"
 
 
 def docstring(text: str) -> tuple[str, dict[str, str]]:
@@ -250,22 +258,24 @@ def docstring(text: str) -> tuple[str, dict[str, str]]:
     described: dict[str, str] = {}
     section, current = None, None
     lines = text.splitlines()
+    if len(lines) <= 1:
+        return text.strip(), {}
     for index, line in enumerate(lines):
         underlined = index + 1 < len(lines) and set(lines[index + 1].strip()) == {"-"}
-        sphinx = _SPHINX.match(line)
+        sphinx = re.match(_SPHINX, line)
         if sphinx:
             section, current = "sphinx", sphinx[1]
             described[current] = sphinx[2].strip()
-        elif _SECTION.match(line):
+        elif re.match(_SECTION, line):
             section, current = ("numpy" if underlined else "google"), None
-        elif _OTHER_SECTION.match(line) or re.match(r"^\s*:(return|returns|rtype|raises)\b", line):
+        elif re.match(_OTHER_SECTION, line) or re.match(r"^\s*:(return|returns|rtype|raises)\b", line):
             section, current = "other", None
         elif section is None:
             summary.append(line)
-        elif section == "google" and (google := _GOOGLE.match(line)) and (current is None or _indent(line) <= _indent_of(lines, current)):
+        elif section == "google" and (google := re.match(_GOOGLE, line)) and (current is None or _indent(line) <= _indent_of(lines, current)):
             current = google[1]
             described[current] = google[2].strip()
-        elif section == "numpy" and not line.startswith(" ") and (numpy := _NUMPY.match(line)) and set(line.strip()) != {"-"}:
+        elif section == "numpy" and not line.startswith(" ") and (numpy := re.match(_NUMPY, line)) and set(line.strip()) != {"-"}:
             current = numpy[1]
             described[current] = ""
         elif current is not None and line.strip() and section != "other":
@@ -278,4 +288,4 @@ def _indent(line: str) -> int:
 
 
 def _indent_of(lines: list[str], name: str) -> int:
-    return next((_indent(line) for line in lines if (match := _GOOGLE.match(line)) and match[1] == name), 0)
+    return next((_indent(line) for line in lines if (match := re.match(_GOOGLE, line)) and match[1] == name), 0)

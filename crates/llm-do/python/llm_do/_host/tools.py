@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
 import inspect
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from llm_do._host.signature import Invalid, Signature
@@ -15,7 +13,14 @@ from llm_do.runtime import CallContext
 from llm_do.toolsets.approval import get_toolset_approval_config
 
 # A function that blocks must not stop the others; more threads than these would only wait for each other.
-_THREADS = ThreadPoolExecutor(max_workers=128, thread_name_prefix="tool")
+_MOST_THREADS = 128
+
+
+@functools.lru_cache(maxsize=None)
+def _threads() -> Any:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(max_workers=_MOST_THREADS, thread_name_prefix="tool")
 
 
 class ApprovalNeeded(Exception):
@@ -38,9 +43,11 @@ async def run(function: Callable[..., Any], *positional: Any, **named: Any) -> A
     """Calls a function: an async one on the loop, any other on a thread of its own."""
     if inspect.iscoroutinefunction(function):
         return await function(*positional, **named)
+    import asyncio
+
     context = contextvars.copy_context()
     work = functools.partial(context.run, functools.partial(function, *positional, **named))
-    result = await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+    result = await asyncio.get_running_loop().run_in_executor(_threads(), work)
     return await result if inspect.isawaitable(result) else result
 
 

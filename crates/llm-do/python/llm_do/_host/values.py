@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import enum
 import json
-import pathlib
 import sys
 from typing import Any
 
@@ -32,7 +29,7 @@ def _parts(value: Any) -> list[dict[str, Any]] | None:
         extra = [extra] if isinstance(extra, str) else list(extra)
         return [*parts, *(part for one in extra for part in (_parts(one) or [content(one)]))]
     if isinstance(value, messages.BinaryContent):
-        data = base64.b64encode(value.data).decode("ascii")
+        data = _base64(value.data)
         ending = value.media_type.rsplit("/", 1)[-1]
         return [{"attachment": {"name": f"{value.identifier}.{ending}", "media_type": value.media_type, "data": data}}]
     if isinstance(value, (list, tuple)) and any(isinstance(one, messages.BinaryContent) for one in value):
@@ -52,16 +49,24 @@ def to_value(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if hasattr(type(value), "__dataclass_fields__"):
+        import dataclasses
+
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)
     if isinstance(value, enum.Enum):
         return value.value
-    if isinstance(value, pathlib.PurePath):
+    if hasattr(value, "__fspath__"):
         return str(value)
     if hasattr(value, "isoformat"):
         return value.isoformat()
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
+        return _base64(value)
     raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
+
+
+def _base64(data: bytes) -> str:
+    import base64
+
+    return base64.b64encode(data).decode("ascii")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_READING = ("read_file", "list_files")
+_WRITING = ("write_file", "edit_file")
 
 __all__ = ["BuiltInToolset", "FileSystemToolset", "ReadOnlyFileSystemToolset", "ShellToolset"]
 
@@ -14,12 +19,15 @@ class BuiltInToolset:
 
     def __init__(self, definition: Mapping[str, Any]) -> None:
         self.definition = dict(definition)
+        self.rules: dict[str, str] = {}
+        """`allow`, `ask` or `block` by tool."""
 
 
 class FileSystemToolset(BuiltInToolset):
     """Files beneath a directory: `read_file`, `list_files`, `write_file`, `edit_file`.
 
-    A relative path is relative to the project root and stays inside it.
+    A relative path is relative to the project root and stays inside it. What reads is allowed unless `read_approval`,
+    what writes asks unless `write_approval` is false; secrets and files of the project itself ask whatever is said here.
     """
 
     _mode = "rw"
@@ -30,6 +38,8 @@ class FileSystemToolset(BuiltInToolset):
         *,
         suffixes: Sequence[str] = (),
         max_file_bytes: Union[int, None] = None,
+        read_approval: bool = False,
+        write_approval: bool = True,
     ) -> None:
         definition: dict[str, Any] = {"root": str(base_path), "mode": self._mode}
         if suffixes:
@@ -37,6 +47,10 @@ class FileSystemToolset(BuiltInToolset):
         if max_file_bytes is not None:
             definition["max_file_bytes"] = max_file_bytes
         super().__init__({"filesystem": definition})
+        # As the toolset has it: what reads is allowed, what writes asks.
+        for tools, asks, usual in ((_READING, read_approval, False), (_WRITING, write_approval, True)):
+            if asks is not usual:
+                self.rules.update({tool: "ask" if asks else "allow" for tool in tools})
 
 
 class ReadOnlyFileSystemToolset(FileSystemToolset):

@@ -180,7 +180,7 @@ impl<'a> Linker<'a> {
     fn check_provider(&mut self, worker: &'a WorkerFile, choice: &Choice) -> bool {
         let name = &choice.model.provider;
         let known = provider(name);
-        if known.is_none() && self.models.custom(name).is_none() {
+        if known.is_none() && self.models.custom(name).is_none() && !self.is_python_provider(name) {
             let place = match (&worker.model, choice.by) {
                 (Some(model), ChosenBy::File) => Place::At(model.span),
                 _ if !self.refused_choices.insert(choice.model.clone()) => return false,

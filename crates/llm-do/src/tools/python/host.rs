@@ -1,6 +1,6 @@
 //! The interpreter: started once, asked by many calls at the same time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -17,7 +17,9 @@ use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::{EntryShape, Exports, FoundClass, Python, PythonTool, RenderedPart, WantedClass, package};
+use super::{
+    EntryShape, Exports, FoundClass, Python, PythonEndpoint, PythonTool, RenderedPart, Tracebacks, WantedClass, package,
+};
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
 use crate::tools::rpc::child::{Child, listen_to};
@@ -64,8 +66,13 @@ pub struct PythonHost {
     next: AtomicU64,
     /// The single tools, by name.
     pub tools: BTreeMap<String, PythonTool>,
+    /// The model providers that files register.
+    pub providers: BTreeSet<String>,
+    /// Where they are, as far as somebody has asked.
+    endpoints: Mutex<BTreeMap<String, PythonEndpoint>>,
     /// How the answers of agents are given to code: by agent.
     answers: Mutex<HashMap<String, TypedAnswer>>,
+    tracebacks: Tracebacks,
     _child: Child,
 }
 
@@ -114,6 +121,7 @@ impl PythonHost {
         let exports: Exports =
             exports.to().map_err(|error| StartError::Died(format!("said what nobody asked: {error}")))?;
         host.tools = exports.tools.iter().map(|tool| (tool.tool.name.clone(), tool.tool.clone())).collect();
+        host.providers.clone_from(&exports.providers);
         Ok((host, exports))
     }
 
@@ -156,7 +164,10 @@ impl PythonHost {
             calls,
             next: AtomicU64::new(1),
             tools: BTreeMap::new(),
+            providers: BTreeSet::new(),
+            endpoints: Mutex::default(),
             answers: Mutex::default(),
+            tracebacks: python.tracebacks,
             _child: child,
         })
     }
@@ -178,6 +189,28 @@ impl PythonHost {
     /// Which agents answer code with more than text.
     pub fn expect_answers(&self, answers: HashMap<String, TypedAnswer>) {
         *self.answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
+    }
+
+    /// Asks where a model is, if its provider is one that a file registers.
+    pub async fn find_endpoint(&self, provider: &str, model: &str) -> Result<(), String> {
+        if !self.providers.contains(provider) {
+            return Ok(());
+        }
+        let failed = |reason: String| format!("the factory of the provider `{provider}` failed: {reason}");
+        let asked = json!({"provider": provider, "model": model});
+        let found: PythonEndpoint = self.ask("endpoint", &asked).await.map_err(failed)?;
+        let mut endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        match endpoints.insert(provider.to_owned(), found.clone()) {
+            Some(other) if other != found => {
+                Err(failed(format!("its models are in two places, {} and {}", other.base_url, found.base_url)))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Where the models of a provider are that somebody has asked for.
+    pub fn endpoint(&self, provider: &str) -> Option<PythonEndpoint> {
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).get(provider).cloned()
     }
 
     pub async fn classes(&self, wanted: &[WantedClass]) -> Result<Vec<FoundClass>, String> {
@@ -235,8 +268,28 @@ impl PythonHost {
     }
 
     pub(super) async fn ask<T: DeserializeOwned>(&self, method: &str, params: &Value) -> Result<T, String> {
-        let answer = self.connection.request(method, &RawJson::of(params)).await.map_err(|fault| fault.to_string())?;
+        let answer = self.connection.request(method, &RawJson::of(params)).await.map_err(|fault| {
+            let events = self.calls.unclaimed().events.clone();
+            self.tell_traceback(&fault, events.as_ref());
+            fault.to_string()
+        })?;
         read(&answer)
+    }
+
+    /// Line by line, so that none of it can be taken for a line of ours.
+    fn tell_traceback(&self, fault: &Fault, events: Option<&Events>) {
+        #[derive(Deserialize)]
+        struct Told {
+            traceback: String,
+        }
+        let (Tracebacks::Whole, Fault::Told { data: Some(data), .. }, Some(events)) = (self.tracebacks, fault, events)
+        else {
+            return;
+        };
+        let told = data.to::<Told>().map(|told| told.traceback).unwrap_or_default();
+        for line in told.lines() {
+            events.send(|| EventKind::Notice { text: line.to_owned() });
+        }
     }
 
     /// Closes an instance, within bounds: code that never returns must not hold the run.
@@ -275,7 +328,10 @@ impl PythonHost {
         let mut served = FuturesUnordered::new();
         loop {
             tokio::select! {
-                answer = &mut answer => return answer.map_err(|fault| ToolError::Failed(fault.to_string())),
+                answer = &mut answer => return answer.map_err(|fault| {
+                    self.tell_traceback(&fault, Some(cx.events));
+                    ToolError::Failed(fault.to_string())
+                }),
                 Some(request) = requests.recv() => served.push(self.serve(request, cx)),
                 Some(()) = served.next(), if !served.is_empty() => {}
             }

@@ -19,8 +19,13 @@ const FILES: &[(&str, &str)] = package![
     "__init__.py",
     "py.typed",
     "_args.py",
+    "_serve.py",
+    "approval.py",
+    "errors.py",
     "faults.py",
+    "models.py",
     "runtime.py",
+    "workers.py",
     "toolsets/__init__.py",
     "toolsets/approval.py",
     "_host/__init__.py",
@@ -36,6 +41,7 @@ const FILES: &[(&str, &str)] = package![
     "_host/tools.py",
     "_host/values.py",
     "_host/violations.py",
+    "_host/wire.py",
 ];
 
 /// The directory that holds `llm_do`, beneath the cache. Every file in it is what it should be: one that is not is

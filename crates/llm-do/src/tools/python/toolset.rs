@@ -83,6 +83,8 @@ pub async fn open(
         built_in: Option<RawJson>,
         #[serde(default)]
         approval: BTreeMap<String, Value>,
+        #[serde(default)]
+        rules: BTreeMap<String, String>,
     }
     let context = json!({"agent": agent, "model": model, "depth": depth});
     let answer: Answer = host.ask("open", &json!({"toolset": toolset, "context": context})).await?;
@@ -92,8 +94,10 @@ pub async fn open(
             Opened::Tools(PythonTools { host, instance, tools, needing: Mutex::default(), closed: false })
         }
         Some(built_in) => {
+            let configured = answer.rules.into_iter().filter_map(|(tool, word)| Some((tool, Rule::parse(&word)?)));
             let allowed = answer.approval.into_iter().filter(|(_, rule)| rule["pre_approved"] == true);
-            Opened::BuiltIn { definition: built_in, rules: allowed.map(|(tool, _)| (tool, Rule::Allow)).collect() }
+            let allowed = allowed.map(|(tool, _)| (tool, Rule::Allow));
+            Opened::BuiltIn { definition: built_in, rules: configured.chain(allowed).collect() }
         }
     })
 }

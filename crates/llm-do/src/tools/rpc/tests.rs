@@ -135,6 +135,17 @@ async fn what_is_no_message_is_noise_and_a_flood_is_refused() {
     assert!(refusal.contains("\"id\":4096") && refusal.contains("-32000"), "{refusal}");
 }
 
+#[tokio::test]
+async fn an_error_about_something_that_was_no_request_has_no_id() {
+    let (mut raw, stream) = duplex(1024);
+    let (here, _heard) = speak(stream);
+    here.complain(Fault::told(code::PARSE, "that is not JSON"));
+    let mut line = String::new();
+    BufReader::new(&mut raw).read_line(&mut line).await.unwrap();
+    let expected = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"that is not JSON"}}"#;
+    assert_eq!(line.trim_end(), expected);
+}
+
 fn shell(script: &str, said: impl FnMut(&str) + Send + 'static) -> (Child, Pipes) {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());

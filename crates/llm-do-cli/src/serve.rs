@@ -1,0 +1,252 @@
+//! `llm-do serve --stdio`: llm-do for other programs. JSON-RPC 2.0, one message per line, both ways.
+
+mod opening;
+mod protocol;
+mod questions;
+mod scope;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use llm_do::message::{Content, RawJson};
+use llm_do::project::Project;
+use llm_do::project::create::{Existing, WorkerDefaults, WorkerSpec};
+use llm_do::runtime::input::Input;
+use llm_do::syntax::diagnostic::Colour;
+use llm_do::tools::attachment::{self, AttachmentError};
+use llm_do::tools::rpc::{Connection, Fault, Incoming, Request, code};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::args::ServeArgs;
+use crate::environment::Environment;
+use crate::failure::Failure;
+use crate::run;
+use crate::signals::{Received, Signals};
+use crate::watch::Stopped;
+use protocol::{
+    AttachmentParam, Cancelled, Create, Created, Hello, Inline, OfScope, Open, Opened, PROTOCOL, Turn, Welcome, misfit,
+};
+use scope::Scope;
+
+/// Calls that may be open at once, so that a client that forgets to close them takes no more.
+const MOST_SCOPES: usize = 1000;
+/// How long requests may take to be answered once every call is closed.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long what was said last may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+pub fn run(args: &ServeArgs) -> Result<(), Failure> {
+    debug_assert!(args.stdio, "there is no other way yet");
+    let executor = run::executor()?;
+    let ended = executor.block_on(attend(Environment::read()));
+    // The thread that reads stdin may wait there for ever.
+    executor.shutdown_background();
+    ended
+}
+
+/// Serves until the client leaves or a signal comes; then every call is closed.
+async fn attend(environment: Environment) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    let (heard, mut incoming) = mpsc::unbounded_channel();
+    let (present, mut gone) = oneshot::channel::<()>();
+    let (answers, mut said) = tokio::io::duplex(64 * 1024);
+    let writing = tokio::spawn(async move { tokio::io::copy(&mut said, &mut tokio::io::stdout()).await });
+    let left = async move {
+        drop(present);
+        "the client left".to_owned()
+    };
+    let take_back = |id: u64| ("$/cancelRequest", RawJson::of(&serde_json::json!({"id": id})));
+    let hear = move |message| drop(heard.send(message));
+    let client = Connection::open(tokio::io::stdin(), answers, take_back, hear, left);
+    let desk = Arc::new(Desk { client, environment, scopes: Mutex::default(), next: AtomicU64::new(1) });
+    let mut tasks = JoinSet::new();
+    let received = loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => break Some(signal),
+            Some(message) = incoming.recv() => desk.hear(message, &mut tasks),
+            _ = &mut gone => break None,
+            Some(_) = tasks.join_next() => {}
+        }
+    };
+    let stopped = received.map(|signal| match signal {
+        Received::Interrupt => Stopped::Interrupted,
+        Received::Terminate => Stopped::Terminated,
+    });
+    let ending = async {
+        desk.close_all(stopped).await;
+        // The answers of turns that ended now; what is still being opened is not waited for.
+        let _ = tokio::time::timeout(LAST_ANSWERS, async { while tasks.join_next().await.is_some() {} }).await;
+        tasks.shutdown().await;
+        drop(desk);
+        // A client that does not read must not hold us.
+        let _ = tokio::time::timeout(LAST_WORDS, writing).await;
+    };
+    tokio::select! {
+        () = ending => {}
+        _ = signals.next() => {}
+    }
+    match received {
+        None => Ok(()),
+        Some(Received::Interrupt) => Err(Failure::interrupted()),
+        Some(Received::Terminate) => Err(Failure::terminated()),
+    }
+}
+
+/// Where a client's messages arrive: its open calls, by number.
+struct Desk {
+    client: Connection,
+    environment: Environment,
+    scopes: Mutex<BTreeMap<u64, Scope>>,
+    next: AtomicU64,
+}
+
+impl Desk {
+    fn hear(self: &Arc<Self>, message: Incoming, tasks: &mut JoinSet<()>) {
+        match message {
+            Incoming::Request(request) => drop(tasks.spawn(Arc::clone(self).serve(request))),
+            Incoming::Notification { method, params } => {
+                if let ("cancel", Ok(OfScope { scope })) = (method.as_str(), params.to()) {
+                    self.cancel(scope);
+                }
+            }
+            Incoming::Noise(line) => {
+                let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&line).is_ok();
+                self.client.complain(if is_json {
+                    Fault::told(
+                        code::INVALID_REQUEST,
+                        "this is no request, notification or answer; batches are not taken",
+                    )
+                } else {
+                    Fault::told(code::PARSE, "this line is not JSON")
+                });
+            }
+        }
+    }
+
+    async fn serve(self: Arc<Self>, request: Request) {
+        request.serve(|method, params| async move { self.answer(&method, &params).await }).await;
+    }
+
+    async fn answer(&self, method: &str, params: &RawJson) -> Result<RawJson, Fault> {
+        match method {
+            "hello" => hello(&read(method, params)?).map(|welcome| json(&welcome)),
+            "open" => self.open(read(method, params)?).await.map(|opened| json(&opened)),
+            "turn" => self.turn(read(method, params)?).await,
+            "close" => self.close(read(method, params)?).await,
+            "cancel" => {
+                let OfScope { scope } = read(method, params)?;
+                self.scopes().get(&scope).ok_or_else(|| no_scope(scope))?;
+                Ok(json(&Cancelled { cancelled: self.cancel(scope) }))
+            }
+            "create" => create(read(method, params)?).map(|created| json(&created)),
+            unknown => Err(Fault::told(
+                code::METHOD_NOT_FOUND,
+                format!("there is no method `{unknown}`; there are: hello, open, turn, close, cancel, create"),
+            )),
+        }
+    }
+
+    async fn open(&self, open: Open) -> Result<Opened, Fault> {
+        if self.scopes().len() >= MOST_SCOPES {
+            return Err(Fault::told(code::BUSY, format!("{MOST_SCOPES} scopes are open; close some")));
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let ready = opening::prepare(open, number, &self.client, &self.environment).await?;
+        let opened = Scope::open(number, ready.prepared, self.client.clone()).await?;
+        self.scopes().insert(number, opened);
+        let (agent, model, run, untrusted) = (ready.agent, ready.model, ready.run, ready.untrusted);
+        Ok(Opened { scope: number, agent, model, run, untrusted })
+    }
+
+    async fn turn(&self, turn: Turn) -> Result<RawJson, Fault> {
+        let Turn { scope, input, attachments } = turn;
+        let answered = {
+            let mut scopes = self.scopes();
+            let open = scopes.get_mut(&scope).ok_or_else(|| no_scope(scope))?;
+            let input = given(input, &attachments, open.default_input())?;
+            open.turn(input)?
+        };
+        let gone = || Failure::failed("the scope was closed").into();
+        answered.await.unwrap_or_else(|_| Err(gone())).map(|turned| json(&turned))
+    }
+
+    async fn close(&self, OfScope { scope }: OfScope) -> Result<RawJson, Fault> {
+        let open = self.scopes().remove(&scope).ok_or_else(|| no_scope(scope))?;
+        let closed = open.close(None).await;
+        closed.map(|closed| json(&closed)).ok_or_else(|| Failure::failed("the call ended before it was closed").into())
+    }
+
+    fn cancel(&self, scope: u64) -> bool {
+        self.scopes().get_mut(&scope).is_some_and(|open| open.cancel(None))
+    }
+
+    async fn close_all(&self, stopped: Option<Stopped>) {
+        let open = std::mem::take(&mut *self.scopes());
+        let closing: Vec<_> = open.into_values().map(|scope| tokio::spawn(scope.close(stopped))).collect();
+        for closed in closing {
+            let _ = closed.await;
+        }
+    }
+
+    // A panic elsewhere leaves the map as it was.
+    fn scopes(&self) -> MutexGuard<'_, BTreeMap<u64, Scope>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read<T: DeserializeOwned>(method: &str, params: &RawJson) -> Result<T, Fault> {
+    params.to().map_err(|error| misfit(method, &error))
+}
+
+fn json(value: &impl Serialize) -> RawJson {
+    RawJson::of(value)
+}
+
+fn no_scope(scope: u64) -> Fault {
+    Failure::usage(format!("there is no open scope {scope}")).into()
+}
+
+fn hello(hello: &Hello) -> Result<Welcome, Fault> {
+    let version = env!("CARGO_PKG_VERSION");
+    if hello.protocol == PROTOCOL {
+        return Ok(Welcome { protocol: PROTOCOL, version });
+    }
+    Err(Failure::usage(format!("this is llm-do {version}, which speaks protocol {PROTOCOL}, not {}", hello.protocol))
+        .hint("install a client and a program of the same version")
+        .into())
+}
+
+fn create(create: Create) -> Result<Created, Fault> {
+    let Create { project, spec, defaults, force } = create;
+    let mistaken = |report| Failure::Project { report, colour: Colour::Plain };
+    let project = Project::load(&project).map_err(mistaken)?;
+    let existing = if force { Existing::Replace } else { Existing::Keep };
+    let created = project.create_worker(&WorkerSpec::from(spec), &WorkerDefaults::from(defaults), existing);
+    let path = created.map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(Created { path })
+}
+
+/// What a turn is given. Files that a program names are like those that a person names with `-f`.
+fn given(
+    input: Option<serde_json::Value>,
+    attachments: &[AttachmentParam],
+    default: Option<&RawJson>,
+) -> Result<Input, Failure> {
+    let wrong = |error: AttachmentError| Failure::usage(error.to_string());
+    let file = |param: &AttachmentParam| match param {
+        AttachmentParam::Path(path) => attachment::read_named(path).map_err(wrong),
+        AttachmentParam::Inline(Inline { name, data }) => attachment::of_base64(name, data).map_err(wrong),
+    };
+    let attachments = attachments.iter().map(file).collect::<Result<Vec<_>, _>>()?;
+    match input.or_else(|| default.and_then(|default| default.to().ok())) {
+        Some(value) => Ok(Input::Object { value, attachments }),
+        None if attachments.is_empty() => Err(Failure::usage("no input").hint("give `input`, or `attachments`")),
+        None => Ok(Input::Parts(attachments.into_iter().map(Content::Attachment).collect())),
+    }
+}

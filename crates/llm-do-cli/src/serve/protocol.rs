@@ -1,0 +1,523 @@
+//! The words of `llm-do serve`: what programs ask, and what they are answered. Pure.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use llm_do::event::{Event, TraceCall, UsageReport};
+use llm_do::message::{Message, RawJson};
+use llm_do::project::create::{WorkerDefaults, WorkerSpec};
+use llm_do::project::{ApprovalMode, AttachmentPolicy, Limits};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Coverage, Memory, Pending, Rule};
+use llm_do::tools::rpc::{Fault, code};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::trust::Item;
+
+/// What this program speaks. It changes when a client that knows the older one would be wrong.
+pub const PROTOCOL: u32 = 1;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    pub protocol: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Welcome {
+    pub protocol: u32,
+    pub version: &'static str,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Open {
+    /// A directory, a manifest or a worker file, relative to our working directory.
+    pub project: PathBuf,
+    #[serde(default, alias = "worker")]
+    pub agent: Option<String>,
+    /// For agents whose file names none.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Instead of those in the files, by agent.
+    #[serde(default)]
+    pub models: BTreeMap<String, String>,
+    #[serde(default)]
+    pub approval_mode: Option<Mode>,
+    #[serde(default)]
+    pub tool_rules: BTreeMap<String, ToolRule>,
+    #[serde(default)]
+    pub limits: LimitsParam,
+    #[serde(default)]
+    pub max_depth: Option<u64>,
+    #[serde(default)]
+    pub caller: Option<CallerParam>,
+    #[serde(default)]
+    pub creation_defaults: Defaults,
+    #[serde(default)]
+    pub events: Wanted,
+    #[serde(default)]
+    pub trust: Option<bool>,
+    #[serde(default)]
+    pub python: Option<PathBuf>,
+}
+
+/// The manifest's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    Prompt,
+    ApproveAll,
+    RejectAll,
+}
+
+impl From<Mode> for ApprovalMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Prompt => Self::Prompt,
+            Mode::ApproveAll => Self::ApproveAll,
+            Mode::RejectAll => Self::RejectAll,
+        }
+    }
+}
+
+/// What a program says about a tool of whichever agent.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolRule {
+    #[serde(default = "yes")]
+    pub allowed: bool,
+    #[serde(default)]
+    pub approval_required: bool,
+    /// Told with the question.
+    #[serde(default)]
+    pub description: Option<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl ToolRule {
+    pub fn rule(&self) -> Rule {
+        match (self.allowed, self.approval_required) {
+            (false, _) => Rule::Block,
+            (true, true) => Rule::Ask,
+            (true, false) => Rule::Allow,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsParam {
+    max_requests: Option<u64>,
+    max_tool_calls: Option<u64>,
+    max_input_tokens: Option<u64>,
+    max_output_tokens: Option<u64>,
+    max_cost_usd: Option<f64>,
+    timeout_seconds: Option<f64>,
+}
+
+impl LimitsParam {
+    /// These, and the project's own where they say nothing.
+    pub fn over(&self, limits: &Limits) -> Limits {
+        Limits {
+            max_requests: self.max_requests.or(limits.max_requests),
+            max_tool_calls: self.max_tool_calls.or(limits.max_tool_calls),
+            max_input_tokens: self.max_input_tokens.or(limits.max_input_tokens),
+            max_output_tokens: self.max_output_tokens.or(limits.max_output_tokens),
+            max_cost_usd: self.max_cost_usd.or(limits.max_cost_usd),
+            timeout_seconds: self.timeout_seconds.or(limits.timeout_seconds),
+        }
+    }
+
+    /// Amounts and times are positive.
+    pub fn check(&self) -> Result<(), Failure> {
+        let amounts = [("max_cost_usd", self.max_cost_usd), ("timeout_seconds", self.timeout_seconds)];
+        match amounts.into_iter().find(|(_, amount)| amount.is_some_and(|amount| amount.is_nan() || amount <= 0.0)) {
+            Some((name, _)) => Err(Failure::usage(format!("`limits.{name}` is not more than 0"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The agent on whose behalf one is called.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallerParam {
+    #[serde(alias = "worker")]
+    pub agent: String,
+    #[serde(default)]
+    pub depth: usize,
+    /// Absent: what the file of that agent says.
+    #[serde(default)]
+    pub allow_workers: Option<Vec<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Defaults {
+    pub model: Option<String>,
+    pub toolsets: Vec<String>,
+    pub allow_workers: Option<Vec<String>>,
+    pub attachment_policy: Option<PolicyParam>,
+}
+
+impl From<Defaults> for WorkerDefaults {
+    fn from(defaults: Defaults) -> Self {
+        let Defaults { model, toolsets, allow_workers, attachment_policy } = defaults;
+        Self { model, toolsets, allow_workers, attachment_policy: attachment_policy.map(AttachmentPolicy::from) }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicyParam {
+    max_attachments: Option<u64>,
+    max_total_bytes: Option<u64>,
+    allowed_suffixes: Vec<String>,
+    denied_suffixes: Vec<String>,
+}
+
+impl From<PolicyParam> for AttachmentPolicy {
+    fn from(param: PolicyParam) -> Self {
+        let standard = Self::default();
+        let lower = |suffixes: Vec<String>| suffixes.iter().map(|suffix| suffix.to_lowercase()).collect();
+        Self {
+            max_attachments: param.max_attachments.unwrap_or(standard.max_attachments),
+            max_total_bytes: param.max_total_bytes.unwrap_or(standard.max_total_bytes),
+            allowed_suffixes: lower(param.allowed_suffixes),
+            denied_suffixes: lower(param.denied_suffixes),
+        }
+    }
+}
+
+/// Which events a client hears.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    #[default]
+    All,
+    /// But for the pieces of streams.
+    Facts,
+    None,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Opened {
+    pub scope: u64,
+    pub agent: String,
+    pub model: Option<String>,
+    pub run: String,
+    /// What of the project nobody has agreed to yet.
+    pub untrusted: Vec<Item>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Turn {
+    pub scope: u64,
+    /// Absent: the manifest's.
+    #[serde(default)]
+    pub input: Option<Value>,
+    #[serde(default)]
+    pub attachments: Vec<AttachmentParam>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum AttachmentParam {
+    /// Relative to our working directory.
+    Path(PathBuf),
+    Inline(Inline),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inline {
+    pub name: String,
+    /// Base64.
+    pub data: String,
+}
+
+/// The answer of a turn.
+#[derive(Debug, Serialize)]
+pub struct Turned {
+    pub output: RawJson,
+    /// What was said in this turn.
+    pub messages: Vec<Message>,
+    /// Of the scope so far.
+    pub usage: UsageReport,
+    /// The calls that were made in this turn.
+    pub trace: Vec<TraceCall>,
+}
+
+/// `close` and `cancel`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfScope {
+    pub scope: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Closed {
+    pub usage: UsageReport,
+    pub trace: Vec<Arc<TraceCall>>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Cancelled {
+    /// Whether there was something to cancel.
+    pub cancelled: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Create {
+    pub project: PathBuf,
+    pub spec: Spec,
+    #[serde(default)]
+    pub defaults: Defaults,
+    #[serde(default)]
+    pub force: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    name: String,
+    instructions: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    tools: Vec<String>,
+    #[serde(default)]
+    toolsets: Vec<String>,
+    #[serde(default)]
+    allow_workers: Option<Vec<String>>,
+    #[serde(default)]
+    attachment_policy: Option<PolicyParam>,
+}
+
+impl From<Spec> for WorkerSpec {
+    fn from(spec: Spec) -> Self {
+        let Spec { name, instructions, description, model, tools, toolsets, allow_workers, attachment_policy } = spec;
+        let attachment_policy = attachment_policy.map(AttachmentPolicy::from);
+        Self {
+            name,
+            instructions,
+            description,
+            model,
+            tools,
+            toolsets,
+            allow_workers,
+            attachment_policy,
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct Created {
+    /// Beneath the project root.
+    pub path: PathBuf,
+}
+
+/// The notification `event`.
+#[derive(Debug, Serialize)]
+pub struct Told<'a> {
+    pub scope: u64,
+    pub event: &'a Event,
+}
+
+/// The request `approve`, ours to the client.
+#[derive(Debug, Serialize)]
+pub struct Approve<'a> {
+    scope: u64,
+    id: &'a str,
+    path: &'a [String],
+    tool: &'a str,
+    arguments: &'a RawJson,
+    reason: &'a str,
+    preview: Option<&'a str>,
+    /// What somebody else says about the call; not to be taken for our words.
+    foreign: Option<&'a str>,
+    /// What the program's own rule says.
+    description: Option<&'a str>,
+    /// Which answers for the session are taken.
+    remember: &'static [&'static str],
+    covers: Option<Covers<'a>>,
+}
+
+/// What an answer for the session would cover.
+#[derive(Debug, Serialize)]
+struct Covers<'a> {
+    call: &'a str,
+    tool: &'a str,
+}
+
+impl<'a> Approve<'a> {
+    pub fn of(scope: u64, request: &'a ApprovalRequest, description: Option<&'a str>) -> Self {
+        let ApprovalRequest { id, path, tool, arguments, question, memory, .. } = request;
+        Self {
+            scope,
+            id,
+            path,
+            tool,
+            arguments,
+            reason: &question.reason,
+            preview: question.preview.as_deref(),
+            foreign: question.foreign.as_deref(),
+            description,
+            remember: match memory {
+                Memory::Nothing => &[],
+                Memory::CallOnly => &["call"],
+                Memory::CallOrTool => &["call", "tool"],
+            },
+            covers: question.covers.as_ref().map(|Coverage { call, tool }| Covers { call, tool }),
+        }
+    }
+}
+
+/// What a client answers to `approve`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decision {
+    approved: bool,
+    #[serde(default)]
+    remember: Option<Remember>,
+    /// Other arguments, which are judged again.
+    #[serde(default)]
+    arguments: Option<RawJson>,
+    /// What the model reads of a refusal.
+    #[serde(default)]
+    note: Option<String>,
+    #[serde(default)]
+    end_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Remember {
+    Call,
+    Tool,
+}
+
+impl Decision {
+    /// An answer, or what is wrong with it: what contradicts itself allows nothing.
+    pub fn answer(self) -> Result<Answer, &'static str> {
+        match self {
+            Self { approved: true, end_run: true, .. } => Err("it approves and ends the run"),
+            Self { approved: true, arguments: Some(_), remember: Some(_), .. } => {
+                Err("other arguments are approved once, not for the session")
+            }
+            Self { approved: true, arguments: Some(arguments), .. }
+                if arguments.get().trim_start().starts_with('{') =>
+            {
+                Ok(Answer::Edited(arguments))
+            }
+            Self { approved: true, arguments: Some(_), .. } => Err("arguments are a JSON object"),
+            Self { approved: true, remember: Some(Remember::Call), .. } => Ok(Answer::CallForSession),
+            Self { approved: true, remember: Some(Remember::Tool), .. } => Ok(Answer::ToolForSession),
+            Self { approved: true, remember: None, .. } => Ok(Answer::Once),
+            Self { approved: false, end_run: true, .. } => Ok(Answer::EndRun),
+            Self { approved: false, note, .. } => Ok(Answer::Refuse { reason: note }),
+        }
+    }
+}
+
+/// What an error carries besides its words.
+#[derive(Debug, Default, Serialize)]
+pub struct ErrorData {
+    pub kind: &'static str,
+    pub exit_code: u8,
+    pub hint: Option<String>,
+    /// What was said before a limit or somebody stopped the turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
+    /// Questions that nobody answered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<Pending>,
+    /// Of a turn: that of the scope so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageReport>,
+    /// Of a project that is not trusted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untrusted: Vec<Item>,
+}
+
+impl ErrorData {
+    pub fn of(failure: &Failure) -> Self {
+        let (_, hint) = failure.words();
+        Self { kind: failure.kind(), exit_code: failure.code(), hint, ..Self::default() }
+    }
+
+    pub fn fault(self, failure: &Failure) -> Fault {
+        let (message, _) = failure.words();
+        Fault::Told { code: code::FAILED, message, data: Some(RawJson::of(&self)) }
+    }
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        ErrorData::of(&failure).fault(&failure)
+    }
+}
+
+/// Parameters that do not fit their method.
+pub fn misfit(method: &str, error: &serde_json::Error) -> Fault {
+    // Every message is one line: a place in it says nothing.
+    let words = error.to_string();
+    let words = words.rsplit_once(" at line ").map_or(words.as_str(), |(words, _)| words);
+    let data = ErrorData { kind: "usage", exit_code: crate::failure::USAGE, ..ErrorData::default() };
+    Fault::Told {
+        code: code::INVALID_PARAMS,
+        message: format!("the parameters of `{method}`: {words}"),
+        data: Some(RawJson::of(&data)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_a_question_is_one_thing() {
+        let answer =
+            |text: &str| serde_json::from_str::<Decision>(text).map_err(|_| "misfit").and_then(Decision::answer);
+        let reason = |text: &str| Some(text.to_owned());
+        for (text, expected) in [
+            (r#"{"approved": true}"#, Ok(Answer::Once)),
+            (r#"{"approved": true, "remember": "call"}"#, Ok(Answer::CallForSession)),
+            (r#"{"approved": true, "remember": "tool", "note": "fine"}"#, Ok(Answer::ToolForSession)),
+            (r#"{"approved": true, "arguments": {"a":1}}"#, Ok(Answer::Edited(RawJson::parse(r#"{"a":1}"#).unwrap()))),
+            (r#"{"approved": false}"#, Ok(Answer::Refuse { reason: None })),
+            (r#"{"approved": false, "note": "no"}"#, Ok(Answer::Refuse { reason: reason("no") })),
+            (r#"{"approved": false, "end_run": true}"#, Ok(Answer::EndRun)),
+            (r#"{"approved": true, "end_run": true}"#, Err("it approves and ends the run")),
+            (r#"{"approved": true, "arguments": [1]}"#, Err("arguments are a JSON object")),
+            (
+                r#"{"approved": true, "arguments": {}, "remember": "call"}"#,
+                Err("other arguments are approved once, not for the session"),
+            ),
+            (r#"{"approved": "yes"}"#, Err("misfit")),
+            (r#"{"approved": true, "rememeber": "call"}"#, Err("misfit")),
+            ("{}", Err("misfit")),
+        ] {
+            assert_eq!(answer(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rule_of_a_program_is_one_of_ours() {
+        let rule = |text: &str| serde_json::from_str::<ToolRule>(text).unwrap().rule();
+        assert_eq!(rule("{}"), Rule::Allow);
+        assert_eq!(rule(r#"{"approval_required": true, "description": "x"}"#), Rule::Ask);
+        assert_eq!(rule(r#"{"allowed": false, "approval_required": true}"#), Rule::Block);
+    }
+}

@@ -1,0 +1,39 @@
+//! `llm-do serve --stdio` and the Python package that speaks it, from the outside.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+#[path = "../support/python.rs"]
+mod python;
+#[path = "../support/session.rs"]
+mod session;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod approval;
+mod client;
+mod documents;
+mod endings;
+mod package;
+mod program;
+mod protocol;
+mod scopes;
+mod trouble;
+
+use support::Sandbox;
+
+/// A project of one worker file in `main.worker`, which follows a script.
+fn sandbox(keys: &str, script: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let worker = format!("---\nname: main\nmodel: scripted:script.yaml\n{keys}\n---\nYou are main.\n");
+    sandbox.file("main.worker", &worker).file("script.yaml", script);
+    sandbox
+}
+
+/// A script that writes a file when it is told to, and says what it hears.
+const WRITER: &str = "\
+- {tool: write_file, say: 'Result: {{ result }}'}
+- {heard: write, call: {write_file: {path: out.txt, content: hi}}}
+- {heard: again, call: {write_file: {path: out.txt, content: hi}}}
+- {heard: other, call: {write_file: {path: other.txt, content: hi}}}
+- {say: 'You said {{ heard }}'}
+";

@@ -1,0 +1,139 @@
+"""What a program meets when a worker that it ran did not give a result.
+
+Every error has a `kind`, the exit code that `llm-do run` would have ended with, and mostly a `hint` that says what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Union
+
+__all__ = [
+    "ApprovalError",
+    "BinaryNotFound",
+    "LimitReached",
+    "LlmDoError",
+    "OutputInvalid",
+    "ProjectError",
+    "ProviderError",
+    "RunCancelled",
+    "ServerDied",
+    "UsageError",
+    "WorkerFailed",
+]
+
+
+class LlmDoError(Exception):
+    """A worker was not run, or gave no result."""
+
+    kind = "failed"
+    exit_code = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: Union[str, None] = None,
+        kind: Union[str, None] = None,
+        exit_code: Union[int, None] = None,
+        data: Union[Mapping[str, Any], None] = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if kind is not None:
+            self.kind = kind
+        if exit_code is not None:
+            self.exit_code = exit_code
+        details = data or {}
+        self.partial: Union[str, None] = details.get("partial")
+        """What the worker had said before it was stopped."""
+        self.pending: list[dict[str, Any]] = details.get("pending", [])
+        """Calls that somebody would have had to approve."""
+        self.untrusted: list[dict[str, str]] = details.get("untrusted", [])
+        """What of the project nobody has agreed to."""
+        self.usage: Union[dict[str, Any], None] = details.get("usage")
+        """What the run has used until then."""
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
+
+
+class WorkerFailed(LlmDoError):
+    """A worker, its model's answer or a tool failed."""
+
+
+class UsageError(LlmDoError):
+    """What was asked for makes no sense."""
+
+    kind, exit_code = "usage", 2
+
+
+class ProjectError(UsageError):
+    """The project has mistakes; the message lists them all, each with its place."""
+
+    kind = "project"
+
+
+class ProviderError(LlmDoError):
+    """The model's provider does not answer, or not as it should."""
+
+    kind, exit_code = "provider", 3
+
+
+class ApprovalError(LlmDoError, PermissionError):
+    """A call needs an approval that nobody gave, or it was refused."""
+
+    kind, exit_code = "approval", 4
+
+
+class LimitReached(LlmDoError):
+    """A limit of the run or of a worker; `partial` has what was said until then."""
+
+    kind, exit_code = "limit", 5
+
+
+class OutputInvalid(LlmDoError):
+    """The answer violates the worker's output schema."""
+
+    kind, exit_code = "output", 6
+
+
+class RunCancelled(LlmDoError):
+    """Somebody ended the turn."""
+
+    kind, exit_code = "cancelled", 130
+
+
+class ServerDied(LlmDoError):
+    """The program llm-do ended in the middle."""
+
+    kind = "server"
+
+
+class BinaryNotFound(LlmDoError):
+    """The program llm-do is not there."""
+
+    kind, exit_code = "binary", 2
+
+
+_BY_KIND: dict[str, type[LlmDoError]] = {
+    "usage": UsageError,
+    "project": ProjectError,
+    "provider": ProviderError,
+    "approval": ApprovalError,
+    "limit": LimitReached,
+    "timeout": LimitReached,
+    "output": OutputInvalid,
+    "cancelled": RunCancelled,
+    "terminated": RunCancelled,
+}
+
+
+def from_answer(error: Mapping[str, Any]) -> LlmDoError:
+    """The error of a JSON-RPC answer."""
+    data = error.get("data") or {}
+    kind = data.get("kind", "failed")
+    made = _BY_KIND.get(kind, WorkerFailed)
+    words = error.get("message", "")
+    return made(words, hint=data.get("hint"), kind=kind, exit_code=data.get("exit_code"), data=data)

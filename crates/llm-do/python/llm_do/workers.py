@@ -1,0 +1,706 @@
+"""llm-do for Python programs: run workers, answer their approvals, hear their events, create new ones.
+
+Nothing here needs a dependency. The work is done by the program `llm-do`, which is started for each run (or each scope)
+and ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import concurrent.futures
+import contextvars
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, Union
+
+from llm_do._serve import NobodyToAsk, Server
+from llm_do.approval import (
+    ApprovalCallback,
+    ApprovalController,
+    ApprovalDecision,
+    ApprovalReason,
+    ToolRule,
+    ToolRules,
+    approve_all_callback,
+    checked,
+    maybe_await,
+    strict_mode_callback,
+)
+from llm_do.errors import UsageError
+from llm_do.runtime import Attachment, CallContext, plain_input
+
+__all__ = [
+    "AttachmentInput",
+    "AttachmentPayload",
+    "AttachmentPolicy",
+    "MessageCallback",
+    "WorkerContext",
+    "WorkerCreationDefaults",
+    "WorkerDefinition",
+    "WorkerRegistry",
+    "WorkerRunResult",
+    "WorkerScope",
+    "WorkerSpec",
+    "call_worker",
+    "call_worker_async",
+    "create_worker",
+    "create_worker_async",
+    "run_worker",
+    "run_worker_async",
+    "start",
+]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("llm_do")
+
+MessageCallback = Callable[[dict[str, Any]], Union[None, Awaitable[None]]]
+"""Hears every event of a run, in order; sync or async. `llm-do schema events` describes them."""
+
+
+@dataclass(frozen=True)
+class AttachmentPayload:
+    """A file that exists in memory."""
+
+    name: str
+    data: bytes
+
+
+AttachmentInput = Union[str, "os.PathLike[str]", Attachment, AttachmentPayload]
+"""A file to expose: a path, relative to the working directory, or what it holds."""
+
+
+@dataclass(frozen=True)
+class AttachmentPolicy:
+    """Which files a worker takes. Empty lists of suffixes say nothing."""
+
+    max_attachments: int = 4
+    max_total_bytes: int = 10_000_000
+    allowed_suffixes: Sequence[str] = ()
+    denied_suffixes: Sequence[str] = ()
+
+
+class WorkerRegistry:
+    """Where workers are defined: a project directory, its `project.json`, or a worker file."""
+
+    def __init__(self, root: Union[str, os.PathLike[str]]) -> None:
+        self.root = Path(root)
+
+    def __fspath__(self) -> str:
+        return str(self.root)
+
+    def __repr__(self) -> str:
+        return f"WorkerRegistry({str(self.root)!r})"
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """A worker to be created."""
+
+    name: str
+    instructions: str
+    description: Union[str, None] = None
+    model: Union[str, None] = None
+    toolsets: Sequence[str] = ()
+    allow_workers: Union[Sequence[str], None] = None
+    attachment_policy: Union[AttachmentPolicy, None] = None
+
+
+@dataclass(frozen=True)
+class WorkerCreationDefaults:
+    """What a created worker gets where nobody says otherwise."""
+
+    default_model: Union[str, None] = None
+    default_toolsets: Sequence[str] = ()
+    default_allow_workers: Union[Sequence[str], None] = None
+    default_attachment_policy: Union[AttachmentPolicy, None] = None
+
+
+@dataclass(frozen=True)
+class WorkerDefinition:
+    """A worker as it was written to a file."""
+
+    name: str
+    instructions: str
+    description: Union[str, None]
+    model: Union[str, None]
+    toolsets: Sequence[str]
+    allow_workers: Union[Sequence[str], None]
+    attachment_policy: Union[AttachmentPolicy, None]
+    path: Path
+    """Its file, beneath the project's root."""
+    tool_rules: Mapping[str, ToolRule] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkerRunResult:
+    """What a worker gave."""
+
+    output: Any
+    """Text, or the value of the worker's output schema."""
+    messages: list[dict[str, Any]]
+    """The worker's conversation (of a turn: what was said in it), as plain values."""
+    usage: dict[str, Any]
+    """Tokens and money: `total` and `by_model`."""
+    trace: list[dict[str, Any]]
+    """The calls that were made, as trees."""
+
+
+@dataclass(frozen=True)
+class WorkerContext:
+    """A worker on whose behalf another one is called from outside of a run.
+
+    The callee is one level deeper and must be in `allow_workers` (`None`: what the caller's own file says); it gets the
+    caller's fallback model, callbacks and creation defaults where the call says nothing.
+    """
+
+    worker: str
+    depth: int = 0
+    allow_workers: Union[Sequence[str], None] = None
+    model: Union[str, None] = None
+    approval_callback: Union[ApprovalCallback, None] = None
+    message_callback: Union[MessageCallback, None] = None
+    creation_defaults: Union[WorkerCreationDefaults, None] = None
+
+
+Registry = Union[WorkerRegistry, str, "os.PathLike[str]"]
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Everything that decides how a scope is opened."""
+
+    registry: Registry
+    worker: Union[str, None]
+    cli_model: Union[str, None] = None
+    approval_callback: Union[ApprovalCallback, None] = None
+    message_callback: Union[MessageCallback, None] = None
+    creation_defaults: Union[WorkerCreationDefaults, None] = None
+    tool_rules: Union[ToolRules, None] = None
+    models: Union[Mapping[str, str], None] = None
+    limits: Union[Mapping[str, Any], None] = None
+    max_depth: Union[int, None] = None
+    trust: Union[bool, None] = None
+    python: Union[str, None] = None
+    caller: Union[WorkerContext, None] = None
+
+    def params(self) -> dict[str, Any]:
+        callback = self.approval_callback
+        rules = {} if not isinstance(callback, ApprovalController) else dict(callback.tool_rules)
+        rules.update({tool: ToolRule.of(rule) for tool, rule in (self.tool_rules or {}).items()})
+        params: dict[str, Any] = {
+            "project": os.fspath(self.registry),
+            "agent": self.worker,
+            "model": self.cli_model,
+            "models": dict(self.models or {}),
+            "approval_mode": _approval_mode(callback),
+            "tool_rules": {tool: asdict(rule) for tool, rule in rules.items()},
+            "limits": dict(self.limits or {}),
+            "max_depth": self.max_depth,
+            "creation_defaults": _defaults(self.creation_defaults),
+            "events": "none" if self.message_callback is None else "all",
+            "trust": self.trust,
+            "python": self.python,
+        }
+        if self.caller is not None:
+            allowed = self.caller.allow_workers
+            params["caller"] = {
+                "agent": self.caller.worker,
+                "depth": self.caller.depth,
+                "allow_workers": None if allowed is None else list(allowed),
+            }
+        return params
+
+
+def _approval_mode(callback: Union[ApprovalCallback, None]) -> Union[str, None]:
+    """Whoever gives a callback wants to be asked; without one the manifest decides, and nobody is there to ask."""
+    if callback is None:
+        return None
+    if callback is approve_all_callback:
+        return "approve_all"
+    if callback is strict_mode_callback:
+        return "reject_all"
+    return "prompt"
+
+
+def _defaults(defaults: Union[WorkerCreationDefaults, None]) -> dict[str, Any]:
+    if defaults is None:
+        return {}
+    allowed = defaults.default_allow_workers
+    return {
+        "model": defaults.default_model,
+        "toolsets": list(defaults.default_toolsets),
+        "allow_workers": None if allowed is None else list(allowed),
+        "attachment_policy": _policy(defaults.default_attachment_policy),
+    }
+
+
+def _policy(policy: Union[AttachmentPolicy, None]) -> Union[dict[str, Any], None]:
+    if policy is None:
+        return None
+    return {**asdict(policy), "allowed_suffixes": list(policy.allowed_suffixes), "denied_suffixes": list(policy.denied_suffixes)}
+
+
+def _attachment(file: AttachmentInput) -> Any:
+    if isinstance(file, AttachmentPayload):
+        return {"name": file.name, "data": base64.b64encode(file.data).decode("ascii")}
+    if isinstance(file, Attachment):
+        return str(file.path)
+    return os.fspath(file)
+
+
+class WorkerScope:
+    """A worker that is open: many turns, one memory. Made by `start`."""
+
+    def __init__(self, server: Server, opened: Mapping[str, Any]) -> None:
+        self._server = server
+        self._scope: int = opened["scope"]
+        self._closed: Union[dict[str, Any], None] = None
+        self._is_closing = False
+        self.worker: str = opened["agent"]
+        self.model: Union[str, None] = opened["model"]
+        """`provider:model`; an entry function has none."""
+        self.messages: list[dict[str, Any]] = []
+        """What was said so far."""
+        self.usage: dict[str, Any] = {}
+        """What was used so far."""
+
+    async def run_turn(
+        self,
+        input_data: Any = None,
+        attachments: Union[Sequence[AttachmentInput], None] = None,
+    ) -> WorkerRunResult:
+        """One input → one answer. A turn that fails leaves the memory as it was. Without an input the manifest's is taken."""
+        if self._is_closing:
+            raise UsageError("the scope is closed")
+        params: dict[str, Any] = {"scope": self._scope}
+        if input_data is not None:
+            params["input"] = plain_input(input_data)
+        if attachments:
+            params["attachments"] = [_attachment(file) for file in attachments]
+        answer = await self._turn(params)
+        self.messages += answer["messages"]
+        self.usage = answer["usage"]
+        return WorkerRunResult(answer["output"], answer["messages"], answer["usage"], answer["trace"])
+
+    async def _turn(self, params: dict[str, Any]) -> Any:
+        server = self._server
+        server.reset()
+        asked = asyncio.ensure_future(server.request("turn", params))
+        try:
+            await asyncio.wait({asked, server.trouble}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                # A callback of ours failed: nobody wants the answer any more.
+                self.cancel()
+                await asyncio.wait({asked})
+        except asyncio.CancelledError:
+            self.cancel()
+            asked.cancel()
+            raise
+        await server.told()
+        if server.trouble.done():
+            # The reason of what the server says.
+            asked.exception()
+            server.trouble.result()
+        return asked.result()
+
+    def cancel(self) -> None:
+        """Ends the turn that goes on: whoever waits for it gets a `RunCancelled`. The scope stays open."""
+        self._server.notify("cancel", {"scope": self._scope})
+
+    async def close(self) -> None:
+        """Closes the worker's toolsets, and ends the program. More than once does no harm."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        try:
+            self._closed = await self._server.request("close", {"scope": self._scope})
+            await self._server.told()
+        finally:
+            await self._server.stop()
+
+    @property
+    def trace(self) -> list[dict[str, Any]]:
+        """All calls, as trees: known once the scope is closed."""
+        return [] if self._closed is None else self._closed["trace"]
+
+    async def __aenter__(self) -> WorkerScope:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Union[type[BaseException], None],
+        error: Union[BaseException, None],
+        traceback: Union[TracebackType, None],
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        # Whatever went wrong is told, not that closing went wrong too.
+        self._is_closing = True
+        await self._server.stop()
+
+
+class _Start:
+    """`async with start(…) as scope:`, or `scope = await start(…)` and `await scope.close()`."""
+
+    def __init__(self, order: _Order) -> None:
+        self._order = order
+        self._scope: WorkerScope
+
+    def __await__(self) -> Generator[Any, None, WorkerScope]:
+        return _opened(self._order).__await__()
+
+    async def __aenter__(self) -> WorkerScope:
+        self._scope = await _opened(self._order)
+        return self._scope
+
+    async def __aexit__(
+        self,
+        kind: Union[type[BaseException], None],
+        error: Union[BaseException, None],
+        traceback: Union[TracebackType, None],
+    ) -> None:
+        await self._scope.__aexit__(kind, error, traceback)
+
+
+async def _opened(order: _Order) -> WorkerScope:
+    params = order.params()
+
+    async def answer(question: dict[str, Any]) -> Any:
+        return await _decide(order.approval_callback, question)
+
+    async def listen(event: dict[str, Any]) -> None:
+        if order.message_callback is not None:
+            await maybe_await(order.message_callback(event))
+
+    server = await Server.start(answer, listen)
+    try:
+        opened = await server.request("open", params)
+    except BaseException:
+        await server.stop()
+        raise
+    if opened["untrusted"]:
+        keys = ", ".join(dict.fromkeys(item["key"] for item in opened["untrusted"]))
+        _log.warning("this project was never trusted: %s (`llm-do check` lists what it can do)", keys)
+    return WorkerScope(server, opened)
+
+
+async def _decide(callback: Union[ApprovalCallback, None], question: dict[str, Any]) -> dict[str, Any]:
+    if callback is None:
+        raise NobodyToAsk
+    reason = ApprovalReason(question["reason"])
+    reason.id, reason.path = question["id"], question["path"]
+    reason.preview, reason.foreign = question["preview"], question["foreign"]
+    reason.description, reason.remember = question["description"], question["remember"]
+    decision: ApprovalDecision = checked(await maybe_await(callback(question["tool"], question["arguments"], reason)))
+    answer: dict[str, Any] = {"approved": decision.approved}
+    if decision.approved and decision.arguments is not None:
+        answer["arguments"] = dict(decision.arguments)
+    elif decision.approved and decision.approve_for_session:
+        answer["remember"] = "tool" if decision.for_tool else "call"
+    if not decision.approved:
+        answer["note"] = decision.note
+        answer["end_run"] = decision.end_run
+    return answer
+
+
+def start(
+    registry: Registry,
+    worker: Union[str, None] = None,
+    *,
+    cli_model: Union[str, None] = None,
+    approval_callback: Union[ApprovalCallback, None] = None,
+    message_callback: Union[MessageCallback, None] = None,
+    creation_defaults: Union[WorkerCreationDefaults, None] = None,
+    tool_rules: Union[ToolRules, None] = None,
+    models: Union[Mapping[str, str], None] = None,
+    limits: Union[Mapping[str, Any], None] = None,
+    max_depth: Union[int, None] = None,
+    trust: Union[bool, None] = None,
+    python: Union[str, None] = None,
+) -> _Start:
+    """Opens a worker for many turns: `async with start(registry, "main") as scope: await scope.run_turn("hello")`.
+
+    The parameters are those of `run_worker`.
+    """
+    return _Start(
+        _Order(
+            registry=registry,
+            worker=worker,
+            cli_model=cli_model,
+            approval_callback=approval_callback,
+            message_callback=message_callback,
+            creation_defaults=creation_defaults,
+            tool_rules=tool_rules,
+            models=models,
+            limits=limits,
+            max_depth=max_depth,
+            trust=trust,
+            python=python,
+        )
+    )
+
+
+async def _run(order: _Order, input_data: Any, attachments: Union[Sequence[AttachmentInput], None]) -> WorkerRunResult:
+    async with await _opened(order) as scope:
+        turn = await scope.run_turn(input_data, attachments)
+        await scope.close()
+    return WorkerRunResult(turn.output, turn.messages, turn.usage, scope.trace)
+
+
+async def run_worker_async(
+    registry: Registry,
+    worker: Union[str, None] = None,
+    input_data: Any = None,
+    attachments: Union[Sequence[AttachmentInput], None] = None,
+    cli_model: Union[str, None] = None,
+    approval_callback: Union[ApprovalCallback, None] = None,
+    message_callback: Union[MessageCallback, None] = None,
+    creation_defaults: Union[WorkerCreationDefaults, None] = None,
+    *,
+    tool_rules: Union[ToolRules, None] = None,
+    models: Union[Mapping[str, str], None] = None,
+    limits: Union[Mapping[str, Any], None] = None,
+    max_depth: Union[int, None] = None,
+    trust: Union[bool, None] = None,
+    python: Union[str, None] = None,
+) -> WorkerRunResult:
+    """Runs a worker: one input → one answer.
+
+    `worker` is the name of a worker (`None`: the project's entry), `input_data` text, an object, a list of texts and
+    attachments or an instance of its input class (`None`: the manifest's input). `cli_model` is for workers whose file
+    names no model, `models` replaces those of single workers. `approval_callback` is asked before a tool runs that needs
+    it; without one such a call ends the run. `message_callback` hears the events. `tool_rules` are rules for the tools
+    of all workers, `limits` those of the whole run. `trust=True` agrees to the project's code, servers and loosened
+    rules for good, `trust=False` refuses to run what nobody has agreed to, `None` runs it and logs a warning.
+    """
+    order = _Order(
+        registry=registry,
+        worker=worker,
+        cli_model=cli_model,
+        approval_callback=approval_callback,
+        message_callback=message_callback,
+        creation_defaults=creation_defaults,
+        tool_rules=tool_rules,
+        models=models,
+        limits=limits,
+        max_depth=max_depth,
+        trust=trust,
+        python=python,
+    )
+    return await _run(order, input_data, attachments)
+
+
+def run_worker(
+    registry: Registry,
+    worker: Union[str, None] = None,
+    input_data: Any = None,
+    attachments: Union[Sequence[AttachmentInput], None] = None,
+    cli_model: Union[str, None] = None,
+    approval_callback: Union[ApprovalCallback, None] = None,
+    message_callback: Union[MessageCallback, None] = None,
+    creation_defaults: Union[WorkerCreationDefaults, None] = None,
+    *,
+    tool_rules: Union[ToolRules, None] = None,
+    models: Union[Mapping[str, str], None] = None,
+    limits: Union[Mapping[str, Any], None] = None,
+    max_depth: Union[int, None] = None,
+    trust: Union[bool, None] = None,
+    python: Union[str, None] = None,
+) -> WorkerRunResult:
+    """`run_worker_async`, waited for. Callbacks are called in this thread unless a loop runs in it already."""
+    return _waited(
+        run_worker_async(
+            registry,
+            worker,
+            input_data,
+            attachments,
+            cli_model,
+            approval_callback,
+            message_callback,
+            creation_defaults,
+            tool_rules=tool_rules,
+            models=models,
+            limits=limits,
+            max_depth=max_depth,
+            trust=trust,
+            python=python,
+        )
+    )
+
+
+async def call_worker_async(
+    registry: Registry,
+    worker: str,
+    input_data: Any = None,
+    caller_context: Union[WorkerContext, CallContext, None] = None,
+    attachments: Union[Sequence[AttachmentInput], None] = None,
+    cli_model: Union[str, None] = None,
+    approval_callback: Union[ApprovalCallback, None] = None,
+    message_callback: Union[MessageCallback, None] = None,
+    creation_defaults: Union[WorkerCreationDefaults, None] = None,
+    *,
+    tool_rules: Union[ToolRules, None] = None,
+    models: Union[Mapping[str, str], None] = None,
+    limits: Union[Mapping[str, Any], None] = None,
+    max_depth: Union[int, None] = None,
+    trust: Union[bool, None] = None,
+    python: Union[str, None] = None,
+) -> WorkerRunResult:
+    """Runs a worker on behalf of another one, which must be allowed to call it.
+
+    In a tool of a project `caller_context` is the tool's own context (`ctx.deps`): the call is then part of that run,
+    with its gate, its limits and its trace. Elsewhere it is a `WorkerContext`.
+    """
+    if isinstance(caller_context, CallContext):
+        return await _called_within(caller_context, worker, input_data, attachments)
+    if not isinstance(caller_context, WorkerContext):
+        raise TypeError("call_worker needs a caller_context: a tool's own context, or a WorkerContext")
+    order = _Order(
+        registry=registry,
+        worker=worker,
+        cli_model=cli_model or caller_context.model,
+        approval_callback=approval_callback or caller_context.approval_callback,
+        message_callback=message_callback or caller_context.message_callback,
+        creation_defaults=creation_defaults or caller_context.creation_defaults,
+        caller=caller_context,
+        tool_rules=tool_rules,
+        models=models,
+        limits=limits,
+        max_depth=max_depth,
+        trust=trust,
+        python=python,
+    )
+    return await _run(order, input_data, attachments)
+
+
+async def _called_within(
+    context: CallContext,
+    worker: str,
+    input_data: Any,
+    attachments: Union[Sequence[AttachmentInput], None],
+) -> WorkerRunResult:
+    given = plain_input("" if input_data is None else input_data)
+    if attachments:
+        paths = [_attachment(file) for file in attachments]
+        if not all(isinstance(path, str) for path in paths):
+            raise TypeError("within a run files are named by their paths in the project")
+        given = {**given, "attachments": paths} if isinstance(given, dict) else {"input": given, "attachments": paths}
+    output = await context.call_agent(worker, given)
+    return WorkerRunResult(output, [], await context.usage(), [])
+
+
+def call_worker(
+    registry: Registry,
+    worker: str,
+    input_data: Any = None,
+    caller_context: Union[WorkerContext, None] = None,
+    attachments: Union[Sequence[AttachmentInput], None] = None,
+    cli_model: Union[str, None] = None,
+    approval_callback: Union[ApprovalCallback, None] = None,
+    message_callback: Union[MessageCallback, None] = None,
+    creation_defaults: Union[WorkerCreationDefaults, None] = None,
+    *,
+    tool_rules: Union[ToolRules, None] = None,
+    models: Union[Mapping[str, str], None] = None,
+    limits: Union[Mapping[str, Any], None] = None,
+    max_depth: Union[int, None] = None,
+    trust: Union[bool, None] = None,
+    python: Union[str, None] = None,
+) -> WorkerRunResult:
+    """`call_worker_async`, waited for."""
+    if isinstance(caller_context, CallContext):
+        raise TypeError("within a run a call is awaited: use call_worker_async")
+    return _waited(
+        call_worker_async(
+            registry,
+            worker,
+            input_data,
+            caller_context,
+            attachments,
+            cli_model,
+            approval_callback,
+            message_callback,
+            creation_defaults,
+            tool_rules=tool_rules,
+            models=models,
+            limits=limits,
+            max_depth=max_depth,
+            trust=trust,
+            python=python,
+        )
+    )
+
+
+async def create_worker_async(
+    registry: Registry,
+    spec: WorkerSpec,
+    defaults: Union[WorkerCreationDefaults, None] = None,
+    force: bool = False,
+) -> WorkerDefinition:
+    """Writes a worker to `workers/generated/<name>.yaml` (or where the manifest says). `force` replaces one of that name."""
+
+    async def unasked(question: dict[str, Any]) -> Any:
+        raise NobodyToAsk
+
+    effective = defaults or WorkerCreationDefaults()
+    allowed = spec.allow_workers
+    params = {
+        "project": os.fspath(registry),
+        "spec": {
+            "name": spec.name,
+            "instructions": spec.instructions,
+            "description": spec.description,
+            "model": spec.model,
+            "toolsets": list(spec.toolsets),
+            "allow_workers": None if allowed is None else list(allowed),
+            "attachment_policy": _policy(spec.attachment_policy),
+        },
+        "defaults": _defaults(defaults),
+        "force": force,
+    }
+    server = await Server.start(unasked, None)
+    try:
+        created = await server.request("create", params)
+    finally:
+        await server.stop()
+    return WorkerDefinition(
+        name=spec.name,
+        instructions=spec.instructions,
+        description=spec.description,
+        model=spec.model or effective.default_model,
+        toolsets=tuple(spec.toolsets) or tuple(effective.default_toolsets),
+        allow_workers=spec.allow_workers if spec.allow_workers is not None else effective.default_allow_workers,
+        attachment_policy=spec.attachment_policy or effective.default_attachment_policy,
+        path=Path(created["path"]),
+    )
+
+
+def create_worker(
+    registry: Registry,
+    spec: WorkerSpec,
+    defaults: Union[WorkerCreationDefaults, None] = None,
+    force: bool = False,
+) -> WorkerDefinition:
+    """`create_worker_async`, waited for."""
+    return _waited(create_worker_async(registry, spec, defaults, force))
+
+
+def _waited(work: Coroutine[Any, Any, T]) -> T:
+    """Runs to its end here; in a thread of its own if a loop runs here already."""
+    try:
+        asyncio.get_running_loop()
+        is_running = True
+    except RuntimeError:
+        is_running = False
+    if not is_running:
+        return asyncio.run(work)
+    context = contextvars.copy_context()
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(context.run, asyncio.run, work).result()
