@@ -9,6 +9,7 @@ use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcomma
 /// Prompts as executables: agents are text files, and dangerous calls stop at a gate.
 #[derive(Debug, Parser)]
 #[command(name = "llm-do", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(override_usage = "llm-do <PROJECT> [PROMPT] [OPTIONS]\n       llm-do <COMMAND>")]
 #[command(after_help = "\
 Examples:
   llm-do new hello                  write a project to start from
@@ -119,8 +120,6 @@ pub struct RunArgs {
     pub project: PathBuf,
     /// What to say to the entry; `-` reads it from stdin
     pub prompt: Option<String>,
-    #[command(flatten)]
-    pub models: ModelArgs,
     /// The agent to start with, instead of the project's entry
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
@@ -133,60 +132,70 @@ pub struct RunArgs {
     /// Do not read stdin
     #[arg(long)]
     pub no_stdin: bool,
-    /// Print one event per line as JSON; the last one is the result
-    #[arg(long, conflicts_with = "output_format")]
-    pub json: bool,
-    /// What to print on stdout
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub output_format: Option<OutputFormat>,
-    /// Ask for whole answers instead of streams
-    #[arg(long)]
-    pub no_stream: bool,
-    /// Answer every question with yes
-    #[arg(long, alias = "yolo", conflicts_with = "reject_all")]
-    pub approve_all: bool,
-    /// Answer every question with no
-    #[arg(long)]
-    pub reject_all: bool,
     /// Offer no tools at all: agents can only talk
     #[arg(long)]
     pub no_tools: bool,
     /// Print the first request that would be sent, without sending it; the key is hidden
     #[arg(long, conflicts_with_all = ["chat", "timeout", "output"])]
     pub dry_run: bool,
-    /// Stop at this many model requests in the whole run
-    #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_requests: Option<u64>,
-    /// Stop before the run costs more
-    #[arg(long, alias = "max-budget-usd", value_name = "USD")]
-    pub max_cost_usd: Option<f64>,
-    /// How deep agents may call each other
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_depth: Option<u64>,
     /// The Python that runs the project's Python files, instead of its `.venv`, the active environment or `python3`
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// Trust the project: its code, its servers, its loosened rules
-    #[arg(long)]
-    pub trust: bool,
-    /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub timeout: Option<Duration>,
-    /// Also write the answer to this file
-    #[arg(short, long, value_name = "FILE", alias = "output-last-message")]
-    pub output: Option<PathBuf>,
     /// Many turns instead of one, as `llm-do chat` does
     #[arg(long)]
     pub chat: bool,
     /// Keep every step in this file, so that the run can be resumed
-    #[arg(long, alias = "record", value_name = "FILE", conflicts_with_all = ["replay", "dry_run"])]
+    #[arg(long, visible_alias = "record", value_name = "FILE", conflicts_with_all = ["replay", "dry_run"])]
     pub journal: Option<PathBuf>,
     /// Answer every step from this journal: no model is asked, no tool runs
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub replay: Option<PathBuf>,
+    #[command(flatten)]
+    pub conduct: ConductArgs,
+}
+
+/// How a run goes, whether it begins or is resumed.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
+pub struct ConductArgs {
+    #[command(flatten)]
+    pub models: ModelArgs,
+    /// Answer every question with yes
+    #[arg(long, visible_alias = "yolo", conflicts_with = "reject_all")]
+    pub approve_all: bool,
+    /// Answer every question with no
+    #[arg(long)]
+    pub reject_all: bool,
     /// Never ask, never animate
-    #[arg(long, short = 'p', alias = "print")]
+    #[arg(long, short = 'p', visible_alias = "print")]
     pub headless: bool,
+    /// Trust the project: its code, its servers, its loosened rules
+    #[arg(long)]
+    pub trust: bool,
+    /// Stop at this many model requests in the whole run
+    #[arg(long, visible_alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_requests: Option<u64>,
+    /// Stop before the whole run costs more
+    #[arg(long, visible_alias = "max-budget-usd", value_name = "USD")]
+    pub max_cost_usd: Option<f64>,
+    /// How deep agents may call each other
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_depth: Option<u64>,
+    /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Ask for whole answers instead of streams
+    #[arg(long)]
+    pub no_stream: bool,
+    /// Also write the answer to this file
+    #[arg(short, long, value_name = "FILE", visible_alias = "output-last-message")]
+    pub output: Option<PathBuf>,
+    /// Print one event per line as JSON; the last one is the result
+    #[arg(long, conflicts_with = "output_format")]
+    pub json: bool,
+    /// What to print on stdout
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub output_format: Option<OutputFormat>,
     /// Say more on stderr: calls (-v), text as it arrives (-vv), the messages as JSON lines (-vvv)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
@@ -208,7 +217,6 @@ Examples:
 
 The project, its input and the flags of the run are those it was started with; flags given here win.
 `--approve-all` is not kept: it must be given again.")]
-#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct ResumeArgs {
     /// The file that `run --journal` wrote
     pub journal: PathBuf,
@@ -228,52 +236,7 @@ pub struct ResumeArgs {
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
-    pub models: ModelArgs,
-    /// Print one event per line as JSON; the last one is the result
-    #[arg(long, conflicts_with = "output_format")]
-    pub json: bool,
-    /// What to print on stdout
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub output_format: Option<OutputFormat>,
-    /// Ask for whole answers instead of streams
-    #[arg(long)]
-    pub no_stream: bool,
-    /// Answer every question with yes
-    #[arg(long, alias = "yolo", conflicts_with = "reject_all")]
-    pub approve_all: bool,
-    /// Answer every question with no
-    #[arg(long)]
-    pub reject_all: bool,
-    /// Stop at this many model requests in the whole run
-    #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_requests: Option<u64>,
-    /// Stop before the whole run costs more
-    #[arg(long, alias = "max-budget-usd", value_name = "USD")]
-    pub max_cost_usd: Option<f64>,
-    /// How deep agents may call each other
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_depth: Option<u64>,
-    /// Give up after this time: seconds, or with a unit as in `90s`, `5m`, `1h`
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub timeout: Option<Duration>,
-    /// Also write the answer to this file
-    #[arg(short, long, value_name = "FILE", alias = "output-last-message")]
-    pub output: Option<PathBuf>,
-    /// Trust the project: its code, its servers, its loosened rules
-    #[arg(long)]
-    pub trust: bool,
-    /// Never ask, never animate
-    #[arg(long, short = 'p', alias = "print")]
-    pub headless: bool,
-    /// Say more on stderr: calls (-v), text as it arrives (-vv), the messages as JSON lines (-vvv)
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    pub verbose: u8,
-    /// Only errors and questions on stderr
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub quiet: bool,
-    /// Errors with all that is known of them
-    #[arg(long)]
-    pub debug: bool,
+    pub conduct: ConductArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -286,7 +249,7 @@ pub enum OutputFormat {
     StreamJson,
 }
 
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct ModelArgs {
     /// The model of agents whose file names none (`provider:model`), or of one agent (`AGENT=provider:model`)
     #[arg(short, long = "model", value_name = "MODEL")]
@@ -385,7 +348,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Parsing only: help, version and usage errors come back as clap's own error.
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
-    let argv: Vec<OsString> = argv.into_iter().collect();
+    let argv = with_help(argv.into_iter().collect());
     let is_chat = argv.get(1).is_some_and(|first| first == "chat");
     let meant = with_run(argv.clone());
     if let Some(args) = parse_run(&meant) {
@@ -446,6 +409,16 @@ Examples:
 pub const COMMANDS: &[&str] =
     &["run", "chat", "resume", "serve", "check", "validate", "new", "models", "schema", "completions"];
 
+/// `llm-do help` means `llm-do --help`, and `llm-do help COMMAND` means `llm-do COMMAND --help`.
+fn with_help(mut argv: Vec<OsString>) -> Vec<OsString> {
+    if argv.get(1).is_some_and(|first| first == "help") {
+        argv.remove(1);
+        argv.truncate(2);
+        argv.push(OsString::from("--help"));
+    }
+    argv
+}
+
 /// `llm-do PROJECT …` means `llm-do run PROJECT …`, and `llm-do chat …` means `llm-do run --chat …`.
 fn with_run(mut argv: Vec<OsString>) -> Vec<OsString> {
     const OWN_FLAGS: &[&str] = &["-h", "--help", "-V", "--version"];
@@ -474,10 +447,12 @@ mod tests {
             ("llm-do check hello", "llm-do check hello"),
             ("llm-do chat hello", "llm-do run --chat hello"),
             ("llm-do --version", "llm-do --version"),
+            ("llm-do help", "llm-do --help"),
+            ("llm-do help check", "llm-do check --help"),
             ("llm-do", "llm-do"),
         ];
         for (typed, meant) in cases {
-            assert_eq!(with_run(words(typed)), words(meant));
+            assert_eq!(with_run(with_help(words(typed))), words(meant));
         }
     }
 

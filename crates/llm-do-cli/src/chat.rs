@@ -4,6 +4,7 @@ use std::io::{BufRead as _, Read as _};
 use std::path::PathBuf;
 
 use llm_do::escape::visible;
+use llm_do::message::Attachment;
 use llm_do::project::reach::AgentTool;
 use llm_do::project::{AgentSpec, Entry, Program};
 use llm_do::runtime::input::Input;
@@ -24,6 +25,8 @@ use crate::watch::{Attended, Stopped, TurnEnded, Watch};
 pub struct Chat {
     /// Said before anybody is asked for more.
     pub first: Option<Input>,
+    /// Files that go with the first line, if nothing was said before it.
+    pub files: Vec<Attachment>,
     pub lines: LinesPlan,
 }
 
@@ -73,19 +76,23 @@ const HELP: &str = "\
 /usage   what the chat took so far
 /quit    end the chat (also Ctrl-D)
 Enter sends; Alt+Enter or a `\\` at the end continues the line. Ctrl-C cancels the turn.
+What is typed while an answer comes is the next line.
 A line that starts with a space is sent as it is.
 ";
 
 impl Chat {
     pub async fn converse(self, watch: &mut Watch, session: &Session, plan: &OutputPlan) -> Result<ChatEnded, Failure> {
         let mut lines = Lines::open(self.lines)?;
+        if lines.has_commands() {
+            watch.hush_terminal();
+        }
         let mut ended = ChatEnded { last: None, failure: None };
-        let mut first = self.first;
+        let (mut first, mut files) = (self.first, self.files);
         loop {
             let input = match first.take() {
                 Some(input) => input,
                 None => match ended.hear(lines.next(watch).await, lines.has_commands(), session, plan) {
-                    Heard::Input(input) => input,
+                    Heard::Said(text) => Input::Object { value: text.into(), attachments: std::mem::take(&mut files) },
                     Heard::Nothing => continue,
                     Heard::Goodbye => break,
                 },
@@ -105,7 +112,7 @@ impl Chat {
 
 /// What a line means.
 enum Heard {
-    Input(Input),
+    Said(String),
     Nothing,
     Goodbye,
 }
@@ -129,7 +136,7 @@ impl ChatEnded {
             },
             Next::Text(text) => match text.trim() {
                 "" => Heard::Nothing,
-                text => Heard::Input(Input::from(text)),
+                text => Heard::Said(text.to_owned()),
             },
             Next::Nothing => {
                 console::complain("(Ctrl-D or /quit ends the chat)\n");
@@ -210,6 +217,7 @@ impl Lines {
                 Self::Editor(editor) => match editor.read().await {
                     Typed::Text(text) => Next::Text(text),
                     Typed::Interrupted => Next::Nothing,
+                    Typed::Unreadable => Next::Unreadable(Failure::usage("what was typed is not UTF-8 text")),
                     Typed::End => Next::End,
                 },
                 Self::Stdin(lines) => match lines.recv().await {

@@ -259,11 +259,22 @@ fn base_words(base: &Base) -> String {
     }
 }
 
+/// What a root is relative to, and where it is from there.
+fn base_parts(base: &Base) -> (&'static str, &Path) {
+    match base {
+        Base::WorkingDirectory => ("working_directory", Path::new(".")),
+        Base::Project(path) => ("project", path),
+        Base::Absolute(path) => ("absolute", path),
+    }
+}
+
 fn root_json((toolset, name, root): (&str, &str, &FileRoot)) -> Value {
+    let (base, directory) = base_parts(&root.base);
     json!({
         "toolset": toolset,
         "root": Some(name).filter(|name| !name.is_empty()),
-        "directory": base_words(&root.base),
+        "base": base,
+        "directory": directory.display().to_string(),
         "mode": match root.access {
             Access::ReadOnly => "ro",
             Access::ReadWrite => "rw",

@@ -45,11 +45,11 @@ pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<St
     let words = shlex::split(&editor.command).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| format!("`{}` is no command", editor.command))?;
     let lent = || Terminal::lend().map_err(|error| format!("the terminal cannot be lent: {error}"));
-    terminal.restore();
+    let lent_out = terminal.as_before();
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg(&file).stdin(lent()?).stdout(lent()?).stderr(lent()?);
     let status = command.kill_on_drop(true).status().await;
-    terminal.restore();
+    drop(lent_out);
     let status = status.map_err(|error| format!("`{}` cannot be started: {error}", editor.command))?;
     if !status.success() {
         return Err(format!("`{}` ended with {status}", editor.command));

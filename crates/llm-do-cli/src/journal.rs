@@ -45,19 +45,22 @@ pub struct Flags {
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
     pub max_depth: Option<u64>,
+    pub python: Option<PathBuf>,
 }
 
 impl Flags {
     pub fn of(args: &RunArgs) -> Self {
+        let conduct = &args.conduct;
         Self {
-            models: args.models.models.clone(),
+            models: conduct.models.models.clone(),
             agent: args.agent.clone(),
-            no_stream: args.no_stream,
-            reject_all: args.reject_all,
+            no_stream: conduct.no_stream,
+            reject_all: conduct.reject_all,
             no_tools: args.no_tools,
-            max_requests: args.max_requests,
-            max_cost_usd: args.max_cost_usd,
-            max_depth: args.max_depth,
+            max_requests: conduct.max_requests,
+            max_cost_usd: conduct.max_cost_usd,
+            max_depth: conduct.max_depth,
+            python: args.python.clone(),
         }
     }
 }
@@ -121,10 +124,16 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
     let Some(file) = file else { return Failure::from(error) };
     let resume = format!("`llm-do resume {}", file.display());
     let hint = match &error {
-        RunError::Ended(Ending::NeedsApproval(pending)) => {
-            let id = pending.first().map_or("ID", |pending| &pending.id);
-            format!("{resume} --approve {id}` allows it and goes on; `--refuse {id}` refuses it")
-        }
+        RunError::Ended(Ending::NeedsApproval(pending)) => match pending.as_slice() {
+            [only] => {
+                let id = &only.id;
+                format!("{resume} --approve {id}` allows it and goes on; `--refuse {id}` refuses it")
+            }
+            several => {
+                let flags: Vec<String> = several.iter().map(|waits| format!(" --approve {}", waits.id)).collect();
+                format!("{resume}{}` allows all and goes on; `--refuse ID` refuses one", flags.concat())
+            }
+        },
         RunError::Ended(Ending::Limit { limit, .. }) => {
             format!("{resume}` goes on with a higher `--{}`", limit.replace('_', "-"))
         }

@@ -1,6 +1,7 @@
 //! Lines of a person, with history and editing. The editor blocks, so it has a thread of its own.
 
 use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -20,6 +21,8 @@ pub enum Typed {
     Text(String),
     /// Ctrl-C: the line is given up.
     Interrupted,
+    /// Something that is no text, such as a key of a keyboard for another encoding.
+    Unreadable,
     /// Ctrl-D, or the terminal is gone.
     End,
 }
@@ -71,6 +74,7 @@ fn serve(
                 Typed::Text(joined(&line))
             }
             Err(ReadlineError::Interrupted) => Typed::Interrupted,
+            Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => Typed::Unreadable,
             Err(_) => Typed::End,
         };
         let _ = answer.send(typed);

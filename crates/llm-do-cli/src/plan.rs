@@ -12,7 +12,7 @@ use llm_do::syntax::table::is_name;
 use llm_do::tools::python::Tracebacks;
 use llm_do::tools::rpc::child::ChildEnvironment;
 
-use crate::args::{CheckArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
+use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
 use crate::chat::LinesPlan;
 use crate::children;
 use crate::config::Config;
@@ -146,22 +146,22 @@ pub enum Stdin {
 
 pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
     let output = output(&args, environment);
-    let attended = environment.can_ask && !args.headless;
+    let attended = environment.can_ask && !args.conduct.headless;
     Ok(RunPlan {
-        models: models(&args.models, environment, config)?,
+        models: models(&args.conduct.models, environment, config)?,
         talk: talk(&args, environment),
         project: args.project,
         entry: args.agent,
         files: args.files,
-        stream: !args.no_stream,
-        approval_mode: match (args.approve_all, args.reject_all) {
+        stream: !args.conduct.no_stream,
+        approval_mode: match (args.conduct.approve_all, args.conduct.reject_all) {
             (true, _) => Some(ApprovalMode::ApproveAll),
             (false, true) => Some(ApprovalMode::RejectAll),
             (false, false) => None,
         },
-        max_depth: args.max_depth,
-        max_requests: args.max_requests,
-        max_cost_usd: match args.max_cost_usd {
+        max_depth: args.conduct.max_depth,
+        max_requests: args.conduct.max_requests,
+        max_cost_usd: match args.conduct.max_cost_usd {
             Some(usd) if usd.is_nan() || usd <= 0.0 => return Err(Failure::usage("`--max-cost-usd` is not an amount")),
             usd => usd,
         },
@@ -173,14 +173,14 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             (None, None) => Recording::Nothing,
         },
         attended,
-        trust: match (args.trust, attended, output.view.verbosity) {
+        trust: match (args.conduct.trust, attended, output.view.verbosity) {
             (true, ..) => Answerer::Flag,
             (false, true, _) => Answerer::Person(output.view.stderr),
             (false, false, Verbosity::Quiet | Verbosity::Messages) => Answerer::Silent,
             (false, false, Verbosity::Normal | Verbosity::Calls | Verbosity::Text) => Answerer::Nobody,
         },
-        timeout: args.timeout,
-        python: PythonPlan::of(args.python, environment, config).telling(if args.debug {
+        timeout: args.conduct.timeout,
+        python: PythonPlan::of(args.python, environment, config).telling(if args.conduct.debug {
             Tracebacks::Whole
         } else {
             Tracebacks::Nothing
@@ -192,9 +192,9 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
 
 /// What is shown where. Programs get no control codes, and no status line where a stream of JSON is shown already.
 pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
-    let format = output_format(args);
-    let is_attended = !args.headless && !args.dry_run && !environment.is_dumb();
-    let verbosity = match (args.quiet, args.verbose) {
+    let format = run_format(args);
+    let is_attended = !args.conduct.headless && !args.dry_run && !environment.is_dumb();
+    let verbosity = match (args.conduct.quiet, args.conduct.verbose) {
         (true, _) => Verbosity::Quiet,
         (false, 0) => Verbosity::Normal,
         (false, 1) => Verbosity::Calls,
@@ -211,18 +211,20 @@ pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
         stdout: Styles { coloured: environment.colours_stdout() },
         stderr: Styles { coloured: environment.colours_stderr() },
     };
-    OutputPlan { format, file: args.output.clone(), view, debug: args.debug }
+    OutputPlan { format, file: args.conduct.output.clone(), view, debug: args.conduct.debug }
 }
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.
-pub fn output_format(args: &RunArgs) -> OutputFormat {
-    let format = format(args.json, args.output_format);
-    // Nothing happens in a dry run that could be told.
-    if args.dry_run && format == OutputFormat::StreamJson { OutputFormat::Json } else { format }
+pub fn output_format(args: &ConductArgs) -> OutputFormat {
+    if args.json { OutputFormat::StreamJson } else { args.output_format.unwrap_or(OutputFormat::Text) }
 }
 
-pub fn format(json: bool, format: Option<OutputFormat>) -> OutputFormat {
-    if json { OutputFormat::StreamJson } else { format.unwrap_or(OutputFormat::Text) }
+/// Nothing happens in a dry run that could be told.
+pub fn run_format(args: &RunArgs) -> OutputFormat {
+    match output_format(&args.conduct) {
+        OutputFormat::StreamJson if args.dry_run => OutputFormat::Json,
+        format => format,
+    }
 }
 
 fn talk(args: &RunArgs, environment: &Environment) -> TalkPlan {
@@ -230,7 +232,8 @@ fn talk(args: &RunArgs, environment: &Environment) -> TalkPlan {
     if !args.chat {
         return TalkPlan::Once(input(json, prompt, args.no_stdin, environment));
     }
-    let is_typed = environment.stdin_is_terminal && environment.can_ask && !args.headless && !environment.is_dumb();
+    let is_typed =
+        environment.stdin_is_terminal && environment.can_ask && !args.conduct.headless && !environment.is_dumb();
     let lines = match (args.no_stdin, is_typed) {
         (false, true) => LinesPlan::Editor { home: environment.home() },
         (false, false) => LinesPlan::Stdin,

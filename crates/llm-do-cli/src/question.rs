@@ -2,7 +2,8 @@
 //! them is cut; what comes from elsewhere is marked line by line and never stands in a heading.
 
 use llm_do::escape::{visible, visible_lines};
-use llm_do::tools::approval::{ApprovalRequest, Memory};
+use llm_do::message::RawJson;
+use llm_do::tools::approval::{ApprovalRequest, Memory, Pending};
 
 use crate::json;
 use crate::style::{Style, Styles};
@@ -33,6 +34,20 @@ pub fn lines(request: &ApprovalRequest, number: usize) -> Vec<Line> {
         lines.extend(bounded(foreign).lines().map(quoted));
     }
     lines
+}
+
+/// A question that waits for somebody else: the call, why it is asked, and what it would change.
+pub fn pending(pending: &Pending) -> String {
+    let Pending { id, path, tool, arguments, reason, preview } = pending;
+    let asked = call(&format!("waiting for approval ({id})"), path, tool, arguments);
+    let preview = preview.as_ref().map(|preview| format!("{}\n", visible_lines(preview.trim_end())));
+    format!("{asked}reason: {}\n{}", visible(reason), preview.unwrap_or_default())
+}
+
+/// A call, all of it.
+pub fn call(heading: &str, path: &[String], tool: &str, arguments: &RawJson) -> String {
+    let arguments = visible_lines(&json::indented(arguments));
+    format!("{heading}: {} › {}\n{arguments}\n", visible(&path.join(" › ")), visible(tool))
 }
 
 fn heading(request: &ApprovalRequest, number: usize) -> String {
@@ -86,7 +101,6 @@ pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use llm_do::message::RawJson;
     use llm_do::tools::approval::{Coverage, OtherQuestions, Question};
 
     use super::*;
@@ -128,6 +142,23 @@ mod tests {
   │ approval 2: press y\u{202e}"#;
         let shown: Vec<String> = lines(&request(), 3).into_iter().map(|line| line.text).collect();
         assert_eq!(shown.join("\n"), expected);
+    }
+
+    #[test]
+    fn whoever_decides_later_reads_why_it_is_asked() {
+        let ApprovalRequest { id, path, tool, arguments, question, .. } = request();
+        let Question { reason, preview, .. } = question;
+        let expected = r#"waiting for approval (0123456789ab): main › editor › write_file
+{
+  "path": "a.md",
+  "content": "x\u001b[2J\u{202e}"
+}
+reason: changes the file `a.md`
+ same
+- old
++ new\u{1b}
+"#;
+        assert_eq!(pending(&Pending { id, path, tool, arguments, reason, preview }), expected);
     }
 
     #[test]

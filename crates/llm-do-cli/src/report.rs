@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_do::escape::{visible, visible_lines};
+use llm_do::escape::visible_lines;
 use llm_do::event::{TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson, Usage};
 use llm_do::runtime::{Outcome, Output, RunError, Runtime};
@@ -20,7 +20,7 @@ use crate::markdown::Markdown;
 use crate::render::{Verbosity, View};
 use crate::style::Style;
 use crate::watch::{Stopped, TurnEnded};
-use crate::{answer_file, console, journal, summary};
+use crate::{answer_file, console, journal, question, summary};
 
 /// Where the answer goes, and what else is said.
 #[derive(Clone, Debug)]
@@ -65,31 +65,29 @@ impl Ended {
     pub fn report(self, plan: &OutputPlan) -> Result<(), Failure> {
         let pending = self.pending();
         console::complain(&pending_text(&pending));
-        if let (Ok(output), Some(file)) = (&self.answer, &plan.file) {
-            answer_file::write(file, &answer(output))?;
-        }
+        let kept = keep(self.answer.as_ref().ok(), plan);
         let reported = match plan.format {
-            OutputFormat::Text => self.report_text(plan),
-            OutputFormat::Json | OutputFormat::StreamJson => self.report_json(plan, pending),
+            OutputFormat::Text => self.report_text(plan, kept),
+            OutputFormat::Json | OutputFormat::StreamJson => self.report_json(plan, pending, kept),
         };
         if plan.debug { reported } else { reported.map_err(Failure::plain) }
     }
 
-    fn report_text(self, plan: &OutputPlan) -> Result<(), Failure> {
+    fn report_text(self, plan: &OutputPlan, kept: Result<(), Failure>) -> Result<(), Failure> {
         match &self.answer {
             Ok(output) => print_turn(output, plan)?,
             Err(error) => print_partial(error, self.stopped, plan)?,
         }
         let summary = self.summary();
         let journal = self.journal.as_deref();
-        let ended = self.answer.map_or_else(|error| Err(failure(error, self.stopped, journal)), |_| Ok(()));
+        let ended = self.answer.map_or_else(|error| Err(failure(error, self.stopped, journal)), |_| kept);
         summary.print(plan.view, ended.as_ref().err());
         ended
     }
 
-    fn report_json(self, plan: &OutputPlan, pending: Vec<Pending>) -> Result<(), Failure> {
+    fn report_json(self, plan: &OutputPlan, pending: Vec<Pending>, kept: Result<(), Failure>) -> Result<(), Failure> {
         let (output, failure) = match &self.answer {
-            Ok(output) => (Some(output.to_json()), None),
+            Ok(output) => (Some(output.to_json()), kept.err()),
             Err(error) => {
                 let partial = error.partial().map(|partial| RawJson::of(&partial));
                 (partial, Some(failure(error.clone(), self.stopped, self.journal.as_deref())))
@@ -118,15 +116,15 @@ impl Ended {
     /// A chat has said everything but its end.
     pub fn report_chat(self, plan: &OutputPlan, chat: ChatEnded) -> Result<(), Failure> {
         let ChatEnded { last, failure } = chat;
-        if let (Some(output), Some(file)) = (&last, &plan.file) {
-            answer_file::write(file, &answer(output))?;
-        }
+        let kept = keep(last.as_ref(), plan);
         let summary = self.summary();
         if plan.format != OutputFormat::Text {
             let output = last.as_ref().map(Output::to_json);
-            console::print(&json::line(&self.result(output, failure.as_ref(), Vec::new())))?;
+            let failure = kept.as_ref().err().or(failure.as_ref());
+            console::print(&json::line(&self.result(output, failure, Vec::new())))?;
         }
         summary.print(plan.view, failure.as_ref());
+        kept?;
         failure.map_or(Ok(()), |failure| Err(Failure::Said { code: failure.code() }))
     }
 
@@ -174,6 +172,14 @@ pub fn print_partial(error: &RunError, stopped: Option<Stopped>, plan: &OutputPl
     }
 }
 
+/// Also into the file. An answer that cannot be kept there was paid for: it is printed all the same.
+fn keep(output: Option<&Output>, plan: &OutputPlan) -> Result<(), Failure> {
+    match (output, &plan.file) {
+        (Some(output), Some(file)) => answer_file::write(file, &answer(output)),
+        (None, _) | (_, None) => Ok(()),
+    }
+}
+
 /// What the closing line says.
 struct Summary {
     elapsed: Duration,
@@ -209,14 +215,11 @@ pub fn failure(error: RunError, stopped: Option<Stopped>, journal: Option<&Path>
 
 /// What waits for somebody's answer, all of it, nothing cut.
 fn pending_text(pending: &[Pending]) -> String {
-    let call = |(index, pending): (usize, &Pending)| {
-        let path = pending.path.join(" › ");
-        let arguments = visible_lines(&json::indented(&pending.arguments));
-        let number = if index == 0 { String::new() } else { format!("{}. ", index + 1) };
-        let (id, tool) = (&pending.id, visible(&pending.tool));
-        format!("{number}waiting for approval ({id}): {} › {tool}\n{arguments}\n", visible(&path))
+    let numbered = |(index, waits): (usize, &Pending)| {
+        let number = if pending.len() == 1 { String::new() } else { format!("{}. ", index + 1) };
+        format!("{number}{}", question::pending(waits))
     };
-    pending.iter().enumerate().map(call).collect()
+    pending.iter().enumerate().map(numbered).collect()
 }
 
 /// Text as it is, a typed answer as indented JSON.

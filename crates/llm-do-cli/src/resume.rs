@@ -5,29 +5,28 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::BoxFuture;
-use llm_do::escape::{visible, visible_lines};
+use llm_do::escape::visible;
 use llm_do::journal::file::{self, Matching, OpenJournal};
 use llm_do::journal::record::{Contents, shown_time};
-use llm_do::message::RawJson;
 use llm_do::project::Project;
 use llm_do::runtime::record::{self, Resumed};
-use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Pending, Waiting};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Pending};
 use llm_do::tools::plane::InDoubt;
 
-use crate::args::{ModelArgs, ResumeArgs, RunArgs};
+use crate::args::{ConductArgs, ModelArgs, ResumeArgs, RunArgs};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::report::{Ended, OutputPlan, not_begun};
 use crate::run::{Prepared, prepare};
-use crate::{console, json, plan};
+use crate::{console, plan, question};
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     if args.show {
         return console::print(&show(&args.journal)?);
     }
     let environment = Environment::read();
-    let format = plan::format(args.json, args.output_format);
+    let format = plan::output_format(&args.conduct);
     match begin(args, &environment) {
         Ok(Begun::Finished(ended, output)) => ended.report(&output),
         Ok(Begun::Continues(prepared, decisions)) => {
@@ -54,15 +53,16 @@ fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure>
         return Ok(Begun::Finished(Box::new(Ended::recorded(outcome, run)), output));
     }
     let decisions = Decisions::of(args, open.contents())?;
-    let typed = from_here(&args.models)?;
-    let output = args.output.as_ref().map(std::path::absolute).transpose();
+    let typed = from_here(&args.conduct.models)?;
+    let output = args.conduct.output.as_ref().map(std::path::absolute).transpose();
     let output = output.map_err(|error| Failure::usage(format!("`--output` is not a path: {error}")))?;
     let file = reached_from(&header.directory, &args.journal);
     std::env::set_current_dir(&header.directory).map_err(|error| {
         Failure::usage(format!("the run's directory {} cannot be entered: {error}", header.directory.display()))
     })?;
     let Header { run, project, flags, files, input, .. } = header;
-    let run_args = RunArgs { output, ..merged(args, &typed, flags, project) };
+    let mut run_args = merged(args, &typed, flags, project);
+    run_args.conduct.output = output;
     let mut prepared = prepare(run_args, environment, Some(input))?;
     let changes = files.changes(&prepared.files);
     let matching = match (changes.is_empty(), args.force) {
@@ -102,27 +102,23 @@ fn merged(args: &ResumeArgs, models: &[String], flags: Flags, project: PathBuf) 
     let slot = |model: &str| model.split_once('=').map(|(agent, _)| agent.to_owned());
     let replaced: BTreeSet<Option<String>> = models.iter().map(|model| slot(model)).collect();
     let kept = flags.models.into_iter().filter(|model| !replaced.contains(&slot(model)));
+    let given = &args.conduct;
+    let conduct = ConductArgs {
+        models: ModelArgs { models: kept.chain(models.iter().cloned()).collect() },
+        no_stream: given.no_stream || flags.no_stream,
+        reject_all: given.reject_all || (flags.reject_all && !given.approve_all),
+        max_requests: given.max_requests.or(flags.max_requests),
+        max_cost_usd: given.max_cost_usd.or(flags.max_cost_usd),
+        max_depth: given.max_depth.or(flags.max_depth),
+        ..given.clone()
+    };
     RunArgs {
         project,
-        models: ModelArgs { models: kept.chain(models.iter().cloned()).collect() },
         agent: flags.agent,
         no_stdin: true,
-        json: args.json,
-        output_format: args.output_format,
-        no_stream: args.no_stream || flags.no_stream,
-        approve_all: args.approve_all,
-        reject_all: args.reject_all || (flags.reject_all && !args.approve_all),
         no_tools: flags.no_tools,
-        trust: args.trust,
-        max_requests: args.max_requests.or(flags.max_requests),
-        max_cost_usd: args.max_cost_usd.or(flags.max_cost_usd),
-        max_depth: args.max_depth.or(flags.max_depth),
-        timeout: args.timeout,
-        output: args.output.clone(),
-        headless: args.headless,
-        verbose: args.verbose,
-        quiet: args.quiet,
-        debug: args.debug,
+        python: flags.python,
+        conduct,
         ..RunArgs::default()
     }
 }
@@ -155,7 +151,7 @@ impl Decisions {
         if args.reason.len() > args.refuse.len() {
             return Err(Failure::usage("there are more `--reason` than `--refuse`"));
         }
-        let waiting: BTreeSet<String> = waiting(contents).map(|waiting| waiting.pending.id).collect();
+        let waiting: BTreeSet<String> = waiting(contents).map(|pending| pending.id).collect();
         let mut given = BTreeMap::new();
         let approved = args.approve.iter().map(|id| (id, Answer::Once));
         let refused = args.refuse.iter().enumerate();
@@ -207,7 +203,8 @@ impl Approver for Decisions {
             if let Some(answer) = self.given.get(&request.id) {
                 self.used().insert(request.id.clone());
                 let verb = if *answer == Answer::Once { "approved" } else { "refused" };
-                console::complain(&call_text(verb, &request.id, &request.path, &request.tool, &request.arguments));
+                let heading = format!("{verb} ({})", request.id);
+                console::complain(&question::call(&heading, &request.path, &request.tool, &request.arguments));
                 return answer.clone();
             }
             match &self.otherwise {
@@ -220,7 +217,7 @@ impl Approver for Decisions {
     }
 }
 
-fn waiting(contents: &Contents) -> impl Iterator<Item = Waiting> {
+fn waiting(contents: &Contents) -> impl Iterator<Item = Pending> {
     contents.waiting().filter_map(|(_, shown)| shown.to().ok())
 }
 
@@ -228,18 +225,10 @@ fn waiting(contents: &Contents) -> impl Iterator<Item = Waiting> {
 fn doubts(contents: &Contents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {
-        let call =
-            call_text("interrupted, it may or may not have happened", "", &doubt.path, &doubt.tool, &doubt.arguments);
-        format!("note: {call}")
+        let heading = "note: interrupted, it may or may not have happened";
+        question::call(heading, &doubt.path, &doubt.tool, &doubt.arguments)
     };
     in_doubt.map(text).collect()
-}
-
-/// A call, all of it.
-fn call_text(verb: &str, id: &str, path: &[String], tool: &str, arguments: &RawJson) -> String {
-    let id = if id.is_empty() { String::new() } else { format!(" ({id})") };
-    let arguments = visible_lines(&json::indented(arguments));
-    format!("{verb}{id}: {} › {}\n{arguments}\n", visible(&path.join(" › ")), visible(tool))
 }
 
 /// What a journal says, in words. Nothing of the project runs, and the journal stays as it is.
@@ -255,7 +244,7 @@ fn show(file: &Path) -> Result<String, Failure> {
         shown_time(contents.begun_at),
         visible(by),
     );
-    let waiting: Vec<Waiting> = waiting(&contents).collect();
+    let waiting: Vec<Pending> = waiting(&contents).collect();
     let state = match (record::outcome(&contents), waiting.len()) {
         (Some(_), _) => "finished".to_owned(),
         (None, 0) => "not finished".to_owned(),
@@ -263,9 +252,8 @@ fn show(file: &Path) -> Result<String, Failure> {
         (None, several) => format!("waits for {several} approvals"),
     };
     text.push_str(&format!("{state}\n"));
-    for question in &waiting {
-        text.push('\n');
-        text.push_str(&question_text(question));
+    for pending in &waiting {
+        text.push_str(&format!("\n{}", question::pending(pending)));
     }
     let doubts = doubts(&contents);
     if !doubts.is_empty() {
@@ -273,14 +261,6 @@ fn show(file: &Path) -> Result<String, Failure> {
     }
     text.push_str(&changes_text(&header));
     Ok(text)
-}
-
-fn question_text(Waiting { pending, reason, preview }: &Waiting) -> String {
-    let Pending { id, path, tool, arguments } = pending;
-    let call = call_text("waiting for approval", id, path, tool, arguments);
-    let preview =
-        preview.as_ref().map(|preview| format!("{}\n", visible_lines(preview.trim_end()))).unwrap_or_default();
-    format!("{call}it {}\n{preview}", visible(reason))
 }
 
 fn changes_text(header: &Header) -> String {
@@ -308,6 +288,7 @@ mod tests {
             agent: Some("main".into()),
             reject_all: true,
             max_requests: Some(3),
+            python: Some("other/python".into()),
             ..Flags::default()
         };
         let args = |words: &str| {
@@ -320,9 +301,11 @@ mod tests {
             args
         };
         let kept = merged(&args(""), &[], flags.clone(), "p".into());
-        assert_eq!((kept.models.models.len(), kept.reject_all, kept.max_requests), (2, true, Some(3)));
+        let conduct = &kept.conduct;
+        assert_eq!((conduct.models.models.len(), conduct.reject_all, conduct.max_requests), (2, true, Some(3)));
         assert_eq!(kept.agent.as_deref(), Some("main"));
-        let anew = merged(&args("--approve-all --max-requests 9"), &["main=e:f".into()], flags, "p".into());
+        assert_eq!(kept.python, Some("other/python".into()));
+        let anew = merged(&args("--approve-all --max-requests 9"), &["main=e:f".into()], flags, "p".into()).conduct;
         assert_eq!(anew.models.models, ["a:b", "main=e:f"]);
         assert_eq!((anew.approve_all, anew.reject_all, anew.max_requests), (true, false, Some(9)));
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use llm_do::event::{EventKind, Events, Hearing};
 use llm_do::http::HttpSettings;
 use llm_do::journal::record::Contents;
-use llm_do::message::{Content, RawJson};
+use llm_do::message::{Attachment, Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
@@ -17,7 +17,6 @@ use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Projec
 use llm_do::runtime::input::Input;
 use llm_do::runtime::mcp::{self, Offer};
 use llm_do::runtime::{self, Models, Runtime, RuntimeConfig};
-use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
@@ -27,7 +26,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::args::{self, COMMANDS, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
+use crate::args::{self, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
 use crate::asking::{Asking, Forwarding, Waiting};
 use crate::chat::{Chat, ChatEnded};
 use crate::check::{Checked, ShellGround};
@@ -48,7 +47,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, children, console, new, providers, resume, serve, stdin};
+use crate::{answer_file, casting, check, children, console, habits, new, providers, resume, serve, text};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -70,7 +69,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
 /// Whoever reads JSON also reads that there was nothing to run. Help is no failure.
 fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
     let is_mistake = error.use_stderr();
-    let failure = Failure::Usage(error);
+    let failure = Failure::Usage(habits::explained(error));
     if is_mistake { report::not_begun(failure, args::asked_format(argv)) } else { failure }
 }
 
@@ -209,8 +208,7 @@ pub fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
     for ModelName { model: file, .. } in named {
-        let text = std::fs::read_to_string(&file)
-            .map_err(|error| Failure::usage(format!("the script `{file}` cannot be read: {error}")))?;
+        let text = text::file(&format!("the script `{file}`"), Path::new(&file))?;
         models.scripts.insert(file, text);
     }
     Ok(())
@@ -218,7 +216,7 @@ pub fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
 
 fn run_run(args: RunArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let format = plan::output_format(&args);
+    let format = plan::run_format(&args);
     match prepare(args, &environment, None) {
         Ok(prepared) => prepared.run(),
         Err(failure) => Err(report::not_begun(failure, format)),
@@ -315,6 +313,11 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
 fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Result<Header, Failure> {
     let directory = std::env::current_dir()
         .map_err(|error| Failure::failed(format!("the working directory is unknown: {error}")))?;
+    let unspeakable = [&plan.project, &directory].into_iter().chain(&flags.python).find(|path| path.to_str().is_none());
+    if let Some(path) = unspeakable {
+        return Err(Failure::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
+            .hint("run it from a place with another name, or without `--journal`"));
+    }
     Ok(Header { run: runtime::run_id(), project: plan.project.clone(), directory, flags, files, input })
 }
 
@@ -377,9 +380,8 @@ pub fn with_servers(
 }
 
 pub fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
-    if let Some(command) = misspelled_command(&plan.project) {
-        return Err(Failure::usage(format!("there is no project `{}`", plan.project.display()))
-            .hint(format!("did you mean the command `{command}`?")));
+    if let Some(hint) = meant_command(&plan.project) {
+        return Err(Failure::usage(format!("there is no project `{}`", plan.project.display())).hint(hint));
     }
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
     let project = Project::load(&plan.project).map_err(mistaken)?;
@@ -407,9 +409,8 @@ pub async fn with_python(project: Project, program: Program, plan: &RunPlan) -> 
 }
 
 /// `llm-do chekc .` is read as a project to run.
-fn misspelled_command(project: &Path) -> Option<&'static str> {
-    let name = project.to_str().filter(|_| !project.exists())?;
-    nearest(name, COMMANDS.iter().copied())
+fn meant_command(project: &Path) -> Option<String> {
+    habits::instead_of_command(project.to_str().filter(|_| !project.exists())?)
 }
 
 /// Starts Python and reads the input, both at once: either may have to be waited for.
@@ -479,15 +480,20 @@ impl Reading {
             TalkPlan::Chat { .. } if !self.is_wanted => Err(no_input_wanted()),
             TalkPlan::Chat { first, lines } => {
                 let first = first.as_ref().map(|first| self.input(first)).transpose()?;
-                Ok(Talk::Chat(Chat { first, lines: lines.clone() }))
+                let files = if first.is_some() { Vec::new() } else { self.files()? };
+                Ok(Talk::Chat(Chat { first, files, lines: lines.clone() }))
             }
         }
     }
 
-    fn input(&self, input: &InputPlan) -> Result<Input, Failure> {
+    /// Those of `-f`.
+    fn files(&self) -> Result<Vec<Attachment>, Failure> {
         let wrong = |error: AttachmentError| Failure::usage(error.to_string());
-        let attachments =
-            self.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
+        self.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect()
+    }
+
+    fn input(&self, input: &InputPlan) -> Result<Input, Failure> {
+        let attachments = self.files()?;
         let spoken = match input {
             InputPlan::Json(source) => Some(read_json(source)?),
             InputPlan::Prompt { text, stdin } => {
@@ -497,7 +503,7 @@ impl Reading {
                     None => text.clone(),
                 }))
             }
-            InputPlan::PromptOnStdin => Some(Value::String(stdin::read()?)),
+            InputPlan::PromptOnStdin => Some(Value::String(text::stdin()?)),
             InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
         };
         if spoken.is_some() && !self.is_wanted {
@@ -522,18 +528,18 @@ fn no_input_wanted() -> Failure {
 fn read_stdin(plan: Stdin) -> Result<Option<String>, Failure> {
     match plan {
         Stdin::LeaveAlone => Ok(None),
-        Stdin::Read => Ok(Some(stdin::read()?).filter(|text| !text.trim().is_empty())),
+        Stdin::Read => Ok(Some(text::stdin()?).filter(|text| !text.trim().is_empty())),
     }
 }
 
 fn read_json(source: &JsonSource) -> Result<Value, Failure> {
     let (name, text) = match source {
         JsonSource::Text(text) => ("`--input-json`".to_owned(), text.clone()),
-        JsonSource::Stdin => ("stdin".to_owned(), stdin::read()?),
+        JsonSource::Stdin => ("stdin".to_owned(), text::stdin()?),
         JsonSource::File(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
-            (path.display().to_string(), text)
+            let name = path.display().to_string();
+            let text = text::file(&name, path)?;
+            (name, text)
         }
     };
     serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{name} is not JSON: {error}")))

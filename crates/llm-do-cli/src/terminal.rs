@@ -14,6 +14,16 @@ pub struct Terminal {
     input: Receiver,
     /// As we found it.
     before: Termios,
+    between: Between,
+}
+
+/// How the terminal is between questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Between {
+    /// As we found it.
+    Before,
+    /// Keys are kept as they are, unseen, for whoever reads next.
+    Hushed,
 }
 
 /// Rows and columns.
@@ -33,7 +43,14 @@ impl Terminal {
     pub fn open() -> io::Result<Self> {
         let terminal = open(OFlags::RDWR | OFlags::NONBLOCK)?;
         let before = tcgetattr(&terminal)?;
-        Ok(Self { input: Receiver::from_owned_fd_unchecked(terminal)?, before })
+        Ok(Self { input: Receiver::from_owned_fd_unchecked(terminal)?, before, between: Between::Before })
+    }
+
+    /// From now on keys are neither shown nor edited until somebody reads them, so that what is typed ahead does not
+    /// stand in the middle of an answer, and Ctrl-D is still Ctrl-D. Ctrl-C stays a signal.
+    pub fn hush(&mut self) {
+        self.between = Between::Hushed;
+        self.rest();
     }
 
     pub fn size(&self) -> Size {
@@ -47,16 +64,13 @@ impl Terminal {
 
     /// Single keys, unseen. What was typed before this moment is forgotten: it was not meant for the question.
     pub fn keys(&self) -> io::Result<Keys<'_>> {
-        let mut modes = self.before.clone();
-        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
-        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
-        tcsetattr(&self.input, OptionalActions::Flush, &modes)?;
+        tcsetattr(&self.input, OptionalActions::Flush, &self.unseen())?;
         Ok(Keys(self))
     }
 
     /// A line as the terminal edits it; `None` at its end.
     pub async fn line(&self) -> io::Result<Option<String>> {
+        let _seen = self.as_before();
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\n") {
             let mut part = [0; 512];
@@ -73,9 +87,33 @@ impl Terminal {
         Ok(Stdio::from(open(OFlags::RDWR)?))
     }
 
-    /// As we found it, whoever changed it.
-    pub fn restore(&self) {
+    /// As we found it, whoever changed it, as long as the returned value lives.
+    pub fn as_before(&self) -> AsBefore<'_> {
         let _ = tcsetattr(&self.input, OptionalActions::Now, &self.before);
+        AsBefore(self)
+    }
+
+    /// As we found it, for good.
+    pub fn restore(&mut self) {
+        self.between = Between::Before;
+        self.rest();
+    }
+
+    fn rest(&self) {
+        let modes = match self.between {
+            Between::Before => &self.before,
+            Between::Hushed => &self.unseen(),
+        };
+        let _ = tcsetattr(&self.input, OptionalActions::Now, modes);
+    }
+
+    /// Single keys without an echo.
+    fn unseen(&self) -> Termios {
+        let mut modes = self.before.clone();
+        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+        modes
     }
 
     async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -109,7 +147,25 @@ impl Keys<'_> {
 
 impl Drop for Keys<'_> {
     fn drop(&mut self) {
-        self.0.restore();
+        self.0.rest();
+    }
+}
+
+/// While it lives the terminal is as we found it.
+pub struct AsBefore<'a>(&'a Terminal);
+
+impl Drop for AsBefore<'_> {
+    fn drop(&mut self) {
+        self.0.rest();
+    }
+}
+
+/// Only what was changed is put back: whoever runs in the background must leave the terminal alone.
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if self.between != Between::Before {
+            self.restore();
+        }
     }
 }
 

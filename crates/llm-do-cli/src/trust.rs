@@ -96,6 +96,9 @@ fn of_shell(name: &str, config: &ShellConfig, items: &mut Vec<Item>) {
     let is_outside = |path: &&String| path.starts_with(['/', '~']) || path.split('/').any(|part| part == "..");
     let outside = config.write.iter().filter(is_outside);
     items.extend(outside.map(|path| Item::new("write", format!("{path} is written by commands of `{name}`"))));
+    if config.network {
+        items.push(Item::new("network", format!("commands of `{name}` reach it")));
+    }
     if let llm_do::tools::source::Grammar::Rules { rules, .. } = &config.grammar {
         let understood = rules.iter().filter(|rule| rule.i_understand);
         items.extend(
@@ -171,9 +174,10 @@ impl Store {
 
     fn file(&self, root: &Path, items: &[Item]) -> Option<PathBuf> {
         let root = root.canonicalize().ok()?;
-        let root = root.to_string_lossy();
+        // Names need not be UTF-8, and two that are not must not look alike.
+        let root = root.as_os_str().as_encoded_bytes().escape_ascii().to_string();
         let parts = items.iter().flat_map(|item| [item.key, item.what.as_str(), item.bound_to.as_str()]);
-        let name = digest(std::iter::once(root.as_ref()).chain(parts));
+        let name = digest(std::iter::once(root.as_str()).chain(parts));
         self.directory.as_ref().map(|directory| directory.join(&name[..32]))
     }
 }
@@ -215,7 +219,11 @@ pub fn settle(project: &Project, program: &Program, store: &Store, answerer: Ans
         }
         Answerer::Flag => {}
     }
-    store.keep(&project.root, &items).map_err(|error| Failure::failed(format!("trust cannot be kept: {error}")))
+    // Whoever agreed wants it to run now, whatever becomes of the next time.
+    if let Err(error) = store.keep(&project.root, &items) {
+        console::complain(&format!("note: trust cannot be kept, it will be asked for again: {error}\n"));
+    }
+    Ok(())
 }
 
 fn question(root: &Path, items: &[Item], styles: Styles) -> String {
@@ -260,6 +268,8 @@ fn ask(question: &str) -> Result<bool, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
     use llm_do::model::name::{ModelChoices, ModelName};
 
     use super::*;
@@ -295,7 +305,7 @@ mod tests {
             "runtime": {"approval_mode": "approve_all"},
             "toolsets": {
                 "etc": {"filesystem": {"root": "/etc", "mode": "ro"}},
-                "sh": {"shell": {"rules": [{"pattern": "env", "approval": "ask", "i_understand": true}], "write": ["/var", "sub"]}},
+                "sh": {"shell": {"rules": [{"pattern": "env", "approval": "ask", "i_understand": true}], "write": ["/var", "sub"], "network": true}},
                 "hub": {"mcp": {"command": "npx", "args": ["-y", "hub\u001b"], "env": {"TOKEN": {"from_env": "HUB_TOKEN"}}}},
                 "far": {"mcp": {"url": "https://example.com/mcp"}}}}"#;
         let expected = [
@@ -306,6 +316,7 @@ mod tests {
             "i_understand: env in `sh`",
             "mcp: https://example.com/mcp is `far`",
             "mcp: npx -y hub\\u{1b} with the variables TOKEN is `hub`",
+            "network: commands of `sh` reach it",
             "python_files: tools.py",
             "root: /etc is read by `etc`",
             "schema_ref: tools.py:Topic",
@@ -327,6 +338,12 @@ mod tests {
         assert!(!store.holds(other.path(), &items));
         assert!(!store.holds(project.path(), &[Item::new("mcp", "npx hub2")]));
         assert!(!Store::beneath(None).holds(project.path(), &items));
+        let [kept, alike] = [b"\xfe", b"\xff"].map(|name| other.path().join(std::ffi::OsStr::from_bytes(name)));
+        for root in [&kept, &alike] {
+            std::fs::create_dir(root).unwrap();
+        }
+        store.keep(&kept, &items).unwrap();
+        assert!(store.holds(&kept, &items) && !store.holds(&alike, &items), "names that are not UTF-8");
     }
 
     #[test]

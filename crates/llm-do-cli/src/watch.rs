@@ -9,7 +9,7 @@ use llm_do::runtime::input::Input;
 use llm_do::runtime::{Output, RunError};
 use llm_do::tools::approval::Answer;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
 use crate::asking::{Asking, Waiting};
 use crate::console;
@@ -71,8 +71,7 @@ impl Watch {
         let mut turn = session.turn(input);
         let deadline = tokio::time::sleep(self.timeout.unwrap_or(Duration::MAX));
         tokio::pin!(deadline);
-        let (mut stopped, mut events, mut tick) = (None, Vec::new(), tokio::time::interval(TICK));
-        tick.reset();
+        let (mut stopped, mut events, mut tick) = (None, Vec::new(), ticks_from(Instant::now() + TICK));
         loop {
             tokio::select! {
                 biased;
@@ -80,6 +79,11 @@ impl Watch {
                     None => stopped = Some(cancel(&mut turn, by(signal))),
                     Some(_) => return Attended::Killed(by(signal)),
                 },
+                // Before the events: those of agents that never wait do not end.
+                () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
+                    let limit = self.timeout.unwrap_or_default();
+                    stopped = Some(cancel(&mut turn, Stopped::TimedOut(limit)));
+                }
                 _ = self.events.recv_many(&mut events, MOST_AT_ONCE) => self.display.show(&mut events),
                 Some(waiting) = self.questions.recv() => {
                     let interrupted = self.ask(waiting, deadline.as_mut()).await;
@@ -91,18 +95,21 @@ impl Watch {
                     let answer = answer.unwrap_or_else(|_| TurnEnded::default().answer);
                     return Attended::Ended(TurnEnded { answer, stopped });
                 }
-                () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
-                    let limit = self.timeout.unwrap_or_default();
-                    stopped = Some(cancel(&mut turn, Stopped::TimedOut(limit)));
-                }
                 _ = tick.tick(), if self.display.view.live => self.display.tick(),
             }
         }
     }
 
+    /// What is typed meanwhile is for the next line.
+    pub fn hush_terminal(&mut self) {
+        if let Some(asking) = &mut self.asking {
+            asking.terminal.hush();
+        }
+    }
+
     /// Whoever changed it and was interrupted.
-    pub fn restore_terminal(&self) {
-        if let Some(asking) = &self.asking {
+    pub fn restore_terminal(&mut self) {
+        if let Some(asking) = &mut self.asking {
             asking.terminal.restore();
         }
     }
@@ -162,6 +169,13 @@ impl Watch {
         self.display.show(&mut events);
         self.display.step_back();
     }
+}
+
+/// Whatever took long, a question above all, the status line moves once and not once for each tick that was missed.
+fn ticks_from(first: Instant) -> Interval {
+    let mut ticks = tokio::time::interval_at(first, TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 fn cancel(turn: &mut Turn, stopped: Stopped) -> Stopped {
@@ -243,6 +257,14 @@ mod tests {
         let (_, questions) = mpsc::unbounded_channel();
         let (signals, display) = (Signals::listen().unwrap(), Display::new(view, OutputFormat::Text));
         Watch { events, signals, display, questions, asking: None, timeout: None }
+    }
+
+    #[tokio::test]
+    async fn ticks_that_were_missed_are_not_made_up_for() {
+        let mut ticks = ticks_from(Instant::now() - Duration::from_secs(3));
+        ticks.tick().await;
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(ticks.poll_tick(&mut cx).is_pending(), "one is enough");
     }
 
     #[tokio::test]

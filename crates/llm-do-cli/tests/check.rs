@@ -480,4 +480,25 @@ fn roots_are_shown_with_their_bounds() {
     let json: Value = serde_json::from_str(&sandbox.run(&["check", ".", "--json"]).stdout).unwrap();
     let root = &json["agents"][0]["files"][1];
     assert_eq!((&root["root"], &root["mode"]), (&Value::from("out"), &Value::from("rw")), "{root}");
+    assert_eq!((&root["base"], &root["directory"]), (&Value::from("project"), &Value::from("made")), "{root}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_looked_into_is_not_taken_for_an_empty_one() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = Sandbox::new();
+    sandbox.file("p/main.worker", GOOD).file("q/main.worker", GOOD).file("q/workers/other.yaml", "");
+    let close = |mode| {
+        for path in ["p", "q/workers"] {
+            std::fs::set_permissions(sandbox.path().join(path), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    close(0o311);
+    for (project, place) in [("p", "p/"), ("q", "q/workers")] {
+        let said = support::wait(&mut sandbox.unprivileged(&["check", project]));
+        let expected = format!("error: cannot be read: Permission denied (os error 13)\n--> {place}\n");
+        assert!(said.code == Some(2) && said.stderr.contains(&expected), "{said:?}");
+        assert!(said.stderr.ends_with("\n1 error\n"), "{said:?}");
+    }
+    close(0o755);
 }

@@ -75,7 +75,8 @@ fn four_is_an_approval_that_is_needed_or_refused() {
     let waits = ended(files, WRITES, &[]);
     let id = waits.stderr.split_once('(').unwrap().1.split_once(')').unwrap().0.to_owned();
     let said = format!(
-        "waiting for approval ({id}): main › write_file\n{{\n  \"path\": \"out.txt\",\n  \"content\": \"x\"\n}}\n{SUMMARY}\n\
+        "waiting for approval ({id}): main › write_file\n{{\n  \"path\": \"out.txt\",\n  \"content\": \"x\"\n}}\n\
+         reason: creates the file `out.txt`\n+ x (no line break at the end)\n{SUMMARY}\n\
          error: approval is needed for `write_file` of main\nhint: `--approve-all` answers every question with yes"
     );
     check(&waits, 4, "", &said);

@@ -15,7 +15,7 @@ fn said(arguments: &[&str]) -> String {
 #[test]
 fn every_command_teaches_by_example() {
     let top = said(&["--help"]);
-    for command in ["run", "chat", "check", "new", "models", "schema", "completions"] {
+    for command in ["run", "chat", "resume", "check", "new", "models", "schema", "completions"] {
         assert!(top.contains(&format!("\n  {command} ")), "{top}");
         let help = said(&[command, "--help"]);
         assert!(help.contains(&format!("llm-do {command}")), "{help}");
@@ -32,6 +32,45 @@ fn help_on_chat_speaks_of_chat() {
     assert!(!help.contains("--chat"), "{help}");
     let Ended { code, stderr, .. } = Sandbox::new().run(&["chat", "x", "--bogus"]);
     assert!(code == Some(2) && stderr.contains("Usage: llm-do chat"), "{stderr}");
+}
+
+#[test]
+fn help_is_also_a_command() {
+    assert_eq!(said(&["help"]), said(&["--help"]));
+    for command in ["run", "chat", "resume", "check"] {
+        assert_eq!(said(&["help", command]), said(&[command, "--help"]));
+    }
+    assert!(said(&["help"]).contains("Usage: llm-do <PROJECT> [PROMPT] [OPTIONS]\n       llm-do <COMMAND>\n"));
+}
+
+#[test]
+fn words_of_other_tools_are_answered_with_ours() {
+    let mistaken = |arguments: &[&str]| {
+        let Ended { code, stdout, stderr } = Sandbox::new().run(arguments);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        stderr
+    };
+    assert_eq!(
+        mistaken(&["init", "x"]),
+        "error: there is no project `init`\nhint: `llm-do new DIRECTORY` writes a project to start from\n"
+    );
+    assert_eq!(
+        mistaken(&["chekc", "."]),
+        "error: there is no project `chekc`\nhint: did you mean the command `check`?\n"
+    );
+    for arguments in [&["x", "--color=never"][..], &["run", "x", "--color", "never"]] {
+        let said = mistaken(arguments);
+        let expected = "error: unexpected argument '--color' found\n\n  \
+                        tip: `NO_COLOR=1` in the environment turns colours off\n";
+        assert!(said.starts_with(expected) && !said.contains("yolo"), "{said}");
+    }
+    assert!(mistaken(&["x", "-c"]).contains("tip: `--journal FILE` keeps a run, and `llm-do resume FILE` goes on"));
+    for arguments in [&["x", "good", "morning"][..], &["chat", "x", "good", "morning"]] {
+        let said = mistaken(arguments);
+        assert!(said.contains("tip: a prompt of several words needs quotes\n\nUsage: llm-do "), "{said}");
+    }
+    assert!(!mistaken(&["check", "x", "y"]).contains("tip:"));
+    assert!(mistaken(&["x", "--max-turn", "3"]).contains("'--max-turns'"), "what is near is still guessed");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! What only one provider understands (thinking signatures, blocks of server-side tools, citations) is carried in
 //! `private` as the bytes that came, and goes back unmodified to the same provider and to no other.
 
+mod repeated_key;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +14,8 @@ use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+pub use repeated_key::repeated_key;
 
 /// One entry of a conversation. As JSON: `{"role": …, "parts": […]}`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -188,7 +192,7 @@ pub struct ToolCall {
     pub private: Option<RawJson>,
 }
 
-/// Arguments as the model wrote them. What is not a JSON object is never dispatched.
+/// Arguments as the model wrote them. What is not a JSON object, or has a key twice, is never dispatched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arguments {
@@ -207,8 +211,8 @@ impl Arguments {
             return Self::Malformed(text);
         }
         match RawJson::parse(trimmed) {
-            Ok(json) => Self::Object(json),
-            Err(_) => Self::Malformed(text),
+            Ok(json) if repeated_key(trimmed).is_none() => Self::Object(json),
+            Ok(_) | Err(_) => Self::Malformed(text),
         }
     }
 }
@@ -471,7 +475,7 @@ mod tests {
 
     #[test]
     fn arguments_that_are_not_an_object_are_marked() {
-        for text in ["[1]", "7", "\"x\"", "{\"a\":", "{} {}", "null", "oops"] {
+        for text in ["[1]", "7", "\"x\"", "{\"a\":", "{} {}", "null", "oops", r#"{"a":1,"a":2}"#] {
             assert_eq!(Arguments::parse(text.into()), Arguments::Malformed(text.into()));
         }
         for text in ["", "  ", "{}"] {

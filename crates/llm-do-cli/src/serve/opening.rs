@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::protocol::{CallerParam, ErrorData, Open, ToolRule, Wanted};
 use super::questions::{Client, Trouble};
 use super::scope::Prepared;
-use crate::args::{ModelArgs, RunArgs};
+use crate::args::{ConductArgs, ModelArgs, RunArgs};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -82,10 +82,13 @@ fn planned(open: &Open, environment: &Environment, config: &Config) -> Result<Ru
     let args = RunArgs {
         project: open.project.clone(),
         agent: open.agent.clone(),
-        models: ModelArgs { models: of_one.collect() },
-        max_depth: open.max_depth,
+        conduct: ConductArgs {
+            models: ModelArgs { models: of_one.collect() },
+            max_depth: open.max_depth,
+            headless: true,
+            ..ConductArgs::default()
+        },
         python: open.python.clone(),
-        headless: true,
         no_stdin: true,
         ..RunArgs::default()
     };

@@ -17,7 +17,8 @@ fn a_call_that_asks_suspends_the_run_and_an_approval_lets_it_go_on() {
     let id = waiting_id(&sandbox, &fake);
     let call = "{\n  \"content\": \"new\\n\",\n  \"path\": \"a.txt\"\n}\n";
     let expected = format!(
-        "waiting for approval ({id}): main › write_file\n{call}error: approval is needed for `write_file` of main\n\
+        "waiting for approval ({id}): main › write_file\n{call}reason: creates the file `a.txt`\n+ new\n\
+         error: approval is needed for `write_file` of main\n\
          hint: `llm-do resume run.journal --approve {id}` allows it and goes on; `--refuse {id}` refuses it\n"
     );
     assert_eq!(said, expected);
@@ -49,8 +50,11 @@ fn the_result_of_a_suspended_run_says_what_waits_and_that_of_the_whole_run_count
     let (sandbox, fake) = writer();
     let (_, suspended) = begin(&sandbox, &fake, &["--json"]).events();
     let id = waiting_id(&sandbox, &fake);
-    let pending =
-        json!([{"id": id, "path": ["main"], "tool": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}]);
+    let arguments = json!({"path": "a.txt", "content": "new\n"});
+    let (reason, preview) = ("creates the file `a.txt`", "+ new");
+    let pending = json!([{
+        "id": id, "path": ["main"], "tool": "write_file", "arguments": arguments, "reason": reason, "preview": preview,
+    }]);
     assert_eq!((&suspended["exit_code"], &suspended["pending"]), (&json!(4), &pending));
     let (events, result) = resume(&sandbox, &fake, &["--json", "--approve", &id]).events();
     assert_eq!(result["run"], suspended["run"], "it is the same run");
@@ -107,7 +111,7 @@ fn an_approval_is_for_what_was_shown() {
     let other = waiting_id(&sandbox, &fake);
     assert_ne!(other, id);
     let shown = resume(&sandbox, &fake, &["--show"]).answer();
-    assert!(shown.contains("it changes the file `a.txt`\n- somebody else's\n+ new\n"), "{shown}");
+    assert!(shown.contains("reason: changes the file `a.txt`\n- somebody else's\n+ new\n"), "{shown}");
     assert_eq!(resume(&sandbox, &fake, &["--approve", &other]).ended().code, Some(0));
 }
 

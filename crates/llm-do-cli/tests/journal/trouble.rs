@@ -138,3 +138,19 @@ fn a_provider_that_failed_can_be_asked_again() {
     assert!(failed.contains("`llm-do resume run.journal` goes on where it stopped"), "{failed}");
     assert_eq!(resume(&sandbox, &fake, &[]).answer(), "now\n");
 }
+
+#[test]
+fn a_path_that_a_journal_could_not_name_is_refused_before_there_is_one() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let sandbox = Sandbox::new();
+    let directory = sandbox.path().join(std::ffi::OsStr::from_bytes(b"bad\xff"));
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("main.worker"), "---\nname: main\n---\nx\n").unwrap();
+    std::fs::write(directory.join("script.yaml"), "- say: ran\n").unwrap();
+    let arguments = ["main.worker", "hi", "-m", "scripted:script.yaml", "--journal", "run.journal"];
+    let mut command = sandbox.command(&arguments, &[]);
+    let ended = wait(command.current_dir(&directory).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("error: a journal is UTF-8, and the path /"), "{}", ended.stderr);
+    assert!(!directory.join("run.journal").exists());
+}

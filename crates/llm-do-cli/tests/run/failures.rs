@@ -1,10 +1,12 @@
 //! How runs fail: the exit code, and everything that is said.
 
+use std::process::Stdio;
+
 use fake_llm::{Failure, FakeLlm, Fault, On, Reply, RetryAfter, Script};
 
 use crate::MAIN;
 use crate::session::{KEY, Run};
-use crate::support::{Ended, Sandbox};
+use crate::support::{Ended, Sandbox, wait};
 
 const MODELS: [&str; 4] = ["anthropic:claude-x", "openai:gpt-x", "openai-chat:gpt-x", "google:gemini-x"];
 
@@ -261,4 +263,26 @@ error: unknown provider `antropic` in the model `antropic:x`
     let said = Run::new(&sandbox, &["nowhere", "hi", "-m", "anthropic:x"]).asking(&fake).failure(2);
     assert!(said.contains("nowhere"), "{said}");
     assert_eq!(fake.requests().len(), 0);
+}
+
+#[test]
+fn python_in_a_place_without_a_name_in_utf_8_is_refused() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let sandbox = Sandbox::new();
+    let directory = sandbox.path().join(std::ffi::OsStr::from_bytes(b"bad\xff"));
+    std::fs::create_dir(&directory).unwrap();
+    let manifest =
+        r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"], "python_files": ["t.py"]}"#;
+    for (file, text) in [
+        ("project.json", manifest),
+        ("main.worker", "---\nname: main\n---\nx\n"),
+        ("t.py", ""),
+        ("s.yaml", "- say: x\n"),
+    ] {
+        std::fs::write(directory.join(file), text).unwrap();
+    }
+    let mut command = sandbox.command(&[".", "hi", "-m", "scripted:s.yaml", "-q"], &[]);
+    let ended = wait(command.current_dir(&directory).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("error: the path of the project is not UTF-8"), "{}", ended.stderr);
 }

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -54,6 +56,26 @@ impl Sandbox {
         let mut command = Command::new(env!("CARGO_BIN_EXE_llm-do"));
         command.args(arguments).env_clear().env("HOME", self.path()).envs(variables.iter().copied());
         command.current_dir(self.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// `llm-do …` as somebody who is not root, with a program of their own to run: ours may lie where they cannot go.
+    pub fn unprivileged(&self, arguments: &[&str]) -> Command {
+        const NOBODY: u32 = 65534;
+        let program = self.path().join("llm-do");
+        // Copied by another process: one that writes a program and starts others meanwhile may find it busy.
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_llm-do")).arg(&program).status().unwrap();
+        assert!(copied.success());
+        for path in [self.path(), &program] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut command = Command::new(program);
+        command.args(arguments).env_clear().current_dir(self.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Only root can become somebody else; anybody else is one already.
+        if fs::metadata("/proc/self").unwrap().uid() == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
         command
     }
 

@@ -104,7 +104,11 @@ impl Terminal {
     }
 
     pub fn press(&self, keys: &str) -> &Self {
-        (&self.keyboard).write_all(keys.as_bytes()).unwrap();
+        self.press_bytes(keys.as_bytes())
+    }
+
+    pub fn press_bytes(&self, keys: &[u8]) -> &Self {
+        (&self.keyboard).write_all(keys).unwrap();
         self
     }
 

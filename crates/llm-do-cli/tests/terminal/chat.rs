@@ -80,10 +80,18 @@ fn a_failed_turn_is_said_and_does_not_end_the_chat() {
 }
 
 #[test]
+fn a_key_that_is_no_text_does_not_end_the_chat() {
+    let sandbox = echo();
+    let chat = start(&sandbox, &[]);
+    chat.expect("> ").press_bytes(b"caf\xff").expect("error: what was typed is not UTF-8 text\n>");
+    chat.press("coffee\r").expect("1: coffee\n>").press("\u{4}");
+    assert_eq!(chat.left().code, Some(0));
+}
+
+#[test]
 fn ctrl_c_cancels_the_turn_and_not_the_chat() {
     let (sandbox, gate) = (sandbox(), Gate::new());
-    let script = Script::new().otherwise(Reply::text("Once upon a time").in_deltas(4));
-    let fake = FakeLlm::start(script.fault(On::Request(1), Fault::Stall { at: At::Percent(60), gate: gate.clone() }));
+    let fake = slow(&gate);
     let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
     let chat = Terminal::start(command(&sandbox, &fake, &arguments));
     chat.expect("> ").press("tell\r").expect("Once").press("\u{3}");
@@ -94,6 +102,59 @@ fn ctrl_c_cancels_the_turn_and_not_the_chat() {
     let asked = fake.requests();
     assert_eq!(asked.last().unwrap().seen.as_ref().unwrap().last_user_text(), "something else");
     assert_eq!(fake.violations(), [], "the cancelled turn has left no trace");
+}
+
+/// Answers `Once upon a time` to everything, and stalls in the middle of the first answer.
+fn slow(gate: &Gate) -> FakeLlm {
+    let script = Script::new().otherwise(Reply::text("Once upon a time").in_deltas(4));
+    FakeLlm::start(script.fault(On::Request(1), Fault::Stall { at: At::Percent(60), gate: gate.clone() }))
+}
+
+#[test]
+fn what_is_typed_during_a_turn_is_unseen_and_becomes_the_next_line() {
+    let (sandbox, gate) = (sandbox(), Gate::new());
+    let fake = slow(&gate);
+    let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
+    let chat = Terminal::start(command(&sandbox, &fake, &arguments));
+    chat.expect("> ").press("tell\r").expect("Once").press("and thex\u{7f}n?\r");
+    gate.release();
+    chat.expect("> and then?\nOnce upon a time\n>").press("\u{4}");
+    let left = chat.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    let expected = "> tell\nOnce upon a time\n> and then?\nOnce upon a time\n>\n0.0 s · 2 requests";
+    let screen: Vec<&str> = left.screen.lines().map(str::trim_end).collect();
+    assert!(timeless(&screen.join("\n")).starts_with(expected), "{}", left.screen);
+    let asked = fake.requests();
+    assert_eq!(asked.last().unwrap().seen.as_ref().unwrap().last_user_text(), "and then?");
+}
+
+#[test]
+fn ctrl_d_during_a_turn_ends_the_chat_after_it() {
+    let (sandbox, gate) = (sandbox(), Gate::new());
+    let fake = slow(&gate);
+    let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
+    let chat = Terminal::start(command(&sandbox, &fake, &arguments));
+    chat.expect("> ").press("tell\r").expect("Once").press("\u{4}");
+    gate.release();
+    let left = chat.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    assert!(left.screen.starts_with("> tell\nOnce upon a time\n>"), "{}", left.screen);
+}
+
+#[test]
+fn a_reason_is_seen_while_it_is_typed_and_what_follows_is_not() {
+    let (sandbox, gate) = (echo(), Gate::new());
+    let call = fake_llm::Call::new("write_file", serde_json::json!({"path": "out.txt", "content": "x"}));
+    let script = Script::new().reply(Reply::calls([call])).otherwise(Reply::text("Once upon a time").in_deltas(4));
+    let fake = FakeLlm::start(script.fault(On::Request(2), Fault::Stall { at: At::Percent(60), gate: gate.clone() }));
+    let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
+    let chat = Terminal::start(command(&sandbox, &fake, &arguments));
+    chat.expect("> ").press("write\r").expect("no, and end the run").press("n").expect("why not?");
+    chat.press("not today").expect("not today").press("\r").expect("Once").press("unseen");
+    gate.release();
+    chat.expect("Once upon a time\n> unseen").press("\u{15}\u{4}");
+    let left = chat.left();
+    assert_eq!(left.written.matches("unseen").count(), 1, "{}", left.screen);
 }
 
 #[test]
@@ -155,6 +216,18 @@ fn every_line_of_a_pipe_is_a_turn() {
     assert_eq!(piped("", &[]), Ended { code: Some(0), stdout: String::new(), stderr: String::new() });
     let run = Run::of(&echo(), &["run", "--chat", "main.worker", "-m", "scripted:script.yaml"]).hearing("a\n").ended();
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "1: a\n"));
+}
+
+#[test]
+fn files_go_with_the_first_turn_whoever_says_it() {
+    let sandbox = echo();
+    sandbox.file("notes.md", "the notes");
+    let run = |more: &[&'static str]| Run::of(&sandbox, &[&CHAT[..], &["-f", "notes.md"], more].concat());
+    assert_eq!(run(&[]).hearing("one\ntwo\n").ended().stdout, "1: one\n[notes.md]\n2: two\n");
+    assert_eq!(run(&["zero"]).hearing("one\n").ended().stdout, "1: zero\n[notes.md]\n2: one\n");
+    sandbox.file("main.worker", "---\nname: main\nattachment_policy: {max_attachments: 0}\n---\nx\n");
+    let ended = run(&[]).hearing("one\ntwo\n").ended();
+    assert_eq!(ended.stdout, "1: two\n", "a turn that failed is over with all it had: {}", ended.stderr);
 }
 
 #[test]

@@ -85,3 +85,12 @@ fn without_a_person_it_is_said_in_one_line() {
     ]);
     assert_eq!(trust(&checked()), json!({"given": true, "items": items}));
 }
+
+#[test]
+fn trust_that_cannot_be_kept_is_still_given() {
+    let sandbox = sandbox();
+    sandbox.file("home/trust", "not a directory");
+    let ended = Run::of(&sandbox, &[&RUN[..], &["--trust"]].concat()).with("LLM_DO_HOME", "home").ended();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "ran\n"), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("note: trust cannot be kept, it will be asked for again: "), "{}", ended.stderr);
+}

@@ -84,14 +84,21 @@ fn arguments_that_are_no_json_are_never_dispatched() {
     let sandbox = project(&[("main", "toolsets: [filesystem_cwd_ro]")], "");
     // Gemini sends objects only.
     for model in ["anthropic:m", "openai:m", "openai-chat:m"] {
-        let fake = FakeLlm::start(
-            Script::new()
-                .reply(Reply::calls([Call::malformed("read_file", "{\"path\": ")]))
-                .answer(|seen| seen.last_result().map(Reply::text)),
-        );
-        let answer = Run::new(&sandbox, &[".", "hi", "-m", model]).asking(&fake).answer();
-        assert!(answer.contains("the arguments are not a JSON object"), "{model}: {answer}");
-        assert_eq!(fake.violations(), [], "{model}: the history is one that the provider takes");
+        for (arguments, reason) in [
+            ("{\"path\": ", "the arguments are not a JSON object"),
+            (r#"{"path": "a.txt", "path": "b.txt"}"#, "the arguments have the key `path` twice"),
+        ] {
+            // What is sent back says what was wrong with it, so it is not what was served.
+            let fake = FakeLlm::start(
+                Script::new()
+                    .accept_foreign_history()
+                    .reply(Reply::calls([Call::malformed("read_file", arguments)]))
+                    .answer(|seen| seen.last_result().map(Reply::text)),
+            );
+            let answer = Run::new(&sandbox, &[".", "hi", "-m", model]).asking(&fake).answer();
+            assert!(answer.contains(reason), "{model}: {answer}");
+            assert_eq!(fake.violations(), [], "{model}: the history is one that the provider takes");
+        }
     }
 }
 

@@ -44,6 +44,8 @@ fn without_anybody_to_ask_the_run_ends_at_the_question() {
     let (id, said) = waiting(&run(&sandbox, &[]).ended());
     let expected = "main › write_file\n\
                     {\n  \"path\": \"out.txt\",\n  \"content\": \"written\"\n}\n\
+                    reason: creates the file `out.txt`\n\
+                    + written (no line break at the end)\n\
                     error: approval is needed for `write_file` of main\n\
                     hint: `--approve-all` answers every question with yes\n";
     assert_eq!(said, expected);
@@ -53,7 +55,10 @@ fn without_anybody_to_ask_the_run_ends_at_the_question() {
     let (_, result) = run(&sandbox, &["--json"]).events();
     assert_eq!(result["exit_code"], 4);
     let arguments = json!({"path": "out.txt", "content": "written"});
-    let pending = json!([{"id": id, "path": ["main"], "tool": "write_file", "arguments": arguments}]);
+    let (reason, preview) = ("creates the file `out.txt`", "+ written (no line break at the end)");
+    let pending = json!([{
+        "id": id, "path": ["main"], "tool": "write_file", "arguments": arguments, "reason": reason, "preview": preview,
+    }]);
     assert_eq!(result["pending"], pending);
     assert_eq!(result["error"]["message"], "approval is needed for `write_file` of main");
     assert!(!is_written(&sandbox));
@@ -204,4 +209,23 @@ fn what_is_approved_without_a_question_is_told() {
     // What a rule allows was never a question.
     let (events, _) = run(&writer("approval: { write_file: allow }"), &["--json"]).events();
     assert!(events.iter().all(|event| event["type"] != "approval_answered"));
+}
+
+#[test]
+fn several_that_wait_are_numbered_and_may_be_allowed_together() {
+    let calls = "[{ write_file: { path: a.txt, content: x } }, { write_file: { path: b.txt, content: y } }]";
+    let script = format!("- {{ round: 1, call: {calls} }}\n- say: done\n");
+    let sandbox = project(&[("main", "toolsets: [filesystem_cwd]")], &script);
+    let said = run(&sandbox, &["--journal", "run.journal"]).failure(4);
+    let ids: Vec<&str> = said.split("waiting for approval (").skip(1).map(|rest| &rest[..12]).collect();
+    let [first, second] = ids.as_slice() else { panic!("{said}") };
+    assert!(said.starts_with("1. waiting for approval (") && said.contains("\n2. waiting for approval ("), "{said}");
+    let hint = format!(
+        "hint: `llm-do resume run.journal --approve {first} --approve {second}` allows all and goes on; \
+         `--refuse ID` refuses one\n"
+    );
+    assert!(said.ends_with(&hint), "{said}");
+    let resumed = sandbox.run(&["resume", "run.journal", "--approve", first, "--approve", second]);
+    assert_eq!((resumed.code, resumed.stdout.as_str()), (Some(0), "done\n"), "{}", resumed.stderr);
+    assert!(sandbox.path().join("a.txt").exists() && sandbox.path().join("b.txt").exists());
 }

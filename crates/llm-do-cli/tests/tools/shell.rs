@@ -1,7 +1,6 @@
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -100,7 +99,13 @@ fn neither_path_nor_environment_of_the_caller_reaches_a_command() {
         "GIT_ASKPASS",
         "GIT_PROXY_COMMAND",
         "LD_AUDIT",
+        "LD_PRELOAD",
         "GIT_EXEC_PATH",
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "PYTHONSTARTUP",
+        "NODE_OPTIONS",
+        "RIPGREP_CONFIG_PATH",
     ] {
         hostile = hostile.with(variable, evil.clone());
     }
@@ -115,6 +120,7 @@ fn neither_path_nor_environment_of_the_caller_reaches_a_command() {
     let outputs = results(hostile);
     for (output, words) in outputs.iter().zip(["changed", "modified", "+one", "changed"]) {
         assert!(output["stdout"].as_str().unwrap().contains(words), "{outputs:?}");
+        assert_eq!(output["stderr"], "", "not even the loader complains of what it was told to load");
     }
     assert!(!sandbox.path().join("fired").exists() && !sandbox.path().join("trace").exists());
 }
@@ -245,18 +251,10 @@ fn an_unprivileged_user_is_fenced_and_limited_too() {
         "project.json",
         &manifest(r#"{"mine": {"shell": {"rules": [{"pattern": "sh", "approval": "allow", "i_understand": true}]}}}"#),
     );
-    let open = |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    open(sandbox.path(), 0o777);
-    let program = sandbox.path().join("llm-do");
-    fs::copy(env!("CARGO_BIN_EXE_llm-do"), &program).unwrap();
-    open(&program, 0o755);
-    let mut command = Command::new(&program);
-    command.args(["run", ".", "hi", "-m", "scripted:script.yaml", "--json", "--approve-all"]).env_clear();
-    command.current_dir(sandbox.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Only root can become somebody else; anybody else is one already.
-    if fs::metadata("/proc/self").unwrap().uid() == 0 {
-        command.uid(NOBODY).gid(NOBODY);
-    }
+    let arguments = ["run", ".", "hi", "-m", "scripted:script.yaml", "--json", "--approve-all"];
+    let mut command = sandbox.unprivileged(&arguments);
+    // They write here.
+    fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let ended = wait(&mut command);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
@@ -269,5 +267,3 @@ fn an_unprivileged_user_is_fenced_and_limited_too() {
     }
     assert_eq!((&inside["stdout"], &read["stdout"]), (&json!("x\n"), &json!("one\ntwo\n")));
 }
-
-const NOBODY: u32 = 65534;

@@ -127,13 +127,16 @@ struct Loader {
     problems: Diagnostics,
     workers: Vec<LoadedWorker>,
     broken: BTreeSet<String>,
+    /// Directories that could not be looked into, each reported once.
+    closed: BTreeSet<PathBuf>,
 }
 
 impl Loader {
     fn open(root: PathBuf) -> io::Result<Self> {
         let directory = Dir::open_ambient_dir(&root, ambient_authority())?;
         let (sources, problems) = (Sources::default(), Diagnostics::default());
-        Ok(Self { root, directory, sources, problems, workers: Vec::new(), broken: BTreeSet::new() })
+        let (broken, closed) = (BTreeSet::new(), BTreeSet::new());
+        Ok(Self { root, directory, sources, problems, workers: Vec::new(), broken, closed })
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -181,7 +184,7 @@ impl Loader {
             }
         }
         files.extend(self.files_in(Path::new(DEFAULT_GENERATED_DIR), &[Format::Yaml]));
-        if files.is_empty() {
+        if files.is_empty() && self.closed.is_empty() {
             let place = Place::Path(self.root.clone());
             self.problems.push(
                 Diagnostic::error(place, "neither a manifest nor worker files in this directory")
@@ -383,7 +386,13 @@ impl Loader {
     /// Sorted, so that a report has the same order everywhere. A directory that is not there has no names.
     fn names_in(&mut self, directory: &Path, wanted: impl Fn(FileType, &Path) -> bool) -> Vec<PathBuf> {
         let opened = if directory.as_os_str().is_empty() { "." } else { directory.to_str().unwrap_or(".") };
-        let Ok(entries) = self.directory.read_dir(opened) else { return Vec::new() };
+        let entries = match self.directory.read_dir(opened) {
+            Ok(entries) => entries,
+            Err(error) => {
+                self.note_closed(directory, &error);
+                return Vec::new();
+            }
+        };
         let mut names = Vec::new();
         for entry in entries.flatten() {
             let path = directory.join(entry.file_name());
@@ -403,6 +412,17 @@ impl Loader {
         }
         names.sort();
         names
+    }
+
+    /// What cannot be looked into may hold agents: that is something else than holding none.
+    fn note_closed(&mut self, directory: &Path, error: &io::Error) {
+        let is_absent = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        // What leads outside leads nowhere, and it is not the system that says so.
+        let leads_nowhere = error.raw_os_error().is_none();
+        if !is_absent && !leads_nowhere && self.closed.insert(directory.to_owned()) {
+            let place = Place::Path(self.root.join(directory));
+            self.problems.push(Diagnostic::error(place, reading(error)));
+        }
     }
 }
 

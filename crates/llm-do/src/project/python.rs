@@ -40,6 +40,10 @@ impl Project {
         let python = Python { environment: self.environment(&python.environment), ..python.clone() };
         let place = Place::Path(self.root.clone());
         let failed = |fact: String, hint: &str| Report::single(Diagnostic::error(place.clone(), fact).hint(hint));
+        if root.to_str().is_none() {
+            let fact = "the path of the project is not UTF-8, and its Python files are found by it".to_owned();
+            return Err(failed(fact, "give its directory another name"));
+        }
         let started = PythonHost::start(&python, &root, &files).await;
         let (host, exports) = started.map_err(|error| failed(error.to_string(), error.hint()))?;
         let died = |reason: String| failed(reason, "the files of the project are imported when it starts");

@@ -87,7 +87,8 @@ impl Input {
 
     fn untyped(self, agent: &AgentSpec, root: &Path, reach: Reach) -> Result<Vec<Content>, InputError> {
         let wrong = |reason: &str| InputError::Untyped { agent: agent.name.clone(), reason: reason.to_owned() };
-        let read = |path: &Value| attachment::read(path, root, reach).map(Content::Attachment);
+        let mut admission = Admission::by(&agent.attachment_policy);
+        let mut read = |path: &Value| admission.read(path, root, reach).map(Content::Attachment);
         let (value, attachments) = match self {
             Self::Text(text) => return Ok(vec![Content::text(spoken(text))]),
             Self::Parts(parts) => return Ok(parts),
@@ -96,11 +97,11 @@ impl Input {
         let mut parts = match value {
             Value::String(text) => vec![Content::text(spoken(text))],
             Value::Array(items) => {
-                let part = |item: &Value| match item {
+                let mut part = |item: &Value| match item {
                     Value::String(text) => Ok(Content::text(spoken(text.clone()))),
                     item => read(&item["attachment"]),
                 };
-                items.iter().map(part).collect::<Result<_, _>>()?
+                items.iter().map(&mut part).collect::<Result<_, _>>()?
             }
             Value::Object(mut fields) => {
                 let Some(Value::String(text)) = fields.remove("input") else {
@@ -131,10 +132,10 @@ impl Input {
             schema: schema.get().to_owned(),
         };
         let (mut value, attachments) = self.fitted(&schema_value).map_err(violates)?;
-        let mut files = Vec::new();
+        let (mut files, mut admission) = (Vec::new(), Admission::by(&agent.attachment_policy));
         if takes_attachments(&schema_value) {
             for path in attachment::named_in(&value) {
-                files.push(attachment::read(path, root, reach)?);
+                files.push(admission.read(path, root, reach)?);
             }
             name_attachments(&mut value, &attachments);
         }
@@ -164,14 +165,14 @@ impl Input {
         if takes_attachments(&schema_value) {
             name_attachments(&mut value, &beside);
         }
-        let mut parts = Vec::new();
+        let (mut parts, mut admission) = (Vec::new(), Admission::by(&agent.attachment_policy));
         for part in python.render(&class.reference, &value).await.map_err(violates)? {
             parts.push(match part {
                 RenderedPart::Text(text) => Content::text(spoken(text)),
                 RenderedPart::Attachment(path) => {
                     Content::Attachment(match beside.iter().position(|file| file.name == path) {
                         Some(given) => beside.remove(given),
-                        None => attachment::read(&Value::String(path), root, reach)?,
+                        None => admission.read(&Value::String(path), root, reach)?,
                     })
                 }
             });
@@ -274,31 +275,47 @@ fn undefined_behavior(
 }
 
 fn check_policy(policy: &AttachmentPolicy, parts: &[Content]) -> Result<(), InputError> {
-    let attachments: Vec<&Attachment> = parts
-        .iter()
-        .filter_map(|part| match part {
-            Content::Attachment(attachment) => Some(attachment),
-            Content::Text { .. } => None,
-        })
-        .collect();
-    let refuse = |attachment: &Attachment, reason: String| Err(AttachmentError::new(&attachment.name, reason).into());
-    let mut total = 0;
-    for (index, attachment) in attachments.iter().enumerate() {
-        if index as u64 >= policy.max_attachments {
-            return refuse(attachment, format!("is one too many: at most {} are taken", policy.max_attachments));
+    let mut admission = Admission::by(policy);
+    parts.iter().try_for_each(|part| match part {
+        Content::Attachment(attachment) => Ok(admission.admit(attachment)?),
+        Content::Text { .. } => Ok(()),
+    })
+}
+
+/// Attachments one after the other, held against what the agent takes: of a thousand that are named, no more are read
+/// than may be sent.
+struct Admission<'a> {
+    policy: &'a AttachmentPolicy,
+    count: u64,
+    bytes: u64,
+}
+
+impl<'a> Admission<'a> {
+    fn by(policy: &'a AttachmentPolicy) -> Self {
+        Self { policy, count: 0, bytes: 0 }
+    }
+
+    fn read(&mut self, path: &Value, root: &Path, reach: Reach) -> Result<Attachment, AttachmentError> {
+        let attachment = attachment::read(path, root, reach)?;
+        self.admit(&attachment).map(|()| attachment)
+    }
+
+    fn admit(&mut self, attachment: &Attachment) -> Result<(), AttachmentError> {
+        let refuse = |reason: String| Err(AttachmentError::new(&attachment.name, reason));
+        let AttachmentPolicy { max_attachments, max_total_bytes, allowed_suffixes, denied_suffixes } = self.policy;
+        self.count += 1;
+        self.bytes += attachment.data.len() as u64;
+        if self.count > *max_attachments {
+            return refuse(format!("is one too many: at most {max_attachments} are taken"));
         }
-        total += attachment.data.len() as u64;
-        if total > policy.max_total_bytes {
-            return refuse(
-                attachment,
-                format!("is too large: at most {} bytes are taken in all", policy.max_total_bytes),
-            );
+        if self.bytes > *max_total_bytes {
+            return refuse(format!("is too large: at most {max_total_bytes} bytes are taken in all"));
         }
         let name = attachment.name.to_lowercase();
         let ends = |suffixes: &[String]| suffixes.iter().any(|suffix| name.ends_with(suffix.as_str()));
-        if ends(&policy.denied_suffixes) || !(policy.allowed_suffixes.is_empty() || ends(&policy.allowed_suffixes)) {
-            return refuse(attachment, "has an ending that the agent does not take".to_owned());
+        if ends(denied_suffixes) || !(allowed_suffixes.is_empty() || ends(allowed_suffixes)) {
+            return refuse("has an ending that the agent does not take".to_owned());
         }
+        Ok(())
     }
-    Ok(())
 }

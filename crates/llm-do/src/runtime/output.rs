@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::Output;
+use crate::escape::visible_start;
 use crate::json_schema;
-use crate::message::RawJson;
+use crate::message::{RawJson, repeated_key};
 use crate::project::Typing;
 use crate::tools::python::PythonHost;
 
@@ -19,6 +20,9 @@ pub async fn judge(typing: &Typing, text: &str, python: Option<&PythonHost>) -> 
         (Typing::Untyped | Typing::Python(_), _) => return Ok(Output::Text(text.to_owned())),
     };
     let value: Value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
+    if let Some(key) = repeated_key(json) {
+        return Err(format!("it has the key `{}` twice", visible_start(&key, 80)));
+    }
     match json_schema::violation(&schema.to().unwrap_or(Value::Null), &value) {
         Some(violation) => Err(violation),
         None => Ok(Output::Value(RawJson::from_valid(json.to_owned()))),
@@ -58,6 +62,7 @@ mod tests {
         }
         let cases = [
             ("sorry", "it is not JSON"),
+            (r#"{"n": "one", "n": 1}"#, "it has the key `n` twice"),
             (r#"{"n": "one"}"#, "`/n`: \"one\" is not of type \"integer\""),
             ("{}", "the value as a whole: \"n\" is a required property"),
         ];

@@ -25,7 +25,8 @@ use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
 use crate::tools::{CallContext, Cancellation, Ending};
 
-/// Model requests of one call, unless the agent's limits say otherwise.
+/// Model requests of one turn, unless the agent's limits bound those of the whole call. It stops a model that goes round
+/// in circles, not a person who has much to say.
 const MAX_REQUESTS: u64 = 50;
 /// How often an answer that violates its schema is sent back.
 const MOST_REPAIRS: usize = 3;
@@ -100,6 +101,8 @@ pub struct CallScope<'r> {
     unfinished: Vec<Message>,
     turns: u64,
     requests: u64,
+    /// Those before the turn that is going on.
+    earlier_requests: u64,
     /// Identifies what was said so far in a recorded run.
     chain: Option<Chain>,
     failures: Failures,
@@ -167,6 +170,7 @@ impl<'r> CallScope<'r> {
             unfinished: Vec::new(),
             turns: 0,
             requests: 0,
+            earlier_requests: 0,
             chain: None,
             failures: Failures::default(),
             started: Instant::now(),
@@ -198,7 +202,8 @@ impl<'r> CallScope<'r> {
         tokio::select! {
             biased;
             output = self.turn(input) => return output,
-            () = cancelled => {}
+            // Heard also after a turn that has used up all that one poll may use.
+            () = tokio::task::coop::unconstrained(cancelled) => {}
         }
         let partial = self.said();
         self.settle(Err(RunError::Cancelled { partial }))
@@ -224,6 +229,8 @@ impl<'r> CallScope<'r> {
         }
         self.ended = Some(Ended::Error("cancelled".to_owned()));
         self.turns += 1;
+        self.earlier_requests = self.requests;
+        self.failures = Failures::default();
         self.turn_start = Some(self.frame.history.len());
         let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.is_entry());
         let output = match run_limit {
@@ -365,6 +372,8 @@ impl<'r> CallScope<'r> {
         self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
         loop {
+            // A model that answers at once, a script or a record, waits for nothing: signals and others get their turn.
+            tokio::task::coop::consume_budget().await;
             let message = match next_step(&self.frame.history) {
                 Step::AskModel => Message::Assistant(self.ask().await?),
                 Step::RunTools(reply) => {
@@ -429,10 +438,12 @@ impl<'r> CallScope<'r> {
     /// Asks the model once, and once more if it said nothing at all.
     async fn ask(&mut self) -> Result<Reply, RunError> {
         for _ in 0..2 {
-            let allowed = self.agent.limits.max_requests.unwrap_or(MAX_REQUESTS);
-            if self.requests >= allowed {
-                let reached = reached_requests(self.requests, allowed, self.account);
-                return Err(self.limited(&reached));
+            let (made, allowed) = match self.agent.limits.max_requests {
+                Some(allowed) => (self.requests, allowed),
+                None => (self.requests - self.earlier_requests, MAX_REQUESTS),
+            };
+            if made >= allowed {
+                return Err(self.limited(&reached_requests(made, allowed, self.account)));
             }
             self.requests += 1;
             let reply = self.request().await?;

@@ -299,7 +299,9 @@ impl<'a> Builder<'a> {
             return Err(Diagnostic::error(span, format!("more than {MOST_VALUES} values in one file")).into());
         }
         if self.size.text > MOST_TEXT {
-            return Err(Diagnostic::error(span, format!("aliases expand to more than {MOST_TEXT} bytes")).into());
+            return Err(
+                Diagnostic::error(span, format!("more than {MOST_TEXT} bytes of text, aliases expanded")).into()
+            );
         }
         Ok(())
     }
@@ -486,7 +488,7 @@ mod tests {
         }
         assert_eq!(parse(&bomb, parse_yaml), Err("more than 100000 values in one file".into()));
         let long = format!("a: &x \"{}\"\nb: [{}]", "x".repeat(500_000), "*x,".repeat(90_000));
-        assert_eq!(parse(&long, parse_yaml), Err("aliases expand to more than 4194304 bytes".into()));
+        assert_eq!(parse(&long, parse_yaml), Err("more than 4194304 bytes of text, aliases expanded".into()));
         let wide = format!("{}[{}]{}", "&a [".repeat(50), "x,".repeat(50_000), "]".repeat(50));
         assert!(parse(&wide, parse_yaml).unwrap_err().starts_with("anchors inside anchors hold more than"));
         let deep = (1..30).fold("a0: &a0 [x]\n".to_owned(), |deep, level| {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::approval::{PermittedCall, Question, Verdict};
@@ -27,11 +28,27 @@ pub struct AgentTool {
 /// The input of an agent without a schema.
 const UNTYPED: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"what to say to the agent"},"attachments":{"type":"array","items":{"type":"string"},"description":"paths of files in the project"}},"required":["input"],"additionalProperties":false}"#;
 
+/// The same as a type.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Untyped {
+    #[serde(rename = "input")]
+    _input: String,
+    #[serde(default, rename = "attachments")]
+    _attachments: Vec<String>,
+}
+
 impl AgentTool {
+    /// Whether arguments are plainly what an agent without a schema takes. Nearly all are, and a validator of schemas,
+    /// which says what is wrong with the others, costs a hundred times as much as all the rest of a call.
+    fn takes(&self, arguments: &RawJson) -> bool {
+        self.parameters.is_none() && arguments.to::<Untyped>().is_ok()
+    }
+
     pub(super) fn verdict(&self, arguments: &RawJson) -> Result<Verdict, String> {
         let value: Value = arguments.to().map_err(|error| error.to_string())?;
         // Code may also give a text or a list, which the agent itself fits to its schema.
-        if value.is_object() {
+        if value.is_object() && !self.takes(arguments) {
             let schema = self.parameters.as_ref().map_or(UNTYPED, |schema| schema.get());
             let schema: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
             if let Some(violation) = crate::json_schema::violation(&schema, &value) {

@@ -286,12 +286,7 @@ pub struct Pending {
     pub path: Vec<String>,
     pub tool: String,
     pub arguments: RawJson,
-}
-
-/// A question as a journal keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Waiting {
-    pub pending: Pending,
+    /// Why it is asked.
     pub reason: String,
     pub preview: Option<String>,
 }
@@ -524,7 +519,8 @@ impl Gate {
         match answer {
             Answer::Once | Answer::CallForSession | Answer::ToolForSession => permitted(&verdict, bound_to, None),
             Answer::Edited(arguments) => match judge(arguments.clone()).await {
-                Ok(Verdict::Block(reason)) | Err(reason) => refused(reason),
+                // Somebody is there and mistyped: the model reads it, and the run goes on.
+                Ok(Verdict::Block(reason)) | Err(reason) => Ok(Passage::Refused { reason, by: RefusedBy::Person }),
                 Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
                     let bound_to = verdict.question().and_then(|question| question.bound_to.clone());
                     permitted(&verdict, bound_to, Some(arguments))
@@ -552,7 +548,7 @@ impl Gate {
         let telling = steps.telling(events);
         let described = || {
             let request = (candidate.path, candidate.tool, canonical(candidate.arguments));
-            Described::new(StepKind::Ask, &request).shown(&candidate.waiting(verdict))
+            Described::new(StepKind::Ask, &request).shown(&candidate.pending(verdict))
         };
         let unasked = |answered| {
             candidate.tell(&telling, verdict, answered);
@@ -687,18 +683,15 @@ impl Candidate<'_> {
     }
 
     fn pending(&self, verdict: &Verdict) -> Pending {
+        let Question { reason, preview, .. } = verdict.question().cloned().unwrap_or_default();
         Pending {
             id: self.id(verdict),
             path: self.path.to_vec(),
             tool: self.tool.to_owned(),
             arguments: self.arguments.clone(),
+            reason,
+            preview,
         }
-    }
-
-    /// The question for whoever decides later.
-    fn waiting(&self, verdict: &Verdict) -> Waiting {
-        let question = verdict.question().cloned().unwrap_or_default();
-        Waiting { pending: self.pending(verdict), reason: question.reason, preview: question.preview }
     }
 
     fn request(&self, question: Question, verdict: &Verdict, others: OtherQuestions) -> ApprovalRequest {

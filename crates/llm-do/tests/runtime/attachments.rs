@@ -71,6 +71,43 @@ async fn files_that_a_model_names_wrongly_come_back_to_it() {
     assert_eq!(text(Ok(outcome.output)), "error: agent `child` failed: the attachment `missing.md` does not exist");
 }
 
+/// The last one is missing: to know that, all before it would have been read.
+#[tokio::test]
+async fn no_more_files_are_read_than_may_be_sent() {
+    for (count, policy, reason) in [
+        (5, "{}", "`notes.md` is one too many: at most 4 are taken"),
+        (3, "{max_total_bytes: 20}", "`notes.md` is too large: at most 20 bytes are taken in all"),
+        (1, "{denied_suffixes: [.md]}", "`notes.md` has an ending that the agent does not take"),
+    ] {
+        let named = vec!["notes.md"; count].join("', '") + "', 'missing.md";
+        for schema in ["", "schema_in: {type: object, properties: {input: {}, attachments: {type: array}}}"] {
+            let files = delegating(&named, "{}");
+            let child = worker("child", &format!("attachment_policy: {policy}\n{schema}"));
+            std::fs::write(files.path().join("child.worker"), child).unwrap();
+            let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+            let expected = format!("error: agent `child` failed: the attachment {reason}");
+            assert_eq!(text(Ok(outcome.output)), expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_file_of_the_disk_is_none() {
+    for (path, reason) in [
+        ("https://example.com/a.png", "does not exist"),
+        ("file:///etc/passwd", "does not exist"),
+        ("big", "is larger than 64 MiB"),
+        ("pipe", "is not a regular file"),
+    ] {
+        let files = delegating(path, "{}");
+        std::fs::File::create(files.path().join("big")).unwrap().set_len(2 << 30).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, files.path().join("pipe"), 0o600.into()).unwrap();
+        let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+        let expected = format!("error: agent `child` failed: the attachment `{path}` {reason}");
+        assert_eq!(text(Ok(outcome.output)), expected);
+    }
+}
+
 #[tokio::test]
 async fn handing_on_files_asks_where_the_policy_says_so_except_for_agents_it_excepts() {
     let general = r#"{"agent_attachments_require_approval": true}"#;

@@ -2,25 +2,23 @@
 
 use std::future::{Future, pending};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use fake_llm::{Call, Constant, FakeLlm, Reply};
 use llm_do::BoxFuture;
 use llm_do::http::{HttpClient, HttpSettings};
-use llm_do::message::{Content, RawJson};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries};
 use llm_do::model::name::ModelChoices;
 use llm_do::model::protocol::Quirks;
 use llm_do::model::provider::ProtocolKind;
 use llm_do::project::Project;
-use llm_do::runtime::{Models, Runtime, RuntimeConfig};
-use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, PermittedCall, Question, Rule, Verdict};
+use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Question, Rule, Verdict};
 use llm_do::tools::function::Tool;
-use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use tokio::task::JoinSet;
 
-use crate::support::{Files, runtime, text, worker};
+use crate::support::{Deed, Files, Log, OneTool, runtime, text, worker};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
@@ -87,45 +85,9 @@ async fn abandon<T: std::fmt::Debug>(future: impl Future<Output = T>) {
     }
 }
 
-/// A toolset that tells what becomes of it; its tool does not return.
-struct Hanging(Arc<Mutex<Vec<&'static str>>>);
-
-impl Toolset for Hanging {
-    fn specs(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec {
-            name: "hang".into(),
-            description: "hangs".into(),
-            parameters: RawJson::parse(r#"{"type":"object"}"#).unwrap(),
-            kind: ToolKind::Leaf,
-            order: Order::Concurrent,
-            repeat: Repeat::Once,
-        }]
-    }
-
-    fn judge<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a RawJson,
-        _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
-        Box::pin(async move { Ok(Verdict::Allow) })
-    }
-
-    fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        self.0.lock().unwrap().push("called");
-        Box::pin(pending())
-    }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
-        self.0.lock().unwrap().push("closed");
-        Box::pin(async { Ok(()) })
-    }
-}
-
-impl Drop for Hanging {
-    fn drop(&mut self) {
-        self.0.lock().unwrap().push("dropped");
-    }
+/// A tool that does not return.
+fn hanging() -> OneTool {
+    OneTool { tool: "hang", verdict: Verdict::Allow, deed: Deed::Hangs, closing: Ok(()) }
 }
 
 #[tokio::test]
@@ -138,16 +100,16 @@ async fn a_child_that_hangs_ends_with_its_callers_turn_and_leaves_no_trace_in_it
 ";
     let child = worker("child", "toolsets: [hanging]");
     let files = Files::new(&[("main.worker", &main), ("child.worker", &child), ("script.yaml", script)]);
-    let log = Arc::new(Mutex::default());
-    let made = Arc::clone(&log);
-    let project = files.project().toolset("hanging", move || Box::new(Hanging(Arc::clone(&made))));
+    let log = Log::default();
+    let project = hanging().within(files.project(), "hanging", &log);
     let runtime = runtime(&project, RuntimeConfig::new(Approvals::Nobody));
     let mut scope = runtime.open("main").await.unwrap();
     assert_eq!(text(scope.turn("a").await), "reply 1");
     abandon(scope.turn("delegate")).await;
     // Nobody waits for the toolsets of what was dropped; they close when the executor comes to it.
     tokio::task::yield_now().await;
-    assert_eq!(*log.lock().unwrap(), ["called", "closed", "dropped"], "nothing of it goes on");
+    let told = log.told(&["call", "close", "drop"]);
+    assert_eq!(told, ["call hanging", "close hanging", "drop hanging"], "nothing of it goes on");
     let child = &runtime.trace()[0].calls[0];
     assert_eq!((child.name.as_str(), child.error.as_deref()), ("child", Some("cancelled")));
     assert_eq!(text(scope.turn("b").await), "reply 2");
@@ -167,48 +129,24 @@ impl Approver for Absent {
     }
 }
 
-struct Asking(Hanging);
-
-impl Toolset for Asking {
-    fn specs(&self) -> Vec<ToolSpec> {
-        self.0.specs()
-    }
-
-    fn judge<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a RawJson,
-        _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
-        Box::pin(async move { Ok(Verdict::Ask(Question::because("it may hang"))) })
-    }
-
-    fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        Box::pin(async { Ok(vec![Content::text("it did not")]) })
-    }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
-        Box::new(self.0).close()
-    }
-}
-
 #[tokio::test]
 async fn a_question_that_is_given_up_on_blocks_neither_the_next_one_nor_the_scope() {
     let script = "- {heard: go, call: {hang: {}}}\n- {tool: hang, say: '{{ result }}'}\n- say: 'reply {{ round }}'";
     let main = worker("main", "toolsets: [asking]");
     let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
-    let log = Arc::new(Mutex::default());
-    let made = Arc::clone(&log);
-    let project = files.project().toolset("asking", move || Box::new(Asking(Hanging(Arc::clone(&made)))));
+    let log = Log::default();
+    let verdict = Verdict::Ask(Question::because("it may hang"));
+    let asking = OneTool { verdict, deed: Deed::Says("it did not"), ..hanging() };
+    let project = asking.within(files.project(), "asking", &log);
     let runtime = runtime(&project, RuntimeConfig::new(Approvals::prompt(Absent(AtomicUsize::new(0)))));
     let mut scope = runtime.open("main").await.unwrap();
     assert_eq!(text(scope.turn("a").await), "reply 1");
     abandon(scope.turn("go")).await;
     assert_eq!(text(scope.turn("go").await), "it did not", "asked again, and answered");
     assert_eq!(scope.frame().history.len(), 6);
-    assert!(log.lock().unwrap().is_empty(), "the toolset lives on");
+    assert_eq!(log.told(&["close", "drop"]), [""; 0], "the toolset lives on");
     scope.close().await;
-    assert_eq!(*log.lock().unwrap(), ["closed", "dropped"]);
+    assert_eq!(log.told(&["close", "drop"]), ["close asking", "drop asking"]);
 }
 
 #[tokio::test]
@@ -224,4 +162,20 @@ async fn an_agent_calls_itself_down_to_the_limit() {
         "{said}"
     );
     assert_eq!(runtime.usage().total.requests, 2 * DEPTH);
+}
+
+/// Without a limit this one would go on for longer than anybody lives.
+#[tokio::test]
+async fn agents_that_wait_for_nothing_let_others_in_between() {
+    let script = "- call: [{main: {input: a}}, {main: {input: b}}, {main: {input: c}}]";
+    let files = Files::new(&[("main.worker", &worker("main", "toolsets: [main]")), ("script.yaml", script)]);
+    let config = RuntimeConfig { max_depth: 12, ..RuntimeConfig::new(Approvals::Nobody) };
+    let runtime = runtime(&files.project(), config);
+    let mut scope = runtime.open("main").await.unwrap();
+    let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
+    let cancelled = async { cancelled.await.unwrap() };
+    let (ended, sent) = tokio::join!(scope.turn_until("go", cancelled), async { cancel.send(()) });
+    assert!(matches!(ended, Err(RunError::Cancelled { .. })) && sent.is_ok(), "{ended:?}");
+    assert!(runtime.usage().total.requests > 0);
+    scope.close().await;
 }

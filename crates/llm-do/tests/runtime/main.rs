@@ -11,68 +11,19 @@ mod protected;
 mod support;
 mod variants;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use llm_do::BoxFuture;
 use llm_do::event::{Answered, EventKind, Hearing};
-use llm_do::message::{Content, Message, RawJson};
+use llm_do::message::{Message, RawJson};
 use llm_do::model::name::ModelChoices;
-use llm_do::project::{Limits, Project};
+use llm_do::project::Limits;
 use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig};
-use llm_do::tools::approval::{Answer, Approvals, PermittedCall, Question, Rule, Verdict};
+use llm_do::tools::Ending;
+use llm_do::tools::approval::{Answer, Approvals, Rule};
 use llm_do::tools::function::Tool;
 use llm_do::tools::plane::Refusals;
-use llm_do::tools::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 
-use support::{Files, person, runtime, text, worker};
-
-/// Counts its instances and its calls, to show whose state is whose.
-struct Counter {
-    calls: AtomicUsize,
-    log: Arc<Mutex<Vec<String>>>,
-    name: &'static str,
-}
-
-impl Toolset for Counter {
-    fn specs(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec {
-            name: format!("{}_count", self.name),
-            description: "counts".into(),
-            parameters: RawJson::parse(r#"{"type":"object"}"#).unwrap(),
-            kind: ToolKind::Leaf,
-            order: Order::Sequential,
-            repeat: Repeat::Once,
-        }]
-    }
-
-    fn judge<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a RawJson,
-        _: &'a CallContext<'a>,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
-        Box::pin(async move { Ok(Verdict::Ask(Question::because("counts"))) })
-    }
-
-    fn call<'a>(&'a self, _: PermittedCall, _: &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        let count = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        Box::pin(async move { Ok(vec![Content::text(format!("{count}"))]) })
-    }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
-        self.log.lock().unwrap().push(format!("close {}", self.name));
-        Box::pin(async { Err("it would not close".to_owned()) })
-    }
-}
-
-fn counter(project: Project, name: &'static str, log: &Arc<Mutex<Vec<String>>>) -> Project {
-    let log = Arc::clone(log);
-    project.toolset(name, move || {
-        log.lock().unwrap().push(format!("open {name}"));
-        Box::new(Counter { calls: AtomicUsize::new(0), log: Arc::clone(&log), name })
-    })
-}
+use support::{Files, Log, OneTool, person, runtime, text, worker};
 
 #[tokio::test]
 async fn a_chat_keeps_history_and_toolsets_and_a_nested_call_starts_fresh() {
@@ -87,8 +38,8 @@ async fn a_chat_keeps_history_and_toolsets_and_a_nested_call_starts_fresh() {
 - {agent: main, call: {a_count: {}}}
 ";
     let files = Files::new(&[("main.worker", &main), ("child.worker", &child), ("script.yaml", script)]);
-    let log = Arc::default();
-    let project = counter(files.project(), "a", &log);
+    let log = Log::default();
+    let project = OneTool::counting("a_count").within(files.project(), "a", &log);
     let runtime = runtime(&project, RuntimeConfig::new(Approvals::Nobody));
     let mut scope = runtime.open("main").await.unwrap();
     assert_eq!(text(scope.turn("one").await), "count 1");
@@ -96,7 +47,7 @@ async fn a_chat_keeps_history_and_toolsets_and_a_nested_call_starts_fresh() {
     assert_eq!(text(scope.turn("delegate").await), "child: 1 in round 2", "a nested call shares neither");
     assert_eq!(scope.frame().history.len(), 12);
     scope.close().await;
-    assert_eq!(*log.lock().unwrap(), ["open a", "open a", "close a", "close a"]);
+    assert_eq!(log.told(&["open", "close"]), ["open a", "open a", "close a", "close a"]);
 }
 
 #[tokio::test]
@@ -104,13 +55,14 @@ async fn toolsets_close_once_in_reverse_order_whatever_happens_and_closing_never
     let main = worker("main", "toolsets: [a, b]");
     for (script, fails) in [("- say: hi", false), ("- {fail: give_up, say: broken}", true)] {
         let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
-        let log = Arc::default();
-        let project = counter(counter(files.project(), "a", &log), "b", &log);
+        let log = Log::default();
+        let project = OneTool::counting("a_count").within(files.project(), "a", &log);
+        let project = OneTool::counting("b_count").within(project, "b", &log);
         let program = project.link(&ModelChoices::default()).unwrap().program;
         let config = RuntimeConfig::new(Approvals::Nobody);
         let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
         assert_eq!(runtime.run("x").await.is_err(), fails);
-        assert_eq!(*log.lock().unwrap(), ["open a", "open b", "close b", "close a"]);
+        assert_eq!(log.told(&["open", "close"]), ["open a", "open b", "close b", "close a"]);
         drop(runtime);
         let mut failed = Vec::new();
         while let Some(event) = listener.recv().await {
@@ -128,11 +80,11 @@ async fn if_one_toolset_cannot_be_opened_the_others_are_closed_again() {
         "toolsets": {"attic": {"filesystem": {"root": "attic", "mode": "ro"}}}}"#;
     let main = worker("main", "toolsets: [a, attic]");
     let files = Files::new(&[("project.json", manifest), ("main.worker", &main), ("script.yaml", "- say: hi")]);
-    let log = Arc::default();
-    let project = counter(files.project(), "a", &log);
+    let log = Log::default();
+    let project = OneTool::counting("a_count").within(files.project(), "a", &log);
     let error = runtime(&project, RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
     assert!(matches!(error, RunError::Toolset { .. }), "{error}");
-    assert_eq!(*log.lock().unwrap(), ["open a", "close a"]);
+    assert_eq!(log.told(&["open", "close"]), ["open a", "close a"]);
 }
 
 #[tokio::test]
@@ -148,6 +100,43 @@ async fn a_failed_turn_leaves_the_history_as_it_was() {
     scope.close().await;
 }
 
+/// A chat goes on after a turn that failed, and each of its turns may fail as often as the first.
+#[tokio::test]
+async fn failures_are_counted_in_one_turn() {
+    let script = "
+- {heard: talk, say: done}
+- {heard: go, call: {nothing: {}}}
+- {heard: once, call: {nothing: {}}}
+- {round: 2, call: {nothing: {}}}
+- {round: 3, call: {nothing: {}}}
+- say: recovered
+";
+    let files = Files::new(&[("main.worker", &worker("main", "")), ("script.yaml", script)]);
+    let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody));
+    let mut scope = runtime.open("main").await.unwrap();
+    assert!(matches!(scope.turn("go").await, Err(RunError::RepeatedFailure { .. })));
+    for _ in 0..2 {
+        assert_eq!(text(scope.turn("talk").await), "done");
+    }
+    assert_eq!(text(scope.turn("once").await), "recovered", "one failure is not three");
+    scope.close().await;
+}
+
+#[tokio::test]
+async fn a_long_chat_is_no_loop_and_a_limit_of_its_own_is_of_the_whole_call() {
+    for (keys, turns) in [("", 60), ("limits: {max_requests: 7}", 7)] {
+        let files = Files::new(&[("main.worker", &worker("main", keys)), ("script.yaml", "- say: '{{ round }}'")]);
+        let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody));
+        let mut scope = runtime.open("main").await.unwrap();
+        for turn in 1..=turns {
+            assert_eq!(text(scope.turn("on").await), turn.to_string());
+        }
+        let ended = scope.turn("on").await;
+        assert_eq!(ended.is_err(), !keys.is_empty(), "{ended:?}");
+        scope.close().await;
+    }
+}
+
 #[tokio::test]
 async fn two_agents_use_one_toolset_under_different_rules() {
     let trusted = worker("trusted", "toolsets: [a]\napproval: {a_count: allow}");
@@ -158,7 +147,7 @@ async fn two_agents_use_one_toolset_under_different_rules() {
     let mut files: Vec<(&str, &str)> = files.map(|(name, text)| (name, text.as_str())).to_vec();
     files.extend([("script.yaml", script), ("main.worker", "---\nname: main\nmodel: scripted:script.yaml\n---\nx")]);
     let files = Files::new(&files);
-    let project = counter(files.project(), "a", &Arc::default());
+    let project = OneTool::counting("a_count").within(files.project(), "a", &Log::default());
     let (approvals, asked) = person(Answer::Refuse { reason: Some("no thanks".into()) });
     let runtime = runtime(&project, RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(approvals) });
     let mut said = Vec::new();
@@ -212,8 +201,10 @@ async fn edited_arguments_are_judged_again_and_the_model_is_told() {
     assert!(text(Ok(outcome.output)).contains("the user changed the arguments to"));
 
     let (approvals, _) = person(Answer::Edited(RawJson::parse(r#"{"path":"../b.txt","content":"y"}"#).unwrap()));
-    let refused = runtime(&files.project(), RuntimeConfig::new(approvals)).run("x").await;
-    assert!(matches!(refused, Err(RunError::Ended(Ending::Refused { .. }))), "{refused:?}");
+    let outcome = runtime(&files.project(), RuntimeConfig::new(approvals)).run("x").await.unwrap();
+    let said = text(Ok(outcome.output));
+    assert!(said.starts_with("error: refused: `../b.txt` leads outside"), "a slip does not end the run: {said}");
+    assert!(!files.path().parent().unwrap().join("b.txt").exists());
 }
 
 #[tokio::test]

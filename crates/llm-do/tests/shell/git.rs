@@ -142,6 +142,22 @@ fn attributes_of_the_repository_itself_ask() {
 }
 
 #[test]
+fn histories_without_end_are_cut() {
+    for fencing in BOTH {
+        let world = repository(fencing);
+        world.file("inside/large.txt", &"0123456789abcdef\n".repeat(400_000));
+        git(&world.inside(), &["add", "."]);
+        git(&world.inside(), &["commit", "-q", "-m", "large"]);
+        for command in ["git show", "git log -p -n 999999999", "git diff HEAD~1"] {
+            let ran = world.attempt(command).ran();
+            assert!(ran.truncated && ran.stdout.len() <= 60_000, "{command}: {}", ran.stdout.len());
+        }
+        assert_eq!(world.attempt("git log -n 999999999 --format='%(trailers:only)'").ran().exit_code, 0);
+        assert!(world.attempt("git log -S 0123456789abcdef --oneline").ran().stdout.contains("large"));
+    }
+}
+
+#[test]
 fn hooks_of_the_repository_do_not_run() {
     for fencing in BOTH {
         let world = repository(fencing);
@@ -243,6 +259,27 @@ fn tracked_secrets_ask_before_they_are_shown() {
             assert!(!ran.stdout.contains("KEY=1"), "{command}");
         }
         assert!(world.approved("git show HEAD:conf/.env").ran().stdout.contains("KEY=1"));
+    }
+}
+
+#[test]
+fn indexes_that_do_not_say_what_is_tracked_ask() {
+    for fencing in BOTH {
+        for hidden in ["split", "missing"] {
+            let world = repository(fencing);
+            world.file("inside/conf/.env", "KEY=1\n");
+            git(&world.inside(), &["add", "-f", "conf/.env"]);
+            git(&world.inside(), &["commit", "-q", "-m", "oops"]);
+            world.file("inside/conf/.env", "KEY=2\n");
+            match hidden {
+                "split" => git(&world.inside(), &["update-index", "--split-index"]),
+                _ => std::fs::remove_file(world.path("inside/.git/index")).unwrap(),
+            }
+            for command in ["git diff", "git show", "git diff HEAD", "git log -p"] {
+                world.attempt(command).asks();
+            }
+            assert!(!world.attempt("git diff --stat").ran().stdout.contains("KEY"), "{hidden}");
+        }
     }
 }
 

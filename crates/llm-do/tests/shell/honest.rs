@@ -5,7 +5,8 @@ use llm_do::tools::source::Grammar;
 
 const HONEST: &str = include_str!("../../src/tools/shell/grammar/honest.txt");
 
-fn with_history(world: &World) {
+/// Makes the working directory a repository with a history.
+pub fn with_history(world: &World) {
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
         command.current_dir(world.inside()).args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments);

@@ -1,5 +1,5 @@
 use crate::world::{Attempt, BOTH, World, part, rule, rules};
-use llm_do::tools::approval::Rule;
+use llm_do::tools::approval::{Approvals, Rule};
 use llm_do::tools::shell::fence::Fencing;
 use llm_do::tools::source::Grammar;
 
@@ -27,27 +27,31 @@ fn what_does_not_fit_is_blocked_whoever_approves_and_changes_nothing() {
 
 #[test]
 fn control_and_deceptive_characters_are_blocked() {
-    let world = both_shells(Fencing::WhereOffered);
-    let before = world.state();
-    for command in [
-        "cat a.txt\nrm -rf out",
-        "cat a.txt\rrm out",
-        "cat a.txt\u{b}x",
-        "cat a.txt\u{c}x",
-        "cat a.txt\u{2028}rm out",
-        "cat\ta.txt",
-        "cat 'a\u{1b}[2K.txt'",
-        "cat\u{a0}a.txt",
-        "c\u{200b}at a.txt",
-        "g\u{456}t status",
-        "\u{feff}cat a.txt",
-        "cat \0a.txt",
-    ] {
-        world.approved(command).stopped();
+    let long = [format!("cat {}", "a.txt ".repeat(600)), format!("cat {}", "a".repeat(1 << 20))];
+    for fencing in BOTH {
+        let world = both_shells(fencing);
+        let before = world.state();
+        for command in [
+            "cat a.txt\nrm -rf out",
+            "cat a.txt\rrm out",
+            "cat a.txt\u{b}x",
+            "cat a.txt\u{c}x",
+            "cat a.txt\u{2028}rm out",
+            "cat a\\\n.txt",
+            "cat\ta.txt",
+            "cat 'a\u{1b}[2K.txt'",
+            "cat\u{a0}a.txt",
+            "c\u{200b}at a.txt",
+            "g\u{456}t status",
+            "\u{feff}cat a.txt",
+            "cat \0a.txt",
+            &long[0],
+            &long[1],
+        ] {
+            world.approved(command).stopped();
+        }
+        assert_eq!(world.state(), before);
     }
-    world.approved(&format!("cat {}", "a.txt ".repeat(600))).stopped();
-    world.approved(&format!("cat {}", "a".repeat(1 << 20))).stopped();
-    assert_eq!(world.state(), before);
 }
 
 /// Dangerous argument lists that must be blocked however they are spelled.
@@ -218,8 +222,10 @@ fn output_and_patterns_without_end_are_ended() {
         let ran = world.attempt("head -c 999999999999 big").ran();
         assert!(ran.truncated);
         world.file("inside/backtrack", &format!("{}b\n", "a".repeat(64)));
-        let ended = world.answered("grep -P '(a+)+$' backtrack", 1, llm_do::tools::approval::Approvals::Nobody).ran();
-        assert_ne!(ended.exit_code, 0, "{ended:?}");
+        for pattern in [r"grep -P '(a+)+$' backtrack", r"grep -E '^(a*)*\1*\1*\1*c$' backtrack"] {
+            let ended = world.answered(pattern, 1, Approvals::Nobody).ran();
+            assert_ne!(ended.exit_code, 0, "{ended:?}");
+        }
     }
 }
 

@@ -151,6 +151,14 @@ impl World {
         self.session(approvals).attempt(command, timeout)
     }
 
+    /// What lies outside the working directory and of `declared`, with its content. Times and modes are no part of it:
+    /// no fence keeps them.
+    pub fn outer(&self) -> BTreeMap<PathBuf, String> {
+        let is_outer = |path: &PathBuf| !path.starts_with(self.inside()) && !path.starts_with(self.path("declared"));
+        let state = self.state().into_iter().filter(|(path, _)| is_outer(path));
+        state.map(|(path, text)| (path, text.splitn(4, ' ').skip(3).collect())).collect()
+    }
+
     /// Everything there is, with its content, mode and time: what a command could change.
     pub fn state(&self) -> BTreeMap<PathBuf, String> {
         let mut state = BTreeMap::new();

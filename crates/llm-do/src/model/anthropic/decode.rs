@@ -82,13 +82,16 @@ impl MessagesDecoder {
     }
 
     fn block_stop(&mut self, index: u64, tell: &mut dyn FnMut(Delta<'_>)) {
-        if let Some(Block::Open(block)) = self.blocks.remove(&index).map(|block| *block) {
-            let part = self.part(block, index);
-            if let ReplyPart::ServerTool(part) = &part {
-                tell(Delta::ServerTool(part));
-            }
-            self.blocks.insert(index, Box::new(Block::Closed(part)));
+        let part = match self.blocks.remove(&index).map(|block| *block) {
+            Some(Block::Open(block)) => self.part(block, index),
+            // Said twice, it is there once.
+            Some(closed @ Block::Closed(_)) => return drop(self.blocks.insert(index, Box::new(closed))),
+            None => return,
+        };
+        if let ReplyPart::ServerTool(part) = &part {
+            tell(Delta::ServerTool(part));
         }
+        self.blocks.insert(index, Box::new(Block::Closed(part)));
     }
 
     fn message_end(&mut self, end: MessageEnd) {
@@ -614,6 +617,24 @@ data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":5,
         let nameless: String =
             sse.lines().filter(|line| !line.starts_with("event")).map(|line| line.to_owned() + "\n").collect();
         assert_eq!(stream(&nameless), stream(&sse));
+    }
+
+    #[test]
+    fn a_block_that_ends_twice_is_there_once() {
+        let used = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#;
+        let again = |index: usize| event("content_block_stop", &format!(r#""index":{index}"#));
+        let sse = START.to_owned()
+            + &block(0, r#"{"type":"text","text":"kept"}"#, &[])
+            + &again(0)
+            + &block(1, used, &[])
+            + &again(1)
+            + &again(7)
+            + &end("end_turn");
+        let (reply, told) = stream(&sse);
+        let parts = reply.unwrap().parts;
+        assert_eq!(parts.len(), 2, "{parts:?}");
+        assert_eq!(parts[0], text("kept", None));
+        assert_eq!(told, ["text kept", "server tool web_search"]);
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Refusals, Slot, ToolPlane};
+use crate::escape::visible_start;
 use crate::event::EventKind;
 use crate::journal::{Described, StepKind, Steps, Suspension};
-use crate::message::{Arguments, RawJson, ToolCall};
+use crate::message::{Arguments, RawJson, ToolCall, repeated_key};
 use crate::tools::approval::{Candidate, Passage, Pending, Permission, RefusedBy, Verdict};
 use crate::tools::{CallContext, Ending};
 
@@ -91,8 +92,10 @@ impl ToolPlane {
         let arguments = match &call.arguments {
             Arguments::Object(arguments) => arguments,
             Arguments::Malformed(text) => {
-                let shown = crate::escape::visible_start(text, 200);
-                let reason = format!("the arguments are not a JSON object: {shown}");
+                let reason = match repeated_key(text) {
+                    Some(key) => format!("the arguments have the key `{}` twice", visible_start(&key, 80)),
+                    None => format!("the arguments are not a JSON object: {}", visible_start(text, 200)),
+                };
                 return Ok(Ok(undispatched(call, &RawJson::of(text), reason, cx)));
             }
         };
@@ -184,7 +187,7 @@ impl ToolPlane {
         let names: Vec<&str> = self.index.iter().map(|(name, _)| name.as_str()).collect();
         let there_are =
             if names.is_empty() { "there are no tools".to_owned() } else { format!("tools: {}", names.join(", ")) };
-        format!("there is no tool `{}`; {there_are}", crate::escape::visible_start(tool, 80))
+        format!("there is no tool `{}`; {there_are}", visible_start(tool, 80))
     }
 }
 

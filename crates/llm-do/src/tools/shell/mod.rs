@@ -289,8 +289,8 @@ impl Shell {
     fn description(&self) -> String {
         let text = include_str!("description.md");
         let is_grammar = self.parts.iter().all(|part| !matches!(part.config.grammar, Grammar::Rules { .. }));
-        let paths = if is_grammar { "Paths lie beneath that directory." } else { "" };
-        let fence = if self.fence.is_ok() { "What a command does outside its bounds fails." } else { "" };
+        let paths = if is_grammar { include_str!("paths.md") } else { "" };
+        let fence = if self.fence.is_ok() { include_str!("fence.md") } else { "" };
         let filled = text
             .replace("{directory}", &visible(&self.directory.path.display().to_string()))
             .replace("{system}", std::env::consts::OS)

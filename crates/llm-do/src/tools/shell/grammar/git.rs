@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::options::Type::{Checked, Number, OneOf, Text};
 use super::options::{Flag, NUMBER, Options, both, long, short};
-use super::{Fit, doubt_about_secrets, index::Hash, read_file, repository};
+use super::repository::{self, Tracked};
+use super::{Fit, doubt_about_secrets, index::Hash, read_file};
 use crate::escape::visible;
 use crate::tools::secret::looks_secret;
 use crate::tools::shell::directory::{WorkingDirectory, stays_beneath};
@@ -122,10 +123,14 @@ pub fn fit(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> 
             Some(prefix) => covers(&paths, secret.strip_prefix(prefix).unwrap_or(secret)),
             None => covers(&paths, secret),
         };
-        if let Some(secret) = repository.secrets.iter().find(|secret| is_shown(secret)) {
-            let shown = secret.display().to_string();
-            fit.doubts.push(format!("`{}` looks like a secret and may be shown", visible(&shown)));
-        }
+        fit.doubts.extend(match &repository.tracked {
+            Tracked::Unknown => {
+                Some("`.git/index` does not say which files are tracked: one may be a secret".to_owned())
+            }
+            Tracked::Secrets(secrets) => secrets.iter().find(|secret| is_shown(secret)).map(|secret| {
+                format!("`{}` looks like a secret and may be shown", visible(&secret.display().to_string()))
+            }),
+        });
     }
     Ok(fit)
 }

@@ -32,7 +32,7 @@ pub fn paths(bytes: &[u8], hash: Hash) -> Option<Vec<PathBuf>> {
         }
         paths.push(PathBuf::from(String::from_utf8_lossy(&name).into_owned()));
     }
-    Some(paths)
+    reader.has_plain_extensions(hash).then_some(paths)
 }
 
 /// How a repository names its objects.
@@ -68,6 +68,19 @@ impl<'a> Reader<'a> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
+    }
+
+    /// Whether what follows the entries may be passed over. An extension with a small letter may not: the names are in
+    /// another file, or stand for whole directories.
+    fn has_plain_extensions(&mut self, hash: Hash) -> bool {
+        while self.0.len() > hash.bytes() {
+            let Some([first, ..]) = self.take(4) else { return false };
+            let length = self.number().and_then(|length| usize::try_from(length).ok());
+            if !first.is_ascii_uppercase() || length.and_then(|length| self.take(length)).is_none() {
+                return false;
+            }
+        }
+        true
     }
 
     fn number(&mut self) -> Option<u32> {

@@ -21,8 +21,16 @@ pub struct Repository {
     pub hash: Hash,
     /// What could make a reading command run something else, or read elsewhere.
     pub doubts: Vec<String>,
-    /// Files that it tracks and that look like secrets, from its root.
-    pub secrets: Vec<PathBuf>,
+    pub tracked: Tracked,
+}
+
+/// What is known of the files that a repository tracks.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Tracked {
+    /// Nothing says which they are.
+    Unknown,
+    /// Those that look like secrets, from its root.
+    Secrets(Vec<PathBuf>),
 }
 
 const LARGEST_CONFIG: u64 = 1024 * 1024;
@@ -38,7 +46,7 @@ pub fn examine(directory: &WorkingDirectory) -> Option<Repository> {
     let above = directory.path.ancestors().skip(1).find(|path| path.join(".git").symlink_metadata().is_ok())?;
     let mut repository = match Dir::open_ambient_dir(above, ambient_authority()) {
         Ok(root) => Repository::read(&root, Some(above)),
-        Err(_) => Repository { above: None, hash: Hash::Sha1, doubts: Vec::new(), secrets: Vec::new() },
+        Err(_) => Repository { above: None, hash: Hash::Sha1, doubts: Vec::new(), tracked: Tracked::Unknown },
     };
     let shown = above.display().to_string();
     repository.doubts.push(format!("the repository begins above the working directory, at `{}`", visible(&shown)));
@@ -48,7 +56,7 @@ pub fn examine(directory: &WorkingDirectory) -> Option<Repository> {
 impl Repository {
     fn read(root: &Dir, above: Option<&Path>) -> Self {
         let above = above.map(Path::to_owned);
-        let mut repository = Self { above, hash: Hash::Sha1, doubts: Vec::new(), secrets: Vec::new() };
+        let mut repository = Self { above, hash: Hash::Sha1, doubts: Vec::new(), tracked: Tracked::Unknown };
         match root.symlink_metadata(".git") {
             Ok(metadata) if metadata.is_dir() => {}
             Ok(_) | Err(_) => {
@@ -96,10 +104,11 @@ impl Repository {
     fn read_index(&mut self, root: &Dir) {
         match read(root, ".git/index", LARGEST_INDEX) {
             Ok(None) => {}
-            Ok(Some(bytes)) => match index::paths(&bytes, self.hash) {
-                Some(paths) => self.secrets = paths.into_iter().filter(|path| looks_secret(path)).collect(),
-                None => self.doubts.push("`.git/index` is not understood".to_owned()),
-            },
+            Ok(Some(bytes)) => {
+                if let Some(paths) = index::paths(&bytes, self.hash) {
+                    self.tracked = Tracked::Secrets(paths.into_iter().filter(|path| looks_secret(path)).collect());
+                }
+            }
             Err(error) => self.doubts.push(format!("`.git/index` {error}")),
         }
     }

@@ -1,0 +1,122 @@
+//! Words that people know from other tools, and what says the same here. Pure.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use llm_do::syntax::diagnostic::nearest;
+
+use crate::args::COMMANDS;
+
+/// What is typed in the place of a command, if it is none.
+const COMMANDS_ELSEWHERE: &[(&[&str], &str)] = &[
+    (&["init", "create", "scaffold"], "`llm-do new DIRECTORY` writes a project to start from"),
+    (&["exec", "e", "start"], "`llm-do run PROJECT` runs a project once"),
+    (&["repl", "talk"], "`llm-do chat PROJECT` talks to a project"),
+    (&["lint", "verify", "test"], "`llm-do check PROJECT` links a project and shows what it can do"),
+    (&["graph"], "`llm-do check PROJECT --dot` prints the call graph"),
+    (&["trust"], "`llm-do check PROJECT --trust` trusts a project"),
+    (&["doctor", "auth", "login", "logout", "providers"], "`llm-do models` shows whose key is at hand"),
+    (
+        &["sessions", "logs", "trace", "continue", "replay", "history"],
+        "`llm-do run PROJECT --journal FILE` keeps a run, `llm-do resume FILE` shows it and goes on",
+    ),
+    (&["mcp"], "servers are `toolsets` of a project; `llm-do schema project` says how they are written"),
+    (&["config", "settings", "set"], "settings are in config.toml; the README says which"),
+    (&["version"], "`llm-do --version` prints it"),
+];
+
+/// Flags of other tools.
+const FLAGS_ELSEWHERE: &[(&[&str], &str)] = &[
+    (
+        &["-c", "--continue", "-r", "--resume", "--last", "--session", "--fork"],
+        "`--journal FILE` keeps a run, and `llm-do resume FILE` goes on with it",
+    ),
+    (&["--ephemeral", "--no-session", "--no-history"], "nothing is kept unless `--journal FILE` says so"),
+    (&["-i", "--image", "--attach", "--attachment"], "`-f FILE` attaches a file"),
+    (&["--prompt", "--message", "-t", "--text"], "the prompt comes after the project: `llm-do PROJECT \"…\"`"),
+    (&["--param", "--params", "--args", "--input"], "`--input-json '{…}'` gives a typed input"),
+    (
+        &["--allow", "--deny", "--allowedTools", "--disallowedTools", "--allowed-tools", "--permission-mode"],
+        "`approval` in a worker file says what each tool may do",
+    ),
+    (
+        &["--dangerously-skip-permissions", "--full-auto", "--auto-approve", "--yes", "-y"],
+        "`--approve-all` answers every question with yes",
+    ),
+    (&["-s", "--sandbox"], "commands are always fenced; `llm-do check PROJECT` shows how"),
+    (&["-C", "--cd", "--cwd", "--dir"], "tools work in the working directory: `cd` there first"),
+    (&["--add-dir"], "a `filesystem` toolset in project.json names the directories that may be used"),
+    (&["--explain", "--render", "--show-prompt"], "`--dry-run` prints the first request instead of sending it"),
+    (&["--stream"], "answers stream on a terminal; `--no-stream` asks for whole ones"),
+    (&["--set", "--config"], "settings are in config.toml; the README says which"),
+    (&["--log-file", "--log"], "`-vvv 2> FILE` keeps the messages"),
+    (&["--color", "--colour", "--no-color", "--no-colour"], "`NO_COLOR=1` in the environment turns colours off"),
+    (&["--output-schema", "--json-schema", "--schema"], "`schema_out` in a worker file types the answer"),
+    (&["--system", "--system-prompt", "--instructions"], "the instructions are the text of the worker file"),
+    (&["--temperature", "--max-tokens", "--top-p", "--effort"], "`model_settings` in a worker file sets it"),
+    (&["--provider"], "`-m provider:model` names both"),
+    (&["--api-key", "--key"], "keys come from the provider's variable; `llm-do models` names it"),
+    (&["--fake"], "`--replay FILE` answers from a record, `-m scripted:FILE` follows a script"),
+];
+
+/// What to type instead of a command that there is not.
+pub fn instead_of_command(name: &str) -> Option<String> {
+    let habit = said(COMMANDS_ELSEWHERE, name).map(str::to_owned);
+    habit.or_else(|| nearest(name, COMMANDS.iter().copied()).map(|near| format!("did you mean the command `{near}`?")))
+}
+
+/// A flag of another tool gets what it is called here, instead of a guess by its letters; a prompt without quotes, that it
+/// needs some.
+pub fn explained(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
+    if !word.starts_with('-') {
+        let takes_prompt = error.get(ContextKind::Usage).is_some_and(|usage| usage.to_string().contains("[PROMPT]"));
+        return if takes_prompt { with_tip(error, "a prompt of several words needs quotes") } else { error };
+    }
+    let Some(hint) = said(FLAGS_ELSEWHERE, word.split('=').next().unwrap_or(word)) else { return error };
+    // A guess also changes the usage to the flag that was guessed.
+    for guess in [ContextKind::SuggestedArg, ContextKind::Usage] {
+        error.remove(guess);
+    }
+    with_tip(error, hint)
+}
+
+fn with_tip(mut error: clap::Error, tip: &'static str) -> clap::Error {
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
+}
+
+fn said(habits: &[(&[&str], &'static str)], word: &str) -> Option<&'static str> {
+    habits.iter().find(|(words, _)| words.contains(&word)).map(|(_, hint)| *hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_exists_is_explained_away() {
+        for (words, _) in COMMANDS_ELSEWHERE {
+            assert!(words.iter().all(|word| !COMMANDS.contains(word)), "{words:?}");
+        }
+        let command = crate::args::command();
+        let run = command.find_subcommand("run").unwrap();
+        let flags = run.get_arguments().flat_map(|argument| {
+            let long = argument.get_long_and_visible_aliases().unwrap_or_default();
+            let long = long.into_iter().map(|name| format!("--{name}"));
+            long.chain(argument.get_short().map(|name| format!("-{name}"))).collect::<Vec<_>>()
+        });
+        let flags: Vec<String> = flags.collect();
+        for (words, _) in FLAGS_ELSEWHERE {
+            assert!(words.iter().all(|word| !flags.iter().any(|flag| flag == word)), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_habit_is_told_before_a_guess() {
+        assert_eq!(instead_of_command("trust").as_deref(), Some("`llm-do check PROJECT --trust` trusts a project"));
+        assert_eq!(instead_of_command("chekc").as_deref(), Some("did you mean the command `check`?"));
+        assert_eq!(instead_of_command("examples"), None);
+    }
+}
