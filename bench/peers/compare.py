@@ -24,6 +24,7 @@ CALL = ["--tool", "read_file", "--arguments", '{"path":"notes.txt"}']
 REPLY = ["--text", PIECE, "--deltas", "20"]
 NOTES = "a line of notes as people take them\n" * 16
 RUNS = 1000
+TIME = "/usr/bin/time" if os.path.exists("/usr/bin/time") else None
 
 #: Every work: what its provider is told, and how the runners' command lines name it. The bare client and the library
 #: have their own words, and run as many conversations as they are told to.
@@ -118,7 +119,8 @@ class Everybody:
         if who == "llm-do run" and work in ("one", "loop_50", "loop_200", "loop_400", "stream_20000"):
             environment = {"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": url}
             return [self.program, "run", self.place / "project", "Hello"], environment
-        if who == "llm" and work in ("one", "loop_50", "loop_200", "loop_400", "stream_20000"):
+        # Longer loops take it minutes: what a turn costs grows with the turns before it.
+        if who == "llm" and work in ("one", "loop_50", "stream_20000"):
             return self.llm_command(work, url)
         return None
 
@@ -136,7 +138,7 @@ class Figures:
     """What was measured, by who and work."""
 
     def __init__(self, everybody):
-        self.everybody, self.samples, self.instructions, self.failed = everybody, {}, {}, {}
+        self.everybody, self.samples, self.instructions, self.memory, self.failed = everybody, {}, {}, {}, {}
 
     def run(self, who, work, counter=()):
         command, extra = self.everybody.command(who, work)
@@ -145,7 +147,7 @@ class Figures:
         with tempfile.TemporaryFile("w+") as output:
             started = datetime.datetime.now()
             child = subprocess.Popen(
-                [*counter, *map(str, command)], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                [*map(str, counter), *map(str, command)], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
             _, status, used = os.wait4(child.pid, 0)
             wall = (datetime.datetime.now() - started).total_seconds()
@@ -156,7 +158,17 @@ class Figures:
             raise RuntimeError(f"{who} failed at {work}: {said[-2000:]}")
         slow = [int(line.split()[1]) for line in said.splitlines() if line.startswith("p99 ")]
         cpu = used.ru_utime + used.ru_stime
-        return {"cpu": cpu, "wall": wall, "rss_kb": used.ru_maxrss, "p99_us": slow[0] if slow else None}
+        return {"cpu": cpu, "wall": wall, "p99_us": slow[0] if slow else None}
+
+    def measure_memory(self, who, work):
+        """The peak of two runs. GNU time starts them: a child of this process would begin with the size of this one."""
+        if (who, work) in self.failed or self.everybody.command(who, work) is None:
+            return
+        told = self.everybody.place / "memory"
+        for _ in range(2):
+            self.run(who, work, [TIME, "-f", "%M", "-o", told])
+            peak = int(told.read_text().split()[-1])
+            self.memory[who, work] = max(peak, self.memory.get((who, work), 0))
 
     def measure(self, who, work):
         if (who, work) in self.failed or self.everybody.command(who, work) is None:
@@ -168,9 +180,10 @@ class Figures:
             print(error, file=sys.stderr)
 
     def count(self, who, work):
-        """Instructions, for programs that callgrind does not take forever for."""
+        """Instructions, where callgrind does not take forever."""
         interpreted = who in ("pydantic-ai", "openai-agents", "llm")
-        if interpreted or (who, work) in self.failed or self.everybody.command(who, work) is None:
+        long = who in ("rig-core", "genai") and work in ("loop_200", "loop_400")
+        if interpreted or long or (who, work) in self.failed or self.everybody.command(who, work) is None:
             return
         counted = self.everybody.place / "callgrind"
         self.run(who, work, ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={counted}"])
@@ -189,7 +202,7 @@ class Figures:
             "cpu_least": min(cpus),
             "cpu_most": max(cpus),
             "wall_seconds": statistics.median(sample["wall"] for sample in samples),
-            "peak_rss_kb": max(sample["rss_kb"] for sample in samples),
+            "peak_rss_kb": self.memory.get((who, work)),
             "p99_us": statistics.median(slow) if slow else None,
             "instructions": self.instructions.get((who, work)),
         }
@@ -225,6 +238,12 @@ def main():
             for work in works:
                 for who in everybody.names():
                     figures.measure(who, work)
+        if TIME:
+            for work in (work for work in works if work in ("one", "stream_20000", "memory")):
+                for who in everybody.names():
+                    figures.measure_memory(who, work)
+        else:
+            print("GNU time is not installed: memory is not measured", file=sys.stderr)
         if shutil.which("valgrind"):
             for work in works:
                 print(f"counting instructions: {work} ...", file=sys.stderr)

@@ -61,13 +61,14 @@ def table(work, figures, result):
             ratio(figure["cpu_seconds"], best),
             f"{figure['instructions'] / 1e6:.2f}" if figure["instructions"] else "–",
             ratio(figure["instructions"], bare and bare["instructions"]),
-            f"{figure['peak_rss_kb'] / 1024:.1f}",
+            f"{figure['peak_rss_kb'] / 1024:.1f}" if figure["peak_rss_kb"] else "–",
         ]
         if runs:
             cells.append(f"{figure['p99_us'] / 1000:.1f}" if figure["p99_us"] is not None else "–")
         if work == "memory":
             alone = result["figures"].get("one", {}).get(who)
-            each = (figure["peak_rss_kb"] - alone["peak_rss_kb"]) / 1000 if alone else None
+            known = alone and alone["peak_rss_kb"] and figure["peak_rss_kb"]
+            each = (figure["peak_rss_kb"] - alone["peak_rss_kb"]) / 1000 if known else None
             cells.append(f"{each:.1f}" if each is not None else "–")
         rows.append(row(f"**{who}**" if who in OURS else who, *cells))
     return "\n".join([*rows, ""])

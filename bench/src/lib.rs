@@ -1,8 +1,10 @@
 //! What the bare client and the driver of the library have in common: their command line and the conversations that
 //! both hold, so that the same bytes go over the wire.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// A program that measures nothing itself: `PROGRAM WIRE BASE_URL MODE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +30,11 @@ pub enum Mode {
     Stream(usize),
     /// This many exchanges; each one sends everything before it once more.
     History(usize),
-    /// Conversations at the same time, in each of which the model calls [`TOOL`] before it answers. Anthropic only.
+    /// Conversations at the same time, in each of which the model calls [`TOOL`] before it answers: `calls` times, as
+    /// often at once as the provider is told to.
     Loop { conversations: usize, calls: usize, tool: Tool },
+    /// An agent that calls an agent that calls an agent; the second and the third are served elsewhere.
+    Nested { second: String, third: String },
 }
 
 /// What is behind [`TOOL`].
@@ -39,7 +44,12 @@ pub enum Tool {
     Memory,
     /// A file beneath this directory.
     File(PathBuf),
+    /// One that takes [`SLOWNESS`] to say what it knows.
+    Slow,
 }
+
+/// As long as a request to something nearby.
+pub const SLOWNESS: Duration = Duration::from_millis(20);
 
 pub const MODEL: &str = "claude-haiku-4-5";
 pub const INSTRUCTIONS: &str = "You are a friendly assistant. Answer briefly.";
@@ -69,12 +79,14 @@ impl Task {
         let mode = match mode {
             ["one"] => Mode::One,
             ["stream", pieces] => Mode::Stream(pieces.parse().ok()?),
+            ["nested", second, third] => Mode::Nested { second: (*second).to_owned(), third: (*third).to_owned() },
             ["history", turns] => Mode::History(turns.parse().ok()?),
-            ["loop", conversations, calls, tool @ ..] if wire == Wire::Anthropic => Mode::Loop {
+            ["loop", conversations, calls, tool @ ..] => Mode::Loop {
                 conversations: conversations.parse().ok()?,
                 calls: calls.parse().ok()?,
                 tool: match tool {
                     [] => Tool::Memory,
+                    ["slow"] => Tool::Slow,
                     [directory] => Tool::File(PathBuf::from(directory)),
                     _ => return None,
                 },
@@ -90,6 +102,8 @@ impl Task {
             Mode::One => text_length > 0,
             Mode::Stream(pieces) => text_length == pieces * PIECE.len(),
             Mode::History(turns) => text_length == turns * PIECES * PIECE.len(),
+            // The last words of the first are all that is counted.
+            Mode::Nested { .. } => text_length == PIECES * PIECE.len(),
             Mode::Loop { conversations, calls, .. } => {
                 text_length == conversations * (calls + 1) * PIECES * PIECE.len()
             }
@@ -98,10 +112,17 @@ impl Task {
     }
 }
 
+/// Tells how long the slowest but one in a hundred took, in microseconds.
+pub fn tell_percentile(times: &mut [Duration]) -> std::io::Result<()> {
+    times.sort_unstable();
+    let Some(slow) = times.get(times.len() * 99 / 100).or(times.last()) else { return Ok(()) };
+    writeln!(std::io::stdout(), "p99 {}", slow.as_micros())
+}
+
 /// What the user says in a mode.
 pub fn question(mode: &Mode) -> String {
     match mode {
-        Mode::One | Mode::Stream(_) | Mode::Loop { .. } => "Hello".to_owned(),
+        Mode::One | Mode::Stream(_) | Mode::Loop { .. } | Mode::Nested { .. } => "Hello".to_owned(),
         Mode::History(_) => PIECE.repeat(QUESTION_REPEATS),
     }
 }
@@ -128,7 +149,6 @@ mod tests {
             "tls http://h:1 one",
             "chat http://h:1 stream",
             "chat http://h:1 stream x",
-            "chat http://h:1 loop 1 50",
             "anthropic http://h:1 loop 50",
         ] {
             assert_eq!(task(wrong), None, "{wrong}");

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
-use bench::{INSTRUCTIONS, MODEL, Mode, Task, Wire, notes, question};
+use bench::{INSTRUCTIONS, MODEL, Mode, Task, Wire, notes, question, tell_percentile};
 use llm_do::event::Events;
 use llm_do::http::{HttpClient, HttpSettings};
 use llm_do::message::Message;
@@ -34,6 +35,11 @@ async fn hold(task: Task) -> Result<usize, Failure> {
     match &task.mode {
         Mode::One | Mode::Stream(_) => hold_history(&exchange, 1, &question(&task.mode)).await,
         Mode::History(turns) => hold_history(&exchange, *turns, &question(&task.mode)).await,
+        Mode::Nested { second, third } => {
+            let runtime = nested(exchange, &task, second, third)?;
+            let outcome = runtime.run(question(&task.mode)).await?;
+            Ok(outcome.output.into_text().len())
+        }
         Mode::Loop { conversations, tool, .. } => {
             let runtime = Arc::new(runtime(exchange, tool)?);
             run(runtime, *conversations, question(&task.mode)).await
@@ -93,17 +99,44 @@ async fn read_file(_: ReadFile) -> Result<String, Failure> {
     Ok(notes())
 }
 
+async fn read_slowly(_: ReadFile) -> Result<String, Failure> {
+    tokio::time::sleep(bench::SLOWNESS).await;
+    Ok(notes())
+}
+
 fn runtime(exchange: Exchange, tool: &bench::Tool) -> Result<Runtime, Failure> {
     let (root, tools) = match tool {
-        bench::Tool::Memory => (Path::new("."), "tools: [read_file]"),
+        bench::Tool::Memory | bench::Tool::Slow => (Path::new("."), "tools: [read_file]"),
         bench::Tool::File(directory) => (directory.as_path(), "toolsets: [filesystem_project_ro]"),
     };
     let limits = "limits: {max_requests: 1000000}";
     let worker = format!("---\nname: main\nmodel: anthropic:{MODEL}\n{tools}\n{limits}\n---\n{INSTRUCTIONS}");
-    let project = Project::new(root).agent("main.worker", &worker).tool(Tool::new(read_file).verdict(Rule::Allow));
+    let project = Project::new(root).agent("main.worker", &worker);
+    let project = match tool {
+        bench::Tool::Slow => project.tool(Tool::new(read_slowly).named(bench::TOOL).verdict(Rule::Allow)),
+        bench::Tool::Memory | bench::Tool::File(_) => project.tool(Tool::new(read_file).verdict(Rule::Allow)),
+    };
     let program = project.link(&ModelChoices::default()).map_err(|report| report.to_string())?.program;
     let mut models = Models::default();
     models.insert("anthropic", Arc::new(exchange));
+    Ok(Runtime::new(program, models, RuntimeConfig::new(Approvals::Nobody)))
+}
+
+fn nested(first: Exchange, task: &Task, second: &str, third: &str) -> Result<Runtime, Failure> {
+    let worker = |name: &str, provider: &str, keys: &str| {
+        format!("---\nname: {name}\ndescription: Answers\nmodel: {provider}:{MODEL}\n{keys}---\n{INSTRUCTIONS}")
+    };
+    // Names of providers, behind which others are put.
+    let project = Project::new(".")
+        .agent("main.worker", &worker("main", "anthropic", "toolsets: [middle]\n"))
+        .agent("middle.worker", &worker("middle", "openai", "toolsets: [leaf]\n"))
+        .agent("leaf.worker", &worker("leaf", "ollama", ""));
+    let program = project.link(&ModelChoices::default()).map_err(|report| report.to_string())?.program;
+    let elsewhere = |base_url: &str| exchange(&Task { base_url: base_url.to_owned(), ..task.clone() });
+    let mut models = Models::default();
+    models.insert("anthropic", Arc::new(first));
+    models.insert("openai", Arc::new(elsewhere(second)?));
+    models.insert("ollama", Arc::new(elsewhere(third)?));
     Ok(Runtime::new(program, models, RuntimeConfig::new(Approvals::Nobody)))
 }
 
@@ -111,12 +144,19 @@ async fn run(runtime: Arc<Runtime>, conversations: usize, question: String) -> R
     let mut running = JoinSet::new();
     for _ in 0..conversations {
         let (runtime, question) = (Arc::clone(&runtime), question.clone());
-        running.spawn(async move { runtime.run(question).await.map(|outcome| text_length(&outcome.messages)) });
+        let started = Instant::now();
+        running.spawn(async move {
+            let outcome = runtime.run(question).await?;
+            Ok::<_, Failure>((text_length(&outcome.messages), started.elapsed()))
+        });
     }
-    let mut text_length = 0;
+    let (mut text_length, mut times) = (0, Vec::new());
     while let Some(held) = running.join_next().await {
-        text_length += held??;
+        let (length, time) = held??;
+        text_length += length;
+        times.push(time);
     }
+    tell_percentile(&mut times)?;
     Ok(text_length)
 }
 

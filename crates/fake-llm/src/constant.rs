@@ -143,7 +143,13 @@ impl Rendered {
 
 fn render(reply: &Reply, protocol: Protocol, stream: Stream) -> Rendered {
     let mut reply = reply.clone();
-    reply.name_calls(|| format!("call_loop_{:0DIGITS$}", 0));
+    let mut named = 0;
+    reply.name_calls(|| {
+        named += 1;
+        // Calls of one reply differ in what follows the number of the turn.
+        let which = if named == 1 { String::new() } else { format!("_{named}") };
+        format!("call_loop_{:0DIGITS$}{which}", 0)
+    });
     let chunks = Serving { reply: &reply, number: 1, model: "fake", stream }.chunks(protocol);
     Rendered::of(match stream {
         Stream::No => Answer::document(200, chunks.concat()),

@@ -24,6 +24,10 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     tool_loop: usize,
 
+    /// Call it this many times at once, each time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    calls: usize,
+
     /// The tool to call
     #[arg(long, default_value = "noop")]
     tool: String,
@@ -75,13 +79,13 @@ fn run(args: &Args) -> io::Result<()> {
 fn start(args: &Args) -> FakeLlm {
     let transport = if args.tls.is_some() { Transport::Tls } else { Transport::Plain };
     let reply = Reply::repeated(&args.text, args.deltas);
-    let step = reply.clone().and_calls([Call::malformed(&args.tool, &args.arguments)]);
+    let step = reply.clone().and_calls(vec![Call::malformed(&args.tool, &args.arguments); args.calls]);
     if args.constant {
         let answers = Constant::tool_loop(args.tool_loop, step, reply).together(args.together);
         return FakeLlm::start_on(transport, answers);
     }
-    let turns = args.tool_loop;
-    let call = move |seen: &Seen| seen.results().count() < turns;
+    let results = args.tool_loop * args.calls;
+    let call = move |seen: &Seen| seen.results().count() < results;
     let script = Script::new().when(call, step).otherwise(reply);
     FakeLlm::start_on(transport, script.accept_missing_key())
 }

@@ -81,12 +81,6 @@ fn said(wire: Wire, role: &str, text: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct Message<Content> {
-    role: &'static str,
-    content: Content,
-}
-
-#[derive(Serialize)]
 struct Text<'a> {
     r#type: &'static str,
     text: &'a str,
@@ -108,20 +102,24 @@ struct Found<'a> {
     is_error: bool,
 }
 
-/// A reply with a call, and what the call gave.
-pub fn write_call(bytes: &mut Vec<u8>, reply: &Reply, call: &Call, result: &str) -> Result<(), Failure> {
-    let Call { id, name, input } = call;
-    let called = Use { r#type: "tool_use", id, name, input: serde_json::from_str(input)? };
-    let found = Found {
-        r#type: "tool_result",
-        tool_use_id: id,
-        content: (Text { r#type: "text", text: result },),
-        is_error: false,
-    };
-    bytes.push(b',');
-    let said = (Text { r#type: "text", text: &reply.text }, called);
-    serde_json::to_writer(&mut *bytes, &Message { role: "assistant", content: said })?;
-    bytes.push(b',');
-    serde_json::to_writer(&mut *bytes, &Message { role: "user", content: (found,) })?;
+/// A reply with calls, and what they gave.
+pub fn write_calls(bytes: &mut Vec<u8>, reply: &Reply, results: &[String]) -> Result<(), Failure> {
+    bytes.extend_from_slice(br#",{"role":"assistant","content":["#);
+    serde_json::to_writer(&mut *bytes, &Text { r#type: "text", text: &reply.text })?;
+    for Call { id, name, input } in &reply.calls {
+        bytes.push(b',');
+        let called = Use { r#type: "tool_use", id, name, input: serde_json::from_str(input)? };
+        serde_json::to_writer(&mut *bytes, &called)?;
+    }
+    bytes.extend_from_slice(br#"]},{"role":"user","content":["#);
+    for (index, (Call { id, .. }, result)) in reply.calls.iter().zip(results).enumerate() {
+        if index > 0 {
+            bytes.push(b',');
+        }
+        let content = (Text { r#type: "text", text: result },);
+        let found = Found { r#type: "tool_result", tool_use_id: id, content, is_error: false };
+        serde_json::to_writer(&mut *bytes, &found)?;
+    }
+    bytes.extend_from_slice(b"]}");
     Ok(())
 }

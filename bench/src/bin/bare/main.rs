@@ -7,10 +7,13 @@ mod body;
 mod reader;
 
 use std::path::Path;
+use std::pin::Pin;
 use std::process::ExitCode;
+use std::time::Instant;
 
-use bench::{Mode, PIECE, PIECES, Task, Tool, Wire, notes, question};
+use bench::{Mode, PIECE, PIECES, SLOWNESS, Task, Tool, Wire, notes, question, tell_percentile};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http_body_util::{BodyExt as _, Full};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Uri};
@@ -21,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use body::Body;
-use reader::{Reader, Reply};
+use reader::{Call, Reader, Reply};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -40,17 +43,25 @@ async fn hold(task: Task) -> Result<usize, Failure> {
             Ok(line.exchange(Body::text(task.wire, &question(&task.mode)).lend()).await?.text.len())
         }
         Mode::History(turns) => line.hold_history(*turns, &question(&task.mode)).await,
+        Mode::Nested { second, third } => {
+            let levels = [line.clone(), line.elsewhere(second)?, line.elsewhere(third)?];
+            Ok(hold_nested(&levels).await?.len())
+        }
         Mode::Loop { conversations: 1, calls, tool } => line.hold_loop(*calls, tool.clone()).await,
         Mode::Loop { conversations, calls, tool } => {
             let mut running = JoinSet::new();
             for _ in 0..*conversations {
                 let (line, calls, tool) = (line.clone(), *calls, tool.clone());
-                running.spawn(async move { line.hold_loop(calls, tool).await });
+                let started = Instant::now();
+                running.spawn(async move { Ok::<_, Failure>((line.hold_loop(calls, tool).await?, started.elapsed())) });
             }
-            let mut text_length = 0;
+            let (mut text_length, mut times) = (0, Vec::new());
             while let Some(held) = running.join_next().await {
-                text_length += held??;
+                let (length, time) = held??;
+                text_length += length;
+                times.push(time);
             }
+            tell_percentile(&mut times)?;
             Ok(text_length)
         }
     }
@@ -76,6 +87,10 @@ impl Line {
         Ok(Self { client, wire: task.wire, url: format!("{}{path}", task.base_url).parse()? })
     }
 
+    fn elsewhere(&self, base_url: &str) -> Result<Self, Failure> {
+        Ok(Self { url: format!("{base_url}/v1/messages").parse()?, ..self.clone() })
+    }
+
     async fn hold_history(&self, turns: usize, question: &str) -> Result<usize, Failure> {
         let mut body = Body::text(self.wire, question);
         let turn = body::said_again(self.wire, &PIECE.repeat(PIECES), question);
@@ -88,15 +103,29 @@ impl Line {
     }
 
     async fn hold_loop(&self, calls: usize, tool: Tool) -> Result<usize, Failure> {
+        if self.wire != Wire::Anthropic {
+            return Err("the bare client calls tools over the Messages API only".into());
+        }
         let mut body = Body::with_tool(&question(&Mode::Loop { conversations: 1, calls, tool: tool.clone() }));
         let mut text_length = 0;
         loop {
             let reply = self.exchange(body.lend()).await?;
             text_length += reply.text.len();
-            let Some(call) = &reply.call else { return Ok(text_length) };
-            let result = run(&call.input, &tool)?;
-            body.append(|bytes| body::write_call(bytes, &reply, call, &result))?;
+            if reply.calls.is_empty() {
+                return Ok(text_length);
+            }
+            let results = self.run_all(&reply.calls, &tool).await?;
+            body.append(|bytes| body::write_calls(bytes, &reply, &results))?;
         }
+    }
+
+    async fn run_all(&self, calls: &[Call], tool: &Tool) -> Result<Vec<String>, Failure> {
+        if *tool == Tool::Slow {
+            // All at once: when the last one has begun, it is the last to end.
+            let running = calls.iter().map(|_| tokio::time::sleep(SLOWNESS));
+            join_all(running).await;
+        }
+        calls.iter().map(|call| run(&call.input, tool)).collect()
     }
 
     async fn exchange(&self, body: Bytes) -> Result<Reply, Failure> {
@@ -113,6 +142,25 @@ impl Line {
         }
         Ok(reader.reply)
     }
+}
+
+/// Calls of the first level are conversations of the next.
+fn hold_nested(levels: &[Line]) -> Pin<Box<dyn Future<Output = Result<String, Failure>> + Send + '_>> {
+    Box::pin(async move {
+        let Some((line, below)) = levels.split_first() else { return Err("nobody is left to call".into()) };
+        let mut body = Body::with_tool("Hello");
+        loop {
+            let reply = line.exchange(body.lend()).await?;
+            if reply.calls.is_empty() {
+                return Ok(reply.text);
+            }
+            let mut results = Vec::new();
+            for _ in &reply.calls {
+                results.push(hold_nested(below).await?);
+            }
+            body.append(|bytes| body::write_calls(bytes, &reply, &results))?;
+        }
+    })
 }
 
 #[derive(Deserialize)]
@@ -133,7 +181,7 @@ struct Part<'a> {
 fn run(input: &str, tool: &Tool) -> Result<String, Failure> {
     let Arguments { path } = serde_json::from_str(input)?;
     match tool {
-        Tool::Memory => Ok(notes()),
+        Tool::Memory | Tool::Slow => Ok(notes()),
         Tool::File(directory) => read(directory, &path),
     }
 }

@@ -22,7 +22,7 @@ pub struct Reader {
 #[derive(Default)]
 pub struct Reply {
     pub text: String,
-    pub call: Option<Call>,
+    pub calls: Vec<Call>,
 }
 
 pub struct Call {
@@ -93,7 +93,7 @@ impl Reader {
         let BlockStart { content_block: Started { id, name } } = serde_json::from_str(json)?;
         self.block = match (id, name) {
             (Some(id), Some(name)) => {
-                self.reply.call = Some(Call { id, name, input: String::new() });
+                self.reply.calls.push(Call { id, name, input: String::new() });
                 Block::Call
             }
             _ => Block::Text,
@@ -102,7 +102,7 @@ impl Reader {
     }
 
     fn add(&mut self, json: &str) -> Result<(), Failure> {
-        match (self.wire, &self.block, &mut self.reply.call) {
+        match (self.wire, &self.block, self.reply.calls.last_mut()) {
             (Wire::Chat, ..) => {
                 let Chunk { choices: First(choice) } = serde_json::from_str(json)?;
                 self.reply.text.push_str(&choice.delta.content);
