@@ -245,9 +245,9 @@ const STORY: usize = 11;
 fn the_first_session_goes_as_it_is_written() {
     let gate = Gate::new();
     let fake = poet(&gate);
+    // That an interrupted run leaves its provider is tested with the signals; here it may leave before the stall.
     goes_as_it_is_written(FIRST_SESSION, Some(&fake));
     assert_eq!(fake.violations(), []);
-    gate.wait_until_left(1);
 }
 
 #[test]
