@@ -33,7 +33,7 @@ const TYPED: &[(&str, &[Keys])] = &[
             ("$0.0014\n>", "\u{4}"),
         ]],
     ),
-    ("llm-do hello \"Tell me a long story\"", &[&[("Once upon", "\u{3}")]]),
+    ("llm-do hello \"Tell me a long story\"", &[&[("there wa", "\u{3}")]]),
     (
         "llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane\"",
         &[&[(ASKED, "n"), ("why not?", "after the inspection\r")]],
