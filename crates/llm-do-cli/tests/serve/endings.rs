@@ -2,24 +2,14 @@
 
 use std::process::Command;
 
-use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
+use fake_llm::{FakeLlm, Gate};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::session::KEY;
+use crate::stalled;
 use crate::support::Sandbox;
-
-/// A provider whose first answer never comes to its end.
-fn stalled() -> (Sandbox, FakeLlm, Gate) {
-    let gate = Gate::new();
-    let reply = Reply::text("Once upon a time, there was").in_deltas(4);
-    let fault = Fault::Stall { at: At::Percent(60), gate: gate.clone() };
-    let fake = FakeLlm::start(Script::new().otherwise(reply).fault(On::Request(1), fault));
-    let sandbox = Sandbox::new();
-    sandbox.file("main.worker", "---\nname: main\nmodel: anthropic:claude-haiku-4-5\n---\nTell stories.\n");
-    (sandbox, fake, gate)
-}
 
 fn serving(sandbox: &Sandbox, fake: &FakeLlm) -> Command {
     let url = fake.anthropic_url();

@@ -19,6 +19,8 @@ mod protocol;
 mod scopes;
 mod trouble;
 
+use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
+
 use support::Sandbox;
 
 /// A project of one worker file in `main.worker`, which follows a script.
@@ -27,6 +29,17 @@ fn sandbox(keys: &str, script: &str) -> Sandbox {
     let worker = format!("---\nname: main\nmodel: scripted:script.yaml\n{keys}\n---\nYou are main.\n");
     sandbox.file("main.worker", &worker).file("script.yaml", script);
     sandbox
+}
+
+/// A provider whose first answer never comes to its end, and a project that asks it.
+fn stalled() -> (Sandbox, FakeLlm, Gate) {
+    let gate = Gate::new();
+    let reply = Reply::text("Once upon a time, there was").in_deltas(4);
+    let fault = Fault::Stall { at: At::Percent(60), gate: gate.clone() };
+    let fake = FakeLlm::start(Script::new().otherwise(reply).fault(On::Request(1), fault));
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", "---\nname: main\nmodel: anthropic:claude-haiku-4-5\n---\nTell stories.\n");
+    (sandbox, fake, gate)
 }
 
 /// A script that writes a file when it is told to, and says what it hears.

@@ -2,23 +2,12 @@
 
 use std::process::Command;
 
-use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
+use fake_llm::FakeLlm;
 
 use crate::program::{command, left_in, printed};
 use crate::session::KEY;
 use crate::support::{Sandbox, wait_for_all};
-use crate::{WRITER, sandbox};
-
-/// A provider whose first answer never comes to its end, and a project that asks it.
-fn stalled() -> (Sandbox, FakeLlm, Gate) {
-    let gate = Gate::new();
-    let reply = Reply::text("Once upon a time, there was").in_deltas(4);
-    let fault = Fault::Stall { at: At::Percent(60), gate: gate.clone() };
-    let fake = FakeLlm::start(Script::new().otherwise(reply).fault(On::Request(1), fault));
-    let sandbox = Sandbox::new();
-    sandbox.file("main.worker", "---\nname: main\nmodel: anthropic:claude-haiku-4-5\n---\nTell stories.\n");
-    (sandbox, fake, gate)
-}
+use crate::{WRITER, sandbox, stalled};
 
 fn asking(sandbox: &Sandbox, fake: &FakeLlm, source: &str) -> Command {
     let mut command = command(sandbox, source);
