@@ -165,74 +165,85 @@ impl Renderer {
         out.push(Piece::Err(self.aside.push(text)));
     }
 
+    fn calls(&self, depth: usize, text: String) -> Option<Line> {
+        self.view.tells_calls().then_some(Line { depth, style: Style::Dim, text })
+    }
+
+    fn complaint(&self, depth: usize, text: String) -> Option<Line> {
+        self.view.tells_calls().then_some(Line { depth, style: Style::Warning, text })
+    }
+
+    fn note(&self, text: &str) -> Option<Line> {
+        let text = format!("note: {text}");
+        self.view.tells_notes().then_some(Line { depth: 0, style: Style::Warning, text })
+    }
+
     /// The one line that most events are.
     fn line(&self, event: &Event) -> Option<Line> {
-        let calls =
-            |depth: usize, text: String| self.view.tells_calls().then_some(Line { depth, style: Style::Dim, text });
-        let complaint =
-            |depth: usize, text: String| self.view.tells_calls().then_some(Line { depth, style: Style::Warning, text });
-        let note = |text: String| {
-            let text = format!("note: {text}");
-            self.view.tells_notes().then_some(Line { depth: 0, style: Style::Warning, text })
-        };
         let caller = event.depth.saturating_sub(1);
         let nested = event.depth > 0;
         match &event.kind {
-            EventKind::CallStarted { name, input, .. } if nested => calls(caller, format!("→ {name} {}", input.get())),
+            EventKind::CallStarted { name, input, .. } if nested => {
+                self.calls(caller, format!("→ {name} {}", input.get()))
+            }
             EventKind::CallFinished { name, ended, duration_ms, .. } if nested => match ended {
-                Ended::Output(output) => calls(caller, format!("← {name} {}{}", brief(output), took(*duration_ms))),
-                Ended::Error(error) => complaint(caller, format!("✗ {name}: {error}")),
+                Ended::Output(output) => {
+                    self.calls(caller, format!("← {name} {}{}", brief(output), took(*duration_ms)))
+                }
+                Ended::Error(error) => self.complaint(caller, format!("✗ {name}: {error}")),
             },
             EventKind::ToolCalled { tool, arguments, .. } => {
-                calls(event.depth, format!("→ {tool} {}", arguments.get()))
+                self.calls(event.depth, format!("→ {tool} {}", arguments.get()))
             }
             EventKind::ToolReturned { tool, returned, duration_ms, .. } => match returned {
-                Returned::Result(result) => calls(event.depth, format!("← {tool} {result}{}", took(*duration_ms))),
-                Returned::Error(error) => complaint(event.depth, format!("✗ {tool}: {error}")),
+                Returned::Result(result) => self.calls(event.depth, format!("← {tool} {result}{}", took(*duration_ms))),
+                Returned::Error(error) => self.complaint(event.depth, format!("✗ {tool}: {error}")),
             },
             EventKind::ToolProgressed { tool, progress, total, message, .. }
                 if self.view.verbosity >= Verbosity::Calls =>
             {
                 let shown = summary::progress(*progress, *total, message.as_deref());
-                calls(event.depth, format!("… {tool} {shown}"))
+                self.calls(event.depth, format!("… {tool} {shown}"))
             }
             EventKind::ToolsetStarted { toolset } if self.view.verbosity >= Verbosity::Calls => {
-                calls(event.depth, format!("→ starting {toolset}"))
+                self.calls(event.depth, format!("→ starting {toolset}"))
             }
             EventKind::ToolsetReady { toolset, tools, duration_ms } => {
                 let tools = if *tools == 1 { "1 tool".to_owned() } else { format!("{tools} tools") };
-                calls(event.depth, format!("← {toolset} has {tools}{}", took(*duration_ms)))
+                self.calls(event.depth, format!("← {toolset} has {tools}{}", took(*duration_ms)))
             }
-            EventKind::ToolsetFailed { toolset, error, .. } => complaint(event.depth, format!("✗ {toolset}: {error}")),
+            EventKind::ToolsetFailed { toolset, error, .. } => {
+                self.complaint(event.depth, format!("✗ {toolset}: {error}"))
+            }
             EventKind::ToolRefused { tool, reason, .. } => {
-                complaint(event.depth, format!("✗ {tool} was refused: {reason}"))
+                self.complaint(event.depth, format!("✗ {tool} was refused: {reason}"))
             }
             EventKind::ApprovalAnswered { tool, answer, .. } => {
                 let by = unasked(*answer)?;
-                calls(event.depth, format!("✓ {tool} was approved: {by}"))
+                self.calls(event.depth, format!("✓ {tool} was approved: {by}"))
             }
             EventKind::ServerToolUsed { tool, input, .. } => {
                 let input = input.as_ref().map_or("", RawJson::get);
-                calls(event.depth, format!("→ {tool} (run by the provider) {input}"))
+                self.calls(event.depth, format!("→ {tool} (run by the provider) {input}"))
             }
             EventKind::RetryScheduled { wait_ms, reason, .. } => {
-                complaint(event.depth, format!("… asking again in {}: {reason}", milliseconds(*wait_ms)))
+                self.complaint(event.depth, format!("… asking again in {}: {reason}", milliseconds(*wait_ms)))
             }
             EventKind::LimitApproached { limit, used, allowed } if self.view.tells_calls() => {
-                note(format!("`{limit}`: {used} of {allowed}"))
+                self.note(&format!("`{limit}`: {used} of {allowed}"))
             }
-            EventKind::Notice { text } => note(text.clone()),
+            EventKind::Notice { text } => self.note(text),
             EventKind::ToolsetCloseFailed { toolset, error } => {
-                note(format!("the toolset `{toolset}` could not be closed: {error}"))
+                self.note(&format!("the toolset `{toolset}` could not be closed: {error}"))
             }
             EventKind::RequestFinished { model, duration_ms, usage, .. }
                 if matches!(self.view.verbosity, Verbosity::Calls | Verbosity::Text) =>
             {
                 let (tokens, cost) = (summary::tokens(usage), summary::cost(usage));
-                calls(event.depth, format!("· {model} {}, {tokens}, {cost}", milliseconds(*duration_ms)))
+                self.calls(event.depth, format!("· {model} {}, {tokens}, {cost}", milliseconds(*duration_ms)))
             }
             EventKind::ProcessOutput { text, .. } if self.view.verbosity >= Verbosity::Calls => {
-                calls(event.depth, format!("| {}", visible_lines(text.trim_end())))
+                self.calls(event.depth, format!("| {}", visible_lines(text.trim_end())))
             }
             EventKind::CallStarted { .. }
             | EventKind::CallFinished { .. }
