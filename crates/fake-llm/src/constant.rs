@@ -214,4 +214,15 @@ mod tests {
             assert!(memmem::find(&answer.body, expected.as_bytes()).is_some(), "{body}");
         }
     }
+
+    #[test]
+    fn calls_of_one_reply_have_ids_of_their_own() {
+        let step = Reply::empty().and_calls(vec![Call::new("noop", json!({})); 3]);
+        let prepared = Prepared::new(&Constant::tool_loop(2, step, Reply::text("done")));
+        let answer = prepared.choose("/v1/messages", br#"{"id":"call_loop_00000000_3"}"#);
+        let body = String::from_utf8_lossy(&answer.body).into_owned();
+        for id in ["\"call_loop_00000001\"", "\"call_loop_00000001_2\"", "\"call_loop_00000001_3\""] {
+            assert_eq!(body.matches(id).count(), 1, "{id}: {body}");
+        }
+    }
 }

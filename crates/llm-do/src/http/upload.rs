@@ -105,6 +105,16 @@ mod tests {
         assert!(Arc::get_mut(&mut lender).is_some(), "given back with its last piece");
     }
 
+    #[test]
+    fn a_body_that_is_no_longer_sent_is_given_back_though_its_progress_is_watched() {
+        let mut lender = Arc::new(vec![7; PIECE + 1]);
+        let (mut upload, _progress) = Upload::new(Bytes::from_owner(Lent(Arc::clone(&lender))));
+        drop(next_piece(&mut upload));
+        assert!(Arc::get_mut(&mut lender).is_none());
+        drop(upload);
+        assert!(Arc::get_mut(&mut lender).is_some());
+    }
+
     struct Lent(Arc<Vec<u8>>);
 
     impl AsRef<[u8]> for Lent {
