@@ -1,7 +1,7 @@
 //! The only reading of project files: by descriptor beneath the project root, regular files only, bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -246,10 +246,7 @@ impl Loader {
     }
 
     fn read(&self, path: &Path) -> Result<String, Unreadable> {
-        let file = beneath::open(&self.directory, path)?;
-        let limit = LARGEST_FILE as u64 + 1;
-        let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len().min(limit)).unwrap_or(0));
-        file.take(limit).read_to_end(&mut bytes)?;
+        let bytes = beneath::read(&self.directory, path, LARGEST_FILE as u64 + 1)?;
         if bytes.len() > LARGEST_FILE {
             return Err(Unreadable::TooLarge);
         }

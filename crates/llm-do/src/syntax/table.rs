@@ -1,7 +1,7 @@
 //! The keys of a file format as tables. One table yields the check of a file (unknown keys, wrong types, both spellings
 //! of one key), the suggestions, and the JSON Schema for editors.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
@@ -97,7 +97,7 @@ impl Key {
 
 impl Table {
     fn key(&self, spelling: &str) -> Option<&'static Key> {
-        self.keys.iter().find(|key| key.spellings().any(|name| name == spelling))
+        self.keys.iter().find(|key| key.name == spelling || key.aliases.contains(&spelling))
     }
 
     /// Reports every unknown key, doubled key, missing key and wrong value, at any depth.
@@ -320,7 +320,7 @@ fn check_list(
         problems.push(Diagnostic::error(node.span, "the list is empty").hint(format!("give {}", of.describe())));
         good = false;
     }
-    let mut seen = HashSet::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for item in items {
         good &= of.check(item, problems);
         if let (Kind::Text(text), Repeats::Refused) = (&item.kind, repeats)
@@ -379,7 +379,8 @@ fn number(node: &Node) -> f64 {
     }
 }
 
-/// The values of one mapping that passed its table. Asking for a key that the table lacks is a bug and panics.
+/// The values of one mapping that passed its table. Asking for a key that the table lacks is a bug and panics in a debug
+/// build.
 pub struct Fields<'a> {
     table: &'static Table,
     pub span: Span,
@@ -390,7 +391,8 @@ pub struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     pub fn get(&self, name: &str) -> Option<&'a Node> {
-        assert!(self.table.key(name).is_some_and(|key| key.name == name), "no key `{name}` in {}", self.table.what);
+        let is_known = || self.table.keys.iter().any(|key| key.name == name);
+        debug_assert!(is_known(), "no key `{name}` in {}", self.table.what);
         self.values.iter().find(|(key, ..)| *key == name).map(|(_, _, node)| *node)
     }
 
@@ -411,17 +413,16 @@ impl<'a> Fields<'a> {
     /// The texts of a list that passed, each once: what is wrong or repeated was reported.
     pub fn texts(&self, name: &str) -> Vec<Located<String>> {
         let Some(node) = self.get(name) else { return Vec::new() };
-        let mut texts = texts_of(node);
-        if let Some(Key { shape: Shape::List { of, repeats, .. }, .. }) = self.table.key(name) {
-            let mut silent = Diagnostics::default();
-            let mut seen = HashSet::new();
-            texts.retain(|text| {
-                let node = Node { span: text.span, kind: Kind::Text(text.value.clone()) };
-                let first = seen.insert(text.value.clone()) || *repeats == Repeats::Allowed;
-                first && of.check(&node, &mut silent)
-            });
-        }
-        texts
+        let Some(Key { shape: Shape::List { of, repeats, .. }, .. }) = self.table.key(name) else {
+            return texts_of(node);
+        };
+        let mut silent = Diagnostics::default();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let wanted = items_of(node).iter().filter(|item| match &item.kind {
+            Kind::Text(text) => (seen.insert(text) || *repeats == Repeats::Allowed) && of.check(item, &mut silent),
+            _ => false,
+        });
+        wanted.filter_map(located_text).collect()
     }
 
     pub fn bool(&self, name: &str) -> Option<bool> {
@@ -471,9 +472,14 @@ impl<'a> Fields<'a> {
 
 /// Every text of a list, or the one text that stands for a list.
 pub fn texts_of(node: &Node) -> Vec<Located<String>> {
+    items_of(node).iter().filter_map(located_text).collect()
+}
+
+/// The items of a list, or the one value that stands for a list.
+fn items_of(node: &Node) -> &[Node] {
     match &node.kind {
-        Kind::List(items) => items.iter().filter_map(located_text).collect(),
-        _ => located_text(node).into_iter().collect(),
+        Kind::List(items) => items,
+        _ => std::slice::from_ref(node),
     }
 }
 
