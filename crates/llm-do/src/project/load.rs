@@ -343,12 +343,13 @@ impl Loader {
 
     /// Agents that earlier runs created. They are not linked, so what is wrong with them is no error here.
     fn generated(&mut self, directory: &Path) -> BTreeMap<String, PathBuf> {
-        let listed: BTreeSet<PathBuf> = self.workers.iter().map(|worker| worker.path.clone()).collect();
         let mut generated = BTreeMap::new();
-        for path in self.files_in(directory, &[Format::Yaml, Format::FrontMatter]) {
-            if listed.contains(&path) {
-                continue;
-            }
+        let mut files = self.files_in(directory, &[Format::Yaml, Format::FrontMatter]);
+        if !files.is_empty() {
+            let listed: BTreeSet<&Path> = self.workers.iter().map(|worker| worker.path.as_path()).collect();
+            files.retain(|path| !listed.contains(path.as_path()));
+        }
+        for path in files {
             match self.generated_agent(&path) {
                 Some(worker) => {
                     generated.insert(worker.name.value, path);
