@@ -296,7 +296,8 @@ impl<'a> Linker<'a> {
             Layout::Directory => named_main.or(only),
             Layout::Manifest(_) | Layout::Unreadable => None,
         };
-        let is_mistaken = self.manifest().is_some_and(|manifest| manifest.entry.is_mistaken);
+        let is_mistaken = self.manifest().is_some_and(|manifest| manifest.entry.is_mistaken)
+            || self.project.workers.iter().any(|loaded| loaded.worker.is_mistaken(&["entry"]));
         if agent.is_none() && !self.agents.is_empty() && !is_mistaken {
             let place = self.manifest().map_or(Place::Path(self.project.root.clone()), |m| Place::At(m.entry.span));
             let names: Vec<&str> = self.agents.keys().copied().take(20).collect();

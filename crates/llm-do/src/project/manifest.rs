@@ -389,6 +389,7 @@ fn filesystem(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<Toolset
         ["root", "mode", "suffixes", "max_file_bytes"].into_iter().filter(|key| fields.is_written(key)).collect();
     let roots = match (fields.get("roots"), single.as_slice()) {
         (None, _) if fields.is_written("root") => Roots::One(file_root(fields)?),
+        (None, _) if fields.is_written("roots") => return None,
         (None, _) => {
             problems.push(Diagnostic::error(fields.span, "`filesystem` has no `root`").hint("give `root`, or `roots`"));
             return None;

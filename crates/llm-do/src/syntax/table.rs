@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::diagnostic::{Diagnostic, Diagnostics, Located, Span};
+use super::diagnostic::{Diagnostic, Diagnostics, Located, Span, nearest};
 use super::tree::{Kind, Node};
 use crate::escape::{visible, visible_start};
 use crate::message::RawJson;
@@ -75,6 +75,10 @@ pub enum Repeats {
     Refused,
 }
 
+/// Beyond these, nobody misspelled a key: comparing unknown ones with all that are known must stay cheap.
+const LONGEST_MISSPELLING: usize = 64;
+const MOST_MISSPELLINGS: usize = 8;
+
 /// A table row. `required("name", …)`, `optional("model", …)`.
 pub const fn required(name: &'static str, shape: Shape, doc: &'static str) -> Key {
     Key { name, aliases: &[], shape, presence: Presence::Required, doc }
@@ -108,9 +112,11 @@ impl Table {
         };
         let mut good = true;
         let mut seen: Vec<(&'static str, &Located<String>)> = Vec::new();
+        let mut unknown: Vec<&str> = Vec::new();
         for entry in entries {
             let Some(key) = self.key(&entry.key.value) else {
                 problems.push(self.unknown_key(&entry.key, problems));
+                unknown.push(&entry.key.value);
                 good = false;
                 continue;
             };
@@ -127,7 +133,7 @@ impl Table {
             good &= key.shape.check(&entry.value, problems);
         }
         for key in self.keys.iter().filter(|key| key.presence == Presence::Required) {
-            if !seen.iter().any(|(name, _)| *name == key.name) {
+            if !seen.iter().any(|(name, _)| *name == key.name) && !self.meant(&unknown).any(|name| name == key.name) {
                 let start = Span { end: node.span.start, ..node.span };
                 problems.push(Diagnostic::error(start, format!("`{}` is missing in {}", key.name, self.what)));
                 good = false;
@@ -142,13 +148,26 @@ impl Table {
         Diagnostic::error(key.span, fact).maybe_hint(problems.suggest(&key.value, "keys", known))
     }
 
+    /// Which keys were meant by unknown ones. They were reported with a suggestion: what it names is not missing too.
+    fn meant<'a>(&'static self, unknown: &'a [&'a str]) -> impl Iterator<Item = &'static str> + use<'a> {
+        let short = unknown.iter().filter(|key| key.len() <= LONGEST_MISSPELLING).take(MOST_MISSPELLINGS);
+        short.filter_map(|key| {
+            let near = nearest(key, self.keys.iter().flat_map(Key::spellings))?;
+            self.key(near).map(|key| key.name)
+        })
+    }
+
     /// The values that conform, by their canonical names. What does not was reported by [`Table::check`].
     pub fn fields<'a>(&'static self, node: &'a Node) -> Fields<'a> {
         let mut fields = Fields { table: self, span: node.span, written: Vec::new(), values: Vec::new() };
         if let Kind::Map(entries) = &node.kind {
             let mut silent = Diagnostics::default();
+            let mut unknown: Vec<&str> = Vec::new();
             for entry in entries {
-                let Some(key) = self.key(&entry.key.value) else { continue };
+                let Some(key) = self.key(&entry.key.value) else {
+                    unknown.push(&entry.key.value);
+                    continue;
+                };
                 fields.written.push(key.name);
                 if matches!(key.shape, Shape::Object(_) | Shape::Map { .. } | Shape::List { .. })
                     || key.shape.check(&entry.value, &mut silent)
@@ -156,6 +175,7 @@ impl Table {
                     fields.values.push((key.name, entry.key.span, &entry.value));
                 }
             }
+            fields.written.extend(self.meant(&unknown));
         }
         fields
     }
@@ -384,7 +404,7 @@ fn number(node: &Node) -> f64 {
 pub struct Fields<'a> {
     table: &'static Table,
     pub span: Span,
-    /// Every key of the table that is there, whatever its value.
+    /// Every key of the table that is there, whatever its value and however it is spelled.
     written: Vec<&'static str>,
     values: Vec<(&'static str, Span, &'a Node)>,
 }
@@ -396,9 +416,15 @@ impl<'a> Fields<'a> {
         self.values.iter().find(|(key, ..)| *key == name).map(|(_, _, node)| *node)
     }
 
-    /// Whether the key is there, be its value right or wrong: what is wrong was reported, and is not missing too.
+    /// Whether the key is there, be it and its value right or wrong: what is wrong was reported, and is not missing too.
     pub fn is_written(&self, name: &str) -> bool {
         self.written.contains(&name)
+    }
+
+    /// The keys that are there but misspelled, or without a value that can be used.
+    pub fn mistaken(&self) -> Vec<&'static str> {
+        let is_read = |name: &str| self.values.iter().any(|(key, ..)| *key == name);
+        self.written.iter().copied().filter(|name| !is_read(name)).collect()
     }
 
     /// Where the key itself stands.

@@ -86,6 +86,7 @@ impl<'a> Linker<'a> {
                 self.choices_used.push(choice.by);
                 self.check_provider(worker, &choice).then_some(choice)
             }
+            Err(ChoiceError::NoModel) if worker.is_mistaken(&["model"]) => None,
             Err(ChoiceError::NoModel) => {
                 self.problems.push(
                     Diagnostic::error(name.span, format!("no model for agent `{}`", name.value))
@@ -393,7 +394,7 @@ impl<'a> Linker<'a> {
                 rules[*place].insert(tool.to_owned(), *rule);
                 self.note_idle_rule(key, *rule, tool, tools[*place].as_deref());
             }
-            if places.is_empty() {
+            if places.is_empty() && !worker.is_mistaken(&["tools", "toolsets"]) {
                 let fact = format!("agent `{}` has no tool `{}`", worker.name.value, visible(&key.value));
                 let hint = self.problems.suggest(tool, "tools", owners.names());
                 self.problems.push(Diagnostic::error(key.span, fact).maybe_hint(hint));
