@@ -305,6 +305,7 @@ impl<'a> Linker<'a> {
                 self.open.insert(name.value.clone());
                 ToolsetSource::Open
             }
+            (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) if self.lacks_names() => return None,
             (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) => {
                 let names = self.exported_names();
                 let hint = toolset_with(&name.value)
@@ -366,6 +367,9 @@ impl<'a> Linker<'a> {
             self.open.insert(name.value.clone());
             return Some(ToolsetSource::Open);
         }
+        if self.lacks_names() {
+            return None;
+        }
         let fact = format!("agent `{}` asks for an unknown toolset `{}`", worker.name.value, visible(&name.value));
         let hint =
             toolset_with(&name.value).or_else(|| self.problems.suggest(&name.value, "toolsets", namespace.names()));
@@ -378,6 +382,9 @@ impl<'a> Linker<'a> {
         let tools: Vec<Declared<'_>> = uses.iter().map(|used| used.source.declared_tools()).collect();
         self.check_clashes(worker, uses, &tools);
         let owners = ToolOwners::of(uses, &tools);
+        // What could not be used or resolved was reported, and may have had any tool.
+        let lacks_tools =
+            worker.is_mistaken(&["tools", "toolsets"]) || uses.len() < worker.tools.len() + worker.toolsets.len();
         let mut rules = vec![Rules::new(); uses.len()];
         if worker.approval.len().saturating_mul(owners.unknown.len()) > MOST_OPEN_RULES {
             let fact =
@@ -394,7 +401,7 @@ impl<'a> Linker<'a> {
                 rules[*place].insert(tool.to_owned(), *rule);
                 self.note_idle_rule(key, *rule, tool, tools[*place].as_deref());
             }
-            if places.is_empty() && !worker.is_mistaken(&["tools", "toolsets"]) {
+            if places.is_empty() && !lacks_tools {
                 let fact = format!("agent `{}` has no tool `{}`", worker.name.value, visible(&key.value));
                 let hint = self.problems.suggest(tool, "tools", owners.names());
                 self.problems.push(Diagnostic::error(key.span, fact).maybe_hint(hint));

@@ -164,6 +164,10 @@ impl Namespace {
                 linker.open.insert(variant.target.value.clone());
                 ToolsetSource::Open
             }
+            Resolved::Unknown if linker.lacks_names() => {
+                self.broken.insert(variant.name.value.clone());
+                return;
+            }
             Resolved::Unknown => {
                 let fact = format!(
                     "toolset `{}` uses an unknown toolset `{}`",

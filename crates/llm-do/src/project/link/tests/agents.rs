@@ -131,6 +131,10 @@ fn what_follows_from_a_misspelled_key_is_no_further_mistake() {
             "unknown key `toolset` in a worker file (did you mean `toolsets`?)",
         ),
         (
+            "model: ollama:qwen3\ntoolsets: [filesystem_cwdd]\napproval: {write_file: allow}",
+            "agent `main` asks for an unknown toolset `filesystem_cwdd` (did you mean `filesystem_cwd`?)",
+        ),
+        (
             "model: ollama:qwen3\nschema_inn: {type: object, properties: {topic: {}}}\nprompt: \"{{ topic }}\"",
             "unknown key `schema_inn` in a worker file (did you mean `schema_in`?)",
         ),
