@@ -1,6 +1,6 @@
 //! What the names in `toolsets` mean: built-ins, the manifest's, Python's, and one per agent.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Component;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::tools::source::{
 };
 
 pub struct Namespace {
-    sources: HashMap<String, ToolsetSource>,
+    sources: BTreeMap<String, ToolsetSource>,
     /// Names whose definition is broken: referring to them is no further mistake.
     broken: BTreeSet<String>,
 }
@@ -31,7 +31,7 @@ pub enum Resolved<'a> {
 
 impl Namespace {
     pub fn new(linker: &mut Linker<'_>) -> Self {
-        let mut namespace = Self { sources: HashMap::new(), broken: linker.project.broken.clone() };
+        let mut namespace = Self { sources: BTreeMap::new(), broken: linker.project.broken.clone() };
         for built_in in BUILT_INS {
             namespace.sources.insert(built_in.name.to_owned(), (built_in.source)());
         }
@@ -44,11 +44,8 @@ impl Namespace {
         namespace
     }
 
-    /// In their order, so that the nearest of them is always the same.
-    pub fn names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.sources.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        names
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.sources.keys().map(String::as_str)
     }
 
     pub fn resolve(&self, name: &str) -> Resolved<'_> {
