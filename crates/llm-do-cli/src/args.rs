@@ -80,6 +80,7 @@ Exits with 0, or with 2 and every error with its place.")]
 #[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct CheckArgs {
     /// A project directory, its `project.json`, or a worker file
+    #[arg(default_value = ".")]
     pub project: PathBuf,
     #[command(flatten)]
     pub models: ModelArgs,
@@ -117,6 +118,7 @@ needs approval is shown and asked; without one it ends the run with exit code 4.
 #[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct RunArgs {
     /// A project directory, its `project.json`, or a worker file
+    #[arg(default_value = ".")]
     pub project: PathBuf,
     /// What to say to the entry; `-` reads it from stdin
     pub prompt: Option<String>,
