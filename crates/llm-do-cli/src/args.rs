@@ -477,6 +477,7 @@ mod tests {
     #[test]
     fn a_run_is_parsed_alone_as_it_is_among_the_others() {
         for line in [
+            "llm-do run",
             "llm-do run hello hi",
             "llm-do run hello -m a:b -m main=c:d -f x -f y --json --timeout 5m -vv --yolo",
             "llm-do run --chat hello -p -q --max-turns 3 --max-budget-usd 0.5 -o out --record j --debug --trust",
@@ -487,7 +488,7 @@ mod tests {
             assert_eq!(parse_run(&words).map(|args| format!("{args:?}")), whole.ok(), "{line}");
             assert!(parse_run(&words).is_some(), "{line}");
         }
-        for line in ["llm-do run", "llm-do run x --help", "llm-do run x --bogus", "llm-do check x", "llm-do"] {
+        for line in ["llm-do run x --help", "llm-do run x --bogus", "llm-do check x", "llm-do"] {
             let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
             assert!(parse_run(&words).is_none(), "{line}");
         }
