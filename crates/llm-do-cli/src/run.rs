@@ -122,6 +122,8 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
         CheckFormat::Json => console::print(&check::json(&plan.project, &checked, shell_ground(program).as_ref()))?,
         CheckFormat::Dot => console::print(&check::dot(program))?,
     }
+    // The process ends with this command: nobody needs the memory of thousands of agents back, piece by piece.
+    std::mem::forget(checked.linked.program.agents);
     match checked.servers.iter().filter(|server| server.offer.tools.is_err()).count() {
         0 => Ok(()),
         1 => Err(Failure::usage("an MCP server cannot be used")),

@@ -290,16 +290,17 @@ impl Loader {
     /// Reads the JSON Schemas and scripts that worker files refer to, and looks for the Python files.
     fn references(&mut self) -> BTreeMap<PathBuf, FileId> {
         let mut references = BTreeMap::new();
-        for LoadedWorker { path, worker } in std::mem::take(&mut self.workers) {
-            let base = path.parent().unwrap_or(Path::new("")).to_owned();
+        let workers = std::mem::take(&mut self.workers);
+        for LoadedWorker { path, worker } in &workers {
+            let base = path.parent().unwrap_or(Path::new(""));
             for source in [&worker.schema_in, &worker.schema_out].into_iter().flatten() {
-                self.schema(&base, source, &mut references);
+                self.schema(base, source, &mut references);
             }
             if let Some(script) = worker.model.as_ref().and_then(scripted::script_of) {
-                self.reference(&base, &script, &mut references);
+                self.reference(base, &script, &mut references);
             }
-            self.workers.push(LoadedWorker { path, worker });
         }
+        self.workers = workers;
         references
     }
 

@@ -30,7 +30,7 @@ pub struct Way<'a> {
     /// How many agents between those and the tool were left out.
     pub skipped: usize,
     pub last_agent: &'a str,
-    pub tool: Cow<'a, str>,
+    pub tool: &'a str,
     /// Whether the tool asks first.
     pub asks: bool,
 }
@@ -164,12 +164,14 @@ pub struct Node<'a> {
     pub callees: Vec<usize>,
     /// Whether it can call every other besides.
     pub calls_any: bool,
+    /// What gives it a capability of its own, in the order of [`Capability::ALL`].
+    own: [Option<Means>; Capability::ALL.len()],
 }
 
 /// The tool, server-side tool or model that gives a capability.
 #[derive(Clone)]
-struct Means<'a> {
-    name: Cow<'a, str>,
+struct Means {
+    name: Cow<'static, str>,
     asks: bool,
 }
 
@@ -183,11 +185,10 @@ struct Found {
 
 impl<'a> Graph<'a> {
     pub fn new(program: &'a Program) -> Self {
-        let node = |agent: &'a Arc<AgentSpec>| Node {
-            agent,
-            tools: program.tools_of(agent),
-            callees: Vec::new(),
-            calls_any: Program::calls_any(agent),
+        let node = |agent: &'a Arc<AgentSpec>| {
+            let tools = program.tools_of(agent);
+            let own = Capability::ALL.map(|capability| own(agent, &tools, capability));
+            Node { agent, tools, callees: Vec::new(), calls_any: Program::calls_any(agent), own }
         };
         let mut graph = Self { program, nodes: program.agents.values().map(node).collect() };
         let is_created = |node: &Node<'_>| node.agent.file.starts_with(&program.generated_agents_dir);
@@ -263,10 +264,10 @@ impl<'a> Graph<'a> {
     /// Breadth first from the agents that have the capability themselves, against the direction of calls: the first
     /// way found is a shortest one.
     fn add_ways_to<'g>(&'g self, capability: Capability, callers: &[Vec<usize>], worst: &mut [Worst<'g>]) {
-        let means: Vec<Option<Means<'g>>> = self.nodes.iter().map(|node| node.own(capability)).collect();
         let mut found: Vec<Option<Found>> = vec![None; callers.len()];
         let mut queue = VecDeque::new();
-        for source in (0..means.len()).filter(|place| means[*place].is_some()) {
+        let means = |agent: usize| self.nodes[agent].own[capability as usize].as_ref();
+        for source in (0..self.nodes.len()).filter(|agent| means(*agent).is_some()) {
             found[source] = Some(Found { next: None, source, agents: 1 });
             queue.push_back(source);
         }
@@ -283,15 +284,15 @@ impl<'a> Graph<'a> {
         }
         for (start, worst) in worst.iter_mut().enumerate() {
             if let Some(Found { source, .. }) = found[start]
-                && let Some(means) = &means[source]
+                && let Some(means) = means(source)
             {
-                worst.push((capability, self.way(&found, start, means.clone())));
+                worst.push((capability, self.way(&found, start, means)));
             }
         }
     }
 
     /// Only the first steps are walked: a chain of ten thousand agents would make the whole quadratic.
-    fn way<'g>(&'g self, found: &[Option<Found>], start: usize, means: Means<'g>) -> Way<'g> {
+    fn way<'g>(&'g self, found: &[Option<Found>], start: usize, means: &'g Means) -> Way<'g> {
         let Some(Found { source, agents: all, .. }) = found[start] else {
             unreachable!("only found agents have a way")
         };
@@ -302,7 +303,7 @@ impl<'a> Graph<'a> {
             at = found[index].and_then(|step| step.next);
         }
         let skipped = all - agents.len() - usize::from(at.is_some());
-        Way { agents, skipped, last_agent: &self.nodes[source].agent.name, tool: means.name, asks: means.asks }
+        Way { agents, skipped, last_agent: &self.nodes[source].agent.name, tool: &means.name, asks: means.asks }
     }
 
     /// Agents that can call themselves, directly or through others: strongly connected components of more than one
@@ -379,28 +380,24 @@ impl<'a> Graph<'a> {
     }
 }
 
-impl Node<'_> {
-    /// What gives an agent a capability of its own; rather something that does not ask than something that does, and
-    /// rather a tool than the attachments of a call.
-    fn own(&self, capability: Capability) -> Option<Means<'_>> {
-        let is_server = matches!(capability, Capability::ReachesNetwork | Capability::SpendsMoney);
-        if let Some(tool) = self.agent.server_tools.first().filter(|_| is_server) {
-            return Some(Means { name: tool.kind.name().into(), asks: false });
-        }
-        let model = &self.agent.model;
-        if capability == Capability::SpendsMoney && provider(&model.provider).is_none_or(|row| row.paid) {
-            return Some(Means { name: model.to_string().into(), asks: false });
-        }
-        let gives = |tool: &&AgentTool<'_>| tool.capabilities.contains(capability) && tool.verdict.can_run();
-        let tool =
-            self.tools.iter().filter(gives).min_by_key(|tool| (tool.verdict.always_asks(), tool.agent.is_some()))?;
-        let name = match (tool.name.as_ref(), tool.agent) {
-            ("*", _) => format!("{} (any tool)", tool.toolsets[0]).into(),
-            (name, Some(_)) => format!("{name} (attachments)").into(),
-            (name, None) => name.into(),
-        };
-        Some(Means { name, asks: tool.verdict.always_asks() })
+/// What gives an agent a capability of its own; rather something that does not ask than something that does, and rather a
+/// tool than the attachments of a call.
+fn own(agent: &AgentSpec, tools: &[AgentTool<'_>], capability: Capability) -> Option<Means> {
+    let is_server = matches!(capability, Capability::ReachesNetwork | Capability::SpendsMoney);
+    if let Some(tool) = agent.server_tools.first().filter(|_| is_server) {
+        return Some(Means { name: tool.kind.name().into(), asks: false });
     }
+    if capability == Capability::SpendsMoney && provider(&agent.model.provider).is_none_or(|row| row.paid) {
+        return Some(Means { name: agent.model.to_string().into(), asks: false });
+    }
+    let gives = |tool: &&AgentTool<'_>| tool.capabilities.contains(capability) && tool.verdict.can_run();
+    let tool = tools.iter().filter(gives).min_by_key(|tool| (tool.verdict.always_asks(), tool.agent.is_some()))?;
+    let name = match (tool.name.as_ref(), tool.agent) {
+        ("*", _) => format!("{} (any tool)", tool.toolsets[0]).into(),
+        (name, Some(_)) => format!("{name} (attachments)").into(),
+        (_, None) => tool.name.clone(),
+    };
+    Some(Means { name, asks: tool.verdict.always_asks() })
 }
 
 impl Way<'_> {
@@ -417,7 +414,7 @@ impl Way<'_> {
         if self.agents.last() != Some(&self.last_agent) {
             words.push(self.last_agent.into());
         }
-        words.push(self.tool.as_ref().into());
+        words.push(self.tool.into());
         words
     }
 }
