@@ -103,7 +103,7 @@ def tell_failure(figures, who, work, progress):
 def look_closer(figures, works, progress):
     """Memory and instructions, which do not depend on what else the machine does."""
     names = figures.everybody.names()
-    if measure.TIME:
+    if measure.tells_memory():
         for work in (work for work in works if WORKS[work].remembered):
             progress.say(f"memory: {WORKS[work].words}")
             for who in names:
@@ -186,7 +186,7 @@ def compare(options, progress):
             "versions": versions,
             "absent": absent,
             "failed": by_name(figures.failed),
-            "uncounted": by_name(figures.uncounted),
+            "incomplete": by_name(figures.incomplete),
             "install_bytes": install_sizes(target, commands),
             "figures": {
                 work: {who: figure for who in everybody.names() if (figure := figures.of(who, work))} for work in works

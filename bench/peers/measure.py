@@ -15,7 +15,7 @@ import time
 
 from works import INTERPRETED, WORKS
 
-TIME = "/usr/bin/time" if os.path.exists("/usr/bin/time") else None
+TIME = "/usr/bin/time"
 #: Seconds after which a run, or the counting of its instructions, is given up.
 PATIENCE = 300
 #: A short run is repeated within its round for this many seconds, but not more often than this.
@@ -27,7 +27,16 @@ TOLD = {"p99": "p99_us", "call_us": "call_us", "wall_us": "wall_us", "cpu_us": "
 
 
 class Failed(Exception):
-    pass
+    """A run that did not come to what it should."""
+
+
+def tells_memory():
+    """Whether GNU time is there: others have the name, too."""
+    try:
+        told_by_time = subprocess.run([TIME, "--version"], check=False, capture_output=True, text=True)
+    except OSError:
+        return False
+    return "GNU" in told_by_time.stdout + told_by_time.stderr
 
 
 def prepare_process():
@@ -38,7 +47,8 @@ def prepare_process():
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     set_child_subreaper = 36
-    ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
 
 
 def children():
@@ -70,7 +80,7 @@ class Figures:
 
     def __init__(self, everybody):
         self.everybody, self.samples, self.instructions, self.memory = everybody, {}, {}, {}
-        self.failed, self.uncounted = {}, {}
+        self.failed, self.incomplete = {}, {}
 
     def can(self, who, work):
         return (who, work) not in self.failed and self.everybody.command(who, work) is not None
@@ -148,8 +158,10 @@ class Figures:
         the size of this one."""
         peak_told = self.everybody.place / "memory"
         for _ in range(3):
-            sample = self.attempt(who, work, [TIME, "-f", "%M", "-o", peak_told])
-            if not sample:
+            try:
+                sample = self.run(who, work, [TIME, "-f", "%M", "-o", peak_told])
+            except (Failed, OSError) as error:
+                self.incomplete[who, work] = f"memory: {error}"
                 return
             peak = int(peak_told.read_text().split()[-1])
             self.memory[who, work] = max(peak, self.memory.get((who, work), 0))
@@ -166,7 +178,7 @@ class Figures:
             self.run(who, work, ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={counted}"])
             self.instructions[who, work] = instructions(counted.read_text())
         except (Failed, OSError) as error:
-            self.uncounted[who, work] = str(error)
+            self.incomplete[who, work] = f"instructions: {error}"
 
     def of(self, who, work):
         samples = [sample for sample in self.samples.get((who, work), []) if sample]

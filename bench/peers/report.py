@@ -11,6 +11,8 @@ from works import BARE, CHECK, JOURNALED, LIBRARY, OURS, PEERS, RUN, WORKS
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench/results/peers.json"
 NOTHING = "–"
+#: A space at which no line is broken.
+TIED = "\u00a0"
 
 
 def saved():
@@ -56,7 +58,7 @@ def head(result):
     ]
     text += [f"**{who}** could not be installed and is left out: {one_line(why)}." for who, why in result["absent"].items()]
     text += [f"**{name}** failed and is left out: {one_line(why)}." for name, why in result["failed"].items()]
-    text += [f"The instructions of {name} were not counted: {one_line(why)}." for name, why in result["uncounted"].items()]
+    text += [f"**{name}** lacks figures of {one_line(why)}." for name, why in result["incomplete"].items()]
     return "\n\n".join([*text, ""])
 
 
@@ -78,7 +80,15 @@ def glance(result):
             "llm-do ÷ bare",
             "llm-do ÷ best peer",
         ]
-        text += ["CPU time in milliseconds:", "", *heading(*columns), *filter(None, beside), ""]
+        text += [
+            headline(result["figures"]),
+            "",
+            "CPU time in milliseconds:",
+            "",
+            *heading(*columns),
+            *filter(None, beside),
+            "",
+        ]
     if any(above):
         columns = ["limit", "**llm-do**", "llm-do ÷ limit", "best peer"]
         text += [
@@ -91,6 +101,26 @@ def glance(result):
     return "\n".join(text)
 
 
+def headline(figures):
+    """The table in one sentence."""
+    works = [everybody for work, everybody in figures.items() if WORKS[work].floor == BARE and LIBRARY in everybody]
+    above = [everybody[LIBRARY]["cpu_seconds"] / everybody[BARE]["cpu_seconds"] for everybody in works if BARE in everybody]
+    peers = {
+        who: [everybody[who]["cpu_seconds"] / everybody[LIBRARY]["cpu_seconds"] for everybody in works if who in everybody]
+        for who in PEERS
+    }
+    first, *others = [(who, between(ratios)) for who, ratios in peers.items() if ratios] or [None]
+    text = f"For the same work the library takes {between(above)} times the CPU of the bare client" if above else ""
+    text += f"; {first[0]} takes {first[1]} times that of the library" if first else ""
+    text += "".join(f", {who} {ratios}" for who, ratios in others)
+    return f"{text}." if above else ""
+
+
+def between(ratios):
+    digits = [f"{times:.1f}" if times < 100 else f"{times:.0f}" for times in (min(ratios), max(ratios))]
+    return " to ".join(dict.fromkeys(digits))
+
+
 def glance_beside(work, figures):
     bare, library, run, peer = (figures.get(who) for who in (BARE, LIBRARY, RUN, best_peer(work, figures)))
     ours = library or run
@@ -100,7 +130,7 @@ def glance_beside(work, figures):
     return row(
         WORKS[work].words,
         *(milliseconds(figure, key) for figure in (bare, library, run)),
-        f"{milliseconds(peer, key)} ({best_peer(work, figures)})" if peer else NOTHING,
+        f"{milliseconds(peer, key)}{TIED}({best_peer(work, figures)})" if peer else NOTHING,
         f"**{ratio(ours[key], bare and bare[key])}**",
         f"**{ratio(ours[key], peer and peer[key])}**",
     )
@@ -119,7 +149,7 @@ def glance_above(work, figures):
         " + ".join(f"{milliseconds(figure, key)} ({who})" for who, figure in limits.items()) if known else NOTHING,
         milliseconds(ours, key),
         f"**{ratio(ours[key], sum(figure[key] for figure in limits.values()) if known else None)}**",
-        f"{milliseconds(peer, key)} ({best_peer(work, figures)})" if peer else NOTHING,
+        f"{milliseconds(peer, key)}{TIED}({best_peer(work, figures)})" if peer else NOTHING,
     )
 
 
@@ -217,10 +247,10 @@ def middle_and_most(figure):
 
 
 def scaled(number, unit, digits):
-    """A thin space between thousands, as the words have it."""
+    """With a space between thousands at which no line is broken."""
     if number is None:
         return NOTHING
-    return f"{number / unit:,.{0 if number / unit >= 1000 else digits}f}".replace(",", " ")
+    return f"{number / unit:,.{0 if number / unit >= 1000 else digits}f}".replace(",", "\u202f")
 
 
 def ratio(figure, base):

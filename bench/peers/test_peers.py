@@ -24,7 +24,7 @@ def figure(cpu, **more):
 
 
 def result(figures, **more):
-    empty = {"absent": {}, "failed": {}, "uncounted": {}, "versions": {}, "install_bytes": {"llm-do": 7_000_000}}
+    empty = {"absent": {}, "failed": {}, "incomplete": {}, "versions": {}, "install_bytes": {"llm-do": 7_000_000}}
     machine = {"system": "Linux", "cpu": "a processor", "cores": 2, "memory_kb": 2**21, "file_system": "ext4"}
     about = {"date": "2026-01-02T03:04:05Z", "machine": machine, "python": "3.11", "rustc": "rustc 1.95", "rounds": 1}
     return {**about, **empty, "figures": figures, **more}
@@ -88,7 +88,7 @@ class Tables(unittest.TestCase):
     def test_numbers_are_as_long_as_they_are_worth(self):
         self.assertEqual(
             [report.scaled(*told) for told in ((None, 1, 1), (0, 1, 1), (0.25, 0.001, 1), (12_345, 1, 1))],
-            ["–", "0.0", "250.0", "12 345"],
+            ["–", "0.0", "250.0", "12\u202f345"],
         )
         self.assertEqual(
             [report.ratio(*told) for told in ((3, 2), (300, 2), (3, None), (None, 2))], ["1.50", "150", "–", "–"]
@@ -98,7 +98,15 @@ class Tables(unittest.TestCase):
         told = report.glance(
             result({"one": {BARE: figure(1), LIBRARY: figure(2), "genai": figure(4), "rig-core": figure(8)}})
         )
-        self.assertIn("| 1.0 | 2.0 | – | 4.0 (genai) | **2.00** | **0.50** |", told)
+        self.assertIn("| 1.0 | 2.0 | – | 4.0\u00a0(genai) | **2.00** | **0.50** |", told)
+
+    def test_the_headline_spans_all_works(self):
+        one = {BARE: figure(1), LIBRARY: figure(2), "genai": figure(4), "llm": figure(500)}
+        two = {BARE: figure(1), LIBRARY: figure(1), "genai": figure(4), "llm": figure(500)}
+        told = report.headline({"one": one, "nested": two, "check_1000": {PARSED: figure(1), CHECK: figure(9)}})
+        self.assertIn("1.0 to 2.0 times the CPU of the bare client; genai takes 2.0 to 4.0 times", told)
+        self.assertTrue(told.endswith("that of the library, llm 250 to 500."), told)
+        self.assertEqual(report.headline({}), "")
 
     def test_work_without_peers_is_compared_with_its_own_limit(self):
         told = report.glance(result({"check_1000": {PARSED: figure(10), CHECK: figure(15)}}))
@@ -116,6 +124,8 @@ class Tables(unittest.TestCase):
     def test_who_is_missing_is_named_with_the_reason(self):
         told = report.head(result({}, absent={"llm": "no\n index |"}, failed={"genai at one": "exit code 1"}))
         self.assertIn("**llm** could not be installed and is left out: no index \\|.", told)
+        told += report.head(result({}, incomplete={"rig-core at loop_400": "instructions: it took more than 300 seconds"}))
+        self.assertIn("**rig-core at loop_400** lacks figures of instructions: it took more than 300 seconds.", told)
         self.assertIn("**genai at one** failed and is left out: exit code 1.", told)
 
 
