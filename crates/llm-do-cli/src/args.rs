@@ -80,6 +80,7 @@ Exits with 0, or with 2 and every error with its place.")]
 #[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct CheckArgs {
     /// A project directory, its `project.json`, or a worker file
+    #[arg(default_value = ".")]
     pub project: PathBuf,
     #[command(flatten)]
     pub models: ModelArgs,
@@ -117,6 +118,7 @@ needs approval is shown and asked; without one it ends the run with exit code 4.
 #[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct RunArgs {
     /// A project directory, its `project.json`, or a worker file
+    #[arg(default_value = ".")]
     pub project: PathBuf,
     /// What to say to the entry; `-` reads it from stdin
     pub prompt: Option<String>,
@@ -475,6 +477,7 @@ mod tests {
     #[test]
     fn a_run_is_parsed_alone_as_it_is_among_the_others() {
         for line in [
+            "llm-do run",
             "llm-do run hello hi",
             "llm-do run hello -m a:b -m main=c:d -f x -f y --json --timeout 5m -vv --yolo",
             "llm-do run --chat hello -p -q --max-turns 3 --max-budget-usd 0.5 -o out --record j --debug --trust",
@@ -485,7 +488,7 @@ mod tests {
             assert_eq!(parse_run(&words).map(|args| format!("{args:?}")), whole.ok(), "{line}");
             assert!(parse_run(&words).is_some(), "{line}");
         }
-        for line in ["llm-do run", "llm-do run x --help", "llm-do run x --bogus", "llm-do check x", "llm-do"] {
+        for line in ["llm-do run x --help", "llm-do run x --bogus", "llm-do check x", "llm-do"] {
             let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
             assert!(parse_run(&words).is_none(), "{line}");
         }

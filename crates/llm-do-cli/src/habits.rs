@@ -57,8 +57,11 @@ const FLAGS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["--fake"], "`--replay FILE` answers from a record, `-m scripted:FILE` follows a script"),
 ];
 
-/// What to type instead of a command that there is not.
+/// What to type instead of a command that there is not, or of a prompt that stands where the project belongs.
 pub fn instead_of_command(name: &str) -> Option<String> {
+    if name.contains(char::is_whitespace) {
+        return Some("the prompt comes after the project: `llm-do . \"…\"` asks the one in this directory".to_owned());
+    }
     let habit = said(COMMANDS_ELSEWHERE, name).map(str::to_owned);
     habit.or_else(|| nearest(name, COMMANDS.iter().copied()).map(|near| format!("did you mean the command `{near}`?")))
 }
@@ -117,6 +120,8 @@ mod tests {
     fn a_habit_is_told_before_a_guess() {
         assert_eq!(instead_of_command("trust").as_deref(), Some("`llm-do check PROJECT --trust` trusts a project"));
         assert_eq!(instead_of_command("chekc").as_deref(), Some("did you mean the command `check`?"));
+        let prompt = instead_of_command("What is rain?").unwrap();
+        assert!(prompt.starts_with("the prompt comes after the project"), "{prompt}");
         assert_eq!(instead_of_command("examples"), None);
     }
 }

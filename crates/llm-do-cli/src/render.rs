@@ -1,7 +1,9 @@
 //! Events → what is shown of them. Pure: events in, pieces of text for both streams out.
 
+use std::borrow::Cow;
+
 use llm_do::escape::visible_lines;
-use llm_do::event::{Answered, Ended, Event, EventKind, Returned};
+use llm_do::event::{Answered, CallOutput, Ended, Event, EventKind, Returned};
 use llm_do::message::RawJson;
 
 use crate::markdown::Markdown;
@@ -165,12 +167,12 @@ impl Renderer {
         out.push(Piece::Err(self.aside.push(text)));
     }
 
-    fn calls(&self, depth: usize, text: String) -> Option<Line> {
-        self.view.tells_calls().then_some(Line { depth, style: Style::Dim, text })
+    fn calls(&self, depth: usize, text: impl FnOnce() -> String) -> Option<Line> {
+        self.view.tells_calls().then(|| Line { depth, style: Style::Dim, text: text() })
     }
 
-    fn complaint(&self, depth: usize, text: String) -> Option<Line> {
-        self.view.tells_calls().then_some(Line { depth, style: Style::Warning, text })
+    fn complaint(&self, depth: usize, text: impl FnOnce() -> String) -> Option<Line> {
+        self.view.tells_calls().then(|| Line { depth, style: Style::Warning, text: text() })
     }
 
     fn note(&self, text: &str) -> Option<Line> {
@@ -184,50 +186,52 @@ impl Renderer {
         let nested = event.depth > 0;
         match &event.kind {
             EventKind::CallStarted { name, input, .. } if nested => {
-                self.calls(caller, format!("→ {name} {}", input.get()))
+                self.calls(caller, || format!("→ {name} {}", input.get()))
             }
             EventKind::CallFinished { name, ended, duration_ms, .. } if nested => match ended {
                 Ended::Output(output) => {
-                    self.calls(caller, format!("← {name} {}{}", brief(output), took(*duration_ms)))
+                    self.calls(caller, || format!("← {name} {}{}", brief(output), took(*duration_ms)))
                 }
-                Ended::Error(error) => self.complaint(caller, format!("✗ {name}: {error}")),
+                Ended::Error(error) => self.complaint(caller, || format!("✗ {name}: {error}")),
             },
             EventKind::ToolCalled { tool, arguments, .. } => {
-                self.calls(event.depth, format!("→ {tool} {}", arguments.get()))
+                self.calls(event.depth, || format!("→ {tool} {}", arguments.get()))
             }
             EventKind::ToolReturned { tool, returned, duration_ms, .. } => match returned {
-                Returned::Result(result) => self.calls(event.depth, format!("← {tool} {result}{}", took(*duration_ms))),
-                Returned::Error(error) => self.complaint(event.depth, format!("✗ {tool}: {error}")),
+                Returned::Result(result) => {
+                    self.calls(event.depth, || format!("← {tool} {result}{}", took(*duration_ms)))
+                }
+                Returned::Error(error) => self.complaint(event.depth, || format!("✗ {tool}: {error}")),
             },
             EventKind::ToolProgressed { tool, progress, total, message, .. }
                 if self.view.verbosity >= Verbosity::Calls =>
             {
                 let shown = summary::progress(*progress, *total, message.as_deref());
-                self.calls(event.depth, format!("… {tool} {shown}"))
+                self.calls(event.depth, || format!("… {tool} {shown}"))
             }
             EventKind::ToolsetStarted { toolset } if self.view.verbosity >= Verbosity::Calls => {
-                self.calls(event.depth, format!("→ starting {toolset}"))
+                self.calls(event.depth, || format!("→ starting {toolset}"))
             }
             EventKind::ToolsetReady { toolset, tools, duration_ms } => {
                 let tools = if *tools == 1 { "1 tool".to_owned() } else { format!("{tools} tools") };
-                self.calls(event.depth, format!("← {toolset} has {tools}{}", took(*duration_ms)))
+                self.calls(event.depth, || format!("← {toolset} has {tools}{}", took(*duration_ms)))
             }
             EventKind::ToolsetFailed { toolset, error, .. } => {
-                self.complaint(event.depth, format!("✗ {toolset}: {error}"))
+                self.complaint(event.depth, || format!("✗ {toolset}: {error}"))
             }
             EventKind::ToolRefused { tool, reason, .. } => {
-                self.complaint(event.depth, format!("✗ {tool} was refused: {reason}"))
+                self.complaint(event.depth, || format!("✗ {tool} was refused: {reason}"))
             }
             EventKind::ApprovalAnswered { tool, answer, .. } => {
                 let by = unasked(*answer)?;
-                self.calls(event.depth, format!("✓ {tool} was approved: {by}"))
+                self.calls(event.depth, || format!("✓ {tool} was approved: {by}"))
             }
             EventKind::ServerToolUsed { tool, input, .. } => {
                 let input = input.as_ref().map_or("", RawJson::get);
-                self.calls(event.depth, format!("→ {tool} (run by the provider) {input}"))
+                self.calls(event.depth, || format!("→ {tool} (run by the provider) {input}"))
             }
             EventKind::RetryScheduled { wait_ms, reason, .. } => {
-                self.complaint(event.depth, format!("… asking again in {}: {reason}", milliseconds(*wait_ms)))
+                self.complaint(event.depth, || format!("… asking again in {}: {reason}", milliseconds(*wait_ms)))
             }
             EventKind::LimitApproached { limit, used, allowed } if self.view.tells_calls() => {
                 self.note(&format!("`{limit}`: {used} of {allowed}"))
@@ -240,10 +244,10 @@ impl Renderer {
                 if matches!(self.view.verbosity, Verbosity::Calls | Verbosity::Text) =>
             {
                 let (tokens, cost) = (summary::tokens(usage), summary::cost(usage));
-                self.calls(event.depth, format!("· {model} {}, {tokens}, {cost}", milliseconds(*duration_ms)))
+                self.calls(event.depth, || format!("· {model} {}, {tokens}, {cost}", milliseconds(*duration_ms)))
             }
             EventKind::ProcessOutput { text, .. } if self.view.verbosity >= Verbosity::Calls => {
-                self.calls(event.depth, format!("| {}", visible_lines(text.trim_end())))
+                self.calls(event.depth, || format!("| {}", visible_lines(text.trim_end())))
             }
             EventKind::CallStarted { .. }
             | EventKind::CallFinished { .. }
@@ -281,9 +285,12 @@ struct Line {
     text: String,
 }
 
-/// A text result by its words, anything else as JSON.
-fn brief(result: &RawJson) -> String {
-    result.to::<String>().unwrap_or_else(|_| result.get().to_owned())
+/// A text result by its words, anything else as JSON. (Text that another process told is JSON, too.)
+fn brief(output: &CallOutput) -> Cow<'_, str> {
+    match output {
+        CallOutput::Text(text) => Cow::Borrowed(text),
+        CallOutput::Json(json) => json.to().map_or(Cow::Borrowed(json.get()), Cow::Owned),
+    }
 }
 
 /// Only what somebody may have waited for.

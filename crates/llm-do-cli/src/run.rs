@@ -408,7 +408,7 @@ pub async fn with_python(project: Project, program: Program, plan: &RunPlan) -> 
     Ok((project, program))
 }
 
-/// `llm-do chekc .` is read as a project to run.
+/// `llm-do chekc .` is read as a project to run, and `llm-do "What is rain?"` as well.
 fn meant_command(project: &Path) -> Option<String> {
     habits::instead_of_command(project.to_str().filter(|_| !project.exists())?)
 }

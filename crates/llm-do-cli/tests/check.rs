@@ -111,6 +111,19 @@ fn json(ended: &Ended) -> Value {
 }
 
 #[test]
+fn the_project_is_the_current_directory_unless_one_is_named() {
+    let sandbox = Sandbox::new();
+    let nothing = sandbox.run(&["check"]);
+    assert_eq!(nothing.code, Some(2));
+    assert!(nothing.stderr.contains("neither a manifest nor worker files in this directory"), "{}", nothing.stderr);
+    sandbox.file("main.worker", GOOD);
+    let (unnamed, named) = (sandbox.run(&["check"]), sandbox.run(&["check", "."]));
+    assert_eq!((unnamed.code, unnamed.stdout), (Some(0), named.stdout));
+    let unasked = sandbox.run(&["run", "--no-stdin"]);
+    assert_eq!((unasked.code, unasked.stderr.lines().next()), (Some(2), Some("error: no input")));
+}
+
+#[test]
 fn six_mistakes_in_three_files_are_six_located_errors_with_hints() {
     let expected = Ended { code: Some(2), stdout: String::new(), stderr: SIX_ERRORS.to_owned() };
     let sandbox = six_mistakes();
@@ -324,7 +337,6 @@ fn usage_errors_are_exit_2_and_on_stderr() {
     let sandbox = Sandbox::new();
     sandbox.file("main.worker", GOOD);
     let cases: &[&[&str]] = &[
-        &["check"],
         &["check", ""],
         &["check", ".", "--jsno"],
         &["check", ".", "--json", "--dot"],

@@ -172,7 +172,7 @@ pub enum CallKind {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    Output(RawJson),
+    Output(CallOutput),
     Error(String),
 }
 
@@ -220,7 +220,7 @@ pub struct TraceCall {
     pub kind: CallKind,
     pub depth: usize,
     pub input: Option<RawJson>,
-    pub output: Option<TracedOutput>,
+    pub output: Option<CallOutput>,
     pub error: Option<String>,
     pub duration_ms: u64,
     pub usage: Usage,
@@ -230,9 +230,20 @@ pub struct TraceCall {
 /// What a call gave, as JSON: text gets its quotes when somebody writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum TracedOutput {
+pub enum CallOutput {
     Text(String),
     Json(RawJson),
+}
+
+/// Any JSON.
+impl JsonSchema for CallOutput {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        RawJson::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        RawJson::json_schema(generator)
+    }
 }
 
 /// The JSON Schema of one line of events.
@@ -416,7 +427,7 @@ mod tests {
         events.send(|| EventKind::CallFinished {
             name: "main".into(),
             kind: CallKind::Agent,
-            ended: Ended::Output(RawJson::parse(r#"{"b":1,"a":2}"#).unwrap()),
+            ended: Ended::Output(CallOutput::Json(RawJson::parse(r#"{"b":1,"a":2}"#).unwrap())),
             duration_ms: 5,
             usage: Usage::default(),
         });

@@ -48,7 +48,13 @@ fn story() -> Vec<Event> {
         event(1, EventKind::TextComplete { text: "x".into() }),
         event(
             1,
-            EventKind::CallFinished { name, kind, ended: Ended::Output(json(r#""done""#)), duration_ms: 2100, usage },
+            EventKind::CallFinished {
+                name,
+                kind,
+                ended: Ended::Output(CallOutput::Text("done".to_owned())),
+                duration_ms: 2100,
+                usage,
+            },
         ),
         event(0, EventKind::Notice { text: "the answer begins again".into() }),
         event(0, EventKind::RequestStarted { model }),

@@ -14,6 +14,7 @@ mod example;
 mod faults;
 mod models;
 mod plain;
+mod start;
 mod toolsets;
 mod typed;
 

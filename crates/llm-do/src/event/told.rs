@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Ended, Event, EventKind, Returned};
+use super::{CallOutput, Ended, Event, EventKind, Returned};
 use crate::message::RawJson;
 
 /// What was told during a step, and the call whose step it was.
@@ -131,7 +131,7 @@ impl Fields {
             return Ok(EventKind::CallStarted { name: callee, kind, input, parent });
         }
         let ended = match self.0.remove("output") {
-            Some(output) => Ended::Output(output),
+            Some(output) => Ended::Output(CallOutput::Json(output)),
             None => Ended::Error(self.take("error")?),
         };
         let (duration_ms, usage) = (self.take("duration_ms")?, self.take("usage")?);
@@ -226,7 +226,7 @@ mod tests {
         vec![
             EventKind::CallStarted { name: text(), kind, input: json(), parent: Some(1) },
             EventKind::CallStarted { name: text(), kind, input: json(), parent: None },
-            call(Ended::Output(json())),
+            call(Ended::Output(CallOutput::Json(json()))),
             call(Ended::Error(text())),
             EventKind::UserMessage { text: text() },
             EventKind::TextDelta { text: text() },

@@ -173,7 +173,7 @@ impl HttpClient {
             let mut timer = Box::pin(sleep_until(later(Instant::now(), self.shared.first_byte_timeout)));
             let answer = self.answer(answer, &mut timer, &progress, &url).await?;
             let (head, incoming) = answer.into_parts();
-            let silence = Silence { limit: self.shared.idle_timeout, timer, counting: false };
+            let silence = Silence { limit: self.shared.idle_timeout, timer, since: None };
             let received = Receiving { incoming, url, silence, limit: self.shared.maximum_response, received: 0 };
             Ok(Response { status: head.status, headers: head.headers, body: Body(Box::new(received)) })
         }
@@ -307,23 +307,31 @@ impl fmt::Debug for Body {
     }
 }
 
-/// How long nothing has come. A stream has thousands of chunks and most are there when they are asked for: the timer is
-/// only moved when there is something to wait for.
+/// How long nothing has come. A stream has thousands of silences, and nearly all are short: the timer is left where an
+/// earlier one put it, and moved only when it goes off too early.
 struct Silence {
     limit: Duration,
     timer: Pin<Box<Sleep>>,
-    counting: bool,
+    /// None while nobody waits.
+    since: Option<Instant>,
 }
 
 impl Silence {
     fn end(&mut self) {
-        self.counting = false;
+        self.since = None;
     }
 
     fn poll_limit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !std::mem::replace(&mut self.counting, true) {
-            self.timer.as_mut().reset(later(Instant::now(), self.limit));
+        let end = later(*self.since.get_or_insert_with(Instant::now), self.limit);
+        // At first it is where the wait for the first byte would have ended.
+        if self.timer.deadline() > end {
+            self.timer.as_mut().reset(end);
         }
+        ready!(self.timer.as_mut().poll(cx));
+        if self.timer.deadline() == end {
+            return Poll::Ready(());
+        }
+        self.timer.as_mut().reset(end);
         self.timer.as_mut().poll(cx)
     }
 }
@@ -348,6 +356,21 @@ mod tests {
             headers: HeaderMap::from_iter([(hyper::header::AUTHORIZATION, "Bearer sk-secret".parse().unwrap())]),
             body: Bytes::from_static(b"hello"),
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silences_do_not_add_up_and_the_first_long_one_ends_the_wait() {
+        let (limit, longer, shorter) = (Duration::from_secs(10), Duration::from_mins(1), Duration::from_secs(7));
+        let timer = Box::pin(tokio::time::sleep(longer));
+        let mut silence = Silence { limit, timer, since: None };
+        for _ in 0..5 {
+            let waited = tokio::time::timeout(shorter, poll_fn(|cx| silence.poll_limit(cx))).await;
+            assert!(waited.is_err(), "a short silence is none too many");
+            silence.end();
+        }
+        let started = Instant::now();
+        poll_fn(|cx| silence.poll_limit(cx)).await;
+        assert_eq!(started.elapsed(), limit);
     }
 
     #[tokio::test]

@@ -41,7 +41,7 @@ impl Runtime {
             }),
         };
         let ended = match &output {
-            Ok(output) => Ended::Output(output.to_json()),
+            Ok(output) => Ended::Output(output.told()),
             Err(error) => {
                 events.send(|| EventKind::RunFailed { error: error.to_string() });
                 Ended::Error(error.to_string())

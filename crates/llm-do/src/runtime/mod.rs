@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
+use crate::event::{CallOutput, Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
 use crate::http::HttpSettings;
 use crate::journal::{Journal, Steps, Stop};
 use crate::message::{Content, Message, RawJson};
@@ -170,6 +170,14 @@ impl Output {
         match self {
             Self::Text(text) => RawJson::of(text),
             Self::Value(value) => value.clone(),
+        }
+    }
+
+    /// As events tell it.
+    fn told(&self) -> CallOutput {
+        match self {
+            Self::Text(text) => CallOutput::Text(text.clone()),
+            Self::Value(value) => CallOutput::Json(value.clone()),
         }
     }
 

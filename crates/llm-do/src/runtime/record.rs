@@ -115,7 +115,7 @@ pub fn outcome(contents: &Contents) -> Option<Outcome> {
     let kind = if messages.is_empty() { CallKind::Function } else { CallKind::Agent };
     entry.send(|| EventKind::CallStarted { name: name.to_owned(), kind, input, parent: None });
     entry.retell(told);
-    let (ended, usage) = (Ended::Output(output.to_json()), session.usage());
+    let (ended, usage) = (Ended::Output(output.told()), session.usage());
     entry.send(|| EventKind::CallFinished { name: name.to_owned(), kind, ended, duration_ms: 0, usage: usage.total });
     let trace = session.trace();
     Some(Outcome { output, messages, usage, trace })

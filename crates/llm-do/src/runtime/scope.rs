@@ -262,7 +262,7 @@ impl<'r> CallScope<'r> {
 
     fn settle(&mut self, output: Result<Output, RunError>) -> Result<Output, RunError> {
         self.ended = Some(match &output {
-            Ok(output) => Ended::Output(output.to_json()),
+            Ok(output) => Ended::Output(output.told()),
             Err(error) => Ended::Error(error.to_string()),
         });
         match &output {

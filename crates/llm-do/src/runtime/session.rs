@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::event::{CallKind, Ended, Event, EventKind, Recorder, Returned, TraceCall, TracedOutput, UsageReport};
+use crate::event::{CallKind, CallOutput, Ended, Event, EventKind, Recorder, Returned, TraceCall, UsageReport};
 use crate::message::{RawJson, Usage};
 use crate::model::prices;
 
@@ -71,7 +71,7 @@ impl Recorder for Session {
                 if let Some((parent, mut call)) = state.open.remove(&id).map(|open| *open) {
                     call.duration_ms = duration_ms;
                     match ended {
-                        Ended::Output(output) => call.output = Some(TracedOutput::Json(output)),
+                        Ended::Output(output) => call.output = Some(output),
                         Ended::Error(error) => call.error = Some(error),
                     }
                     state.finish(id, parent, call);
@@ -85,7 +85,7 @@ impl Recorder for Session {
                 if let Some(mut call) = state.tools.remove(&(id, tool_call)) {
                     call.duration_ms = duration_ms;
                     match returned {
-                        Returned::Result(output) => call.output = Some(TracedOutput::Text(output)),
+                        Returned::Result(output) => call.output = Some(CallOutput::Text(output)),
                         Returned::Error(error) => call.error = Some(error),
                     }
                     state.add_call(id, call);
@@ -97,7 +97,7 @@ impl Recorder for Session {
             }
             EventKind::ServerToolUsed { tool, input, output } => {
                 let call = started(tool, CallKind::ServerTool, depth, input);
-                state.add_call(id, TraceCall { output: output.map(TracedOutput::Json), ..call });
+                state.add_call(id, TraceCall { output: output.map(CallOutput::Json), ..call });
             }
             EventKind::UserMessage { .. }
             | EventKind::TextDelta { .. }
@@ -216,13 +216,13 @@ mod tests {
         note(&session, 1, EventKind::ToolReturned { id: "c".into(), tool: "add".into(), returned, duration_ms: 2 });
         request(&session, "a:x", 10, None);
         assert_eq!(session.trace()[0].output, None);
-        let (ended, usage) = (Ended::Output(json("\"done\"")), Usage::default());
+        let (ended, usage) = (Ended::Output(CallOutput::Json(json("\"done\""))), Usage::default());
         let finished =
             EventKind::CallFinished { name: "main".into(), kind: CallKind::Agent, ended, duration_ms: 9, usage };
         note(&session, 1, finished);
         let trace = session.trace();
         assert_eq!((trace.len(), trace[0].calls.len(), trace[0].usage.input_tokens), (1, 1, 10));
-        assert_eq!(trace[0].calls[0].output, Some(TracedOutput::Text("3".to_owned())));
-        assert_eq!(trace[0].output, Some(TracedOutput::Json(json("\"done\""))));
+        assert_eq!(trace[0].calls[0].output, Some(CallOutput::Text("3".to_owned())));
+        assert_eq!(trace[0].output, Some(CallOutput::Json(json("\"done\""))));
     }
 }

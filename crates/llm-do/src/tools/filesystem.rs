@@ -222,7 +222,6 @@ impl Filesystem {
 
     /// What somebody must be asked before the file is read, if it is a secret by any of its names.
     fn secret(root: &Root, named: &str, spot: &Spot) -> Option<Question> {
-        let real = visible(&spot.target.path.display().to_string()).into_owned();
         let several_names = spot.place.found.as_ref().is_some_and(|found| found.names > 1);
         let why = if looks_secret(&spot.target.path) || looks_secret(Path::new(named)) {
             "looks like a secret".to_owned()
@@ -238,8 +237,9 @@ impl Filesystem {
         } else {
             return None;
         };
+        let real = spot.target.path.display().to_string();
         let bound_to = Some(digest(["read", spot.name.to_string_lossy().as_ref()]));
-        Some(Question { bound_to, ..Question::because(format!("reads `{real}`, which {why}")) })
+        Some(Question { bound_to, ..Question::because(format!("reads `{}`, which {why}", visible(&real))) })
     }
 
     fn judge_read(&self, arguments: &ReadFile) -> Verdict {

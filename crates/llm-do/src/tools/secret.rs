@@ -1,5 +1,7 @@
 //! Files that look like secrets: what a model should not see without somebody saying so.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::path::{Component, Path};
 
 /// Directories in which everything is a secret.
@@ -37,16 +39,24 @@ const COPIES: &[&str] = &["~", ".bak", ".old", ".orig", ".swp", ".save"];
 
 /// Whether a path names a file that usually holds keys or passwords. Only the name is looked at.
 pub fn looks_secret(path: &Path) -> bool {
-    let parts: Vec<String> = path
+    let parts: Vec<Cow<'_, str>> = path
         .components()
         .filter_map(|component| match component {
-            Component::Normal(part) => Some(part.to_string_lossy().to_lowercase()),
+            Component::Normal(part) => Some(in_lower_case(part)),
             Component::CurDir | Component::ParentDir | Component::RootDir | Component::Prefix(_) => None,
         })
         .collect();
-    let in_directory = parts.iter().any(|part| DIRECTORIES.contains(&part.as_str()));
+    let in_directory = parts.iter().any(|part| DIRECTORIES.contains(&&**part));
     let is_nested = parts.windows(2).any(|pair| NESTED.iter().any(|nested| pair == nested));
     in_directory || is_nested || parts.last().is_some_and(|name| is_secret_name(name))
+}
+
+/// Most names are in lower case already.
+fn in_lower_case(part: &OsStr) -> Cow<'_, str> {
+    match part.to_str() {
+        Some(name) if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) => Cow::Borrowed(name),
+        _ => Cow::Owned(part.to_string_lossy().to_lowercase()),
+    }
 }
 
 fn is_secret_name(name: &str) -> bool {

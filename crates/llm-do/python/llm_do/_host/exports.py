@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from llm_do._host.faults import install_command, problem
@@ -97,7 +96,7 @@ class Exports:
         if declared is None:
             listed = getattr(module, "__all__", ())
             values = ((name, getattr(module, name, None)) for name in listed)
-            declared = {name: value for name, value in values if inspect.isfunction(value) or is_tool(value)}
+            declared = {name: value for name, value in values if isinstance(value, FunctionType) or is_tool(value)}
         for name, value in named(declared, "TOOLS", module):
             if not callable(value) and not is_tool(value):
                 raise Mistake(f"`{name}` in TOOLS is neither a function nor a Tool")
@@ -143,7 +142,7 @@ def imported(path: str, file: str) -> ModuleType:
     """The module of a file, executed once, whatever names it is imported by."""
     for module in list(sys.modules.values()):
         known = getattr(module, "__file__", None)
-        if known is not None and os.path.realpath(known) == os.path.realpath(path):
+        if known is not None and is_same_file(known, path):
             return answering_to_its_stem(module)
     name = os.path.splitext(os.path.normpath(file))[0].replace(os.sep, ".")
     if name in sys.modules:
@@ -159,6 +158,15 @@ def imported(path: str, file: str) -> ModuleType:
         sys.modules.pop(name, None)
         raise
     return answering_to_its_stem(module)
+
+
+def is_same_file(one: str, other: str) -> bool:
+    """Whether two paths lead to one place. A hard link is another place, and may be another module."""
+    try:
+        # To follow a path takes much longer, and nearly all of them end here.
+        return os.path.samefile(one, other) and os.path.realpath(one) == os.path.realpath(other)
+    except OSError:
+        return False
 
 
 def answering_to_its_stem(module: ModuleType) -> ModuleType:

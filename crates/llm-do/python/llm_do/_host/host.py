@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -214,6 +213,8 @@ class Host:
         return is_toolset(value)
 
     async def _made(self, value: Any, context: CallContext) -> Any:
+        import inspect
+
         factory = value.factory if isinstance(value, ToolsetSpec) else value
         wants = [
             parameter
@@ -323,6 +324,8 @@ class Host:
 
 
 def arity(function: Any) -> int:
+    import inspect
+
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return 2
@@ -331,6 +334,7 @@ def arity(function: Any) -> int:
 
 def annotated_class(function: Any) -> Any:
     """The input class that a function's first parameter names, if it names one."""
+    import inspect
     import typing
 
     try:

@@ -6,7 +6,6 @@ Knows the types that need no library. Whatever else a signature has is PydanticA
 from __future__ import annotations
 
 import enum
-import inspect
 import re
 import sys
 import types
@@ -14,6 +13,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+from llm_do._host.function import REQUIRED, docstring_of, parameters_of
 from llm_do.runtime import CallContext
 
 Convert = Callable[[Any, str], Any]
@@ -49,21 +49,21 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception as error:
         raise Unsupported(str(error)) from error
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = parameters_of(function)
     takes_context = bool(parameters) and hints.get(parameters[0].name) is CallContext
-    summary, described = docstring(inspect.getdoc(function) or "")
+    summary, described = docstring(docstring_of(function))
     properties: dict[str, Any] = {}
     fields: dict[str, Convert] = {}
     required = []
     for parameter in parameters[1 if takes_context else 0 :]:
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise Unsupported(f"parameter {parameter}")
+        if parameter.unnamed is not None:
+            raise Unsupported(f"parameter {parameter.unnamed}")
         if parameter.name not in hints:
             raise Unsupported(f"`{parameter.name}` has no type")
         schema, convert = shape(hints[parameter.name], ())
         if parameter.name in described:
             schema = {**schema, "description": described[parameter.name]}
-        if parameter.default is parameter.empty:
+        if parameter.default is REQUIRED:
             required.append(parameter.name)
         elif _is_plain(parameter.default):
             schema = {**schema, "default": parameter.default}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -41,10 +40,11 @@ class Toolset(Protocol):
 
 async def run(function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
     """Calls a function: an async one on the loop, any other on a thread of its own."""
+    import asyncio
+    import inspect
+
     if inspect.iscoroutinefunction(function):
         return await function(*positional, **named)
-    import asyncio
-
     context = contextvars.copy_context()
     work = functools.partial(context.run, functools.partial(function, *positional, **named))
     result = await asyncio.get_running_loop().run_in_executor(_threads(), work)
@@ -52,6 +52,8 @@ async def run(function: Callable[..., Any], *positional: Any, **named: Any) -> A
 
 
 async def maybe_await(value: Any) -> Any:
+    import inspect
+
     return await value if inspect.isawaitable(value) else value
 
 

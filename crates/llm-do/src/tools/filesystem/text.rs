@@ -89,10 +89,17 @@ fn byte_of(text: &str, position: u64, chars: u64) -> usize {
 
 /// How many bytes at the start of a text fit into the room that is left, which becomes less.
 fn fitting(text: &str, room: &mut usize) -> usize {
-    for (byte, c) in text.char_indices() {
-        match room.checked_sub(length_in_json(c)) {
+    // Mostly all of it: that is known without looking for the place of a cut.
+    let whole = text.bytes().map(length_of_byte).sum();
+    if let Some(left) = room.checked_sub(whole) {
+        *room = left;
+        return text.len();
+    }
+    for (at, byte) in text.bytes().enumerate() {
+        match room.checked_sub(length_of_byte(byte)) {
             Some(left) => *room = left,
-            None => return byte,
+            // A byte that takes room begins a character.
+            None => return at,
         }
     }
     text.len()
@@ -112,11 +119,12 @@ fn text_in(bytes: &[u8], is_last: bool) -> Result<&str, ReadError> {
     }
 }
 
-/// How many characters a character becomes in the JSON of a result.
-fn length_in_json(c: char) -> usize {
-    match c {
-        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
-        c if c < ' ' => 6,
+/// How many characters a character becomes in the JSON of a result, counted at its first byte.
+fn length_of_byte(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x8 | 0xc => 2,
+        ..b' ' => 6,
+        0x80..0xc0 => 0,
         _ => 1,
     }
 }

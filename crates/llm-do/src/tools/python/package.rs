@@ -33,6 +33,7 @@ const FILES: &[(&str, &str)] = package![
     "_host/classes.py",
     "_host/exports.py",
     "_host/faults.py",
+    "_host/function.py",
     "_host/host.py",
     "_host/main.py",
     "_host/output.py",
