@@ -164,52 +164,46 @@ def details(result):
 
 def detail(work, figures):
     """Everybody at one work, best first, with the columns that somebody has a figure in."""
-    key = WORKS[work].key()
-    floor, peer = figures.get(WORKS[work].floor), figures.get(best_peer(work, figures))
-    table = [
-        [name_of(who), *(cell(figure, floor, peer) for _, cell in columns(work))]
-        for who, figure in sorted(figures.items(), key=lambda item: item[1][key])
-    ]
-    names = ["", *(name for name, _ in columns(work))]
-    kept = [index for index in range(len(names)) if index == 0 or any(cells[index] != NOTHING for cells in table)]
-    text = [
-        f"### {WORKS[work].words[0].upper()}{WORKS[work].words[1:]}",
-        "",
-        *([WORKS[work].note, ""] if WORKS[work].note else []),
-    ]
-    text += heading(*(names[index] for index in kept[1:]))
-    return "\n".join([*text, *(row(*(cells[index] for index in kept)) for cells in table), ""])
+    told = WORKS[work]
+    everybody = sorted(figures.items(), key=lambda item: item[1][told.key()])
+    names = columns(told, figures.get(told.floor, {}), figures.get(best_peer(work, figures), {}))
+    table = [[cell(figure) for _, cell in names] for _, figure in everybody]
+    kept = [index for index in range(len(names)) if any(cells[index] != NOTHING for cells in table)]
+    text = [f"### {told.words[0].upper()}{told.words[1:]}", "", *([told.note, ""] if told.note else [])]
+    text += heading(*(names[index][0] for index in kept))
+    text += [row(name_of(who), *(cells[index] for index in kept)) for (who, _), cells in zip(everybody, table)]
+    return "\n".join([*text, ""])
 
 
-def columns(work):
-    """The names of columns, and what gives their cells: a figure, that of the floor and that of the best peer."""
-    key = WORKS[work].key()
-    cpu = ("CPU in ms", lambda figure, floor, peer: milliseconds(figure, "cpu_seconds"))
-    wall = ("time in ms", lambda figure, floor, peer: milliseconds(figure, "wall_seconds"))
-    spread_of_cpu = ("least – most", lambda figure, floor, peer: spread(figure, "cpu"))
-    fastest = ("fastest in ms", lambda figure, floor, peer: milliseconds(figure, "wall_least"))
-    spread_of_wall = ("median, slowest", lambda figure, floor, peer: middle_and_most(figure))
-    least = "bare" if WORKS[work].floor == BARE else "limit"
+def columns(told, floor, peer):
+    """The names of columns, and what gives their cells for a figure."""
+    limit = "bare" if told.floor == BARE else "limit"
+    cpu = ("CPU in ms", lambda figure: milliseconds(figure, "cpu_seconds"))
+    cpu_spread = ("least – most", lambda figure: f"{milliseconds(figure, 'cpu_least')} – {milliseconds(figure, 'cpu_most')}")
+    wall = ("time in ms", lambda figure: milliseconds(figure, "wall_seconds"))
+    fastest = ("fastest in ms", lambda figure: milliseconds(figure, "wall_least"))
+    wall_spread = (
+        "median, slowest",
+        lambda figure: f"{milliseconds(figure, 'wall_seconds')}, {milliseconds(figure, 'wall_most')}",
+    )
+    by_cpu = told.compared == "cpu"
 
-    def against(key, base):
-        return lambda figure, floor, peer: ratio(figure.get(key), ((floor if base == "floor" else peer) or {}).get(key))
+    def against(base, key):
+        return lambda figure: ratio(figure.get(key), base.get(key))
 
-    by_cpu = WORKS[work].compared == "cpu"
     return [
-        *((cpu, spread_of_cpu) if by_cpu else (fastest, spread_of_wall)),
-        (f"× {least}", against(key, "floor")),
-        ("× best peer", against(key, "peer")),
+        *((cpu, cpu_spread) if by_cpu else (fastest, wall_spread)),
+        (f"× {limit}", against(floor, told.key())),
+        ("× best peer", against(peer, told.key())),
         wall if by_cpu else cpu,
-        ("million instructions", lambda figure, floor, peer: scaled(figure.get("instructions"), 1e6, 2)),
-        (f"× {least}", against("instructions", "floor")),
-        ("peak RSS in MB", lambda figure, floor, peer: scaled(figure.get("peak_rss_kb"), 1024, 1)),
-        ("kB a run", lambda figure, floor, peer: scaled(goals.kb_a_run(figure), 1, 1)),
-        (
-            "p99 in ms",
-            lambda figure, floor, peer: scaled(figure.get("p99_us") if "runs" in WORKS[work].runner else None, 1000, 1),
-        ),
-        ("a call in µs", lambda figure, floor, peer: scaled(figure.get("call_us"), 1, 1)),
-        ("runs", lambda figure, floor, peer: str(figure["runs"])),
+        ("million instructions", lambda figure: scaled(figure.get("instructions"), 1e6, 2)),
+        (f"× {limit}", against(floor, "instructions")),
+        ("peak RSS in MB", lambda figure: scaled(figure.get("peak_rss_kb"), 1024, 1)),
+        ("kB a run", lambda figure: scaled(goals.kb_a_run(figure), 1, 1)),
+        ("runs a second", lambda figure: scaled(told.together() and told.together() / figure["wall_seconds"], 1, 0)),
+        ("p99 in ms", lambda figure: scaled(figure.get("p99_us") if told.together() else None, 1000, 1)),
+        ("a call in µs", lambda figure: scaled(figure.get("call_us"), 1, 1)),
+        ("samples", lambda figure: str(figure["runs"])),
     ]
 
 
@@ -236,14 +230,6 @@ def row(*cells):
 
 def milliseconds(figure, key):
     return scaled(figure and figure[key], 0.001, 1)
-
-
-def spread(figure, key):
-    return f"{scaled(figure[f'{key}_least'], 0.001, 1)} – {scaled(figure[f'{key}_most'], 0.001, 1)}"
-
-
-def middle_and_most(figure):
-    return f"{milliseconds(figure, 'wall_seconds')}, {milliseconds(figure, 'wall_most')}"
 
 
 def scaled(number, unit, digits):

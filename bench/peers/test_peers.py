@@ -121,6 +121,10 @@ class Tables(unittest.TestCase):
         self.assertNotIn("instructions", told)
         self.assertIn("million instructions", report.detail("one", {BARE: figure(1, instructions=1000)}))
 
+    def test_only_runs_at_once_have_a_throughput_and_a_percentile(self):
+        self.assertIn("| 500 | 1.5 |", report.detail("runs_100", {LIBRARY: figure(200, p99_us=1500)}))
+        self.assertNotIn("p99", report.detail("one", {LIBRARY: figure(200, p99_us=1500)}))
+
     def test_who_is_missing_is_named_with_the_reason(self):
         told = report.head(result({}, absent={"llm": "no\n index |"}, failed={"genai at one": "exit code 1"}))
         self.assertIn("**llm** could not be installed and is left out: no index \\|.", told)

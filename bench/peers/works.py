@@ -52,6 +52,10 @@ class Work:
     #: What has to be known to read its table.
     note: str = ""
 
+    def together(self):
+        """How many runs there are at the same time, in works that are about that."""
+        return int(self.runner[1]) if self.runner[:1] == ("runs",) else None
+
     def key(self):
         """The figure that is compared: the median of CPU time; of other times the least, since waiting only adds."""
         return "cpu_seconds" if self.compared == "cpu" else "wall_least"
