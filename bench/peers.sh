@@ -3,8 +3,8 @@
 # from the package registries into a cache, `target/peers`; one that cannot be had is named and left out.
 # `--help` tells the flags; bench/README.md what the figures mean.
 set -euo pipefail
-if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
-    echo "bench/peers.sh needs python3, 3.9 or later" >&2
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+    echo "bench/peers.sh needs python3, 3.10 or later" >&2
     exit 1
 fi
 exec python3 -B "$(dirname "$0")/peers/compare.py" "$@"

@@ -124,7 +124,8 @@ def environment():
 
 
 def reason(output):
-    """The line that says most: the first that calls itself an error, what follows it follows from it; or the last."""
+    """The line that says most: the first error of a compiler, from which the others follow; the last of pip; or the last."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith("error")]
-    return (errors[:1] or lines[-1:] or ["it does not say why"])[0][:300]
+    of_compiler = [line for line in lines if line.startswith("error")]
+    of_pip = [line for line in lines if line.startswith("ERROR")]
+    return (of_compiler[:1] or of_pip[-1:] or lines[-1:] or ["it does not say why"])[0][:300]

@@ -41,9 +41,13 @@ class Reading(unittest.TestCase):
         self.assertEqual(measure.instructions("events: Ir\nsummary: 42\ntotals: 42\n"), 42)
         self.assertEqual(measure.instructions("events: Ir\ntotals: 43\n"), 43)
 
-    def test_the_reason_of_a_failed_installation_is_its_first_error(self):
+    def test_the_reason_of_a_failed_installation_is_the_error_that_says_most(self):
         output = "   Compiling a\nerror: linker `cc` not found\n  |\nerror: could not compile `a`\n\nhint: nothing"
         self.assertEqual(install.reason(output), "error: linker `cc` not found")
+        output = (
+            "ERROR: Ignored the following versions\nERROR: No matching distribution found for llm==0.36\n[notice] nothing"
+        )
+        self.assertEqual(install.reason(output), "ERROR: No matching distribution found for llm==0.36")
         self.assertEqual(install.reason("one\ntwo\n"), "two")
         self.assertEqual(install.reason(""), "it does not say why")
 
