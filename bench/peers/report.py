@@ -44,7 +44,9 @@ def lines(path):
 
 
 def everything(result):
-    return "\n".join([head(result), glance(result), goals.table(result), details(result)])
+    """For a terminal: without the goals of works that were not asked for."""
+    stands = [line for line in goals.table(result).splitlines() if not line.endswith(f"| {goals.UNKNOWN} |")]
+    return "\n".join([head(result), glance(result), *stands, "", details(result)])
 
 
 def head(result):

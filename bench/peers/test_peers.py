@@ -129,6 +129,11 @@ class Tables(unittest.TestCase):
         self.assertIn("| 500 | 1.5 |", report.detail("runs_100", {LIBRARY: figure(200, p99_us=1500)}))
         self.assertNotIn("p99", report.detail("one", {LIBRARY: figure(200, p99_us=1500)}))
 
+    def test_a_terminal_is_not_told_of_goals_that_nobody_asked_for(self):
+        told = report.everything(result({"check_1000": {PARSED: figure(10), CHECK: figure(15)}}))
+        self.assertIn("llm-do check 1.50 ×", told)
+        self.assertNotIn(goals.UNKNOWN, told)
+
     def test_who_is_missing_is_named_with_the_reason(self):
         told = report.head(result({}, absent={"llm": "no\n index |"}, failed={"genai at one": "exit code 1"}))
         self.assertIn("**llm** could not be installed and is left out: no index \\|.", told)
