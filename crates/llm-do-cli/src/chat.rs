@@ -284,7 +284,7 @@ fn tools(program: &Program) -> String {
         Entry::Function(_) | Entry::Open => None,
     };
     let list = |agent: &std::sync::Arc<AgentSpec>| -> String {
-        let line = |tool: &AgentTool| format!("{}  {}\n", visible(&tool.name), verdict_words(&tool.verdict));
+        let line = |tool: &AgentTool<'_>| format!("{}  {}\n", visible(&tool.name), verdict_words(&tool.verdict));
         program.tools_of(agent).iter().map(line).collect::<Vec<_>>().concat()
     };
     let listed = entry.map(list).unwrap_or_default();

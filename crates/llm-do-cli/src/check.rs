@@ -1,12 +1,13 @@
 //! What `check` shows of a linked project: as text, as JSON, and as a graph. Pure.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use llm_do::escape::{is_deceptive, visible, visible_start};
 use llm_do::project::link::Linked;
-use llm_do::project::reach::{AgentTool, Worst};
+use llm_do::project::reach::{AgentTool, Graph, Node, Worst};
 use llm_do::project::worker::PythonModule;
 use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, PythonType, Typing};
 use llm_do::runtime::mcp::Offer;
@@ -98,13 +99,13 @@ pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
             server_text(&mut out, server);
         }
     }
-    let worst = program.worst_cases();
+    let graph = Graph::new(program);
     out.push_str("\nagents\n");
-    for agent in program.agents.values() {
-        agent_text(&mut out, program, agent, &worst[agent.name.as_str()]);
+    for (node, worst) in graph.nodes.iter().zip(graph.worst_cases()) {
+        agent_text(&mut out, node, &worst);
     }
     out.push_str("\ncalls\n");
-    call_tree(&mut out, program);
+    call_tree(&mut out, program, &graph);
     out
 }
 
@@ -152,54 +153,86 @@ fn entry_words(entry: &Entry) -> String {
     }
 }
 
-fn agent_text(out: &mut String, program: &Program, agent: &AgentSpec, worst: &Worst) {
-    let mut line = |indent: usize, text: &str| writeln!(out, "{:indent$}{text}", "").expect("a text takes all");
-    let (model, file) = (agent.model.to_string(), agent.file.display().to_string());
-    line(2, &format!("{}  {}  ({})", agent.name, visible(&model), visible(&file)));
-    line(4, &format!("input   {}", typing_words(&agent.input, "text and attachments")));
-    line(4, &format!("output  {}", typing_words(&agent.output, "text")));
-    let tools = program.tools_of(agent);
-    if !tools.is_empty() {
-        line(4, "tools");
-        let width = tools.iter().map(|tool| visible(&tool.name).chars().count()).max().unwrap_or(0);
-        for tool in &tools {
-            let from = if tool.agent.is_some() { "agent".to_owned() } else { tool.toolsets.join(" + ") };
-            line(6, &format!("{:<width$}  {}  ({from})", visible(&tool.name), verdict_words(&tool.verdict)));
-        }
-    }
-    let shells: Vec<_> = shells(agent).collect();
-    if !shells.is_empty() {
-        line(4, "shells");
-        let width = shells.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        for (name, config) in shells {
-            line(6, &format!("{name:<width$}  {}; {}", grammar_words(&config.grammar), fence_words(config)));
+/// One line out of its parts. There are dozens for each agent, so they are not formatted but put together.
+fn line(out: &mut String, parts: &[&str]) {
+    out.extend(parts.iter().copied());
+    out.push('\n');
+}
+
+/// Blanks that fill a column of this width.
+fn blanks(text: &str, width: usize) -> Cow<'static, str> {
+    const MOST: &str = "                                                                ";
+    let missing = width.saturating_sub(text.chars().count());
+    MOST.get(..missing).map_or_else(|| " ".repeat(missing).into(), Cow::Borrowed)
+}
+
+fn widest<'a>(texts: impl Iterator<Item = Cow<'a, str>>) -> usize {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0)
+}
+
+fn agent_text(out: &mut String, Node { agent, tools, .. }: &Node<'_>, worst: &Worst<'_>) {
+    let (model, file) = (agent.model.to_string(), agent.file.to_string_lossy());
+    line(out, &["  ", &agent.name, "  ", &visible(&model), "  (", &visible(&file), ")"]);
+    line(out, &["    input   ", &typing_words(&agent.input, "text and attachments")]);
+    line(out, &["    output  ", &typing_words(&agent.output, "text")]);
+    tools_text(out, tools);
+    if shells(agent).next().is_some() {
+        line(out, &["    shells"]);
+        let width = widest(shells(agent).map(|(name, _)| name.into()));
+        for (name, config) in shells(agent) {
+            let (grammar, fence) = (grammar_words(&config.grammar), fence_words(config));
+            line(out, &["      ", name, &blanks(name, width), "  ", &grammar, "; ", &fence]);
         }
     }
     for tool in &agent.server_tools {
-        line(4, &format!("server  {}  (run by {}, outside the gate)", tool.kind.name(), agent.model.provider));
+        let (tool, provider) = (tool.kind.name(), &agent.model.provider);
+        line(out, &["    server  ", tool, "  (run by ", provider, ", outside the gate)"]);
     }
-    let files: Vec<_> = file_roots(agent).collect();
-    if !files.is_empty() {
-        line(4, "files");
+    if file_roots(agent).next().is_some() {
+        line(out, &["    files"]);
     }
-    for (toolset, name, root) in files {
-        let name = if name.is_empty() { String::new() } else { format!(" {name}/") };
-        line(6, &format!("{toolset}{name}  {}{}", visible(&base_words(&root.base)), visible(&root.bounds())));
+    for (toolset, name, root) in file_roots(agent) {
+        let (before, after) = if name.is_empty() { ("", "") } else { (" ", "/") };
+        let (base, bounds) = (base_words(&root.base), root.bounds());
+        line(out, &["      ", toolset, before, name, after, "  ", &visible(&base), &visible(&bounds)]);
     }
     if !worst.is_empty() {
-        line(4, "in the worst case");
+        line(out, &["    in the worst case"]);
     }
     for (capability, way) in worst {
-        let asks = if way.asks { "  (asks)" } else { "" };
-        line(6, &format!("{:<20} {}{asks}", capability.words(), visible_list(&way.words(), " → ")));
+        let (capability, asks) = (capability.words(), if way.asks { "  (asks)" } else { "" });
+        out.push_str("      ");
+        out.push_str(capability);
+        out.push_str(&blanks(capability, 20));
+        for (place, word) in way.words().iter().enumerate() {
+            out.push_str(if place == 0 { " " } else { " → " });
+            out.push_str(&visible(word));
+        }
+        line(out, &[asks]);
     }
 }
 
-fn grammar_words(grammar: &Grammar) -> String {
+fn tools_text(out: &mut String, tools: &[AgentTool<'_>]) {
+    if !tools.is_empty() {
+        line(out, &["    tools"]);
+    }
+    let width = widest(tools.iter().map(|tool| visible(&tool.name)));
+    for tool in tools {
+        let (name, verdict) = (visible(&tool.name), verdict_words(&tool.verdict));
+        let from = match (tool.agent, tool.toolsets.as_slice()) {
+            (Some(_), _) => "agent".into(),
+            (None, [only]) => Cow::Borrowed(*only),
+            (None, several) => several.join(" + ").into(),
+        };
+        line(out, &["      ", &name, &blanks(&name, width), "  ", &verdict, "  (", &from, ")"]);
+    }
+}
+
+fn grammar_words(grammar: &Grammar) -> Cow<'static, str> {
     match grammar {
-        Grammar::ReadOnly | Grammar::FileOps => "known flags, and paths beneath the working directory".to_owned(),
-        Grammar::Rules { rules, .. } if rules.len() == 1 => "1 rule".to_owned(),
-        Grammar::Rules { rules, .. } => format!("{} rules", rules.len()),
+        Grammar::ReadOnly | Grammar::FileOps => "known flags, and paths beneath the working directory".into(),
+        Grammar::Rules { rules, .. } if rules.len() == 1 => "1 rule".into(),
+        Grammar::Rules { rules, .. } => format!("{} rules", rules.len()).into(),
     }
 }
 
@@ -239,23 +272,22 @@ fn ground_json(ground: &ShellGround) -> Value {
 /// Where the files of an agent's toolsets are, variants included: toolset, name of the root, root.
 fn file_roots(agent: &AgentSpec) -> impl Iterator<Item = (&str, &str, &FileRoot)> {
     agent.toolsets.iter().flat_map(|used| {
-        let roots: Vec<(&str, &FileRoot)> = match used.source.origin() {
-            ToolsetSource::Filesystem(FilesystemConfig { roots: Roots::One(root) }) => vec![("", root)],
-            ToolsetSource::Filesystem(FilesystemConfig { roots: Roots::Named(roots) }) => {
-                roots.iter().map(|(name, root)| (name.as_str(), root)).collect()
-            }
-            _ => Vec::new(),
+        let (one, named) = match used.source.origin() {
+            ToolsetSource::Filesystem(FilesystemConfig { roots: Roots::One(root) }) => (Some(("", root)), None),
+            ToolsetSource::Filesystem(FilesystemConfig { roots: Roots::Named(roots) }) => (None, Some(roots)),
+            _ => (None, None),
         };
-        roots.into_iter().map(|(name, root)| (used.name.as_str(), name, root))
+        let named = named.into_iter().flatten().map(|(name, root)| (name.as_str(), root));
+        one.into_iter().chain(named).map(|(name, root)| (used.name.as_str(), name, root))
     })
 }
 
-fn base_words(base: &Base) -> String {
+fn base_words(base: &Base) -> Cow<'_, str> {
     match base {
-        Base::WorkingDirectory => "the working directory".to_owned(),
-        Base::Project(path) if path == Path::new(".") => "the project".to_owned(),
-        Base::Project(path) => format!("{} in the project", path.display()),
-        Base::Absolute(path) => path.display().to_string(),
+        Base::WorkingDirectory => "the working directory".into(),
+        Base::Project(path) if path == Path::new(".") => "the project".into(),
+        Base::Project(path) => format!("{} in the project", path.display()).into(),
+        Base::Absolute(path) => path.to_string_lossy(),
     }
 }
 
@@ -284,14 +316,14 @@ fn root_json((toolset, name, root): (&str, &str, &FileRoot)) -> Value {
     })
 }
 
-fn typing_words(typing: &Typing, untyped: &str) -> String {
+fn typing_words(typing: &Typing, untyped: &'static str) -> Cow<'static, str> {
     match typing {
-        Typing::Untyped => untyped.to_owned(),
+        Typing::Untyped => untyped.into(),
         Typing::Python(PythonType { class, .. }) => match &class.module {
-            PythonModule::File(file) => format!("{}:{} (Python)", visible(file), class.class),
-            PythonModule::Importable(module) => format!("{module}.{} (Python)", class.class),
+            PythonModule::File(file) => format!("{}:{} (Python)", visible(file), class.class).into(),
+            PythonModule::Importable(module) => format!("{module}.{} (Python)", class.class).into(),
         },
-        Typing::Schema(schema) => fields_words(&schema.to().unwrap_or(Value::Null)),
+        Typing::Schema(schema) => fields_words(&schema.to().unwrap_or(Value::Null)).into(),
     }
 }
 
@@ -308,65 +340,70 @@ fn fields_words(schema: &Value) -> String {
     format!("{{{}}}", properties.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
-pub fn verdict_words(verdict: &DeclaredVerdict) -> String {
+pub fn verdict_words(verdict: &DeclaredVerdict) -> Cow<'static, str> {
     match verdict {
-        DeclaredVerdict::Allow => "allow".to_owned(),
-        DeclaredVerdict::Ask => "ask".to_owned(),
-        DeclaredVerdict::AlwaysAsk => "always ask".to_owned(),
-        DeclaredVerdict::Block => "block".to_owned(),
-        DeclaredVerdict::Unknown => "unknown".to_owned(),
-        DeclaredVerdict::ByCommand(commands) => command_words(commands),
+        DeclaredVerdict::Allow => "allow".into(),
+        DeclaredVerdict::Ask => "ask".into(),
+        DeclaredVerdict::AlwaysAsk => "always ask".into(),
+        DeclaredVerdict::Block => "block".into(),
+        DeclaredVerdict::Unknown => "unknown".into(),
+        DeclaredVerdict::ByCommand(commands) => command_words(commands).into(),
     }
 }
 
 /// Neighbours with one verdict together, in order: the first pattern that matches decides.
 fn command_words(commands: &[CommandVerdict]) -> String {
-    let mut groups: Vec<(Rule, Vec<String>)> = Vec::new();
-    for command in commands {
-        let pattern = if command.pattern == "*" { "any other".into() } else { visible(&command.pattern).into_owned() };
-        match groups.last_mut() {
-            Some((verdict, patterns)) if *verdict == command.verdict => patterns.push(pattern),
-            _ => groups.push((command.verdict, vec![pattern])),
+    let mut words = String::with_capacity(16 * commands.len());
+    let mut group = None;
+    let mut add = |verdict: Rule, pattern: &str| {
+        if group == Some(verdict) {
+            words.push_str(", ");
+        } else {
+            words.push_str(if group.is_none() { "" } else { "; " });
+            words.push_str(verdict.word());
+            words.push(' ');
         }
+        group = Some(verdict);
+        words.push_str(pattern);
+    };
+    let is_default = |command: &CommandVerdict| command.pattern == "*";
+    for command in commands {
+        add(command.verdict, &if is_default(command) { "any other".into() } else { visible(&command.pattern) });
     }
-    let has_default = commands.iter().any(|command| command.pattern == "*");
-    if !has_default {
-        groups.push((Rule::Block, vec!["any other".to_owned()]));
+    if !commands.iter().any(is_default) {
+        words.push_str(if words.is_empty() { "" } else { "; " });
+        words.push_str("block any other");
     }
-    let words = groups.iter().map(|(verdict, patterns)| format!("{} {}", verdict.word(), patterns.join(", ")));
-    words.collect::<Vec<_>>().join("; ")
+    words
 }
 
 /// Every agent's calls are shown once; where it comes again its name stands alone.
-fn call_tree(out: &mut String, program: &Program) {
-    let callees = program.agents.values().map(|agent| (agent.name.as_str(), program.callees(agent))).collect();
-    let mut tree = CallTree { program, callees, shown: HashSet::new(), out };
+fn call_tree(out: &mut String, program: &Program, graph: &Graph<'_>) {
+    let count = graph.nodes.len();
+    let mut tree = CallTree { graph, shown: vec![false; count], is_on_path: vec![false; count], out };
     if let Entry::Agent(entry) = &program.entry
-        && let Some((entry, _)) = program.agents.get_key_value(entry)
+        && let Some(entry) = graph.place(entry)
     {
         tree.root(entry);
     }
     // What no call of the entry reaches: first what nobody calls, then what is left (cycles among themselves).
-    let called: HashSet<&str> = tree.callees.values().flatten().copied().collect();
-    for name in program.agents.keys().filter(|name| !called.contains(name.as_str())) {
-        tree.root(name);
-    }
-    for name in program.agents.keys() {
-        tree.root(name);
-    }
+    let mut is_called = vec![false; count];
+    graph.nodes.iter().flat_map(|node| &node.callees).for_each(|callee| is_called[*callee] = true);
+    (0..count).filter(|agent| !is_called[*agent]).for_each(|agent| tree.root(agent));
+    (0..count).for_each(|agent| tree.root(agent));
 }
 
 struct CallTree<'a> {
-    program: &'a Program,
-    callees: HashMap<&'a str, Vec<&'a str>>,
-    shown: HashSet<&'a str>,
+    graph: &'a Graph<'a>,
+    shown: Vec<bool>,
+    is_on_path: Vec<bool>,
     out: &'a mut String,
 }
 
 /// What is still to be drawn below a node; kept on a stack, since a chain of agents may be very long.
 struct Branch<'a> {
-    name: &'a str,
-    callees: Vec<&'a str>,
+    agent: usize,
+    callees: &'a [usize],
     next: usize,
 }
 
@@ -374,75 +411,71 @@ struct Branch<'a> {
 const DEEPEST_INDENT: usize = 24;
 
 impl<'a> CallTree<'a> {
-    fn root(&mut self, name: &'a str) {
-        if !self.shown.insert(name) {
+    fn root(&mut self, agent: usize) {
+        if std::mem::replace(&mut self.shown[agent], true) {
             return;
         }
-        self.line("  ", name, "");
-        let mut path = vec![self.branch(name)];
-        let mut names_on_path = HashSet::from([name]);
+        self.out.push_str("  ");
+        self.agent(agent, "");
+        let mut path = vec![self.branch(agent)];
         while let Some(branch) = path.last_mut() {
             let Some(&callee) = branch.callees.get(branch.next) else {
-                names_on_path.remove(branch.name);
+                self.is_on_path[branch.agent] = false;
                 path.pop();
                 continue;
             };
             branch.next += 1;
-            let prefix = prefix(&path);
-            let on_path = names_on_path.contains(callee);
-            let is_new = !on_path && self.shown.insert(callee);
-            let has_calls = !self.callees[callee].is_empty();
-            let mark = match (on_path, is_new, has_calls) {
+            push_prefix(self.out, &path);
+            let is_new = !self.is_on_path[callee] && !std::mem::replace(&mut self.shown[callee], true);
+            let has_calls = !self.graph.nodes[callee].callees.is_empty();
+            let mark = match (self.is_on_path[callee], is_new, has_calls) {
                 (true, ..) => "  ↺ cycle",
                 (false, false, true) => "  (see above)",
                 (false, ..) => "",
             };
-            self.line(&prefix, callee, mark);
+            self.agent(callee, mark);
             if is_new {
-                let branch = self.branch(callee);
-                names_on_path.insert(callee);
-                path.push(branch);
+                path.push(self.branch(callee));
             }
         }
     }
 
-    fn branch(&self, name: &'a str) -> Branch<'a> {
-        Branch { name, callees: self.callees[name].clone(), next: 0 }
+    fn branch(&mut self, agent: usize) -> Branch<'a> {
+        self.is_on_path[agent] = true;
+        Branch { agent, callees: &self.graph.nodes[agent].callees, next: 0 }
     }
 
-    fn line(&mut self, prefix: &str, name: &str, mark: &str) {
-        let any = if Program::calls_any(&self.program.agents[name]) { "  → any agent" } else { "" };
-        writeln!(self.out, "{prefix}{name}{any}{mark}").expect("a text takes all");
+    /// The rest of a line.
+    fn agent(&mut self, agent: usize, mark: &str) {
+        let Node { agent, calls_any, .. } = &self.graph.nodes[agent];
+        line(self.out, &[&agent.name, if *calls_any { "  → any agent" } else { "" }, mark]);
     }
 }
 
-fn prefix(path: &[Branch<'_>]) -> String {
+fn push_prefix(out: &mut String, path: &[Branch<'_>]) {
     let (last, above) = path.split_last().expect("a callee has a caller");
-    let mut prefix = String::from("  ");
+    let is_last = |branch: &Branch<'_>| branch.next >= branch.callees.len();
     let hidden = above.len().saturating_sub(DEEPEST_INDENT);
-    if hidden > 0 {
-        prefix.push_str("… ");
-    }
+    out.push_str(if hidden > 0 { "  … " } else { "  " });
     for branch in &above[hidden..] {
-        prefix.push_str(if branch.next < branch.callees.len() { "│  " } else { "   " });
+        out.push_str(if is_last(branch) { "   " } else { "│  " });
     }
-    prefix.push_str(if last.next < last.callees.len() { "├─ " } else { "└─ " });
-    prefix
+    out.push_str(if is_last(last) { "└─ " } else { "├─ " });
 }
 
 pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> String {
     let Checked { linked, trust, servers } = checked;
     let program = &linked.program;
-    let worst = program.worst_cases();
+    let graph = Graph::new(program);
     let agents: Vec<Value> =
-        program.agents.values().map(|agent| agent_json(program, agent, &worst[agent.name.as_str()])).collect();
+        graph.nodes.iter().zip(graph.worst_cases()).map(|(node, worst)| agent_json(node, &worst)).collect();
     let entry = match &program.entry {
         Entry::Agent(name) => json!({"agent": name}),
         Entry::Function(function) => json!({"function": function.to_string()}),
         Entry::Open => Value::Null,
     };
     let calls: BTreeMap<&str, Vec<&str>> =
-        program.agents.values().map(|agent| (agent.name.as_str(), program.callees(agent))).collect();
+        graph.nodes.iter().map(|node| (node.agent.name.as_str(), callees(&graph, node).collect())).collect();
     pretty(&json!({
         "ok": servers.iter().all(|server| server.offer.tools.is_ok()),
         "project": path.display().to_string(),
@@ -451,8 +484,8 @@ pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
         "commands": ground.map(ground_json),
         "agents": agents,
         "calls": calls,
-        "cyclic": program.cyclic_agents(),
-        "unreached": program.unreached_agents(),
+        "cyclic": graph.cyclic(),
+        "unreached": graph.unreached(),
         "open": program.open,
         "trust": {"given": trust.is_given, "items": trust.items},
         "servers": servers.iter().map(server_json).collect::<Vec<_>>(),
@@ -496,7 +529,11 @@ fn pretty(value: &Value) -> String {
     text
 }
 
-fn agent_json(program: &Program, agent: &AgentSpec, worst: &Worst) -> Value {
+fn callees<'g>(graph: &'g Graph<'_>, caller: &'g Node<'_>) -> impl Iterator<Item = &'g str> {
+    caller.callees.iter().map(|callee| graph.nodes[*callee].agent.name.as_str())
+}
+
+fn agent_json(Node { agent, tools, calls_any, .. }: &Node<'_>, worst: &Worst<'_>) -> Value {
     let worst: BTreeMap<String, Value> = worst
         .iter()
         .map(|(capability, way)| (serde_word(capability), json!({"path": way.words(), "asks": way.asks})))
@@ -508,11 +545,11 @@ fn agent_json(program: &Program, agent: &AgentSpec, worst: &Worst) -> Value {
         "model": agent.model.to_string(),
         "input": typing_json(&agent.input),
         "output": typing_json(&agent.output),
-        "tools": program.tools_of(agent).iter().map(tool_json).collect::<Vec<_>>(),
+        "tools": tools.iter().map(tool_json).collect::<Vec<_>>(),
         "shells": shells(agent).map(shell_json).collect::<Vec<_>>(),
         "server_side_tools": agent.server_tools.iter().map(|tool| tool.kind.name()).collect::<Vec<_>>(),
         "files": file_roots(agent).map(root_json).collect::<Vec<_>>(),
-        "calls_any_agent": Program::calls_any(agent),
+        "calls_any_agent": calls_any,
         "limits": agent.limits,
         "worst_case": worst,
     })
@@ -531,7 +568,7 @@ fn typing_json(typing: &Typing) -> Value {
     }
 }
 
-fn tool_json(tool: &AgentTool) -> Value {
+fn tool_json(tool: &AgentTool<'_>) -> Value {
     let (verdict, commands) = match &tool.verdict {
         DeclaredVerdict::ByCommand(commands) => ("by_command".to_owned(), json!(commands)),
         verdict => (serde_word(verdict), Value::Null),
@@ -559,12 +596,14 @@ pub fn dot(program: &Program) -> String {
         let model = visible(&agent.model.to_string()).replace('\\', "\\\\").replace('"', "\\\"");
         writeln!(out, "  \"{}\" [label=\"{}\\n{model}\"{style}];", agent.name, agent.name).expect("a text takes all");
     }
-    for agent in program.agents.values() {
-        for callee in program.callees(agent) {
-            writeln!(out, "  \"{}\" -> \"{callee}\";", agent.name).expect("a text takes all");
+    let graph = Graph::new(program);
+    for node in &graph.nodes {
+        let caller = &node.agent.name;
+        for callee in callees(&graph, node) {
+            writeln!(out, "  \"{caller}\" -> \"{callee}\";").expect("a text takes all");
         }
-        if Program::calls_any(agent) {
-            writeln!(out, "  \"{}\" -> \"any agent\" [style=dashed];", agent.name).expect("a text takes all");
+        if node.calls_any {
+            writeln!(out, "  \"{caller}\" -> \"any agent\" [style=dashed];").expect("a text takes all");
         }
     }
     out.push_str("}\n");

@@ -3,10 +3,10 @@
 
 mod place;
 
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
-use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt as _};
 
 pub use place::{Found, Identity, Kind, Place, resolve};
 
@@ -36,12 +36,21 @@ impl From<io::Error> for Unopened {
     }
 }
 
+/// Reads a regular file, or as many bytes of its start.
+pub fn read(directory: &Dir, path: &Path, most: u64) -> Result<Vec<u8>, Unopened> {
+    let (file, metadata) = open(directory, path)?;
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(most)).unwrap_or(0));
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Opens a regular file for reading: never a device, a FIFO or a directory.
-pub fn open(directory: &Dir, path: &Path) -> Result<File, Unopened> {
+fn open(directory: &Dir, path: &Path) -> Result<(File, Metadata), Unopened> {
     // Non-blocking, because opening a FIFO would wait for its writer.
     let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = directory.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(Unopened::NotRegular) }
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok((file, metadata)) } else { Err(Unopened::NotRegular) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 /// Control, bidirectional and invisible characters as visible escapes (`\n`, `\u{202e}`); everything else as it is.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_deceptive) {
+    // Nearly always; the rest is only looked at one by one.
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if is_plain || !text.chars().any(is_deceptive) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);

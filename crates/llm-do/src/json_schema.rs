@@ -1,6 +1,8 @@
 //! JSON Schemas that come from outside: judged once, compiled within bounds, and values held against them. The validator
 //! is large: nothing touches it before such a schema is there.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::escape::visible_start;
@@ -39,8 +41,43 @@ pub fn judge(schema: &RawJson, direction: Direction) -> Result<Value, SchemaErro
     if direction == Direction::Input && !describes_object(&value) {
         return Err(SchemaError::NotAnObject);
     }
-    validator(&value)?;
+    if !is_plain(&value) {
+        validator(&value)?;
+    }
     Ok(value)
+}
+
+/// Whether a schema is certainly one, because it says only what most of them say, and says it rightly. The validator,
+/// which has to make itself one of the schema of all schemas first, is then asked only about values.
+fn is_plain(schema: &Value) -> bool {
+    let all_plain = |schemas: &Vec<Value>| !schemas.is_empty() && schemas.iter().all(is_plain);
+    // What starts with `$` may mean something to the validator, wherever it stands.
+    let is_field = |(name, field): (&String, &Value)| !name.starts_with('$') && is_plain(field);
+    let says_rightly = |(key, value): (&String, &Value)| match key.as_str() {
+        "type" => value.as_str().is_some_and(|word| TYPES.contains(&word)),
+        "title" | "description" => value.is_string(),
+        "default" | "const" => !value.is_object() && !value.is_array(),
+        "enum" => value.as_array().is_some_and(|words| words.iter().all(Value::is_string)),
+        "required" => value.as_array().is_some_and(|names| are_distinct_texts(names)),
+        "properties" => value.as_object().is_some_and(|fields| fields.iter().all(is_field)),
+        "items" | "additionalProperties" => is_plain(value),
+        "anyOf" | "oneOf" | "allOf" => value.as_array().is_some_and(all_plain),
+        "minimum" | "maximum" => value.is_number(),
+        "minLength" | "maxLength" | "minItems" | "maxItems" => value.is_u64(),
+        _ => false,
+    };
+    match schema {
+        Value::Bool(_) => true,
+        Value::Object(schema) => schema.iter().all(says_rightly),
+        Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+    }
+}
+
+const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
+
+fn are_distinct_texts(texts: &[Value]) -> bool {
+    let mut seen = BTreeSet::new();
+    texts.iter().all(|text| text.as_str().is_some_and(|text| seen.insert(text)))
 }
 
 /// More patterns than anybody writes into one schema.
@@ -111,6 +148,8 @@ pub fn violation(schema: &Value, value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn judged(schema: &str, direction: Direction) -> Result<(), String> {
@@ -138,6 +177,64 @@ mod tests {
             assert!(error.starts_with("not a JSON Schema: "), "{error}");
         }
         assert_eq!(judged(r#"{"type": "array"}"#, Direction::Output), Ok(()));
+    }
+
+    #[test]
+    fn what_most_schemas_say_is_known_to_be_right() {
+        let plain = [
+            "true",
+            "{}",
+            r#"{"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]}"#,
+            r#"{"anyOf": [{"type": "array", "items": {"enum": ["a"]}}, {"minimum": 1.5}], "description": "x"}"#,
+        ];
+        let others = [
+            "null",
+            r#"{"type": "strng"}"#,
+            r#"{"type": ["string"]}"#,
+            r#"{"required": ["a", "a"]}"#,
+            r#"{"properties": {"a": {"pattern": "("}}}"#,
+            r#"{"properties": {"$id": true}}"#,
+            r##"{"$ref": "#/$defs/x"}"##,
+            r#"{"anyOf": []}"#,
+            r#"{"minLength": -1}"#,
+            r#"{"default": {"$id": 1}}"#,
+        ];
+        for (schemas, expected) in [(&plain[..], true), (&others[..], false)] {
+            for schema in schemas {
+                assert_eq!(is_plain(&serde_json::from_str(schema).unwrap()), expected, "{schema}");
+            }
+        }
+    }
+
+    /// Schemas made of what is judged without the validator, now and then wrongly.
+    fn schemas() -> impl Strategy<Value = Value> {
+        use prop::collection::{btree_map, vec};
+        use prop::sample::select;
+        any::<bool>().prop_map(Value::from).prop_recursive(4, 40, 4, |inner| {
+            let word = || "[a-c$]{0,2}".prop_map(Value::from);
+            let fields = btree_map("[a-c$]{1,2}", inner.clone(), 0..3);
+            let fields = fields.prop_map(|fields| Value::Object(fields.into_iter().collect()));
+            let numeric = ["minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"];
+            let part = prop_oneof![
+                (Just("type"), select(TYPES).prop_map(Value::from)),
+                (select(vec!["title", "description", "default", "const"]), word()),
+                (select(vec!["required", "enum"]), vec(word(), 0..3).prop_map(Value::from)),
+                (Just("properties"), fields),
+                (select(vec!["items", "additionalProperties"]), inner.clone()),
+                (select(vec!["anyOf", "oneOf", "allOf"]), vec(inner, 0..3).prop_map(Value::from)),
+                (select(numeric.to_vec()), (-1_i8..9).prop_map(Value::from)),
+            ];
+            let object =
+                |parts: Vec<(&'static str, Value)>| parts.into_iter().map(|(key, value)| (key.to_owned(), value));
+            vec(part, 0..4).prop_map(move |parts| Value::Object(object(parts).collect()))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_validator_takes_whatever_is_known_to_be_right(schema in schemas()) {
+            prop_assert!(!is_plain(&schema) || validator(&schema).is_ok(), "{}", schema);
+        }
     }
 
     #[test]

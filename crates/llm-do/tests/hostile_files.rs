@@ -12,6 +12,7 @@ use llm_do::escape::is_deceptive;
 use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
 use llm_do::project::link::Linked;
+use llm_do::project::reach::Graph;
 use llm_do::syntax::diagnostic::{Colour, Report};
 use tempfile::TempDir;
 
@@ -346,7 +347,7 @@ fn ten_thousand_agents_link() {
     );
     let linked = files.with("project.json", manifest).survey().unwrap();
     assert_eq!(linked.program.agents.len(), 10_000);
-    assert_eq!(linked.program.worst_cases().len(), 10_000);
+    assert_eq!(Graph::new(&linked.program).worst_cases().len(), 10_000);
 }
 
 #[test]

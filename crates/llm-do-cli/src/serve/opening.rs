@@ -178,7 +178,7 @@ fn ruled(mut program: Program, rules: &BTreeMap<String, ToolRule>) -> Result<Pro
                     unused.retain(|name| *name != key);
                 }
             }
-            known.extend(declared.into_iter().flatten().map(|tool| tool.name));
+            known.extend(declared.iter().flat_map(|tools| tools.iter()).map(|tool| tool.name.to_string()));
         }
     }
     match unused.first() {

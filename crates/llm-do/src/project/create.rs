@@ -2,7 +2,7 @@
 //!
 //! What an agent creates has no more than its creator. What a program creates has what the program says.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -398,14 +398,11 @@ fn parse(path: &Path, text: &str) -> Option<WorkerFile> {
 /// What stands in a file of the project; `None` if there is none.
 fn read(root: &Path, path: &Path) -> Result<Option<String>, Unopened> {
     let root = Dir::open_ambient_dir(root, ambient_authority())?;
-    let file = match beneath::open(&root, path) {
-        Ok(file) => file,
-        Err(Unopened::Missing) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut text = String::new();
-    file.take(LARGEST_FILE as u64).read_to_string(&mut text)?;
-    Ok(Some(text))
+    match beneath::read(&root, path, LARGEST_FILE as u64) {
+        Ok(bytes) => Ok(Some(io::read_to_string(bytes.as_slice())?)),
+        Err(Unopened::Missing) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Beside the file and then in its place, so that nobody sees a half of it.

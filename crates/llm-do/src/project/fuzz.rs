@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::reach::Graph;
 use super::worker::{Format, WorkerFile, render};
 use super::{Code, Layout, LoadedWorker, Project, manifest, worker};
 use crate::escape::is_deceptive;
@@ -89,8 +90,9 @@ fn check_linking(project: &Project, text: &str) {
     let models = ModelChoices { config: ModelName::parse("ollama:fallback").ok(), ..ModelChoices::default() };
     let report = match project.survey(&models, None) {
         Ok(linked) => {
-            linked.program.worst_cases();
-            linked.program.cyclic_agents();
+            let graph = Graph::new(&linked.program);
+            graph.worst_cases();
+            graph.cyclic();
             linked.notes
         }
         Err(report) => report,

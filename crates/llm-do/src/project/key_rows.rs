@@ -173,7 +173,7 @@ pub fn check_doubled(rows: &[Row], aliases: &[(&str, &[&str])], reader: Reader) 
     }
 }
 
-/// A misspelled key is refused in every mapping, with the right one suggested.
+/// A misspelled key is refused in every mapping, with the right one suggested, which is not missing besides.
 pub fn check_misspelled(rows: &[Row], reader: Reader) {
     for (mapping, name, good, _) in rows {
         let misspelled = format!("{name}x");
@@ -185,5 +185,6 @@ pub fn check_misspelled(rows: &[Row], reader: Reader) {
         let fact = format!("unknown key `{misspelled}` in {}", mapping.what);
         let problem = problems.iter().find(|it| it.fact == fact).unwrap_or_else(|| panic!("{fact}: {problems:?}"));
         assert_eq!(problem.hint.as_deref(), Some(format!("did you mean `{name}`?").as_str()), "{text}");
+        assert_eq!(problems.iter().count(), 1, "{text}\n{problems:?}");
     }
 }

@@ -212,8 +212,14 @@ impl<'a> Linker<'a> {
         self.project.broken.contains(name)
     }
 
+    /// A list of the manifest that would have defined names is misspelled: that was reported.
+    fn lacks_names(&self) -> bool {
+        let lists = ["worker_files", "python_files", "toolsets"];
+        self.manifest().is_some_and(|manifest| manifest.mistaken.iter().any(|key| lists.contains(key)))
+    }
+
     fn unknown_agent(&mut self, place: impl Into<Place>, fact: String, name: &str) {
-        if self.is_broken(name) || self.may_be_python() {
+        if self.is_broken(name) || self.may_be_python() || self.lacks_names() {
             return;
         }
         let hint = self.problems.suggest(name, "agents", self.agents.keys().copied());
@@ -296,7 +302,8 @@ impl<'a> Linker<'a> {
             Layout::Directory => named_main.or(only),
             Layout::Manifest(_) | Layout::Unreadable => None,
         };
-        let is_mistaken = self.manifest().is_some_and(|manifest| manifest.entry.is_mistaken);
+        let is_mistaken = self.manifest().is_some_and(|manifest| manifest.entry.is_mistaken)
+            || self.project.workers.iter().any(|loaded| loaded.worker.is_mistaken(&["entry"]));
         if agent.is_none() && !self.agents.is_empty() && !is_mistaken {
             let place = self.manifest().map_or(Place::Path(self.project.root.clone()), |m| Place::At(m.entry.span));
             let names: Vec<&str> = self.agents.keys().copied().take(20).collect();
@@ -316,7 +323,11 @@ impl<'a> Linker<'a> {
         };
         let listed = &self.manifest()?.python_files;
         let same = |other: &Located<String>| normal(Path::new(&other.value)) == normal(Path::new(file));
-        if !listed.iter().any(same) {
+        let is_listed = listed.iter().any(same);
+        if !is_listed && self.lacks_names() {
+            return None;
+        }
+        if !is_listed {
             let fact = format!("`{}` is not listed under `python_files`", visible(file));
             let hint = self.problems.suggest(file, "Python files", listed.iter().map(|file| file.value.as_str()));
             self.problems.push(Diagnostic::error(text.span, fact).maybe_hint(hint));

@@ -1,7 +1,7 @@
 //! The only reading of project files: by descriptor beneath the project root, regular files only, bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -246,10 +246,7 @@ impl Loader {
     }
 
     fn read(&self, path: &Path) -> Result<String, Unreadable> {
-        let file = beneath::open(&self.directory, path)?;
-        let limit = LARGEST_FILE as u64 + 1;
-        let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len().min(limit)).unwrap_or(0));
-        file.take(limit).read_to_end(&mut bytes)?;
+        let bytes = beneath::read(&self.directory, path, LARGEST_FILE as u64 + 1)?;
         if bytes.len() > LARGEST_FILE {
             return Err(Unreadable::TooLarge);
         }
@@ -346,12 +343,13 @@ impl Loader {
 
     /// Agents that earlier runs created. They are not linked, so what is wrong with them is no error here.
     fn generated(&mut self, directory: &Path) -> BTreeMap<String, PathBuf> {
-        let listed: BTreeSet<PathBuf> = self.workers.iter().map(|worker| worker.path.clone()).collect();
         let mut generated = BTreeMap::new();
-        for path in self.files_in(directory, &[Format::Yaml, Format::FrontMatter]) {
-            if listed.contains(&path) {
-                continue;
-            }
+        let mut files = self.files_in(directory, &[Format::Yaml, Format::FrontMatter]);
+        if !files.is_empty() {
+            let listed: BTreeSet<&Path> = self.workers.iter().map(|worker| worker.path.as_path()).collect();
+            files.retain(|path| !listed.contains(path.as_path()));
+        }
+        for path in files {
             match self.generated_agent(&path) {
                 Some(worker) => {
                     generated.insert(worker.name.value, path);

@@ -33,6 +33,8 @@ pub struct Manifest {
     pub generated_agents_dir: Option<Located<String>>,
     pub toolsets: Vec<(Located<String>, ToolsetDefinition)>,
     pub env: Vec<Located<String>>,
+    /// Keys that are there but could not be used. That was reported, and what follows from it is no further mistake.
+    pub mistaken: Vec<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -233,6 +235,7 @@ pub fn parse(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Man
         generated_agents_dir: fields.text("generated_agents_dir"),
         toolsets: toolsets(&fields, problems),
         env: fields.texts("env"),
+        mistaken: fields.mistaken(),
     };
     if manifest.worker_files.is_empty() && manifest.python_files.is_empty() && !problems.has_errors() {
         let place = Span { end: node.span.start + 1, ..node.span };
@@ -389,6 +392,7 @@ fn filesystem(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<Toolset
         ["root", "mode", "suffixes", "max_file_bytes"].into_iter().filter(|key| fields.is_written(key)).collect();
     let roots = match (fields.get("roots"), single.as_slice()) {
         (None, _) if fields.is_written("root") => Roots::One(file_root(fields)?),
+        (None, _) if fields.is_written("roots") => return None,
         (None, _) => {
             problems.push(Diagnostic::error(fields.span, "`filesystem` has no `root`").hint("give `root`, or `roots`"));
             return None;

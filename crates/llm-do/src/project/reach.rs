@@ -1,57 +1,59 @@
 //! What an agent can do: its own tools, and in the worst case everything it reaches by calling others.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::{AgentSpec, AllowWorkers, Entry, Program, ToolsetUse, Typing};
 use crate::model::provider::provider;
 use crate::tools::approval::{CommandVerdict, DeclaredVerdict};
 use crate::tools::source::ToolsetSource;
-use crate::tools::{Capability, DeclaredTool};
+use crate::tools::{Capabilities, Capability, DeclaredTool};
 
 /// A tool of an agent, with all that is known before a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AgentTool {
-    pub name: String,
+pub struct AgentTool<'a> {
+    pub name: Cow<'static, str>,
     /// The toolset that it comes from; several shells are one tool.
-    pub toolsets: Vec<String>,
+    pub toolsets: Vec<&'a str>,
     pub verdict: DeclaredVerdict,
-    pub capabilities: Vec<Capability>,
+    pub capabilities: Capabilities,
     /// The agent that it calls, if it is one.
-    pub agent: Option<String>,
+    pub agent: Option<&'a str>,
 }
 
 /// The way from an agent to something that it can do: the agents in between, and the tool at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Way<'a> {
     /// The first agents of the way, the agent itself first.
-    pub agents: Vec<String>,
+    pub agents: Vec<&'a str>,
     /// How many agents between those and the tool were left out.
     pub skipped: usize,
-    pub last_agent: String,
-    pub tool: String,
+    pub last_agent: &'a str,
+    pub tool: Cow<'a, str>,
     /// Whether the tool asks first.
     pub asks: bool,
 }
 
-/// An agent's worst case: for each capability the shortest way to it.
-pub type Worst = BTreeMap<Capability, Way>;
+/// An agent's worst case: for each capability, in the order of [`Capability::ALL`], the shortest way to it.
+pub type Worst<'a> = Vec<(Capability, Way<'a>)>;
 
 impl Program {
     /// Every agent's tools with the agent's rules and the run's policy applied. Toolsets with unknown tools have one
     /// entry named `*`.
-    pub fn tools_of(&self, agent: &AgentSpec) -> Vec<AgentTool> {
-        let mut tools: Vec<AgentTool> = Vec::new();
+    pub fn tools_of<'a>(&self, agent: &'a AgentSpec) -> Vec<AgentTool<'a>> {
+        let mut tools: Vec<AgentTool<'a>> = Vec::new();
         for used in agent.tools.iter().chain(&agent.toolsets) {
             let Some(declared) = used.source.declared_tools() else {
                 tools.push(unknown_tools(used));
                 continue;
             };
             let is_shell = matches!(used.source.origin(), ToolsetSource::Shell(_));
-            for tool in declared {
+            for tool in declared.into_owned() {
                 let tool = AgentTool {
-                    verdict: tool.verdict.under(used.rules.get(&tool.name).copied()),
+                    verdict: tool.verdict.under(used.rules.get(tool.name.as_ref()).copied()),
                     name: tool.name,
-                    toolsets: vec![used.name.clone()],
+                    toolsets: vec![&used.name],
                     capabilities: tool.capabilities,
                     agent: None,
                 };
@@ -66,83 +68,25 @@ impl Program {
     }
 
     /// Calling an agent may ask by policy, and its attachments are read here.
-    fn as_agent_call(&self, used: &ToolsetUse, mut tool: AgentTool) -> AgentTool {
+    fn as_agent_call<'a>(&self, used: &'a ToolsetUse, mut tool: AgentTool<'a>) -> AgentTool<'a> {
         let ToolsetSource::Agent(callee) = used.source.origin() else { return tool };
         let exception = self.policy.agent_approval_overrides.get(callee).and_then(|it| it.calls_require_approval);
         if exception.unwrap_or(self.policy.agent_calls_require_approval) && tool.verdict == DeclaredVerdict::Allow {
             tool.verdict = DeclaredVerdict::Ask;
         }
         if self.agents.get(callee).is_some_and(|agent| takes_attachments(&agent.input)) {
-            tool.capabilities.push(Capability::ReadsFiles); // it can pass attachments
+            tool.capabilities = tool.capabilities.and(Capability::ReadsFiles); // it can pass attachments
         }
-        tool.agent = Some(callee.clone());
+        tool.agent = Some(callee);
         tool
-    }
-
-    /// The agents that an agent can call, each once.
-    pub fn callees(&self, agent: &AgentSpec) -> Vec<&str> {
-        self.callees_with(agent, &self.tools_of(agent))
-    }
-
-    fn callees_with(&self, agent: &AgentSpec, tools: &[AgentTool]) -> Vec<&str> {
-        let mut callees: Vec<&str> = Vec::new();
-        let mut seen = HashSet::new();
-        let mut add = |name: &str| {
-            if let Some((name, _)) = self.agents.get_key_value(name)
-                && seen.insert(name)
-            {
-                callees.push(name);
-            }
-        };
-        for tool in tools.iter().filter(|tool| tool.verdict.can_run()) {
-            if let Some(callee) = &tool.agent {
-                add(callee);
-            }
-        }
-        match &agent.allow_workers {
-            Some(AllowWorkers::Only(names)) if calls_by_name(agent) => names.iter().for_each(|name| add(name)),
-            // Without a list it may call what runs have created.
-            None if calls_by_name(agent) => {
-                let created = self.agents.values().filter(|agent| agent.file.starts_with(&self.generated_agents_dir));
-                created.for_each(|agent| add(&agent.name));
-            }
-            Some(AllowWorkers::Only(_) | AllowWorkers::Any) | None => {}
-        }
-        callees
     }
 
     /// Whether an agent can call every other: its code may, or its `allow_workers` says so.
     pub fn calls_any(agent: &AgentSpec) -> bool {
-        let has_code = agent.tools.iter().chain(&agent.toolsets).any(is_runnable_code);
         match &agent.allow_workers {
             Some(AllowWorkers::Any) => calls_by_name(agent),
             Some(AllowWorkers::Only(_)) => false,
-            None => has_code,
-        }
-    }
-
-    /// The worst case of every agent, in time linear in the size of the program.
-    pub fn worst_cases(&self) -> BTreeMap<&str, Worst> {
-        let graph = Graph::new(self);
-        let mut worst: BTreeMap<&str, Worst> = graph.names.iter().map(|name| (*name, Worst::new())).collect();
-        for capability in Capability::ALL {
-            for (name, way) in graph.ways_to(capability) {
-                worst.entry(name).or_default().insert(capability, way);
-            }
-        }
-        worst
-    }
-
-    /// Agents that can call themselves, directly or through others.
-    pub fn cyclic_agents(&self) -> Vec<&str> {
-        Graph::new(self).cyclic()
-    }
-
-    /// Agents that no run reaches from the entry.
-    pub fn unreached_agents(&self) -> Vec<&str> {
-        match &self.entry {
-            Entry::Agent(entry) => Graph::new(self).unreached(entry),
-            Entry::Function(_) | Entry::Open => Vec::new(),
+            None => agent.tools.iter().chain(&agent.toolsets).any(is_runnable_code),
         }
     }
 }
@@ -153,7 +97,7 @@ fn calls_by_name(agent: &AgentSpec) -> bool {
         let is_dynamic = matches!(used.source.origin(), ToolsetSource::DynamicAgents);
         // The tool that calls is the one that does not create; a variant may have given it another name.
         is_runnable_code(used)
-            || (is_dynamic && can_run(used, |tool| !tool.capabilities.contains(&Capability::CreatesAgents)))
+            || (is_dynamic && can_run(used, |tool| !tool.capabilities.contains(Capability::CreatesAgents)))
     };
     agent.tools.iter().chain(&agent.toolsets).any(by_name)
 }
@@ -164,9 +108,11 @@ fn is_runnable_code(used: &ToolsetUse) -> bool {
 
 /// Whether one of the tools that are meant is not blocked, as far as is known.
 fn can_run(used: &ToolsetUse, is_meant: impl Fn(&DeclaredTool) -> bool) -> bool {
-    used.source.declared_tools().is_none_or(|tools| {
-        tools.into_iter().filter(is_meant).any(|tool| tool.verdict.under(used.rules.get(&tool.name).copied()).can_run())
-    })
+    let is_runnable = |tool: &DeclaredTool| {
+        let verdict = tool.verdict.clone();
+        is_meant(tool) && verdict.under(used.rules.get(tool.name.as_ref()).copied()).can_run()
+    };
+    used.source.declared_tools().is_none_or(|tools| tools.iter().any(is_runnable))
 }
 
 fn takes_attachments(input: &Typing) -> bool {
@@ -178,24 +124,20 @@ fn takes_attachments(input: &Typing) -> bool {
     }
 }
 
-fn unknown_tools(used: &ToolsetUse) -> AgentTool {
+fn unknown_tools(used: &ToolsetUse) -> AgentTool<'_> {
     AgentTool {
-        name: "*".to_owned(),
-        toolsets: vec![used.name.clone()],
+        name: "*".into(),
+        toolsets: vec![&used.name],
         verdict: DeclaredVerdict::Unknown,
-        capabilities: used.source.capabilities().to_vec(),
+        capabilities: used.source.capabilities(),
         agent: None,
     }
 }
 
 /// Several shells of one agent are one tool: their rules in order, a default only at the end.
-fn merge_shells(shell: &mut AgentTool, other: AgentTool) {
+fn merge_shells<'a>(shell: &mut AgentTool<'a>, other: AgentTool<'a>) {
     shell.toolsets.extend(other.toolsets);
-    for capability in other.capabilities {
-        if !shell.capabilities.contains(&capability) {
-            shell.capabilities.push(capability);
-        }
-    }
+    shell.capabilities = shell.capabilities.union(other.capabilities);
     if let (DeclaredVerdict::ByCommand(commands), DeclaredVerdict::ByCommand(more)) =
         (&mut shell.verdict, other.verdict)
     {
@@ -207,19 +149,27 @@ fn merge_shells(shell: &mut AgentTool, other: AgentTool) {
     }
 }
 
-/// Who calls whom, by index. One more node stands for "any agent", so that code which may call all of them costs one
-/// edge.
-struct Graph<'a> {
+/// Who calls whom: made once, and asked about all agents.
+pub struct Graph<'a> {
     program: &'a Program,
-    names: Vec<&'a str>,
-    callees: Vec<Vec<usize>>,
-    tools: Vec<Vec<AgentTool>>,
+    /// In the order of their names.
+    pub nodes: Vec<Node<'a>>,
+}
+
+/// An agent of the graph. Others are meant by their places in it.
+pub struct Node<'a> {
+    pub agent: &'a AgentSpec,
+    pub tools: Vec<AgentTool<'a>>,
+    /// The agents that it can call by what its file says, each once.
+    pub callees: Vec<usize>,
+    /// Whether it can call every other besides.
+    pub calls_any: bool,
 }
 
 /// The tool, server-side tool or model that gives a capability.
 #[derive(Clone)]
-struct Means {
-    name: String,
+struct Means<'a> {
+    name: Cow<'a, str>,
     asks: bool,
 }
 
@@ -232,129 +182,147 @@ struct Found {
 }
 
 impl<'a> Graph<'a> {
-    fn new(program: &'a Program) -> Self {
-        let names: Vec<&str> = program.agents.keys().map(String::as_str).collect();
-        let index: BTreeMap<&str, usize> = names.iter().enumerate().map(|(index, name)| (*name, index)).collect();
-        let any = names.len();
-        let mut callees: Vec<Vec<usize>> = Vec::with_capacity(any + 1);
-        let mut tools = Vec::with_capacity(any);
-        for agent in program.agents.values() {
-            let own_tools = program.tools_of(agent);
-            let names = program.callees_with(agent, &own_tools);
-            let mut called: Vec<usize> = names.iter().filter_map(|name| index.get(name).copied()).collect();
-            if Program::calls_any(agent) {
-                called.push(any);
-            }
-            callees.push(called);
-            tools.push(own_tools);
+    pub fn new(program: &'a Program) -> Self {
+        let node = |agent: &'a Arc<AgentSpec>| Node {
+            agent,
+            tools: program.tools_of(agent),
+            callees: Vec::new(),
+            calls_any: Program::calls_any(agent),
+        };
+        let mut graph = Self { program, nodes: program.agents.values().map(node).collect() };
+        let is_created = |node: &Node<'_>| node.agent.file.starts_with(&program.generated_agents_dir);
+        let created: Vec<usize> = (0..graph.nodes.len()).filter(|place| is_created(&graph.nodes[*place])).collect();
+        let mut last_caller: Vec<Option<usize>> = vec![None; graph.nodes.len()];
+        for caller in 0..graph.nodes.len() {
+            let mut callees = graph.named(caller, &created);
+            callees.retain(|callee| last_caller[*callee].replace(caller) != Some(caller));
+            graph.nodes[caller].callees = callees;
         }
-        callees.push((0..any).collect());
-        Self { program, names, callees, tools }
+        graph
+    }
+
+    /// The place of an agent.
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.nodes.binary_search_by(|node| node.agent.name.as_str().cmp(name)).ok()
+    }
+
+    /// The agents that an agent can call, some more than once.
+    fn named(&self, caller: usize, created: &[usize]) -> Vec<usize> {
+        let Node { agent, tools, .. } = &self.nodes[caller];
+        let called = tools.iter().filter(|tool| tool.verdict.can_run()).filter_map(|tool| tool.agent);
+        let mut named: Vec<usize> = called.filter_map(|name| self.place(name)).collect();
+        match &agent.allow_workers {
+            Some(AllowWorkers::Only(names)) if calls_by_name(agent) => {
+                named.extend(names.iter().filter_map(|name| self.place(name)));
+            }
+            // Without a list it may call what runs have created.
+            None if calls_by_name(agent) => named.extend(created),
+            Some(AllowWorkers::Only(_) | AllowWorkers::Any) | None => {}
+        }
+        named
+    }
+
+    /// One more node than there are agents stands for "any agent", so that code which may call all of them costs one
+    /// edge.
+    fn any(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The edges of a node, one by one.
+    fn callee(&self, node: usize, edge: usize) -> Option<usize> {
+        match self.nodes.get(node) {
+            None => Some(edge).filter(|callee| *callee < self.any()),
+            Some(Node { callees, calls_any, .. }) => {
+                callees.get(edge).copied().or_else(|| (*calls_any && edge == callees.len()).then(|| self.any()))
+            }
+        }
+    }
+
+    fn all_callees(&self, node: usize) -> impl Iterator<Item = usize> {
+        (0..).map_while(move |edge| self.callee(node, edge))
     }
 
     fn callers(&self) -> Vec<Vec<usize>> {
-        let mut callers = vec![Vec::new(); self.callees.len()];
-        for (caller, callees) in self.callees.iter().enumerate() {
-            for callee in callees {
-                callers[*callee].push(caller);
-            }
+        let mut callers = vec![Vec::new(); self.any() + 1];
+        for caller in 0..=self.any() {
+            self.all_callees(caller).for_each(|callee| callers[callee].push(caller));
         }
         callers
     }
 
-    /// What gives an agent a capability of its own; rather something that does not ask than something that does, and
-    /// rather a tool than the attachments of a call.
-    fn own(&self, agent: usize, capability: Capability) -> Option<Means> {
-        let spec = &self.program.agents[self.names[agent]];
-        let is_server = matches!(capability, Capability::ReachesNetwork | Capability::SpendsMoney);
-        if let Some(tool) = spec.server_tools.first().filter(|_| is_server) {
-            return Some(Means { name: tool.kind.name().to_owned(), asks: false });
+    /// The worst case of every agent, by its place, in time linear in the size of the program.
+    pub fn worst_cases(&self) -> Vec<Worst<'_>> {
+        let callers = self.callers();
+        let mut worst = vec![Worst::new(); self.nodes.len()];
+        for capability in Capability::ALL {
+            self.add_ways_to(capability, &callers, &mut worst);
         }
-        let is_paid = provider(&spec.model.provider).is_none_or(|row| row.paid);
-        if capability == Capability::SpendsMoney && is_paid {
-            return Some(Means { name: spec.model.to_string(), asks: false });
-        }
-        let gives = |tool: &&AgentTool| tool.capabilities.contains(&capability) && tool.verdict.can_run();
-        let tool = self.tools[agent]
-            .iter()
-            .filter(gives)
-            .min_by_key(|tool| (tool.verdict.always_asks(), tool.agent.is_some()))?;
-        let name = match (tool.name.as_str(), &tool.agent) {
-            ("*", _) => format!("{} (any tool)", tool.toolsets[0]),
-            (name, Some(_)) => format!("{name} (attachments)"),
-            (name, None) => name.to_owned(),
-        };
-        Some(Means { name, asks: tool.verdict.always_asks() })
+        worst
     }
 
     /// Breadth first from the agents that have the capability themselves, against the direction of calls: the first
     /// way found is a shortest one.
-    fn ways_to(&self, capability: Capability) -> Vec<(&'a str, Way)> {
-        let mut found: Vec<Option<Found>> = vec![None; self.callees.len()];
-        let mut means: BTreeMap<usize, Means> = BTreeMap::new();
+    fn add_ways_to<'g>(&'g self, capability: Capability, callers: &[Vec<usize>], worst: &mut [Worst<'g>]) {
+        let means: Vec<Option<Means<'g>>> = self.nodes.iter().map(|node| node.own(capability)).collect();
+        let mut found: Vec<Option<Found>> = vec![None; callers.len()];
         let mut queue = VecDeque::new();
-        for (agent, step) in found.iter_mut().enumerate().take(self.names.len()) {
-            if let Some(own) = self.own(agent, capability) {
-                means.insert(agent, own);
-                *step = Some(Found { next: None, source: agent, agents: 1 });
-                queue.push_back(agent);
-            }
+        for source in (0..means.len()).filter(|place| means[*place].is_some()) {
+            found[source] = Some(Found { next: None, source, agents: 1 });
+            queue.push_back(source);
         }
-        let callers = self.callers();
         while let Some(agent) = queue.pop_front() {
             let Some(Found { source, agents, .. }) = found[agent] else { continue };
             for caller in &callers[agent] {
                 if found[*caller].is_none() {
                     // The node "any agent" is none itself.
-                    let agents = agents + usize::from(*caller < self.names.len());
+                    let agents = agents + usize::from(*caller < self.any());
                     found[*caller] = Some(Found { next: Some(agent), source, agents });
                     queue.push_back(*caller);
                 }
             }
         }
-        let ways = self.names.iter().enumerate().filter_map(|(agent, name)| {
-            let source = found[agent]?.source;
-            Some((*name, self.way(&found, agent, means[&source].clone())))
-        });
-        ways.collect()
+        for (start, worst) in worst.iter_mut().enumerate() {
+            if let Some(Found { source, .. }) = found[start]
+                && let Some(means) = &means[source]
+            {
+                worst.push((capability, self.way(&found, start, means.clone())));
+            }
+        }
     }
 
     /// Only the first steps are walked: a chain of ten thousand agents would make the whole quadratic.
-    fn way(&self, found: &[Option<Found>], start: usize, means: Means) -> Way {
+    fn way<'g>(&'g self, found: &[Option<Found>], start: usize, means: Means<'g>) -> Way<'g> {
         let Some(Found { source, agents: all, .. }) = found[start] else {
             unreachable!("only found agents have a way")
         };
-        let (mut agents, mut at) = (Vec::new(), Some(start));
+        let (mut agents, mut at) = (Vec::with_capacity(all.min(Way::LONGEST)), Some(start));
         while let Some(index) = at.filter(|_| agents.len() < Way::LONGEST) {
             // The node "any agent" has no name and is not shown.
-            agents.extend(self.names.get(index).map(|name| (*name).to_owned()));
+            agents.extend(self.nodes.get(index).map(|node| node.agent.name.as_str()));
             at = found[index].and_then(|step| step.next);
         }
         let skipped = all - agents.len() - usize::from(at.is_some());
-        Way { agents, skipped, last_agent: self.names[source].to_owned(), tool: means.name, asks: means.asks }
+        Way { agents, skipped, last_agent: &self.nodes[source].agent.name, tool: means.name, asks: means.asks }
     }
 
-    /// Agents on a cycle: strongly connected components of more than one node, and self-calls. Iterative, because a
-    /// chain of ten thousand agents must not overflow the stack.
-    fn cyclic(&self) -> Vec<&'a str> {
+    /// Agents that can call themselves, directly or through others: strongly connected components of more than one
+    /// node, and self-calls.
+    pub fn cyclic(&self) -> Vec<&'a str> {
         let components = self.components();
-        let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
-        for component in &components[..self.names.len()] {
-            *sizes.entry(*component).or_default() += 1;
+        let mut sizes = vec![0_usize; components.len()];
+        for component in &components[..self.nodes.len()] {
+            sizes[*component] += 1;
         }
-        let any = self.names.len();
-        let cyclic = |agent: &usize| {
-            sizes[&components[*agent]] > 1
-                || self.callees[*agent].contains(agent)
-                || self.callees[*agent].contains(&any)
+        let is_cyclic = |(place, node): &(usize, &Node<'a>)| {
+            sizes[components[*place]] > 1 || node.callees.contains(place) || node.calls_any
         };
-        (0..any).filter(cyclic).map(|agent| self.names[agent]).collect()
+        self.nodes.iter().enumerate().filter(is_cyclic).map(|(_, node)| node.agent.name.as_str()).collect()
     }
 
-    /// Tarjan's algorithm with a stack of its own.
+    /// Tarjan's algorithm with a stack of its own, because a chain of ten thousand agents must not overflow the stack.
     fn components(&self) -> Vec<usize> {
         const UNSEEN: usize = usize::MAX;
-        let count = self.callees.len();
+        let count = self.any() + 1;
         let (mut order, mut low, mut component) = (vec![UNSEEN; count], vec![0; count], vec![UNSEEN; count]);
         let (mut next_order, mut next_component) = (0, 0);
         let mut path = Vec::new();
@@ -366,7 +334,7 @@ impl<'a> Graph<'a> {
                     next_order += 1;
                     path.push(node);
                 }
-                if let Some(&callee) = self.callees[node].get(edge) {
+                if let Some(callee) = self.callee(node, edge) {
                     work.push((node, edge + 1));
                     if order[callee] == UNSEEN {
                         work.push((callee, 0));
@@ -392,32 +360,64 @@ impl<'a> Graph<'a> {
         component
     }
 
-    fn unreached(&self, entry: &str) -> Vec<&'a str> {
-        let mut reached = vec![false; self.callees.len()];
-        let mut queue: Vec<usize> = self.names.iter().position(|name| *name == entry).into_iter().collect();
+    /// Agents that no run reaches from the entry.
+    pub fn unreached(&self) -> Vec<&'a str> {
+        let Entry::Agent(entry) = &self.program.entry else { return Vec::new() };
+        let mut reached = vec![false; self.any() + 1];
+        let mut queue: Vec<usize> = self.place(entry).into_iter().collect();
         while let Some(agent) = queue.pop() {
             if !std::mem::replace(&mut reached[agent], true) {
-                queue.extend(&self.callees[agent]);
+                queue.extend(self.all_callees(agent));
             }
         }
-        (0..self.names.len()).filter(|agent| !reached[*agent]).map(|agent| self.names[agent]).collect()
+        self.nodes
+            .iter()
+            .zip(reached)
+            .filter(|(_, reached)| !reached)
+            .map(|(node, _)| node.agent.name.as_str())
+            .collect()
     }
 }
 
-impl Way {
+impl Node<'_> {
+    /// What gives an agent a capability of its own; rather something that does not ask than something that does, and
+    /// rather a tool than the attachments of a call.
+    fn own(&self, capability: Capability) -> Option<Means<'_>> {
+        let is_server = matches!(capability, Capability::ReachesNetwork | Capability::SpendsMoney);
+        if let Some(tool) = self.agent.server_tools.first().filter(|_| is_server) {
+            return Some(Means { name: tool.kind.name().into(), asks: false });
+        }
+        let model = &self.agent.model;
+        if capability == Capability::SpendsMoney && provider(&model.provider).is_none_or(|row| row.paid) {
+            return Some(Means { name: model.to_string().into(), asks: false });
+        }
+        let gives = |tool: &&AgentTool<'_>| tool.capabilities.contains(capability) && tool.verdict.can_run();
+        let tool =
+            self.tools.iter().filter(gives).min_by_key(|tool| (tool.verdict.always_asks(), tool.agent.is_some()))?;
+        let name = match (tool.name.as_ref(), tool.agent) {
+            ("*", _) => format!("{} (any tool)", tool.toolsets[0]).into(),
+            (name, Some(_)) => format!("{name} (attachments)").into(),
+            (name, None) => name.into(),
+        };
+        Some(Means { name, asks: tool.verdict.always_asks() })
+    }
+}
+
+impl Way<'_> {
     /// Longer ways are shown without their middle.
     const LONGEST: usize = 6;
 
     /// `main → researcher → web_search`.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = self.agents.clone();
+    pub fn words(&self) -> Vec<Cow<'_, str>> {
+        let mut words: Vec<Cow<'_, str>> = Vec::with_capacity(self.agents.len() + 3);
+        words.extend(self.agents.iter().map(|agent| Cow::Borrowed(*agent)));
         if self.skipped > 0 {
-            words.push(format!("({} more)", self.skipped));
+            words.push(format!("({} more)", self.skipped).into());
         }
         if self.agents.last() != Some(&self.last_agent) {
-            words.push(self.last_agent.clone());
+            words.push(self.last_agent.into());
         }
-        words.push(self.tool.clone());
+        words.push(self.tool.as_ref().into());
         words
     }
 }

@@ -38,6 +38,8 @@ pub struct WorkerFile {
     pub attachment_policy: AttachmentPolicy,
     pub locked: bool,
     pub instructions: String,
+    /// Keys that are there but could not be used. That was reported, and what follows from it is no further mistake.
+    pub mistaken: Vec<&'static str>,
 }
 
 /// A description that is not given is the start of the instructions.
@@ -48,6 +50,11 @@ impl WorkerFile {
     pub fn described(&self) -> String {
         let given = self.description.clone().filter(|text| !text.trim().is_empty());
         given.unwrap_or_else(|| self.instructions.chars().take(DESCRIPTION_FROM_INSTRUCTIONS).collect())
+    }
+
+    /// Whether one of these keys was meant to be there.
+    pub fn is_mistaken(&self, keys: &[&str]) -> bool {
+        self.mistaken.iter().any(|key| keys.contains(key))
     }
 
     /// An agent with a name and instructions and nothing else.
@@ -71,6 +78,7 @@ impl WorkerFile {
             attachment_policy: AttachmentPolicy::default(),
             locked: false,
             instructions,
+            mistaken: Vec::new(),
         }
     }
 }
@@ -306,6 +314,7 @@ fn worker(fields: &Fields<'_>, body: Option<&str>, problems: &mut Diagnostics) -
             .map(|fields| attachment_policy(&fields))
             .unwrap_or_default(),
         locked: fields.bool("locked").unwrap_or(false),
+        mistaken: fields.mistaken(),
         ..WorkerFile::new(fields.text("name")?, instructions)
     })
 }

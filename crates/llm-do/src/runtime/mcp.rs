@@ -53,9 +53,9 @@ impl Offer {
     pub fn declared(&self, config: &McpConfig) -> Option<Vec<DeclaredTool>> {
         let capabilities = ToolsetSource::Mcp(config.clone()).capabilities();
         let tools = self.tools.as_ref().ok()?.iter().map(|tool| DeclaredTool {
-            name: tool.name.clone(),
+            name: tool.name.clone().into(),
             verdict: DeclaredVerdict::Ask,
-            capabilities: capabilities.to_vec(),
+            capabilities,
         });
         Some(tools.collect())
     }

@@ -275,7 +275,7 @@ fn registered_toolset(runtime: &Runtime, registered: &Registered) -> Option<Box<
     let registry = &runtime.program.registry;
     match registered {
         Registered::Tool(tool) => {
-            let tool = registry.tools.get(&tool.name)?;
+            let tool = registry.tools.get(tool.name.as_ref())?;
             Some(Box::new(OneTool(Arc::clone(tool))))
         }
         Registered::Toolset(name) => registry.toolsets.get(name).map(|factory| factory()),

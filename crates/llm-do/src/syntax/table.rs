@@ -1,11 +1,11 @@
 //! The keys of a file format as tables. One table yields the check of a file (unknown keys, wrong types, both spellings
 //! of one key), the suggestions, and the JSON Schema for editors.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::diagnostic::{Diagnostic, Diagnostics, Located, Span};
+use super::diagnostic::{Diagnostic, Diagnostics, Located, Span, nearest};
 use super::tree::{Kind, Node};
 use crate::escape::{visible, visible_start};
 use crate::message::RawJson;
@@ -75,6 +75,10 @@ pub enum Repeats {
     Refused,
 }
 
+/// Beyond these, nobody misspelled a key: comparing unknown ones with all that are known must stay cheap.
+const LONGEST_MISSPELLING: usize = 64;
+const MOST_MISSPELLINGS: usize = 8;
+
 /// A table row. `required("name", …)`, `optional("model", …)`.
 pub const fn required(name: &'static str, shape: Shape, doc: &'static str) -> Key {
     Key { name, aliases: &[], shape, presence: Presence::Required, doc }
@@ -97,7 +101,7 @@ impl Key {
 
 impl Table {
     fn key(&self, spelling: &str) -> Option<&'static Key> {
-        self.keys.iter().find(|key| key.spellings().any(|name| name == spelling))
+        self.keys.iter().find(|key| key.name == spelling || key.aliases.contains(&spelling))
     }
 
     /// Reports every unknown key, doubled key, missing key and wrong value, at any depth.
@@ -108,9 +112,11 @@ impl Table {
         };
         let mut good = true;
         let mut seen: Vec<(&'static str, &Located<String>)> = Vec::new();
+        let mut unknown: Vec<&str> = Vec::new();
         for entry in entries {
             let Some(key) = self.key(&entry.key.value) else {
                 problems.push(self.unknown_key(&entry.key, problems));
+                unknown.push(&entry.key.value);
                 good = false;
                 continue;
             };
@@ -127,7 +133,7 @@ impl Table {
             good &= key.shape.check(&entry.value, problems);
         }
         for key in self.keys.iter().filter(|key| key.presence == Presence::Required) {
-            if !seen.iter().any(|(name, _)| *name == key.name) {
+            if !seen.iter().any(|(name, _)| *name == key.name) && !self.meant(&unknown).any(|name| name == key.name) {
                 let start = Span { end: node.span.start, ..node.span };
                 problems.push(Diagnostic::error(start, format!("`{}` is missing in {}", key.name, self.what)));
                 good = false;
@@ -142,13 +148,26 @@ impl Table {
         Diagnostic::error(key.span, fact).maybe_hint(problems.suggest(&key.value, "keys", known))
     }
 
+    /// Which keys were meant by unknown ones. They were reported with a suggestion: what it names is not missing too.
+    fn meant<'a>(&'static self, unknown: &'a [&'a str]) -> impl Iterator<Item = &'static str> + use<'a> {
+        let short = unknown.iter().filter(|key| key.len() <= LONGEST_MISSPELLING).take(MOST_MISSPELLINGS);
+        short.filter_map(|key| {
+            let near = nearest(key, self.keys.iter().flat_map(Key::spellings))?;
+            self.key(near).map(|key| key.name)
+        })
+    }
+
     /// The values that conform, by their canonical names. What does not was reported by [`Table::check`].
     pub fn fields<'a>(&'static self, node: &'a Node) -> Fields<'a> {
         let mut fields = Fields { table: self, span: node.span, written: Vec::new(), values: Vec::new() };
         if let Kind::Map(entries) = &node.kind {
             let mut silent = Diagnostics::default();
+            let mut unknown: Vec<&str> = Vec::new();
             for entry in entries {
-                let Some(key) = self.key(&entry.key.value) else { continue };
+                let Some(key) = self.key(&entry.key.value) else {
+                    unknown.push(&entry.key.value);
+                    continue;
+                };
                 fields.written.push(key.name);
                 if matches!(key.shape, Shape::Object(_) | Shape::Map { .. } | Shape::List { .. })
                     || key.shape.check(&entry.value, &mut silent)
@@ -156,6 +175,7 @@ impl Table {
                     fields.values.push((key.name, entry.key.span, &entry.value));
                 }
             }
+            fields.written.extend(self.meant(&unknown));
         }
         fields
     }
@@ -320,7 +340,7 @@ fn check_list(
         problems.push(Diagnostic::error(node.span, "the list is empty").hint(format!("give {}", of.describe())));
         good = false;
     }
-    let mut seen = HashSet::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for item in items {
         good &= of.check(item, problems);
         if let (Kind::Text(text), Repeats::Refused) = (&item.kind, repeats)
@@ -379,24 +399,32 @@ fn number(node: &Node) -> f64 {
     }
 }
 
-/// The values of one mapping that passed its table. Asking for a key that the table lacks is a bug and panics.
+/// The values of one mapping that passed its table. Asking for a key that the table lacks is a bug and panics in a debug
+/// build.
 pub struct Fields<'a> {
     table: &'static Table,
     pub span: Span,
-    /// Every key of the table that is there, whatever its value.
+    /// Every key of the table that is there, whatever its value and however it is spelled.
     written: Vec<&'static str>,
     values: Vec<(&'static str, Span, &'a Node)>,
 }
 
 impl<'a> Fields<'a> {
     pub fn get(&self, name: &str) -> Option<&'a Node> {
-        assert!(self.table.key(name).is_some_and(|key| key.name == name), "no key `{name}` in {}", self.table.what);
+        let is_known = || self.table.keys.iter().any(|key| key.name == name);
+        debug_assert!(is_known(), "no key `{name}` in {}", self.table.what);
         self.values.iter().find(|(key, ..)| *key == name).map(|(_, _, node)| *node)
     }
 
-    /// Whether the key is there, be its value right or wrong: what is wrong was reported, and is not missing too.
+    /// Whether the key is there, be it and its value right or wrong: what is wrong was reported, and is not missing too.
     pub fn is_written(&self, name: &str) -> bool {
         self.written.contains(&name)
+    }
+
+    /// The keys that are there but misspelled, or without a value that can be used.
+    pub fn mistaken(&self) -> Vec<&'static str> {
+        let is_read = |name: &str| self.values.iter().any(|(key, ..)| *key == name);
+        self.written.iter().copied().filter(|name| !is_read(name)).collect()
     }
 
     /// Where the key itself stands.
@@ -411,17 +439,16 @@ impl<'a> Fields<'a> {
     /// The texts of a list that passed, each once: what is wrong or repeated was reported.
     pub fn texts(&self, name: &str) -> Vec<Located<String>> {
         let Some(node) = self.get(name) else { return Vec::new() };
-        let mut texts = texts_of(node);
-        if let Some(Key { shape: Shape::List { of, repeats, .. }, .. }) = self.table.key(name) {
-            let mut silent = Diagnostics::default();
-            let mut seen = HashSet::new();
-            texts.retain(|text| {
-                let node = Node { span: text.span, kind: Kind::Text(text.value.clone()) };
-                let first = seen.insert(text.value.clone()) || *repeats == Repeats::Allowed;
-                first && of.check(&node, &mut silent)
-            });
-        }
-        texts
+        let Some(Key { shape: Shape::List { of, repeats, .. }, .. }) = self.table.key(name) else {
+            return texts_of(node);
+        };
+        let mut silent = Diagnostics::default();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let wanted = items_of(node).iter().filter(|item| match &item.kind {
+            Kind::Text(text) => (seen.insert(text) || *repeats == Repeats::Allowed) && of.check(item, &mut silent),
+            _ => false,
+        });
+        wanted.filter_map(located_text).collect()
     }
 
     pub fn bool(&self, name: &str) -> Option<bool> {
@@ -471,9 +498,14 @@ impl<'a> Fields<'a> {
 
 /// Every text of a list, or the one text that stands for a list.
 pub fn texts_of(node: &Node) -> Vec<Located<String>> {
+    items_of(node).iter().filter_map(located_text).collect()
+}
+
+/// The items of a list, or the one value that stands for a list.
+fn items_of(node: &Node) -> &[Node] {
     match &node.kind {
-        Kind::List(items) => items.iter().filter_map(located_text).collect(),
-        _ => located_text(node).into_iter().collect(),
+        Kind::List(items) => items,
+        _ => std::slice::from_ref(node),
     }
 }
 

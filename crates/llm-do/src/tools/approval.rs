@@ -1,5 +1,6 @@
 //! Who has to agree before a tool runs: verdicts, the rules of one agent for its tools, and the gate of the session.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,7 +65,7 @@ pub enum DeclaredVerdict {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommandVerdict {
-    pub pattern: String,
+    pub pattern: Cow<'static, str>,
     pub verdict: Rule,
 }
 

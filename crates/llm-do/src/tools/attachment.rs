@@ -140,10 +140,8 @@ pub fn read_named(path: &Path) -> Result<Attachment, AttachmentError> {
     let resolved = path.canonicalize().map_err(|error| failed(error.into()))?;
     let directory = resolved.parent().unwrap_or(parent);
     let directory = Dir::open_ambient_dir(directory, ambient_authority()).map_err(|error| failed(error.into()))?;
-    let file = beneath::open(&directory, Path::new(resolved.file_name().unwrap_or(name))).map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
-    of_bytes(path, bytes)
+    let name = Path::new(resolved.file_name().unwrap_or(name));
+    of_bytes(path, beneath::read(&directory, name, LARGEST + 1).map_err(failed)?)
 }
 
 /// A file that a program gives as base64.

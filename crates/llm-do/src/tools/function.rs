@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::approval::{DeclaredVerdict, PermittedCall, Question, Rule, Verdict};
 use super::python::PythonHost;
-use super::{CallContext, Capability, DeclaredTool, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+use super::{CallContext, Capabilities, DeclaredTool, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
 use crate::message::{Content, RawJson};
 
@@ -142,13 +142,13 @@ impl Tool {
 
     pub(crate) fn declared(&self) -> DeclaredTool {
         DeclaredTool {
-            name: self.spec.name.clone(),
+            name: self.spec.name.clone().into(),
             verdict: match self.verdict {
                 Rule::Allow => DeclaredVerdict::Allow,
                 Rule::Ask => DeclaredVerdict::Ask,
                 Rule::Block => DeclaredVerdict::Block,
             },
-            capabilities: Capability::OF_CODE.to_vec(),
+            capabilities: Capabilities::OF_CODE,
         }
     }
 }

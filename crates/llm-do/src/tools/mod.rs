@@ -17,10 +17,11 @@ pub mod shell;
 pub mod source;
 pub mod variant;
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::sync::Semaphore;
 
 use crate::BoxFuture;
@@ -285,9 +286,6 @@ impl Capability {
         Self::CreatesAgents,
     ];
 
-    /// Code that runs with the user's rights can do all of this.
-    pub const OF_CODE: &[Self] = &[Self::ReadsFiles, Self::WritesFiles, Self::RunsCommands, Self::ReachesNetwork];
-
     pub fn words(self) -> &'static str {
         match self {
             Self::ReadsFiles => "reads files",
@@ -300,10 +298,52 @@ impl Capability {
     }
 }
 
-/// A tool as linking knows it, before any instance exists.
+/// A set of capabilities, in the order of [`Capability::ALL`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities(u8);
+
+impl Capabilities {
+    pub const NONE: Self = Self(0);
+    /// Code that runs with the user's rights can do all of this.
+    pub const OF_CODE: Self = Self::NONE
+        .and(Capability::ReadsFiles)
+        .and(Capability::WritesFiles)
+        .and(Capability::RunsCommands)
+        .and(Capability::ReachesNetwork);
+
+    pub const fn of(capability: Capability) -> Self {
+        Self::NONE.and(capability)
+    }
+
+    #[must_use]
+    pub const fn and(self, capability: Capability) -> Self {
+        Self(self.0 | 1 << capability as u8)
+    }
+
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub const fn contains(self, capability: Capability) -> bool {
+        self.0 & (1 << capability as u8) != 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Capability> {
+        Capability::ALL.into_iter().filter(move |capability| self.contains(*capability))
+    }
+}
+
+impl Serialize for Capabilities {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+/// A tool as linking knows it, before any instance exists. Those that are always there are constants.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeclaredTool {
-    pub name: String,
+    pub name: Cow<'static, str>,
     pub verdict: DeclaredVerdict,
-    pub capabilities: Vec<Capability>,
+    pub capabilities: Capabilities,
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::approval::DeclaredVerdict;
 use super::rpc::child::ChildEnvironment;
-use super::{Capability, DeclaredTool, Order};
+use super::{Capabilities, DeclaredTool, Order};
 use crate::message::RawJson;
 
 pub use host::{PythonHost, StartError, TypedAnswer};
@@ -160,13 +160,13 @@ pub struct EntryShape {
 impl PythonTool {
     pub fn declared(&self) -> DeclaredTool {
         DeclaredTool {
-            name: self.name.clone(),
+            name: self.name.clone().into(),
             verdict: match self.verdict {
                 PythonVerdict::Allow => DeclaredVerdict::Allow,
                 PythonVerdict::Ask => DeclaredVerdict::Ask,
                 PythonVerdict::Dynamic => DeclaredVerdict::Unknown,
             },
-            capabilities: Capability::OF_CODE.to_vec(),
+            capabilities: Capabilities::OF_CODE,
         }
     }
 

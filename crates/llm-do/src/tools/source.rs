@@ -1,13 +1,14 @@
 //! Where toolsets come from: plain data that can be printed and compared. A live instance is made of it when a call
 //! opens.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::approval::{CommandVerdict, DeclaredVerdict, Rule};
-use super::{Capability, DeclaredTool};
+use super::{Capabilities, Capability, DeclaredTool};
 
 /// A declared capability: what an agent means by a name in `toolsets`.
 #[derive(Clone, Debug, PartialEq)]
@@ -230,31 +231,31 @@ pub const READ_ONLY_COMMANDS: &[&str] = &[
 
 impl ToolsetSource {
     /// The tools it will offer, or `None` if only its code or its server knows.
-    pub fn declared_tools(&self) -> Option<Vec<DeclaredTool>> {
+    pub fn declared_tools(&self) -> Option<Cow<'_, [DeclaredTool]>> {
         match self {
-            Self::Filesystem(config) => Some(filesystem_tools(config)),
-            Self::Shell(config) => Some(vec![shell_tool(config)]),
-            Self::DynamicAgents => Some(dynamic_agents_tools()),
-            Self::Agent(name) => Some(vec![declared(name, DeclaredVerdict::Allow, &[])]),
-            Self::Python(toolset) => toolset.tools.clone(),
-            Self::Registered(Registered::Tool(tool)) => Some(vec![tool.clone()]),
-            Self::Mcp(config) => config.tools.clone(),
+            Self::Filesystem(config) => Some(filesystem_tools(config).into()),
+            Self::Shell(config) => Some(vec![shell_tool(config)].into()),
+            Self::DynamicAgents => Some(DYNAMIC_AGENTS_TOOLS.into()),
+            Self::Agent(name) => Some(vec![agent_tool(name)].into()),
+            Self::Python(toolset) => toolset.tools.as_deref().map(Cow::Borrowed),
+            Self::Registered(Registered::Tool(tool)) => Some(std::slice::from_ref(tool).into()),
+            Self::Mcp(config) => config.tools.as_deref().map(Cow::Borrowed),
             Self::Registered(Registered::Toolset(_)) | Self::Open => None,
-            Self::Variant(variant) => variant.declared_tools(),
+            Self::Variant(variant) => variant.declared_tools().map(Cow::Owned),
         }
     }
 
     /// What it can do even where its tools are not known.
-    pub fn capabilities(&self) -> &'static [Capability] {
+    pub fn capabilities(&self) -> Capabilities {
         match self {
             // A server is a program with the user's rights, or a service elsewhere.
             Self::Mcp(McpConfig { server: McpServer::Command { .. }, .. })
             | Self::Python(_)
             | Self::Registered(_)
-            | Self::Open => Capability::OF_CODE,
-            Self::Mcp(McpConfig { server: McpServer::Url { .. }, .. }) => &[Capability::ReachesNetwork],
+            | Self::Open => Capabilities::OF_CODE,
+            Self::Mcp(McpConfig { server: McpServer::Url { .. }, .. }) => Capabilities::of(Capability::ReachesNetwork),
             Self::Variant(variant) => variant.of.capabilities(),
-            Self::Filesystem(_) | Self::Shell(_) | Self::DynamicAgents | Self::Agent(_) => &[],
+            Self::Filesystem(_) | Self::Shell(_) | Self::DynamicAgents | Self::Agent(_) => Capabilities::NONE,
         }
     }
 
@@ -295,64 +296,71 @@ impl Variant {
     fn declared_tools(&self) -> Option<Vec<DeclaredTool>> {
         let tools = self.of.declared_tools()?;
         let chosen = tools
-            .into_iter()
-            .filter(|tool| self.tools.as_ref().is_none_or(|chosen| chosen.contains(&tool.name)))
+            .iter()
+            .filter(|tool| self.tools.as_ref().is_none_or(|chosen| chosen.iter().any(|name| *name == tool.name)))
             .map(|tool| DeclaredTool {
-                verdict: tool.verdict.under(self.approval.get(&tool.name).copied()),
-                name: format!("{}{}", self.prefix, tool.name),
+                verdict: tool.verdict.clone().under(self.approval.get(tool.name.as_ref()).copied()),
+                name: format!("{}{}", self.prefix, tool.name).into(),
                 capabilities: tool.capabilities,
             });
         Some(chosen.collect())
     }
 }
 
-fn declared(name: &str, verdict: DeclaredVerdict, capabilities: &[Capability]) -> DeclaredTool {
-    DeclaredTool { name: name.to_owned(), verdict, capabilities: capabilities.to_vec() }
+const fn declared(name: &'static str, verdict: DeclaredVerdict, capabilities: Capabilities) -> DeclaredTool {
+    DeclaredTool { name: Cow::Borrowed(name), verdict, capabilities }
 }
 
-fn filesystem_tools(config: &FilesystemConfig) -> Vec<DeclaredTool> {
-    let mut tools = vec![
-        declared("read_file", DeclaredVerdict::Allow, &[Capability::ReadsFiles]),
-        declared("list_files", DeclaredVerdict::Allow, &[Capability::ReadsFiles]),
-    ];
-    if config.roots.all().any(|root| root.access == Access::ReadWrite) {
-        tools.push(declared("write_file", DeclaredVerdict::Ask, &[Capability::WritesFiles]));
-        tools.push(declared("edit_file", DeclaredVerdict::Ask, &[Capability::ReadsFiles, Capability::WritesFiles]));
-    }
-    tools
+const READS: Capabilities = Capabilities::of(Capability::ReadsFiles);
+const WRITES: Capabilities = Capabilities::of(Capability::WritesFiles);
+
+const READING_TOOLS: &[DeclaredTool] =
+    &[declared("read_file", DeclaredVerdict::Allow, READS), declared("list_files", DeclaredVerdict::Allow, READS)];
+
+const WRITING_TOOLS: &[DeclaredTool] = &[
+    declared("read_file", DeclaredVerdict::Allow, READS),
+    declared("list_files", DeclaredVerdict::Allow, READS),
+    declared("write_file", DeclaredVerdict::Ask, WRITES),
+    declared("edit_file", DeclaredVerdict::Ask, READS.union(WRITES)),
+];
+
+fn filesystem_tools(config: &FilesystemConfig) -> &'static [DeclaredTool] {
+    let is_written = config.roots.all().any(|root| root.access == Access::ReadWrite);
+    if is_written { WRITING_TOOLS } else { READING_TOOLS }
 }
 
-fn dynamic_agents_tools() -> Vec<DeclaredTool> {
-    vec![
-        declared("agent_create", DeclaredVerdict::AlwaysAsk, &[Capability::CreatesAgents]),
-        // It can pass attachments.
-        declared("agent_call", DeclaredVerdict::Allow, &[Capability::ReadsFiles]),
-    ]
+const DYNAMIC_AGENTS_TOOLS: &[DeclaredTool] = &[
+    declared("agent_create", DeclaredVerdict::AlwaysAsk, Capabilities::of(Capability::CreatesAgents)),
+    // It can pass attachments.
+    declared("agent_call", DeclaredVerdict::Allow, READS),
+];
+
+fn agent_tool(name: &str) -> DeclaredTool {
+    DeclaredTool { name: name.to_owned().into(), verdict: DeclaredVerdict::Allow, capabilities: Capabilities::NONE }
 }
 
 /// Older names of the tools of `dynamic_agents`.
 pub const TOOL_ALIASES: &[(&str, &str)] = &[("worker_create", "agent_create"), ("worker_call", "agent_call")];
 
 fn shell_tool(config: &ShellConfig) -> DeclaredTool {
-    let command = |pattern: &str, verdict| CommandVerdict { pattern: pattern.to_owned(), verdict };
+    let command = |pattern: Cow<'static, str>, verdict| CommandVerdict { pattern, verdict };
     let commands: Vec<CommandVerdict> = match &config.grammar {
-        Grammar::ReadOnly => READ_ONLY_COMMANDS.iter().map(|pattern| command(pattern, Rule::Allow)).collect(),
-        Grammar::FileOps => vec![command("ls", Rule::Allow), command("mv", Rule::Ask)],
+        Grammar::ReadOnly => {
+            READ_ONLY_COMMANDS.iter().map(|pattern| command(Cow::Borrowed(pattern), Rule::Allow)).collect()
+        }
+        Grammar::FileOps => vec![command("ls".into(), Rule::Allow), command("mv".into(), Rule::Ask)],
         Grammar::Rules { rules, default } => {
-            let rules = rules.iter().map(|rule| command(&rule.pattern.join(" "), rule.approval));
-            rules.chain([command("*", *default)]).collect()
+            let rules = rules.iter().map(|rule| command(rule.pattern.join(" ").into(), rule.approval));
+            rules.chain([command("*".into(), *default)]).collect()
         }
     };
-    let mut capabilities = vec![Capability::ReadsFiles];
-    match &config.grammar {
-        Grammar::ReadOnly => {}
-        Grammar::FileOps => capabilities.push(Capability::WritesFiles),
-        Grammar::Rules { .. } => capabilities.extend([Capability::WritesFiles, Capability::RunsCommands]),
-    }
-    if config.network {
-        capabilities.push(Capability::ReachesNetwork);
-    }
-    DeclaredTool { name: "shell".to_owned(), verdict: DeclaredVerdict::ByCommand(commands), capabilities }
+    let offline = match &config.grammar {
+        Grammar::ReadOnly => READS,
+        Grammar::FileOps => READS.union(WRITES),
+        Grammar::Rules { .. } => READS.union(WRITES).and(Capability::RunsCommands),
+    };
+    let capabilities = if config.network { offline.and(Capability::ReachesNetwork) } else { offline };
+    DeclaredTool { name: "shell".into(), verdict: DeclaredVerdict::ByCommand(commands), capabilities }
 }
 
 #[cfg(test)]
@@ -360,7 +368,7 @@ mod tests {
     use super::*;
 
     fn names(source: &ToolsetSource) -> Vec<String> {
-        source.declared_tools().unwrap().into_iter().map(|tool| tool.name).collect()
+        source.declared_tools().unwrap().iter().map(|tool| tool.name.to_string()).collect()
     }
 
     #[test]
@@ -379,7 +387,8 @@ mod tests {
             tools: Some(vec!["write_file".into()]),
             approval: BTreeMap::from([("write_file".into(), Rule::Allow)]),
         };
-        let tools = ToolsetSource::Variant(Arc::new(variant)).declared_tools().unwrap();
-        assert_eq!(tools, [declared("notes_write_file", DeclaredVerdict::Allow, &[Capability::WritesFiles])]);
+        let variant = ToolsetSource::Variant(Arc::new(variant));
+        let tools = variant.declared_tools().unwrap();
+        assert_eq!(*tools, [declared("notes_write_file", DeclaredVerdict::Allow, WRITES)]);
     }
 }

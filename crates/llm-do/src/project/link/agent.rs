@@ -1,5 +1,6 @@
 //! One worker file → one [`AgentSpec`].
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::project::worker::{PythonClass, SchemaSource, WorkerFile};
 use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, PythonType, ToolsetUse, Typing, lexical_join};
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span};
 use crate::syntax::tree::{self, Kind};
+use crate::tools::DeclaredTool;
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
 use crate::tools::source::{BUILT_INS, Exported, PythonToolset, Registered, TOOL_ALIASES, ToolsetSource};
 
@@ -38,8 +40,10 @@ impl<'a> Linker<'a> {
         let mut tools: Vec<ToolsetUse> = worker.tools.iter().filter_map(|name| self.tool(name, namespace)).collect();
         let mut toolsets: Vec<ToolsetUse> =
             worker.toolsets.iter().filter_map(|name| self.toolset(worker, name, namespace)).collect();
-        self.check_clashes(worker, &tools, &toolsets);
-        self.apply_rules(worker, tools.iter_mut().chain(&mut toolsets).collect());
+        let rules = self.rules(worker, &tools.iter().chain(&toolsets).collect::<Vec<_>>());
+        for (used, rules) in tools.iter_mut().chain(&mut toolsets).zip(rules) {
+            used.rules = rules;
+        }
         Some(AgentSpec {
             name: worker.name.value.clone(),
             file: loaded.path.clone(),
@@ -82,6 +86,7 @@ impl<'a> Linker<'a> {
                 self.choices_used.push(choice.by);
                 self.check_provider(worker, &choice).then_some(choice)
             }
+            Err(ChoiceError::NoModel) if worker.is_mistaken(&["model"]) => None,
             Err(ChoiceError::NoModel) => {
                 self.problems.push(
                     Diagnostic::error(name.span, format!("no model for agent `{}`", name.value))
@@ -207,6 +212,9 @@ impl<'a> Linker<'a> {
     }
 
     fn check_server_tools(&mut self, worker: &WorkerFile, model: &ModelName) {
+        if worker.server_side_tools.is_empty() {
+            return;
+        }
         let offered: Vec<OfferedTool> = match provider(&model.provider) {
             Some(row) => row.server_tools.to_vec(),
             // An endpoint that speaks a protocol may offer what the protocol's own providers do.
@@ -292,11 +300,12 @@ impl<'a> Linker<'a> {
     fn tool(&mut self, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
         let source = match (self.exported(&name.value), namespace.resolve(&name.value)) {
             (Some(exported), _) => exported,
-            (None, Resolved::Source(agent @ ToolsetSource::Agent(_))) => agent,
+            (None, Resolved::Source(agent @ ToolsetSource::Agent(_))) => agent.clone(),
             (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) if self.may_be_python() => {
                 self.open.insert(name.value.clone());
                 ToolsetSource::Open
             }
+            (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) if self.lacks_names() => return None,
             (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) => {
                 let names = self.exported_names();
                 let hint = toolset_with(&name.value)
@@ -331,46 +340,94 @@ impl<'a> Linker<'a> {
     }
 
     fn exported_names(&self) -> Vec<String> {
-        let offered = self.offered_tools().iter().map(|offered| offered.tool.name.clone());
+        let offered = self.offered_tools().iter().map(|offered| offered.tool.name.to_string());
         offered.chain(self.project.registry.tools.keys().cloned()).collect()
     }
 
     /// A name under `toolsets`: what the namespace has, or else one exported function.
     fn toolset(&mut self, worker: &WorkerFile, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
-        let source = match (namespace.resolve(&name.value), self.exported(&name.value)) {
-            (Resolved::Source(source), _) | (Resolved::Unknown, Some(source)) => source,
-            (Resolved::Broken, _) => return None,
-            (Resolved::Unknown, None) if self.may_be_python() => {
-                self.open.insert(name.value.clone());
-                ToolsetSource::Open
-            }
-            (Resolved::Unknown, None) => {
-                let fact =
-                    format!("agent `{}` asks for an unknown toolset `{}`", worker.name.value, visible(&name.value));
-                let hint = toolset_with(&name.value)
-                    .or_else(|| self.problems.suggest(&name.value, "toolsets", namespace.names()));
-                self.problems.push(Diagnostic::error(name.span, fact).maybe_hint(hint));
-                return None;
-            }
+        let source = match namespace.resolve(&name.value) {
+            Resolved::Source(source) => source.clone(),
+            Resolved::Broken => return None,
+            Resolved::Unknown => self.exported_or_open(worker, name, namespace)?,
         };
         Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() })
     }
 
+    fn exported_or_open(
+        &mut self,
+        worker: &WorkerFile,
+        name: &Located<String>,
+        namespace: &Namespace,
+    ) -> Option<ToolsetSource> {
+        if let Some(source) = self.exported(&name.value) {
+            return Some(source);
+        }
+        if self.may_be_python() {
+            self.open.insert(name.value.clone());
+            return Some(ToolsetSource::Open);
+        }
+        if self.lacks_names() {
+            return None;
+        }
+        let fact = format!("agent `{}` asks for an unknown toolset `{}`", worker.name.value, visible(&name.value));
+        let hint =
+            toolset_with(&name.value).or_else(|| self.problems.suggest(&name.value, "toolsets", namespace.names()));
+        self.problems.push(Diagnostic::error(name.span, fact).maybe_hint(hint));
+        None
+    }
+
+    /// The rules of each toolset: they go to the one whose tool they name. What has unknown tools may have any.
+    fn rules(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse]) -> Vec<Rules> {
+        let tools: Vec<Declared<'_>> = uses.iter().map(|used| used.source.declared_tools()).collect();
+        self.check_clashes(worker, uses, &tools);
+        let owners = ToolOwners::of(uses, &tools);
+        // What could not be used or resolved was reported, and may have had any tool.
+        let lacks_tools =
+            worker.is_mistaken(&["tools", "toolsets"]) || uses.len() < worker.tools.len() + worker.toolsets.len();
+        let mut rules = vec![Rules::new(); uses.len()];
+        if worker.approval.len().saturating_mul(owners.unknown.len()) > MOST_OPEN_RULES {
+            let fact =
+                format!("too many rules for the toolsets of agent `{}` whose tools are not known", worker.name.value);
+            let hint = format!("rules × such toolsets may be {MOST_OPEN_RULES} at most");
+            self.problems.push(Diagnostic::error(worker.name.span, fact).hint(hint));
+            return rules;
+        }
+        for (key, rule) in &worker.approval {
+            let (toolset, tool) = owners.split(&key.value);
+            let tool = TOOL_ALIASES.iter().find(|(alias, _)| *alias == tool).map_or(tool, |(_, name)| name);
+            let places = owners.having(toolset, tool);
+            for place in &places {
+                rules[*place].insert(tool.to_owned(), *rule);
+                self.note_idle_rule(key, *rule, tool, tools[*place].as_deref());
+            }
+            if places.is_empty() && !lacks_tools {
+                let fact = format!("agent `{}` has no tool `{}`", worker.name.value, visible(&key.value));
+                let hint = self.problems.suggest(tool, "tools", owners.names());
+                self.problems.push(Diagnostic::error(key.span, fact).maybe_hint(hint));
+            }
+        }
+        rules
+    }
+
     /// Two tools of one name inside one agent, where their names are known. Several shells are one tool.
-    fn check_clashes(&mut self, worker: &WorkerFile, tools: &[ToolsetUse], toolsets: &[ToolsetUse]) {
-        let listed = worker.tools.iter().chain(&worker.toolsets).map(|name| (name.value.as_str(), name.span));
-        let spans: HashMap<&str, Span> = listed.collect();
-        let mut owners: HashMap<String, &ToolsetUse> = HashMap::new();
-        for used in tools.iter().chain(toolsets) {
-            for tool in used.source.declared_tools().unwrap_or_default() {
-                let Some(other) = owners.get(&tool.name) else {
-                    owners.insert(tool.name, used);
+    fn check_clashes(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse], tools: &[Declared<'_>]) {
+        let is_shell = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::Shell(_));
+        let mut spans: Option<HashMap<&str, Span>> = None;
+        let mut owners: BTreeMap<&str, &ToolsetUse> = BTreeMap::new();
+        for (used, tools) in uses.iter().zip(tools) {
+            for tool in tools.iter().flat_map(|tools| tools.iter()) {
+                let Some(other) = owners.get(tool.name.as_ref()) else {
+                    owners.insert(&tool.name, used);
                     continue;
                 };
-                let is_shell = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::Shell(_));
                 if is_shell(used) && is_shell(other) {
                     continue;
                 }
+                let spans = spans.get_or_insert_with(|| {
+                    let listed = worker.tools.iter().chain(&worker.toolsets);
+                    listed.map(|name| (name.value.as_str(), name.span)).collect()
+                });
                 let span = spans.get(used.name.as_str()).copied().unwrap_or(worker.name.span);
                 let fact = format!("`{}` and `{}` both have a tool `{}`", other.name, used.name, tool.name);
                 self.problems.push(
@@ -382,39 +439,11 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Rules go to the toolset whose tool they name. What has unknown tools may have any.
-    fn apply_rules(&mut self, worker: &WorkerFile, mut uses: Vec<&mut ToolsetUse>) {
-        let owners = ToolOwners::of(&uses);
-        if worker.approval.len().saturating_mul(owners.unknown.len()) > MOST_OPEN_RULES {
-            let fact =
-                format!("too many rules for the toolsets of agent `{}` whose tools are not known", worker.name.value);
-            let hint = format!("rules × such toolsets may be {MOST_OPEN_RULES} at most");
-            self.problems.push(Diagnostic::error(worker.name.span, fact).hint(hint));
-            return;
-        }
-        for (key, rule) in &worker.approval {
-            let (toolset, tool) = owners.split(&key.value);
-            let tool = TOOL_ALIASES.iter().find(|(alias, _)| *alias == tool).map_or(tool, |(_, name)| name);
-            let places = owners.having(toolset, tool);
-            for place in &places {
-                let used = &mut *uses[*place];
-                used.rules.insert(tool.to_owned(), *rule);
-                self.note_idle_rule(key, *rule, tool, &used.source);
-            }
-            if places.is_empty() {
-                let fact = format!("agent `{}` has no tool `{}`", worker.name.value, visible(&key.value));
-                let hint = self.problems.suggest(tool, "tools", owners.known.keys().map(String::as_str));
-                self.problems.push(Diagnostic::error(key.span, fact).maybe_hint(hint));
-            }
-        }
-    }
-
-    fn note_idle_rule(&mut self, key: &Located<String>, rule: Rule, tool: &str, source: &ToolsetSource) {
+    fn note_idle_rule(&mut self, key: &Located<String>, rule: Rule, tool: &str, tools: Option<&[DeclaredTool]>) {
         if rule != Rule::Allow {
             return;
         }
-        let declared =
-            source.declared_tools().and_then(|tools| tools.into_iter().find(|declared| declared.name == tool));
+        let declared = tools.and_then(|tools| tools.iter().find(|declared| declared.name == tool));
         if declared.is_some_and(|declared| declared.verdict == DeclaredVerdict::AlwaysAsk) {
             self.problems.push(Diagnostic::note(key.span, format!("`{tool}` always asks: the rule changes nothing")));
         }
@@ -484,38 +513,42 @@ fn toolset_with(tool: &str) -> Option<String> {
     (!names.is_empty()).then(|| format!("`{}` comes with a toolset: {}", visible_start(tool, 64), names.join(", ")))
 }
 
-/// Which toolsets of one agent have a tool, by their places in its list.
-struct ToolOwners {
-    known: BTreeMap<String, Vec<usize>>,
+/// What a toolset of an agent declares; `None` if that is not known.
+type Declared<'a> = Option<Cow<'a, [DeclaredTool]>>;
+
+/// Which toolsets of one agent have a tool, by their places in its list. The lists of pairs are sorted.
+struct ToolOwners<'a> {
+    known: Vec<(&'a str, usize)>,
     /// Toolsets whose tools are not known: they may have any.
     unknown: Vec<usize>,
-    toolsets: HashMap<String, Vec<usize>>,
+    toolsets: Vec<(&'a str, usize)>,
 }
 
-impl ToolOwners {
-    fn of(uses: &[&mut ToolsetUse]) -> Self {
-        let mut owners = Self { known: BTreeMap::new(), unknown: Vec::new(), toolsets: HashMap::new() };
-        for (index, used) in uses.iter().enumerate() {
-            owners.toolsets.entry(used.name.clone()).or_default().push(index);
-            let Some(tools) = used.source.declared_tools() else {
-                owners.unknown.push(index);
-                continue;
-            };
-            for tool in tools {
-                owners.known.entry(tool.name).or_default().push(index);
+impl<'a> ToolOwners<'a> {
+    fn of(uses: &[&'a ToolsetUse], tools: &'a [Declared<'a>]) -> Self {
+        let named = |(place, used): (usize, &&'a ToolsetUse)| (used.name.as_str(), place);
+        let toolsets = uses.iter().enumerate().map(named).collect();
+        let mut owners = Self { known: Vec::new(), unknown: Vec::new(), toolsets };
+        for (place, tools) in tools.iter().enumerate() {
+            match tools {
+                None => owners.unknown.push(place),
+                Some(tools) => owners.known.extend(tools.iter().map(|tool| (tool.name.as_ref(), place))),
             }
         }
+        owners.known.sort_unstable();
+        owners.toolsets.sort_unstable();
         owners
     }
 
     fn having(&self, toolset: Option<&str>, tool: &str) -> Vec<usize> {
-        let known = self.known.get(tool).map(Vec::as_slice).unwrap_or_default();
-        match toolset.and_then(|name| self.toolsets.get(name)) {
-            None => known.iter().chain(&self.unknown).copied().collect(),
-            Some(places) => {
-                let has =
-                    |place: &usize| known.binary_search(place).is_ok() || self.unknown.binary_search(place).is_ok();
-                places.iter().copied().filter(has).collect()
+        let known = places(&self.known, tool);
+        match toolset {
+            None => known.chain(self.unknown.iter().copied()).collect(),
+            Some(name) => {
+                let has = |place: &usize| {
+                    self.known.binary_search(&(tool, *place)).is_ok() || self.unknown.binary_search(place).is_ok()
+                };
+                places(&self.toolsets, name).filter(has).collect()
             }
         }
     }
@@ -523,8 +556,19 @@ impl ToolOwners {
     /// `toolset.tool`, if the agent has that toolset; else the whole is a tool's name.
     fn split<'k>(&self, key: &'k str) -> (Option<&'k str>, &'k str) {
         match key.split_once('.') {
-            Some((toolset, tool)) if self.toolsets.contains_key(toolset) => (Some(toolset), tool),
+            Some((toolset, tool)) if places(&self.toolsets, toolset).next().is_some() => (Some(toolset), tool),
             _ => (None, key),
         }
     }
+
+    fn names(&self) -> impl Iterator<Item = &'a str> + Clone {
+        self.known.chunk_by(|(one, _), (other, _)| one == other).map(|owners| owners[0].0)
+    }
+}
+
+/// Where a name stands in a sorted list of pairs.
+fn places<'a>(pairs: &'a [(&str, usize)], name: &str) -> impl Iterator<Item = usize> + use<'a> {
+    let start = pairs.partition_point(|(other, _)| *other < name);
+    let end = start + pairs[start..].partition_point(|(other, _)| *other == name);
+    pairs[start..end].iter().map(|(_, place)| *place)
 }

@@ -22,8 +22,8 @@ pub struct Namespace {
 }
 
 /// What a name turned out to be.
-pub enum Resolved {
-    Source(ToolsetSource),
+pub enum Resolved<'a> {
+    Source(&'a ToolsetSource),
     /// Reported elsewhere.
     Broken,
     Unknown,
@@ -48,9 +48,9 @@ impl Namespace {
         self.sources.keys().map(String::as_str)
     }
 
-    pub fn resolve(&self, name: &str) -> Resolved {
+    pub fn resolve(&self, name: &str) -> Resolved<'_> {
         match self.sources.get(name) {
-            Some(source) => Resolved::Source(source.clone()),
+            Some(source) => Resolved::Source(source),
             None if self.broken.contains(name) => Resolved::Broken,
             None => Resolved::Unknown,
         }
@@ -152,7 +152,7 @@ impl Namespace {
 
     fn add_variant(&mut self, linker: &mut Linker<'_>, variant: Use<'_>) {
         let of = match self.resolve(&variant.target.value) {
-            Resolved::Source(source) => source,
+            Resolved::Source(source) => source.clone(),
             Resolved::Broken => {
                 self.broken.insert(variant.name.value.clone());
                 return;
@@ -160,6 +160,10 @@ impl Namespace {
             Resolved::Unknown if linker.may_be_python() => {
                 linker.open.insert(variant.target.value.clone());
                 ToolsetSource::Open
+            }
+            Resolved::Unknown if linker.lacks_names() => {
+                self.broken.insert(variant.name.value.clone());
+                return;
             }
             Resolved::Unknown => {
                 let fact = format!(
@@ -215,7 +219,7 @@ impl Use<'_> {
     /// Tools that it chooses or rules must exist, where they are known.
     fn check_tools(&self, linker: &mut Linker<'_>, of: &ToolsetSource) {
         let Some(known) = of.declared_tools() else { return };
-        let names: Vec<&str> = known.iter().map(|tool| tool.name.as_str()).collect();
+        let names: Vec<&str> = known.iter().map(|tool| tool.name.as_ref()).collect();
         let ruled = self.approval.iter().map(|(tool, _)| tool);
         for tool in self.tools.unwrap_or_default().iter().chain(ruled) {
             if !names.contains(&tool.value.as_str()) {

@@ -33,6 +33,9 @@ impl Linker<'_> {
                 return;
             }
         };
+        if worker.is_mistaken(&["schema_in", "schema_in_ref"]) {
+            return;
+        }
         let Some(fields) = declared_fields(input) else { return };
         let globals: Vec<&str> = environment.globals().map(|(name, _)| name).collect();
         let mut unknown: Vec<String> = template.undeclared_variables(false).into_iter().collect();

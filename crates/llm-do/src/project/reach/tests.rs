@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::manifest::AgentApprovalOverride;
@@ -41,9 +42,9 @@ fn used(name: &str) -> ToolsetUse {
 
 fn code(tools: Option<&[&str]>) -> ToolsetUse {
     let tool = |name: &&str| DeclaredTool {
-        name: (*name).to_owned(),
+        name: (*name).to_owned().into(),
         verdict: DeclaredVerdict::Ask,
-        capabilities: Vec::new(),
+        capabilities: Capabilities::NONE,
     };
     let tools = tools.map(|tools| tools.iter().map(tool).collect());
     let source = ToolsetSource::Python(PythonToolset {
@@ -85,12 +86,12 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
 
 /// `writes files: main → b → write_file (asks)`, a line for each capability.
 fn worst(program: &Program, agent: &str) -> Vec<String> {
-    let cases = program.worst_cases();
-    let line = |(capability, way): (&Capability, &Way)| {
+    let graph = Graph::new(program);
+    let line = |(capability, way): &(Capability, Way<'_>)| {
         let asks = if way.asks { " (asks)" } else { "" };
         format!("{}: {}{asks}", capability.words(), way.words().join(" → "))
     };
-    cases[agent].iter().map(line).collect()
+    graph.worst_cases()[graph.place(agent).unwrap()].iter().map(line).collect()
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn what_others_can_do_is_reached_through_them_by_the_shortest_way() {
         ["reads files: main → a → b → read_file", "writes files: main → a → b → write_file (asks)"]
     );
     assert_eq!(worst(&program, "alone"), ["reads files: alone → read_file"]);
-    assert_eq!(program.unreached_agents(), ["alone"]);
+    assert_eq!(Graph::new(&program).unreached(), ["alone"]);
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn a_cycle_reaches_what_any_of_its_agents_can_do() {
     assert_eq!(worst(&program, "main"), ["reads files: main → a → b → read_file"]);
     assert_eq!(worst(&program, "b"), ["reads files: b → read_file"]);
     assert_eq!(worst(&program, "outside"), ["reads files: outside → main → a → b → read_file"]);
-    assert_eq!(program.cyclic_agents(), ["a", "b", "main"]);
+    assert_eq!(Graph::new(&program).cyclic(), ["a", "b", "main"]);
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn blocked_tools_do_not_count() {
     main.toolsets[1].rules.insert("a".into(), Rule::Block);
     let program = program([main, agent("a", &["shell_file_ops"])]);
     assert_eq!(worst(&program, "main"), ["reads files: main → list_files"]);
-    assert_eq!(program.unreached_agents(), ["a"]);
+    assert_eq!(Graph::new(&program).unreached(), ["a"]);
 }
 
 #[test]
@@ -168,8 +169,8 @@ fn code_may_call_any_agent_unless_it_is_blocked_or_confined() {
         worst(&free, "main"),
         ["reads files: main → reader → read_file", "writes files: main → writer → write_file (asks)"]
     );
-    assert!(Program::calls_any(&free.agents["main"]) && free.cyclic_agents() == ["main"]);
-    assert!(free.unreached_agents().is_empty());
+    assert!(Program::calls_any(&free.agents["main"]) && Graph::new(&free).cyclic() == ["main"]);
+    assert!(Graph::new(&free).unreached().is_empty());
 
     let mut blocked = code(Some(&["draw"]));
     blocked.rules.insert("draw".into(), Rule::Block);
@@ -180,12 +181,14 @@ fn code_may_call_any_agent_unless_it_is_blocked_or_confined() {
     let confined = AgentSpec { allow_workers: only(&["reader", "gone"]), ..main(code(Some(&["draw"]))) };
     let program_of_confined = program([confined, reader(), writer()]);
     assert_eq!(worst(&program_of_confined, "main"), ["reads files: main → reader → read_file"]);
-    assert_eq!(program_of_confined.callees(&program_of_confined.agents["main"]), ["reader"]);
+    let graph = Graph::new(&program_of_confined);
+    let callees = &graph.nodes[graph.place("main").unwrap()].callees;
+    assert_eq!(callees, &[graph.place("reader").unwrap()]);
 
     // Code of which nothing is known can do all that the user can.
     let unknown = program([main(code(None))]);
     assert_eq!(worst(&unknown, "main")[0], "reads files: main → kit (any tool)");
-    assert_eq!(worst(&unknown, "main").len(), Capability::OF_CODE.len());
+    assert_eq!(worst(&unknown, "main").len(), Capabilities::OF_CODE.iter().count());
 }
 
 #[test]
@@ -195,7 +198,7 @@ fn agents_called_by_name_are_those_that_are_allowed() {
         main.toolsets[0].rules.extend(rule.map(|rule| ("agent_call".to_owned(), rule)));
         program([main, agent("writer", &["filesystem_cwd"])])
     };
-    let writes = |program: &Program| program.worst_cases()["main"].contains_key(&Capability::WritesFiles);
+    let writes = |program: &Program| worst(program, "main").iter().any(|line| line.starts_with("writes files"));
     assert!(!writes(&with(None, None)), "only what is in its toolsets");
     let made = AgentSpec { file: "made/writer.yaml".into(), ..agent("writer", &["filesystem_cwd"]) };
     let created = program([agent("main", &["dynamic_agents"]), made]);
@@ -252,7 +255,7 @@ fn a_chain_of_ten_thousand_agents_is_walked_and_its_middle_left_out() {
         worst(&program, "a00000"),
         ["reads files: a00000 → a00001 → a00002 → a00003 → a00004 → a00005 → (9994 more) → a10000 → read_file"]
     );
-    assert_eq!(program.cyclic_agents().len(), LENGTH + 1);
+    assert_eq!(Graph::new(&program).cyclic().len(), LENGTH + 1);
 }
 
 #[test]

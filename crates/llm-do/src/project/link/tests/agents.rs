@@ -114,3 +114,52 @@ fn hostile_templates_are_refused_without_overflowing_anything() {
         }
     }
 }
+
+/// What is reported of one agent whose file has mistakes of its own.
+fn mistakes_of(keys: &str) -> Vec<String> {
+    let project = Project::new("root").agent("main.worker", &format!("---\nname: main\n{keys}\n---\nDo it.\n"));
+    shown(&project.survey(&ModelChoices::default(), None).unwrap_err())
+}
+
+#[test]
+fn what_follows_from_a_misspelled_key_is_no_further_mistake() {
+    let cases = [
+        ("modle: ollama:qwen3", "unknown key `modle` in a worker file (did you mean `model`?)"),
+        ("model: 5", "expected a text, found the number `5` (put it in quotes)"),
+        (
+            "model: ollama:qwen3\ntoolset: [filesystem_cwd]\napproval: {write_file: allow}",
+            "unknown key `toolset` in a worker file (did you mean `toolsets`?)",
+        ),
+        (
+            "model: ollama:qwen3\ntoolsets: [filesystem_cwdd]\napproval: {write_file: allow}",
+            "agent `main` asks for an unknown toolset `filesystem_cwdd` (did you mean `filesystem_cwd`?)",
+        ),
+        (
+            "model: ollama:qwen3\nschema_inn: {type: object, properties: {topic: {}}}\nprompt: \"{{ topic }}\"",
+            "unknown key `schema_inn` in a worker file (did you mean `schema_in`?)",
+        ),
+    ];
+    for (keys, mistake) in cases {
+        let found = mistakes_of(keys);
+        assert!(matches!(found.as_slice(), [only] if only.ends_with(mistake)), "{keys}\n{found:#?}");
+    }
+}
+
+#[test]
+fn what_does_not_follow_from_a_misspelled_key_is_reported_beside_it() {
+    let found = mistakes_of("lockd: true\ntoolsets: [nothing]");
+    let facts =
+        ["no model for agent `main`", "unknown key `lockd`", "agent `main` asks for an unknown toolset `nothing`"];
+    assert_eq!(found.len(), facts.len(), "{found:#?}");
+    for (found, fact) in found.iter().zip(facts) {
+        assert!(found.contains(fact), "{found}");
+    }
+}
+
+#[test]
+fn a_misspelled_mark_of_the_entry_does_not_make_the_project_one_without() {
+    let text = |name: &str, keys: &str| format!("---\nname: {name}\nmodel: ollama:qwen3\n{keys}---\nDo it.\n");
+    let project = Project::new("root").agent("a.worker", &text("a", "entyr: true\n")).agent("b.worker", &text("b", ""));
+    let found = shown(&project.survey(&ModelChoices::default(), None).unwrap_err());
+    assert_eq!(found, ["a.worker:4:1 unknown key `entyr` in a worker file (did you mean `entry`?)"]);
+}

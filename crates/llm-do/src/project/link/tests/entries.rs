@@ -275,3 +275,25 @@ fn an_approval_override_names_an_agent() {
         "project.json:1:127 approval override for an unknown agent `\\u{1b}[2J` (agents: main)",
     ]);
 }
+
+#[test]
+fn names_that_a_misspelled_list_of_the_manifest_would_define_are_not_unknown_too() {
+    let cases = [
+        (r#""entry": {"agent": "main"}, "worker_file": ["main.worker"]"#, "worker_files"),
+        (
+            r#""entry": {"function": "a.py:run"}, "worker_files": ["main.worker"], "python_file": ["a.py"]"#,
+            "python_files",
+        ),
+        (r#""entry": {"agent": "main"}, "worker_files": ["main.worker"], "toolset": {"notes": {}}"#, "toolsets"),
+    ];
+    for (keys, meant) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        let worker = "---\nname: main\nmodel: ollama:qwen3\ntoolsets: [notes]\napproval: {read_file: ask}\n---\n";
+        std::fs::write(directory.path().join("main.worker"), worker).unwrap();
+        std::fs::write(directory.path().join("project.json"), format!("{{\"version\": 1, {keys}}}")).unwrap();
+        let project = Project::load(directory.path()).unwrap();
+        let found = shown(&project.survey(&ModelChoices::default(), None).unwrap_err());
+        let suggested = format!("(did you mean `{meant}`?)");
+        assert!(matches!(found.as_slice(), [only] if only.ends_with(&suggested)), "{keys}\n{found:#?}");
+    }
+}

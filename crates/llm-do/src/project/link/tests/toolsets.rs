@@ -1,20 +1,21 @@
 //! What the names in `toolsets` and `tools` mean.
 
 use super::*;
+use crate::project::reach::Graph;
 use crate::project::{AllowWorkers, Program};
-use crate::tools::DeclaredTool;
 use crate::tools::approval::{DeclaredVerdict, Rule};
 use crate::tools::source::{Exported, PythonToolset, ToolsetSource};
+use crate::tools::{Capabilities, DeclaredTool};
 
 fn tool_names(program: &Program, agent: &str) -> Vec<String> {
-    program.tools_of(&program.agents[agent]).into_iter().map(|tool| tool.name).collect()
+    program.tools_of(&program.agents[agent]).into_iter().map(|tool| tool.name.into_owned()).collect()
 }
 
 fn offered(name: &str, tools: Option<&[&str]>) -> PythonToolset {
     let tool = |name: &&str| DeclaredTool {
-        name: (*name).to_owned(),
+        name: (*name).to_owned().into(),
         verdict: DeclaredVerdict::Ask,
-        capabilities: Vec::new(),
+        capabilities: Capabilities::NONE,
     };
     PythonToolset {
         exported: Exported::Toolset,
@@ -27,7 +28,11 @@ fn offered(name: &str, tools: Option<&[&str]>) -> PythonToolset {
 fn offer(toolsets: Vec<PythonToolset>, tools: &[&str]) -> Offer {
     let single = |name: &&str| crate::project::OfferedTool {
         file: "tools.py".into(),
-        tool: DeclaredTool { name: (*name).to_owned(), verdict: DeclaredVerdict::Ask, capabilities: Vec::new() },
+        tool: DeclaredTool {
+            name: (*name).to_owned().into(),
+            verdict: DeclaredVerdict::Ask,
+            capabilities: Capabilities::NONE,
+        },
     };
     Offer { toolsets, tools: tools.iter().map(single).collect(), ..Offer::default() }
 }
@@ -154,7 +159,7 @@ fn unknown_names_say_what_there_is() {
 #[test]
 fn cycles_and_calling_oneself_are_legal() {
     let program = directory().agent("main", "toolsets: [main, b]").agent("b", "toolsets: [main]").program();
-    assert_eq!(program.cyclic_agents(), ["b", "main"]);
+    assert_eq!(Graph::new(&program).cyclic(), ["b", "main"]);
     assert_eq!(tool_names(&program, "main"), ["main", "b"]);
 }
 
@@ -171,8 +176,8 @@ fn a_variant_chooses_renames_and_rules_the_tools_of_another_toolset() {
     assert_eq!(files.mistakes().len(), 1);
     let program = manifest(keys).agent("main", "toolsets: [third, callee]").agent("other", "").program();
     let tools = program.tools_of(&program.agents["main"]);
-    assert_eq!((tools[0].name.as_str(), &tools[0].verdict), ("b_a_read_file", &DeclaredVerdict::Ask));
-    assert_eq!((tools[1].name.as_str(), tools[1].agent.as_deref()), ("ask_other", Some("other")));
+    assert_eq!((tools[0].name.as_ref(), &tools[0].verdict), ("b_a_read_file", &DeclaredVerdict::Ask));
+    assert_eq!((tools[1].name.as_ref(), tools[1].agent), ("ask_other", Some("other")));
 }
 
 #[test]
@@ -293,8 +298,11 @@ fn what_python_offers_is_linked() {
     let files = directory().agent("main", keys).offering(kit);
     let program = files.link().unwrap().program;
     assert!(program.open.is_empty());
-    let tools: Vec<(String, DeclaredVerdict)> =
-        program.tools_of(&program.agents["main"]).into_iter().map(|tool| (tool.name, tool.verdict)).collect();
+    let tools: Vec<(String, DeclaredVerdict)> = program
+        .tools_of(&program.agents["main"])
+        .into_iter()
+        .map(|tool| (tool.name.into_owned(), tool.verdict))
+        .collect();
     let expected = [
         ("count".to_owned(), DeclaredVerdict::Block),
         ("draw".to_owned(), DeclaredVerdict::Allow),

@@ -1,7 +1,6 @@
 //! What a repository could make `git` do: its configuration can name programs that a mere `git status` runs. Known
 //! harmless settings pass, known dangerous ones are overridden, everything else asks.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
@@ -122,14 +121,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 fn read(root: &Dir, path: &str, limit: u64) -> Result<Option<Vec<u8>>, String> {
-    let file = match beneath::open(root, Path::new(path)) {
-        Ok(file) => file,
-        Err(Unopened::Missing) => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > limit { Err("is too large".to_owned()) } else { Ok(Some(bytes)) }
+    match beneath::read(root, Path::new(path), limit + 1) {
+        Ok(bytes) if bytes.len() as u64 > limit => Err("is too large".to_owned()),
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(Unopened::Missing) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// The keys of a configuration file with their values, sections and keys in lower case. Only the plain forms of the
