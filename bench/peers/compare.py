@@ -125,7 +125,7 @@ def look_closer(figures, works, progress):
 
 def install_sizes(target, commands):
     """Bytes on disk of what one installs, interpreters not counted."""
-    sizes = {"llm-do": (target / "release/llm-do").stat().st_size}
+    sizes = {"llm-do": install.program(target).stat().st_size}
     for who in install.PYTHON:
         site = next(iter((target / "peers/python" / who).glob("lib/python*/site-packages")), None)
         if who in commands and site:
@@ -153,7 +153,7 @@ def compare(options, progress):
     (target / "peers").mkdir(parents=True, exist_ok=True)
     if not options.no_build:
         progress.say("building llm-do in release: the first time takes minutes")
-        install.ours(target)
+        install.ours(target, progress.say)
     works = [work for work in WORKS if work in (options.only or (QUICK if options.quick else WORKS))]
     rounds = options.rounds or (1 if options.quick else 5)
     complete = not options.only and not options.quick

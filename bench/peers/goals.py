@@ -8,8 +8,8 @@ MET, MISSED, UNKNOWN = "met", "**missed**", "not measured"
 
 #: Why a goal is missed, by its name; told only while it is.
 REASONS = {
-    "resident": "less than 1 MB is its own; the rest are pages of the binary that the kernel maps around those a run needs. "
-    "`bench/ordered.sh` links the same program in the order of use, which takes half",
+    "resident": "less than 1 MB is its own; the rest are pages of the binary that the kernel maps around those a run needs, "
+    "most of them for nothing unless `packaging/build.sh` has laid it out",
     "turn_50": "with all checks of `read_file` on a real file, where the bare client repeats a text",
     "turn_400": "with all checks of `read_file` on a real file, where the bare client repeats a text",
     "runs_memory": "a connection of hyper alone takes 25 kB",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 #: Rust libraries, each the feature of its runner.
 RUST = {"rig-core": "rig", "genai": "genai"}
 #: Python libraries by what people call them: the package, and the runner or the command that is run.
@@ -24,11 +25,30 @@ class Absent(Exception):
     """A peer that cannot be had, and why."""
 
 
-def ours(target):
+def ours(target, said):
     """What is measured, in release. Without it there is nothing to do."""
-    root = HERE.parents[1]
-    for words in (["-p", "llm-do-cli", "-p", "fake-llm", "-p", "bench"], ["-p", "llm-do", "--example", "parse_only"]):
-        subprocess.run([*BUILD, "--target-dir", target, *words], cwd=root, env=environment(), check=True)
+    libraries = ["-p", "fake-llm", "-p", "bench"]
+    if not packaged(target, said):
+        libraries += ["-p", "llm-do-cli"]
+    for words in (libraries, ["-p", "llm-do", "--example", "parse_only"]):
+        subprocess.run([*BUILD, "--target-dir", target, *words], cwd=ROOT, env=environment(), check=True)
+
+
+def packaged(target, said):
+    """Builds the program as it is handed out, where that can be done."""
+    (target / "dist/llm-do").unlink(missing_ok=True)
+    try:
+        done([ROOT / "packaging/build.sh"], {"CARGO_TARGET_DIR": str(target)}, patience=3 * PATIENCE)
+    except Absent as reason:
+        said(f"the program cannot be packaged here, so that its plain release build is measured: {reason}")
+        return False
+    return True
+
+
+def program(target):
+    """As it is handed out, else as cargo builds it."""
+    handed_out = target / "dist/llm-do"
+    return handed_out if handed_out.exists() else target / "release/llm-do"
 
 
 def everybody(cache, said):
@@ -99,15 +119,15 @@ def requirement(package, requirements):
     return next(line for line in lines if re.match(rf"{re.escape(package)}(\[[^]]*\])?==", line))
 
 
-def done(words):
+def done(words, variables=None, patience=PATIENCE):
     try:
         ended = subprocess.run(
             [str(word) for word in words],
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=patience,
             stdin=subprocess.DEVNULL,
-            env=environment(),
+            env={**environment(), **(variables or {})},
             cwd=HERE,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

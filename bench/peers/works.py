@@ -6,6 +6,8 @@ import pathlib
 import subprocess
 import sys
 
+import install
+
 HERE = pathlib.Path(__file__).resolve().parent
 BARE, LIBRARY, RUN = "bare client", "llm-do, library", "llm-do run"
 CHECK, JOURNALED = "llm-do check", "llm-do run --journal"
@@ -195,7 +197,7 @@ class Everybody:
         self.addresses, self.place, self.python, self.llm = addresses, place, python, installed.get("llm")
         release = target / "release"
         self.ours = {BARE: release / "bare", LIBRARY: release / "driver"}
-        self.program, self.parse_only = release / "llm-do", release / "examples/parse_only"
+        self.program, self.parse_only = install.program(target), release / "examples/parse_only"
         self.runners = {who: command for who, command in installed.items() if who != "llm"}
         self.journals = 0
         self.write_projects()
