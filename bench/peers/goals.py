@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from works import BARE, CHECK, INTERPRETER, LIBRARY, PARSED, PEERS, RUN, RUNS, WORKS
+from works import BARE, CHECK, DOCUMENTS, INTERPRETER, LIBRARY, PARSED, PEERS, RUN, RUNS, WORKS
 
 MET, MISSED, UNKNOWN = "met", "**missed**", "not measured"
 
@@ -180,7 +180,8 @@ class Behind:
 
 
 def behind_peers(figures):
-    """Every figure of the library and of the program against the best of the peers'."""
+    """Every figure of the library and of the program against the best of the peers'. Where the library asks for documents,
+    as they do, that is compared."""
     behind, compared = {}, 0
     for work, everybody in figures.items():
         for key, words in (
@@ -193,7 +194,7 @@ def behind_peers(figures):
                 continue
             theirs = {peer: everybody[peer][key] for peer in PEERS if peer in everybody and everybody[peer].get(key)}
             best = min(theirs, key=theirs.get, default=None)
-            for who in (LIBRARY, RUN):
+            for who in (DOCUMENTS if DOCUMENTS in everybody else LIBRARY, RUN):
                 ours = everybody.get(who, {}).get(key)
                 if best and ours:
                     compared += 1

@@ -10,9 +10,11 @@ import install
 
 HERE = pathlib.Path(__file__).resolve().parent
 BARE, LIBRARY, RUN = "bare client", "llm-do, library", "llm-do run"
+#: The library, asking for whole answers where the peers do and it is not ahead anyway.
+DOCUMENTS = "llm-do, documents"
 CHECK, JOURNALED = "llm-do check", "llm-do run --journal"
 #: Who is llm-do, in one form or another.
-OURS = (RUN, LIBRARY, CHECK, JOURNALED)
+OURS = (RUN, LIBRARY, DOCUMENTS, CHECK, JOURNALED)
 #: What a work cannot be done without, where that is not the bare client.
 PARSED, INTERPRETER, FUNCTION, SYNCS = (
     "reading and parsing alone",
@@ -204,7 +206,7 @@ class Everybody:
 
     def names(self):
         peers = [who for who in PEERS if who in self.runners or (who == "llm" and self.llm)]
-        return [BARE, LIBRARY, PARSED, CHECK, INTERPRETER, FUNCTION, RUN, JOURNALED, SYNCS, *peers]
+        return [BARE, LIBRARY, DOCUMENTS, PARSED, CHECK, INTERPRETER, FUNCTION, RUN, JOURNALED, SYNCS, *peers]
 
     def write_projects(self):
         tools = "toolsets: [filesystem_project_ro]\nlimits: {max_requests: 1000}"
@@ -251,6 +253,8 @@ class Everybody:
         inner = [self.addresses["nested_second"], self.addresses["nested_third"]] if work == "nested" else []
         if who in self.ours and told.own:
             return Command([self.ours[who], "anthropic", url, *told.own, *inner])
+        if who == DOCUMENTS and told.together():
+            return Command([self.ours[LIBRARY], "anthropic", url, "documents", told.runner[1]])
         if who in self.runners and told.runner and (who in INTERPRETED or work != "python_cold"):
             return Command([*self.runners[who], url, *told.runner, *inner])
         if who == RUN and work in ("one", "loop_50", "loop_200", "loop_400", "stream_20000"):
