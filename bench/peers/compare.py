@@ -6,269 +6,227 @@ Only the standard library is used, so that it runs wherever Python does.
 import argparse
 import contextlib
 import datetime
-import json
 import os
 import pathlib
 import platform
 import shutil
-import statistics
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
+import goals
+import install
+import measure
+import page
 import report
+from works import BARE, OURS, WORKS, Everybody, Providers
 
-HERE = pathlib.Path(__file__).resolve().parent
-PIECE = "and so the story goes further "
-CALL = ["--tool", "read_file", "--arguments", '{"path":"notes.txt"}']
-REPLY = ["--text", PIECE, "--deltas", "20"]
-NOTES = "a line of notes as people take them\n" * 16
-RUNS = 1000
-TIME = "/usr/bin/time" if os.path.exists("/usr/bin/time") else None
-
-#: Every work: what its provider is told, and how the runners' command lines name it. The bare client and the library
-#: have their own words, and run as many conversations as they are told to.
-WORKS = {
-    "one": (["--text", PIECE], ["one"], ["one"]),
-    "loop_50": ([*REPLY, *CALL, "--tool-loop", "50"], ["loop", "50"], ["loop", "1", "50"]),
-    "loop_200": ([*REPLY, *CALL, "--tool-loop", "200"], ["loop", "200"], ["loop", "1", "200"]),
-    "loop_400": ([*REPLY, *CALL, "--tool-loop", "400"], ["loop", "400"], ["loop", "1", "400"]),
-    "parallel_64": (
-        [*REPLY, *CALL, "--tool-loop", "1", "--calls", "64"],
-        ["parallel", "64"],
-        ["loop", "1", "1", "slow"],
-    ),
-    "runs_100": (REPLY, ["runs", "100"], ["loop", "100", "0"]),
-    "runs_1000": (REPLY, ["runs", str(RUNS)], ["loop", str(RUNS), "0"]),
-    "memory": ([*REPLY, "--together", str(RUNS)], ["runs", str(RUNS)], ["loop", str(RUNS), "0"]),
-    "stream_20000": (["--text", PIECE, "--deltas", "20000"], ["stream", "20000"], ["stream", "20000"]),
-    "nested": ([*REPLY, "--tool", "middle", "--arguments", '{"input":"Hello"}', "--tool-loop", "1"], ["nested"], ["nested"]),
-}
-#: The models of the inner agents of `nested`.
-INNER = {
-    "nested_second": [*REPLY, "--tool", "leaf", "--arguments", '{"input":"Hello"}', "--tool-loop", "1"],
-    "nested_third": REPLY,
-}
+#: Works that take everybody a second or two.
+QUICK = ("one", "loop_50", "parallel_64", "runs_100", "nested", "check_1000", "python_cold", "python_calls", "journal")
+#: Works in which everything is read or compiled that any work needs.
+WARMED = ("one", "check_1000", "check_10000", "python_cold", "python_calls", "journal")
+#: Instructions that callgrind counts in a second, about.
+COUNTED_A_SECOND = 9e7
 
 
-class Providers:
-    """One provider on loopback for each work; each serves until its standard input closes."""
-
-    def __init__(self, program):
-        self.children, self.addresses = [], {}
-        told = {name: provider for name, (provider, _, _) in WORKS.items()} | INNER
-        for name, arguments in told.items():
-            child = subprocess.Popen(
-                [program, "--constant", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            self.children.append(child)
-            self.addresses[name] = child.stdout.readline().removeprefix("listening on ").strip()
-
-    def close(self):
-        for child in self.children:
-            child.stdin.close()
-            child.wait()
+def arguments():
+    parser = argparse.ArgumentParser(
+        prog="bench/peers.sh", description="Runs the same work through llm-do, the bare client below it and its peers."
+    )
+    parser.add_argument("--no-build", action="store_true", help="take llm-do as it is built")
+    parser.add_argument("--rounds", type=positive, help="how often everything is done in turn (5)")
+    parser.add_argument(
+        "--only", nargs="+", choices=WORKS, metavar="WORK", help=f"these works only, nothing is saved: {', '.join(WORKS)}"
+    )
+    parser.add_argument("--quick", action="store_true", help="one round of the short works, nothing is counted or saved")
+    return parser.parse_args()
 
 
-class Everybody:
-    """Command lines, by who and work. Who is not there, or cannot do a work, has none."""
-
-    def __init__(self, target, addresses, place):
-        self.addresses, self.place = addresses, place
-        release = target / "release"
-        self.ours = {"bare client": release / "bare", "llm-do, library": release / "driver"}
-        self.program = release / "llm-do"
-        rust, python = target / "peers/rust/release", target / "peers/python/bin"
-        runners = {
-            "rig-core": [rust / "with_rig"],
-            "genai": [rust / "with_genai"],
-            "pydantic-ai": [python / "python", HERE / "python/with_pydantic_ai.py"],
-            "openai-agents": [python / "python", HERE / "python/with_openai_agents.py"],
-        }
-        self.runners = {who: command for who, command in runners.items() if command[0].exists()}
-        self.llm = python / "llm"
-        self.absent = [who for who in runners if who not in self.runners] + ([] if self.llm.exists() else ["llm"])
-        self.write_project()
-
-    def names(self):
-        names = [*self.ours, "llm-do run", *self.runners]
-        return [*names, "llm"] if self.llm.exists() else names
-
-    def write_project(self):
-        project = self.place / "project"
-        project.mkdir()
-        (project / "notes.txt").write_text(NOTES)
-        (project / "project.json").write_text('{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"]}')
-        keys = "model: anthropic:claude-haiku-4-5\ntoolsets: [filesystem_project_ro]\nlimits: {max_requests: 1000}"
-        text = "You are a friendly assistant. Answer briefly."
-        (project / "main.worker").write_text(f"---\nname: main\n{keys}\n---\n{text}\n")
-        (self.place / "home").mkdir()
-        (self.place / "functions.py").write_text(
-            f'def read_file(path: str) -> str:\n    "Reads a text file"\n    return {NOTES!r}\n'
-        )
-
-    def command(self, who, work):
-        """The command line and what its environment has besides PATH and HOME."""
-        url = self.addresses[work]
-        _, words, own_words = WORKS[work]
-        inner = [self.addresses["nested_second"], self.addresses["nested_third"]] if work == "nested" else []
-        if who in self.ours:
-            return [self.ours[who], "anthropic", url, *own_words, *inner], {}
-        if who in self.runners:
-            return [*self.runners[who], url, *words, *inner], {}
-        if who == "llm-do run" and work in ("one", "loop_50", "loop_200", "loop_400", "stream_20000"):
-            environment = {"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": url}
-            return [self.program, "run", self.place / "project", "Hello"], environment
-        # Longer loops take it minutes: what a turn costs grows with the turns before it.
-        if who == "llm" and work in ("one", "loop_50", "stream_20000"):
-            return self.llm_command(work, url)
-        return None
-
-    def llm_command(self, work, url):
-        home = self.place / f"llm_{work}"
-        home.mkdir(exist_ok=True)
-        model = {"model_id": "fake", "model_name": "fake", "api_base": f"{url}/v1", "api_key_name": "openai"}
-        entry = "\n".join(f"  {key}: {value}" for key, value in model.items())
-        (home / "extra-openai-models.yaml").write_text(f"-\n{entry}\n  supports_tools: true\n")
-        tools = ["--functions", self.place / "functions.py", "--chain-limit", "0"] if work.startswith("loop") else []
-        return [self.llm, "-m", "fake", "-n", *tools, "Hello"], {"LLM_USER_PATH": home, "OPENAI_API_KEY": "key"}
+def positive(word):
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least one round")
+    return number
 
 
-class Figures:
-    """What was measured, by who and work."""
+class Progress:
+    """Lines on standard error, each with the time since the start."""
 
-    def __init__(self, everybody):
-        self.everybody, self.samples, self.instructions, self.memory, self.failed = everybody, {}, {}, {}, {}
+    def __init__(self):
+        self.started = time.monotonic()
 
-    def run(self, who, work, counter=()):
-        command, extra = self.everybody.command(who, work)
-        environment = {"PATH": os.environ["PATH"], "HOME": self.everybody.place / "home", **extra}
-        environment = {name: str(value) for name, value in environment.items()}
-        with tempfile.TemporaryFile("w+") as output:
-            started = datetime.datetime.now()
-            child = subprocess.Popen(
-                [*map(str, counter), *map(str, command)], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-            _, status, used = os.wait4(child.pid, 0)
-            wall = (datetime.datetime.now() - started).total_seconds()
-            child.returncode = os.waitstatus_to_exitcode(status)
-            output.seek(0)
-            said = output.read()
-        if child.returncode != 0:
-            raise RuntimeError(f"{who} failed at {work}: {said[-2000:]}")
-        slow = [int(line.split()[1]) for line in said.splitlines() if line.startswith("p99 ")]
-        cpu = used.ru_utime + used.ru_stime
-        return {"cpu": cpu, "wall": wall, "p99_us": slow[0] if slow else None}
-
-    def measure_memory(self, who, work):
-        """The peak of two runs. GNU time starts them: a child of this process would begin with the size of this one."""
-        if (who, work) in self.failed or self.everybody.command(who, work) is None:
-            return
-        told = self.everybody.place / "memory"
-        for _ in range(2):
-            self.run(who, work, [TIME, "-f", "%M", "-o", told])
-            peak = int(told.read_text().split()[-1])
-            self.memory[who, work] = max(peak, self.memory.get((who, work), 0))
-
-    def measure(self, who, work):
-        if (who, work) in self.failed or self.everybody.command(who, work) is None:
-            return
-        try:
-            self.samples.setdefault((who, work), []).append(self.run(who, work))
-        except RuntimeError as error:
-            self.failed[who, work] = str(error)
-            print(error, file=sys.stderr)
-
-    def count(self, who, work):
-        """Instructions, where callgrind does not take forever."""
-        interpreted = who in ("pydantic-ai", "openai-agents", "llm")
-        long = who in ("rig-core", "genai") and work in ("loop_200", "loop_400")
-        if interpreted or long or (who, work) in self.failed or self.everybody.command(who, work) is None:
-            return
-        counted = self.everybody.place / "callgrind"
-        self.run(who, work, ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={counted}"])
-        for line in counted.read_text().splitlines():
-            if line.startswith(("summary: ", "totals: ")):
-                self.instructions[who, work] = int(line.split()[1])
-
-    def of(self, who, work):
-        samples = self.samples.get((who, work))
-        if not samples:
-            return None
-        cpus = [sample["cpu"] for sample in samples]
-        slow = [sample["p99_us"] for sample in samples if sample["p99_us"] is not None]
-        return {
-            "cpu_seconds": statistics.median(cpus),
-            "cpu_least": min(cpus),
-            "cpu_most": max(cpus),
-            "wall_seconds": statistics.median(sample["wall"] for sample in samples),
-            "peak_rss_kb": self.memory.get((who, work)),
-            "p99_us": statistics.median(slow) if slow else None,
-            "instructions": self.instructions.get((who, work)),
-        }
+    def say(self, words):
+        seconds = int(time.monotonic() - self.started)
+        print(f"[{seconds // 60:3}:{seconds % 60:02}] {words}", file=sys.stderr, flush=True)
 
 
-def install_sizes(target):
-    """Bytes on disk of what one installs."""
-    sizes = {"llm-do": (target / "release/llm-do").stat().st_size}
-    site = next(iter((target / "peers/python").glob("lib/python*/site-packages")), None)
-    if site:
-        everything = sum(file.stat().st_size for file in site.rglob("*") if file.is_file())
-        sizes["pydantic-ai, openai-agents and llm together"] = everything
+def estimate(known, pairs, rounds, counted):
+    """How many seconds the pairs of who and work will take, by figures of an earlier run; unknown ones take nothing."""
+    seconds = 0.0
+    for who, work in pairs:
+        figure = known.get(work, {}).get(who)
+        if not figure:
+            continue
+        wall = figure["wall_seconds"]
+        times = min(rounds, measure.ROUNDS_OF_LONG) if wall >= measure.LONG else rounds
+        seconds += times * max(wall, min(measure.REPEATED_FOR, wall * measure.REPEATED_AT_MOST))
+        if counted:
+            seconds += 2 * wall * WORKS[work].remembered + (figure["instructions"] or 0) / COUNTED_A_SECOND
+    return seconds
+
+
+def measure_all(figures, works, rounds, progress):
+    """Interleaved, so that whatever else the machine does falls on all of them."""
+    names = figures.everybody.names()
+    # Once for nothing: no files that nobody has read yet, no modules that are not compiled yet.
+    for work in (work for work in works if work in WARMED):
+        for who in names:
+            if figures.can(who, work):
+                figures.attempt(who, work)
+                tell_failure(figures, who, work, progress)
+    for round_number in range(rounds):
+        for work in works:
+            progress.say(f"round {round_number + 1} of {rounds}: {WORKS[work].words}")
+            for who in names:
+                if figures.can(who, work):
+                    figures.measure(who, work, round_number)
+                    tell_failure(figures, who, work, progress)
+
+
+def tell_failure(figures, who, work, progress):
+    if (who, work) in figures.failed:
+        progress.say(f"{who} failed at {work} and is left out there: {figures.failed[who, work]}")
+
+
+def look_closer(figures, works, progress):
+    """Memory and instructions, which do not depend on what else the machine does."""
+    names = figures.everybody.names()
+    if measure.tells_memory():
+        for work in (work for work in works if WORKS[work].remembered):
+            progress.say(f"memory: {WORKS[work].words}")
+            for who in names:
+                for one in ("alone", work) if work == "memory" else (work,):
+                    if figures.can(who, one):
+                        figures.measure_memory(who, one)
+    else:
+        progress.say("GNU time is not installed: memory is not measured")
+    if shutil.which("valgrind"):
+        for work in works:
+            counted = [who for who in names if figures.is_counted(who, work)]
+            if counted:
+                progress.say(f"instructions: {WORKS[work].words}")
+            for who in counted:
+                figures.count(who, work)
+    else:
+        progress.say("valgrind is not installed: no instructions are counted")
+
+
+def install_sizes(target, commands):
+    """Bytes on disk of what one installs, interpreters not counted."""
+    sizes = {"llm-do": install.program(target).stat().st_size}
+    for who in install.PYTHON:
+        site = next(iter((target / "peers/python" / who).glob("lib/python*/site-packages")), None)
+        if who in commands and site:
+            sizes[who] = sum(file.stat().st_size for file in site.rglob("*") if file.is_file() and is_own(file, site))
     return sizes
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--target", type=pathlib.Path, required=True)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="*", choices=WORKS, help="these works only; nothing is saved")
-    options = parser.parse_args()
-    works = options.only or list(WORKS)
-    with tempfile.TemporaryDirectory() as place, contextlib.closing(
-        Providers(options.target / "release/fake-llm")
-    ) as providers:
-        everybody = Everybody(options.target, providers.addresses, pathlib.Path(place))
-        for who in everybody.absent:
-            print(f"{who} could not be installed: it is left out", file=sys.stderr)
-        figures = Figures(everybody)
-        # Interleaved, so that whatever else the machine does falls on all of them.
-        for round_number in range(options.rounds):
-            print(f"round {round_number + 1} of {options.rounds} ...", file=sys.stderr)
-            for work in works:
-                for who in everybody.names():
-                    figures.measure(who, work)
-        if TIME:
-            for work in (work for work in works if work in ("one", "stream_20000", "memory")):
-                for who in everybody.names():
-                    figures.measure_memory(who, work)
-        else:
-            print("GNU time is not installed: memory is not measured", file=sys.stderr)
-        if shutil.which("valgrind"):
-            for work in works:
-                print(f"counting instructions: {work} ...", file=sys.stderr)
-                for who in everybody.names():
-                    if work not in ("memory", "runs_100"):
-                        figures.count(who, work)
-        else:
-            print("valgrind is not installed: no instructions are counted", file=sys.stderr)
+def is_own(file, site):
+    """Not what every environment has, nor what running it leaves."""
+    top = file.relative_to(site).parts[0]
+    return not top.startswith(("pip", "setuptools", "_distutils", "distutils", "pkg_resources")) and file.suffix != ".pyc"
+
+
+def told_by(*words):
+    """What a program says in its last line, which is no reason to fail."""
+    try:
+        lines = subprocess.run(words, check=False, capture_output=True, text=True).stdout.splitlines()
+    except OSError:
+        lines = []
+    return lines[-1].strip() if lines else "unknown"
+
+
+def compare(options, progress):
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or report.ROOT / "target").resolve()
+    (target / "peers").mkdir(parents=True, exist_ok=True)
+    if not options.no_build:
+        progress.say("building llm-do in release: the first time takes minutes")
+        install.ours(target, progress.say)
+    works = [work for work in WORKS if work in (options.only or (QUICK if options.quick else WORKS))]
+    rounds = options.rounds or (1 if options.quick else 5)
+    complete = not options.only and not options.quick
+    progress.say("getting the peers")
+    commands, versions, absent = install.everybody(target / "peers", progress.say)
+    python = install.interpreter(target / "peers")
+    measure.prepare_process()
+    # Beside the build and not in /tmp, which may be memory: a journal is to wait for a disk.
+    with (
+        tempfile.TemporaryDirectory(dir=target / "peers", prefix="run.") as place,
+        contextlib.closing(Providers(target / "release/fake-llm")) as providers,
+    ):
+        everybody = Everybody(target, commands, python, providers.addresses, pathlib.Path(place))
+        everybody.write_agents(works)
+        figures = measure.Figures(everybody)
+        pairs = [(who, work) for who in everybody.names() for work in works if figures.can(who, work)]
+        seconds = estimate(report.saved().get("figures", {}), pairs, rounds, not options.quick)
+        progress.say(
+            f"{len(pairs)} pairs of work and who does it; by the saved figures about {seconds / 60 + 0.5:.0f} minutes"
+        )
+        measure_all(figures, works, rounds, progress)
+        if not options.quick:
+            look_closer(figures, works, progress)
         result = {
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "machine": report.machine(),
+            "machine": {**report.machine(), "file_system": told_by("df", "--output=fstype", place)},
             "python": platform.python_version(),
-            "rustc": subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.strip(),
-            "rounds": options.rounds,
-            "absent": everybody.absent,
-            "failed": {f"{who} at {work}": error for (who, work), error in figures.failed.items()},
-            "install_bytes": install_sizes(options.target),
+            "rustc": told_by("rustc", "--version"),
+            "rounds": rounds,
+            "versions": versions,
+            "absent": absent,
+            "failed": by_name(figures.failed),
+            "incomplete": by_name(figures.incomplete),
+            "install_bytes": install_sizes(target, commands),
             "figures": {
                 work: {who: figure for who in everybody.names() if (figure := figures.of(who, work))} for work in works
             },
         }
-    print(report.tables(result))
-    if not options.only:
-        report.save(result)
+    print(report.everything(result))
+    ours = [name for name in result["failed"] if name.startswith((BARE, *OURS))]
+    if ours:
+        progress.say(f"failed, so nothing is saved: {', '.join(ours)}")
+        return 1
+    if complete:
+        page.save(result)
+        progress.say("saved: bench/results/peers.json, docs/performance.md, docs/performance.svg")
+        for goal in goals.without_reason(result):
+            progress.say(
+                f"the goal `{goal}` is missed: bench/peers/goals.py should say why, then bench/peers/page.py writes it"
+            )
+    return 0
+
+
+def by_name(errors):
+    return {f"{who} at {work}": error for (who, work), error in errors.items()}
+
+
+def main():
+    # As if interrupted: what was started is ended, what was written is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    progress = Progress()
+    try:
+        return compare(arguments(), progress)
+    except KeyboardInterrupt:
+        progress.say("interrupted: nothing is saved")
+        return 130
+    except subprocess.CalledProcessError as error:
+        progress.say(f"cannot go on: `{' '.join(map(str, error.cmd))}` failed")
+        return 1
+    except (OSError, RuntimeError) as error:
+        progress.say(f"cannot go on: {error}")
+        return 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

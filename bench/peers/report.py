@@ -1,28 +1,26 @@
-"""Tables, a picture and files from what `compare.py` measured."""
+"""Tables from what was measured. Pure: the same figures give the same text."""
 
-import html
 import json
-import math
 import os
 import pathlib
 import platform
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BARE = "bare client"
-OURS = ("llm-do run", "llm-do, library")
+import goals
+from works import BARE, CHECK, JOURNALED, LIBRARY, OURS, PEERS, RUN, WORKS
 
-WORDS = {
-    "one": "cold start: one process, one reply",
-    "loop_50": "a tool loop of 50 turns",
-    "loop_200": "a tool loop of 200 turns",
-    "loop_400": "a tool loop of 400 turns",
-    "parallel_64": "64 parallel tool calls of 20 ms",
-    "runs_100": "100 runs at once in one process",
-    "runs_1000": "1 000 runs at once in one process",
-    "memory": "1 000 runs of which none ends before all have asked",
-    "stream_20000": "a stream of 20 000 deltas",
-    "nested": "three levels of nested agents",
-}
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "bench/results/peers.json"
+NOTHING = "–"
+#: A space at which no line is broken.
+TIED = "\u00a0"
+
+
+def saved():
+    """The result of the last complete run."""
+    try:
+        return json.loads(RESULTS.read_text())
+    except (OSError, ValueError):
+        return {}
 
 
 def machine():
@@ -30,7 +28,12 @@ def machine():
         (line.split(":", 1)[1].strip() for line in lines("/proc/cpuinfo") if line.startswith("model name")), "unknown"
     )
     memory = next((int(line.split()[1]) for line in lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
-    return {"system": f"{platform.system()} {platform.machine()}", "cpu": model, "cores": os.cpu_count(), "memory_kb": memory}
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_kb": memory,
+    }
 
 
 def lines(path):
@@ -40,98 +43,203 @@ def lines(path):
         return []
 
 
-def tables(result):
-    return "\n".join([*(table(work, figures, result) for work, figures in result["figures"].items()), installs(result)])
+def everything(result):
+    """For a terminal: without the goals of works that were not asked for."""
+    stands = [line for line in goals.table(result).splitlines() if not line.endswith(f"| {goals.UNKNOWN} |")]
+    return "\n".join([head(result), glance(result), *stands, "", details(result)])
 
 
-def table(work, figures, result):
-    peers = {who: figure for who, figure in figures.items() if who != BARE and who not in OURS}
-    best = min((figure["cpu_seconds"] for figure in peers.values()), default=None)
-    bare = figures.get(BARE)
-    columns = ["CPU in ms", "least – most", "× bare", "× best peer", "million instructions", "× bare", "peak RSS in MB"]
-    runs = work in ("runs_100", "runs_1000", "memory")
-    columns += ["p99 in ms"] if runs else []
-    columns += ["kB a run"] if work == "memory" else []
-    rows = [f"### {WORDS[work].capitalize()}", "", row("", *columns), row("---", *["---:"] * len(columns))]
-    for who, figure in sorted(figures.items(), key=lambda item: item[1]["cpu_seconds"]):
-        cells = [
-            f"{figure['cpu_seconds'] * 1000:.1f}",
-            f"{figure['cpu_least'] * 1000:.1f} – {figure['cpu_most'] * 1000:.1f}",
-            ratio(figure["cpu_seconds"], bare and bare["cpu_seconds"]),
-            ratio(figure["cpu_seconds"], best),
-            f"{figure['instructions'] / 1e6:.2f}" if figure["instructions"] else "–",
-            ratio(figure["instructions"], bare and bare["instructions"]),
-            f"{figure['peak_rss_kb'] / 1024:.1f}" if figure["peak_rss_kb"] else "–",
+def head(result):
+    """When, where and with whom; and who is missing."""
+    shape = result["machine"]
+    versions = "".join(f", {who} {version}" for who, version in result["versions"].items())
+    rounds = f"{result['rounds']} round{'s' if result['rounds'] != 1 else ''}"
+    text = [
+        f"Measured on {result['date'][:10]} in {rounds}: {shape['system']}, {shape['cpu']}, {shape['cores']} cores, "
+        f"{shape['memory_kb'] // 1024 // 1024} GB, {shape['file_system']}; {result['rustc']}, Python {result['python']}{versions}."
+    ]
+    text += [f"**{who}** could not be installed and is left out: {one_line(why)}." for who, why in result["absent"].items()]
+    text += [f"**{name}** failed and is left out: {one_line(why)}." for name, why in result["failed"].items()]
+    text += [f"**{name}** lacks figures of {one_line(why)}." for name, why in result["incomplete"].items()]
+    return "\n\n".join([*text, ""])
+
+
+def one_line(words):
+    return " ".join(words.split())[:200].rstrip(".").replace("|", "\\|").replace("<", "&lt;")
+
+
+def glance(result):
+    """One line for each work."""
+    beside = [glance_beside(work, figures) for work, figures in result["figures"].items() if WORKS[work].floor == BARE]
+    above = [glance_above(work, figures) for work, figures in result["figures"].items() if WORKS[work].floor != BARE]
+    text = []
+    if any(beside):
+        columns = [
+            "bare client",
+            "**llm-do**, library",
+            "**llm-do run**",
+            "best peer",
+            "llm-do ÷ bare",
+            "llm-do ÷ best peer",
         ]
-        if runs:
-            cells.append(f"{figure['p99_us'] / 1000:.1f}" if figure["p99_us"] is not None else "–")
-        if work == "memory":
-            alone = result["figures"].get("one", {}).get(who)
-            known = alone and alone["peak_rss_kb"] and figure["peak_rss_kb"]
-            each = (figure["peak_rss_kb"] - alone["peak_rss_kb"]) / 1000 if known else None
-            cells.append(f"{each:.1f}" if each is not None else "–")
-        rows.append(row(f"**{who}**" if who in OURS else who, *cells))
-    return "\n".join([*rows, ""])
+        text += [
+            headline(result["figures"]),
+            "",
+            "CPU time in milliseconds:",
+            "",
+            *heading(*columns),
+            *filter(None, beside),
+            "",
+        ]
+    if any(above):
+        columns = ["limit", "**llm-do**", "llm-do ÷ limit", "best peer"]
+        text += [
+            "Time in milliseconds, the fastest run, where the limit is another:",
+            "",
+            *heading(*columns),
+            *filter(None, above),
+            "",
+        ]
+    return "\n".join(text)
+
+
+def headline(figures):
+    """The table in one sentence."""
+    works = [everybody for work, everybody in figures.items() if WORKS[work].floor == BARE and LIBRARY in everybody]
+    above = [everybody[LIBRARY]["cpu_seconds"] / everybody[BARE]["cpu_seconds"] for everybody in works if BARE in everybody]
+    peers = {
+        who: [everybody[who]["cpu_seconds"] / everybody[LIBRARY]["cpu_seconds"] for everybody in works if who in everybody]
+        for who in PEERS
+    }
+    first, *others = [(who, between(ratios)) for who, ratios in peers.items() if ratios] or [None]
+    text = f"For the same work the library takes {between(above)} times the CPU of the bare client" if above else ""
+    text += f"; {first[0]} takes {first[1]} times that of the library" if first else ""
+    text += "".join(f", {who} {ratios}" for who, ratios in others)
+    return f"{text}." if above else ""
+
+
+def between(ratios):
+    digits = [f"{times:.1f}" if times < 100 else f"{times:.0f}" for times in (min(ratios), max(ratios))]
+    return " to ".join(dict.fromkeys(digits))
+
+
+def glance_beside(work, figures):
+    bare, library, run, peer = (figures.get(who) for who in (BARE, LIBRARY, RUN, best_peer(work, figures)))
+    ours = library or run
+    if not ours:
+        return None
+    key = WORKS[work].key()
+    return row(
+        WORKS[work].words,
+        *(milliseconds(figure, key) for figure in (bare, library, run)),
+        f"{milliseconds(peer, key)}{TIED}({best_peer(work, figures)})" if peer else NOTHING,
+        f"**{ratio(ours[key], bare and bare[key])}**",
+        f"**{ratio(ours[key], peer and peer[key])}**",
+    )
+
+
+def glance_above(work, figures):
+    peer = figures.get(best_peer(work, figures))
+    ours = next((figures[who] for who in (CHECK, JOURNALED, RUN) if who in figures), None)
+    if not ours:
+        return None
+    key = WORKS[work].key()
+    limits = {who: figures.get(who) for who in (WORKS[work].floor, WORKS[work].besides) if who}
+    known = all(limits.values())
+    return row(
+        WORKS[work].words,
+        " + ".join(f"{milliseconds(figure, key)} ({who})" for who, figure in limits.items()) if known else NOTHING,
+        milliseconds(ours, key),
+        f"**{ratio(ours[key], sum(figure[key] for figure in limits.values()) if known else None)}**",
+        f"{milliseconds(peer, key)}{TIED}({best_peer(work, figures)})" if peer else NOTHING,
+    )
+
+
+def best_peer(work, figures):
+    peers = [who for who in PEERS if who in figures]
+    return min(peers, key=lambda who: figures[who][WORKS[work].key()], default=None)
+
+
+def details(result):
+    return "\n".join([*(detail(work, figures) for work, figures in result["figures"].items()), installs(result)])
+
+
+def detail(work, figures):
+    """Everybody at one work, best first, with the columns that somebody has a figure in."""
+    told = WORKS[work]
+    everybody = sorted(figures.items(), key=lambda item: item[1][told.key()])
+    names = columns(told, figures.get(told.floor, {}), figures.get(best_peer(work, figures), {}))
+    table = [[cell(figure) for _, cell in names] for _, figure in everybody]
+    kept = [index for index in range(len(names)) if any(cells[index] != NOTHING for cells in table)]
+    text = [f"### {told.words[0].upper()}{told.words[1:]}", "", *([told.note, ""] if told.note else [])]
+    text += heading(*(names[index][0] for index in kept))
+    text += [row(name_of(who), *(cells[index] for index in kept)) for (who, _), cells in zip(everybody, table)]
+    return "\n".join([*text, ""])
+
+
+def columns(told, floor, peer):
+    """The names of columns, and what gives their cells for a figure."""
+    limit = "bare" if told.floor == BARE else "limit"
+    cpu = ("CPU in ms", lambda figure: milliseconds(figure, "cpu_seconds"))
+    cpu_spread = ("least – most", lambda figure: f"{milliseconds(figure, 'cpu_least')} – {milliseconds(figure, 'cpu_most')}")
+    wall = ("time in ms", lambda figure: milliseconds(figure, "wall_seconds"))
+    fastest = ("fastest in ms", lambda figure: milliseconds(figure, "wall_least"))
+    wall_spread = (
+        "median, slowest",
+        lambda figure: f"{milliseconds(figure, 'wall_seconds')}, {milliseconds(figure, 'wall_most')}",
+    )
+    by_cpu = told.compared == "cpu"
+
+    def against(base, key):
+        return lambda figure: ratio(figure.get(key), base.get(key))
+
+    return [
+        *((cpu, cpu_spread) if by_cpu else (fastest, wall_spread)),
+        (f"× {limit}", against(floor, told.key())),
+        ("× best peer", against(peer, told.key())),
+        wall if by_cpu else cpu,
+        ("million instructions", lambda figure: scaled(figure.get("instructions"), 1e6, 2)),
+        (f"× {limit}", against(floor, "instructions")),
+        ("peak RSS in MB", lambda figure: scaled(figure.get("peak_rss_kb"), 1024, 1)),
+        ("kB a run", lambda figure: scaled(goals.kb_a_run(figure), 1, 1)),
+        ("runs a second", lambda figure: scaled(told.together() and told.together() / figure["wall_seconds"], 1, 0)),
+        ("p99 in ms", lambda figure: scaled(figure.get("p99_us") if told.together() else None, 1000, 1)),
+        ("a call in µs", lambda figure: scaled(figure.get("call_us"), 1, 1)),
+        ("samples", lambda figure: str(figure["runs"])),
+    ]
+
+
+def name_of(who):
+    return f"**{who}**" if who in OURS else who
 
 
 def installs(result):
-    sizes = [row(who, f"{size / 1e6:.1f}") for who, size in result["install_bytes"].items()]
-    return "\n".join(["### What one installs", "", row("", "MB"), row("---", "---:"), *sizes, ""])
+    sizes = result["install_bytes"]
+    table = [
+        row("**llm-do**" if who == "llm-do" else who, scaled(size, 1e6, 1), ratio(size, sizes["llm-do"]))
+        for who, size in sizes.items()
+    ]
+    return "\n".join(["### What one installs", "", *heading("MB", "× llm-do"), *table, ""])
+
+
+def heading(*names):
+    return [row("", *names), row("---", *["---:"] * len(names))]
 
 
 def row(*cells):
     return f"| {' | '.join(cells)} |"
 
 
+def milliseconds(figure, key):
+    return scaled(figure and figure[key], 0.001, 1)
+
+
+def scaled(number, unit, digits):
+    """With a space between thousands at which no line is broken."""
+    if number is None:
+        return NOTHING
+    return f"{number / unit:,.{0 if number / unit >= 1000 else digits}f}".replace(",", "\u202f")
+
+
 def ratio(figure, base):
-    return f"{figure / base:.2f}" if figure and base else "–"
-
-
-def save(result):
-    results = ROOT / "bench/results/peers.json"
-    results.write_text(json.dumps(result, indent=2) + "\n")
-    (ROOT / "docs/performance.svg").write_text(picture(result))
-    document = ROOT / "docs/performance.md"
-    before, rest = document.read_text().split("<!-- measured -->", 1)
-    after = rest.split("<!-- /measured -->", 1)[1]
-    shape = result["machine"]
-    head = (
-        f"Measured on {result['date'][:10]}: {shape['system']}, {shape['cpu']}, {shape['cores']} cores, "
-        f"{shape['memory_kb'] // 1024 // 1024} GB; {result['rustc']}; Python {result['python']}; {result['rounds']} rounds."
-    )
-    absent = "".join(f"\n`{who}` could not be installed and is left out." for who in result["absent"])
-    failed = "".join(f"\n{who_and_work} failed and is left out." for who_and_work in result["failed"])
-    measured = f"<!-- measured -->\n\n{head}{absent}{failed}\n\n{tables(result)}\n<!-- /measured -->"
-    document.write_text(f"{before}{measured}{after}")
-
-
-def picture(result):
-    """CPU time against the bare client's, on a logarithmic scale: one group for each work, one bar for each."""
-    colours = ["#888888", "#c2410c", "#ea580c", "#0f766e", "#0e7490", "#1d4ed8", "#6d28d9", "#be185d"]
-    everybody = [BARE, *OURS, "rig-core", "genai", "pydantic-ai", "openai-agents", "llm"]
-    bar, gap, left, width = 12, 18, 330, 520
-    most = math.log10(2000)
-    parts, top = [], 40
-    for work, figures in result["figures"].items():
-        bare = figures.get(BARE)
-        if not bare or work == "memory":
-            continue
-        parts.append(text(10, top + 11, WORDS[work], "bold"))
-        for who, colour in zip(everybody, colours):
-            figure = figures.get(who)
-            if not figure or who == BARE:
-                continue
-            times = figure["cpu_seconds"] / bare["cpu_seconds"]
-            length = max(2.0, width * min(1.0, math.log10(max(times, 1.0)) / most))
-            parts.append(f'<rect x="{left}" y="{top}" width="{length:.1f}" height="{bar - 2}" fill="{colour}"/>')
-            parts.append(text(left + length + 6, top + 9, f"{who} {times:.1f} ×", "normal"))
-            top += bar
-        top += gap
-    height = top + 10
-    title = text(10, 20, "CPU time, as a multiple of the bare HTTP client's (logarithmic scale; shorter is better)", "bold")
-    frame = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1060 {height}" font-family="sans-serif" font-size="11">'
-    return "\n".join([frame, f'<rect width="1060" height="{height}" fill="white"/>', title, *parts, "</svg>", ""])
-
-
-def text(x, y, words, weight):
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-weight="{weight}">{html.escape(words)}</text>'
+    return scaled(figure / base, 1, 2 if figure / base < 100 else 0) if figure and base else NOTHING

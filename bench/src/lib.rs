@@ -33,6 +33,8 @@ pub enum Mode {
     /// Conversations at the same time, in each of which the model calls [`TOOL`] before it answers: `calls` times, as
     /// often at once as the provider is told to.
     Loop { conversations: usize, calls: usize, tool: Tool },
+    /// Conversations at the same time, of one answer each, which comes as one document instead of a stream.
+    Documents(usize),
     /// An agent that calls an agent that calls an agent; the second and the third are served elsewhere.
     Nested { second: String, third: String },
 }
@@ -80,6 +82,7 @@ impl Task {
             ["one"] => Mode::One,
             ["stream", pieces] => Mode::Stream(pieces.parse().ok()?),
             ["nested", second, third] => Mode::Nested { second: (*second).to_owned(), third: (*third).to_owned() },
+            ["documents", conversations] => Mode::Documents(conversations.parse().ok()?),
             ["history", turns] => Mode::History(turns.parse().ok()?),
             ["loop", conversations, calls, tool @ ..] => Mode::Loop {
                 conversations: conversations.parse().ok()?,
@@ -104,6 +107,7 @@ impl Task {
             Mode::History(turns) => text_length == turns * PIECES * PIECE.len(),
             // The last words of the first are all that is counted.
             Mode::Nested { .. } => text_length == PIECES * PIECE.len(),
+            Mode::Documents(conversations) => text_length == conversations * PIECES * PIECE.len(),
             Mode::Loop { conversations, calls, .. } => {
                 text_length == conversations * (calls + 1) * PIECES * PIECE.len()
             }
@@ -122,7 +126,9 @@ pub fn tell_percentile(times: &mut [Duration]) -> std::io::Result<()> {
 /// What the user says in a mode.
 pub fn question(mode: &Mode) -> String {
     match mode {
-        Mode::One | Mode::Stream(_) | Mode::Loop { .. } | Mode::Nested { .. } => "Hello".to_owned(),
+        Mode::One | Mode::Stream(_) | Mode::Documents(_) | Mode::Loop { .. } | Mode::Nested { .. } => {
+            "Hello".to_owned()
+        }
         Mode::History(_) => PIECE.repeat(QUESTION_REPEATS),
     }
 }

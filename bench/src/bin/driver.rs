@@ -41,7 +41,11 @@ async fn hold(task: Task) -> Result<usize, Failure> {
             Ok(outcome.output.into_text().len())
         }
         Mode::Loop { conversations, tool, .. } => {
-            let runtime = Arc::new(runtime(exchange, tool)?);
+            let runtime = Arc::new(runtime(exchange, tool, Answers::Streams)?);
+            run(runtime, *conversations, question(&task.mode)).await
+        }
+        Mode::Documents(conversations) => {
+            let runtime = Arc::new(runtime(exchange, &bench::Tool::Memory, Answers::Documents)?);
             run(runtime, *conversations, question(&task.mode)).await
         }
     }
@@ -104,7 +108,13 @@ async fn read_slowly(_: ReadFile) -> Result<String, Failure> {
     Ok(notes())
 }
 
-fn runtime(exchange: Exchange, tool: &bench::Tool) -> Result<Runtime, Failure> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    Streams,
+    Documents,
+}
+
+fn runtime(exchange: Exchange, tool: &bench::Tool, answers: Answers) -> Result<Runtime, Failure> {
     let (root, tools) = match tool {
         bench::Tool::Memory | bench::Tool::Slow => (Path::new("."), "tools: [read_file]"),
         bench::Tool::File(directory) => (directory.as_path(), "toolsets: [filesystem_project_ro]"),
@@ -119,7 +129,8 @@ fn runtime(exchange: Exchange, tool: &bench::Tool) -> Result<Runtime, Failure> {
     let program = project.link(&ModelChoices::default()).map_err(|report| report.to_string())?.program;
     let mut models = Models::default();
     models.insert("anthropic", Arc::new(exchange));
-    Ok(Runtime::new(program, models, RuntimeConfig::new(Approvals::Nobody)))
+    let config = RuntimeConfig { stream: answers == Answers::Streams, ..RuntimeConfig::new(Approvals::Nobody) };
+    Ok(Runtime::new(program, models, config))
 }
 
 fn nested(first: Exchange, task: &Task, second: &str, third: &str) -> Result<Runtime, Failure> {

@@ -43,6 +43,7 @@ async fn hold(task: Task) -> Result<usize, Failure> {
             Ok(line.exchange(Body::text(task.wire, &question(&task.mode)).lend()).await?.text.len())
         }
         Mode::History(turns) => line.hold_history(*turns, &question(&task.mode)).await,
+        Mode::Documents(_) => Err("the bare client reads streams".into()),
         Mode::Nested { second, third } => {
             let levels = [line.clone(), line.elsewhere(second)?, line.elsewhere(third)?];
             Ok(hold_nested(&levels).await?.len())
