@@ -245,11 +245,11 @@ impl Program {
     }
 
     /// What a name in `toolsets` means in this program.
-    fn source(&self, name: &str) -> Option<ToolsetSource> {
+    fn source(&self, name: &str) -> Option<Arc<ToolsetSource>> {
         let mut uses = self.agents.values().flat_map(|agent| &agent.toolsets);
-        let used = uses.find(|used| used.name == name).map(|used| used.source.clone());
-        used.or_else(|| self.agents.contains_key(name).then(|| ToolsetSource::Agent(name.to_owned())))
-            .or_else(|| source::built_in(name))
+        let used = uses.find(|used| used.name == name).map(|used| Arc::clone(&used.source));
+        let agent = || self.agents.contains_key(name).then(|| ToolsetSource::Agent(name.to_owned()));
+        used.or_else(|| agent().or_else(|| source::built_in(name)).map(Arc::new))
     }
 
     /// The project's other files are linked already, so what a created one refers to must be in the program.

@@ -319,7 +319,8 @@ impl Typing {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolsetUse {
     pub name: String,
-    pub source: ToolsetSource,
+    /// One for all agents that use it.
+    pub source: Arc<ToolsetSource>,
     pub rules: Rules,
 }
 

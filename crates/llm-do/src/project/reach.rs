@@ -142,7 +142,8 @@ fn merge_shells<'a>(shell: &mut AgentTool<'a>, other: AgentTool<'a>) {
         (&mut shell.verdict, other.verdict)
     {
         let is_default = |command: &CommandVerdict| command.pattern == "*";
-        commands.extend(more);
+        let commands = commands.to_mut();
+        commands.extend(more.into_owned());
         let default = commands.iter().rposition(is_default).map(|at| commands[at].clone());
         commands.retain(|command| !is_default(command));
         commands.extend(default);

@@ -109,7 +109,7 @@ async fn open_servers(
         let steps = steps.at(format_args!("offer.{}", used.name));
         let tools = runtime.servers().offered(config, &steps, events).await?;
         // Who agreed to something agreed to it as it was described then.
-        let definition = Arc::new((used.source.clone(), digest([RawJson::of(&tools).get()])));
+        let definition = Arc::new((ToolsetSource::clone(&used.source), digest([RawJson::of(&tools).get()])));
         let toolset = Box::new(McpTools { server: runtime.servers().get(config), tools });
         let toolset = through_variants(&used.source, toolset)?;
         let (name, rules) = (used.name.clone(), used.rules.clone());
@@ -170,7 +170,7 @@ async fn open_one(
     let Some(toolset) = origin(runtime, agent, used.source.origin(), events).await? else { return Ok(None) };
     Ok(Some(OpenToolset {
         name: used.name.clone(),
-        definition: Arc::new(used.source.clone()),
+        definition: Arc::<ToolsetSource>::clone(&used.source),
         toolset: through_variants(&used.source, toolset)?,
         rules: used.rules.clone(),
     }))

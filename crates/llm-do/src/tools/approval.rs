@@ -58,7 +58,7 @@ pub enum DeclaredVerdict {
     AlwaysAsk,
     Block,
     /// Depends on the command: the first pattern that matches decides.
-    ByCommand(Vec<CommandVerdict>),
+    ByCommand(Cow<'static, [CommandVerdict]>),
     /// Only its code knows.
     Unknown,
 }
@@ -78,9 +78,13 @@ impl DeclaredVerdict {
             (Self::Block, _) | (_, Some(Rule::Block)) => Self::Block,
             (Self::AlwaysAsk, Some(Rule::Allow | Rule::Ask)) => Self::AlwaysAsk,
             (Self::ByCommand(commands), Some(rule)) => {
-                let tightened = commands.into_iter().map(|command| CommandVerdict {
+                let keeps = |command: &CommandVerdict| [Rule::Block, rule].contains(&command.verdict);
+                if commands.iter().all(keeps) {
+                    return Self::ByCommand(commands);
+                }
+                let tightened = commands.iter().map(|command| CommandVerdict {
                     verdict: if command.verdict == Rule::Block { Rule::Block } else { rule },
-                    ..command
+                    pattern: command.pattern.clone(),
                 });
                 Self::ByCommand(tightened.collect())
             }
@@ -735,8 +739,8 @@ mod tests {
             assert_eq!(verdict.clone().under(rule), expected, "{verdict:?} under {rule:?}");
         }
         let command = |verdict| CommandVerdict { pattern: "ls".into(), verdict };
-        let shell = DeclaredVerdict::ByCommand(vec![command(Rule::Allow), command(Rule::Block)]);
-        let asked = DeclaredVerdict::ByCommand(vec![command(Rule::Ask), command(Rule::Block)]);
+        let shell = DeclaredVerdict::ByCommand(vec![command(Rule::Allow), command(Rule::Block)].into());
+        let asked = DeclaredVerdict::ByCommand(vec![command(Rule::Ask), command(Rule::Block)].into());
         assert_eq!(shell.under(Some(Rule::Ask)), asked);
     }
 }

@@ -213,7 +213,7 @@ fn shell(grammar: Grammar) -> ToolsetSource {
 }
 
 /// The commands of `shell_readonly`.
-pub const READ_ONLY_COMMANDS: &[&str] = &[
+pub const READ_ONLY_COMMANDS: [&str; 13] = [
     "ls",
     "cat",
     "head",
@@ -342,16 +342,31 @@ fn agent_tool(name: &str) -> DeclaredTool {
 /// Older names of the tools of `dynamic_agents`.
 pub const TOOL_ALIASES: &[(&str, &str)] = &[("worker_create", "agent_create"), ("worker_call", "agent_call")];
 
+const fn judged(pattern: &'static str, verdict: Rule) -> CommandVerdict {
+    CommandVerdict { pattern: Cow::Borrowed(pattern), verdict }
+}
+
+const FILE_OPS_VERDICTS: &[CommandVerdict] = &[judged("ls", Rule::Allow), judged("mv", Rule::Ask)];
+
+const READ_ONLY_VERDICTS: &[CommandVerdict] = &{
+    let mut verdicts = [const { judged("", Rule::Allow) }; READ_ONLY_COMMANDS.len()];
+    let mut place = 0;
+    while place < verdicts.len() {
+        // What is replaced holds nothing; a constant cannot drop it.
+        std::mem::forget(std::mem::replace(&mut verdicts[place], judged(READ_ONLY_COMMANDS[place], Rule::Allow)));
+        place += 1;
+    }
+    verdicts
+};
+
 fn shell_tool(config: &ShellConfig) -> DeclaredTool {
-    let command = |pattern: Cow<'static, str>, verdict| CommandVerdict { pattern, verdict };
-    let commands: Vec<CommandVerdict> = match &config.grammar {
-        Grammar::ReadOnly => {
-            READ_ONLY_COMMANDS.iter().map(|pattern| command(Cow::Borrowed(pattern), Rule::Allow)).collect()
-        }
-        Grammar::FileOps => vec![command("ls".into(), Rule::Allow), command("mv".into(), Rule::Ask)],
+    let commands: Cow<'static, [CommandVerdict]> = match &config.grammar {
+        Grammar::ReadOnly => READ_ONLY_VERDICTS.into(),
+        Grammar::FileOps => FILE_OPS_VERDICTS.into(),
         Grammar::Rules { rules, default } => {
-            let rules = rules.iter().map(|rule| command(rule.pattern.join(" ").into(), rule.approval));
-            rules.chain([command("*".into(), *default)]).collect()
+            let pattern = |rule: &ShellRule| rule.pattern.join(" ").into();
+            let rules = rules.iter().map(|rule| CommandVerdict { pattern: pattern(rule), verdict: rule.approval });
+            rules.chain([judged("*", *default)]).collect()
         }
     };
     let offline = match &config.grammar {

@@ -299,11 +299,11 @@ impl<'a> Linker<'a> {
     /// whoever calls it need not know: each is one tool, under either key.
     fn tool(&mut self, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
         let source = match (self.exported(&name.value), namespace.resolve(&name.value)) {
-            (Some(exported), _) => exported,
-            (None, Resolved::Source(agent @ ToolsetSource::Agent(_))) => agent.clone(),
+            (Some(exported), _) => Arc::new(exported),
+            (None, Resolved::Source(agent)) if matches!(**agent, ToolsetSource::Agent(_)) => Arc::clone(agent),
             (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) if self.may_be_python() => {
                 self.open.insert(name.value.clone());
-                ToolsetSource::Open
+                Arc::new(ToolsetSource::Open)
             }
             (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) if self.lacks_names() => return None,
             (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) => {
@@ -347,9 +347,9 @@ impl<'a> Linker<'a> {
     /// A name under `toolsets`: what the namespace has, or else one exported function.
     fn toolset(&mut self, worker: &WorkerFile, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
         let source = match namespace.resolve(&name.value) {
-            Resolved::Source(source) => source.clone(),
+            Resolved::Source(source) => Arc::clone(source),
             Resolved::Broken => return None,
-            Resolved::Unknown => self.exported_or_open(worker, name, namespace)?,
+            Resolved::Unknown => Arc::new(self.exported_or_open(worker, name, namespace)?),
         };
         Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() })
     }

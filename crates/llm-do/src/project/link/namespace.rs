@@ -16,14 +16,14 @@ use crate::tools::source::{
 };
 
 pub struct Namespace {
-    sources: BTreeMap<String, ToolsetSource>,
+    sources: BTreeMap<String, Arc<ToolsetSource>>,
     /// Names whose definition is broken: referring to them is no further mistake.
     broken: BTreeSet<String>,
 }
 
 /// What a name turned out to be.
 pub enum Resolved<'a> {
-    Source(&'a ToolsetSource),
+    Source(&'a Arc<ToolsetSource>),
     /// Reported elsewhere.
     Broken,
     Unknown,
@@ -33,7 +33,7 @@ impl Namespace {
     pub fn new(linker: &mut Linker<'_>) -> Self {
         let mut namespace = Self { sources: BTreeMap::new(), broken: linker.project.broken.clone() };
         for built_in in BUILT_INS {
-            namespace.sources.insert(built_in.name.to_owned(), (built_in.source)());
+            namespace.sources.insert(built_in.name.to_owned(), Arc::new((built_in.source)()));
         }
         for (name, loaded) in linker.agents.clone() {
             namespace.add(linker, "an agent", &loaded.worker.name, ToolsetSource::Agent(name.to_owned()));
@@ -60,7 +60,7 @@ impl Namespace {
         if self.sources.contains_key(&name.value) {
             linker.problems.push(clash(linker, what, name));
         } else {
-            self.sources.insert(name.value.clone(), source);
+            self.sources.insert(name.value.clone(), Arc::new(source));
         }
     }
 
@@ -72,7 +72,7 @@ impl Namespace {
                 linker.problems.push(Diagnostic::error(Place::Outside, fact).hint("register it under another name"));
             } else {
                 let source = ToolsetSource::Registered(Registered::Toolset(name.clone()));
-                self.sources.insert(name.clone(), source);
+                self.sources.insert(name.clone(), Arc::new(source));
             }
         }
     }
@@ -85,7 +85,7 @@ impl Namespace {
                 let place = crate::syntax::diagnostic::Place::Path(linker.project.root.join(&toolset.file));
                 linker.problems.push(Diagnostic::error(place, fact).hint("give it another name"));
             } else {
-                self.sources.insert(toolset.name.clone(), ToolsetSource::Python(toolset.clone()));
+                self.sources.insert(toolset.name.clone(), Arc::new(ToolsetSource::Python(toolset.clone())));
             }
         }
     }
@@ -152,7 +152,7 @@ impl Namespace {
 
     fn add_variant(&mut self, linker: &mut Linker<'_>, variant: Use<'_>) {
         let of = match self.resolve(&variant.target.value) {
-            Resolved::Source(source) => source.clone(),
+            Resolved::Source(source) => ToolsetSource::clone(source),
             Resolved::Broken => {
                 self.broken.insert(variant.name.value.clone());
                 return;

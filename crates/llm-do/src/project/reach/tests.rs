@@ -37,7 +37,7 @@ fn agent(name: &str, toolsets: &[&str]) -> AgentSpec {
 /// A built-in toolset, or else an agent.
 fn used(name: &str) -> ToolsetUse {
     let source = built_in(name).unwrap_or_else(|| ToolsetSource::Agent(name.to_owned()));
-    ToolsetUse { name: name.to_owned(), source, rules: Rules::new() }
+    ToolsetUse { name: name.to_owned(), source: Arc::new(source), rules: Rules::new() }
 }
 
 fn code(tools: Option<&[&str]>) -> ToolsetUse {
@@ -53,7 +53,7 @@ fn code(tools: Option<&[&str]>) -> ToolsetUse {
         exported: Exported::Toolset,
         tools,
     });
-    ToolsetUse { name: "kit".into(), source, rules: Rules::new() }
+    ToolsetUse { name: "kit".into(), source: Arc::new(source), rules: Rules::new() }
 }
 
 fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {

@@ -308,7 +308,7 @@ impl Part {
             Some(Matched { part: self, pattern: (*pattern).to_owned(), by: By::Grammar })
         };
         match &self.config.grammar {
-            Grammar::ReadOnly => by_grammar(READ_ONLY_COMMANDS),
+            Grammar::ReadOnly => by_grammar(&READ_ONLY_COMMANDS),
             Grammar::FileOps => by_grammar(FILE_COMMANDS),
             Grammar::Rules { rules, .. } => {
                 let rule = rules::first_match(rules, words)?;

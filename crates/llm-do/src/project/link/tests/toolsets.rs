@@ -125,8 +125,8 @@ fn work_that_moves_between_prompt_and_code_keeps_its_callers() {
     let program = both().offering(offer(Vec::new(), &["tally"])).program();
     let source =
         |agent: &str| program.agents[agent].tools.iter().chain(&program.agents[agent].toolsets).next().unwrap();
-    assert!(matches!(source("main").source, ToolsetSource::Python(_)));
-    assert!(matches!(source("other").source, ToolsetSource::Agent(_)));
+    assert!(matches!(*source("main").source, ToolsetSource::Python(_)));
+    assert!(matches!(*source("other").source, ToolsetSource::Agent(_)));
     directory()
         .agent("main", "tools: [filesystem_cwd]")
         .check_mistakes(&["main.worker:4:9 unknown tool `filesystem_cwd` (there are no tools)"]);
@@ -283,7 +283,7 @@ fn names_that_only_unread_python_can_define_stay_open() {
     let files = || manifest(r#", "toolsets": {"v": {"use": "hidden"}}"#).agent("main", keys).code(Code::Unread);
     let program = files().program();
     assert_eq!(program.open, ["args.py:Args", "count", "hidden", "kit"]);
-    assert_eq!(program.agents["main"].tools[0].source, ToolsetSource::Open);
+    assert_eq!(*program.agents["main"].tools[0].source, ToolsetSource::Open);
     assert_eq!(program.agents["main"].toolsets[0].rules["other"], Rule::Block);
     assert_eq!(
         shown(&files().link().unwrap_err()),
