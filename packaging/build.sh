@@ -37,6 +37,8 @@ trace() { # NAME PROVIDER MODEL
 trace 1_anthropic reply anthropic:claude-haiku-4-5
 trace 2_chat reply openai-chat:gpt-4.1-mini
 trace 3_loop loop anthropic:claude-haiku-4-5
+kill "${provider_ids[@]}"
+provider_ids=()
 # In the order of their first call; a number behind a name tells levels of recursion apart.
 cat "$work"/*.trace | sed -nE "s/^c?fn=\([0-9]+\) ([^ ']+).*/\1/p" | awk '!seen[$0]++' >"$order"
 
