@@ -1,5 +1,6 @@
 //! The end of a run: the answer, the summary, and what is left to say.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,7 +160,7 @@ pub fn print_turn(output: &Output, plan: &OutputPlan) -> Result<(), Failure> {
     match (output, plan.format) {
         (_, OutputFormat::Json | OutputFormat::StreamJson) => Ok(()),
         (Output::Text(_), OutputFormat::Text) if plan.view.streamed => Ok(()),
-        (output, OutputFormat::Text) => console::print(&shown(&answer(output), plan.view)),
+        (output, OutputFormat::Text) => console::print(&shown(answer(output), plan.view)),
     }
 }
 
@@ -223,26 +224,23 @@ fn pending_text(pending: &[Pending]) -> String {
 }
 
 /// Text as it is, a typed answer as indented JSON.
-fn answer(output: &Output) -> String {
-    let mut text = match output {
-        Output::Text(text) => text.clone(),
-        Output::Value(value) => json::indented(value),
+fn answer(output: &Output) -> Cow<'_, str> {
+    let text = match output {
+        Output::Text(text) => Cow::Borrowed(text.as_str()),
+        Output::Value(value) => Cow::Owned(json::indented(value)),
     };
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text
+    if text.ends_with('\n') { text } else { text + "\n" }
 }
 
 /// Programs get every byte as it is; on a terminal nothing may deceive.
-fn shown(answer: &str, view: View) -> String {
+fn shown(answer: Cow<'_, str>, view: View) -> Cow<'_, str> {
     if !view.stdout_is_terminal {
-        return answer.to_owned();
+        return answer;
     }
     let mut markdown = Markdown::new(view.stdout.coloured);
-    let mut shown = markdown.push(answer);
+    let mut shown = markdown.push(&answer);
     shown.push_str(&markdown.finish());
-    shown
+    Cow::Owned(shown)
 }
 
 pub fn error_json(failure: &Failure) -> ErrorJson {
