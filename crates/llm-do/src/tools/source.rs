@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::approval::{CommandVerdict, DeclaredVerdict, Rule};
@@ -348,20 +348,12 @@ const fn judged(pattern: &'static str, verdict: Rule) -> CommandVerdict {
 
 const FILE_OPS_VERDICTS: &[CommandVerdict] = &[judged("ls", Rule::Allow), judged("mv", Rule::Ask)];
 
-const READ_ONLY_VERDICTS: &[CommandVerdict] = &{
-    let mut verdicts = [const { judged("", Rule::Allow) }; READ_ONLY_COMMANDS.len()];
-    let mut place = 0;
-    while place < verdicts.len() {
-        // What is replaced holds nothing; a constant cannot drop it.
-        std::mem::forget(std::mem::replace(&mut verdicts[place], judged(READ_ONLY_COMMANDS[place], Rule::Allow)));
-        place += 1;
-    }
-    verdicts
-};
+static READ_ONLY_VERDICTS: LazyLock<Vec<CommandVerdict>> =
+    LazyLock::new(|| READ_ONLY_COMMANDS.iter().map(|command| judged(command, Rule::Allow)).collect());
 
 fn shell_tool(config: &ShellConfig) -> DeclaredTool {
     let commands: Cow<'static, [CommandVerdict]> = match &config.grammar {
-        Grammar::ReadOnly => READ_ONLY_VERDICTS.into(),
+        Grammar::ReadOnly => Cow::Borrowed(&READ_ONLY_VERDICTS),
         Grammar::FileOps => FILE_OPS_VERDICTS.into(),
         Grammar::Rules { rules, default } => {
             let pattern = |rule: &ShellRule| rule.pattern.join(" ").into();
