@@ -163,7 +163,8 @@ impl Failure {
     }
 }
 
-const OTHER_MODEL: &str = "`-m` chooses another model; `ollama` needs no key";
+/// The form that also replaces a model which an agent's file names.
+const OTHER_MODEL: &str = "`-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key";
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
@@ -186,10 +187,13 @@ impl From<RunError> for Failure {
                 ModelError::FixRequest(_) => (PROVIDER, None),
                 ModelError::Unreachable(_) => (PROVIDER, Some("`[http]` in config.toml sets `ca_file` and `proxy`")),
                 // Nobody has answered: on one's own machine it was perhaps not started.
-                ModelError::Wait(fault) if fault.status.is_none() => {
-                    (PROVIDER, Some("is it running, and is this its address? `-m` chooses another model"))
+                ModelError::Wait(fault) if fault.status.is_none() => (
+                    PROVIDER,
+                    Some("is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model"),
+                ),
+                ModelError::Wait(_) => {
+                    (PROVIDER, Some("try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`"))
                 }
-                ModelError::Wait(_) => (PROVIDER, Some("try again later, or choose another model with `-m`")),
                 ModelError::ContextTooLong(_) => {
                     (LIMIT, Some("give less input, or choose a model with a larger context"))
                 }

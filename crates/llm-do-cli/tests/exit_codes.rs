@@ -63,7 +63,7 @@ fn two_is_a_mistake_of_usage_or_of_the_project() {
 #[test]
 fn three_is_the_provider() {
     let said = "error: agent `main`: not authenticated: the script says so\n\
-                hint: `-m` chooses another model; `ollama` needs no key";
+                hint: `-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key";
     check(&ended("", "- fail: authenticate\n", &[]), 3, "", said);
 }
 

@@ -61,7 +61,7 @@ fn the_tour_with_a_real_model_and_no_key_says_what_to_set() {
     let place = Place::new(None);
     let ended = ran(&place, &["examples/tour", "-m", "anthropic:claude-haiku-4-5", "What about the harbour?"], None);
     let said = "error: agent `editor`: not authenticated: no key for `anthropic`: set ANTHROPIC_API_KEY\n\
-                hint: `-m` chooses another model; `ollama` needs no key\n";
+                hint: `-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key\n";
     assert_eq!(ended, Ended { code: Some(3), stdout: String::new(), stderr: said.to_owned() });
 }
 

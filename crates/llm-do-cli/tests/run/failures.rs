@@ -43,7 +43,7 @@ fn a_missing_key_is_named_before_any_request() {
             .failure(3);
         let expected = format!(
             "error: agent `main`: not authenticated: no key for `{provider}`: set {variables}\n\
-             hint: `-m` chooses another model; `ollama` needs no key\n"
+             hint: `-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key\n"
         );
         assert_eq!(said, expected);
     }
@@ -78,7 +78,10 @@ fn a_busy_provider_is_asked_again_and_then_given_up() {
             let (said, asked) = befallen(model, Fault::Failure(failure), 3);
             let start = format!("error: agent `main`: the provider is not available: slow down (status {status}, ");
             assert!(said.starts_with(&start), "{model}: {said}");
-            assert!(said.ends_with(")\nhint: try again later, or choose another model with `-m`\n"), "{model}: {said}");
+            assert!(
+                said.ends_with(")\nhint: try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`\n"),
+                "{model}: {said}"
+            );
             assert_eq!(asked, 2, "{model}: `retries = 1`");
         }
     }
@@ -147,7 +150,7 @@ fn nobody_at_the_address_is_said_with_the_address() {
         .failure(3);
     let expected = format!(
         "error: agent `main`: the provider is not available: no connection to 127.0.0.1:{port}: connection refused\n\
-         hint: is it running, and is this its address? `-m` chooses another model\n"
+         hint: is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model\n"
     );
     assert_eq!(said, expected);
 }

@@ -104,7 +104,7 @@ fn a_command_that_gives_no_key_ends_the_run_before_any_request() {
         );
         sandbox.file(".config/llm-do/config.toml", &config);
         let run = Run::new(&sandbox, &["main.worker", "hi", "-m", "acme:m"]).with("PATH", "/usr/bin:/bin");
-        let hint = "hint: `-m` chooses another model; `ollama` needs no key\n";
+        let hint = "hint: `-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key\n";
         let fact = format!("error: agent `main`: not authenticated: `api_key_cmd` of `acme` {reason}\n");
         assert_eq!(run.failure(3), fact + hint);
     }
