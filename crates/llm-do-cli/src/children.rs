@@ -5,6 +5,7 @@ use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::config::Config;
 use crate::environment::Environment;
+use crate::state::KEY_VARIABLE;
 
 /// What a child sees whatever a project says: enough to find programs, files and words, and nothing of anybody's.
 const FIXED: &[&str] =
@@ -14,7 +15,7 @@ const FIXED: &[&str] =
 pub fn environment(environment: &Environment, config: &Config) -> ChildEnvironment {
     let built_in = PROVIDERS.iter().flat_map(|provider| provider.key_variables.iter().copied());
     let custom = config.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
-    let keys: Vec<&str> = built_in.chain(custom).collect();
+    let keys: Vec<&str> = built_in.chain(custom).chain([KEY_VARIABLE]).collect();
     let fixed = FIXED.iter().filter_map(|name| Some(((*name).to_owned(), environment.get(name)?.to_owned())));
     ChildEnvironment { fixed: fixed.collect(), offered: environment.without(&keys) }
 }
@@ -27,10 +28,11 @@ mod tests {
 
     #[test]
     fn no_key_of_a_provider_can_be_chosen() {
-        let variables = [("OPENAI_API_KEY", "k"), ("MINE", "m"), ("PATH", "/bin"), ("OTHER", "o")];
+        let variables = [("OPENAI_API_KEY", "k"), ("MINE", "m"), ("PATH", "/bin"), ("LLM_DO_STATE_KEY", "s")];
         let seen = environment(&Environment::of(variables), &Config::default());
         assert_eq!(seen.fixed, BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]));
         assert!(seen.offered.contains_key("MINE") && !seen.offered.contains_key("OPENAI_API_KEY"));
+        assert!(!seen.offered.contains_key("LLM_DO_STATE_KEY"), "who has it signs for the user");
         let chosen = seen.with(&["MINE".to_owned(), "OPENAI_API_KEY".to_owned(), "ABSENT".to_owned()]);
         assert_eq!(chosen.keys().collect::<Vec<_>>(), ["MINE", "PATH"]);
     }

@@ -23,6 +23,16 @@ pub struct Config {
     pub prices: Prices,
     #[serde(default)]
     pub http: HttpConfig,
+    #[serde(default)]
+    pub runs: RunsConfig,
+}
+
+/// How what is kept of runs is kept.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunsConfig {
+    /// A file with the key that machines share, 64 hex digits, instead of the state's own.
+    pub key_file: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -172,6 +182,8 @@ first_byte_seconds = 5
 idle_seconds = 5
 proxy = "http://localhost:3128"
 ca_file = "/etc/company.pem"
+[runs]
+key_file = "/etc/llm-do.key"
 "#;
 
     #[test]
@@ -180,6 +192,7 @@ ca_file = "/etc/company.pem"
         assert_eq!(config.custom_providers()[0].key_variable.as_deref(), Some("ACME_KEY"));
         assert_eq!(config.prices.known()["acme:rocket-1"].to_string(), "1 4.5 0.25 1");
         assert_eq!(config.http.retries, Some(2));
+        assert_eq!(config.runs.key_file, Some("/etc/llm-do.key".into()));
     }
 
     #[test]

@@ -54,6 +54,15 @@ impl Environment {
         home.or_else(xdg).or_else(user).unwrap_or_else(|| PathBuf::from("/nonexistent/llm-do"))
     }
 
+    /// What is kept between runs and must not be lost: `$LLM_DO_HOME/state`, else `$XDG_STATE_HOME/llm-do`, else
+    /// `~/.local/state/llm-do`.
+    pub fn state_directory(&self) -> Option<PathBuf> {
+        let home = self.get("LLM_DO_HOME").map(|path| PathBuf::from(path).join("state"));
+        let xdg = || self.get("XDG_STATE_HOME").map(|path| PathBuf::from(path).join("llm-do"));
+        let user = || self.get("HOME").map(|path| PathBuf::from(path).join(".local/state/llm-do"));
+        home.or_else(xdg).or_else(user)
+    }
+
     /// Every variable but these.
     pub fn without(&self, names: &[&str]) -> BTreeMap<String, String> {
         let kept = self.variables.iter().filter(|(name, _)| !names.contains(&name.as_str()));
@@ -116,5 +125,9 @@ mod tests {
         assert_eq!(Environment::of([all[1], all[2]]).config_file(), Some("/x/llm-do/config.toml".into()));
         assert_eq!(Environment::of([all[2]]).config_file(), Some("/h/.config/llm-do/config.toml".into()));
         assert_eq!(Environment::of([("LLM_DO_HOME", " ")]).config_file(), None);
+        let all = [("LLM_DO_HOME", "/l"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")];
+        assert_eq!(Environment::of(all).state_directory(), Some("/l/state".into()));
+        assert_eq!(Environment::of([all[1], all[2]]).state_directory(), Some("/x/llm-do".into()));
+        assert_eq!(Environment::of([all[2]]).state_directory(), Some("/h/.local/state/llm-do".into()));
     }
 }

@@ -33,6 +33,7 @@ mod run;
 mod serve;
 mod session;
 mod signals;
+mod state;
 mod status;
 mod style;
 mod summary;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use llm_do::event::{EventKind, Events, Hearing};
 use llm_do::http::HttpSettings;
 use llm_do::journal::record::Contents;
+use llm_do::journal::run_id;
 use llm_do::message::{Attachment, Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::fingerprint::Fingerprint;
@@ -16,7 +17,7 @@ use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
 use llm_do::runtime::mcp::{self, Offer};
-use llm_do::runtime::{self, Models, Runtime, RuntimeConfig};
+use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::plane::Refusals;
@@ -320,7 +321,7 @@ fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Res
         return Err(Failure::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
             .hint("run it from a place with another name, or without `--journal`"));
     }
-    Ok(Header { run: runtime::run_id(), project: plan.project.clone(), directory, flags, files, input })
+    Ok(Header { run: run_id::run_id(), project: plan.project.clone(), directory, flags, files, input })
 }
 
 /// The journal that answers every step.

@@ -43,7 +43,7 @@ impl Chain {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut hex, byte| {
         hex.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
         hex.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));

@@ -6,7 +6,9 @@
 
 pub mod digest;
 pub mod file;
+pub mod mac;
 pub mod record;
+pub mod run_id;
 mod writer;
 
 use std::collections::HashMap;

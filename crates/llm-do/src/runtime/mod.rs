@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use crate::BoxFuture;
 use crate::event::{CallOutput, Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
 use crate::http::HttpSettings;
-use crate::journal::{Journal, Steps, Stop};
+use crate::journal::{Journal, Steps, Stop, run_id};
 use crate::message::{Content, Message, RawJson};
 use crate::model::name::ModelName;
 use crate::model::prices::{ModelPrice, Prices};
@@ -286,7 +286,7 @@ impl Runtime {
         let gate = Arc::new(Gate::new(config.approvals.clone()));
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
-        let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id());
+        let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id::run_id());
         let (fence, servers) = (OnceLock::new(), OnceLock::new());
         let (said, prices) = (Mutex::default(), Mutex::default());
         python::attach(&program, &events);
@@ -564,10 +564,4 @@ fn failure_of(agent: &str, error: RunError) -> ToolError {
         }
         error => ToolError::Failed(format!("agent `{agent}` failed: {error}")),
     }
-}
-
-/// Sortable by time, unlike any other run's.
-pub fn run_id() -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("{:011x}{:08x}", now.as_millis(), fastrand::u32(..))
 }

@@ -1,0 +1,112 @@
+//! What is kept between runs and must not be lost: where it is, and the key that tells ours from others'.
+
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+
+use llm_do::journal::mac::StateKey;
+
+use crate::config::Config;
+use crate::console;
+use crate::environment::Environment;
+use crate::failure::Failure;
+
+/// Machines that share its value sign for each other.
+pub const KEY_VARIABLE: &str = "LLM_DO_STATE_KEY";
+
+/// The state directory. Nothing of it is read or made before it is needed.
+#[derive(Debug)]
+pub struct State {
+    directory: Option<PathBuf>,
+    source: KeySource,
+    key: OnceCell<Option<StateKey>>,
+}
+
+#[derive(Debug)]
+enum KeySource {
+    Directory,
+    Given(StateKey),
+    File(PathBuf),
+}
+
+impl State {
+    pub fn of(environment: &Environment, config: &Config) -> Result<Self, Failure> {
+        let source =
+            match (environment.get(KEY_VARIABLE), &config.runs.key_file) {
+                (Some(text), _) => KeySource::Given(StateKey::from_hex(text).ok_or_else(|| {
+                    Failure::usage(format!("{KEY_VARIABLE} is no key")).hint("a key has 64 hex digits")
+                })?),
+                (None, Some(file)) => KeySource::File(file.clone()),
+                (None, None) => KeySource::Directory,
+            };
+        Ok(Self { directory: environment.state_directory(), source, key: OnceCell::new() })
+    }
+
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// The key, made when it is first asked for. Without one nothing can be signed, which is said once; a key that was
+    /// named and cannot be used is an error.
+    pub fn key(&self) -> Result<Option<&StateKey>, Failure> {
+        if let Some(key) = self.key.get() {
+            return Ok(key.as_ref());
+        }
+        let key = match (&self.source, &self.directory) {
+            (KeySource::Given(key), _) => Some(key.clone()),
+            (KeySource::File(file), _) => Some(from_file(file)?),
+            (KeySource::Directory, Some(directory)) => match StateKey::of_directory(directory) {
+                Ok(key) => Some(key),
+                Err(error) => {
+                    console::complain(&format!(
+                        "note: nothing can be signed, so what is kept now counts as a stranger's later: {error}\n"
+                    ));
+                    None
+                }
+            },
+            (KeySource::Directory, None) => None,
+        };
+        Ok(self.key.get_or_init(|| key).as_ref())
+    }
+}
+
+fn from_file(file: &Path) -> Result<StateKey, Failure> {
+    let wrong = |what: String| Failure::usage(format!("`[runs] key_file`: {}: {what}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    StateKey::from_hex(&text).ok_or_else(|| wrong("a key has 64 hex digits".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use llm_do::journal::mac::{LineMac, Purpose};
+
+    use super::*;
+
+    fn mac(state: &State) -> LineMac {
+        state.key().unwrap().unwrap().mac(Purpose::Trust, [&b"x"[..]])
+    }
+
+    #[test]
+    fn a_shared_key_counts_before_the_one_of_the_directory() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let [home, other] = [&one, &two].map(|home| home.path().to_str().unwrap().to_owned());
+        let hex = "5c".repeat(32);
+        let state = |variables: [(&str, &str); 2], config: &Config| {
+            State::of(&Environment::of(variables), config).map_err(|failure| failure.words().0)
+        };
+        let own = Config::default();
+        let shared = mac(&state([("LLM_DO_HOME", &home), (KEY_VARIABLE, &hex)], &own).unwrap());
+        assert!(!one.path().join("state").exists(), "a key that is given makes no file");
+        assert_eq!(shared, mac(&state([("LLM_DO_HOME", &other), (KEY_VARIABLE, &hex)], &own).unwrap()));
+        let first = mac(&state([("LLM_DO_HOME", &home), ("X", "")], &own).unwrap());
+        assert_ne!(first, shared);
+        assert_eq!(first, mac(&state([("LLM_DO_HOME", &home), ("X", "")], &own).unwrap()));
+        let file = two.path().join("shared.key");
+        std::fs::write(&file, format!("{hex}\n")).unwrap();
+        let mut config = Config::default();
+        config.runs.key_file = Some(file.clone());
+        assert_eq!(shared, mac(&state([("LLM_DO_HOME", &home), ("X", "")], &config).unwrap()));
+        std::fs::write(&file, "short").unwrap();
+        assert!(state([("LLM_DO_HOME", &home), ("X", "")], &config).unwrap().key().is_err());
+        assert!(state([("LLM_DO_HOME", &home), (KEY_VARIABLE, "short")], &own).is_err());
+    }
+}
