@@ -93,6 +93,9 @@ pub struct CheckArgs {
     /// Start the MCP servers of a trusted project and list their tools; none is called
     #[arg(long)]
     pub connect: bool,
+    /// With which fence around commands a rule that allows is enough
+    #[arg(long, value_enum, value_name = "FENCE")]
+    pub fence: Option<FenceArg>,
     /// Print one JSON object
     #[arg(long, conflicts_with = "dot")]
     pub json: bool,
@@ -174,6 +177,9 @@ pub struct ConductArgs {
     /// Trust the project: its code, its servers, its loosened rules
     #[arg(long)]
     pub trust: bool,
+    /// With which fence around commands a rule that allows is enough
+    #[arg(long, value_enum, value_name = "FENCE")]
+    pub fence: Option<FenceArg>,
     /// Stop at this many model requests in the whole run
     #[arg(long, visible_alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_requests: Option<u64>,
@@ -239,6 +245,16 @@ pub struct ResumeArgs {
     pub force: bool,
     #[command(flatten)]
     pub conduct: ConductArgs,
+}
+
+/// With which fence around commands a rule that allows is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FenceArg {
+    /// Files, processes and IPC of their own
+    Full,
+    /// Landlock and seccomp: what commands may write they may also plant hooks and agents in
+    Thin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -14,6 +14,7 @@ mod dry_run;
 mod editor;
 mod environment;
 mod failure;
+mod fencing;
 mod habits;
 mod journal;
 mod json;
@@ -45,5 +46,9 @@ mod watch;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Before anything else: a keeper has one thread, and nothing of a run.
+    if let Some(ended) = llm_do::tools::fence::keep::kept(std::env::args_os()) {
+        return ended;
+    }
     run::run(std::env::args_os()).unwrap_or_else(failure::Failure::report)
 }

@@ -20,8 +20,8 @@ use llm_do::runtime::mcp::{self, Offer};
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
+use llm_do::tools::fence::{Fence, FenceConfig};
 use llm_do::tools::plane::Refusals;
-use llm_do::tools::shell::fence::{self, Fencing};
 use llm_do::tools::source::McpConfig;
 use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
@@ -48,7 +48,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, children, console, habits, new, providers, resume, serve, text};
+use crate::{answer_file, casting, check, children, console, fencing, habits, new, providers, resume, serve, text};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -117,10 +117,12 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     let program = &checked.linked.program;
     match plan.format {
         CheckFormat::Text => {
-            console::print(&check::text(&plan.project, &checked, shell_ground(program).as_ref()))?;
+            console::print(&check::text(&plan.project, &checked, shell_ground(program, &plan.fence).as_ref()))?;
             console::complain(&checked.linked.notes.render(plan.colour));
         }
-        CheckFormat::Json => console::print(&check::json(&plan.project, &checked, shell_ground(program).as_ref()))?,
+        CheckFormat::Json => {
+            console::print(&check::json(&plan.project, &checked, shell_ground(program, &plan.fence).as_ref()))?
+        }
         CheckFormat::Dot => console::print(&check::dot(program))?,
     }
     // The process ends with this command: nobody needs the memory of thousands of agents back, piece by piece.
@@ -199,10 +201,10 @@ pub fn executor() -> Result<Executor, Failure> {
 }
 
 /// The kernel is asked only if somebody runs commands.
-fn shell_ground(program: &Program) -> Option<ShellGround> {
+fn shell_ground(program: &Program, fence: &FenceConfig) -> Option<ShellGround> {
     program.agents.values().find(|agent| check::shells(agent).next().is_some())?;
     let directory = std::env::current_dir().unwrap_or_default();
-    Some(ShellGround { directory, fence: fence::offered(Fencing::WhereOffered) })
+    Some(ShellGround { directory, fence: Fence::find(fence) })
 }
 
 /// Scripts that the user names outside the project, relative to the working directory.
@@ -260,6 +262,7 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
     let (project, Linked { program, .. }) = link(&plan)?;
     trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
+    fencing::open_written(&program, &plan.fence)?;
     let replayed = replayed(&plan)?;
     // What comes from a record comes whole: there are no pieces of it to show.
     let is_recorded = known.is_some() || replayed.is_some();
@@ -364,6 +367,7 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
             ..policy.limits.clone()
         },
         stream: plan.stream,
+        fence: plan.fence.clone(),
         ..RuntimeConfig::new(approvals)
     }
 }

@@ -23,7 +23,7 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::plan::{self, RunPlan};
 use crate::trust::{self, Answerer, Item, Store};
-use crate::{casting, run};
+use crate::{casting, fencing, run};
 
 /// A call to be opened, and what its client is told of it.
 pub struct Ready {
@@ -41,6 +41,7 @@ pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &
     let (project, Linked { program, .. }) = run::link(&plan)?;
     let caller = open.caller.as_ref().map(|caller| allowed(caller, &program)).transpose()?;
     let untrusted = settle_trust(&open, &project, &program, environment)?;
+    fencing::open_written(&program, &plan.fence)?;
     let (project, program) = run::with_python(project, program, &plan).await?;
     let program = ruled(program, &open.tool_rules)?;
     let creation_defaults = WorkerDefaults::from(open.creation_defaults);

@@ -9,6 +9,7 @@ mod support;
 
 mod agents;
 mod approval;
+mod fence;
 mod files;
 mod secrets;
 mod shell;

@@ -40,6 +40,18 @@ impl Protected {
         self.0.push(Entry { path: path.into(), covers, why });
     }
 
+    /// What is protected by its place.
+    pub fn entries(&self) -> impl Iterator<Item = (&Path, Covers)> {
+        self.0.iter().map(|entry| (entry.path.as_path(), entry.covers))
+    }
+
+    /// Whether a file, by its absolute path without links, would be an agent.
+    pub fn is_agent(&self, path: &Path) -> bool {
+        let has_ending = path.file_name().is_some_and(|name| has_ending(name, AGENT_ENDINGS));
+        let is_beneath = |entry: &Entry| entry.covers == Covers::Agents && path.starts_with(&entry.path);
+        has_ending && self.0.iter().any(is_beneath)
+    }
+
     /// Whether changing, moving or removing what a path leads to changes something protected: itself, or what is in it.
     pub fn is_touched(&self, path: &Path) -> bool {
         let Ok(target) = Target::of_path(path) else { return true };

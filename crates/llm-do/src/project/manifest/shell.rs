@@ -9,7 +9,7 @@ use crate::syntax::table::{Fields, Table, optional, required, texts_of};
 use crate::syntax::tree::Kind;
 use crate::tools::approval::Rule;
 use crate::tools::shell::rules;
-use crate::tools::source::{Grammar, ShellConfig, ShellRule};
+use crate::tools::source::{Access, Grammar, ShellConfig, ShellRule};
 
 pub const SHELL: Table = Table {
     what: "`shell`",
@@ -20,6 +20,7 @@ pub const SHELL: Table = Table {
             "the first that matches decides",
         ),
         optional("default", OneOf(Rule::WORDS), "for commands that no rule matches"),
+        optional("directory", OneOf(&["rw", "ro"]), "whether commands may write the working directory"),
         optional("write", List { of: &Text, least: 0, repeats: Refused }, "directories that commands may write"),
         optional("network", Bool, "whether commands may open sockets"),
     ],
@@ -70,6 +71,10 @@ pub fn read(fields: &Fields<'_>, problems: &mut Diagnostics) -> ToolsetDefinitio
     let default = fields.text("default").and_then(|word| Rule::parse(&word.value)).unwrap_or(Rule::Block);
     ToolsetDefinition::Shell(ShellConfig {
         grammar: Grammar::Rules { rules, default },
+        directory: match fields.text("directory") {
+            Some(word) if word.value == "ro" => Access::ReadOnly,
+            Some(_) | None => Access::ReadWrite,
+        },
         write: fields.texts("write").into_iter().map(|path| path.value).collect(),
         network: fields.bool("network").unwrap_or(false),
     })
