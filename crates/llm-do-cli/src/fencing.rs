@@ -33,7 +33,7 @@ pub fn config(flag: Option<FenceArg>, environment: &Environment, config: &Config
 
 /// Opens what shells declare that they write, so that it is the same for all of them until the run ends.
 pub fn open_written(program: &Program, fence: &FenceConfig) -> Result<(), Failure> {
-    for (_, shell) in program.agents.values().flat_map(check::shells) {
+    for (_, shell) in program.agents.values().flat_map(|agent| check::shells(agent)) {
         for declared in &shell.write {
             fence.written.open(&program.root, declared).map_err(|why| Failure::usage(format!("`write`: {why}")))?;
         }

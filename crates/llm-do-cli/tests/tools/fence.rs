@@ -42,7 +42,8 @@ fn on(kernel: Kernel, command: Command) -> Ended {
         let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
         let architecture = std::env::consts::ARCH.try_into().unwrap();
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture).unwrap();
-        seccompiler::apply_filter(&filter.try_into().unwrap()).unwrap();
+        let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+        seccompiler::apply_filter(&program).unwrap();
         wait(&mut command)
     })
     .join()
@@ -75,7 +76,7 @@ fn run(sandbox: &Sandbox, user: User, kernel: Kernel, flags: &[&str], variables:
         User::Another => sandbox.unprivileged(&arguments),
     };
     if let User::Another = user {
-        command.env("HOME", sandbox.path()).envs(variables.iter().copied());
+        command.env("HOME", sandbox.path().join("of-another")).envs(variables.iter().copied());
         for directory in [sandbox.path().to_owned(), sandbox.path().join(".git"), sandbox.path().join(".git/hooks")] {
             let _ = fs::set_permissions(directory, fs::Permissions::from_mode(0o777));
         }
@@ -157,7 +158,9 @@ fn the_thin_fence_asks_unless_it_is_accepted() {
     assert_eq!(run(&sandbox, User::Ours, kernel, &["--fence", "full"], &[]).code, Some(4), "the flag counts first");
     assert_eq!(run(&sandbox, User::Ours, kernel, &[], &[("LLM_DO_FENCE", "none")]).code, Some(2));
     let reading = with_sh(&json!({"directory": "ro"}), &["sh -c 'cat notes.md; echo x > made'"]);
-    let ran = run(&reading, User::Ours, kernel, &[], &[]);
+    // What the program keeps for itself lies elsewhere: nothing secret is in reach.
+    let home = Sandbox::new();
+    let ran = run(&reading, User::Ours, kernel, &[], &[("LLM_DO_HOME", home.path().to_str().unwrap())]);
     assert!(ran.code == Some(0) && ran.stdout.contains("one"), "{ran:?}");
     assert!(!reading.path().join("made").exists());
 }

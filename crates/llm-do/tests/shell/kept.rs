@@ -1,8 +1,9 @@
 //! What a command may not change or see inside of what it may: tried for its effect, with every fence.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::world::{ALL, World, is_full, rule, rules};
@@ -55,6 +56,15 @@ fn repository(directory: &Path) {
     fs::write(directory.join(".git/hooks/pre-push.sample"), "#!/bin/sh\n").unwrap();
 }
 
+/// Everything there is. The time of a directory may change: names come and go in it while a command tries.
+fn files(world: &World) -> BTreeMap<PathBuf, String> {
+    let mut state = world.state();
+    for shape in state.values_mut().filter(|shape| shape.starts_with("40")) {
+        shape.truncate(5);
+    }
+    state
+}
+
 const PLANTS: &[&str] = &[
     "install -Dt.git/hooks a.txt",
     "echo x > .git/hooks/pre-commit",
@@ -92,7 +102,7 @@ const PLANTS: &[&str] = &[
 fn what_others_run_stays_as_it_is_and_where_it_is() {
     for fencing in ALL {
         let world = project(fencing).accepting(Accept::Full);
-        let before = world.state();
+        let before = files(&world);
         for plant in PLANTS {
             let command = format!("bash -c '{plant}; true'");
             if is_full(fencing) {
@@ -100,7 +110,7 @@ fn what_others_run_stays_as_it_is_and_where_it_is() {
             } else {
                 world.attempt(&command).asks();
             }
-            assert_eq!(world.state(), before, "{plant}");
+            assert!(files(&world) == before, "{plant}");
         }
     }
 }

@@ -139,6 +139,7 @@ impl World {
             let mut protected = Protected::default();
             protected.add(inside.join("flow.yaml"), Covers::File, "is read by a run");
             protected.add(inside.clone(), Covers::Agents, "would be an agent");
+            protected.add(inside.join("workers"), Covers::Agents, "would be an agent");
             protected.add(inside.clone(), Covers::Modules, "could be imported");
             let surroundings =
                 Surroundings { directory: &inside, project_root: &inside, fence: Arc::clone(&fence), protected };

@@ -86,7 +86,7 @@ impl Keeper {
         match poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&PATIENCE)) {
             Ok(1..) | Err(rustix::io::Errno::INTR) => {}
             Ok(0) => return Err("the keeper says nothing".to_owned()),
-            Err(error) => return Err(lost(error.into())),
+            Err(error) => return Err(lost(error)),
         }
         match self.reply()? {
             Reply::Ready => Ok(()),
@@ -126,6 +126,6 @@ impl Drop for Keeper {
     }
 }
 
-fn lost(error: std::io::Error) -> String {
+fn lost(error: impl std::fmt::Display) -> String {
     format!("the keeper is lost: {error}")
 }

@@ -222,7 +222,7 @@ impl Nothing {
             return Ok(self.path);
         }
         let made = if self.is_directory { fs::create_dir(path) } else { fs::write(path, "") };
-        let closed = made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0)));
+        let closed = made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o000)));
         closed.map_err(|error| failed("make", path, error))?;
         Ok(self.path)
     }

@@ -303,9 +303,13 @@ fn keep_settings(directory: &Path, found: &mut Found) {
         let set = if path.symlink_metadata().is_ok() { &mut found.read_only } else { &mut found.guarded };
         set.insert(path);
     };
-    GIT_SETTINGS.iter().for_each(|name| keep(directory.join(name)));
+    for name in GIT_SETTINGS {
+        keep(directory.join(name));
+    }
     for worktree in children(&directory.join("worktrees")) {
-        ["config.worktree", "commondir", "gitdir"].iter().for_each(|name| keep(worktree.join(name)));
+        for name in ["config.worktree", "commondir", "gitdir"] {
+            keep(worktree.join(name));
+        }
     }
     // Modules have slashes in their names, and modules of their own.
     let mut waiting: Vec<(PathBuf, usize)> = vec![(directory.join("modules"), 0)];

@@ -298,9 +298,8 @@ fn refused_calls(bounds: &Bounds, around: Around) -> Result<BpfProgram, String> 
         refused.insert(*call, vec![when(&[differs(0, 0)])?]);
     }
     // The second argument says whom, the first one what that number is; that of a user is of all its processes.
-    let of_user = [(libc::SYS_setpriority, libc::PRIO_USER as i32), (libc::SYS_ioprio_set, 3)];
-    for (call, user) in of_user {
-        refused.insert(call, vec![when(&[differs(1, 0)])?, when(&[equals(0, u64::from(user.unsigned_abs()))])?]);
+    for (call, user) in [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)] {
+        refused.insert(call, vec![when(&[differs(1, 0)])?, when(&[equals(0, user)])?]);
     }
     let namespaces = NAMESPACES.iter().map(|flag| when(&[has(0, u64::from(flag.unsigned_abs()))]));
     refused.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);

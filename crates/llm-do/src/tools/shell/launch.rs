@@ -106,7 +106,12 @@ impl Shell {
         // Nobody is asked about a command that cannot be started.
         let Ok(written) = self.written(config) else { return Ok(()) };
         let found = || {
-            let found = self.sheltered.found(self, &written, &[self.directory.path.clone()], matched.repositories());
+            let found = self.sheltered.found(
+                self,
+                &written,
+                std::slice::from_ref(&self.directory.path),
+                matched.repositories(),
+            );
             (found.mounts(&written), found)
         };
         match (&self.fence.kind, self.fence.accept) {

@@ -417,7 +417,9 @@ fn report(finished: &Finished, timeout: Duration, notes: &[String]) -> String {
             -1
         }
     };
-    notes.iter().for_each(|note| add(format!("[{note}]")));
+    for note in notes {
+        add(format!("[{note}]"));
+    }
     rendered(&stdout, &stderr, exit_code, finished.truncated)
 }
 
