@@ -257,7 +257,7 @@ pub trait KnownAnswers: Send + Sync {
 pub struct ApprovalRequest {
     /// The digest of the question, all of it; people read [`short_id`] of it.
     pub id: String,
-    /// The agents from the entry down.
+    /// The agents from the entry down; an answer for the session is for the last one.
     pub path: Vec<String>,
     pub tool: String,
     pub arguments: RawJson,
@@ -541,10 +541,12 @@ pub struct Gate {
     others: OtherQuestions,
 }
 
-/// An approval for the rest of the session. Refusals are never remembered.
+/// An approval for the rest of the session, for one agent: whoever read what `editor` was about to do has not read what
+/// another agent does with the same tool. Refusals are never remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Grant {
     Call {
+        agent: String,
         toolset: String,
         tool: String,
         call: String,
@@ -552,6 +554,7 @@ enum Grant {
         exception: Option<String>,
     },
     Tool {
+        agent: String,
         toolset: String,
         tool: String,
         /// The part of it, where an answer covers less than the tool.
@@ -771,9 +774,14 @@ impl Gate {
 }
 
 impl Candidate<'_> {
+    /// The agent that calls, wherever in the tree it was called.
+    fn agent(&self) -> String {
+        self.path.last().cloned().unwrap_or_default()
+    }
+
     fn tool_grant(&self, verdict: &Verdict) -> Grant {
         let part = verdict.covers().map(|covers| covers.tool.clone());
-        Grant::Tool { toolset: format!("{:?}", self.toolset), tool: self.tool.to_owned(), part }
+        Grant::Tool { agent: self.agent(), toolset: format!("{:?}", self.toolset), tool: self.tool.to_owned(), part }
     }
 
     /// The grant that would cover the call, if one can.
@@ -785,7 +793,7 @@ impl Candidate<'_> {
         };
         let (toolset, tool) = (format!("{:?}", self.toolset), self.tool.to_owned());
         let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
-        Some(Grant::Call { toolset, tool, call, exception })
+        Some(Grant::Call { agent: self.agent(), toolset, tool, call, exception })
     }
 
     /// Who watches a run learns also of what would have been asked.
