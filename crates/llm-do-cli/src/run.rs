@@ -282,9 +282,11 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     let (program, models) = casting::cast(program, plan.tools, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = unbounded_channel();
     let mut config = with_servers(runtime_config(&plan, &program.policy, asked), &project, environment, &config)?;
-    // What the user trusts and which commands give keys is decided in the directory of the configuration.
+    // What the user trusts and which commands give keys is decided in the directory of the configuration; the one of the
+    // state has the key that signs.
     let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
-    config.own_files = settings.into_iter().chain(plan.output.file.clone()).collect();
+    config.own_files =
+        settings.into_iter().chain(state.directory().map(Path::to_owned)).chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let recorded = match (&plan.recording, replayed, &talk) {
         (Recording::Journal(_) | Recording::Replay(..), _, Talk::Chat(_)) => {

@@ -473,7 +473,55 @@ mod tests {
         }
     }
 
+    /// A run of a few steps.
+    fn whole() -> Vec<u8> {
+        let lines = [
+            HEADER.to_owned(),
+            line("main/t0/m0", "model", "done"),
+            line("main/t0/m0/c0/ask", "ask", "asked"),
+            line("main/t0/m0/c0/ask", "ask", "done"),
+            line("main/t0/m0/c0", "tool", "started"),
+            line("main/t0/m0/c0", "tool", "done"),
+        ];
+        signed(&lines.each_ref().map(String::as_str))
+    }
+
+    /// Only what we wrote is believed, and only from its beginning on: whatever was changed, the lines that are left
+    /// are those of the original, in their order.
+    fn is_refused_or_a_beginning(changed: &[u8]) -> bool {
+        let committed = &changed[..committed(changed)];
+        verified(committed, Some(&key())).is_err() || whole().starts_with(committed)
+    }
+
+    #[test]
+    fn a_journal_with_any_byte_changed_is_refused_or_cut_short() {
+        let whole = whole();
+        assert!(verified(&whole, Some(&key())).is_ok());
+        assert_eq!(verified(&whole, None), Err(Damage::Foreign(1)));
+        assert_eq!(verified(&whole, Some(&StateKey::from_bytes([8; 32]))), Err(Damage::Foreign(1)));
+        for at in 0..whole.len() {
+            for flip in [1, 2, 0x20, 0x80, whole[at] ^ b'\n', whole[at] ^ b'"'] {
+                let mut changed = whole.clone();
+                changed[at] ^= flip;
+                assert!(flip == 0 || is_refused_or_a_beginning(&changed), "byte {at} by {flip}");
+            }
+        }
+    }
+
     proptest::proptest! {
+        /// Lines dropped, doubled, swapped, of another run, of another key.
+        #[test]
+        fn lines_in_any_other_order_are_refused_or_cut_short(order in proptest::collection::vec((0..6_usize, 0..3_usize), 0..8)) {
+            let other_run = HEADER.replace("\"r\"", "\"s\"");
+            let originals = String::from_utf8(whole()).unwrap();
+            let others = String::from_utf8(signed(&[&other_run, &line("main/t0/m0/c0", "tool", "done")])).unwrap();
+            let unsigned = format!("{HEADER}\n{}\n", line("main/t0/m0/c0", "tool", "done"));
+            let files = [&originals, &others, &unsigned].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+            let spliced: String = order.iter().map(|(index, file)| files[*file][index % files[*file].len()]).collect();
+            let of_other = others.starts_with(&spliced);
+            proptest::prop_assert!(of_other || is_refused_or_a_beginning(spliced.as_bytes()));
+        }
+
         /// Whatever is in the file, it is read or refused.
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, lines in proptest::collection::vec("[ -~]{0,60}", 0..5)) {

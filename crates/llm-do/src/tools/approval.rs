@@ -857,4 +857,57 @@ mod tests {
         let asked = DeclaredVerdict::ByCommand(vec![command(Rule::Ask), command(Rule::Block)].into());
         assert_eq!(shell.under(Some(Rule::Ask)), asked);
     }
+
+    fn asked(words: &[String]) -> (AskedQuestion, String, String) {
+        let word = |index: usize| words[index % words.len()].clone();
+        let optional = |index: usize| Some(word(index)).filter(|word| !word.starts_with('-'));
+        let covers = optional(8).map(|call| Coverage { call, tool: word(9) });
+        let question = AskedQuestion {
+            path: words[10.min(words.len())..].to_vec(),
+            tool: word(2),
+            arguments: RawJson::of(&serde_json::json!({word(3): word(4)})),
+            reason: word(5),
+            preview: optional(6),
+            foreign: optional(7),
+            covers,
+            bound_to: optional(1),
+        };
+        (question, word(0), word(1))
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+        /// Two questions that differ in anything have different digests, and so have two runs.
+        #[test]
+        fn questions_that_differ_in_anything_have_different_digests(
+            one in proptest::collection::vec("[-ab/01]{0,2}", 10..14),
+            at in 0..14_usize,
+            other in "[-ab/01]{0,2}",
+        ) {
+            let mut changed = one.clone();
+            let at = at % changed.len();
+            changed[at] = other;
+            let ((first, run, key), (second, other_run, other_key)) = (asked(&one), asked(&changed));
+            let is_same = first == second && run == other_run && key == other_key;
+            proptest::prop_assert_eq!(is_same, first.digest(&run, &key) == second.digest(&other_run, &other_key));
+            proptest::prop_assert_ne!(first.digest("0000000000000000", &key), first.digest("0000000000000001", &key));
+        }
+    }
+
+    #[test]
+    fn an_answer_of_any_size_is_no_answer() {
+        let long = "x".repeat(LARGEST_ANSWER + 1);
+        let refused =
+            |answer: Answer| matches!(bounded(answer), Answer::Refuse { reason: Some(reason) } if reason.len() < 100);
+        assert!(refused(Answer::Edited(RawJson::of(&long))));
+        assert!(refused(Answer::Refuse { reason: Some(long) }));
+        let edited = Answer::Edited(RawJson::of(&"x"));
+        assert_eq!(bounded(edited.clone()), edited);
+    }
+
+    #[test]
+    fn people_read_twelve_digits() {
+        assert_eq!(short_id(&"0123456789abcdef".repeat(4)), "0123456789ab");
+        assert_eq!((short_id("short"), key_of_call("main/t0/m0/c0/ask")), ("short", "main/t0/m0/c0"));
+    }
 }

@@ -317,6 +317,48 @@ async fn what_is_blocked_today_is_not_done_because_it_was_allowed_yesterday() {
 }
 
 #[tokio::test]
+async fn whatever_was_allowed_yesterday_and_not_done_is_refused_today() {
+    let desk = Desk::new(ASKING_SCRIPT, ASKING);
+    desk.run_with(desk.project(), RuntimeConfig::new(Approvals::ApproveAll), desk.create()).await.said();
+    assert_eq!(desk.effects().len(), 4);
+    let whole = desk.text();
+    for lines in 1..whole.lines().count() {
+        desk.cut(&whole, lines);
+        let config = RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(Approvals::RejectAll) };
+        desk.run_with(desk.project(), config, desk.resume()).await.said();
+        let effects = desk.effects();
+        assert!(!effects.iter().any(|effect| effect.starts_with("charge")), "after {lines} lines: {effects:?}");
+        desk.cut(&whole, lines);
+        drop(desk.run(desk.resume()).await);
+        assert!(!desk.effects().iter().any(|effect| effect.starts_with("charge")), "after {lines} lines");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_changed_the_arguments_to_counts_also_later_and_is_judged_again() {
+    let script = "- {round: 1, call: {charge: {amount: 1}}}\n- say: '{{ result }}'";
+    let desk = Desk::new(script, &[("main", "tools: [charge]")]);
+    let (approvals, _) = person(Answer::Edited(RawJson::of(&json!({"amount": 7}))));
+    let whole_run = desk.run_with(desk.project(), RuntimeConfig::new(approvals), desk.create()).await;
+    let facts = whole_run.facts();
+    assert_eq!(whole_run.said(), "(the user changed the arguments to {\"amount\":7})\ncharge: 7");
+    assert_eq!(desk.effects(), ["charge 7"]);
+    let text = desk.text();
+    let replay = desk.run(desk.replay()).await;
+    assert_eq!((replay.facts(), desk.effects()), (facts.clone(), vec![]));
+    let answered = text.lines().position(|line| line.contains("\"kind\":\"ask\",\"state\":\"done\"")).unwrap();
+    desk.cut(&text, answered + 1);
+    let resumed = desk.run(desk.resume()).await;
+    assert_eq!((resumed.facts(), desk.effects()), (facts.clone(), vec!["charge 7".to_owned()]));
+    let again = desk.run(desk.resume()).await;
+    assert_eq!((again.facts(), desk.effects()), (facts, vec![]));
+    desk.cut(&text, answered + 1);
+    let rejected = desk.run_with(desk.project(), RuntimeConfig::new(Approvals::RejectAll), desk.resume()).await;
+    assert!(matches!(rejected.outcome, Err(RunError::Ended(Ending::Refused { .. }))));
+    assert_eq!(desk.effects(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn an_approval_of_a_write_holds_for_what_was_shown() {
     let script = "- {round: 1, call: {write_file: {path: a.txt, content: new}}}\n- say: '{{ result }}'";
     let desk = Desk::new(script, &[("main", "toolsets: [filesystem_project]")]);

@@ -70,11 +70,10 @@ impl ToolPlane {
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
         let steps = cx.steps.at(format_args!("{place}"));
         match steps.prior(StepKind::Tool, || request_of(call)) {
-            Prior::Done => return Ok(Decided::Recorded),
-            Prior::Begun if slot.is_once() => return Ok(Decided::Recorded),
+            Prior::Nothing => {}
+            Prior::Begun if !slot.is_once() => {}
             Prior::Replayed(result) if slot.kind == ToolKind::Agent => return Ok(replayed(result, cx)),
-            Prior::Replayed(_) => return Ok(Decided::Recorded),
-            Prior::Nothing | Prior::Begun => {}
+            Prior::Begun | Prior::Done | Prior::Replayed(_) => return Ok(Decided::Recorded),
         }
         let telling = steps.telling(cx.events);
         let inner = CallContext { events: &telling, steps: cx.steps.clone(), ..*cx };
