@@ -335,6 +335,28 @@ mod tests {
     }
 
     #[test]
+    fn a_short_id_that_several_calls_share_is_refused() {
+        let pending = |id: &str| Pending {
+            id: id.to_owned(),
+            path: Vec::new(),
+            tool: String::new(),
+            arguments: llm_do::message::RawJson::of(&()),
+            reason: String::new(),
+            preview: None,
+            foreign: None,
+        };
+        let [one, two, three] = ["aaaaaaaaaaaa1", "aaaaaaaaaaaa2", "bbbbbbbbbbbb3"].map(pending);
+        let waiting = [one, two, three];
+        let found = |typed: &str| whole_id(typed, &waiting).map(str::to_owned).map_err(|failure| failure.words().0);
+        assert_eq!(found("bbbbbbbbbbbb"), Ok("bbbbbbbbbbbb3".to_owned()));
+        assert_eq!(found("aaaaaaaaaaaa2"), Ok("aaaaaaaaaaaa2".to_owned()));
+        assert_eq!(found("aaaaaaaaaaaa"), Err("several calls wait with the id `aaaaaaaaaaaa`".to_owned()));
+        for typed in ["bbbbbbbbbbb", "", "bbbbbbbbbbbb4", "b\u{1b}"] {
+            assert!(found(typed).unwrap_err().starts_with("no call waits with the id `"), "{typed}");
+        }
+    }
+
+    #[test]
     fn a_script_that_is_named_now_is_found_from_here() {
         let models = ["scripted:s.yaml", "main=scripted:/abs.yaml", "a:b"].map(str::to_owned).to_vec();
         let here = std::env::current_dir().unwrap();
