@@ -16,6 +16,7 @@ mod editor;
 mod environment;
 mod failure;
 mod fencing;
+mod foreign;
 mod habits;
 mod journal;
 mod json;
