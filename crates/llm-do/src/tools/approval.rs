@@ -258,6 +258,9 @@ pub struct ApprovalRequest {
 #[derive(Clone, Debug, Default)]
 pub struct OtherQuestions(Arc<AtomicUsize>);
 
+/// Nobody answers more of them with a clear head.
+pub const MOST_OPEN_QUESTIONS: usize = 128;
+
 impl OtherQuestions {
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
@@ -571,6 +574,10 @@ impl Gate {
                 Decision::Ask(question) => question,
             };
             let Approvals::Prompt(approver) = &self.approvals else { unreachable!("only a prompt asks") };
+            // One is being asked.
+            if self.others.count() + 1 >= MOST_OPEN_QUESTIONS {
+                return Err(NoAnswer::Policy(format!("{MOST_OPEN_QUESTIONS} questions are open already")));
+            }
             let waits = self.others.one_more();
             let _one_at_a_time = self.asking.lock().await;
             drop(waits);
