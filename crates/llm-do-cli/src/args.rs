@@ -87,9 +87,9 @@ pub struct CheckArgs {
     /// The agent to start with, instead of the project's entry
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Trust the project: its first run will not ask
-    #[arg(long)]
-    pub trust: bool,
+    /// Trust the project as it is now, or exactly the list with this digest: its first run will not ask
+    #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true)]
+    pub trust: Option<Option<String>>,
     /// Start the MCP servers of a trusted project and list their tools; none is called
     #[arg(long)]
     pub connect: bool,
@@ -171,9 +171,9 @@ pub struct ConductArgs {
     /// Never ask, never animate
     #[arg(long, short = 'p', visible_alias = "print")]
     pub headless: bool,
-    /// Trust the project: its code, its servers, its loosened rules
-    #[arg(long)]
-    pub trust: bool,
+    /// Trust the project as it is now, or exactly the list with this digest: its code, its servers, its loosened rules
+    #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true)]
+    pub trust: Option<Option<String>>,
     /// Stop at this many model requests in the whole run
     #[arg(long, visible_alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_requests: Option<u64>,
