@@ -9,6 +9,7 @@ use std::path::Path;
 use llm_do::project::trust::{Agreement, SurveyedProject, TrustDigest, TrustItem, TrustedProject, items};
 use llm_do::tools::source::McpServer;
 
+use crate::attention::Stage;
 use crate::console;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -221,7 +222,7 @@ fn ask(list: &List<'_>, offers_place: bool) -> Result<Answer, Failure> {
         let Size { rows, columns } = terminal.size();
         let mut asking = Questions { keys, signals: &mut signals };
         for page in list.pages(rows, columns, choices) {
-            console::complain(&page.text);
+            asking.keys.show(&page.text, if page.is_last { Stage::Answer } else { Stage::Page });
             if !page.is_last && !asking.wants_more().await? {
                 return Ok(Answer::No);
             }
@@ -270,7 +271,8 @@ impl Questions<'_> {
                 b'p' if offers_place && pressed => return Ok(Answer::Place),
                 b'p' if offers_place => {
                     pressed = true;
-                    console::complain("p again: whatever this place will contain runs without a question\n");
+                    self.keys
+                        .show("p again: whatever this place will contain runs without a question\n", Stage::Answer);
                 }
                 _ => {
                     pressed = false;

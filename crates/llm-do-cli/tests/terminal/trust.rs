@@ -71,7 +71,7 @@ fn wide(sandbox: &Sandbox) -> String {
 fn a_person_is_asked_once_and_again_about_what_is_new() {
     let sandbox = clone();
     let terminal = start(&sandbox);
-    terminal.expect("n no").press("y");
+    terminal.expect("n no").answer("y");
     let left = terminal.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
     assert!(left.screen.starts_with("clone/tidy was never trusted. With your rights it would\n"), "{}", left.screen);
@@ -87,7 +87,7 @@ fn a_person_is_asked_once_and_again_about_what_is_new() {
     assert!(start(&sandbox).left().screen.starts_with("ran\n"), "a prompt asks nothing of anybody");
     sandbox.file("clone/tidy/tidy.worker", &TIDY.replace("{write_file", "{edit_file: allow, write_file"));
     let terminal = start(&sandbox);
-    terminal.expect("n no").press("n");
+    terminal.expect("n no").answer("n");
     let left = terminal.left();
     let new = "clone/tidy has changed since it was trusted. With your rights it would now\n  \
                allow  edit_file in the working directory  tidy.worker:5  agent `tidy`\n-- 1 of 1, digest ";
@@ -196,7 +196,7 @@ fn a_long_list_comes_in_pages_and_yes_counts_below_the_last() {
     let run = ["clone/tidy", "hi", "-m", "scripted:s.yaml"];
     let start = || Terminal::start_with(stranger(&sandbox, &run), 24, Elsewhere::default());
     let terminal = start();
-    terminal.expect("space more").press("y").press("p").press("n");
+    terminal.expect("space more").press("y").answer("y").answer("p").answer("n");
     let left = terminal.left();
     assert_eq!(left.code, Some(4), "{}", left.screen);
     let first: Vec<&str> = left.screen.lines().take(3).collect();
@@ -213,7 +213,7 @@ fn a_long_list_comes_in_pages_and_yes_counts_below_the_last() {
         pages += 1;
     }
     assert_eq!(pages, 21);
-    terminal.expect("-- 402 of 402, digest ").press("y");
+    terminal.expect("-- 402 of 402, digest ").answer("y");
     assert_eq!(terminal.left().code, Some(0));
 }
 
@@ -238,11 +238,11 @@ fn a_place_of_ones_own_is_trusted_by_pressing_twice() {
     let run = [project.to_str().unwrap(), "hi"];
     let start = || Terminal::start(stranger(&sandbox, &run));
     let terminal = start();
-    terminal.expect("p trust this place, whatever it will contain").press("p");
-    terminal.expect("p again: whatever this place will contain runs without a question").press("n");
+    terminal.expect("p trust this place, whatever it will contain").answer("p");
+    terminal.expect("p again: whatever this place will contain runs without a question").answer("n");
     assert_eq!(terminal.left().code, Some(4));
     let terminal = start();
-    terminal.expect("n no").press("p").expect("p again").press("p");
+    terminal.expect("n no").answer("p").expect("p again").answer("p");
     assert_eq!(terminal.left().code, Some(0));
     std::fs::write(project.join("s.yaml"), "- say: other\n").unwrap();
     let ended = headless(&sandbox, &run);
@@ -261,7 +261,7 @@ fn a_place_that_others_can_write_is_not_offered() {
     let shared = sandbox.path().join("clone");
     std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o777)).unwrap();
     let terminal = start(&sandbox);
-    terminal.expect("y trust exactly this   n no").press("p").press("p").press("n");
+    terminal.expect("y trust exactly this   n no").answer("p").answer("p").answer("n");
     assert_eq!(terminal.left().code, Some(4));
 }
 
