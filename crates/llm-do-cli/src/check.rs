@@ -75,7 +75,9 @@ pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
     if !trust.items.is_empty() {
         let state = if trust.is_given { "given for" } else { "needed for, and none of it was run or looked at here" };
         line("trust", state);
-        screen::lines(&trust.items).iter().for_each(|item| line("", item.trim_start()));
+        for item in screen::lines(&trust.items) {
+            line("", item.trim_start());
+        }
         line("", &format!("digest {}", trust.digest));
     }
     if let Some(ground) = ground {

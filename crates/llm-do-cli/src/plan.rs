@@ -52,7 +52,7 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
         project: args.project,
         entry: args.agent,
         trust: Answerers {
-            flag: Consent::typed(args.trust.as_ref())?,
+            flag: Consent::typed(args.trust.as_deref())?,
             once: Consent::of_variable(environment)?,
             person: false,
         },
@@ -178,7 +178,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         },
         attended,
         trust: Answerers {
-            flag: Consent::typed(args.conduct.trust.as_ref())?,
+            flag: Consent::typed(args.conduct.trust.as_deref())?,
             once: Consent::of_variable(environment)?,
             person: attended,
         },

@@ -67,13 +67,12 @@ fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure>
     let compare = |now: &Fingerprint| unchanged(&files.changes(now), args.force);
     let mut prepared = prepare(run_args, environment, Some(Before { input, compare: &compare }))?;
     let changes = files.changes(&prepared.files);
-    let matching = match changes.is_empty() {
-        true => Matching::Exact,
-        false => {
-            unchanged(&changes, args.force)?;
-            console::complain(&format!("note: the project has changed: {}\n", listed(&changes)));
-            Matching::ForgiveModels
-        }
+    let matching = if changes.is_empty() {
+        Matching::Exact
+    } else {
+        unchanged(&changes, args.force)?;
+        console::complain(&format!("note: the project has changed: {}\n", listed(&changes)));
+        Matching::ForgiveModels
     };
     console::complain(&doubts(open.contents()));
     let resumed = Resumed::from(open.contents());

@@ -9,6 +9,7 @@ use std::path::Path;
 use llm_do::project::trust::{Agreement, SurveyedProject, TrustDigest, TrustItem, TrustedProject, items};
 use llm_do::tools::source::McpServer;
 
+use crate::args::NOW;
 use crate::attention::Stage;
 use crate::console;
 use crate::environment::Environment;
@@ -44,11 +45,11 @@ const DIGITS: &str = "a digest of a trust list has 32 hex digits";
 
 impl Consent {
     /// As `--trust` was typed: with a digest behind it, or without.
-    pub fn typed(flag: Option<&Option<String>>) -> Result<Option<Self>, Failure> {
+    pub fn typed(flag: Option<&str>) -> Result<Option<Self>, Failure> {
         match flag {
             None => Ok(None),
-            Some(None) => Ok(Some(Self::Everything)),
-            Some(Some(text)) => match TrustDigest::parse(text) {
+            Some(NOW) => Ok(Some(Self::Everything)),
+            Some(text) => match TrustDigest::parse(text) {
                 Some(digest) => Ok(Some(Self::List(digest))),
                 None => Err(Failure::usage("`--trust=…` is no digest").hint(DIGITS)),
             },
@@ -231,6 +232,7 @@ fn ask(list: &List<'_>, offers_place: bool) -> Result<Answer, Failure> {
     })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` gives it away")]
 fn unreadable(error: std::io::Error) -> Failure {
     Failure::failed(format!("the terminal cannot be read: {error}"))
 }

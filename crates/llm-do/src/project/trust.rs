@@ -232,7 +232,7 @@ pub fn items(surveyed: &SurveyedProject) -> Vec<TrustItem> {
     items.sort_by(|one, other| one.order().cmp(&other.order()));
     let mut seen = BTreeSet::new();
     let items = items.into_iter().filter(|item| seen.insert(item.digest()));
-    items.map(|item| listing.shown(item)).collect()
+    items.map(|item| listing.shown(&item)).collect()
 }
 
 /// An item before it is put into words.
@@ -256,8 +256,8 @@ impl Item {
     }
 
     /// Whatever answers every question comes before what allows one.
-    fn order(&self) -> (Class, bool, Option<Span>, &str) {
-        (self.class, self.source != "runtime", self.span, &self.shown)
+    fn order(&self) -> (Class, bool, bool, Option<Span>, &str) {
+        (self.class, self.source != "runtime", self.span.is_none(), self.span, &self.shown)
     }
 }
 
@@ -288,9 +288,9 @@ impl Listing<'_> {
                 item.shown = format!("{} of this project", file.display());
             }
             Subject::Script(file) => {
-                item.hidden.push(self.script(base, file));
+                item.hidden.extend([std::mem::take(&mut item.source), self.script(base, file)]);
                 "from a script instead of a model".clone_into(&mut item.shown);
-                item.source = format!("{file}, {}", item.source);
+                item.source.clone_from(file);
             }
             Subject::Tool(tool) => self.tool(&mut item, agent, tool),
             Subject::ToolOf { toolset, tool } => {
@@ -429,7 +429,7 @@ impl Listing<'_> {
         })
     }
 
-    fn shown(&self, item: Item) -> TrustItem {
+    fn shown(&self, item: &Item) -> TrustItem {
         let digest = item.digest();
         TrustItem {
             class: item.class,

@@ -281,7 +281,9 @@ impl Shape {
                 }
             }
             (Self::List { of, .. }, Kind::List(items)) => {
-                items.iter().for_each(|item| of.add_claims(item, names, claims));
+                for item in items {
+                    of.add_claims(item, names, claims);
+                }
             }
             (Self::AnyOf(shapes), kind) => {
                 if let Some(shape) = shapes.iter().find(|shape| shape.is_for(kind)) {

@@ -58,7 +58,9 @@ impl Contents {
                 }
                 Subject::Command { words, .. } => {
                     let program = words.first().map(Path::new).filter(|program| program.is_absolute());
-                    program.into_iter().for_each(|program| contents.read_at(program));
+                    if let Some(program) = program {
+                        contents.read_at(program);
+                    }
                     for path in words.iter().flat_map(|word| candidates(word)) {
                         match path.is_absolute() {
                             true if path.starts_with(&whole) => contents.read_at(path),

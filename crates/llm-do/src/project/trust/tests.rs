@@ -88,11 +88,11 @@ fn whatever_runs_loosens_or_reaches_out_is_listed_once_and_the_most_dangerous_fi
     let files = files.write("told.worker", "---\nname: told\nmodel: scripted:s.yaml\n---\nx\n");
     let files = files.write(".venv/bin/python", "").write("lib/data.txt", "").write(".hidden/x.py", "");
     let expected = [
-        "run | lib/help.py of this project, if it is imported |  | Python",
-        "run | the Python interpreter in .venv, and what is installed there |  | Python",
         "run | tools.py of this project | project.json:2 | Python",
         "run | [\"/opt/tool\"], if you say yes | project.json:7 | shell `sh`",
-        "run | [\"npx\", \"-y\", \"hub\\\\u001b\"] with TOKEN from HUB_TOKEN, A | project.json:8 | mcp `hub`",
+        "run | [\"npx\", \"-y\", \"hub\\u001b\"] with TOKEN from HUB_TOKEN, A | project.json:8 | mcp `hub`",
+        "run | lib/help.py of this project, if it is imported |  | Python",
+        "run | the Python interpreter in .venv, and what is installed there |  | Python",
         "allow | every question: it is answered with yes | project.json:3 | runtime",
         "allow | [\"env\"], which can run any program | project.json:6 | shell `sh`",
         "allow | [\"wc\", \"-l\"] | project.json:7 | shell `sh`",
@@ -104,7 +104,7 @@ fn whatever_runs_loosens_or_reaches_out_is_listed_once_and_the_most_dangerous_fi
         "reach out | the network, by commands | project.json:7 | shell `sh`",
         "reach out | https://example.com/mcp with Authorization from GITHUB_TOKEN | project.json:9 | mcp `far`",
         "reach out | web_fetch, run by the provider | main.worker:6 | agent `main`",
-        "answer | from a script instead of a model | told.worker:3 | s.yaml, agent `told`",
+        "answer | from a script instead of a model | told.worker:3 | s.yaml",
     ];
     let found = files.lines();
     assert_eq!(found, expected, "{found:#?}");
@@ -211,7 +211,7 @@ fn too_many_modules_are_trusted_by_their_place() {
         files.put(&format!("many/m{module}.py"), "");
     }
     let words = "run | whatever Python modules this directory contains: too many to tell changes |  | Python";
-    assert_eq!(files.lines(), [words, "run | tools.py of this project | project.json:2 | Python"]);
+    assert_eq!(files.lines(), ["run | tools.py of this project | project.json:2 | Python", words]);
     let before = files.digest();
     files.put("many/m1.py", "changed");
     assert_eq!(files.digest(), before, "that is what was said");
@@ -224,7 +224,7 @@ fn links_that_lead_back_end() {
     let files = Files::of(r#""python_files": ["tools.py"]"#, "").write("tools.py", "").write("a/b/x.py", "");
     std::os::unix::fs::symlink("../..", files.0.path().join("a/b/up")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", files.0.path().join("a/zero.py")).unwrap();
-    assert_eq!(files.lines()[0], "run | a/b/x.py of this project, if it is imported |  | Python");
+    assert_eq!(files.lines()[1], "run | a/b/x.py of this project, if it is imported |  | Python");
 }
 
 #[test]
@@ -268,7 +268,9 @@ fn nothing_inside_of_a_neutral_key_asks_for_anything() {
             assert!(!(is_neutral && bears), "`{}` in {}", key.name, table.what);
             let is_inside = matches!(key.bearing, Bearing::Inside);
             assert!(!is_inside || !tables(&key.shape).is_empty(), "`{}` in {}", key.name, table.what);
-            tables(&key.shape).into_iter().for_each(|table| check(table, is_neutral || !bears));
+            for table in tables(&key.shape) {
+                check(table, is_neutral || !bears);
+            }
         }
     }
     check(&MANIFEST, false);
