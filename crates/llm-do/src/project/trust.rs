@@ -22,7 +22,7 @@ use crate::syntax::diagnostic::{Diagnostic, Located, Place, Report, Span};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::Rule;
 use crate::tools::python::Python;
-use crate::tools::source::{Base, FilesystemConfig, ToolsetSource};
+use crate::tools::source::{Access, Base, FilesystemConfig, ToolsetSource};
 use contents::{Content, Contents, Modules};
 
 /// More than anybody reads.
@@ -281,6 +281,7 @@ impl Listing<'_> {
         }
         match &claim.subject {
             Subject::Text(text) => item.shown.clone_from(text),
+            Subject::Module(module) => item.shown = format!("the Python module {module}"),
             Subject::Command { words, remark } => self.command(&mut item, words, remark),
             Subject::Python(file) => {
                 let file = lexical_join(base, Path::new(file)).unwrap_or_else(|| PathBuf::from(file));
@@ -472,7 +473,11 @@ fn json(words: &[String]) -> String {
 fn place_of(name: &str, source: &ToolsetSource) -> String {
     match source.origin() {
         ToolsetSource::Filesystem(FilesystemConfig { roots }) => {
-            let roots: Vec<String> = roots.all().map(|root| base_of(&root.base)).collect();
+            // A rule is needed to write unasked, and not to read.
+            let writable = roots.all().filter(|root| root.access == Access::ReadWrite).map(|root| base_of(&root.base));
+            let writable: Vec<String> = writable.collect();
+            let all = || roots.all().map(|root| base_of(&root.base)).collect();
+            let roots: Vec<String> = if writable.is_empty() { all() } else { writable };
             format!("in {}", roots.join(" and "))
         }
         ToolsetSource::Shell(_) => format!("of the shell `{name}`"),

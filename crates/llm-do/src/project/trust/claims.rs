@@ -23,7 +23,7 @@ pub fn schema(written: &Written<'_>, claims: &mut Claims) {
     let Some(SchemaSource::Python(class)) = parse_reference(&text) else { return };
     let subject = match class.value.module {
         PythonModule::File(file) => Subject::Python(file),
-        PythonModule::Importable(module) => Subject::Text(format!("the Python module {module}")),
+        PythonModule::Importable(module) => Subject::Module(module),
     };
     claims.push(Claim::new(Class::Run, subject).of("Python").at(written.span));
 }

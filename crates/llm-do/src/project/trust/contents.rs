@@ -69,7 +69,7 @@ impl Contents {
                         }
                     }
                 }
-                Subject::Text(_) if claim.owner == "Python" => {
+                Subject::Module(_) => {
                     contents.modules.get_or_insert_with(|| Modules::beneath(root));
                 }
                 Subject::Text(_) | Subject::Script(_) | Subject::Tool(_) | Subject::ToolOf { .. } => {}
