@@ -37,7 +37,7 @@ use crate::dry_run::Rehearsed;
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE, marked};
-use crate::journal::{Flags, Header, Recorded, unusable};
+use crate::journal::{Flags, Header, Recorded, read};
 use crate::models::Listing;
 use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan};
 use crate::render::{Verbosity, View};
@@ -272,9 +272,10 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     let surveyed = survey(&plan)?;
     // Whoever goes on with a run learns first what has changed since: nothing of the project has run yet.
     before.as_ref().map_or(Ok(()), |before| (before.compare)(&surveyed.project().fingerprint()))?;
-    let trusted = trust::settle(surveyed, &plan.project, &plan.trust, &State::of(environment, &config)?)?;
+    let state = State::of(environment, &config)?;
+    let trusted = trust::settle(surveyed, &plan.project, &plan.trust, &state)?;
     let known = before.map(|before| before.input);
-    let replayed = replayed(&plan)?;
+    let replayed = replayed(&plan, &state)?;
     // What comes from a record comes whole: there are no pieces of it to show.
     let is_recorded = known.is_some() || replayed.is_some();
     let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
@@ -296,19 +297,21 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     let mut runtime = with_servers(runtime, !trusted.project().servers().is_empty(), environment, &config)?;
     let (program, models) =
         casting::cast(trusted.into_program(), plan.tools, environment, &config, rehearsed.as_ref())?;
-    // What the user trusts and which commands give keys is decided in the directory of the configuration.
+    // Which commands give keys is decided in the directory of the configuration; the one of the state has what the user
+    // trusts, and the key that signs.
     let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
-    runtime.own_files = settings.into_iter().chain(plan.output.file.clone()).collect();
+    runtime.own_files =
+        settings.into_iter().chain(state.directory().map(Path::to_owned)).chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let recorded = match (&plan.recording, replayed, &talk) {
-        (Recording::Journal(_) | Recording::Replay(_), _, Talk::Chat(_)) => {
+        (Recording::Journal(_) | Recording::Replay(..), _, Talk::Chat(_)) => {
             return Err(Failure::usage("a chat cannot be journaled or replayed yet"));
         }
         (Recording::Journal(file), _, Talk::Once(input)) => {
             let header = header(&plan, flags, files.clone(), input.clone())?;
-            Some(Recorded::begin(file, &header, environment.user())?)
+            Some(Recorded::begin(file, &header, environment.user(), state.key()?)?)
         }
-        (Recording::Nothing | Recording::Replay(_), replayed, _) => {
+        (Recording::Nothing | Recording::Replay(..), replayed, _) => {
             replayed.map(|(header, contents)| Recorded::replay(contents, header.run))
         }
     };
@@ -341,9 +344,9 @@ fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Res
 }
 
 /// The journal that answers every step.
-fn replayed(plan: &RunPlan) -> Result<Option<(Header, Contents)>, Failure> {
-    let Recording::Replay(file) = &plan.recording else { return Ok(None) };
-    let contents = llm_do::journal::file::read(file).map_err(unusable)?;
+fn replayed(plan: &RunPlan, state: &State) -> Result<Option<(Header, Contents)>, Failure> {
+    let Recording::Replay(file, author) = &plan.recording else { return Ok(None) };
+    let contents = read(file, *author, state)?;
     Ok(Some((Header::of(&contents, file)?, contents)))
 }
 
@@ -447,7 +450,7 @@ async fn begin(
     match (known, &trusted.project().code) {
         (Some(input), _) => {
             let without_python =
-                matches!(plan.recording, Recording::Replay(_)) && is_told_without_python(trusted.program());
+                matches!(plan.recording, Recording::Replay(..)) && is_told_without_python(trusted.program());
             let trusted = match with_python(trusted, plan).await {
                 // Every step is in the record: what Python would do was done.
                 Err(failure) if without_python => {

@@ -149,7 +149,7 @@ pub fn settle(
         console::complain(&list.whole());
         return Err(untrusted().hint(hint(&digest)));
     }
-    match ask(&list, is_private(&root))? {
+    match ask_about(&list, is_private(&root))? {
         Answer::No => Err(untrusted().hint(hint(&digest))),
         answer => {
             keep(&store, &root, &kept, &asked, answer == Answer::Place);
@@ -213,15 +213,10 @@ const WITH_PLACE: &str = "y trust exactly this   p trust this place, whatever it
 const WITHOUT_PLACE: &str = "y trust exactly this   n no";
 
 /// Before the run and its executor.
-fn ask(list: &List<'_>, offers_place: bool) -> Result<Answer, Failure> {
-    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unreadable)?;
-    executor.block_on(async {
-        let mut signals = Signals::listen()?;
-        let terminal = Terminal::open().map_err(unreadable)?;
-        let keys = terminal.keys().map_err(unreadable)?;
+fn ask_about(list: &List<'_>, offers_place: bool) -> Result<Answer, Failure> {
+    attended(async |terminal, asking| {
         let choices = if offers_place { WITH_PLACE } else { WITHOUT_PLACE };
         let Size { rows, columns } = terminal.size();
-        let mut asking = Questions { keys, signals: &mut signals };
         for page in list.pages(rows, columns, choices) {
             asking.keys.show(&page.text, if page.is_last { Stage::Answer } else { Stage::Page });
             if !page.is_last && !asking.wants_more().await? {
@@ -229,6 +224,24 @@ fn ask(list: &List<'_>, offers_place: bool) -> Result<Answer, Failure> {
             }
         }
         asking.answer(offers_place).await
+    })
+}
+
+/// The same for another question: yes or no.
+pub fn ask(question: &str) -> Result<bool, Failure> {
+    attended(async |_, asking| {
+        asking.keys.show(question, Stage::Answer);
+        Ok(asking.answer(false).await? == Answer::Exactly)
+    })
+}
+
+fn attended<T>(question: impl AsyncFnOnce(&Terminal, &mut Questions<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unreadable)?;
+    executor.block_on(async {
+        let mut signals = Signals::listen()?;
+        let terminal = Terminal::open().map_err(unreadable)?;
+        let keys = terminal.keys().map_err(unreadable)?;
+        question(&terminal, &mut Questions { keys, signals: &mut signals }).await
     })
 }
 
