@@ -11,7 +11,7 @@ fn check_starts_nothing_unless_it_is_told_to_and_the_project_is_trusted() {
     let toolsets = json!({"desk": servers::ours_on_stdio()});
     let sandbox = project("toolsets: [desk]", &toolsets, "");
     let plain = Run::of(&sandbox, &["check", ".", "-m", "ollama:q"]).with("LLM_DO_TRUST", "").ended();
-    assert!(plain.stdout.contains("\"log\"] with TOLD, PASSED from SECRET  "), "{}", plain.stdout);
+    assert!(plain.stdout.contains("\"log\"] with PASSED from SECRET, TOLD  "), "{}", plain.stdout);
     let said = Run::of(&sandbox, &["check", ".", "-m", "ollama:q", "--connect"]).with("LLM_DO_TRUST", "").failure(2);
     assert!(said.contains("`--connect` starts nothing of a project that is not trusted"), "{said}");
     let trusted = command(&sandbox, "check", &["-m", "ollama:q"]).ended();
