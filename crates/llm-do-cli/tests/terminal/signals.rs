@@ -74,7 +74,7 @@ fn the_second_signal_restores_a_terminal_whose_program_waits_for_a_reader() {
     sandbox.file("script.yaml", &format!("- say: {}\n", "word ".repeat(60_000)));
     let (unread, writer) = std::io::pipe().unwrap();
     let command = sandbox.command(&["chat", "main.worker", "-m", "scripted:script.yaml", "--json"], &[]);
-    let streams = Elsewhere { stdin: None, stdout: Some(writer.into()) };
+    let streams = Elsewhere { stdout: Some(writer.into()), ..Elsewhere::default() };
     let terminal = Terminal::start_with(command, Terminal::ROWS, streams);
     terminal.expect(">").press("hello\r");
     while rustix::io::ioctl_fionread(&unread).unwrap() < 60_000 {
