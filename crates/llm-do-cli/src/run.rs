@@ -279,10 +279,9 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     let rehearsed = plan.dry_run.then(Rehearsed::default);
     let (program, models) = casting::cast(program, plan.tools, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = unbounded_channel();
-    let mut config = with_servers(runtime_config(&plan, &program.policy, asked), &project, environment, &config)?;
-    // What the user trusts and which commands give keys is decided in the directory of the configuration.
-    let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
-    config.own_files = settings.into_iter().chain(plan.output.file.clone()).collect();
+    let settings = with_surroundings(runtime_config(&plan, &program.policy, asked), environment, &config);
+    let mut config = with_servers(settings, &project, environment, &config)?;
+    config.own_files = plan.output.file.clone().into_iter().collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let recorded = match (&plan.recording, replayed, &talk) {
         (Recording::Journal(_) | Recording::Replay(_), _, Talk::Chat(_)) => {
@@ -366,6 +365,12 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
         stream: plan.stream,
         ..RuntimeConfig::new(approvals)
     }
+}
+
+/// What tools must know of the user: which directories are ours, and where programs are found.
+pub fn with_surroundings(runtime: RuntimeConfig, environment: &Environment, config: &Config) -> RuntimeConfig {
+    let program_directories = config.shell.directories.iter().map(|path| environment.expand(path)).collect();
+    RuntimeConfig { private_directories: environment.own_directories(), program_directories, ..runtime }
 }
 
 /// What the servers of a project see, and how they are reached; only if it has some.

@@ -73,7 +73,7 @@ fn of_manifest(manifest: &Manifest, items: &mut Vec<Item>) {
     for (name, definition) in &manifest.toolsets {
         match definition {
             ToolsetDefinition::Filesystem(config) => of_files(&name.value, config, items),
-            ToolsetDefinition::Shell(config) => of_shell(&name.value, config, items),
+            ToolsetDefinition::Shell(config, _) => of_shell(&name.value, config, items),
             ToolsetDefinition::Mcp(config, _) => of_server(&name.value, config, items),
             ToolsetDefinition::Use { .. } | ToolsetDefinition::Broken => {}
         }
