@@ -336,13 +336,13 @@ impl Shell {
         let preview = lines.iter().map(|line| visible(line)).collect::<Vec<_>>().join("\n");
         let binding = operands.binding();
         let bound_to = digest(std::iter::once(reason.as_str()).chain(binding.iter().map(String::as_str)));
-        let led: String = links.iter().map(|link| format!(", {link}")).collect();
+        let call = std::iter::once(format!("`{command}` in {directory}")).chain(links);
         Question {
             preview: Some(preview),
             bound_to: Some(bound_to),
             reason,
             covers: Some(Coverage {
-                call: format!("`{command}` in {directory}{led}"),
+                call: call.collect::<Vec<_>>().join(", "),
                 tool: format!("{covered}, in {directory}"),
             }),
             foreign: None,
