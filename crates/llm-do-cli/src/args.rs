@@ -152,6 +152,9 @@ pub struct RunArgs {
     /// Answer every step from this journal: no model is asked, no tool runs
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub replay: Option<PathBuf>,
+    /// Replay a journal that somebody else wrote
+    #[arg(long, requires = "replay")]
+    pub foreign: bool,
     #[command(flatten)]
     pub conduct: ConductArgs,
 }
@@ -216,6 +219,7 @@ Examples:
   llm-do resume run.journal --approve 3f2a91c04d7e  allow the call with this id, and go on
   llm-do resume run.journal --refuse 3f2a91c04d7e --reason \"use the other account\"
   llm-do resume run.journal --max-requests 80       after a limit, with a higher one
+  llm-do resume bug.journal --foreign               a journal that somebody else wrote
 
 The project, its input and the flags of the run are those it was started with; flags given here win.
 `--approve-all` is not kept: it must be given again.")]
@@ -237,6 +241,9 @@ pub struct ResumeArgs {
     /// Go on although the project has changed
     #[arg(long)]
     pub force: bool,
+    /// Read a journal that somebody else wrote: what people answered there does not count
+    #[arg(long)]
+    pub foreign: bool,
     #[command(flatten)]
     pub conduct: ConductArgs,
 }

@@ -112,7 +112,22 @@ pub enum Recording {
     /// Kept in a new file.
     Journal(PathBuf),
     /// Answered from a file.
-    Replay(PathBuf),
+    Replay(PathBuf, Author),
+}
+
+/// Who wrote a journal, as whoever names it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// This user, on this machine or on one that shares its key.
+    User,
+    Stranger,
+}
+
+impl Author {
+    /// `--foreign`.
+    pub fn of(is_foreign: bool) -> Self {
+        if is_foreign { Self::Stranger } else { Self::User }
+    }
 }
 
 /// Where the input comes from; nothing is read yet.
@@ -169,7 +184,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         dry_run: args.dry_run,
         recording: match (args.journal, args.replay) {
             (Some(file), _) => Recording::Journal(file),
-            (None, Some(file)) => Recording::Replay(file),
+            (None, Some(file)) => Recording::Replay(file, Author::of(args.foreign)),
             (None, None) => Recording::Nothing,
         },
         attended,

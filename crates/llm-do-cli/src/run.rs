@@ -37,13 +37,14 @@ use crate::dry_run::Rehearsed;
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE, marked};
-use crate::journal::{Flags, Header, Recorded, unusable};
+use crate::journal::{Flags, Header, Recorded, read};
 use crate::models::Listing;
 use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan};
 use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::state::State;
 use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
@@ -260,7 +261,8 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
     let (project, Linked { program, .. }) = link(&plan)?;
     trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
-    let replayed = replayed(&plan)?;
+    let state = State::of(environment, &config)?;
+    let replayed = replayed(&plan, &state)?;
     // What comes from a record comes whole: there are no pieces of it to show.
     let is_recorded = known.is_some() || replayed.is_some();
     let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
@@ -281,17 +283,17 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     let (asked, questions) = unbounded_channel();
     let settings = with_surroundings(runtime_config(&plan, &program.policy, asked), environment, &config);
     let mut config = with_servers(settings, &project, environment, &config)?;
-    config.own_files = plan.output.file.clone().into_iter().collect();
+    config.own_files = state.directory().map(Path::to_owned).into_iter().chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let recorded = match (&plan.recording, replayed, &talk) {
-        (Recording::Journal(_) | Recording::Replay(_), _, Talk::Chat(_)) => {
+        (Recording::Journal(_) | Recording::Replay(..), _, Talk::Chat(_)) => {
             return Err(Failure::usage("a chat cannot be journaled or replayed yet"));
         }
         (Recording::Journal(file), _, Talk::Once(input)) => {
             let header = header(&plan, flags, files.clone(), input.clone())?;
-            Some(Recorded::begin(file, &header, environment.user())?)
+            Some(Recorded::begin(file, &header, environment.user(), state.key()?)?)
         }
-        (Recording::Nothing | Recording::Replay(_), replayed, _) => {
+        (Recording::Nothing | Recording::Replay(..), replayed, _) => {
             replayed.map(|(header, contents)| Recorded::replay(contents, header.run))
         }
     };
@@ -324,9 +326,9 @@ fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Res
 }
 
 /// The journal that answers every step.
-fn replayed(plan: &RunPlan) -> Result<Option<(Header, Contents)>, Failure> {
-    let Recording::Replay(file) = &plan.recording else { return Ok(None) };
-    let contents = llm_do::journal::file::read(file).map_err(unusable)?;
+fn replayed(plan: &RunPlan, state: &State) -> Result<Option<(Header, Contents)>, Failure> {
+    let Recording::Replay(file, author) = &plan.recording else { return Ok(None) };
+    let contents = read(file, *author, state)?;
     Ok(Some((Header::of(&contents, file)?, contents)))
 }
 
@@ -439,7 +441,7 @@ async fn begin(
             let linked = program.clone();
             let (project, program) = match (with_python(project, program, plan).await, &plan.recording) {
                 // Every step is in the record: what Python would do was done.
-                (Err(failure), Recording::Replay(_)) if is_told_without_python(&linked) => {
+                (Err(failure), Recording::Replay(..)) if is_told_without_python(&linked) => {
                     if !matches!(plan.output.view.verbosity, Verbosity::Quiet | Verbosity::Messages) {
                         let reason = marked(&failure.words().0);
                         console::complain(&format!("note: replayed without Python: {reason}\n"));

@@ -242,7 +242,7 @@ fn question(root: &Path, items: &[Item], styles: Styles) -> String {
 }
 
 /// Before the run and its executor.
-fn ask(question: &str) -> Result<bool, Failure> {
+pub fn ask(question: &str) -> Result<bool, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("the terminal cannot be read: {error}"));
     let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     executor.block_on(async {

@@ -71,7 +71,7 @@ pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &
         Wanted::Facts | Wanted::None => Hearing::Facts,
     };
     let (runtime, events) = Runtime::heard(program, models, runtime_config, hearing);
-    let run = runtime.run.clone();
+    let run = runtime.run_id().to_owned();
     let prepared = Prepared { runtime, events, wanted: open.events, caller, trouble };
     Ok(Ready { prepared, agent, model, run, untrusted })
 }

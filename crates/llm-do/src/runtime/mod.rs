@@ -34,7 +34,7 @@ use crate::model::{Model, ModelError};
 use crate::project::create::{CreateError, WorkerDefaults};
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
+use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Verdict};
 use crate::tools::attachment::{self, Reach};
 use crate::tools::plane::Refusals;
 use crate::tools::protected::Covers;
@@ -100,6 +100,8 @@ pub struct RuntimeConfig {
     pub private_directories: Vec<PathBuf>,
     /// Where the user wants programs of shells to be found by name, besides the directories of the system.
     pub program_directories: Vec<PathBuf>,
+    /// What people answered before it is asked; before whoever is there.
+    pub known_answers: Option<Arc<dyn KnownAnswers>>,
     /// What agents that are created in this run get where whoever creates them is silent.
     pub creation_defaults: WorkerDefaults,
 }
@@ -119,6 +121,7 @@ impl RuntimeConfig {
             own_files: Vec::new(),
             private_directories: Vec::new(),
             program_directories: Vec::new(),
+            known_answers: None,
             creation_defaults: WorkerDefaults::default(),
         }
     }
@@ -148,8 +151,10 @@ pub struct Runtime {
     servers: OnceLock<Box<Servers>>,
     /// Those that were looked up.
     prices: Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>,
-    /// Time and chance, in hex.
-    pub run: String,
+}
+
+fn gate(run: String, config: &RuntimeConfig) -> Arc<Gate> {
+    Arc::new(Gate::new(run, config.approvals.clone(), config.known_answers.clone()))
 }
 
 /// What a run gave.
@@ -292,10 +297,10 @@ impl Runtime {
         let session = Arc::new(Session::default());
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder);
-        let gate = Arc::new(Gate::new(config.approvals.clone()));
+        let gate = gate(run_id::run_id(), &config);
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
-        let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id::run_id());
+        let (program, resumed) = (Arc::new(program), Resumed::default());
         let (fence, servers) = (OnceLock::new(), OnceLock::new());
         let (said, prices) = (Mutex::default(), Mutex::default());
         python::attach(&program, &events);
@@ -315,7 +320,6 @@ impl Runtime {
             said,
             servers,
             prices,
-            run,
         }
     }
 
@@ -344,6 +348,18 @@ impl Runtime {
     /// Whether something is said for the first time in this session.
     fn is_news(&self, text: &str) -> bool {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned())
+    }
+
+    /// What the run is called: time and chance, or as it was called when it began elsewhere.
+    pub fn run_id(&self) -> &str {
+        self.gate.run()
+    }
+
+    /// The same run under the id that it has; before any call is opened.
+    #[must_use]
+    pub fn identified(mut self, run: String) -> Self {
+        self.gate = gate(run, &self.config);
+        self
     }
 
     /// Every effect goes through this engine from now on. What earlier processes spent counts.
