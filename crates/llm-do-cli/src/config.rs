@@ -28,6 +28,8 @@ pub struct Config {
     pub runs: RunsConfig,
     #[serde(default)]
     pub fence: FenceSettings,
+    #[serde(default)]
+    pub shell: ShellConfig,
 }
 
 /// What keeps commands in.
@@ -36,6 +38,15 @@ pub struct Config {
 pub struct FenceSettings {
     /// With which fence a rule that allows is enough.
     pub accept: Option<FenceArg>,
+}
+
+/// How commands of shells are found.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShellConfig {
+    /// Where programs are found by name, besides the directories of the system. `~` is the user's home.
+    #[serde(default)]
+    pub directories: Vec<String>,
 }
 
 /// How what is kept of runs is kept.
@@ -197,6 +208,8 @@ ca_file = "/etc/company.pem"
 key_file = "/etc/llm-do.key"
 [fence]
 accept = "thin"
+[shell]
+directories = ["~/.cargo/bin"]
 "#;
 
     #[test]
@@ -207,6 +220,7 @@ accept = "thin"
         assert_eq!(config.http.retries, Some(2));
         assert_eq!(config.runs.key_file, Some("/etc/llm-do.key".into()));
         assert_eq!(config.fence.accept, Some(FenceArg::Thin));
+        assert_eq!(config.shell.directories, ["~/.cargo/bin"]);
     }
 
     #[test]

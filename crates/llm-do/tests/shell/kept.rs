@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::world::{ALL, World, is_full, rule, rules};
+use crate::world::{ALL, Attempt, World, is_full, rule, rules};
 use llm_do::tools::approval::Rule;
 use llm_do::tools::fence::{Accept, Fencing};
 use llm_do::tools::source::Access;
@@ -54,6 +54,12 @@ fn repository(directory: &Path) {
     }
     fs::create_dir_all(directory.join(".git/hooks")).unwrap();
     fs::write(directory.join(".git/hooks/pre-push.sample"), "#!/bin/sh\n").unwrap();
+}
+
+/// A command whose words name no file but its own script.
+fn script(world: &World, text: &str) -> Attempt {
+    world.file("inside/go.sh", text);
+    world.attempt("bash go.sh")
 }
 
 /// Everything there is. The time of a directory may change: names come and go in it while a command tries.
@@ -104,12 +110,13 @@ fn what_others_run_stays_as_it_is_and_where_it_is() {
         let world = project(fencing).accepting(Accept::Full);
         let before = files(&world);
         for plant in PLANTS {
-            let command = format!("bash -c '{plant}; true'");
+            world.file("inside/go.sh", plant);
             if is_full(fencing) {
-                world.attempt(&command).ran();
+                world.attempt("bash go.sh").ran();
             } else {
-                world.attempt(&command).asks();
+                world.attempt("bash go.sh").asks();
             }
+            fs::remove_file(world.path("inside/go.sh")).unwrap();
             assert!(files(&world) == before, "{plant}");
         }
     }
@@ -121,10 +128,10 @@ fn what_is_nobodys_program_is_built_as_ever() {
         return;
     }
     let world = project(Fencing::WhereOffered).accepting(Accept::Full);
-    let honest = "bash -c 'echo x > out.txt && mkdir -p target/deep && mv out.txt target/deep && echo \"all:\" > Makefile \
+    let honest = "echo x > out.txt && mkdir -p target/deep && mv out.txt target/deep && echo all: > Makefile \
                   && echo x >> deep/notes.md && rm b.txt && mkdir src/new && mv src/main.rs src/new && echo y > src/new.py \
-                  && echo t > /tmp/t && cat /tmp/t && cat .git/HEAD'";
-    let ran = world.attempt(honest).ran();
+                  && echo t > /tmp/t && cat /tmp/t && cat .git/HEAD";
+    let ran = script(&world, honest).ran();
     assert_eq!((ran.exit_code, ran.stderr.as_str()), (0, ""), "{ran:?}");
     assert!(world.path("inside/target/deep/out.txt").exists() && world.path("inside/src/new/main.rs").exists());
 }
@@ -160,13 +167,16 @@ fn a_rule_for_git_writes_the_repository_but_not_its_settings() {
         "commondir",
     ];
     let before: Vec<_> = settings.iter().map(|path| fs::read(git.join(path)).ok()).collect();
+    // Options of `git` that run another program ask, and somebody said yes.
+    let run = |script: &str| {
+        world.file("inside/go.sh", script);
+        world.approved("git -c alias.x='!sh go.sh' x").ran()
+    };
     for (path, before) in settings.iter().zip(&before) {
-        let ran = world
-            .attempt(&format!("git -c alias.x='!mkdir -p $(dirname .git/{path}); echo evil > .git/{path}' x"))
-            .ran();
+        let ran = run(&format!("mkdir -p $(dirname .git/{path}); echo evil > .git/{path}"));
         assert_eq!(fs::read(git.join(path)).ok(), *before, "{path}: {ran:?}");
     }
-    world.attempt("git -c alias.x='!rm -rf .git/hooks; mv .git/hooks .git/h; mv .git g; rm -rf .git/modules' x").ran();
+    run("rm -rf .git/hooks; mv .git/hooks .git/h; mv .git g; rm -rf .git/modules");
     assert!(git.join("hooks/pre-push.sample").exists() && git.join("modules/m/config").exists());
 }
 
@@ -176,19 +186,16 @@ fn secrets_are_hidden_unless_somebody_agreed_to_them() {
         let world = project(fencing).accepting(Accept::Full);
         let secret = "top-secret-value";
         for command in [
-            "bash -c 'cat .e*v deep/server.p*m .s*h/id* innocent'",
-            "bash -c 'cp -r . /tmp/copy; grep -r top /tmp/copy'",
-            "grep -r top .",
-            "bash -c 'cat /proc/self/root/$PWD/.e*v; mv .env e; mv deep/server.pem x; ln .env l; cat e x l'",
+            "cat .env deep/server.pem .ssh/id_rsa innocent",
+            "cp -r . /tmp/copy; grep -r top /tmp/copy",
+            "cat /proc/self/root/$PWD/.env; mv .env e; mv deep/server.pem x; ln .env l; cat e x l",
         ] {
-            match world.attempt(command) {
-                crate::world::Attempt::Ran(ran) => {
+            match script(&world, command) {
+                Attempt::Ran(ran) => {
                     assert!(!format!("{}{}", ran.stdout, ran.stderr).contains(secret), "{command}: {ran:?}");
                 }
-                crate::world::Attempt::Stopped(reason) => {
-                    // Whoever is asked for the whole directory is asked for what is in it.
-                    let may_ask = !is_full(fencing) || command.starts_with("grep");
-                    assert!(may_ask && reason.contains("needs an approval"), "{command}: {reason}");
+                Attempt::Stopped(reason) => {
+                    assert!(!is_full(fencing) && reason.contains("needs an approval"), "{command}: {reason}");
                 }
             }
         }
@@ -204,22 +211,21 @@ fn what_a_command_makes_that_others_would_run_is_told_or_removed() {
         return;
     }
     let world = project(Fencing::WhereOffered).accepting(Accept::Full);
-    let ran = world.attempt("bash -c 'mkdir .husky; echo x > new.worker; true'").ran();
+    let ran = script(&world, "mkdir .husky; echo x > new.worker").ran();
     assert!(ran.stderr.contains(".husky was made") && ran.stderr.contains("new.worker was made"), "{ran:?}");
-    for (made, script) in [
+    for (made, made_by) in [
         ("json.py", "echo x > json.py"),
         ("site.pth", "echo x > site.pth"),
         ("json", "mkdir json; touch json/__init__.py"),
         ("link.py", "ln -s a.txt link.py"),
     ] {
-        let ran = world.attempt(&format!("bash -c '{script}; true'")).ran();
+        let ran = script(&world, made_by).ran();
         assert!(ran.stderr.contains(&format!("{made} was removed")), "{ran:?}");
         assert!(world.inside().join(made).symlink_metadata().is_err(), "{made}");
     }
     // What was made is kept from the next one.
-    let session = world.session(llm_do::tools::approval::Approvals::Nobody);
-    session.attempt("bash -c 'echo first > other.worker; true'", 10).ran();
-    session.attempt("bash -c 'echo second > other.worker; true'", 10).ran();
+    script(&world, "echo first > other.worker").ran();
+    script(&world, "echo second > other.worker").ran();
     assert_eq!(fs::read_to_string(world.path("inside/other.worker")).unwrap(), "first\n");
 }
 
@@ -230,11 +236,11 @@ fn a_secret_that_is_replaced_meanwhile_stays_hidden() {
     }
     let world = project(Fencing::WhereOffered).accepting(Accept::Full);
     let session = world.session(llm_do::tools::approval::Approvals::Nobody);
-    let read = "bash -c 'cat .e*v || true'";
-    assert_eq!(session.attempt(read, 10).ran().stdout, "");
+    world.file("inside/go.sh", "cat .env || true");
+    assert_eq!(session.attempt("bash go.sh", 10).ran().stdout, "");
     world.file("inside/saved", "TOKEN=another\n");
     fs::rename(world.path("inside/saved"), world.path("inside/.env")).unwrap();
-    assert_eq!(session.attempt(read, 10).ran().stdout, "");
+    assert_eq!(session.attempt("bash go.sh", 10).ran().stdout, "");
 }
 
 #[test]

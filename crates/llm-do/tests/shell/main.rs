@@ -11,6 +11,7 @@ mod git;
 mod honest;
 mod hostile;
 mod kept;
+mod operands;
 mod processes;
 mod property;
 mod world;

@@ -115,6 +115,7 @@ impl Search<'_> {
             // One that cannot be resolved is not there.
             let Ok(path) = path.canonicalize() else { continue };
             match covers {
+                Covers::Private => self.hide(path, &mut found),
                 Covers::Modules => self.keep_modules(&path, &mut found),
                 // A directory that is written as a whole: the walk has found the files.
                 Covers::Agents if self.written.iter().any(|root| root.starts_with(&path)) => {}
@@ -123,7 +124,9 @@ impl Search<'_> {
                 Covers::Agents | Covers::Tree | Covers::File => self.keep(path, &mut found),
             }
         }
-        found.hidden.extend(self.hidden.iter().filter_map(|path| path.canonicalize().ok()));
+        for path in self.hidden.iter().filter_map(|path| path.canonicalize().ok()) {
+            self.hide(path, &mut found);
+        }
         found.identities = found.identified();
         found
     }
@@ -173,6 +176,13 @@ impl Search<'_> {
         let is_reached = |root: &PathBuf| path.starts_with(root) || root.starts_with(&path);
         if self.written.iter().any(is_reached) {
             found.read_only.insert(path);
+        }
+    }
+
+    fn hide(&self, path: PathBuf, found: &mut Found) {
+        let is_reached = |root: &PathBuf| path.starts_with(root) || root.starts_with(&path);
+        if self.written.iter().chain(self.read).any(is_reached) {
+            found.hidden.insert(path);
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::grammar::harden;
 use super::process::{Launch, Limit, MARK, Overflow, Resource, Within};
-use super::program::search_path;
+use super::program::Program;
 use super::{By, Judged, Matched, Shell};
 use crate::tools::fence::shelter::{Found, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
 use crate::tools::fence::{Accept, Bounds, Kind, Network, Write};
@@ -22,7 +22,7 @@ impl Shell {
     pub(super) fn launch(
         &self,
         judged: &Judged<'_>,
-        program: PathBuf,
+        program: &Program,
         timeout: Duration,
         approved: &[PathBuf],
     ) -> Result<(Launch, Arc<Found>), String> {
@@ -31,7 +31,7 @@ impl Shell {
         let config = &judged.matched.part.config;
         let is_grammar = judged.matched.by == By::Grammar;
         let mut environment = vec![
-            ("PATH".to_owned(), search_path()),
+            ("PATH".to_owned(), self.programs.search_path()),
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
             ("LC_ALL".to_owned(), "C.UTF-8".to_owned()),
             ("TERM".to_owned(), "dumb".to_owned()),
@@ -73,10 +73,14 @@ impl Shell {
         } else {
             Arc::default()
         };
+        // A path of the user's own may lead through links that are not there behind the fence.
+        let run: Vec<PathBuf> =
+            self.programs.run_from(program).iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let file = if run.contains(&program.file) { program.file.clone() } else { program.path.clone() };
         let shelter = found.shelter(approved, private);
-        let bounds = Bounds { read, run: Vec::new(), write, network, shelter };
+        let bounds = Bounds { read, run, write, network, shelter };
         let launch = Launch {
-            program,
+            program: file,
             name,
             arguments,
             environment,
