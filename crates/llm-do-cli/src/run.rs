@@ -133,7 +133,7 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
             console::complain(&checked.linked.notes.render(plan.colour));
         }
         CheckFormat::Json => {
-            console::print(&check::json(&plan.project, &checked, shell_ground(program, &plan.fence).as_ref()))?
+            console::print(&check::json(&plan.project, &checked, shell_ground(program, &plan.fence).as_ref()))?;
         }
         CheckFormat::Dot => console::print(&check::dot(program))?,
     }
