@@ -15,9 +15,8 @@ use crate::BoxFuture;
 use crate::message::{Content, RawJson};
 use crate::project::create::{Draft, Existing, WorkerDefaults, WorkerSpec};
 use crate::project::{AgentSpec, AllowWorkers, Program};
-use crate::tools::agent::AgentTool;
+use crate::tools::agent::{AgentTool, reach};
 use crate::tools::approval::{PermittedCall, Question, Verdict, digest};
-use crate::tools::attachment::Reach;
 use crate::tools::source::ToolsetSource;
 use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 
@@ -206,9 +205,10 @@ impl Toolset for DynamicAgents {
             if call.tool() == "agent_create" {
                 return self.create(&call);
             }
-            let reach = if call.is_exceptional() { Reach::Anywhere } else { Reach::Project };
-            let call: AgentCall = parse(call.arguments()).map_err(ToolError::Failed)?;
-            cx.agents.call(&call.agent, &call.callee_input(), reach, cx).await
+            let asked: AgentCall = parse(call.arguments()).map_err(ToolError::Failed)?;
+            let input = asked.callee_input();
+            let reach = reach(&input, &self.program.root, &call)?;
+            cx.agents.call(&asked.agent, &input, reach, cx).await
         })
     }
 

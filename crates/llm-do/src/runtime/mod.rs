@@ -34,9 +34,9 @@ use crate::model::{Model, ModelError};
 use crate::project::create::{CreateError, WorkerDefaults};
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
+use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Permission, Verdict};
 use crate::tools::attachment::{self, Reach};
-use crate::tools::plane::Refusals;
+use crate::tools::plane::{MOST_QUESTIONS, Refusals};
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::shell::fence::Fencing;
@@ -444,17 +444,40 @@ impl Runtime {
             Input::Object { value, .. } => value,
             Input::Text(_) | Input::Parts(_) => return Ok(Reach::Project),
         };
+        for attempt in 0..MOST_QUESTIONS {
+            // Boxed: hardly any input comes so far.
+            let Some(permission) = Box::pin(self.permitted_files(value, path, attempt, steps, events)).await? else {
+                return Ok(Reach::Project);
+            };
+            match attachment::reach(value, &self.program.root, permission.bound_to()) {
+                Ok(reach) => return Ok(reach),
+                // Others than those that were shown are asked about again.
+                Err(attachment::Changed) => {}
+            }
+        }
+        let (path, tool, reason) = (path.to_vec(), "attach".to_owned(), "its files keep changing".to_owned());
+        Err(Ending::Refused { path, tool, reason }.into())
+    }
+
+    /// What somebody says about the files that an input names; `None` if nobody must be asked.
+    async fn permitted_files(
+        &self,
+        input: &serde_json::Value,
+        path: &[String],
+        attempt: usize,
+        steps: &Steps,
+        events: &Events,
+    ) -> Result<Option<Permission>, RunError> {
         let callee = path.last().map_or("", String::as_str);
-        let Some(question) = attachment::question(value, &self.program.root, callee) else { return Ok(Reach::Project) };
-        let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
-        let key = || format!("{}/attach", steps.path());
+        let Some(question) = attachment::question(input, &self.program.root, callee) else { return Ok(None) };
+        let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(input)}));
+        let place = if attempt == 0 { "attach".to_owned() } else { format!("attach.{attempt}") };
+        let key = || format!("{}/{place}", steps.path());
         let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: &callee, path, key: &key };
         let unchangeable = |_: RawJson| async { Err("another input is another run".to_owned()) };
-        let steps = steps.at(format_args!("attach"));
-        // Boxed: hardly any input comes so far.
-        let passing = Box::pin(self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events));
-        match passing.await? {
-            Passage::Permitted(_) => Ok(Reach::Anywhere),
+        let steps = steps.at(format_args!("{place}"));
+        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events).await? {
+            Passage::Permitted(permission) => Ok(Some(permission)),
             Passage::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
             Passage::Refused { reason, .. } => {
                 Err(Ending::Refused { path: path.to_vec(), tool: "attach".to_owned(), reason }.into())

@@ -364,6 +364,11 @@ impl Permission {
         Self { edited, bound_to, exceptional: verdict.is_exceptional() }
     }
 
+    /// The digest of what the approval was shown against.
+    pub fn bound_to(&self) -> Option<&str> {
+        self.bound_to.as_deref()
+    }
+
     pub fn edited(&self) -> Option<&RawJson> {
         self.edited.as_ref()
     }
