@@ -12,6 +12,7 @@ use llm_do::journal::record::Contents;
 use llm_do::journal::run_id;
 use llm_do::message::{Attachment, Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::created::{CreatedAgents, CreatedStore};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::link::Linked;
 use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Project, Typing, schema};
@@ -44,6 +45,7 @@ use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::state::State;
 use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust::{self, Answerer, Store};
@@ -106,7 +108,7 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     read_scripts(&mut plan.models)?;
     let http = providers::http_settings(&environment, &config.http)?;
     let store = Store::beneath(environment.home());
-    let checked = match checked(&plan, &store, &http) {
+    let mut checked = match checked(&plan, &store, &http) {
         Ok(checked) => checked,
         Err(Failure::Project { report, .. }) if plan.format == CheckFormat::Json => {
             console::print(&check::json_errors(&plan.project, &report))?;
@@ -114,6 +116,11 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure),
     };
+    if !checked.linked.program.generated.is_empty() {
+        let store = State::of(&environment, &config)?.created_so_far()?;
+        let program = &mut checked.linked.program;
+        program.created = Arc::new(CreatedAgents::of(&program.root, store.as_ref()));
+    }
     let program = &checked.linked.program;
     match plan.format {
         CheckFormat::Text => {
@@ -279,7 +286,9 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
     let rehearsed = plan.dry_run.then(Rehearsed::default);
     let (program, models) = casting::cast(program, plan.tools, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = unbounded_channel();
+    let created = created_store(&program, environment, &config)?;
     let mut config = with_servers(runtime_config(&plan, &program.policy, asked), &project, environment, &config)?;
+    config.created = created;
     // What the user trusts and which commands give keys is decided in the directory of the configuration.
     let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
     config.own_files = settings.into_iter().chain(plan.output.file.clone()).collect();
@@ -380,6 +389,15 @@ pub fn with_servers(
     }
     let http = providers::http_settings(environment, &config.http)?;
     Ok(RuntimeConfig { children: children::environment(environment, config), http, ..runtime })
+}
+
+/// Where created agents are recorded; only if there can be some.
+pub fn created_store(
+    program: &Program,
+    environment: &Environment,
+    config: &Config,
+) -> Result<Option<CreatedStore>, Failure> {
+    if program.has_created() { State::of(environment, config)?.created() } else { Ok(None) }
 }
 
 pub fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {

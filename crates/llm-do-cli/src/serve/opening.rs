@@ -64,6 +64,8 @@ pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &
         creation_defaults,
         ..run::runtime_config(&plan, &program.policy, mpsc::unbounded_channel().0)
     };
+    let created = run::created_store(&program, environment, &config)?;
+    let runtime_config = RuntimeConfig { created, ..runtime_config };
     let runtime_config = run::with_servers(runtime_config, &project, environment, &config)?;
     let (agent, model) = entry(&program);
     let hearing = match open.events {

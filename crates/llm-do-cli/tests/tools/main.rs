@@ -9,6 +9,7 @@ mod support;
 
 mod agents;
 mod approval;
+mod created;
 mod files;
 mod secrets;
 mod shell;

@@ -121,10 +121,11 @@ impl DynamicAgents {
     fn callable(&self) -> String {
         const MOST: usize = 30;
         let own = self.program.agents.keys().filter(|name| self.is_own_tool(name));
+        let created = self.program.generated.keys().filter(|name| self.program.counts(name));
         let names: BTreeSet<&String> = match &self.creator.allow_workers {
-            Some(AllowWorkers::Any) => self.program.agents.keys().chain(self.program.generated.keys()).collect(),
+            Some(AllowWorkers::Any) => self.program.agents.keys().chain(created).collect(),
             Some(AllowWorkers::Only(names)) => names.iter().collect(),
-            None => own.chain(self.program.generated.keys()).collect(),
+            None => own.chain(created).collect(),
         };
         let names: Vec<&str> = names.into_iter().map(String::as_str).take(MOST).collect();
         if names.is_empty() { "agents that it created".to_owned() } else { names.join(", ") }

@@ -32,6 +32,7 @@ use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
 use crate::project::create::{CreateError, WorkerDefaults};
+use crate::project::created::{CreatedAgents, CreatedStore};
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Permission, Verdict};
@@ -98,6 +99,8 @@ pub struct RuntimeConfig {
     pub own_files: Vec<PathBuf>,
     /// What agents that are created in this run get where whoever creates them is silent.
     pub creation_defaults: WorkerDefaults,
+    /// Where it is kept which agents were created; without it they are callable in this run alone.
+    pub created: Option<CreatedStore>,
 }
 
 impl RuntimeConfig {
@@ -114,6 +117,7 @@ impl RuntimeConfig {
             http: HttpSettings::STANDARD,
             own_files: Vec::new(),
             creation_defaults: WorkerDefaults::default(),
+            created: None,
         }
     }
 }
@@ -280,6 +284,7 @@ impl Runtime {
         for path in &config.own_files {
             program.protected.add(path, Covers::Tree, "is written or read by this run itself");
         }
+        program.created = Arc::new(CreatedAgents::of(&program.root, config.created.as_ref()));
         let session = Arc::new(Session::default());
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder);
