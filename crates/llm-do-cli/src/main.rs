@@ -16,6 +16,7 @@ mod editor;
 mod environment;
 mod failure;
 mod habits;
+mod hardening;
 mod journal;
 mod json;
 mod key_command;
@@ -46,5 +47,6 @@ mod watch;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    hardening::harden();
     run::run(std::env::args_os()).unwrap_or_else(failure::Failure::report)
 }

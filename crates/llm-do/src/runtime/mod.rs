@@ -454,10 +454,9 @@ impl Runtime {
             let Some(permission) = Box::pin(self.permitted_files(value, path, attempt, steps, events)).await? else {
                 return Ok(Reach::Project);
             };
-            match attachment::reach(value, &self.program.root, permission.bound_to()) {
-                Ok(reach) => return Ok(reach),
-                // Others than those that were shown are asked about again.
-                Err(attachment::Changed) => {}
+            // Others than those that were shown are asked about again.
+            if let Ok(reach) = attachment::reach(value, &self.program.root, permission.bound_to()) {
+                return Ok(reach);
             }
         }
         let (path, tool, reason) = (path.to_vec(), "attach".to_owned(), "its files keep changing".to_owned());
