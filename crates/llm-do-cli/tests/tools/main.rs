@@ -11,6 +11,7 @@ mod agents;
 mod approval;
 mod created;
 mod files;
+mod programs;
 mod secrets;
 mod shell;
 mod trace;
