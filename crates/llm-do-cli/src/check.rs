@@ -70,8 +70,17 @@ pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
         line("open", &format!("{names} (defined in Python, which check does not run)"));
     }
     if !program.generated.is_empty() {
-        let names: Vec<&str> = program.generated.keys().map(String::as_str).collect();
-        line("created", &format!("{} (at run time; reached by `agent_call`)", names.join(", ")));
+        let (made, foreign): (Vec<&str>, Vec<&str>) =
+            program.generated.keys().map(String::as_str).partition(|name| program.counts(name));
+        if !made.is_empty() {
+            line("created", &format!("{} (at run time; reached by `agent_call`)", made.join(", ")));
+        }
+        if !foreign.is_empty() {
+            line(
+                "created",
+                &format!("{} (not made here, so not callable; list in `worker_files`)", foreign.join(", ")),
+            );
+        }
     }
     if !trust.items.is_empty() {
         let state = if trust.is_given { "given for" } else { "needed for, and none of it was run or looked at here" };
@@ -494,7 +503,8 @@ pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
         "open": program.open,
         "trust": {"given": trust.is_given, "digest": trust.digest, "items": trust.items},
         "servers": servers.iter().map(server_json).collect::<Vec<_>>(),
-        "created": program.generated.keys().collect::<Vec<_>>(),
+        "created": program.generated.keys().map(|name| json!({"name": name, "counts": program.counts(name)}))
+            .collect::<Vec<_>>(),
         "notes": linked.notes.json(),
         "errors": [],
     }))

@@ -18,6 +18,7 @@ mod failure;
 mod fencing;
 mod foreign;
 mod habits;
+mod hardening;
 mod journal;
 mod json;
 mod key_command;
@@ -54,5 +55,6 @@ fn main() -> ExitCode {
     if let Some(ended) = llm_do::tools::fence::keep::kept(std::env::args_os()) {
         return ended;
     }
+    hardening::harden();
     run::run(std::env::args_os()).unwrap_or_else(failure::Failure::report)
 }

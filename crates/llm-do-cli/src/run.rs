@@ -12,6 +12,7 @@ use llm_do::journal::record::Contents;
 use llm_do::journal::run_id;
 use llm_do::message::{Attachment, Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::created::{CreatedAgents, CreatedStore};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProgram, TrustedProject};
 use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Project, Typing, schema};
@@ -118,7 +119,7 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     read_scripts(&mut plan.models)?;
     let http = providers::http_settings(&environment, &config.http)?;
     let state = State::of(&environment, &config)?;
-    let checked = match checked(&plan, &state, &http) {
+    let mut checked = match checked(&plan, &state, &http) {
         Ok(checked) => checked,
         Err(Failure::Project { report, .. }) if plan.format == CheckFormat::Json => {
             console::print(&check::json_errors(&plan.project, &report))?;
@@ -126,6 +127,11 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure),
     };
+    if !checked.linked.program.generated.is_empty() {
+        let store = state.created_so_far()?;
+        let program = &mut checked.linked.program;
+        program.created = Arc::new(CreatedAgents::of(&program.root, store.as_ref()));
+    }
     let program = &checked.linked.program;
     match plan.format {
         CheckFormat::Text => {
@@ -298,11 +304,13 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     plan.output.view.streamed &= answers_in_text(trusted.program()) && !is_recorded;
     let rehearsed = plan.dry_run.then(Rehearsed::default);
     let (asked, questions) = unbounded_channel();
+    let created = created_store(trusted.program(), &state)?;
     let runtime = runtime_config(&plan, &trusted.program().policy, asked);
     let runtime = with_surroundings(runtime, environment, &config);
     let mut runtime = with_servers(runtime, !trusted.project().servers().is_empty(), environment, &config)?;
     let (program, models) =
         casting::cast(trusted.into_program(), plan.tools, environment, &config, rehearsed.as_ref())?;
+    runtime.created = created;
     runtime.own_files = state.directory().map(Path::to_owned).into_iter().chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let recorded = match (&plan.recording, replayed, &talk) {
@@ -408,6 +416,11 @@ pub fn with_servers(
     }
     let http = providers::http_settings(environment, &config.http)?;
     Ok(RuntimeConfig { children: children::environment(environment, config), http, ..runtime })
+}
+
+/// Where created agents are recorded; only if there can be some.
+pub fn created_store(program: &Program, state: &State) -> Result<Option<CreatedStore>, Failure> {
+    if program.has_created() { state.created() } else { Ok(None) }
 }
 
 /// Reads and links a project; nothing of it runs.

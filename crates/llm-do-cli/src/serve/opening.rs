@@ -67,6 +67,8 @@ pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &
         creation_defaults,
         ..run::runtime_config(&plan, &program.policy, mpsc::unbounded_channel().0)
     };
+    let created = run::created_store(&program, &State::of(environment, &config)?)?;
+    let runtime_config = RuntimeConfig { created, ..runtime_config };
     let runtime_config = run::with_surroundings(runtime_config, environment, &config);
     let runtime_config = run::with_servers(runtime_config, has_servers, environment, &config)?;
     let (agent, model) = entry(&program);
