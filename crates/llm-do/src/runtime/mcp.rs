@@ -141,6 +141,10 @@ impl Servers {
             Setting::Text(text) => Ok(text.clone()),
             Setting::FromEnv(name) => {
                 let value = self.environment.offered.get(name).cloned();
+                // A header has other words before the secret.
+                for secret in value.iter().flat_map(|value| [Some(value.as_str()), value.split_whitespace().last()]) {
+                    secret.into_iter().for_each(|secret| self.events.redactor().learn(secret));
+                }
                 value.ok_or_else(|| format!("needs the environment variable `{name}`, which is not set"))
             }
         };
