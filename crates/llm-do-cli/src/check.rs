@@ -14,6 +14,7 @@ use llm_do::runtime::mcp::Offer;
 use llm_do::syntax::diagnostic::Report;
 use llm_do::tools::DeclaredTool;
 use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
+use llm_do::tools::fence::{Accept, Fence, Kind};
 use llm_do::tools::shell::fence_words;
 use llm_do::tools::source::{
     Access, Base, FileRoot, FilesystemConfig, Grammar, Roots, ShellConfig, ShellRule, ToolsetSource,
@@ -42,8 +43,7 @@ pub struct ConnectedServer {
 /// Where commands run and what keeps them in; asked for only if an agent has a shell.
 pub struct ShellGround {
     pub directory: PathBuf,
-    /// What the fence is made of, or why there is none.
-    pub fence: Result<String, String>,
+    pub fence: Fence,
 }
 
 /// The shells of an agent, variants included.
@@ -92,13 +92,8 @@ pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
     }
     if let Some(ground) = ground {
         let directory = ground.directory.display().to_string();
-        let fence = match &ground.fence {
-            Ok(fence) => format!("behind a fence ({fence})"),
-            Err(reason) => {
-                format!("without a fence ({}): configured shells ask where they would allow", visible(reason))
-            }
-        };
-        line("commands", &format!("in {}, {fence}", visible(&directory)));
+        line("commands", &format!("in {}", visible(&directory)));
+        line("fence", &visible(&fence_state(&ground.fence)));
     }
     if !servers.is_empty() {
         out.push_str("\nservers\n");
@@ -269,11 +264,22 @@ fn rule_json(rule: &ShellRule) -> Value {
     })
 }
 
+/// What keeps commands in, and what follows from it.
+fn fence_state(fence: &Fence) -> String {
+    let asks = "configured shells ask where they would allow";
+    match (&fence.kind, fence.accept) {
+        (Kind::Full { .. }, _) => fence.words(),
+        (Kind::Thin { .. }, Accept::Thin) => format!("{}; accepted", fence.words()),
+        (Kind::Thin { .. }, Accept::Full) => format!("{}; {asks}, unless they write nothing", fence.words()),
+        (Kind::None { .. }, _) => format!("{}; {asks}", fence.words()),
+    }
+}
+
 fn ground_json(ground: &ShellGround) -> Value {
     json!({
         "directory": ground.directory.display().to_string(),
-        "fence": ground.fence.as_ref().ok(),
-        "no_fence": ground.fence.as_ref().err(),
+        "fence": ground.fence.is_there().then(|| ground.fence.words()),
+        "no_fence": (!ground.fence.is_there()).then(|| ground.fence.words()),
     })
 }
 

@@ -21,8 +21,8 @@ use llm_do::runtime::mcp::{self, Offer};
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
+use llm_do::tools::fence::{Fence, FenceConfig};
 use llm_do::tools::plane::Refusals;
-use llm_do::tools::shell::fence::{self, Fencing};
 use llm_do::tools::source::McpConfig;
 use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
@@ -50,7 +50,9 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust;
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, children, console, habits, json, new, providers, resume, serve, text};
+use crate::{
+    answer_file, casting, check, children, console, fencing, habits, json, new, providers, resume, serve, text,
+};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -133,10 +135,12 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     let program = &checked.linked.program;
     match plan.format {
         CheckFormat::Text => {
-            console::print(&check::text(&plan.project, &checked, shell_ground(program).as_ref()))?;
+            console::print(&check::text(&plan.project, &checked, shell_ground(program, &plan.fence).as_ref()))?;
             console::complain(&checked.linked.notes.render(plan.colour));
         }
-        CheckFormat::Json => console::print(&check::json(&plan.project, &checked, shell_ground(program).as_ref()))?,
+        CheckFormat::Json => {
+            console::print(&check::json(&plan.project, &checked, shell_ground(program, &plan.fence).as_ref()))?;
+        }
         CheckFormat::Dot => console::print(&check::dot(program))?,
     }
     // The process ends with this command: nobody needs the memory of thousands of agents back, piece by piece.
@@ -209,10 +213,10 @@ pub fn executor() -> Result<Executor, Failure> {
 }
 
 /// The kernel is asked only if somebody runs commands.
-fn shell_ground(program: &Program) -> Option<ShellGround> {
+fn shell_ground(program: &Program, fence: &FenceConfig) -> Option<ShellGround> {
     program.agents.values().find(|agent| check::shells(agent).next().is_some())?;
     let directory = std::env::current_dir().unwrap_or_default();
-    Some(ShellGround { directory, fence: fence::offered(Fencing::WhereOffered) })
+    Some(ShellGround { directory, fence: Fence::find(fence) })
 }
 
 /// Scripts that the user names outside the project, relative to the working directory.
@@ -280,6 +284,7 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     before.as_ref().map_or(Ok(()), |before| (before.compare)(&surveyed.project().fingerprint()))?;
     let state = State::of(environment, &config)?;
     let trusted = trust::settle(surveyed, &plan.project, &plan.trust, &state)?;
+    fencing::open_written(trusted.program(), &plan.fence)?;
     let known = before.map(|before| before.input);
     let replayed = replayed(&plan, &state)?;
     // What comes from a record comes whole: there are no pieces of it to show.
@@ -388,6 +393,7 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
             ..policy.limits.clone()
         },
         stream: plan.stream,
+        fence: plan.fence.clone(),
         ..RuntimeConfig::new(approvals)
     }
 }

@@ -10,6 +10,7 @@ mod support;
 mod agents;
 mod approval;
 mod created;
+mod fence;
 mod files;
 mod programs;
 mod secrets;

@@ -39,10 +39,10 @@ use crate::redact::Redactor;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Permission, Verdict};
 use crate::tools::attachment::{self, Reach};
+use crate::tools::fence::{Fence, FenceConfig};
 use crate::tools::plane::{MOST_QUESTIONS, Refusals};
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
-use crate::tools::shell::fence::Fencing;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
@@ -90,8 +90,8 @@ pub struct RuntimeConfig {
     pub limits: Limits,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
-    /// Whether commands run behind a fence of the kernel.
-    pub fencing: Fencing,
+    /// What keeps commands in.
+    pub fence: FenceConfig,
     /// What MCP servers see of the environment, besides what the manifest gives them.
     pub children: ChildEnvironment,
     /// How MCP servers elsewhere are reached; each has its own time limit.
@@ -122,7 +122,7 @@ impl RuntimeConfig {
             max_depth: 5,
             limits,
             stream: true,
-            fencing: Fencing::WhereOffered,
+            fence: FenceConfig::default(),
             children: ChildEnvironment::default(),
             http: HttpSettings::STANDARD,
             own_files: Vec::new(),
@@ -152,8 +152,8 @@ pub struct Runtime {
     events: Events,
     /// Calls that nobody in the run has made.
     entered: AtomicU64,
-    /// What commands are fenced with, or why they are not; found out when the first shell opens.
-    fence: OnceLock<Result<String, String>>,
+    /// What keeps commands in, found out when the first shell opens.
+    fence: OnceLock<Arc<Fence>>,
     /// What was said once and for all.
     said: Mutex<BTreeSet<String>>,
     /// Made when the first of them is needed.
