@@ -33,7 +33,9 @@ TOOLS = [look]
 fn give(path: &std::path::Path, owner: u32) {
     chown(path, Some(owner), Some(owner)).unwrap();
     if path.is_dir() {
-        fs::read_dir(path).unwrap().for_each(|entry| give(&entry.unwrap().path(), owner));
+        for entry in fs::read_dir(path).unwrap() {
+            give(&entry.unwrap().path(), owner);
+        }
     }
 }
 

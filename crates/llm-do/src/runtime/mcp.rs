@@ -142,8 +142,9 @@ impl Servers {
             Setting::FromEnv(name) => {
                 let value = self.environment.offered.get(name).cloned();
                 // A header has other words before the secret.
-                for secret in value.iter().flat_map(|value| [Some(value.as_str()), value.split_whitespace().last()]) {
-                    secret.into_iter().for_each(|secret| self.events.redactor().learn(secret));
+                if let Some(value) = &value {
+                    self.events.redactor().learn(value);
+                    self.events.redactor().learn(value.split_whitespace().last().unwrap_or_default());
                 }
                 value.ok_or_else(|| format!("needs the environment variable `{name}`, which is not set"))
             }
