@@ -11,15 +11,19 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("beneath", &[]),
     ("escape", &[]),
+    ("redact", &[]),
     ("message", &["escape"]),
     ("judgement", &[]),
     ("json_schema", &["escape", "judgement", "message"]),
     ("syntax", &["escape", "message"]),
-    ("event", &["escape", "message"]),
+    ("event", &["escape", "message", "redact"]),
     ("journal", &["escape", "message", "event"]),
     ("http", &["escape", "message", "event", "journal"]),
     ("model", &["escape", "message", "json_schema", "syntax", "event", "journal", "http"]),
-    ("tools", &["beneath", "escape", "judgement", "message", "json_schema", "syntax", "event", "journal", "http"]),
+    (
+        "tools",
+        &["beneath", "escape", "redact", "judgement", "message", "json_schema", "syntax", "event", "journal", "http"],
+    ),
     (
         "project",
         &["beneath", "escape", "message", "json_schema", "syntax", "event", "journal", "http", "model", "tools"],
@@ -29,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "beneath",
             "escape",
+            "redact",
             "judgement",
             "message",
             "json_schema",
