@@ -253,6 +253,21 @@ fn a_stranger_s_journal_that_was_agreed_to_goes_on_and_is_ours() {
 }
 
 #[test]
+fn a_stranger_s_record_is_replayed_when_that_is_wanted() {
+    let (sandbox, fake) = writer();
+    let answer = begin(&sandbox, &fake, &["--approve-all"]).answer();
+    changed(&sandbox, |text| text.replacen("\"by\":\"", "\"by\":\"x", 1));
+    fs::remove_file(sandbox.path().join("a.txt")).unwrap();
+    let replay =
+        |flags: &[&'static str]| Run::new(&sandbox, &[&[".", "--replay", JOURNAL], flags].concat()).asking(&fake);
+    assert!(replay(&[]).failure(4).contains(&format!("{FOREIGN} (line 1)")));
+    assert_eq!(replay(&["--foreign"]).answer(), answer);
+    assert!(!sandbox.path().join("a.txt").exists() && fake.requests().len() == 2, "nothing runs");
+    let alone = Run::new(&sandbox, &[".", "hi", "--foreign"]).asking(&fake).failure(2);
+    assert!(alone.contains("--replay"), "{alone}");
+}
+
+#[test]
 fn a_journal_of_the_time_before_macs_is_a_strangers() {
     let (sandbox, fake) = writer();
     begin(&sandbox, &fake, &[]).failure(4);
