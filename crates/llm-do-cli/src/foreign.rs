@@ -21,7 +21,7 @@ pub fn settle(
     environment: &Environment,
 ) -> Result<(), Failure> {
     let list = list(file, header, contents);
-    if conduct.trust {
+    if conduct.trust.is_some() {
         console::complain(&list);
         return Ok(());
     }

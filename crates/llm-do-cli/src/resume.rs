@@ -8,6 +8,7 @@ use llm_do::escape::visible;
 use llm_do::journal::file::{Matching, OpenJournal};
 use llm_do::journal::record::{Contents, shown_time};
 use llm_do::project::Project;
+use llm_do::project::fingerprint::Fingerprint;
 use llm_do::runtime::record::{self, Resumed};
 use llm_do::tools::approval::{
     Answer, ApprovalRequest, AskedQuestion, KnownAnswers, Pending, SHORT_ID, key_of_call, short_id,
@@ -21,7 +22,7 @@ use crate::failure::Failure;
 use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::plan::Author;
 use crate::report::{Ended, OutputPlan, not_begun};
-use crate::run::{Prepared, prepare};
+use crate::run::{Before, Prepared, prepare};
 use crate::state::State;
 use crate::{console, foreign, journal, plan, question};
 
@@ -68,18 +69,15 @@ fn begin(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<
     let Header { run, project, flags, files, input, .. } = header;
     let mut run_args = merged(args, &typed, flags, project);
     run_args.conduct.output = output;
-    let mut prepared = prepare(run_args, environment, Some(input))?;
+    let compare = |now: &Fingerprint| unchanged(&files.changes(now), args.force);
+    let mut prepared = prepare(run_args, environment, Some(Before { input, compare: &compare }))?;
     let changes = files.changes(&prepared.files);
-    let matching = match (changes.is_empty(), args.force) {
-        (true, _) => Matching::Exact,
-        (false, true) => {
-            console::complain(&format!("note: the project has changed: {}\n", listed(&changes)));
-            Matching::ForgiveModels
-        }
-        (false, false) => {
-            return Err(Failure::usage(format!("the project has changed since the run began: {}", listed(&changes)))
-                .hint("`--force` goes on with it as it is now"));
-        }
+    let matching = if changes.is_empty() {
+        Matching::Exact
+    } else {
+        unchanged(&changes, args.force)?;
+        console::complain(&format!("note: the project has changed: {}\n", listed(&changes)));
+        Matching::ForgiveModels
     };
     console::complain(&doubts(open.contents()));
     let resumed = Resumed::from(open.contents());
@@ -116,6 +114,15 @@ fn opened(args: &ResumeArgs, environment: &Environment, state: &State) -> Result
 fn reached_from(directory: &Path, typed: &Path) -> PathBuf {
     let is_here = std::env::current_dir().is_ok_and(|here| here == directory);
     if is_here { typed.to_owned() } else { std::path::absolute(typed).unwrap_or_else(|_| typed.to_owned()) }
+}
+
+/// Told before anything of the project runs.
+fn unchanged(changes: &[String], is_forced: bool) -> Result<(), Failure> {
+    if changes.is_empty() || is_forced {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("the project has changed since the run began: {}", listed(changes)))
+        .hint("`--force` goes on with it as it is now"))
 }
 
 fn listed(changes: &[String]) -> String {

@@ -36,7 +36,7 @@ const TYPED: &[(&str, &[Keys])] = &[
     ),
     ("llm-do hello \"Tell me a long story\"", &[&[("there wa", "\u{3}")]]),
     (
-        "llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane\"",
+        "llm-do examples/publish -m scripted:examples/publish/script.yaml --trust \"Publish the crane\"",
         &[&[(ASKED, "n"), ("why not?", "after the inspection\r")]],
     ),
     ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane, please\"", &[YES]),

@@ -32,6 +32,7 @@ use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
 use crate::project::create::{CreateError, WorkerDefaults};
+use crate::project::trust::TrustedProgram;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Verdict};
@@ -266,13 +267,13 @@ impl From<Stop> for RunError {
 }
 
 impl Runtime {
-    pub fn new(program: Program, models: Models, config: RuntimeConfig) -> Self {
+    pub fn new(program: TrustedProgram, models: Models, config: RuntimeConfig) -> Self {
         Self::with_events(program, models, config, Events::unheard())
     }
 
     /// A session whose events are heard.
     pub fn heard(
-        program: Program,
+        program: TrustedProgram,
         models: Models,
         config: RuntimeConfig,
         hearing: Hearing,
@@ -281,7 +282,8 @@ impl Runtime {
         (Self::with_events(program, models, config, events), listener)
     }
 
-    fn with_events(mut program: Program, models: Models, config: RuntimeConfig, events: Events) -> Self {
+    fn with_events(program: TrustedProgram, models: Models, config: RuntimeConfig, events: Events) -> Self {
+        let mut program = program.into_inner();
         for path in &config.own_files {
             program.protected.add(path, Covers::Tree, "is written or read by this run itself");
         }
