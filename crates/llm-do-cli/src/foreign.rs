@@ -10,6 +10,7 @@ use crate::args::ConductArgs;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::journal::Header;
+use crate::trust::Consent;
 use crate::{console, trust};
 
 /// Asks whether to go on with what a stranger's journal names. Nothing of it has been used yet.
@@ -22,7 +23,7 @@ pub fn settle(
 ) -> Result<(), Failure> {
     let list = list(file, header, contents);
     // A digest is one of a project's list, which this is not.
-    if conduct.trust == Some(None) {
+    if Consent::typed(conduct.trust.as_deref())? == Some(Consent::Everything) {
         console::complain(&list);
         return Ok(());
     }

@@ -214,6 +214,11 @@ fn the_header_of_a_stranger_counts_only_after_somebody_agreed() {
         }
         assert!(said.contains("hint: `--trust` goes on with it"), "{said}");
     }
+    let digest = "--trust=0123456789abcdef0123456789abcdef";
+    assert!(
+        resume(&sandbox, &fake, &["--foreign", digest]).failure(4).contains("nobody agreed"),
+        "it is no project's list"
+    );
     assert_eq!(fs::read(journal(&sandbox)).unwrap(), before, "nothing was changed");
 
     let url = fake.anthropic_url();
