@@ -10,6 +10,7 @@ use crate::args::ConductArgs;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::journal::Header;
+use crate::trust::Consent;
 use crate::{console, trust};
 
 /// Asks whether to go on with what a stranger's journal names. Nothing of it has been used yet.
@@ -21,7 +22,8 @@ pub fn settle(
     environment: &Environment,
 ) -> Result<(), Failure> {
     let list = list(file, header, contents);
-    if conduct.trust.is_some() {
+    // A digest is one of a project's list, which this is not.
+    if Consent::typed(conduct.trust.as_deref())? == Some(Consent::Everything) {
         console::complain(&list);
         return Ok(());
     }

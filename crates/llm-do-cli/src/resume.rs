@@ -84,7 +84,8 @@ fn begin(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<
     let engine = open.at(journal).resume(matching, Some(environment.user())).map_err(unusable)?;
     if args.foreign {
         let file = file.display().to_string();
-        console::complain(&format!("note: {} was written anew, and is signed as yours now\n", visible(&file)));
+        let signed = if state.key()?.is_some() { ", and is signed as yours now" } else { "" };
+        console::complain(&format!("note: {} was written anew{signed}\n", visible(&file)));
     }
     prepared.recorded = Some(Recorded { engine: Arc::new(engine), resumed, run, file: Some(file) });
     prepared.config.known_answers = Some(Arc::clone(&decisions) as Arc<dyn KnownAnswers>);

@@ -283,10 +283,11 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     // Whoever goes on with a run learns first what has changed since: nothing of the project has run yet.
     before.as_ref().map_or(Ok(()), |before| (before.compare)(&surveyed.project().fingerprint()))?;
     let state = State::of(environment, &config)?;
+    // A record that is not the user's is refused before anybody is asked about the project.
+    let replayed = replayed(&plan, &state)?;
     let trusted = trust::settle(surveyed, &plan.project, &plan.trust, &state)?;
     fencing::open_written(trusted.program(), &plan.fence)?;
     let known = before.map(|before| before.input);
-    let replayed = replayed(&plan, &state)?;
     // What comes from a record comes whole: there are no pieces of it to show.
     let is_recorded = known.is_some() || replayed.is_some();
     let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));

@@ -214,6 +214,11 @@ fn the_header_of_a_stranger_counts_only_after_somebody_agreed() {
         }
         assert!(said.contains("hint: `--trust` goes on with it"), "{said}");
     }
+    let digest = "--trust=0123456789abcdef0123456789abcdef";
+    assert!(
+        resume(&sandbox, &fake, &["--foreign", digest]).failure(4).contains("nobody agreed"),
+        "it is no project's list"
+    );
     assert_eq!(fs::read(journal(&sandbox)).unwrap(), before, "nothing was changed");
 
     let url = fake.anthropic_url();
@@ -250,6 +255,21 @@ fn a_stranger_s_journal_that_was_agreed_to_goes_on_and_is_ours() {
     assert!(records(&sandbox).iter().any(|line| line["state"] == "adopted"), "and says so");
     let names: Vec<_> = fs::read_dir(sandbox.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().starts_with(".journal-")), "{names:?}");
+}
+
+#[test]
+fn a_stranger_s_record_is_replayed_when_that_is_wanted() {
+    let (sandbox, fake) = writer();
+    let answer = begin(&sandbox, &fake, &["--approve-all"]).answer();
+    changed(&sandbox, |text| text.replacen("\"by\":\"", "\"by\":\"x", 1));
+    fs::remove_file(sandbox.path().join("a.txt")).unwrap();
+    let replay =
+        |flags: &[&'static str]| Run::new(&sandbox, &[&[".", "--replay", JOURNAL], flags].concat()).asking(&fake);
+    assert!(replay(&[]).failure(4).contains(&format!("{FOREIGN} (line 1)")));
+    assert_eq!(replay(&["--foreign"]).answer(), answer);
+    assert!(!sandbox.path().join("a.txt").exists() && fake.requests().len() == 2, "nothing runs");
+    let alone = Run::new(&sandbox, &[".", "hi", "--foreign"]).asking(&fake).failure(2);
+    assert!(alone.contains("--replay"), "{alone}");
 }
 
 #[test]
