@@ -255,6 +255,7 @@ fn rule_json(rule: &ShellRule) -> Value {
         "pattern": rule.pattern,
         "approval": rule.approval,
         "approval_required_if_args": rule.approval_required_if_args,
+        "allowed_args": rule.allowed_args,
         "i_understand": rule.i_understand,
     })
 }
