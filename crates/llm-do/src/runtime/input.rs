@@ -75,7 +75,7 @@ impl Input {
         self,
         agent: &AgentSpec,
         root: &Path,
-        reach: Reach,
+        reach: &Reach,
         python: Option<&PythonHost>,
     ) -> Result<Vec<Content>, InputError> {
         let parts = match (&agent.input, python) {
@@ -87,7 +87,7 @@ impl Input {
         Ok(parts)
     }
 
-    fn untyped(self, agent: &AgentSpec, root: &Path, reach: Reach) -> Result<Vec<Content>, InputError> {
+    fn untyped(self, agent: &AgentSpec, root: &Path, reach: &Reach) -> Result<Vec<Content>, InputError> {
         let wrong = |reason: &str| InputError::Untyped { agent: agent.name.clone(), reason: reason.to_owned() };
         let mut admission = Admission::by(&agent.attachment_policy);
         let mut read = |path: &Value| admission.read(path, root, reach).map(Content::Attachment);
@@ -131,7 +131,7 @@ impl Input {
         agent: &AgentSpec,
         schema: &RawJson,
         root: &Path,
-        reach: Reach,
+        reach: &Reach,
     ) -> Result<Vec<Content>, InputError> {
         let schema_value: Value = schema.to().unwrap_or(Value::Null);
         let violates = |violation: String| InputError::Violates {
@@ -159,7 +159,7 @@ impl Input {
         agent: &AgentSpec,
         class: &PythonType,
         root: &Path,
-        reach: Reach,
+        reach: &Reach,
         python: &PythonHost,
     ) -> Result<Vec<Content>, InputError> {
         let schema = class.schema.as_ref().map_or_else(|| RawJson::of(&Value::Null), RawJson::clone);
@@ -323,7 +323,7 @@ impl<'a> Admission<'a> {
         Self { policy, count: 0, bytes: 0 }
     }
 
-    fn read(&mut self, path: &Value, root: &Path, reach: Reach) -> Result<Attachment, AttachmentError> {
+    fn read(&mut self, path: &Value, root: &Path, reach: &Reach) -> Result<Attachment, AttachmentError> {
         let attachment = attachment::read(path, root, reach)?;
         self.admit(&attachment).map(|()| attachment)
     }
