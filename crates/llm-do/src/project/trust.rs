@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::link::Linked;
 use super::manifest::{Manifest, ToolsetDefinition};
+use super::programs::RuleProgram;
 use super::{AgentSpec, Layout, Program, Project, lexical_join};
 use crate::escape::visible_name;
 use crate::journal::digest::digest;
@@ -22,8 +23,12 @@ use crate::syntax::diagnostic::{Diagnostic, Located, Place, Report, Span};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::Rule;
 use crate::tools::python::Python;
+use crate::tools::shell::program::ProgramPlace;
 use crate::tools::source::{Access, Base, FilesystemConfig, ToolsetSource};
 use contents::{Content, Contents, Modules};
+
+/// What is said of a program that a rule asks about.
+const IF_YES: &str = ", if you say yes";
 
 /// More than anybody reads.
 pub const MOST_ITEMS: usize = 1_000;
@@ -227,7 +232,8 @@ impl TrustedProject {
 /// Everything of a project that needs trust, each once, the most dangerous first. Pure.
 pub fn items(surveyed: &SurveyedProject) -> Vec<TrustItem> {
     let listing = Listing { surveyed };
-    let mut items: Vec<Item> = surveyed.project.claims().map(|(base, claim)| listing.item(base, claim)).collect();
+    let claims = surveyed.project.claims().filter(|(_, claim)| !listing.is_like_a_name(&claim.value));
+    let mut items: Vec<Item> = claims.map(|(base, claim)| listing.item(base, claim)).collect();
     items.extend(listing.of_python());
     items.sort_by(|one, other| one.order().cmp(&other.order()));
     let mut seen = BTreeSet::new();
@@ -316,7 +322,28 @@ impl Listing<'_> {
         self.surveyed.linked.program.agents.get(&worker.worker.name.value).map(AsRef::as_ref)
     }
 
+    /// Where the program of a shell's rule lies, if the rule names it by its path.
+    fn place_of_program(&self, owner: &str, words: &[String]) -> Option<&ProgramPlace> {
+        let is_it = |rule: &&RuleProgram| rule.pattern == words && owner == format!("shell `{}`", rule.toolset);
+        self.surveyed.project.programs.iter().find(is_it).map(|rule| &rule.place)
+    }
+
+    /// A program of the system that asks is one that anybody would be asked about, by whichever name.
+    fn is_like_a_name(&self, claim: &Claim) -> bool {
+        match &claim.subject {
+            Subject::Command { words, remark } if remark == IF_YES => {
+                matches!(self.place_of_program(&claim.owner, words), Some(ProgramPlace::System))
+            }
+            _ => false,
+        }
+    }
+
     fn command(&self, item: &mut Item, words: &[String], remark: &str) {
+        match self.place_of_program(&item.source, words) {
+            Some(ProgramPlace::System) => item.class = Class::Allow,
+            Some(ProgramPlace::Own { path, digest }) => item.hidden.extend([shown_path(path), digest.clone()]),
+            Some(ProgramPlace::Missing | ProgramPlace::Refused(_)) | None => {}
+        }
         let named: Vec<(PathBuf, String)> = words
             .iter()
             .filter_map(|word| self.contents().named_by(word))
@@ -327,7 +354,7 @@ impl Listing<'_> {
             item.class = Class::Run;
         }
         let unasked = match (item.class, item.source.starts_with("shell"), remark) {
-            (Class::Run, true, ", if you say yes") => "",
+            (Class::Run, true, IF_YES) => "",
             (Class::Run, true, _) => ", unasked",
             _ => "",
         };

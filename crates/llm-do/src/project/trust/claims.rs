@@ -72,7 +72,7 @@ pub fn rules(written: &Written<'_>, claims: &mut Claims) {
                 Claim::new(class, Subject::Command { words, remark }).with([before.clone()])
             }
             Some(Rule::Ask) if is_path => {
-                let remark = ", if you say yes".to_owned();
+                let remark = super::IF_YES.to_owned();
                 Claim::new(Class::Run, Subject::Command { words, remark })
             }
             Some(Rule::Ask | Rule::Block) | None => continue,

@@ -57,10 +57,6 @@ impl Contents {
                     contents.read_named(root, &base.join(file));
                 }
                 Subject::Command { words, .. } => {
-                    let program = words.first().map(Path::new).filter(|program| program.is_absolute());
-                    if let Some(program) = program {
-                        contents.read_at(program);
-                    }
                     for path in words.iter().flat_map(|word| candidates(word)) {
                         match path.is_absolute() {
                             true if path.starts_with(&whole) => contents.read_at(path),
