@@ -358,6 +358,7 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
     RuntimeConfig {
         refusals: if policy.return_permission_errors { Refusals::Return } else { Refusals::EndRun },
         max_depth: plan.max_depth.unwrap_or(policy.max_depth),
+        max_call_depth: policy.max_call_depth,
         limits: Limits {
             max_requests: plan.max_requests.or(policy.limits.max_requests),
             max_cost_usd: plan.max_cost_usd.or(policy.limits.max_cost_usd),

@@ -90,6 +90,7 @@ pub mod message;
 pub mod model;
 pub mod project;
 pub mod runtime;
+mod stack;
 pub mod syntax;
 pub mod tools;
 

@@ -51,13 +51,27 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Content {
-    Text { text: String },
+    Text {
+        text: String,
+    },
+    /// What is not text, such as a number or a list: code gets it as it is, a model reads its JSON.
+    Value {
+        json: String,
+    },
     Attachment(Attachment),
 }
 
 impl Content {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
+    }
+
+    /// A JSON text is text, any other value stays one.
+    pub fn value(value: &RawJson) -> Self {
+        match value.to::<String>() {
+            Ok(text) => Self::Text { text },
+            Err(_) => Self::Value { json: value.get().to_owned() },
+        }
     }
 
     /// All of it as text, files by their names.
@@ -68,7 +82,7 @@ impl Content {
                 shown.push('\n');
             }
             match part {
-                Self::Text { text } => shown.push_str(text),
+                Self::Text { text } | Self::Value { json: text } => shown.push_str(text),
                 Self::Attachment(attachment) => shown.extend(["[", &attachment.name, "]"]),
             }
         }

@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("beneath", &[]),
     ("escape", &[]),
+    ("stack", &[]),
     ("message", &["escape"]),
     ("json_schema", &["escape", "message"]),
     ("syntax", &["escape", "message"]),
-    ("event", &["escape", "message"]),
+    ("event", &["escape", "stack", "message"]),
     ("journal", &["escape", "message", "event"]),
     ("http", &["escape", "message", "event", "journal"]),
     ("model", &["escape", "message", "json_schema", "syntax", "event", "journal", "http"]),
-    ("tools", &["beneath", "escape", "message", "json_schema", "syntax", "event", "journal", "http"]),
+    ("tools", &["beneath", "escape", "stack", "message", "json_schema", "syntax", "event", "journal", "http"]),
     (
         "project",
         &["beneath", "escape", "message", "json_schema", "syntax", "event", "journal", "http", "model", "tools"],
@@ -28,6 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "beneath",
             "escape",
+            "stack",
             "message",
             "json_schema",
             "syntax",

@@ -13,6 +13,7 @@ mod agents;
 mod example;
 mod faults;
 mod models;
+mod nesting;
 mod plain;
 mod start;
 mod toolsets;

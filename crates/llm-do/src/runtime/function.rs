@@ -91,8 +91,10 @@ impl Runtime {
         let (_run, cancellation) = Cancellation::new();
         let cx = CallContext {
             agents: self,
+            agent: entry.name(),
             path: &path,
             depth: 0,
+            nesting: self.config.nesting(),
             call,
             model: None,
             input: &given,

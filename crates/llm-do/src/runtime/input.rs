@@ -225,7 +225,7 @@ fn split(parts: Vec<Content>) -> (Value, Vec<Attachment>) {
     let (mut texts, mut attachments) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
-            Content::Text { text } => texts.push(text),
+            Content::Text { text } | Content::Value { json: text } => texts.push(text),
             Content::Attachment(attachment) => attachments.push(attachment),
         }
     }
@@ -278,7 +278,7 @@ fn check_policy(policy: &AttachmentPolicy, parts: &[Content]) -> Result<(), Inpu
     let mut admission = Admission::by(policy);
     parts.iter().try_for_each(|part| match part {
         Content::Attachment(attachment) => Ok(admission.admit(attachment)?),
-        Content::Text { .. } => Ok(()),
+        Content::Text { .. } | Content::Value { .. } => Ok(()),
     })
 }
 

@@ -32,6 +32,7 @@ use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
 use crate::project::create::{CreateError, WorkerDefaults};
+use crate::stack;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
@@ -40,7 +41,7 @@ use crate::tools::plane::Refusals;
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::shell::fence::Fencing;
-use crate::tools::{Agents, CallContext, Ending, ToolError};
+use crate::tools::{Agents, CallContext, Ending, Nesting, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
 use mcp::Servers;
@@ -83,6 +84,8 @@ pub struct RuntimeConfig {
     pub refusals: Refusals,
     /// How deep agents may call each other.
     pub max_depth: u64,
+    /// How many calls may stand within each other, agents and code alike; `None` goes by `max_depth`.
+    pub max_call_depth: Option<u64>,
     /// Of the whole run; those of an agent's file are of each of its calls.
     pub limits: Limits,
     /// Ask for streams, or for whole documents.
@@ -107,6 +110,7 @@ impl RuntimeConfig {
             approvals,
             refusals,
             max_depth: 5,
+            max_call_depth: None,
             limits,
             stream: true,
             fencing: Fencing::WhereOffered,
@@ -115,6 +119,14 @@ impl RuntimeConfig {
             own_files: Vec::new(),
             creation_defaults: WorkerDefaults::default(),
         }
+    }
+}
+
+impl RuntimeConfig {
+    /// Room for code between the agents, and for code that calls code.
+    fn nesting(&self) -> Nesting {
+        let usual = self.max_depth.saturating_mul(2).saturating_add(64);
+        Nesting::up_to(self.max_call_depth.unwrap_or(usual))
     }
 }
 
@@ -181,7 +193,14 @@ impl Output {
         }
     }
 
-    /// As a caller reads it.
+    /// As a caller gets it.
+    fn into_content(self) -> Content {
+        match self {
+            Self::Text(text) => Content::Text { text },
+            Self::Value(value) => Content::Value { json: value.get().to_owned() },
+        }
+    }
+
     pub fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -215,6 +234,8 @@ pub enum RunError {
     TooDeep { caller: String, agent: String, depth: usize, max_depth: u64 },
     #[error("no model provider `{provider}` for agent `{agent}`")]
     NoProvider { agent: String, provider: String },
+    #[error("{0}")]
+    TooManyCalls(String),
     #[error("a toolset of agent `{agent}`: {reason}")]
     Toolset { agent: String, reason: String },
     #[error("the entry function `{function}` failed: {reason}")]
@@ -246,6 +267,7 @@ impl RunError {
             | Self::NoAgent { .. }
             | Self::TooDeep { .. }
             | Self::NoProvider { .. }
+            | Self::TooManyCalls(_)
             | Self::Toolset { .. }
             | Self::Function { .. }
             | Self::NotStarted
@@ -488,20 +510,22 @@ impl Runtime {
                 max_depth: self.config.max_depth,
             });
         }
+        let above = caller.nesting().unwrap_or_else(|| self.config.nesting());
+        let nesting = above.deeper(caller.name(), agent).map_err(RunError::TooManyCalls)?;
         let model = self
             .models
             .of(&spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
-        CallScope::open(self, spec, model.as_ref(), call, caller).await
+        CallScope::open(self, spec, model.as_ref(), call, nesting, caller).await
     }
 }
 
 impl Agents for Runtime {
     fn tool(&self, agent: &str, caller: &CallContext<'_>) -> Result<AgentTool, String> {
-        let spec = self.program.agent(caller.agent()).ok();
+        let spec = self.program.agent(caller.agent).ok();
         match spec.as_ref().and_then(|spec| spec.allow_workers.as_ref()) {
             Some(AllowWorkers::Only(names)) if !names.iter().any(|name| name == agent) => {
-                return Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent(), names.join(", ")));
+                return Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent, names.join(", ")));
             }
             None | Some(AllowWorkers::Any | AllowWorkers::Only(_)) => {}
         }
@@ -519,14 +543,14 @@ impl Agents for Runtime {
         reach: Reach,
         caller: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        Box::pin(on_enough_stack(Box::pin(async move {
+        Box::pin(stack::on_enough(Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
             let opening = self.open_for(agent, self.events.new_call(), Caller::Call(caller));
             let mut scope = opening.await.map_err(failed)?;
             let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
             scope.close().await;
-            output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
+            output.map(|output| vec![output.into_content()]).map_err(failed)
         })))
     }
 
@@ -537,15 +561,6 @@ impl Agents for Runtime {
     fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
-}
-
-/// A call within a call within a call is polled on one stack, however deep: it grows where it would overflow, so that
-/// the depth is the user's to choose.
-async fn on_enough_stack<T>(mut future: BoxFuture<'_, T>) -> T {
-    /// What one level takes, with room to spare.
-    const RED_ZONE: usize = 256 * 1024;
-    const MORE: usize = 2 * 1024 * 1024;
-    std::future::poll_fn(|cx| stacker::maybe_grow(RED_ZONE, MORE, || future.as_mut().poll(cx))).await
 }
 
 /// As many names as help somebody who misspelled one.

@@ -47,6 +47,10 @@ pub enum Shape {
     Integer {
         min: i64,
     },
+    /// A whole number from 1 on.
+    Count {
+        max: i64,
+    },
     /// `min` itself only if it is included.
     Number {
         min: f64,
@@ -222,6 +226,7 @@ impl Shape {
             (Self::AnyText, Kind::Text(_)) | (Self::Bool, Kind::Bool(_)) | (Self::JsonObject, Kind::Map(_)) => None,
             (Self::Constant(constant), Kind::Integer(value)) if value == constant => None,
             (Self::Integer { min }, Kind::Integer(value)) if value >= min => None,
+            (Self::Count { max }, Kind::Integer(value)) if (1..=*max).contains(value) => None,
             (Self::Number { .. }, Kind::Integer(_) | Kind::Number(..)) if self.holds(number(node)) => None,
             (Self::OneOf(words), Kind::Text(text)) => {
                 let known = words.contains(&text.as_str());
@@ -254,7 +259,7 @@ impl Shape {
         match self {
             Self::Text | Self::AnyText | Self::Name | Self::Variable | Self::OneOf(_) => matches!(kind, Kind::Text(_)),
             Self::Bool => matches!(kind, Kind::Bool(_)),
-            Self::Constant(_) | Self::Integer { .. } => matches!(kind, Kind::Integer(_)),
+            Self::Constant(_) | Self::Integer { .. } | Self::Count { .. } => matches!(kind, Kind::Integer(_)),
             Self::Number { .. } => matches!(kind, Kind::Integer(_) | Kind::Number(..)),
             Self::List { .. } => matches!(kind, Kind::List(_)),
             Self::Map { .. } | Self::Object(_) | Self::JsonObject => matches!(kind, Kind::Map(_)),
@@ -279,6 +284,7 @@ impl Shape {
             Self::Bool => "`true` or `false`".into(),
             Self::Constant(constant) => format!("`{constant}`"),
             Self::Integer { min } => format!("a whole number of at least {min}"),
+            Self::Count { max } => format!("a whole number from 1 to {max}"),
             Self::Number { min, max, .. } if max.is_finite() => format!("a number from {min} to {max}"),
             Self::Number { min, min_included: true, .. } => format!("a number of at least {min}"),
             Self::Number { min, .. } => format!("a number greater than {min}"),
@@ -298,6 +304,7 @@ impl Shape {
             Self::Bool => json!({"type": "boolean"}),
             Self::Constant(constant) => json!({"const": constant}),
             Self::Integer { min } => json!({"type": "integer", "minimum": min}),
+            Self::Count { max } => json!({"type": "integer", "minimum": 1, "maximum": max}),
             Self::Number { min, min_included, max } => {
                 let bound = if *min_included { "minimum" } else { "exclusiveMinimum" };
                 let mut schema = json!({"type": "number", bound: min});

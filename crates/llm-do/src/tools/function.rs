@@ -293,14 +293,12 @@ pub(super) fn parse<T: DeserializeOwned>(arguments: &RawJson) -> Result<T, Strin
     })
 }
 
-/// Text as it is, other values as compact JSON.
+/// Text as it is, other values as such.
 fn finished<R: Serialize + 'static, E: Display>(result: Result<R, E>) -> Result<Vec<Content>, ToolError> {
     let value = result.map_err(|error| ToolError::Failed(error.to_string()))?;
     // The usual case needs no JSON in between.
     if let Some(text) = (&value as &dyn Any).downcast_ref::<String>() {
         return Ok(vec![Content::text(text)]);
     }
-    let json = RawJson::of(&value);
-    let text = json.to::<String>().unwrap_or_else(|_| json.get().to_owned());
-    Ok(vec![Content::text(text)])
+    Ok(vec![Content::value(&RawJson::of(&value))])
 }

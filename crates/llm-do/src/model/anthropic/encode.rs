@@ -142,7 +142,7 @@ fn content_block(content: &Content) -> Block<'_> {
 /// Blank text is refused by the provider.
 fn is_blank(content: &Content) -> bool {
     match content {
-        Content::Text { text } => text.trim().is_empty(),
+        Content::Text { text } | Content::Value { json: text } => text.trim().is_empty(),
         Content::Attachment(_) => false,
     }
 }

@@ -69,18 +69,10 @@ pub struct PythonHost {
     pub providers: BTreeSet<String>,
     /// Where they are, as far as somebody has asked.
     endpoints: Mutex<BTreeMap<String, PythonEndpoint>>,
-    /// How the answers of agents are given to code: by agent.
-    answers: Mutex<HashMap<String, TypedAnswer>>,
+    /// The classes that the answers of agents are instances of: by agent.
+    answers: Mutex<HashMap<String, String>>,
     tracebacks: Tracebacks,
     _child: Child,
-}
-
-/// An answer that is more than text.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TypedAnswer {
-    Value,
-    /// An instance of this class.
-    Instance(String),
 }
 
 /// The calls under way in the interpreter, and what it prints.
@@ -172,8 +164,8 @@ impl PythonHost {
         self.calls.output.detach();
     }
 
-    /// Which agents answer code with more than text.
-    pub fn expect_answers(&self, answers: HashMap<String, TypedAnswer>) {
+    /// Which agents answer code with an instance of a class.
+    pub fn expect_answers(&self, answers: HashMap<String, String>) {
         *self.answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
     }
 
@@ -353,26 +345,26 @@ impl PythonHost {
             "trace" => return Ok(RawJson::of(&json!({"value": cx.trace()}))),
             unknown => return Err(Fault::told(code::INVALID_PARAMS, format!("there is no `{unknown}`"))),
         };
-        let text = called.map(|content| text_of(&content)).map_err(|error| match error {
+        let content = called.map_err(|error| match error {
             ToolError::Ends(ending) => Fault::told(code::ENDS, ending.to_string()),
             error @ (ToolError::Failed(_) | ToolError::Changed) => Fault::told(code::FAILED, error.to_string()),
         })?;
-        let is_tool = method == "call" && cx.plane.has(&name);
-        Ok(self.typed(&name, &text, is_tool))
+        let is_agent = method == "call_agent" || cx.plane.has_agent(&name) || !cx.plane.has(&name);
+        Ok(self.typed(&content, is_agent.then_some(&name)))
     }
 
-    /// Text, or what its agent or its tool means by it.
-    fn typed(&self, name: &str, text: &str, is_tool: bool) -> RawJson {
+    /// Text is text, a value a value; that of an agent may be an instance of a class.
+    fn typed(&self, content: &[Content], agent: Option<&String>) -> RawJson {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        match answers.get(name) {
-            Some(TypedAnswer::Instance(class)) => RawJson::of(&json!({"text": text, "class": class})),
-            // A tool's text that is an object or a list was one.
-            None if !(is_tool && text.starts_with(['{', '['])) => RawJson::of(&json!({"text": text})),
-            Some(TypedAnswer::Value) | None => match serde_json::from_str::<Value>(text) {
-                Ok(value) => RawJson::of(&json!({"value": value})),
-                Err(_) => RawJson::of(&json!({"text": text})),
+        let class = agent.and_then(|agent| answers.get(agent));
+        RawJson::of(&match (content, class) {
+            ([Content::Value { json }], Some(class)) => json!({"text": json, "class": class}),
+            ([Content::Value { json }], None) => match serde_json::from_str::<Value>(json) {
+                Ok(value) => json!({"value": value}),
+                Err(_) => json!({"text": json}),
             },
-        }
+            (content, _) => json!({"text": Content::shown(content)}),
+        })
     }
 }
 
@@ -409,13 +401,6 @@ fn not_begun(python: &Python, reason: &str) -> StartError {
 
 fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
     answer.to().map_err(|error| format!("Python answered what nobody asked: {error}"))
-}
-
-fn text_of(content: &[Content]) -> String {
-    match content {
-        [Content::Text { text }] => text.clone(),
-        content => Content::shown(content),
-    }
 }
 
 /// How much of the call a function may look at.
@@ -463,7 +448,7 @@ impl<'a> Seen<'a> {
         let file = |attachment: &crate::message::Attachment| json!({"name": attachment.name, "media_type": attachment.media_type});
         Self {
             call,
-            agent: cx.agent(),
+            agent: cx.agent,
             depth: cx.depth,
             path: cx.path,
             model: cx.model,
