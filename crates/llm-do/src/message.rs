@@ -94,6 +94,9 @@ impl Content {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attachment {
     pub name: String,
+    /// Where it was read, if it was a file: code may want to read it, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     pub media_type: String,
     #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
     pub data: Arc<[u8]>,
@@ -473,7 +476,7 @@ mod tests {
     fn messages_survive_json_with_the_order_of_their_keys() {
         let private = Some(RawJson::parse(r#"{"z":1,"signature":"abc"}"#).unwrap());
         let attachment =
-            Attachment { name: "a.png".into(), media_type: "image/png".into(), data: Arc::from(*b"\x89P") };
+            Attachment { name: "a.png".into(), path: None, media_type: "image/png".into(), data: Arc::from(*b"\x89P") };
         let outcomes = [Ok(vec![Content::text("42"), Content::Attachment(attachment)]), Err("it failed".to_owned())];
         let results = outcomes.map(|outcome| ToolResult { id: "c1".into(), tool: "t".into(), outcome });
         let history = vec![

@@ -32,12 +32,7 @@ fn with_runtime(sandbox: &crate::support::Sandbox, keys: &str) {
 #[test]
 fn code_that_calls_itself_for_ever_reads_an_error() {
     let sandbox = project(&[("main", DIGGER)], &[("kit.py", DIGGING)], &calls(&["{ dig: { left: 10000 } }"]));
-    for (keys, allowed) in [
-        ("{}", 74),
-        (r#"{"max_depth": 10}"#, 84),
-        (r#"{"max_call_depth": 7}"#, 7),
-        (r#"{"max_call_depth": 200}"#, 200),
-    ] {
+    for (keys, allowed) in [("{}", 74), (r#"{"max_depth": 10}"#, 84), (r#"{"max_call_depth": 7}"#, 7)] {
         with_runtime(&sandbox, keys);
         // The agent's own call is the first of them.
         let expected = format!(
@@ -102,9 +97,8 @@ TOOLS = [sweep]
     );
     assert_eq!(result["trace"][0]["calls"].as_array().unwrap().len(), 1, "each call once");
     assert_eq!((&sweep["usage"]["requests"], &result["trace"][0]["usage"]["requests"]), (&json!(1), &json!(3)));
-    let called = |tool: &str| {
-        of_type(&events, "tool_called").into_iter().find(|event| event["tool"] == tool).unwrap().clone()
-    };
+    let called =
+        |tool: &str| of_type(&events, "tool_called").into_iter().find(|event| event["tool"] == tool).unwrap().clone();
     let code = &called("sweep")["calls_as"];
     let child = of_type(&events, "call_started").into_iter().find(|event| event["name"] == "child").unwrap();
     assert!(code.is_u64() && child["parent"] == *code, "{child}");
@@ -147,8 +141,11 @@ TOOLS = [give, collect]
     );
     // A model reads what it always read.
     for (what, read) in [("number", "3"), ("nothing", "null"), ("object", "{\"a\":null}"), ("text", "plain")] {
-        let sandbox =
-            project(&[("main", main), ("child", "")], &[("kit.py", kit)], &calls(&[&format!("{{ give: {{ what: {what} }} }}")]));
+        let sandbox = project(
+            &[("main", main), ("child", "")],
+            &[("kit.py", kit)],
+            &calls(&[&format!("{{ give: {{ what: {what} }} }}")]),
+        );
         assert_eq!(run(&sandbox, &["-q"]).answer(), format!("{read}\n"));
     }
 }

@@ -143,7 +143,11 @@ const RUNTIME: Table = Table {
     keys: &[
         optional("approval_mode", OneOf(ApprovalMode::WORDS), "who answers the questions of a run"),
         optional("max_depth", Integer { min: 1 }, "how deep agents may call each other"),
-        optional("max_call_depth", Count { max: MOST_CALLS }, "how many calls may stand within each other, code included"),
+        optional(
+            "max_call_depth",
+            Count { max: MOST_CALLS },
+            "how many calls may stand within each other, code included",
+        ),
         optional("return_permission_errors", Bool, "a refusal becomes a tool result instead of ending the run"),
         optional("agent_calls_require_approval", Bool, "calls of agents ask").or(&["worker_calls_require_approval"]),
         optional("agent_attachments_require_approval", Bool, "attachments of calls ask")

@@ -26,17 +26,17 @@ use crate::BoxFuture;
 use crate::event::{CallOutput, Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
 use crate::http::HttpSettings;
 use crate::journal::{Journal, Steps, Stop, run_id};
-use crate::message::{Content, Message, RawJson};
+use crate::message::{Attachment, Content, Message, RawJson};
 use crate::model::name::ModelName;
 use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
 use crate::project::create::{CreateError, WorkerDefaults};
+use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program, Typing};
 use crate::stack;
-use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
-use crate::tools::attachment::{self, Reach};
+use crate::tools::attachment::{self, AttachmentError, Reach};
 use crate::tools::plane::Refusals;
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
@@ -152,6 +152,8 @@ pub struct Runtime {
     said: Mutex<BTreeSet<String>>,
     /// Made when the first of them is needed.
     servers: OnceLock<Box<Servers>>,
+    /// Files that code passes on.
+    held: Mutex<BTreeMap<String, Attachment>>,
     /// Those that were looked up.
     prices: Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>,
     /// Time and chance, in hex.
@@ -310,7 +312,7 @@ impl Runtime {
         let account = ledger.open(config.limits.clone(), None);
         let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id::run_id());
         let (fence, servers) = (OnceLock::new(), OnceLock::new());
-        let (said, prices) = (Mutex::default(), Mutex::default());
+        let (said, prices, held) = (Mutex::default(), Mutex::default(), Mutex::default());
         python::attach(&program, &events);
         Self {
             program,
@@ -327,6 +329,7 @@ impl Runtime {
             fence,
             said,
             servers,
+            held,
             prices,
             run,
         }
@@ -470,7 +473,8 @@ impl Runtime {
         let Some(question) = attachment::question(value, &self.program.root, callee) else { return Ok(Reach::Project) };
         let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
         let key = || format!("{}/attach", steps.path());
-        let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: &callee, path, key: &key };
+        let candidate =
+            Candidate { tool: "attach", arguments: &arguments, toolset: &callee, agent: callee, path, key: &key };
         let unchangeable = |_: RawJson| async { Err("another input is another run".to_owned()) };
         let steps = steps.at(format_args!("attach"));
         // Boxed: hardly any input comes so far.
@@ -483,6 +487,24 @@ impl Runtime {
             }
             Passage::EndRun => Err(Ending::EndedByPerson.into()),
         }
+    }
+
+    /// What code or a model gives to an agent: files that are not part of its input go beside it.
+    fn handed_on(&self, agent: &str, value: serde_json::Value, reach: Reach) -> Result<Input, InputError> {
+        let (value, files) = match self.program.agent(agent) {
+            Ok(spec) => toolsets::agent_tool(&self.program, &spec).apart(value),
+            Err(_) => (value, Vec::new()),
+        };
+        let read = |file: &serde_json::Value| match attachment::held(file) {
+            Some(key) => self.held(key).ok_or_else(|| AttachmentError::new(key, "was given to nobody")),
+            None => attachment::read(file, &self.program.root, reach),
+        };
+        let attachments = files.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Input::Object { value, attachments })
+    }
+
+    fn held(&self, key: &str) -> Option<Attachment> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
@@ -546,12 +568,22 @@ impl Agents for Runtime {
         Box::pin(stack::on_enough(Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
+            let input = self.handed_on(agent, value, reach).map_err(|error| failed(error.into()))?;
             let opening = self.open_for(agent, self.events.new_call(), Caller::Call(caller));
             let mut scope = opening.await.map_err(failed)?;
-            let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
+            let output = scope.called(input, reach).await;
             scope.close().await;
             output.map(|output| vec![output.into_content()]).map_err(failed)
         })))
+    }
+
+    fn hold(&self, file: &Attachment) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.entry(attachment::held_as(file)).or_insert_with(|| file.clone());
+    }
+
+    fn is_untyped(&self, agent: &str) -> bool {
+        self.program.agent(agent).is_ok_and(|spec| spec.input == Typing::Untyped)
     }
 
     fn usage(&self) -> UsageReport {

@@ -237,7 +237,8 @@ mod tests {
             1,
             EventKind::CallStarted { name: "main".into(), kind: CallKind::Agent, input: json("\"hi\""), parent: None },
         );
-        let called = EventKind::ToolCalled { id: "c".into(), tool: "add".into(), arguments: json("{}"), calls_as: None };
+        let called =
+            EventKind::ToolCalled { id: "c".into(), tool: "add".into(), arguments: json("{}"), calls_as: None };
         note(&session, 1, called);
         let returned = Returned::Result("3".to_owned());
         note(&session, 1, EventKind::ToolReturned { id: "c".into(), tool: "add".into(), returned, duration_ms: 2 });

@@ -292,6 +292,12 @@ pub trait Agents: Send + Sync {
         caller: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>>;
 
+    /// Keeps a file for calls that code makes with it.
+    fn hold(&self, file: &Attachment);
+
+    /// Whether an agent takes whatever it is told.
+    fn is_untyped(&self, agent: &str) -> bool;
+
     fn usage(&self) -> UsageReport;
 
     fn trace(&self) -> Vec<Arc<TraceCall>>;

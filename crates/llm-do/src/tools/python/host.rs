@@ -25,7 +25,7 @@ use crate::message::{Content, RawJson};
 use crate::tools::rpc::child::{Child, listen_to};
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
-use crate::tools::{CallContext, ToolError};
+use crate::tools::{CallContext, ToolError, attachment};
 
 /// The oldest Python that the package is written for.
 const OLDEST: (u32, u32) = (3, 10);
@@ -337,7 +337,10 @@ impl PythonHost {
         let malformed = |error: serde_json::Error| Fault::told(code::INVALID_PARAMS, error.to_string());
         let ByName { name, input } = params.to().map_err(malformed)?;
         let input = input.unwrap_or_else(|| RawJson::of(&json!({})));
+        let is_agent = method == "call_agent" || cx.plane.has_agent(&name) || !cx.plane.has(&name);
+        let input = passed_on(input, is_agent, cx);
         let called = match method {
+            "is_untyped" => return Ok(RawJson::of(&json!({"value": is_agent && cx.agents.is_untyped(&name)}))),
             "call" => cx.call(&name, &input).await,
             "call_agent" => cx.call_agent(&name, &input).await,
             "tools" => return Ok(RawJson::of(&cx.tools())),
@@ -349,7 +352,6 @@ impl PythonHost {
             ToolError::Ends(ending) => Fault::told(code::ENDS, ending.to_string()),
             error @ (ToolError::Failed(_) | ToolError::Changed) => Fault::told(code::FAILED, error.to_string()),
         })?;
-        let is_agent = method == "call_agent" || cx.plane.has_agent(&name) || !cx.plane.has(&name);
         Ok(self.typed(&content, is_agent.then_some(&name)))
     }
 
@@ -403,6 +405,35 @@ fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
     answer.to().map_err(|error| format!("Python answered what nobody asked: {error}"))
 }
 
+/// An input in which files that the caller was given itself have a name that agents know them by; other tools get their
+/// paths.
+fn passed_on(input: RawJson, is_agent: bool, cx: &CallContext<'_>) -> RawJson {
+    if !input.get().contains("\"given\"") {
+        return input;
+    }
+    let Ok(mut value) = input.to::<Value>() else { return input };
+    let named = |file: &mut Value| {
+        let number = file.get("given").and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
+        let Some(given) = number.and_then(|number| cx.attachments().nth(number)) else { return };
+        cx.agents.hold(given);
+        let path = || given.path.as_ref().unwrap_or(&given.name).clone();
+        *file = if is_agent { attachment::as_held(given) } else { Value::String(path()) };
+    };
+    match &mut value {
+        Value::Object(fields) => {
+            for field in fields.values_mut() {
+                match field {
+                    Value::Array(items) => items.iter_mut().for_each(named),
+                    field => named(field),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().filter_map(|item| item.get_mut("attachment")).for_each(named),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    RawJson::of(&value)
+}
+
 /// How much of the call a function may look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sight {
@@ -445,7 +476,10 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn of(call: u64, sight: Sight, cx: &'a CallContext<'a>) -> Self {
         let full = sight == Sight::Full;
-        let file = |attachment: &crate::message::Attachment| json!({"name": attachment.name, "media_type": attachment.media_type});
+        let file = |attachment: &crate::message::Attachment| match &attachment.path {
+            Some(path) => json!({"name": attachment.name, "media_type": attachment.media_type, "path": path}),
+            None => json!(attachment),
+        };
         Self {
             call,
             agent: cx.agent,
