@@ -93,6 +93,9 @@ pub struct CheckArgs {
     /// Start the MCP servers of a trusted project and list their tools; none is called
     #[arg(long)]
     pub connect: bool,
+    /// The Python that imports the files of a trusted project, instead of its `.venv`, the active environment or `python3`
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long, conflicts_with = "dot")]
     pub json: bool,

@@ -32,6 +32,13 @@ pub enum Presence {
     Optional,
 }
 
+/// Keys that other programs have for what is called otherwise here: the word, the key, and what to write.
+const ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("tool_rules", "approval", "`approval` has the rules: `approval: { write_file: ask, shell: block }`"),
+    ("sandbox", "toolsets", "`toolsets` names what the agent may use; a `filesystem` toolset in project.json has the directories"),
+    ("output_schema", "schema_out_ref", "`schema_out_ref` names a class or a file, `schema_out` is the schema itself"),
+];
+
 /// What a value must look like.
 pub enum Shape {
     /// A text that is not blank.
@@ -148,6 +155,10 @@ impl Table {
 
     fn unknown_key(&self, key: &Located<String>, problems: &Diagnostics) -> Diagnostic {
         let fact = format!("unknown key `{}` in {}", visible_start(&key.value, 60), self.what);
+        let elsewhere = ELSEWHERE.iter().find(|(word, here, _)| *word == key.value && self.key(here).is_some());
+        if let Some((_, _, hint)) = elsewhere {
+            return Diagnostic::error(key.span, fact).hint(*hint);
+        }
         let known = self.keys.iter().flat_map(Key::spellings);
         Diagnostic::error(key.span, fact).maybe_hint(problems.suggest(&key.value, "keys", known))
     }

@@ -126,7 +126,7 @@ impl ToolPlane {
         let arguments = Arguments::Object(arguments.clone());
         let id = format!("x{}", self.named.fetch_add(1, Ordering::Relaxed));
         let call = ToolCall { id, tool: tool.to_owned(), arguments, private: None };
-        let inner = CallContext { steps, nesting, ..*cx };
+        let inner = CallContext { nesting, steps, ..*cx };
         // A tool may call a tool that calls a tool.
         let calls = [&call];
         let running = stack::on_enough(Box::pin(self.outcomes(&calls, &inner)));
