@@ -6,8 +6,8 @@ use std::sync::Arc;
 use llm_do::event::Hearing;
 use llm_do::model::name::ModelName;
 use llm_do::project::create::WorkerDefaults;
-use llm_do::project::link::Linked;
-use llm_do::project::{AllowWorkers, ApprovalMode, Entry, Fallback, Program, Project};
+use llm_do::project::trust::{SurveyedProject, TrustedProject};
+use llm_do::project::{AllowWorkers, ApprovalMode, Entry, Fallback, Program};
 use llm_do::runtime::{OutsideCaller, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
@@ -22,7 +22,8 @@ use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::plan::{self, RunPlan};
-use crate::trust::{self, Answerer, Item, Store};
+use crate::state::State;
+use crate::trust::{self, Answerers, Standing};
 use crate::{casting, run};
 
 /// A call to be opened, and what its client is told of it.
@@ -31,20 +32,21 @@ pub struct Ready {
     pub agent: String,
     pub model: Option<String>,
     pub run: String,
-    pub untrusted: Vec<Item>,
 }
 
 pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &Environment) -> Result<Ready, Fault> {
     open.limits.check()?;
     let config = Config::load(environment.config_file().as_deref())?;
     let plan = planned(&open, environment, &config)?;
-    let (project, Linked { program, .. }) = run::link(&plan)?;
-    let caller = open.caller.as_ref().map(|caller| allowed(caller, &program)).transpose()?;
-    let untrusted = settle_trust(&open, &project, &program, environment)?;
-    let (project, program) = run::with_python(project, program, &plan).await?;
-    let program = ruled(program, &open.tool_rules);
+    let surveyed = run::survey(&plan)?;
+    let caller = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
+    let trusted = settle_trust(&open, surveyed, environment, &config)?;
+    let trusted = run::with_python(trusted, &plan).await?;
+    let has_servers = !trusted.project().servers().is_empty();
     let creation_defaults = WorkerDefaults::from(open.creation_defaults);
-    let program = with_creation_defaults(program, &creation_defaults)?;
+    let program = trusted
+        .into_program()
+        .adapted(|program| with_creation_defaults(ruled(program, &open.tool_rules), &creation_defaults))?;
     let (program, models) = casting::cast(program, plan.tools, environment, &config, None)?;
     let trouble = Trouble::default();
     let asking = Client {
@@ -64,16 +66,16 @@ pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &
         creation_defaults,
         ..run::runtime_config(&plan, &program.policy, mpsc::unbounded_channel().0)
     };
-    let runtime_config = run::with_servers(runtime_config, &project, environment, &config)?;
+    let runtime_config = run::with_servers(runtime_config, has_servers, environment, &config)?;
     let (agent, model) = entry(&program);
     let hearing = match open.events {
         Wanted::All => Hearing::Everything,
         Wanted::Facts | Wanted::None => Hearing::Facts,
     };
     let (runtime, events) = Runtime::heard(program, models, runtime_config, hearing);
-    let run = runtime.run.clone();
+    let run = runtime.run_id().to_owned();
     let prepared = Prepared { runtime, events, wanted: open.events, caller, trouble };
-    Ok(Ready { prepared, agent, model, run, untrusted })
+    Ok(Ready { prepared, agent, model, run })
 }
 
 /// As if it had been typed.
@@ -131,31 +133,23 @@ fn entry(program: &Program) -> (String, Option<String>) {
     }
 }
 
-/// Running a project is asking for its code, for a program as for a person without a terminal; a program may say that it
-/// does not, and then nothing runs that nobody has agreed to.
+/// A program agrees for this call alone. Without its word, and unless the user has agreed before, nothing of the project
+/// runs.
 fn settle_trust(
     open: &Open,
-    project: &Project,
-    program: &Program,
+    surveyed: SurveyedProject,
     environment: &Environment,
-) -> Result<Vec<Item>, Fault> {
-    let store = Store::beneath(environment.home());
-    let items = trust::items(project, program);
-    if items.is_empty() || store.holds(&project.root, &items) {
-        return Ok(Vec::new());
+    config: &Config,
+) -> Result<TrustedProject, Fault> {
+    let state = State::of(environment, config)?;
+    let answerers = Answerers { once: open.trust.consent(environment)?, ..Answerers::default() };
+    let Standing { items, digest, is_given } = trust::standing(&surveyed, &answerers, &state)?;
+    if is_given {
+        return Ok(trust::settle(surveyed, &open.project, &answerers, &state)?);
     }
-    match open.trust {
-        Some(true) => {
-            trust::settle(project, program, &store, Answerer::Flag)?;
-            Ok(Vec::new())
-        }
-        Some(false) => {
-            let failure = Failure::refused("the project is not trusted")
-                .hint("`llm-do check` lists what it can do; `trust: true` agrees to it");
-            Err(ErrorData { untrusted: items, ..ErrorData::of(&failure) }.fault(&failure))
-        }
-        None => Ok(items),
-    }
+    let hint = format!("`trust: \"{digest}\"` agrees to exactly this list, `trust: true` to what it is now");
+    let failure = trust::untrusted().hint(hint);
+    Err(ErrorData { untrusted: items, digest: Some(digest), ..ErrorData::of(&failure) }.fault(&failure))
 }
 
 /// Rules of a program for the tools of all agents. A name that no agent has is one of the program's own functions, which

@@ -18,6 +18,7 @@ mod nesting;
 mod plain;
 mod start;
 mod toolsets;
+mod trust;
 mod typed;
 
 use std::path::Path;

@@ -13,8 +13,7 @@ use crate::beneath::Unopened;
 use crate::escape::visible_start;
 use crate::model::provider::PROVIDERS;
 use crate::model::scripted::script_of;
-use crate::syntax::tree::Located;
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Place, Report, Span};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report, Span};
 use crate::tools::python::{ExportedAgent, Exports, FoundClass, Problem, Python, PythonHost, WantedClass};
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::source::{Exported, PythonToolset};
@@ -37,7 +36,7 @@ impl Project {
     /// Starts an interpreter and imports the project's Python files in it, each once; does nothing if there are none.
     /// What is wrong with them is reported by [`Project::link`] with everything else; an error here is an interpreter
     /// that cannot be started.
-    pub async fn start_python(mut self, python: &Python) -> Result<Self, Report> {
+    pub(super) async fn start_python(mut self, python: &Python) -> Result<Self, Report> {
         let wanted = self.wanted_classes();
         if matches!(self.code, Code::Absent | Code::Read(_)) && wanted.is_empty() {
             return Ok(self);

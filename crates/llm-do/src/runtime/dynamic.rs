@@ -16,9 +16,9 @@ use crate::message::{Content, RawJson};
 use crate::project::create::{Draft, Existing, WorkerDefaults, WorkerSpec};
 use crate::project::{AgentSpec, AllowWorkers, Program};
 use crate::tools::agent::AgentTool;
-use crate::tools::function::parse;
 use crate::tools::approval::{PermittedCall, Question, Verdict, digest};
 use crate::tools::attachment::Reach;
+use crate::tools::function::parse;
 use crate::tools::source::ToolsetSource;
 use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 
