@@ -49,7 +49,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust;
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, children, console, habits, new, providers, resume, serve, text};
+use crate::{answer_file, casting, check, children, console, habits, json, new, providers, resume, serve, text};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -96,7 +96,7 @@ fn run_schema(format: SchemaFormat) -> String {
         SchemaFormat::Worker => schema::of_worker(),
         SchemaFormat::Events => llm_do::event::schema(),
     };
-    format!("{schema:#}\n")
+    json::lines(&schema)
 }
 
 fn run_models(args: &ModelsArgs) -> Result<(), Failure> {
@@ -294,14 +294,11 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     let rehearsed = plan.dry_run.then(Rehearsed::default);
     let (asked, questions) = unbounded_channel();
     let runtime = runtime_config(&plan, &trusted.program().policy, asked);
+    let runtime = with_surroundings(runtime, environment, &config);
     let mut runtime = with_servers(runtime, !trusted.project().servers().is_empty(), environment, &config)?;
     let (program, models) =
         casting::cast(trusted.into_program(), plan.tools, environment, &config, rehearsed.as_ref())?;
-    // Which commands give keys is decided in the directory of the configuration; the one of the state has what the user
-    // trusts, and the key that signs.
-    let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
-    runtime.own_files =
-        settings.into_iter().chain(state.directory().map(Path::to_owned)).chain(plan.output.file.clone()).collect();
+    runtime.own_files = state.directory().map(Path::to_owned).into_iter().chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let recorded = match (&plan.recording, replayed, &talk) {
         (Recording::Journal(_) | Recording::Replay(..), _, Talk::Chat(_)) => {
@@ -386,6 +383,12 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
         stream: plan.stream,
         ..RuntimeConfig::new(approvals)
     }
+}
+
+/// What tools must know of the user: which directories are ours, and where programs are found.
+pub fn with_surroundings(runtime: RuntimeConfig, environment: &Environment, config: &Config) -> RuntimeConfig {
+    let program_directories = config.shell.directories.iter().map(|path| environment.expand(path)).collect();
+    RuntimeConfig { private_directories: environment.own_directories(), program_directories, ..runtime }
 }
 
 /// What the servers of a project see, and how they are reached; only if it has some.

@@ -62,10 +62,10 @@ pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &
             ApprovalMode::Prompt => Approvals::prompt(asking),
         },
         limits: open.limits.over(&program.policy.limits),
-        own_files: environment.config_file().and_then(|file| Some(file.parent()?.to_owned())).into_iter().collect(),
         creation_defaults,
         ..run::runtime_config(&plan, &program.policy, mpsc::unbounded_channel().0)
     };
+    let runtime_config = run::with_surroundings(runtime_config, environment, &config);
     let runtime_config = run::with_servers(runtime_config, has_servers, environment, &config)?;
     let (agent, model) = entry(&program);
     let hearing = match open.events {

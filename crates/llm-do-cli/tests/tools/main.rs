@@ -10,6 +10,7 @@ mod support;
 mod agents;
 mod approval;
 mod files;
+mod programs;
 mod secrets;
 mod shell;
 mod trace;

@@ -50,12 +50,24 @@ impl Identity {
         Ok(Self::of(&rustix::fs::fstat(file)?))
     }
 
+    /// Of metadata as the standard library has it.
+    pub fn of_file_metadata(metadata: &std::fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+
     pub fn of_metadata(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
     fn of(stat: &Stat) -> Self {
         Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.device, self.inode)
     }
 }
 
@@ -66,6 +78,7 @@ pub struct Found {
     pub kind: Kind,
     /// How many names the file has.
     pub names: u64,
+    pub bytes: u64,
     /// The nine bits of who may read, write and run it.
     pub mode: u32,
     pub owner: u32,
@@ -91,6 +104,7 @@ impl Found {
             identity: Identity::of(stat),
             kind,
             names: u64::from(stat.st_nlink),
+            bytes: u64::try_from(stat.st_size).unwrap_or_default(),
             mode: stat.st_mode & 0o777,
             owner: stat.st_uid,
             group: stat.st_gid,

@@ -10,7 +10,7 @@ use cap_std::fs::{Dir, FileType};
 
 use super::manifest;
 use super::worker::{self, Format, PythonModule, SchemaSource, WorkerFile};
-use super::{Code, Layout, LoadedWorker, Project};
+use super::{Code, Layout, LoadedWorker, Project, programs};
 use crate::beneath::{self, Unopened};
 use crate::escape::visible_start;
 use crate::model::scripted;
@@ -39,6 +39,7 @@ impl Project {
             code: Code::Absent,
             offered: BTreeMap::new(),
             registry: Registry::default(),
+            programs: Vec::new(),
             sources: Arc::default(),
             problems: Diagnostics::default(),
         }
@@ -165,7 +166,8 @@ impl Loader {
         };
         let generated = generated_dir.map(|path| self.generated(&path)).unwrap_or_default();
         let code = if manifest.python_files.is_empty() { Code::Absent } else { Code::Unread };
-        self.finish(Layout::Manifest(Box::new(manifest)), generated, code)
+        let programs = programs::look_up(&manifest, &self.root, &mut self.problems);
+        Project { programs, ..self.finish(Layout::Manifest(Box::new(manifest)), generated, code) }
     }
 
     fn single_file(mut self, name: &Path, format: Format) -> Project {
@@ -209,6 +211,7 @@ impl Loader {
             code,
             offered: BTreeMap::new(),
             registry: Registry::default(),
+            programs: Vec::new(),
             sources: Arc::new(self.sources),
             problems: self.problems,
         }

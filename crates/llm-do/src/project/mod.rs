@@ -10,6 +10,7 @@ mod key_rows;
 pub mod link;
 pub mod load;
 pub mod manifest;
+pub mod programs;
 mod python;
 pub mod reach;
 pub mod schema;
@@ -34,6 +35,7 @@ use crate::tools::protected::Protected;
 use crate::tools::source::{McpConfig, ToolsetSource};
 use crate::tools::{DeclaredTool, Toolset};
 use manifest::{AgentApprovalOverride, Manifest, ToolsetDefinition};
+use programs::RuleProgram;
 use worker::WorkerFile;
 
 /// A project as its files describe it, mistakes included: [`Project::link`] reports them with its own.
@@ -53,6 +55,8 @@ pub struct Project {
     /// What MCP servers offer, by toolset, if they were asked.
     offered: BTreeMap<String, Vec<DeclaredTool>>,
     registry: Registry,
+    /// Programs that rules of shells name, as they were when the project was loaded.
+    pub programs: Vec<RuleProgram>,
     sources: Arc<Sources>,
     problems: Diagnostics,
 }
@@ -124,6 +128,8 @@ pub struct Program {
     pub generated: BTreeMap<String, PathBuf>,
     /// What no tool changes without a question.
     pub protected: Protected,
+    /// Programs that rules of shells name by their paths, as they were when the project was loaded.
+    pub programs: BTreeMap<String, crate::tools::shell::program::Program>,
     /// Variables that Python and MCP children see besides the fixed ones.
     pub env: Vec<String>,
     /// Names that only Python files which were not looked at can define.
@@ -166,7 +172,7 @@ impl Project {
         let servers = manifest.toolsets.iter().filter_map(|(_, definition)| match definition {
             ToolsetDefinition::Mcp(config, _) => Some(config),
             ToolsetDefinition::Filesystem(_)
-            | ToolsetDefinition::Shell(_)
+            | ToolsetDefinition::Shell(..)
             | ToolsetDefinition::Use { .. }
             | ToolsetDefinition::Broken => None,
         });

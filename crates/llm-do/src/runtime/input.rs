@@ -1,11 +1,13 @@
 //! What an agent is given: text, parts or an object → the user message, validated where the agent has a schema.
 
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::json_schema;
+use crate::judgement;
 use crate::message::{Attachment, Content, RawJson};
 use crate::project::{AgentSpec, AttachmentPolicy, PythonType, Typing};
 use crate::tools::attachment::{self, AttachmentError, Reach};
@@ -74,7 +76,7 @@ impl Input {
         python: Option<&PythonHost>,
     ) -> Result<Vec<Content>, InputError> {
         let parts = match (&agent.input, python) {
-            (Typing::Schema(schema), _) => self.typed(agent, schema, root, reach)?,
+            (Typing::Schema(schema), _) => Box::pin(self.typed(agent, schema, root, reach)).await?,
             (Typing::Python(class), Some(python)) => Box::pin(self.rendered(agent, class, root, reach, python)).await?,
             (Typing::Untyped | Typing::Python(_), _) => self.untyped(agent, root, reach)?,
         };
@@ -110,7 +112,13 @@ impl Input {
         Ok(parts)
     }
 
-    fn typed(self, agent: &AgentSpec, schema: &RawJson, root: &Path, reach: Reach) -> Result<Vec<Content>, InputError> {
+    async fn typed(
+        self,
+        agent: &AgentSpec,
+        schema: &RawJson,
+        root: &Path,
+        reach: Reach,
+    ) -> Result<Vec<Content>, InputError> {
         let schema_value: Value = schema.to().unwrap_or(Value::Null);
         let violates = |violation: String| InputError::Violates {
             agent: agent.name.clone(),
@@ -125,7 +133,7 @@ impl Input {
             }
             name_attachments(&mut value, &attachments, |file| &file.name);
         }
-        json_schema::violation(&schema_value, &value).map_or(Ok(()), |violation| Err(violates(violation)))?;
+        json_schema::violation(&schema_value, &value).await.map_or(Ok(()), |violation| Err(violates(violation)))?;
         let text = render(agent, &schema_value, &value)?;
         let files = files.into_iter().chain(attachments).map(Content::Attachment);
         Ok(std::iter::once(Content::text(spoken(text))).chain(files).collect())
@@ -266,7 +274,27 @@ fn render(agent: &AgentSpec, schema: &Value, value: &Value) -> Result<String, In
     let mut environment = minijinja::Environment::new();
     environment.set_fuel(Some(FUEL));
     environment.set_undefined_behavior(undefined_behavior(&environment, template, schema).map_err(failed)?);
-    environment.render_str(template, minijinja::value::Serde(value)).map_err(failed)
+    let mut text = BoundedText(Vec::new());
+    let template = environment.template_from_str(template).map_err(failed)?;
+    template.render_captured_to(minijinja::value::Serde(value), &mut text).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&text.0).into_owned())
+}
+
+/// What a template says; a loop says in a few words more than fits anywhere.
+struct BoundedText(Vec<u8>);
+
+impl io::Write for BoundedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > judgement::LARGEST_VALUE {
+            return Err(io::Error::other(format!("it says more than {} MiB", judgement::LARGEST_VALUE >> 20)));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A field that the schema declares and the input leaves out is empty; one that nobody declares is an error.

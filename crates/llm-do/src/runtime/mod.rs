@@ -100,6 +100,10 @@ pub struct RuntimeConfig {
     /// Files and directories that the program itself reads or writes for this run, besides those of the project: no
     /// tool changes them without a question.
     pub own_files: Vec<PathBuf>,
+    /// Directories of the program itself, of which no tool even reads anything without a question.
+    pub private_directories: Vec<PathBuf>,
+    /// Where the user wants programs of shells to be found by name, besides the directories of the system.
+    pub program_directories: Vec<PathBuf>,
     /// What people answered before it is asked; before whoever is there.
     pub known_answers: Option<Arc<dyn KnownAnswers>>,
     /// What agents that are created in this run get where whoever creates them is silent.
@@ -120,6 +124,8 @@ impl RuntimeConfig {
             children: ChildEnvironment::default(),
             http: HttpSettings::STANDARD,
             own_files: Vec::new(),
+            private_directories: Vec::new(),
+            program_directories: Vec::new(),
             known_answers: None,
             creation_defaults: WorkerDefaults::default(),
         }
@@ -310,6 +316,9 @@ impl Runtime {
         let mut program = program.into_inner();
         for path in &config.own_files {
             program.protected.add(path, Covers::Tree, "is written or read by this run itself");
+        }
+        for path in &config.private_directories {
+            program.protected.add(path, Covers::Private, "belongs to llm-do itself");
         }
         let session = Arc::new(Session::default());
         let recorder = Arc::clone(&session);

@@ -42,8 +42,16 @@ fn opened(runtime: &Runtime, tool: &str, parts: Vec<Part>, events: &Events) -> R
         project_root: &runtime.program.root,
         fence,
         protected: runtime.program.protected.clone(),
+        programs: &runtime.program.programs,
+        directories: &runtime.config.program_directories,
     };
     let name = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(" + ");
+    for reason in surroundings.left_out(&parts) {
+        let text = format!("no programs are looked for in {reason}");
+        if runtime.is_news(&text) {
+            events.send(|| EventKind::Notice { text });
+        }
+    }
     let definition = Arc::new(parts.iter().map(|part| part.config.clone()).collect::<Vec<_>>());
     let shell = Shell::open(tool, parts, surroundings)?;
     Ok(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new() })

@@ -55,13 +55,13 @@ impl AgentTool {
         (input, files)
     }
 
-    pub(super) fn verdict(&self, arguments: &RawJson) -> Result<Verdict, String> {
+    pub(super) async fn verdict(&self, arguments: &RawJson) -> Result<Verdict, String> {
         let value: Value = arguments.to().map_err(|error| error.to_string())?;
         // Code may also give a text or a list, which the agent itself fits to its schema.
         if let (Some(schema), true) = (&self.parameters, value.is_object()) {
             let schema: Value = schema.to().map_err(|error| error.to_string())?;
             let (value, _) = self.apart(value.clone());
-            if let Some(violation) = crate::json_schema::violation(&schema, &value) {
+            if let Some(violation) = crate::json_schema::violation(&schema, &value).await {
                 return Err(format!("{violation}; the schema is {schema}"));
             }
         }
@@ -99,7 +99,7 @@ impl Toolset for AgentTool {
         arguments: &'a RawJson,
         _: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
-        Box::pin(std::future::ready(self.verdict(arguments)))
+        Box::pin(self.verdict(arguments))
     }
 
     fn call<'a>(

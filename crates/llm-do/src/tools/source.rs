@@ -117,6 +117,8 @@ pub struct ShellRule {
     pub approval: Rule,
     /// Words that turn `allow` into `ask`.
     pub approval_required_if_args: Vec<String>,
+    /// The options that `allow` covers: any other asks.
+    pub allowed_args: Option<Vec<String>>,
     pub matches: Vec<String>,
     pub not_matches: Vec<String>,
     pub i_understand: bool,

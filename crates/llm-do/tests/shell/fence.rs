@@ -74,8 +74,12 @@ fn a_reading_command_behind_the_fence_changes_nothing_even_if_it_wanted_to() {
     }
     // `sort` and `find` with the flags that the grammar does not have, as if it had a hole: a grammar's fence around a
     // command that a person approved is the same.
-    let bounds =
-        fence::Bounds { read: vec!["/tmp".into()], write: fence::Write::Nothing, network: fence::Network::None };
+    let bounds = fence::Bounds {
+        read: vec!["/tmp".into()],
+        run: Vec::new(),
+        write: fence::Write::Nothing,
+        network: fence::Network::None,
+    };
     let world = World::new(Fencing::WhereOffered);
     let before = world.state();
     for command in [

@@ -9,6 +9,7 @@ mod fence;
 mod git;
 mod honest;
 mod hostile;
+mod operands;
 mod processes;
 mod property;
 mod world;

@@ -118,8 +118,15 @@ impl World {
             protected.add(inside.join("flow.yaml"), Covers::File, "is read by a run");
             protected.add(inside.clone(), Covers::Agents, "would be an agent");
             protected.add(inside.clone(), Covers::Modules, "could be imported");
-            let surroundings =
-                Surroundings { directory: &inside, project_root: &inside, fence: fence.clone(), protected };
+            let programs = std::collections::BTreeMap::new();
+            let surroundings = Surroundings {
+                directory: &inside,
+                project_root: &inside,
+                fence: fence.clone(),
+                protected,
+                programs: &programs,
+                directories: &[],
+            };
             Box::new(Shell::open("shell", parts.clone(), surroundings).unwrap()) as Box<dyn llm_do::tools::Toolset>
         };
         let exchange = Exchange::default();
@@ -303,6 +310,7 @@ pub fn rule(pattern: &str, approval: Rule) -> ShellRule {
         pattern: pattern.split(' ').map(str::to_owned).collect(),
         approval,
         approval_required_if_args: Vec::new(),
+        allowed_args: None,
         matches: Vec::new(),
         not_matches: Vec::new(),
         i_understand: true,

@@ -78,6 +78,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         generated_agents_dir: "made".into(),
         generated: BTreeMap::new(),
         protected: crate::tools::protected::Protected::default(),
+        programs: BTreeMap::new(),
         env: Vec::new(),
         open: Vec::new(),
         registry: crate::tools::function::Registry::default(),

@@ -10,6 +10,7 @@ use crate::beneath::{self, Kind, Place, Unopened};
 use crate::escape::visible;
 use crate::tools::protected::Target;
 use crate::tools::source::{Access, Base, FileRoot};
+use crate::tools::working_directory;
 
 pub struct Root {
     /// The first part of its paths; empty if it is the only root.
@@ -60,6 +61,14 @@ impl Root {
         }
     }
 
+    /// Why nothing of it is read or written, if it is a working directory that holds more than files of people.
+    pub fn refusal(&self) -> Option<String> {
+        match self.settings.base {
+            Base::WorkingDirectory => working_directory::refusal(&self.base.target.path),
+            Base::Absolute(_) | Base::Project(_) => None,
+        }
+    }
+
     /// The path by which a model calls a file of this root.
     pub fn named(&self, beneath: &Path) -> PathBuf {
         Path::new(&self.name).join(beneath)
@@ -71,7 +80,7 @@ impl Root {
         }
         let place = beneath::resolve(&self.base.directory, &self.relative)?;
         let directory = place.open_directory()?;
-        Ok(self.opened.get_or_init(|| Opened { directory, target: self.base.target.beneath(&place) }))
+        Ok(self.opened.get_or_init(|| Opened { directory, target: self.base.target.at(&place) }))
     }
 
     /// The root's own directory, once it exists.
@@ -98,7 +107,7 @@ impl Root {
             // Somebody made the root just now; what is in it is looked at from there.
             return Err(Unopened::Missing);
         }
-        let target = start.target.beneath(&place);
+        let target = start.target.at(&place);
         let beneath = place.path.strip_prefix(above).unwrap_or(&place.path);
         let (name, is_elsewhere) = (self.named(beneath), beneath != path);
         Ok(Spot { place, target, name, is_elsewhere })
@@ -146,6 +155,9 @@ impl Root {
 
 impl Opened {
     fn ambient(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { directory: Dir::open_ambient_dir(path, ambient_authority())?, target: Target::of_path(path)? })
+        Ok(Self {
+            directory: Dir::open_ambient_dir(path, ambient_authority())?,
+            target: Target::of_path(path)?.worked_in(),
+        })
     }
 }

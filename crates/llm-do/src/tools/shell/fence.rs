@@ -28,6 +28,8 @@ pub enum Fencing {
 pub struct Bounds {
     /// Besides the system's programs and libraries.
     pub read: Vec<PathBuf>,
+    /// Programs elsewhere, and directories of such.
+    pub run: Vec<PathBuf>,
     pub write: Write,
     pub network: Network,
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use super::directory::{Kind, Place, Secrets, WorkingDirectory};
 use super::words::Word;
 use crate::escape::visible;
+use crate::tools::working_directory;
 use options::{Flag, Options};
 
 pub use git::harden;
@@ -31,10 +32,7 @@ pub struct Fit {
 /// Holds a command (its name first) against the grammar of its name; an error says what does not fit.
 pub fn fit(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
     let (name, rest) = words.split_first().ok_or("the command is empty")?;
-    if directory.is_too_wide() {
-        let path = directory.path.display();
-        return Err(format!("the working directory is `{path}`: everything would lie beneath it"));
-    }
+    working_directory::refusal(&directory.path).map_or(Ok(()), Err)?;
     match name.text.as_str() {
         "find" => find::fit(rest, directory),
         "git" => git::fit(rest, directory),
@@ -92,8 +90,8 @@ fn read_file(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Res
         return Err("there is no standard input to read".to_owned());
     }
     let place = directory.find(operand)?;
-    if place.looks_secret() {
-        fit.doubts.push(format!("`{}` looks like a secret", visible(&operand.text)));
+    if directory.is_secret(&place) {
+        fit.doubts.push(format!("`{}` looks like a secret", visible(&place.shown())));
     }
     Ok(place)
 }
@@ -132,7 +130,11 @@ fn grep(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
 }
 
 /// A reason to ask before everything beneath a directory is read.
-fn doubt_about_secrets(directory: &WorkingDirectory, start: &Path, is_read: &dyn Fn(&str) -> bool) -> Option<String> {
+pub fn doubt_about_secrets(
+    directory: &WorkingDirectory,
+    start: &Path,
+    is_read: &dyn Fn(&str) -> bool,
+) -> Option<String> {
     match directory.secrets_beneath(start, is_read) {
         Secrets::None => None,
         Secrets::One(path) => {
@@ -162,8 +164,8 @@ fn mv(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
     let target = directory.find(target)?;
     for source in sources {
         let place = directory.find(source)?;
-        if place.looks_secret() {
-            fit.doubts.push(format!("`{}` looks like a secret", visible(&source.text)));
+        if directory.is_secret(&place) {
+            fit.doubts.push(format!("`{}` looks like a secret", visible(&place.shown())));
         }
         // Into a directory it goes under its own name.
         let own_name = place.written.file_name().map(|name| Place {
@@ -174,7 +176,7 @@ fn mv(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
         fit.changes.extend(own_name);
         fit.changes.push(place);
     }
-    if target.looks_secret() {
+    if directory.is_secret(&target) {
         fit.doubts.push(format!("`{}` looks like a secret", visible(&target.written.display().to_string())));
     }
     fit.changes.push(target);

@@ -10,7 +10,7 @@ use rustix::process::Resource;
 use super::fence::{Bounds, Network, Write};
 use super::grammar::harden;
 use super::process::{Launch, Limit, MARK, Overflow};
-use super::program::search_path;
+use super::program::Program;
 use super::{By, Judged, Shell};
 use crate::tools::source::ShellConfig;
 
@@ -18,13 +18,13 @@ use crate::tools::source::ShellConfig;
 const NOWHERE: &str = "/nonexistent";
 
 impl Shell {
-    pub(super) fn launch(&self, judged: &Judged<'_>, program: PathBuf, timeout: Duration) -> Result<Launch, String> {
+    pub(super) fn launch(&self, judged: &Judged<'_>, program: &Program, timeout: Duration) -> Result<Launch, String> {
         let mut texts: Vec<String> = judged.words.iter().map(|word| word.text.clone()).collect();
         let name = texts.remove(0);
         let config = &judged.matched.part.config;
         let is_grammar = judged.matched.by == By::Grammar;
         let mut environment = vec![
-            ("PATH".to_owned(), search_path()),
+            ("PATH".to_owned(), self.programs.search_path()),
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
             ("LC_ALL".to_owned(), "C.UTF-8".to_owned()),
             ("TERM".to_owned(), "dumb".to_owned()),
@@ -52,9 +52,9 @@ impl Shell {
         let limits = limits(&write, timeout);
         let network = if config.network { Network::Open } else { Network::None };
         let read = [self.directory.path.clone()].into_iter().chain(judged.fit.reads.iter().cloned()).collect();
-        let bounds = Bounds { read, write, network };
+        let bounds = Bounds { read, run: self.programs.run_from(program), write, network };
         Ok(Launch {
-            program,
+            program: program.path.clone(),
             name,
             arguments,
             environment,

@@ -77,7 +77,7 @@ impl Fence {
 }
 
 pub fn offered() -> Result<String, String> {
-    let bounds = Bounds { read: Vec::new(), write: Write::Nothing, network: Network::None };
+    let bounds = Bounds { read: Vec::new(), run: Vec::new(), write: Write::Nothing, network: Network::None };
     let fence = Fence::new(&bounds, rustix::process::getpgrp())?;
     let tried = std::thread::Builder::new().spawn(move || fence.restrict()).map(std::thread::JoinHandle::join);
     let status = match tried {
@@ -111,6 +111,7 @@ fn ruleset(bounds: &Bounds) -> Result<RulesetCreated, RulesetError> {
     created = allow(created, DEVICES, read)?;
     created = allow(created, &["/dev/null"], AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate)?;
     created = allow(created, &bounds.read, read)?;
+    created = allow(created, &bounds.run, run)?;
     if let Write::Beneath(directories) = &bounds.write {
         // No devices: those that are there may be used only where they are named above.
         let write = everything & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
