@@ -95,6 +95,9 @@ pub struct CheckArgs {
     /// The Python that imports the files of a trusted project, instead of its `.venv`, the active environment or `python3`
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
+    /// With which fence around commands a rule that allows is enough
+    #[arg(long, value_enum, value_name = "FENCE")]
+    pub fence: Option<FenceArg>,
     /// Print one JSON object
     #[arg(long, conflicts_with = "dot")]
     pub json: bool,
@@ -179,6 +182,9 @@ pub struct ConductArgs {
     /// Trust the project as it is now, or exactly the list with this digest: its code, its servers, its loosened rules
     #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true, default_missing_value = NOW)]
     pub trust: Option<String>,
+    /// With which fence around commands a rule that allows is enough
+    #[arg(long, value_enum, value_name = "FENCE")]
+    pub fence: Option<FenceArg>,
     /// Stop at this many model requests in the whole run
     #[arg(long, visible_alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_requests: Option<u64>,
@@ -248,6 +254,16 @@ pub struct ResumeArgs {
     pub foreign: bool,
     #[command(flatten)]
     pub conduct: ConductArgs,
+}
+
+/// With which fence around commands a rule that allows is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FenceArg {
+    /// Files, processes and IPC of their own
+    Full,
+    /// Landlock and seccomp: what commands may write they may also plant hooks and agents in
+    Thin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -9,6 +9,7 @@ use llm_do::model::provider::{ProtocolKind, provider};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use crate::args::FenceArg;
 use crate::failure::Failure;
 
 #[derive(Debug, Default, Deserialize)]
@@ -26,7 +27,17 @@ pub struct Config {
     #[serde(default)]
     pub runs: RunsConfig,
     #[serde(default)]
+    pub fence: FenceSettings,
+    #[serde(default)]
     pub shell: ShellConfig,
+}
+
+/// What keeps commands in.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FenceSettings {
+    /// With which fence a rule that allows is enough.
+    pub accept: Option<FenceArg>,
 }
 
 /// How commands of shells are found.
@@ -195,6 +206,8 @@ proxy = "http://localhost:3128"
 ca_file = "/etc/company.pem"
 [runs]
 key_file = "/etc/llm-do.key"
+[fence]
+accept = "thin"
 [shell]
 directories = ["~/.cargo/bin"]
 "#;
@@ -206,6 +219,7 @@ directories = ["~/.cargo/bin"]
         assert_eq!(config.prices.known()["acme:rocket-1"].to_string(), "1 4.5 0.25 1");
         assert_eq!(config.http.retries, Some(2));
         assert_eq!(config.runs.key_file, Some("/etc/llm-do.key".into()));
+        assert_eq!(config.fence.accept, Some(FenceArg::Thin));
         assert_eq!(config.shell.directories, ["~/.cargo/bin"]);
     }
 

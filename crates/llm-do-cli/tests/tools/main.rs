@@ -9,6 +9,8 @@ mod support;
 
 mod agents;
 mod approval;
+mod created;
+mod fence;
 mod files;
 mod programs;
 mod secrets;

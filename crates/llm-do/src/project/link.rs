@@ -124,6 +124,7 @@ impl<'a> Linker<'a> {
             allow_cli_input: manifest.is_none_or(|manifest| manifest.allow_cli_input),
             generated_agents_dir: self.generated_agents_dir(),
             generated: self.project.generated.clone(),
+            created: Arc::default(),
             protected: protected::of(self.project, self.models),
             programs: self.project.programs.iter().filter_map(RuleProgram::as_found).collect(),
             env: manifest

@@ -180,13 +180,13 @@ impl Loader {
         files.extend(self.files_in(Path::new("workers"), &[Format::Yaml]));
         for directory in self.directories_in(Path::new("workers")) {
             let file = directory.join("worker.yaml");
-            // `workers/generated/worker.yaml` is a created agent, found below.
+            // `workers/generated/worker.yaml` is a created agent, if it was created here.
             if directory != Path::new(DEFAULT_GENERATED_DIR) && self.exists(&file) {
                 files.push(file);
             }
         }
-        files.extend(self.files_in(Path::new(DEFAULT_GENERATED_DIR), &[Format::Yaml]));
-        if files.is_empty() && self.closed.is_empty() {
+        let generated = self.generated(Path::new(DEFAULT_GENERATED_DIR));
+        if files.is_empty() && generated.is_empty() && self.closed.is_empty() {
             let place = Place::Path(self.root.clone());
             self.problems.push(
                 Diagnostic::error(place, "neither a manifest nor worker files in this directory")
@@ -196,7 +196,7 @@ impl Loader {
         for file in files {
             self.add_worker(&file, Place::Path(self.root.join(&file)));
         }
-        self.finish(Layout::Directory, BTreeMap::new(), Code::Absent)
+        self.finish(Layout::Directory, generated, Code::Absent)
     }
 
     fn finish(mut self, layout: Layout, generated: BTreeMap<String, PathBuf>, code: Code) -> Project {

@@ -2,6 +2,7 @@
 //! once; only then something runs.
 
 pub mod create;
+pub mod created;
 pub mod fingerprint;
 #[doc(hidden)]
 pub mod fuzz;
@@ -34,6 +35,7 @@ use crate::tools::function::{FunctionEntry, Registry, Tool};
 use crate::tools::protected::Protected;
 use crate::tools::source::{McpConfig, ToolsetSource};
 use crate::tools::{DeclaredTool, Toolset};
+use created::CreatedAgents;
 use manifest::{AgentApprovalOverride, Manifest, ToolsetDefinition};
 use programs::RuleProgram;
 use worker::WorkerFile;
@@ -125,7 +127,10 @@ pub struct Program {
     pub allow_cli_input: bool,
     /// Beneath the project root.
     pub generated_agents_dir: PathBuf,
+    /// Files in that directory, by the names that they have for themselves. Which of them count, `created` knows.
     pub generated: BTreeMap<String, PathBuf>,
+    /// Which agents were made here; the runtime puts in those of earlier runs.
+    pub created: Arc<CreatedAgents>,
     /// What no tool changes without a question.
     pub protected: Protected,
     /// Programs that rules of shells name by their paths, as they were when the project was loaded.

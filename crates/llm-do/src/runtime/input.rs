@@ -72,7 +72,7 @@ impl Input {
         self,
         agent: &AgentSpec,
         root: &Path,
-        reach: Reach,
+        reach: &Reach,
         python: Option<&PythonHost>,
     ) -> Result<Vec<Content>, InputError> {
         let parts = match (&agent.input, python) {
@@ -85,7 +85,7 @@ impl Input {
     }
 
     /// Any value: text is what is said, other values are shown as readable JSON. `attachments` are files.
-    fn untyped(self, agent: &AgentSpec, root: &Path, reach: Reach) -> Result<Vec<Content>, InputError> {
+    fn untyped(self, agent: &AgentSpec, root: &Path, reach: &Reach) -> Result<Vec<Content>, InputError> {
         let mut admission = Admission::by(&agent.attachment_policy);
         let mut read = |path: &Value| admission.read(path, root, reach).map(Content::Attachment);
         let (value, attachments) = match self {
@@ -117,7 +117,7 @@ impl Input {
         agent: &AgentSpec,
         schema: &RawJson,
         root: &Path,
-        reach: Reach,
+        reach: &Reach,
     ) -> Result<Vec<Content>, InputError> {
         let schema_value: Value = schema.to().unwrap_or(Value::Null);
         let violates = |violation: String| InputError::Violates {
@@ -145,7 +145,7 @@ impl Input {
         agent: &AgentSpec,
         class: &PythonType,
         root: &Path,
-        reach: Reach,
+        reach: &Reach,
         python: &PythonHost,
     ) -> Result<Vec<Content>, InputError> {
         let schema = class.schema.as_ref().map_or_else(|| RawJson::of(&Value::Null), RawJson::clone);
@@ -332,7 +332,7 @@ impl<'a> Admission<'a> {
         Self { policy, count: 0, bytes: 0 }
     }
 
-    fn read(&mut self, path: &Value, root: &Path, reach: Reach) -> Result<Attachment, AttachmentError> {
+    fn read(&mut self, path: &Value, root: &Path, reach: &Reach) -> Result<Attachment, AttachmentError> {
         let attachment = attachment::read(path, root, reach)?;
         let place = path.as_str().map(|path| root.join(path).display().to_string());
         self.admit(&attachment).map(|()| Attachment { path: place, ..attachment })

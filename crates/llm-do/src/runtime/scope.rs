@@ -377,7 +377,7 @@ impl<'r> CallScope<'r> {
                 None => runtime.permitted_reach(&input, &frame.path, &turn, &telling).await?,
             };
             let (root, python) = (&runtime.program.root, runtime.program.registry.python.as_deref());
-            Ok(input.into_message(agent, root, reach, python).await?)
+            Ok(input.into_message(agent, root, &reach, python).await?)
         };
         steps.run(|| Described::new(StepKind::Decide, &request), &telling, effect).await
     }

@@ -42,6 +42,18 @@ impl Protected {
         self.0.push(Entry { path: path.into(), covers, why });
     }
 
+    /// What is protected by its place.
+    pub fn entries(&self) -> impl Iterator<Item = (&Path, Covers)> {
+        self.0.iter().map(|entry| (entry.path.as_path(), entry.covers))
+    }
+
+    /// Whether a file, by its absolute path without links, would be an agent.
+    pub fn is_agent(&self, path: &Path) -> bool {
+        let has_ending = path.file_name().is_some_and(|name| has_ending(name, AGENT_ENDINGS));
+        let is_beneath = |entry: &Entry| entry.covers == Covers::Agents && path.starts_with(&entry.path);
+        has_ending && self.0.iter().any(is_beneath)
+    }
+
     /// The first of these whose change, removal or move would change something protected: itself, or what is in it. A
     /// command only may write what it names, so of names those count that are known to be run or obeyed.
     pub fn touched<'a>(&self, targets: impl IntoIterator<Item = &'a Target>) -> Option<&'a Target> {

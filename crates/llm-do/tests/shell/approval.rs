@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use crate::world::{World, is_offered, part, rule, rules};
 use llm_do::BoxFuture;
 use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Memory, Rule};
-use llm_do::tools::shell::fence::Fencing;
+use llm_do::tools::fence::Fencing;
 use llm_do::tools::source::{Grammar, ShellRule};
 
 /// Gives the same answer each time and keeps the questions.

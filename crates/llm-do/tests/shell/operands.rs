@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::world::{Attempt, BOTH, World, is_offered, part, rule, rules};
+use crate::world::{ALL, Attempt, World, is_offered, part, rule, rules};
 use llm_do::BoxFuture;
 use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Rule};
-use llm_do::tools::shell::fence::Fencing;
+use llm_do::tools::fence::Fencing;
 use llm_do::tools::source::{Grammar, ShellRule};
 
 const PROGRAMS: &str =
@@ -27,7 +27,7 @@ fn allowing(fencing: Fencing) -> World {
 
 #[test]
 fn a_secret_or_an_agent_asks_however_a_word_names_it() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = allowing(fencing);
         let before = world.state();
         for command in [
@@ -185,7 +185,7 @@ fn reading(fencing: Fencing) -> [World; 2] {
 
 #[test]
 fn an_answer_for_the_session_is_for_what_a_name_led_to() {
-    for fencing in BOTH {
+    for fencing in ALL {
         for answer in [Answer::CallForSession, Answer::ToolForSession] {
             for world in reading(fencing) {
                 let person = Person::answering(answer.clone(), |_| {});
@@ -207,7 +207,7 @@ fn an_answer_for_the_session_is_for_what_a_name_led_to() {
 
 #[test]
 fn the_same_target_is_covered_and_another_file_of_the_same_name_is_not() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let [world, _] = reading(fencing);
         let person = Person::answering(Answer::CallForSession, |_| {});
         let session = world.session(Approvals::prompt(person.clone()));
@@ -223,7 +223,7 @@ fn the_same_target_is_covered_and_another_file_of_the_same_name_is_not() {
 
 #[test]
 fn what_changes_between_answer_and_start_is_asked_again() {
-    for fencing in BOTH {
+    for fencing in ALL {
         for world in reading(fencing) {
             let path = world.path("inside/notes");
             let meanwhile = move |asked: usize| {

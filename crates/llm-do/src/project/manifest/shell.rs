@@ -11,7 +11,7 @@ use crate::syntax::table::{Fields, Table, optional, required, texts_of};
 use crate::syntax::tree::Kind;
 use crate::tools::approval::Rule;
 use crate::tools::shell::{danger, rules};
-use crate::tools::source::{Grammar, ShellConfig, ShellRule};
+use crate::tools::source::{Access, Grammar, ShellConfig, ShellRule};
 
 pub const SHELL: Table = Table {
     what: "`shell`",
@@ -23,6 +23,7 @@ pub const SHELL: Table = Table {
             "the first that matches decides",
         ),
         optional("default", OneOf(Rule::WORDS), Item(claims::default), "for commands that no rule matches"),
+        optional("directory", OneOf(&["rw", "ro"]), Neutral, "whether commands may write the working directory"),
         optional(
             "write",
             List { of: &Text, least: 0, repeats: Refused },
@@ -85,6 +86,10 @@ pub fn read(fields: &Fields<'_>, problems: &mut Diagnostics) -> ToolsetDefinitio
     let default = default(fields, problems);
     let config = ShellConfig {
         grammar: Grammar::Rules { rules, default },
+        directory: match fields.text("directory") {
+            Some(word) if word.value == "ro" => Access::ReadOnly,
+            Some(_) | None => Access::ReadWrite,
+        },
         write: fields.texts("write").into_iter().map(|path| path.value).collect(),
         network: fields.bool("network").unwrap_or(false),
     };

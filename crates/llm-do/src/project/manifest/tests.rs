@@ -345,7 +345,10 @@ fn toolset_definitions_are_read_whole() {
         i_understand: true,
     };
     let grammar = Grammar::Rules { rules: vec![rule], default: Rule::Ask };
-    assert_eq!(config, ShellConfig { grammar, write: vec!["target".into()], network: true });
+    assert_eq!(
+        config,
+        ShellConfig { grammar, directory: Access::ReadWrite, write: vec!["target".into()], network: true }
+    );
 
     let mcp = only_toolset(
         r#"{"mcp": {"command": "c", "args": ["a"], "env": {"A": "x", "B": {"from_env": "C"}}, "timeout_seconds": 2}}"#,

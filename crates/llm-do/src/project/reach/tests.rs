@@ -77,6 +77,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         allow_cli_input: true,
         generated_agents_dir: "made".into(),
         generated: BTreeMap::new(),
+        created: std::sync::Arc::default(),
         protected: crate::tools::protected::Protected::default(),
         programs: BTreeMap::new(),
         env: Vec::new(),

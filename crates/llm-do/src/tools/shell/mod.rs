@@ -2,12 +2,11 @@
 //! judged.
 //!
 //! A built-in shell runs only what fits the [`grammar`] of its commands; a configured one follows its [`rules`]. Both
-//! start programs of the system only ([`program`]), within bounds that end with them ([`process`]), behind a [`fence`]
-//! where the kernel offers one.
+//! start programs of the system only ([`program`]), within bounds that end with them ([`process`]), behind a
+//! [fence](super::fence) where the kernel offers one.
 
 pub mod danger;
 pub mod directory;
-pub mod fence;
 pub mod grammar;
 mod launch;
 mod operands;
@@ -20,22 +19,26 @@ pub mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::approval::{Coverage, PermittedCall, Question, Rule, Verdict, digest};
+use super::fence::shelter::{Repositories, Trace};
+use super::fence::{Fence, Kind};
 use super::function::parse;
 use super::protected::{Protected, Target};
-use super::source::{Grammar, READ_ONLY_COMMANDS, ShellConfig, ShellRule};
+use super::source::{Access, Grammar, READ_ONLY_COMMANDS, ShellConfig, ShellRule};
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
 use crate::escape::{visible, visible_start};
+use crate::event::{EventKind, Events};
 use crate::message::{Content, RawJson};
 use directory::{Place, WorkingDirectory};
 use grammar::Fit;
-use launch::PrivateDirectory;
+use launch::{PrivateDirectory, Sheltered};
 use operands::Operands;
 use process::{Ended, Finished, Supervisors};
 use program::{Grounds, Program, Programs};
@@ -55,8 +58,7 @@ pub struct Part {
 pub struct Surroundings<'a> {
     pub directory: &'a Path,
     pub project_root: &'a Path,
-    /// What a fence is made of here, or why there is none ([`fence::offered`]).
-    pub fence: Result<String, String>,
+    pub fence: Arc<Fence>,
     pub protected: Protected,
     /// Programs that rules name by their paths, as they were when the project was loaded.
     pub programs: &'a BTreeMap<String, Program>,
@@ -83,11 +85,12 @@ pub struct Shell {
     parts: Vec<Part>,
     directory: WorkingDirectory,
     project_root: PathBuf,
-    fence: Result<String, String>,
+    fence: Arc<Fence>,
     protected: Protected,
     programs: Programs,
     supervisors: Supervisors,
     private: PrivateDirectory,
+    sheltered: Sheltered,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -132,6 +135,14 @@ enum By {
     Default(Rule),
 }
 
+impl Matched<'_> {
+    /// A rule that begins with `git` is about what it keeps, too.
+    fn repositories(&self) -> Repositories {
+        let is_git = matches!(self.by, By::Rule(_)) && self.pattern.split(' ').next() == Some("git");
+        if is_git { Repositories::Written } else { Repositories::ReadOnly }
+    }
+}
+
 /// What a command turned out to be.
 struct Judged<'s> {
     words: Vec<Word>,
@@ -147,7 +158,8 @@ impl Shell {
         let grounds = surroundings.grounds(&parts);
         let (directories, _) = grounds.own_directories(surroundings.directories);
         let programs = Programs::new(grounds, directories, surroundings.programs);
-        let supervisors = Supervisors::new(programs.find("true").ok().map(|program| program.path));
+        let supervisors =
+            Supervisors::new(programs.find("true").ok().map(|program| program.path), Arc::clone(&surroundings.fence));
         Ok(Self {
             tool: tool.to_owned(),
             parts,
@@ -158,6 +170,7 @@ impl Shell {
             programs,
             supervisors,
             private: PrivateDirectory::default(),
+            sheltered: Sheltered::default(),
         })
     }
 
@@ -254,9 +267,9 @@ impl Shell {
         }
         match (rule, matched.by) {
             (_, By::Default(_)) => Verdict::Ask(question("no rule is about it".to_owned())),
-            (Rule::Allow, _) => match &self.fence {
-                Ok(_) => Verdict::Allow,
-                Err(reason) => Verdict::AskAnyway(question(format!("there is no fence to keep it in: {reason}"))),
+            (Rule::Allow, _) => match self.unkept(matched) {
+                Ok(()) => Verdict::Allow,
+                Err(reason) => Verdict::AskAnyway(question(reason)),
             },
             (Rule::Ask | Rule::Block, _) => Verdict::Ask(question("a rule asks".to_owned())),
         }
@@ -350,13 +363,14 @@ impl Shell {
     }
 
     fn bounds_words(&self, matched: &Matched<'_>) -> String {
-        match &self.fence {
-            Ok(_) => format!("fence     {}", fence_words(&matched.part.config)),
-            Err(reason) => format!("fence     none: {reason}"),
+        match &self.fence.kind {
+            Kind::Full { .. } => format!("fence     {}", fence_words(&matched.part.config)),
+            Kind::Thin { .. } => format!("fence     thin: {}", fence_words(&matched.part.config)),
+            Kind::None { why } => format!("fence     none: {why}"),
         }
     }
 
-    async fn run(&self, call: &PermittedCall) -> Result<String, ToolError> {
+    async fn run(&self, call: &PermittedCall, events: &Events) -> Result<String, ToolError> {
         let arguments: Arguments = parse(call.arguments()).map_err(ToolError::Failed)?;
         let judged = self.judge_command(&arguments.command).map_err(ToolError::Failed)?;
         match &judged.verdict {
@@ -381,16 +395,33 @@ impl Shell {
             let path = program.path.display().to_string();
             return Err(ToolError::failed(format!("`{}` is not what it was when the run began", visible(&path))));
         }
-        let launch = self.launch(&judged, &program, timeout).map_err(ToolError::Failed)?;
-        let finished = process::run(launch, &self.supervisors).await.map_err(ToolError::Failed)?;
-        Ok(report(&finished, timeout))
+        let approved = if call.is_exceptional() { self.named_by(&judged) } else { Vec::new() };
+        let launched = self.launch(&judged, &program, timeout, &approved);
+        let (launch, found) = launched.map_err(ToolError::Failed)?;
+        let finished = process::run(launch, &self.supervisors).await;
+        let notes: Vec<String> = found.traces(&self.protected, &approved).iter().map(trace_words).collect();
+        for text in &notes {
+            events.send(|| EventKind::Notice { text: format!("`{}`: {text}", quoted(&judged.words)) });
+        }
+        Ok(report(&finished.map_err(ToolError::Failed)?, timeout, &notes))
+    }
+
+    /// What somebody has seen in the question and agreed to: files that are otherwise kept from commands.
+    fn named_by(&self, judged: &Judged<'_>) -> Vec<PathBuf> {
+        let operands = self.operands(&judged.words, &judged.matched);
+        let is_kept = |target: &Target| {
+            judged.matched.by == By::Grammar
+                || self.protected.touched([target]).is_some()
+                || super::secret::looks_secret(&target.path)
+        };
+        operands.all.into_iter().map(|operand| operand.target).filter(is_kept).map(|target| target.path).collect()
     }
 
     fn description(&self) -> String {
         let text = include_str!("description.md");
         let is_grammar = self.parts.iter().all(|part| !matches!(part.config.grammar, Grammar::Rules { .. }));
         let paths = if is_grammar { include_str!("paths.md") } else { "" };
-        let fence = if self.fence.is_ok() { include_str!("fence.md") } else { "" };
+        let fence = if self.fence.is_there() { include_str!("fence.md") } else { "" };
         let filled = text
             .replace("{directory}", &visible(&self.directory.path.display().to_string()))
             .replace("{system}", std::env::consts::OS)
@@ -445,16 +476,30 @@ pub fn fence_words(config: &ShellConfig) -> String {
     let writes = match &config.grammar {
         Grammar::ReadOnly => "writes nothing".to_owned(),
         Grammar::FileOps => "`mv` writes beneath the working directory".to_owned(),
-        Grammar::Rules { .. } if config.write.is_empty() => "writes beneath the working directory".to_owned(),
         Grammar::Rules { .. } => {
+            let own = (config.directory == Access::ReadWrite).then(|| "the working directory".to_owned());
             let paths: Vec<String> = config.write.iter().map(|path| format!("`{}`", visible(path))).collect();
-            format!("writes beneath the working directory and {}", paths.join(", "))
+            let places: Vec<String> =
+                own.into_iter().chain(Some(paths.join(", ")).filter(|paths| !paths.is_empty())).collect();
+            if places.is_empty() {
+                "writes nothing".to_owned()
+            } else {
+                format!("writes beneath {}", places.join(" and "))
+            }
         }
     };
     format!("{writes}, {}", if config.network { "reaches the network" } else { "no network" })
 }
 
-fn report(finished: &Finished, timeout: Duration) -> String {
+fn trace_words(trace: &Trace) -> String {
+    let shown = |path: &Path| visible(&path.display().to_string()).into_owned();
+    match trace {
+        Trace::Made(path) => format!("{} was made, which other programs run or follow: look at it", shown(path)),
+        Trace::Removed(path) => format!("{} was removed again: no command may make it", shown(path)),
+    }
+}
+
+fn report(finished: &Finished, timeout: Duration, notes: &[String]) -> String {
     let stdout = String::from_utf8_lossy(&finished.stdout);
     let mut stderr = String::from_utf8_lossy(&finished.stderr).into_owned();
     let mut add = |line: String| {
@@ -475,6 +520,9 @@ fn report(finished: &Finished, timeout: Duration) -> String {
             -1
         }
     };
+    for note in notes {
+        add(format!("[{note}]"));
+    }
     rendered(&stdout, &stderr, exit_code, finished.truncated)
 }
 
@@ -525,10 +573,10 @@ impl Toolset for Shell {
     fn call<'a>(
         &'a self,
         call: PermittedCall,
-        _: &'a CallContext<'a>,
+        cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
         Box::pin(async move {
-            let output = self.run(&call).await?;
+            let output = self.run(&call, cx.events).await?;
             Ok(vec![Content::text(output)])
         })
     }
