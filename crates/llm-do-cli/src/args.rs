@@ -92,6 +92,9 @@ pub struct CheckArgs {
     /// Start the MCP servers of a trusted project and list their tools; none is called
     #[arg(long)]
     pub connect: bool,
+    /// The Python that imports the files of a trusted project, instead of its `.venv`, the active environment or `python3`
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
     /// With which fence around commands a rule that allows is enough
     #[arg(long, value_enum, value_name = "FENCE")]
     pub fence: Option<FenceArg>,

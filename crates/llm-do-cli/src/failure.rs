@@ -202,6 +202,7 @@ impl From<RunError> for Failure {
             RunError::Empty { .. }
             | RunError::Declined { .. }
             | RunError::TooDeep { .. }
+            | RunError::TooManyCalls(_)
             | RunError::RepeatedFailure { .. }
             | RunError::Function { .. } => (FAILED, None),
             RunError::Limit { .. } => (LIMIT, Some("`limits` in the agent's file allows more")),

@@ -54,6 +54,7 @@ const FLAGS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["--temperature", "--max-tokens", "--top-p", "--effort"], "`model_settings` in a worker file sets it"),
     (&["--provider"], "`-m provider:model` names both"),
     (&["--api-key", "--key"], "keys come from the provider's variable; `llm-do models` names it"),
+    (&["--tui"], "`llm-do chat PROJECT` talks to a project at the terminal"),
     (&["--fake"], "`--replay FILE` answers from a record, `-m scripted:FILE` follows a script"),
 ];
 

@@ -176,6 +176,7 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
         | RunError::Output { .. }
         | RunError::NoAgent { .. }
         | RunError::TooDeep { .. }
+        | RunError::TooManyCalls(_)
         | RunError::NoProvider { .. }
         | RunError::Toolset { .. }
         | RunError::Function { .. }

@@ -64,7 +64,7 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
             (false, true) => CheckFormat::Dot,
             (false, false) => CheckFormat::Text,
         },
-        python: PythonPlan::of(None, environment, config),
+        python: PythonPlan::of(args.python, environment, config),
         fence: fencing::config(args.fence, environment, config)?,
         children: children::environment(environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },

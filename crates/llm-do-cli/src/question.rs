@@ -89,7 +89,7 @@ pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
         || format!("`{}` with any arguments", visible(&request.tool)),
         |covers| visible_name(&covers.tool).into_owned(),
     );
-    let agent = request.path.last().map(|agent| visible(agent)).unwrap_or_default();
+    let agent = visible(&request.caller);
     let for_session = |what: &str| format!("yes, and {what} for the agent {agent} for the rest of the session");
     let mut keys = vec![("y", "yes, once".to_owned())];
     if request.memory != Memory::Nothing {
@@ -118,6 +118,7 @@ mod tests {
         ApprovalRequest {
             id: "0123456789ab".into(),
             path: vec!["main".into(), "editor".into()],
+            caller: "editor".into(),
             tool: "write_file".into(),
             arguments: RawJson::parse("{\"path\":\"a.md\",\"content\":\"x\\u001b[2J\u{202e}\"}").unwrap(),
             question: Question {

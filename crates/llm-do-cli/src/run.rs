@@ -388,6 +388,7 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
     RuntimeConfig {
         refusals: if policy.return_permission_errors { Refusals::Return } else { Refusals::EndRun },
         max_depth: plan.max_depth.unwrap_or(policy.max_depth),
+        max_call_depth: policy.max_call_depth,
         limits: Limits {
             max_requests: plan.max_requests.or(policy.limits.max_requests),
             max_cost_usd: plan.max_cost_usd.or(policy.limits.max_cost_usd),
@@ -550,8 +551,8 @@ impl Reading {
                     None => text.clone(),
                 }))
             }
-            InputPlan::PromptOnStdin => Some(Value::String(text::stdin()?)),
-            InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(Value::String),
+            InputPlan::PromptOnStdin => Some(Value::String(without_last_newline(text::stdin()?))),
+            InputPlan::Unspoken { stdin } => read_stdin(*stdin)?.map(without_last_newline).map(Value::String),
         };
         if spoken.is_some() && !self.is_wanted {
             return Err(no_input_wanted());
@@ -570,6 +571,15 @@ impl Reading {
 fn no_input_wanted() -> Failure {
     Failure::usage("this project takes no input from the command line")
         .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`")
+}
+
+/// Programs end what they say with a newline, which nobody means to say.
+fn without_last_newline(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+        text.truncate(text.len() - usize::from(text.ends_with('\r')));
+    }
+    text
 }
 
 fn read_stdin(plan: Stdin) -> Result<Option<String>, Failure> {

@@ -159,7 +159,8 @@ mod tests {
         let usage = Usage { requests: 1, input_tokens: 12, output_tokens: 3, cost_usd: Some(0.5), ..Usage::default() };
         let finish = Finish::Stop;
         let answered = event(1, EventKind::RequestFinished { model: "ollama:q".into(), duration_ms: 1, usage, finish });
-        let called = EventKind::ToolCalled { id: "1".into(), tool: "read".into(), arguments: RawJson::of(&"x") };
+        let called =
+            EventKind::ToolCalled { id: "1".into(), tool: "read".into(), arguments: RawJson::of(&"x"), calls_as: None };
         let expected = "main › child › read · ollama:q · 4 s · 12 tokens in, 3 out · $0.50";
         assert_eq!(line(&[answered, started(2, "child", Some(1)), event(2, called)], 4), expected);
         let returned = EventKind::ToolReturned {

@@ -20,9 +20,10 @@ pub use told::Told;
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Event {
+    /// The agent, or the code, whose call it is.
     pub agent: Arc<str>,
     pub depth: usize,
-    /// Identifies one call of one agent within the run.
+    /// Identifies one call of an agent, or of code, within the run.
     pub call: u64,
     #[serde(flatten)]
     pub kind: EventKind,
@@ -62,6 +63,8 @@ pub enum EventKind {
         id: String,
         tool: String,
         arguments: RawJson,
+        /// The `call` under which its code tells of what it calls; a tool that calls nothing has none.
+        calls_as: Option<u64>,
     },
     ToolReturned {
         id: String,
@@ -369,8 +372,10 @@ impl Events {
         let mut renumbered = |id: u64| *ids.entry(id).or_insert_with(|| self.new_call());
         for mut event in told.events {
             event.call = renumbered(event.call);
-            if let EventKind::CallStarted { parent: Some(parent), .. } = &mut event.kind {
-                *parent = renumbered(*parent);
+            if let EventKind::CallStarted { parent: Some(id), .. } | EventKind::ToolCalled { calls_as: Some(id), .. } =
+                &mut event.kind
+            {
+                *id = renumbered(*id);
             }
             self.tell(event);
         }

@@ -51,13 +51,27 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Content {
-    Text { text: String },
+    Text {
+        text: String,
+    },
+    /// What is not text, such as a number or a list: code gets it as it is, a model reads its JSON.
+    Value {
+        json: String,
+    },
     Attachment(Attachment),
 }
 
 impl Content {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
+    }
+
+    /// A JSON text is text, any other value stays one.
+    pub fn value(value: &RawJson) -> Self {
+        match value.to::<String>() {
+            Ok(text) => Self::Text { text },
+            Err(_) => Self::Value { json: value.get().to_owned() },
+        }
     }
 
     /// All of it as text, files by their names.
@@ -68,7 +82,7 @@ impl Content {
                 shown.push('\n');
             }
             match part {
-                Self::Text { text } => shown.push_str(text),
+                Self::Text { text } | Self::Value { json: text } => shown.push_str(text),
                 Self::Attachment(attachment) => shown.extend(["[", &attachment.name, "]"]),
             }
         }
@@ -80,6 +94,9 @@ impl Content {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attachment {
     pub name: String,
+    /// Where it was read, if it was a file: code may want to read it, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     pub media_type: String,
     #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
     pub data: Arc<[u8]>,
@@ -459,7 +476,7 @@ mod tests {
     fn messages_survive_json_with_the_order_of_their_keys() {
         let private = Some(RawJson::parse(r#"{"z":1,"signature":"abc"}"#).unwrap());
         let attachment =
-            Attachment { name: "a.png".into(), media_type: "image/png".into(), data: Arc::from(*b"\x89P") };
+            Attachment { name: "a.png".into(), path: None, media_type: "image/png".into(), data: Arc::from(*b"\x89P") };
         let outcomes = [Ok(vec![Content::text("42"), Content::Attachment(attachment)]), Err("it failed".to_owned())];
         let results = outcomes.map(|outcome| ToolResult { id: "c1".into(), tool: "t".into(), outcome });
         let history = vec![

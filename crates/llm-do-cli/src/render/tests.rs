@@ -34,7 +34,12 @@ fn story() -> Vec<Event> {
         text(1, "On it"),
         event(
             1,
-            EventKind::ToolCalled { id: "1".into(), tool: "read".into(), arguments: json(r#"{"path":"a\u001b"}"#) },
+            EventKind::ToolCalled {
+                id: "1".into(),
+                tool: "read".into(),
+                arguments: json(r#"{"path":"a\u001b"}"#),
+                calls_as: None,
+            },
         ),
         event(
             1,

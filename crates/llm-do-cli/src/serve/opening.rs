@@ -45,10 +45,9 @@ pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &
     let trusted = run::with_python(trusted, &plan).await?;
     let has_servers = !trusted.project().servers().is_empty();
     let creation_defaults = WorkerDefaults::from(open.creation_defaults);
-    let program = trusted.into_program().adapted(|program| {
-        let program = ruled(program, &open.tool_rules)?;
-        with_creation_defaults(program, &creation_defaults)
-    })?;
+    let program = trusted
+        .into_program()
+        .adapted(|program| with_creation_defaults(ruled(program, &open.tool_rules), &creation_defaults))?;
     let (program, models) = casting::cast(program, plan.tools, environment, &config, None)?;
     let trouble = Trouble::default();
     let asking = Client {
@@ -156,11 +155,9 @@ fn settle_trust(
     Err(ErrorData { untrusted: items, digest: Some(digest), ..ErrorData::of(&failure) }.fault(&failure))
 }
 
-/// Rules of a program for the tools of all agents. A name that can be no tool is a mistake: a rule that rules nothing
-/// would be taken for a protection.
-fn ruled(mut program: Program, rules: &BTreeMap<String, ToolRule>) -> Result<Program, Failure> {
-    let mut known: Vec<String> = Vec::new();
-    let mut unused: Vec<&String> = rules.keys().collect();
+/// Rules of a program for the tools of all agents. A name that no agent has is one of the program's own functions, which
+/// the same rules guard.
+fn ruled(mut program: Program, rules: &BTreeMap<String, ToolRule>) -> Program {
     for agent in program.agents.values_mut() {
         let agent = Arc::make_mut(agent);
         for used in agent.tools.iter_mut().chain(&mut agent.toolsets) {
@@ -173,22 +170,11 @@ fn ruled(mut program: Program, rules: &BTreeMap<String, ToolRule>) -> Result<Pro
                 };
                 if declared.as_ref().is_none_or(|tools| tools.iter().any(|declared| declared.name == tool)) {
                     used.rules.insert(tool.to_owned(), rule.rule());
-                    unused.retain(|name| *name != key);
                 }
             }
-            known.extend(declared.iter().flat_map(|tools| tools.iter()).map(|tool| tool.name.to_string()));
         }
     }
-    match unused.first() {
-        None => Ok(program),
-        Some(name) => {
-            let failure = Failure::usage(format!("`tool_rules` names `{name}`, which is no tool of this project"));
-            Err(match nearest(name, known.iter().map(String::as_str)) {
-                Some(near) => failure.hint(format!("did you mean `{near}`?")),
-                None => failure,
-            })
-        }
-    }
+    program
 }
 
 fn descriptions(rules: BTreeMap<String, ToolRule>) -> BTreeMap<String, String> {

@@ -39,6 +39,8 @@ impl Approver for Client {
         Box::pin(async move {
             let description = self.descriptions.get(&request.tool).map(String::as_str);
             let params = RawJson::of(&Approve::of(self.scope, request, description));
+            // What led to the question is told first.
+            tokio::task::yield_now().await;
             match self.connection.request("approve", &params).await {
                 Ok(decision) => self.decided(&decision),
                 // A client that does not know the question is nobody to ask.

@@ -14,6 +14,7 @@ use llm_do::tools::rpc::{Connection, Fault};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::task::coop::unconstrained;
 
 use super::protocol::{Closed, ErrorData, Told, Turned, Wanted};
 use super::questions::Trouble;
@@ -107,7 +108,8 @@ impl Ear {
         let done = loop {
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => self.tell(&event),
+                // As often as there is one: whatever the work says itself, such as a question, comes after what led to it.
+                Some(event) = unconstrained(self.events.recv()) => self.tell(&event),
                 done = &mut work => break done,
             }
         };

@@ -39,7 +39,8 @@ TOOLS = [ask, count]
     let children: Vec<_> =
         of_type(&events, "call_started").into_iter().filter(|event| event["name"] == "child").collect();
     assert_eq!(children.len(), 3);
-    assert!(children.iter().all(|event| event["depth"] == 1 && event["parent"] == 1), "{children:?}");
+    let code = &of_type(&events, "tool_called")[0]["calls_as"];
+    assert!(children.iter().all(|event| event["depth"] == 2 && event["parent"] == *code), "{children:?}");
 }
 
 #[test]
@@ -66,7 +67,7 @@ TOOLS = [again, swallow, guarded]
     assert!(said.contains("caught: ") && said.contains("`max_depth` is 3"), "{said}");
     let sandbox = project(&[("main", main)], &[("kit.py", kit)], &calls(&["{ swallow: {} }"]));
     let said = run(&sandbox, &["-q"]).failure(4);
-    assert!(said.contains("waiting for approval") && said.contains("main › guarded"), "{said}");
+    assert!(said.contains("waiting for approval") && said.contains("main › swallow › guarded"), "{said}");
 }
 
 #[test]

@@ -162,10 +162,9 @@ fn rules_of_a_program_hold_for_its_tools() {
     assert_eq!(question["params"]["description"], "Files are kept for ten years.");
     client.decide(&question, &json!({"approved": true}));
     client.answer(turn);
-    let error =
-        client.error("open", &json!({"project": "main.worker", "tool_rules": {"write_fle": {"allowed": false}}}));
-    assert_eq!(error["message"], "`tool_rules` names `write_fle`, which is no tool of this project");
-    assert_eq!(error["data"]["hint"], "did you mean `write_file`?");
+    // A rule may be for a function of the program itself.
+    let scope = client.open(&json!({"tool_rules": {"sandbox.write": {"allowed": false}}}));
+    assert_eq!(client.turn(scope, "hello"), "You said hello");
     client.ends_well();
 }
 

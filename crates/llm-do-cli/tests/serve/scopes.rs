@@ -101,7 +101,6 @@ fn inputs_are_what_the_command_line_takes() {
         assert_eq!(turned["messages"][0]["parts"].as_array().unwrap().len(), if has_file { 2 } else { 1 }, "{params}");
     }
     for (params, words) in [
-        (json!({"input": 17}), "takes text, or an object"),
         (json!({"input": "x", "attachments": ["none.md"]}), "does not exist"),
         (json!({"input": "x", "attachments": [{"name": "a.txt", "data": "?"}]}), "is not base64"),
         (json!({"input": "x", "attachments": [{"name": "a.bin", "data": "AAEC"}]}), "is neither text"),

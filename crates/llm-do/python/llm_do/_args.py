@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from llm_do.runtime import PromptContent
+from llm_do.runtime import PromptContent, PromptInput
 
 
 class WorkerArgs(BaseModel):
@@ -15,3 +15,6 @@ class WorkerArgs(BaseModel):
 
 
 AgentArgs = WorkerArgs
+
+# It is one in all but Pydantic, which nobody needs for plain text.
+WorkerArgs.register(PromptInput)

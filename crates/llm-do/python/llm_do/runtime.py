@@ -49,12 +49,48 @@ class _Value:
 
 
 class Attachment(_Value):
-    """A file that travels with an input; the path is relative to the project root."""
+    """A file that travels with an input; a path that is not absolute is relative to the project root.
 
-    __slots__ = ("media_type", "path")
+    One that code was given can be read, and passed on as it is: nobody is asked about it again.
+    """
+
+    __slots__ = ("_data", "_given", "media_type", "name", "path")
 
     def __init__(self, path: Union[str, Path], media_type: Union[str, None] = None) -> None:
         self.path, self.media_type = path, media_type
+        self.name = str(path).rsplit("/", 1)[-1]
+        self._data: Union[str, None] = None
+        self._given: Union[int, None] = None
+
+    @classmethod
+    def given(cls, number: int, file: Mapping[str, Any]) -> Attachment:
+        """The file with this number among those that a call was given."""
+        attachment = cls(file.get("path") or file["name"], file["media_type"])
+        attachment.name, attachment._data, attachment._given = file["name"], file.get("data"), number
+        return attachment
+
+    def read_bytes(self) -> bytes:
+        if self._data is not None:
+            import base64
+
+            return base64.b64decode(self._data)
+        with open(self.path, "rb") as file:
+            return file.read()
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        return self.read_bytes().decode(encoding)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (str(self.path), self.media_type)
+
+    def __repr__(self) -> str:
+        return f"Attachment(path={str(self.path)!r}, media_type={self.media_type!r})"
 
 
 PromptContent = Union[str, Attachment]
@@ -62,15 +98,49 @@ PromptContent = Union[str, Attachment]
 
 
 class PromptInput(_Value):
-    """The input of an entry or an agent without a class of its own."""
+    """The input of an entry or an agent without a class of its own: a `WorkerArgs`, though it needs no Pydantic.
 
-    __slots__ = ("attachments", "input")
+    `input` is what was said: a text, or readable JSON if a value was given, which is `value`.
+    """
 
-    def __init__(self, input: str, attachments: Union[list[Attachment], None] = None) -> None:
+    __slots__ = ("attachments", "input", "value")
+    # What Pydantic looks for before it asks whose instance something is.
+    __pydantic_decorators__ = None
+
+    def __init__(self, input: str, attachments: Union[list[Attachment], None] = None, value: Any = None) -> None:
         self.input, self.attachments = input, attachments or []
+        self.value = input if value is None else value
+
+    @classmethod
+    def of(cls, value: Any, attachments: list[Attachment]) -> PromptInput:
+        """Whatever was given, as what was said, and the files that came with it."""
+        if isinstance(value, str):
+            return cls(value, attachments)
+        if isinstance(value, list) and all(isinstance(item, str) or is_file(item) for item in value):
+            return cls("\n".join(item for item in value if isinstance(item, str)), attachments, value)
+        if isinstance(value, dict):
+            others = {key: item for key, item in value.items() if key != "attachments" or not is_files(item)}
+            if not others or (list(others) == ["input"] and isinstance(others["input"], str)):
+                return cls(others.get("input", ""), attachments, value if len(value) > 1 else None)
+            return cls(json.dumps(others, indent=2, ensure_ascii=False), attachments, value)
+        return cls("" if value is None else json.dumps(value, indent=2, ensure_ascii=False), attachments, value)
+
+    def __str__(self) -> str:
+        return self.input
 
     def prompt_messages(self) -> list[PromptContent]:
         return [self.input, *self.attachments]
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.input, self.attachments)
+
+
+def is_file(item: Any) -> bool:
+    return isinstance(item, dict) and list(item) == ["attachment"] and isinstance(item["attachment"], str)
+
+
+def is_files(items: Any) -> bool:
+    return items is None or (isinstance(items, list) and all(isinstance(item, str) for item in items))
 
 
 class ToolsetSpec(_Value):
@@ -195,7 +265,7 @@ class CallContext:
         """The agent whose call this is."""
         self.depth: int = seen.get("depth", 0)
         self.path: list[str] = seen.get("path", [])
-        """The agents from the entry down."""
+        """The agents and the code from the entry down; the last one is who calls."""
         self.model: Union[str, None] = seen.get("model")
         """`provider:model` of the agent; an entry function has none."""
         self.prompt: str = seen.get("prompt", "")
@@ -217,7 +287,7 @@ class CallContext:
     @property
     def attachments(self) -> list[Attachment]:
         """The files that the agent was given in this turn."""
-        return [Attachment(file["name"], file["media_type"]) for file in self._seen.get("attachments", ())]
+        return [Attachment.given(number, file) for number, file in enumerate(self._seen.get("attachments", ()))]
 
     @property
     def config(self) -> CallConfig:
@@ -235,14 +305,22 @@ class CallContext:
     async def call(self, name: str, input: Any = None) -> Any:
         """Calls a tool of the caller, or an agent, by name: through the same gate, limits and trace as its model's calls.
 
-        A result that is a JSON object or list comes as such, any other as text.
+        The result is what the tool or the agent gave: text is text, a value is a value.
         """
-        return await self._ask("call", {"name": name, "input": plain_input({} if input is None else input)})
+        return await self._ask("call", {"name": name, "input": await self._input(name, {} if input is None else input)})
 
     async def call_agent(self, agent: Union[str, AgentSpec], input: Any) -> Any:
         """Calls an agent. Its answer is text, or an instance of the class (or the value of the schema) of its output."""
         name = agent.name if isinstance(agent, AgentSpec) else agent
-        return await self._ask("call_agent", {"agent": name, "input": plain_input(input)})
+        return await self._ask("call_agent", {"agent": name, "input": await self._input(name, input)})
+
+    async def _input(self, name: str, input: Any) -> Any:
+        """An input class speaks for itself where nobody wants its fields."""
+        if hasattr(input, "prompt_messages") and hasattr(input, "model_dump"):
+            if await self._ask("is_untyped", {"name": name}):
+                said = input.prompt_messages()
+                return plain_input([said] if isinstance(said, (str, Attachment)) else list(said))
+        return plain_input(input)
 
     async def usage(self) -> Any:
         """Tokens and money of the session so far."""
@@ -261,22 +339,35 @@ class CallContext:
 def plain_input(value: Any) -> Any:
     """An input as JSON: text, a list of texts and attachments, or an object."""
     if isinstance(value, Attachment):
-        return {"attachment": str(value.path)}
+        return {"attachment": plain_file(value)}
     if isinstance(value, PromptInput):
-        return {"input": value.input, "attachments": [str(file.path) for file in value.attachments]}
+        return {"input": value.input, "attachments": [plain_file(file) for file in value.attachments]}
     if isinstance(value, (list, tuple)):
         return [plain_input(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): str(item.path) if isinstance(item, Attachment) else plain_field(item) for key, item in value.items()}
+        return {str(key): plain_field(item) for key, item in value.items()}
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     return value
 
 
 def plain_field(value: Any) -> Any:
+    if isinstance(value, Attachment):
+        return plain_file(value)
+    if isinstance(value, PromptInput):
+        return value.input
     if isinstance(value, (list, tuple)):
-        return [str(item.path) if isinstance(item, Attachment) else item for item in value]
+        return [plain_field(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): plain_field(item) for key, item in value.items()}
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
     return value
+
+
+def plain_file(file: Attachment) -> Any:
+    """Its path; one that the caller was given itself by its number."""
+    return str(file.path) if file._given is None else {"given": file._given}
 
 
 def __getattr__(name: str) -> Any:

@@ -587,12 +587,17 @@ async def _called_within(
     input_data: Any,
     attachments: Union[Sequence[AttachmentInput], None],
 ) -> WorkerRunResult:
-    given = plain_input("" if input_data is None else input_data)
+    given: Any = "" if input_data is None else input_data
     if attachments:
-        paths = [_attachment(file) for file in attachments]
-        if not all(isinstance(path, str) for path in paths):
-            raise TypeError("within a run files are named by their paths in the project")
-        given = {**given, "attachments": paths} if isinstance(given, dict) else {"input": given, "attachments": paths}
+        files = [file if isinstance(file, Attachment) else _attachment(file) for file in attachments]
+        if not all(isinstance(file, (str, Attachment)) for file in files):
+            raise TypeError("within a run files are named by their paths, or are those that the caller was given")
+        files = [Attachment(file) if isinstance(file, str) else file for file in files]
+        plain = plain_input(given)
+        if isinstance(plain, dict):
+            given = {**plain, "attachments": [*plain.get("attachments", ()), *files]}
+        else:
+            given = [*(given if isinstance(given, (list, tuple)) else [given]), *files]
     output = await context.call_agent(worker, given)
     return WorkerRunResult(output, [], await context.usage(), [])
 

@@ -144,7 +144,10 @@ impl Fields {
             "server_tool_used" => {
                 EventKind::ServerToolUsed { tool, input: self.take("input")?, output: self.take("output")? }
             }
-            "tool_called" => EventKind::ToolCalled { id: self.take("id")?, tool, arguments: self.take("arguments")? },
+            "tool_called" => {
+                let (id, arguments, calls_as) = (self.take("id")?, self.take("arguments")?, self.take("calls_as")?);
+                EventKind::ToolCalled { id, tool, arguments, calls_as }
+            }
             "tool_progressed" => {
                 let (id, progress) = (self.take("id")?, self.take("progress")?);
                 let (total, message) = (self.take("total")?, self.take("message")?);
@@ -232,7 +235,8 @@ mod tests {
             EventKind::TextDelta { text: text() },
             EventKind::TextComplete { text: text() },
             EventKind::ThinkingDelta { text: text() },
-            EventKind::ToolCalled { id: text(), tool: text(), arguments: json() },
+            EventKind::ToolCalled { id: text(), tool: text(), arguments: json(), calls_as: None },
+            EventKind::ToolCalled { id: text(), tool: text(), arguments: json(), calls_as: Some(7) },
             tool(Returned::Result(text())),
             tool(Returned::Error(text())),
             EventKind::ToolRefused { id: text(), tool: text(), arguments: json(), reason: text() },

@@ -20,7 +20,7 @@ pub enum Shown<'a> {
 /// Text files go as text under their name. What no provider reads was refused long before; here it is named at least.
 pub fn shown(content: &Content) -> Shown<'_> {
     let file = match content {
-        Content::Text { text } => return Shown::Text(Cow::Borrowed(text)),
+        Content::Text { text } | Content::Value { json: text } => return Shown::Text(Cow::Borrowed(text)),
         Content::Attachment(file) => file,
     };
     match (file.media_type.as_str(), str::from_utf8(&file.data)) {
@@ -112,7 +112,12 @@ mod tests {
     use super::*;
 
     fn file(name: &str, media_type: &str, data: &[u8]) -> Content {
-        Content::Attachment(Attachment { name: name.into(), media_type: media_type.into(), data: Arc::from(data) })
+        Content::Attachment(Attachment {
+            name: name.into(),
+            path: None,
+            media_type: media_type.into(),
+            data: Arc::from(data),
+        })
     }
 
     #[test]

@@ -150,6 +150,7 @@ fn tables_in(shape: &Shape, tables: &mut Vec<&'static Table>) {
         | Shape::Bool
         | Shape::Constant(_)
         | Shape::Integer { .. }
+        | Shape::Count { .. }
         | Shape::Number { .. }
         | Shape::OneOf(_)
         | Shape::JsonObject => {}

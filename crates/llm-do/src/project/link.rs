@@ -359,6 +359,7 @@ impl<'a> Linker<'a> {
         Policy {
             approval_mode: keys.approval_mode,
             max_depth: keys.max_depth,
+            max_call_depth: keys.max_call_depth,
             return_permission_errors: keys.return_permission_errors,
             agent_calls_require_approval: keys.agent_calls_require_approval,
             agent_attachments_require_approval: keys.agent_attachments_require_approval,

@@ -15,10 +15,11 @@ use crate::syntax::claim::Claim;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Severity, Sources, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{
-    AnyOf, AnyText, Bool, Constant, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
+    AnyOf, AnyText, Bool, Constant, Count, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
 };
 use crate::syntax::table::{Fields, Shape, Table, is_name, is_variable, optional, required};
 use crate::syntax::tree::{self, Kind, Node};
+use crate::tools::Nesting;
 use crate::tools::approval::Rule;
 use crate::tools::source::{
     Access, Base, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting, ShellConfig, ToolsetSource,
@@ -58,6 +59,7 @@ pub struct EntryKeys {
 pub struct RuntimeKeys {
     pub approval_mode: ApprovalMode,
     pub max_depth: u64,
+    pub max_call_depth: Option<u64>,
     pub return_permission_errors: bool,
     pub agent_calls_require_approval: bool,
     pub agent_attachments_require_approval: bool,
@@ -70,6 +72,7 @@ impl Default for RuntimeKeys {
         Self {
             approval_mode: ApprovalMode::Prompt,
             max_depth: 5,
+            max_call_depth: None,
             return_permission_errors: false,
             agent_calls_require_approval: false,
             agent_attachments_require_approval: false,
@@ -140,6 +143,10 @@ const ENTRY: Table = Table {
     ],
 };
 
+/// Of calls within each other.
+#[allow(clippy::cast_possible_wrap, reason = "a thousand")]
+const MOST_CALLS: i64 = Nesting::MOST as i64;
+
 const RUNTIME: Table = Table {
     what: "`runtime`",
     keys: &[
@@ -150,6 +157,12 @@ const RUNTIME: Table = Table {
             "who answers the questions of a run",
         ),
         optional("max_depth", Integer { min: 1 }, Neutral, "how deep agents may call each other"),
+        optional(
+            "max_call_depth",
+            Count { max: MOST_CALLS },
+            Neutral,
+            "how many calls may stand within each other, code included",
+        ),
         optional(
             "return_permission_errors",
             Bool,
@@ -306,6 +319,7 @@ fn runtime(fields: &Fields<'_>) -> RuntimeKeys {
             .and_then(|word| ApprovalMode::parse(&word.value))
             .unwrap_or(defaults.approval_mode),
         max_depth: fields.count("max_depth").unwrap_or(defaults.max_depth),
+        max_call_depth: fields.count("max_call_depth"),
         return_permission_errors: fields.bool("return_permission_errors").unwrap_or(false),
         agent_calls_require_approval: fields.bool("agent_calls_require_approval").unwrap_or(false),
         agent_attachments_require_approval: fields.bool("agent_attachments_require_approval").unwrap_or(false),

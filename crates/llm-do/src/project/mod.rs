@@ -233,6 +233,7 @@ impl fmt::Display for EntryFunction {
 pub struct Policy {
     pub approval_mode: ApprovalMode,
     pub max_depth: u64,
+    pub max_call_depth: Option<u64>,
     pub return_permission_errors: bool,
     pub agent_calls_require_approval: bool,
     pub agent_attachments_require_approval: bool,

@@ -4,10 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+
 use super::worker::{self, Format, PythonClass, PythonModule, SchemaSource};
 use super::{Code, EntryFunction, Layout, LoadedWorker, Offer, OfferedTool, Program, Project, lexical_join};
+use crate::beneath::Unopened;
+use crate::escape::visible_start;
 use crate::model::provider::PROVIDERS;
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Place, Report, Span};
+use crate::model::scripted::script_of;
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report, Span};
 use crate::tools::python::{ExportedAgent, Exports, FoundClass, Problem, Python, PythonHost, WantedClass};
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::source::{Exported, PythonToolset};
@@ -141,11 +147,50 @@ impl Project {
         let file = Arc::make_mut(&mut self.sources).add(self.root.join(&agent.file), text.clone());
         let mut problems = Diagnostics::default();
         if let Some(worker) = worker::parse(file, &text, Format::Yaml, &mut problems) {
+            if let Some(script) = worker.model.as_ref().and_then(script_of) {
+                let base = agent.file.parent().unwrap_or(Path::new(""));
+                if let Err(problem) = self.add_script(base, &script) {
+                    problems.push(problem);
+                }
+            }
             self.workers.push(LoadedWorker { path: agent.file.clone(), worker });
         }
         self.problems.extend(problems);
     }
 }
+
+impl Project {
+    /// Reads the script that an agent in Python follows, beneath the root like all files of a project.
+    fn add_script(&mut self, base: &Path, listed: &Located<String>) -> Result<(), Diagnostic> {
+        let wrong = |reason: &str| {
+            let fact = format!("the script `{}` {reason}", visible_start(&listed.value, 120));
+            Diagnostic::error(listed.span, fact)
+        };
+        let path = beneath(base, &listed.value);
+        if self.references.contains_key(&path) {
+            return Ok(());
+        }
+        let read = Dir::open_ambient_dir(&self.root, ambient_authority())
+            .map_err(Unopened::from)
+            .and_then(|root| crate::beneath::read(&root, &path, LONGEST_SCRIPT + 1));
+        let bytes = read.map_err(|error| match error {
+            Unopened::Missing => wrong("does not exist"),
+            Unopened::Outside => wrong("leads outside the project"),
+            Unopened::NotRegular => wrong("is not a regular file"),
+            Unopened::Io(error) => wrong(&format!("cannot be read: {error}")),
+        })?;
+        if bytes.len() as u64 > LONGEST_SCRIPT {
+            return Err(wrong("is larger than 1 MiB"));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8"))?;
+        let file = Arc::make_mut(&mut self.sources).add(self.root.join(&path), text);
+        self.references.insert(path, file);
+        Ok(())
+    }
+}
+
+/// As all files of a project.
+const LONGEST_SCRIPT: u64 = 1024 * 1024;
 
 impl Program {
     /// Asks Python files that register model providers where those are that the program uses.

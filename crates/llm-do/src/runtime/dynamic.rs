@@ -17,6 +17,7 @@ use crate::project::create::{Draft, Existing, WorkerDefaults, WorkerSpec};
 use crate::project::{AgentSpec, AllowWorkers, Program};
 use crate::tools::agent::{AgentTool, reach};
 use crate::tools::approval::{PermittedCall, Question, Verdict, digest};
+use crate::tools::function::parse;
 use crate::tools::source::ToolsetSource;
 use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 
@@ -148,10 +149,6 @@ fn state_of(draft: &Draft) -> String {
         Some(old) => digest(["is", old, &draft.text]),
         None => digest(["is not", &draft.text]),
     }
-}
-
-fn parse<T: serde::de::DeserializeOwned>(arguments: &RawJson) -> Result<T, String> {
-    arguments.to().map_err(|error| error.to_string())
 }
 
 fn spec<T: JsonSchema>(name: &str, description: &str, kind: ToolKind) -> ToolSpec {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::input::{Input, InputError};
+use super::input::{Input, InputError, name_attachments, takes_attachments};
 use super::record::Turn;
 use super::{Output, RunError, Runtime, scope, toolsets};
 use crate::event::{CallKind, Ended, EventKind, Events};
 use crate::journal::{Described, StepKind, Steps};
-use crate::message::{Content, RawJson};
+use crate::message::{Attachment, Content, RawJson};
 use crate::tools::attachment;
 use crate::tools::function::FunctionEntry;
 use crate::tools::plane::ToolPlane;
@@ -91,8 +91,10 @@ impl Runtime {
         let (_run, cancellation) = Cancellation::new();
         let cx = CallContext {
             agents: self,
+            agent: entry.name(),
             path: &path,
             depth: 0,
+            nesting: self.config.nesting(),
             call,
             model: None,
             input: &given,
@@ -132,14 +134,22 @@ impl Runtime {
             let path = [entry.name().to_owned()];
             let reach = self.permitted_reach(&input, &path, turn, &telling).await?;
             let schema = entry.schema();
-            let (value, files) = input.fitted(&schema.to().unwrap_or_default()).map_err(|violation| {
-                InputError::Violates { agent: entry.name().to_owned(), violation, schema: schema.get().to_owned() }
+            let schema_value = schema.to().unwrap_or_default();
+            let (mut value, beside) = input.fitted(&schema_value).map_err(|violation| InputError::Violates {
+                agent: entry.name().to_owned(),
+                violation,
+                schema: schema.get().to_owned(),
             })?;
-            let mut given: Vec<Content> = files.into_iter().map(Content::Attachment).collect();
-            for path in attachment::named_in(&value) {
-                let file = attachment::read(path, &self.program.root, &reach).map_err(InputError::from)?;
-                given.push(Content::Attachment(file));
+            let mut given = Vec::new();
+            for named in attachment::named_in(&value) {
+                let file = attachment::read(named, &self.program.root, &reach).map_err(InputError::from)?;
+                let path = named.as_str().map(|path| self.program.root.join(path).display().to_string());
+                given.push(Content::Attachment(Attachment { path, ..file }));
             }
+            if takes_attachments(&schema_value) {
+                name_attachments(&mut value, &beside, |file| file.path.as_ref().unwrap_or(&file.name));
+            }
+            given.extend(beside.into_iter().map(Content::Attachment));
             Ok((RawJson::of(&value), given))
         };
         steps.run(|| Described::new(StepKind::Decide, &request), &telling, effect).await

@@ -6,7 +6,6 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::escape::visible;
 use crate::json_schema;
 use crate::judgement;
 use crate::message::{Attachment, Content, RawJson};
@@ -50,8 +49,6 @@ impl From<String> for Input {
 pub enum InputError {
     #[error("the input of agent `{agent}` violates its schema: {violation}\nthe schema: {schema}")]
     Violates { agent: String, violation: String, schema: String },
-    #[error("agent `{agent}` takes text, or an object with `input` and `attachments`: {reason}")]
-    Untyped { agent: String, reason: String },
     #[error("the template `prompt` of agent `{agent}` failed: {reason}")]
     Template { agent: String, reason: String },
     #[error(transparent)]
@@ -87,8 +84,8 @@ impl Input {
         Ok(parts)
     }
 
+    /// Any value: text is what is said, other values are shown as readable JSON. `attachments` are files.
     fn untyped(self, agent: &AgentSpec, root: &Path, reach: &Reach) -> Result<Vec<Content>, InputError> {
-        let wrong = |reason: &str| InputError::Untyped { agent: agent.name.clone(), reason: reason.to_owned() };
         let mut admission = Admission::by(&agent.attachment_policy);
         let mut read = |path: &Value| admission.read(path, root, reach).map(Content::Attachment);
         let (value, attachments) = match self {
@@ -96,31 +93,20 @@ impl Input {
             Self::Parts(parts) => return Ok(parts),
             Self::Object { value, attachments } => (value, attachments),
         };
-        let mut parts = match value {
-            Value::String(text) => vec![Content::text(spoken(text))],
-            Value::Array(items) => {
+        let mut parts: Vec<Content> = match &value {
+            Value::Array(items) if attachment::is_message(items) => {
                 let mut part = |item: &Value| match item {
                     Value::String(text) => Ok(Content::text(spoken(text.clone()))),
                     item => read(&item["attachment"]),
                 };
                 items.iter().map(&mut part).collect::<Result<_, _>>()?
             }
-            Value::Object(mut fields) => {
-                let Some(Value::String(text)) = fields.remove("input") else {
-                    return Err(wrong("`input` is missing or not a text"));
-                };
-                let named = match fields.remove("attachments") {
-                    None | Some(Value::Null) => Vec::new(),
-                    Some(Value::Array(paths)) => paths,
-                    Some(_) => return Err(wrong("`attachments` is not a list of paths")),
-                };
-                if let Some(unknown) = fields.keys().next() {
-                    return Err(wrong(&format!("unknown field `{}`", visible(unknown))));
-                }
-                let files = named.iter().map(read);
-                std::iter::once(Ok(Content::text(spoken(text)))).chain(files).collect::<Result<_, _>>()?
+            value => {
+                let files: Vec<Content> =
+                    attachment::named_in(value).into_iter().map(read).collect::<Result<_, _>>()?;
+                let text = spoken(readable(value, !files.is_empty()));
+                std::iter::once(Content::text(text)).chain(files).collect()
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => return Err(wrong("it is neither")),
         };
         parts.extend(attachments.into_iter().map(Content::Attachment));
         Ok(parts)
@@ -145,7 +131,7 @@ impl Input {
             for path in attachment::named_in(&value) {
                 files.push(admission.read(path, root, reach)?);
             }
-            name_attachments(&mut value, &attachments);
+            name_attachments(&mut value, &attachments, |file| &file.name);
         }
         json_schema::violation(&schema_value, &value).await.map_or(Ok(()), |violation| Err(violates(violation)))?;
         let text = render(agent, &schema_value, &value)?;
@@ -171,7 +157,7 @@ impl Input {
         };
         let (mut value, mut beside) = self.fitted(&schema_value).map_err(violates)?;
         if takes_attachments(&schema_value) {
-            name_attachments(&mut value, &beside);
+            name_attachments(&mut value, &beside, |file| &file.name);
         }
         let (mut parts, mut admission) = (Vec::new(), Admission::by(&agent.attachment_policy));
         for part in python.render(&class.reference, &value).await.map_err(violates)? {
@@ -207,17 +193,17 @@ impl Input {
 }
 
 /// Whether a schema has a field for the paths of files.
-fn takes_attachments(schema: &Value) -> bool {
+pub(super) fn takes_attachments(schema: &Value) -> bool {
     schema["properties"]["attachments"]["type"] == "array"
 }
 
 /// Files that the user gave beside the input are named in it, after those that it names itself.
-fn name_attachments(value: &mut Value, attachments: &[Attachment]) {
+pub(super) fn name_attachments(value: &mut Value, attachments: &[Attachment], name: impl Fn(&Attachment) -> &String) {
     let Value::Object(fields) = value else { return };
     if attachments.is_empty() {
         return;
     }
-    let names = attachments.iter().map(|attachment| Value::String(attachment.name.clone()));
+    let names = attachments.iter().map(|attachment| Value::String(name(attachment).clone()));
     match fields.entry("attachments").or_insert_with(|| Value::Array(Vec::new())) {
         Value::Array(list) => list.extend(names),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {}
@@ -228,12 +214,35 @@ fn spoken(text: String) -> String {
     if text.trim().is_empty() { NO_INPUT.to_owned() } else { text }
 }
 
+/// What a person would read of a value: its files, if it has any, are not part of it.
+fn readable(value: &Value, has_files: bool) -> String {
+    let is_spoken = |(name, value): (&String, &Value)| match name.as_str() {
+        "input" => value.is_string(),
+        "attachments" => has_files || value.is_null() || *value == Value::Array(Vec::new()),
+        _ => false,
+    };
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        Value::Object(fields) if fields.iter().all(is_spoken) => {
+            fields.get("input").and_then(Value::as_str).unwrap_or_default().to_owned()
+        }
+        Value::Object(fields) if has_files => {
+            let others = fields.iter().filter(|(name, _)| *name != "attachments");
+            let others: serde_json::Map<String, Value> =
+                others.map(|(name, value)| (name.clone(), value.clone())).collect();
+            format!("{:#}", Value::Object(others))
+        }
+        value => format!("{value:#}"),
+    }
+}
+
 /// Text parts joined, attachments apart.
 fn split(parts: Vec<Content>) -> (Value, Vec<Attachment>) {
     let (mut texts, mut attachments) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
-            Content::Text { text } => texts.push(text),
+            Content::Text { text } | Content::Value { json: text } => texts.push(text),
             Content::Attachment(attachment) => attachments.push(attachment),
         }
     }
@@ -306,7 +315,7 @@ fn check_policy(policy: &AttachmentPolicy, parts: &[Content]) -> Result<(), Inpu
     let mut admission = Admission::by(policy);
     parts.iter().try_for_each(|part| match part {
         Content::Attachment(attachment) => Ok(admission.admit(attachment)?),
-        Content::Text { .. } => Ok(()),
+        Content::Text { .. } | Content::Value { .. } => Ok(()),
     })
 }
 
@@ -325,7 +334,8 @@ impl<'a> Admission<'a> {
 
     fn read(&mut self, path: &Value, root: &Path, reach: &Reach) -> Result<Attachment, AttachmentError> {
         let attachment = attachment::read(path, root, reach)?;
-        self.admit(&attachment).map(|()| attachment)
+        let place = path.as_str().map(|path| root.join(path).display().to_string());
+        self.admit(&attachment).map(|()| Attachment { path: place, ..attachment })
     }
 
     fn admit(&mut self, attachment: &Attachment) -> Result<(), AttachmentError> {

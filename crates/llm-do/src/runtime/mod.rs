@@ -26,7 +26,7 @@ use crate::BoxFuture;
 use crate::event::{CallOutput, Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
 use crate::http::HttpSettings;
 use crate::journal::{Journal, Steps, Stop, run_id};
-use crate::message::{Content, Message, RawJson};
+use crate::message::{Attachment, Content, Message, RawJson};
 use crate::model::name::ModelName;
 use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
@@ -34,16 +34,17 @@ use crate::model::{Model, ModelError};
 use crate::project::create::{CreateError, WorkerDefaults};
 use crate::project::created::{CreatedAgents, CreatedStore};
 use crate::project::trust::TrustedProgram;
-use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
+use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program, Typing};
 use crate::redact::Redactor;
+use crate::stack;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Permission, Verdict};
-use crate::tools::attachment::{self, Reach};
+use crate::tools::attachment::{self, AttachmentError, Reach};
 use crate::tools::fence::{Fence, FenceConfig};
 use crate::tools::plane::{MOST_QUESTIONS, Refusals};
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
-use crate::tools::{Agents, CallContext, Ending, ToolError};
+use crate::tools::{Agents, CallContext, Ending, Nesting, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
 use mcp::Servers;
@@ -86,6 +87,8 @@ pub struct RuntimeConfig {
     pub refusals: Refusals,
     /// How deep agents may call each other.
     pub max_depth: u64,
+    /// How many calls may stand within each other, agents and code alike; `None` goes by `max_depth`.
+    pub max_call_depth: Option<u64>,
     /// Of the whole run; those of an agent's file are of each of its calls.
     pub limits: Limits,
     /// Ask for streams, or for whole documents.
@@ -120,6 +123,7 @@ impl RuntimeConfig {
             approvals,
             refusals,
             max_depth: 5,
+            max_call_depth: None,
             limits,
             stream: true,
             fence: FenceConfig::default(),
@@ -133,6 +137,14 @@ impl RuntimeConfig {
             created: None,
             redactor: Redactor::default(),
         }
+    }
+}
+
+impl RuntimeConfig {
+    /// Room for code between the agents, and for code that calls code.
+    fn nesting(&self) -> Nesting {
+        let usual = self.max_depth.saturating_mul(2).saturating_add(64);
+        Nesting::up_to(self.max_call_depth.unwrap_or(usual))
     }
 }
 
@@ -158,6 +170,8 @@ pub struct Runtime {
     said: Mutex<BTreeSet<String>>,
     /// Made when the first of them is needed.
     servers: OnceLock<Box<Servers>>,
+    /// Files that code passes on.
+    held: Mutex<BTreeMap<String, Attachment>>,
     /// Those that were looked up.
     prices: Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>,
 }
@@ -201,7 +215,14 @@ impl Output {
         }
     }
 
-    /// As a caller reads it.
+    /// As a caller gets it.
+    fn into_content(self) -> Content {
+        match self {
+            Self::Text(text) => Content::Text { text },
+            Self::Value(value) => Content::Value { json: value.get().to_owned() },
+        }
+    }
+
     pub fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -235,6 +256,8 @@ pub enum RunError {
     TooDeep { caller: String, agent: String, depth: usize, max_depth: u64 },
     #[error("no model provider `{provider}` for agent `{agent}`")]
     NoProvider { agent: String, provider: String },
+    #[error("{0}")]
+    TooManyCalls(String),
     #[error("a toolset of agent `{agent}`: {reason}")]
     Toolset { agent: String, reason: String },
     #[error("the entry function `{function}` failed: {reason}")]
@@ -266,6 +289,7 @@ impl RunError {
             | Self::NoAgent { .. }
             | Self::TooDeep { .. }
             | Self::NoProvider { .. }
+            | Self::TooManyCalls(_)
             | Self::Toolset { .. }
             | Self::Function { .. }
             | Self::NotStarted
@@ -313,7 +337,7 @@ impl Runtime {
         let account = ledger.open(config.limits.clone(), None);
         let (program, resumed) = (Arc::new(program), Resumed::default());
         let (fence, servers) = (OnceLock::new(), OnceLock::new());
-        let (said, prices) = (Mutex::default(), Mutex::default());
+        let (said, prices, held) = (Mutex::default(), Mutex::default(), Mutex::default());
         python::attach(&program, &events);
         Self {
             program,
@@ -330,6 +354,7 @@ impl Runtime {
             fence,
             said,
             servers,
+            held,
             prices,
         }
     }
@@ -508,7 +533,8 @@ impl Runtime {
         let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(input)}));
         let place = if attempt == 0 { "attach".to_owned() } else { format!("attach.{attempt}") };
         let key = || format!("{}/{place}", steps.path());
-        let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: &callee, path, key: &key };
+        let candidate =
+            Candidate { tool: "attach", arguments: &arguments, toolset: &callee, agent: callee, path, key: &key };
         let unchangeable = |_: RawJson| async { Err("another input is another run".to_owned()) };
         let steps = steps.at(format_args!("{place}"));
         match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events).await? {
@@ -519,6 +545,24 @@ impl Runtime {
             }
             Passage::EndRun => Err(Ending::EndedByPerson.into()),
         }
+    }
+
+    /// What code or a model gives to an agent: files that are not part of its input go beside it.
+    fn handed_on(&self, agent: &str, value: serde_json::Value, reach: &Reach) -> Result<Input, InputError> {
+        let (value, files) = match self.program.agent(agent) {
+            Ok(spec) => toolsets::agent_tool(&self.program, &spec).apart(value),
+            Err(_) => (value, Vec::new()),
+        };
+        let read = |file: &serde_json::Value| match attachment::held(file) {
+            Some(key) => self.held(key).ok_or_else(|| AttachmentError::new(key, "was given to nobody")),
+            None => attachment::read(file, &self.program.root, reach),
+        };
+        let attachments = files.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Input::Object { value, attachments })
+    }
+
+    fn held(&self, key: &str) -> Option<Attachment> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
     /// Opens a call of an agent, for one turn or many: its toolsets are made here. Close it when it is done: a scope
@@ -546,20 +590,22 @@ impl Runtime {
                 max_depth: self.config.max_depth,
             });
         }
+        let above = caller.nesting().unwrap_or_else(|| self.config.nesting());
+        let nesting = above.deeper(caller.name(), agent).map_err(RunError::TooManyCalls)?;
         let model = self
             .models
             .of(&spec)
             .ok_or_else(|| RunError::NoProvider { agent: agent.to_owned(), provider: spec.model.provider.clone() })?;
-        CallScope::open(self, spec, model.as_ref(), call, caller).await
+        CallScope::open(self, spec, model.as_ref(), call, nesting, caller).await
     }
 }
 
 impl Agents for Runtime {
     fn tool(&self, agent: &str, caller: &CallContext<'_>) -> Result<AgentTool, String> {
-        let spec = self.program.agent(caller.agent()).ok();
+        let spec = self.program.agent(caller.agent).ok();
         match spec.as_ref().and_then(|spec| spec.allow_workers.as_ref()) {
             Some(AllowWorkers::Only(names)) if !names.iter().any(|name| name == agent) => {
-                return Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent(), names.join(", ")));
+                return Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent, names.join(", ")));
             }
             None | Some(AllowWorkers::Any | AllowWorkers::Only(_)) => {}
         }
@@ -577,15 +623,25 @@ impl Agents for Runtime {
         reach: Reach,
         caller: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        Box::pin(on_enough_stack(Box::pin(async move {
+        Box::pin(stack::on_enough(Box::pin(async move {
             let value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
             let failed = |error| failure_of(agent, error);
+            let input = self.handed_on(agent, value, &reach).map_err(|error| failed(error.into()))?;
             let opening = self.open_for(agent, self.events.new_call(), Caller::Call(caller));
             let mut scope = opening.await.map_err(failed)?;
-            let output = scope.called(Input::Object { value, attachments: Vec::new() }, reach).await;
+            let output = scope.called(input, reach).await;
             scope.close().await;
-            output.map(|output| vec![Content::text(output.into_text())]).map_err(failed)
+            output.map(|output| vec![output.into_content()]).map_err(failed)
         })))
+    }
+
+    fn hold(&self, file: &Attachment) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.entry(attachment::held_as(file)).or_insert_with(|| file.clone());
+    }
+
+    fn is_untyped(&self, agent: &str) -> bool {
+        self.program.agent(agent).is_ok_and(|spec| spec.input == Typing::Untyped)
     }
 
     fn usage(&self) -> UsageReport {
@@ -595,15 +651,6 @@ impl Agents for Runtime {
     fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
     }
-}
-
-/// A call within a call within a call is polled on one stack, however deep: it grows where it would overflow, so that
-/// the depth is the user's to choose.
-async fn on_enough_stack<T>(mut future: BoxFuture<'_, T>) -> T {
-    /// What one level takes, with room to spare.
-    const RED_ZONE: usize = 256 * 1024;
-    const MORE: usize = 2 * 1024 * 1024;
-    std::future::poll_fn(|cx| stacker::maybe_grow(RED_ZONE, MORE, || future.as_mut().poll(cx))).await
 }
 
 /// As many names as help somebody who misspelled one.

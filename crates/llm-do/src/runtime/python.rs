@@ -10,16 +10,15 @@ use crate::event::Events;
 use crate::message::RawJson;
 use crate::project::{Program, Typing};
 use crate::tools::function::{FunctionEntry, RunEntry};
-use crate::tools::python::{PythonHost, TypedAnswer};
+use crate::tools::python::PythonHost;
 
 /// What is printed outside of calls is told by the session.
 pub fn attach(program: &Program, events: &Events) {
     let Some(host) = &program.registry.python else { return };
     host.attach(events.clone());
     let answer = |typing: &Typing| match typing {
-        Typing::Untyped => None,
-        Typing::Schema(_) => Some(TypedAnswer::Value),
-        Typing::Python(class) => Some(TypedAnswer::Instance(class.reference.clone())),
+        Typing::Untyped | Typing::Schema(_) => None,
+        Typing::Python(class) => Some(class.reference.clone()),
     };
     let agents = program.agents.values();
     host.expect_answers(agents.filter_map(|agent| Some((agent.name.clone(), answer(&agent.output)?))).collect());

@@ -123,7 +123,7 @@ fn size(message: &Message) -> usize {
         parts
             .iter()
             .map(|part| match part {
-                Content::Text { text } => text.len(),
+                Content::Text { text } | Content::Value { json: text } => text.len(),
                 Content::Attachment(attachment) => attachment.data.len(),
             })
             .sum()

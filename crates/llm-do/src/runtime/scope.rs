@@ -23,7 +23,7 @@ use crate::project::{AgentSpec, Limits};
 use crate::tools::approval::{Approvals, canonical};
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
-use crate::tools::{CallContext, Cancellation, Ending};
+use crate::tools::{CallContext, Cancellation, Ending, Nesting};
 
 /// Model requests of one turn, unless the agent's limits bound those of the whole call. It stops a model that goes round
 /// in circles, not a person who has much to say.
@@ -63,7 +63,23 @@ impl Caller<'_> {
         match self {
             Self::Nobody => "the entry",
             Self::Outside(caller) => &caller.agent,
-            Self::Call(cx) => cx.agent(),
+            Self::Call(cx) => cx.caller(),
+        }
+    }
+
+    /// Of a call within others.
+    pub fn nesting(&self) -> Option<Nesting> {
+        match self {
+            Self::Nobody | Self::Outside(_) => None,
+            Self::Call(cx) => Some(cx.nesting),
+        }
+    }
+
+    /// How deep the call stands in the tree that events tell of.
+    fn place(&self) -> usize {
+        match self {
+            Self::Nobody | Self::Outside(_) => self.next_depth(),
+            Self::Call(cx) => cx.events.depth() + 1,
         }
     }
 }
@@ -89,6 +105,7 @@ pub struct CallScope<'r> {
     plane: Option<ToolPlane>,
     events: Events,
     steps: Steps,
+    nesting: Nesting,
     call: u64,
     parent: Option<u64>,
     account: Account,
@@ -116,6 +133,7 @@ impl<'r> CallScope<'r> {
         agent: Arc<AgentSpec>,
         model: &dyn Model,
         call: u64,
+        nesting: Nesting,
         caller: Caller<'_>,
     ) -> Result<Self, RunError> {
         let wrong = |reason| RunError::Toolset { agent: agent.name.clone(), reason };
@@ -124,7 +142,7 @@ impl<'r> CallScope<'r> {
             Caller::Nobody | Caller::Outside(_) => &runtime.events,
             Caller::Call(cx) => cx.events,
         };
-        let events = events.for_call(&Arc::from(agent.name.as_str()), depth, call);
+        let events = events.for_call(&Arc::from(agent.name.as_str()), caller.place(), call);
         let (mut path, steps, parent) = match caller {
             Caller::Nobody => (Vec::new(), runtime.steps_of_entry(&agent.name), None),
             Caller::Outside(caller) => (vec![caller.agent.clone()], runtime.steps_of_entry(&agent.name), None),
@@ -161,6 +179,7 @@ impl<'r> CallScope<'r> {
             plane: Some(plane),
             events,
             steps,
+            nesting,
             call,
             parent,
             account,
@@ -420,8 +439,10 @@ impl<'r> CallScope<'r> {
         };
         CallContext {
             agents: self.runtime,
+            agent: &self.agent.name,
             path: &self.frame.path,
             depth: self.frame.depth,
+            nesting: self.nesting,
             call: self.call,
             model: Some(&self.model),
             input,

@@ -18,9 +18,16 @@ struct State {
     /// node empty.
     open: BTreeMap<u64, Box<(Option<u64>, TraceCall)>>,
     /// Tools that are still running, by call and id.
-    tools: BTreeMap<(u64, String), TraceCall>,
+    tools: BTreeMap<(u64, String), Running>,
     /// Calls that nobody made, by their ids, in the order of their ends.
     finished: Vec<(u64, Arc<TraceCall>)>,
+}
+
+#[derive(Debug)]
+enum Running {
+    Tool(TraceCall),
+    /// Code is an open call.
+    Code(u64),
 }
 
 impl Session {
@@ -78,11 +85,19 @@ impl Recorder for Session {
                 }
             }
             EventKind::RequestFinished { model, usage, .. } => state.add_usage(id, &model, &usage),
-            EventKind::ToolCalled { id: tool_call, tool, arguments } => {
-                state.tools.insert((id, tool_call), started(tool, CallKind::Tool, depth, Some(arguments)));
+            EventKind::ToolCalled { id: tool_call, tool, arguments, calls_as } => {
+                let call = started(tool, CallKind::Tool, depth, Some(arguments));
+                let running = match calls_as {
+                    Some(code) => {
+                        state.open.insert(code, Box::new((Some(id), call)));
+                        Running::Code(code)
+                    }
+                    None => Running::Tool(call),
+                };
+                state.tools.insert((id, tool_call), running);
             }
             EventKind::ToolReturned { id: tool_call, returned, duration_ms, .. } => {
-                if let Some(mut call) = state.tools.remove(&(id, tool_call)) {
+                if let Some(mut call) = state.returned(id, tool_call) {
                     call.duration_ms = duration_ms;
                     match returned {
                         Returned::Result(output) => call.output = Some(CallOutput::Text(output)),
@@ -135,23 +150,35 @@ impl State {
         }
     }
 
-    /// A call's usage is also its caller's.
     fn finish(&mut self, id: u64, parent: Option<u64>, call: TraceCall) {
         match parent.and_then(|parent| self.open.get_mut(&parent)).map(AsMut::as_mut) {
             None => self.finished.push((id, Arc::new(call))),
-            Some((_, caller)) => {
-                if call.usage.requests > 0 {
-                    caller.usage = prices::sum(&caller.usage, &call.usage);
-                }
-                caller.calls.push(call);
-            }
+            Some((_, caller)) => caller.add(call),
         }
     }
 
-    fn add_call(&mut self, parent: u64, call: TraceCall) {
-        if let Some((_, parent)) = self.open.get_mut(&parent).map(AsMut::as_mut) {
-            parent.calls.push(call);
+    /// A tool that runs no longer, with what its code called.
+    fn returned(&mut self, caller: u64, tool_call: String) -> Option<TraceCall> {
+        match self.tools.remove(&(caller, tool_call))? {
+            Running::Tool(call) => Some(call),
+            Running::Code(code) => self.open.remove(&code).map(|open| open.1),
         }
+    }
+
+    fn add_call(&mut self, caller: u64, call: TraceCall) {
+        if let Some((_, caller)) = self.open.get_mut(&caller).map(AsMut::as_mut) {
+            caller.add(call);
+        }
+    }
+}
+
+impl TraceCall {
+    /// A call's usage is also its caller's.
+    fn add(&mut self, call: TraceCall) {
+        if call.usage.requests > 0 {
+            self.usage = prices::sum(&self.usage, &call.usage);
+        }
+        self.calls.push(call);
     }
 }
 
@@ -210,7 +237,8 @@ mod tests {
             1,
             EventKind::CallStarted { name: "main".into(), kind: CallKind::Agent, input: json("\"hi\""), parent: None },
         );
-        let called = EventKind::ToolCalled { id: "c".into(), tool: "add".into(), arguments: json("{}") };
+        let called =
+            EventKind::ToolCalled { id: "c".into(), tool: "add".into(), arguments: json("{}"), calls_as: None };
         note(&session, 1, called);
         let returned = Returned::Result("3".to_owned());
         note(&session, 1, EventKind::ToolReturned { id: "c".into(), tool: "add".into(), returned, duration_ms: 2 });

@@ -35,6 +35,17 @@ pub enum Presence {
     Optional,
 }
 
+/// Keys that other programs have for what is called otherwise here: the word, the key, and what to write.
+const ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("tool_rules", "approval", "`approval` has the rules: `approval: { write_file: ask, shell: block }`"),
+    (
+        "sandbox",
+        "toolsets",
+        "`toolsets` names what the agent may use; a `filesystem` toolset in project.json has the directories",
+    ),
+    ("output_schema", "schema_out_ref", "`schema_out_ref` names a class or a file, `schema_out` is the schema itself"),
+];
+
 /// What a value must look like.
 pub enum Shape {
     /// A text that is not blank.
@@ -49,6 +60,10 @@ pub enum Shape {
     Constant(i64),
     Integer {
         min: i64,
+    },
+    /// A whole number from 1 on.
+    Count {
+        max: i64,
     },
     /// `min` itself only if it is included.
     Number {
@@ -147,6 +162,10 @@ impl Table {
 
     fn unknown_key(&self, key: &Located<String>, problems: &Diagnostics) -> Diagnostic {
         let fact = format!("unknown key `{}` in {}", visible_start(&key.value, 60), self.what);
+        let elsewhere = ELSEWHERE.iter().find(|(word, here, _)| *word == key.value && self.key(here).is_some());
+        if let Some((_, _, hint)) = elsewhere {
+            return Diagnostic::error(key.span, fact).hint(*hint);
+        }
         let known = self.keys.iter().flat_map(Key::spellings);
         Diagnostic::error(key.span, fact).maybe_hint(problems.suggest(&key.value, "keys", known))
     }
@@ -244,6 +263,7 @@ impl Shape {
             (Self::AnyText, Kind::Text(_)) | (Self::Bool, Kind::Bool(_)) | (Self::JsonObject, Kind::Map(_)) => None,
             (Self::Constant(constant), Kind::Integer(value)) if value == constant => None,
             (Self::Integer { min }, Kind::Integer(value)) if value >= min => None,
+            (Self::Count { max }, Kind::Integer(value)) if (1..=*max).contains(value) => None,
             (Self::Number { .. }, Kind::Integer(_) | Kind::Number(..)) if self.holds(number(node)) => None,
             (Self::OneOf(words), Kind::Text(text)) => {
                 let known = words.contains(&text.as_str());
@@ -300,7 +320,7 @@ impl Shape {
         match self {
             Self::Text | Self::AnyText | Self::Name | Self::Variable | Self::OneOf(_) => matches!(kind, Kind::Text(_)),
             Self::Bool => matches!(kind, Kind::Bool(_)),
-            Self::Constant(_) | Self::Integer { .. } => matches!(kind, Kind::Integer(_)),
+            Self::Constant(_) | Self::Integer { .. } | Self::Count { .. } => matches!(kind, Kind::Integer(_)),
             Self::Number { .. } => matches!(kind, Kind::Integer(_) | Kind::Number(..)),
             Self::List { .. } => matches!(kind, Kind::List(_)),
             Self::Map { .. } | Self::Object(_) | Self::JsonObject => matches!(kind, Kind::Map(_)),
@@ -325,6 +345,7 @@ impl Shape {
             Self::Bool => "`true` or `false`".into(),
             Self::Constant(constant) => format!("`{constant}`"),
             Self::Integer { min } => format!("a whole number of at least {min}"),
+            Self::Count { max } => format!("a whole number from 1 to {max}"),
             Self::Number { min, max, .. } if max.is_finite() => format!("a number from {min} to {max}"),
             Self::Number { min, min_included: true, .. } => format!("a number of at least {min}"),
             Self::Number { min, .. } => format!("a number greater than {min}"),
@@ -344,6 +365,7 @@ impl Shape {
             Self::Bool => json!({"type": "boolean"}),
             Self::Constant(constant) => json!({"const": constant}),
             Self::Integer { min } => json!({"type": "integer", "minimum": min}),
+            Self::Count { max } => json!({"type": "integer", "minimum": 1, "maximum": max}),
             Self::Number { min, min_included, max } => {
                 let bound = if *min_included { "minimum" } else { "exclusiveMinimum" };
                 let mut schema = json!({"type": "number", bound: min});

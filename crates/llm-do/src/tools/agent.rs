@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::approval::{PermittedCall, Question, Verdict};
@@ -28,29 +27,40 @@ pub struct AgentTool {
 /// The input of an agent without a schema.
 const UNTYPED: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"what to say to the agent"},"attachments":{"type":"array","items":{"type":"string"},"description":"paths of files in the project"}},"required":["input"],"additionalProperties":false}"#;
 
-/// The same as a type.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Untyped {
-    #[serde(rename = "input")]
-    _input: String,
-    #[serde(default, rename = "attachments")]
-    _attachments: Vec<String>,
-}
-
 impl AgentTool {
-    /// Whether arguments are plainly what an agent without a schema takes. Nearly all are, and a validator of schemas,
-    /// which says what is wrong with the others, costs a hundred times as much as all the rest of a call.
-    fn takes(&self, arguments: &RawJson) -> bool {
-        self.parameters.is_none() && arguments.to::<Untyped>().is_ok()
+    /// Whether the agent itself says what its attachments are; else whoever calls it may give files beside its input.
+    pub fn has_own_attachments(&self) -> bool {
+        let schema = self.parameters.as_ref().and_then(|schema| schema.to::<Value>().ok());
+        schema.is_none_or(|schema| schema["properties"].get("attachments").is_some())
+    }
+
+    /// Parts an input from the files beside it.
+    pub fn apart(&self, mut input: Value) -> (Value, Vec<Value>) {
+        let named = attachment::named_in(&input);
+        let any_held = named.iter().any(|file| attachment::held(file).is_some());
+        let is_typed_message = self.parameters.is_some() && input.is_array();
+        if named.is_empty() || (self.has_own_attachments() && !any_held && !is_typed_message) {
+            return (input, Vec::new());
+        }
+        let files = named.into_iter().cloned().collect();
+        match &mut input {
+            Value::Array(items) if is_typed_message => {
+                let texts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+                input = Value::String(texts.join("\n"));
+            }
+            Value::Object(fields) => drop(fields.remove("attachments")),
+            Value::Array(items) => items.retain(Value::is_string),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        (input, files)
     }
 
     pub(super) async fn verdict(&self, arguments: &RawJson) -> Result<Verdict, String> {
         let value: Value = arguments.to().map_err(|error| error.to_string())?;
         // Code may also give a text or a list, which the agent itself fits to its schema.
-        if value.is_object() && !self.takes(arguments) {
-            let schema = self.parameters.as_ref().map_or(UNTYPED, |schema| schema.get());
-            let schema: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
+        if let (Some(schema), true) = (&self.parameters, value.is_object()) {
+            let schema: Value = schema.to().map_err(|error| error.to_string())?;
+            let (value, _) = self.apart(value.clone());
             if let Some(violation) = crate::json_schema::violation(&schema, &value).await {
                 return Err(format!("{violation}; the schema is {schema}"));
             }

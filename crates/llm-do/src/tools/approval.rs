@@ -257,8 +257,10 @@ pub trait KnownAnswers: Send + Sync {
 pub struct ApprovalRequest {
     /// The digest of the question, all of it; people read [`short_id`] of it.
     pub id: String,
-    /// The agents from the entry down; an answer for the session is for the last one.
+    /// The agents and the code from the entry down.
     pub path: Vec<String>,
+    /// Whom an answer for the session is for: the agent, and the code of its tools.
+    pub caller: String,
     pub tool: String,
     pub arguments: RawJson,
     pub question: Question,
@@ -531,7 +533,9 @@ pub struct Candidate<'a> {
     pub arguments: &'a RawJson,
     /// Which toolset definition it belongs to: an approval for one is none for another.
     pub toolset: &'a (dyn fmt::Debug + Send + Sync),
-    /// The agents from the entry down.
+    /// Whose tool it is.
+    pub agent: &'a str,
+    /// The agents and the code from the entry down.
     pub path: &'a [String],
     /// Where in the call tree it stands; made when somebody must be asked.
     pub key: &'a (dyn Fn() -> String + Sync),
@@ -787,14 +791,15 @@ impl Gate {
 }
 
 impl Candidate<'_> {
-    /// The agent that calls, wherever in the tree it was called.
-    fn agent(&self) -> String {
-        self.path.last().cloned().unwrap_or_default()
+    /// Who calls, wherever in the tree: the agent, and the code of its tools.
+    fn caller(&self) -> String {
+        let from = self.path.iter().rposition(|name| name == self.agent).unwrap_or_default();
+        self.path[from..].join(" › ")
     }
 
     fn tool_grant(&self, verdict: &Verdict) -> Grant {
         let part = verdict.covers().map(|covers| covers.tool.clone());
-        Grant::Tool { agent: self.agent(), toolset: format!("{:?}", self.toolset), tool: self.tool.to_owned(), part }
+        Grant::Tool { agent: self.caller(), toolset: format!("{:?}", self.toolset), tool: self.tool.to_owned(), part }
     }
 
     /// The grant that would cover the call, if one can.
@@ -806,7 +811,7 @@ impl Candidate<'_> {
         };
         let (toolset, tool) = (format!("{:?}", self.toolset), self.tool.to_owned());
         let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
-        Some(Grant::Call { agent: self.agent(), toolset, tool, call, exception })
+        Some(Grant::Call { agent: self.caller(), toolset, tool, call, exception })
     }
 
     /// Who watches a run learns also of what would have been asked.
@@ -830,6 +835,7 @@ impl Candidate<'_> {
         ApprovalRequest {
             id,
             path: self.path.to_vec(),
+            caller: self.caller(),
             tool: self.tool.to_owned(),
             arguments: self.arguments.clone(),
             question,

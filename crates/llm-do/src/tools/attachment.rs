@@ -1,5 +1,6 @@
 //! Files that travel with an input: which of them need somebody's consent, and how they are read.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -62,13 +63,46 @@ impl AttachmentError {
     }
 }
 
-/// The files that an input names: in its field `attachments`, or as items `{"attachment": path}` of a list.
+/// The files that an input names: in its field `attachments`, or as items `{"attachment": path}` of a list. Whoever calls
+/// something else by these words names no files.
 pub fn named_in(input: &Value) -> Vec<&Value> {
     match input {
-        Value::Object(fields) => fields.get("attachments").and_then(Value::as_array).into_iter().flatten().collect(),
-        Value::Array(items) => items.iter().filter_map(|item| item.get("attachment")).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+        Value::Object(fields) => {
+            let named = fields.get("attachments").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            if named.iter().all(is_file) { named.iter().collect() } else { Vec::new() }
+        }
+        Value::Array(items) if is_message(items) => items.iter().filter_map(|item| item.get("attachment")).collect(),
+        Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
     }
+}
+
+/// Whether a list is a message: texts, and files as `{"attachment": path}`.
+pub fn is_message(items: &[Value]) -> bool {
+    items.iter().all(|item| match item {
+        Value::String(_) => true,
+        Value::Object(fields) => fields.len() == 1 && fields.get("attachment").is_some_and(is_file),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => false,
+    })
+}
+
+/// A path, or a file that the caller was given itself.
+fn is_file(named: &Value) -> bool {
+    named.is_string() || held(named).is_some()
+}
+
+/// By what the runtime knows a file that code was given and passes on.
+pub fn held(named: &Value) -> Option<&str> {
+    named.get("given").and_then(Value::as_str)
+}
+
+/// A file that code passes on, as its input names it.
+pub fn as_held(file: &Attachment) -> Value {
+    serde_json::json!({"given": held_as(file), "name": file.name})
+}
+
+/// The same file has the same name in every run, so that a journal knows it again.
+pub fn held_as(file: &Attachment) -> String {
+    digest([file.name.as_str(), &BASE64.encode(&file.data)])[..32].to_owned()
 }
 
 /// What somebody must be asked before the files that an input names are sent to an agent: those outside the project and
@@ -86,6 +120,22 @@ pub fn question(input: &Value, root: &Path, agent: &str) -> Option<Question> {
     let shown: Vec<String> = exceptions.collect();
     let reason = format!("sends to the agent `{agent}` {}", shown.join(", and "));
     Some(Question { reason, bound_to: Some(state_of(&looks)), ..Question::default() })
+}
+
+/// A path beneath the root as one that is relative to it, however it is written.
+fn inside<'a>(named: &'a str, root: &Path) -> Cow<'a, Path> {
+    let path = Path::new(named);
+    if path.is_relative() {
+        return Cow::Borrowed(path);
+    }
+    if let Ok(relative) = path.strip_prefix(root) {
+        return Cow::Borrowed(relative);
+    }
+    match (path.canonicalize(), root.canonicalize()) {
+        (Ok(path), Ok(root)) => path.strip_prefix(root).map(|path| Cow::Owned(path.to_owned())).ok(),
+        _ => None,
+    }
+    .unwrap_or(Cow::Borrowed(path))
 }
 
 /// What an answer about the files of an input is for: their paths, which files they are, and what is in them.
@@ -178,7 +228,7 @@ struct Finding {
 /// A file that is missing or no file needs no consent: reading it says so.
 fn find(named: &str, root: &Path) -> Result<Finding, Unopened> {
     let directory = Dir::open_ambient_dir(root, ambient_authority())?;
-    match beneath::resolve(&directory, Path::new(named)) {
+    match beneath::resolve(&directory, &inside(named, root)) {
         Ok(place) => {
             let exception = is_secret(&directory, named, &place).then_some("looks like a secret");
             Ok(Finding { resolved: place.path.clone(), place, exception })
@@ -227,7 +277,7 @@ pub fn read(path: &Value, root: &Path, reach: &Reach) -> Result<Attachment, Atta
     }
     let failed = |error: Unopened| AttachmentError::unopened(name, &error);
     let directory = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| failed(error.into()))?;
-    let place = beneath::resolve(&directory, Path::new(name)).map_err(failed)?;
+    let place = beneath::resolve(&directory, &inside(name, root)).map_err(failed)?;
     let Read { bytes, .. } = read_place(name, &place, LARGEST + 1)?;
     if is_secret(&directory, name, &place) {
         return Err(AttachmentError::new(name, "looks like a secret, and nobody was asked"));
@@ -246,7 +296,8 @@ pub fn read_named(path: &Path) -> Result<Attachment, AttachmentError> {
     let directory = resolved.parent().unwrap_or(parent);
     let directory = Dir::open_ambient_dir(directory, ambient_authority()).map_err(|error| failed(error.into()))?;
     let name = Path::new(resolved.file_name().unwrap_or(name));
-    of_bytes(path, beneath::read(&directory, name, LARGEST + 1).map_err(failed)?)
+    let file = of_bytes(path, beneath::read(&directory, name, LARGEST + 1).map_err(failed)?)?;
+    Ok(Attachment { path: Some(resolved.display().to_string()), ..file })
 }
 
 /// A file that a program gives as base64.
@@ -271,7 +322,7 @@ pub fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Attachment, AttachmentErr
         _ if str::from_utf8(&bytes).is_ok_and(|text| !text.contains('\0')) => text_media_type(path),
         _ => return Err(wrong("is neither text, nor an image (PNG, JPEG, GIF, WebP), nor a PDF")),
     };
-    Ok(Attachment { name, media_type: media_type.to_owned(), data: Arc::from(bytes) })
+    Ok(Attachment { name, path: None, media_type: media_type.to_owned(), data: Arc::from(bytes) })
 }
 
 fn text_media_type(path: &Path) -> &'static str {

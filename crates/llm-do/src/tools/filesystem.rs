@@ -370,7 +370,7 @@ impl Filesystem {
         struct Named {
             path: Option<String>,
         }
-        let named = parse::<Named>(arguments).ok().and_then(|named| named.path);
+        let named = arguments.to::<Named>().ok().and_then(|named| named.path);
         let located = named.as_deref().and_then(|path| self.locate(path).ok());
         let found = located.and_then(|(root, beneath)| root.find(&beneath).ok()?.place.found);
         let (bytes, names) = found.map_or((0, 1), |found| match found.kind {

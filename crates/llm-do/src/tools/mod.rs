@@ -145,9 +145,14 @@ fn shown_pending(pending: &[Pending]) -> String {
 /// toolsets do not own each other.
 pub struct CallContext<'a> {
     pub agents: &'a dyn Agents,
-    /// The agents (and the entry function) from the entry down; the last one is the caller.
+    /// The agent, or the entry function, whose tools these are.
+    pub agent: &'a str,
+    /// The agents and the code from the entry down; the last one is the caller.
     pub path: &'a [String],
+    /// How many agents stand above.
     pub depth: usize,
+    /// How many calls do, agents and code alike.
+    pub nesting: Nesting,
     /// The id of the caller's call.
     pub call: u64,
     /// `provider:model` of the caller; a function has none.
@@ -187,8 +192,8 @@ impl CallContext<'_> {
         self.plane.specs().into_iter().map(|spec| spec.name).collect()
     }
 
-    /// The agent whose call this is.
-    pub fn agent(&self) -> &str {
+    /// Who calls: an agent, an entry function, or a tool in code.
+    pub fn caller(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
@@ -196,7 +201,7 @@ impl CallContext<'_> {
     pub fn attachments(&self) -> impl Iterator<Item = &Attachment> {
         self.input.iter().filter_map(|part| match part {
             Content::Attachment(attachment) => Some(attachment),
-            Content::Text { .. } => None,
+            Content::Text { .. } | Content::Value { .. } => None,
         })
     }
 
@@ -213,6 +218,34 @@ impl CallContext<'_> {
     /// For work that outlives its call.
     pub fn cancelled(&self) -> Cancellation {
         self.cancellation.clone()
+    }
+}
+
+/// How many calls stand within each other, and how many may: code that calls itself must end somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nesting {
+    calls: u64,
+    allowed: u64,
+}
+
+impl Nesting {
+    /// More would be more than any honest program needs, and less than what a process bears.
+    pub const MOST: u64 = 1_000;
+
+    /// Nobody has called anything yet.
+    pub fn up_to(allowed: u64) -> Self {
+        Self { calls: 0, allowed: allowed.min(Self::MOST) }
+    }
+
+    /// One call further in; an error says who cannot call whom.
+    pub fn deeper(self, caller: &str, callee: &str) -> Result<Self, String> {
+        if self.calls >= self.allowed {
+            return Err(format!(
+                "`{caller}` cannot call `{callee}`: {} calls stand within each other, and `max_call_depth` is {}",
+                self.calls, self.allowed
+            ));
+        }
+        Ok(Self { calls: self.calls + 1, ..self })
     }
 }
 
@@ -260,6 +293,12 @@ pub trait Agents: Send + Sync {
         reach: Reach,
         caller: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>>;
+
+    /// Keeps a file for calls that code makes with it.
+    fn hold(&self, file: &Attachment);
+
+    /// Whether an agent takes whatever it is told.
+    fn is_untyped(&self, agent: &str) -> bool;
 
     fn usage(&self) -> UsageReport;
 

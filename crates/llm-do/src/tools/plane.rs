@@ -21,6 +21,7 @@ use crate::event::{EventKind, Events, Returned, Told};
 use crate::journal::{Described, Recorded, StepKind};
 use crate::message::{Arguments, Attachment, Content, RawJson, ToolCall, ToolResult};
 use crate::redact::Redactor;
+use crate::stack;
 use decision::{Decided, Place};
 
 /// A live toolset as one agent uses it.
@@ -105,6 +106,11 @@ impl ToolPlane {
         Some(&self.index[found].1)
     }
 
+    /// Whether a name stands for an agent among the tools.
+    pub fn has_agent(&self, tool: &str) -> bool {
+        self.slot(tool).is_some_and(|slot| slot.kind == ToolKind::Agent)
+    }
+
     pub fn has(&self, tool: &str) -> bool {
         self.slot(tool).is_some()
     }
@@ -116,15 +122,18 @@ impl ToolPlane {
         arguments: &RawJson,
         cx: &CallContext<'_>,
     ) -> Result<Vec<Content>, ToolError> {
+        let nesting = cx.nesting.deeper(cx.caller(), tool).map_err(ToolError::Failed)?;
         let steps = cx.steps.nth(|| format!("x{}", &digest([tool, &canonical(arguments)])[..12]));
         let arguments = Arguments::Object(arguments.clone());
         let id = format!("x{}", self.named.fetch_add(1, Ordering::Relaxed));
         let call = ToolCall { id, tool: tool.to_owned(), arguments, private: None };
-        let inner = CallContext { steps, ..*cx };
-        // Boxed: a tool may call a tool that calls a tool.
-        let results = Box::pin(self.run(&[&call], &inner)).await.map_err(ToolError::Ends)?;
-        let result = results.into_iter().next().map(|result| result.outcome);
-        result.unwrap_or_else(|| Err("the call gave no result".to_owned())).map_err(ToolError::Failed)
+        let inner = CallContext { nesting, steps, ..*cx };
+        // A tool may call a tool that calls a tool.
+        let calls = [&call];
+        let running = stack::on_enough(Box::pin(self.outcomes(&calls, &inner)));
+        let outcomes = running.await.map_err(ToolError::Ends)?;
+        let given = outcomes.into_iter().next().map(|outcome| outcome.given);
+        given.unwrap_or_else(|| Err("the call gave no result".to_owned())).map_err(ToolError::Failed)
     }
 
     /// A call of an agent that code starts by name: through the gate, whether or not it is a tool of the caller.
@@ -135,7 +144,7 @@ impl ToolPlane {
         cx: &CallContext<'_>,
     ) -> Result<Vec<Content>, ToolError> {
         let name = tool.name.clone();
-        if self.slot(&name).is_some_and(|slot| slot.kind == ToolKind::Agent) {
+        if self.has_agent(&name) {
             return self.call_by_name(&name, input, cx).await;
         }
         let definition = Arc::new(ToolsetSource::Agent(name.clone()));
@@ -150,9 +159,20 @@ impl ToolPlane {
         self.raised().take()
     }
 
-    /// Runs the calls of one reply: all are decided first, in order; then the permitted ones run at the same time.
-    /// Results come in call order. If one must wait for an approval that nobody can give, none runs.
+    /// Runs the calls of one reply, and gives what its model reads of them.
     pub async fn run(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<ToolResult>, Ending> {
+        let outcomes = self.outcomes(calls, cx).await?;
+        let read = |(call, outcome): (&&ToolCall, Outcome)| ToolResult {
+            id: call.id.clone(),
+            tool: call.tool.clone(),
+            outcome: outcome.read(),
+        };
+        Ok(calls.iter().zip(outcomes).map(read).collect())
+    }
+
+    /// All are decided first, in order; then the permitted ones run at the same time. Results come in call order. If one
+    /// must wait for an approval that nobody can give, none runs.
+    async fn outcomes(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<Outcome>, Ending> {
         let decided = self.decisions(calls, cx).await?;
         let running =
             calls.iter().zip(decided).enumerate().map(|(position, (call, decided))| (position, *call, decided));
@@ -163,12 +183,12 @@ impl ToolPlane {
         let in_order = async {
             let mut results = Vec::with_capacity(sequential.len());
             for (position, call, decided) in sequential {
-                results.push((position, self.result(position, call, decided, cx).await));
+                results.push((position, self.outcome(position, call, decided, cx).await));
             }
             results
         };
         let at_once = join_all(concurrent.into_iter().map(|(position, call, decided)| async move {
-            (position, self.result(position, call, decided, cx).await)
+            (position, self.outcome(position, call, decided, cx).await)
         }));
         let (mut results, more) = tokio::join!(at_once, in_order);
         results.extend(more);
@@ -177,14 +197,13 @@ impl ToolPlane {
     }
 
     /// A write whose target changed since it was shown is decided again.
-    async fn result(
+    async fn outcome(
         &self,
         position: usize,
         call: &ToolCall,
         mut decided: Decided,
         cx: &CallContext<'_>,
-    ) -> Result<ToolResult, Ending> {
-        let mut outcome = Err("its target keeps changing".to_owned());
+    ) -> Result<Outcome, Ending> {
         for attempt in 0..MOST_QUESTIONS {
             let steps = cx.steps.at(format_args!("{}", Place { position, attempt }));
             let inner = CallContext { steps, ..*cx };
@@ -194,21 +213,14 @@ impl ToolPlane {
                 Decided::Recorded => self.recall(call, inner).await?,
             };
             match ran.gave {
-                Gave::Content(content) => {
-                    let edited = |edited: RawJson| {
-                        Content::text(format!("(the user changed the arguments to {})", edited.get()))
-                    };
-                    outcome = Ok(ran.edited.map(edited).into_iter().chain(content).collect());
-                    break;
-                }
+                Gave::Content(content) => return Ok(Outcome { edited: ran.edited, given: Ok(content) }),
                 Gave::Failed(reason) | Gave::Refused(reason) => {
-                    outcome = Err(reason);
-                    break;
+                    return Ok(Outcome { edited: None, given: Err(reason) });
                 }
                 Gave::Changed => decided = self.decision(call, Place { position, attempt: attempt + 1 }, cx).await?,
             }
         }
-        Ok(ToolResult { id: call.id.clone(), tool: call.tool.clone(), outcome })
+        Ok(Outcome { edited: None, given: Err("its target keeps changing".to_owned()) })
     }
 
     /// Runs one permitted call as a step, and tells of it.
@@ -226,11 +238,13 @@ impl ToolPlane {
         let (id, tool, edited) = (&call.id, &call.tool, permission.edited().cloned());
         let permitted = permission.call(id, tool, arguments);
         let arguments = permitted.arguments().clone();
-        slot.tell_called(call, &arguments, cx.events);
-        let telling = cx.steps.telling(cx.events);
+        let node = slot.node(tool, &cx);
+        slot.tell_called(call, &arguments, node.as_ref(), cx.events);
+        let telling = cx.steps.telling(node.as_ref().map_or(cx.events, |node| &node.events));
         let steps = if slot.is_once() { cx.steps.clone().within_once() } else { cx.steps.clone() };
         let effect = async {
-            let inner = CallContext { events: &telling, steps, ..cx };
+            let (path, call) = node.as_ref().map_or((cx.path, cx.call), |node| (&node.path, node.call));
+            let inner = CallContext { events: &telling, steps, path, call, ..cx };
             let started = Instant::now();
             let outcome = match self.open.get(slot.toolset) {
                 Some(open) => guarded(open.toolset.call(permitted, &inner)).await,
@@ -268,14 +282,45 @@ impl ToolPlane {
         if let Gave::Refused(_) = ran.gave {
             return Ok(ran);
         }
-        slot.tell_called(call, ran.edited.as_ref().unwrap_or(&arguments), cx.events);
-        cx.events.retell(told);
+        let node = slot.node(&call.tool, &cx);
+        slot.tell_called(call, ran.edited.as_ref().unwrap_or(&arguments), node.as_ref(), cx.events);
+        node.as_ref().map_or(cx.events, |node| &node.events).retell(told);
         slot.tell_returned(call, Ok(&ran), cx.events);
         Ok(ran)
     }
 
     pub async fn close(self, events: &Events) {
         close(self.open, events).await;
+    }
+}
+
+/// How one call ended.
+struct Outcome {
+    /// What a person made of its arguments.
+    edited: Option<RawJson>,
+    given: Result<Vec<Content>, String>,
+}
+
+impl Outcome {
+    /// Code gets what was given; a model reads it, and is told what it did not ask for.
+    fn read(self) -> Result<Vec<Content>, String> {
+        let edited = self.edited.map(|edited| format!("(the user changed the arguments to {})", edited.get()));
+        Ok(edited.map(Content::text).into_iter().chain(self.given?.into_iter().map(as_read)).collect())
+    }
+}
+
+/// A call of code, as a caller of its own: what it calls stands beneath it, in the trace and in questions.
+struct Node {
+    call: u64,
+    path: Vec<String>,
+    events: Events,
+}
+
+impl Node {
+    fn of(tool: &str, cx: &CallContext<'_>) -> Self {
+        let call = cx.events.new_call();
+        let path = cx.path.iter().cloned().chain([tool.to_owned()]).collect();
+        Self { call, path, events: cx.events.for_call(&Arc::from(tool), cx.events.depth() + 1, call) }
     }
 }
 
@@ -310,7 +355,7 @@ fn indexed(open: &[OpenToolset]) -> Result<Vec<(String, Slot)>, String> {
 }
 
 /// All results, or what ends the run. Children that ran at the same time may each wait for approvals: all are named.
-fn together(results: impl Iterator<Item = Result<ToolResult, Ending>>) -> Result<Vec<ToolResult>, Ending> {
+fn together(results: impl Iterator<Item = Result<Outcome, Ending>>) -> Result<Vec<Outcome>, Ending> {
     let (mut finished, mut waiting) = (Vec::new(), Vec::new());
     for result in results {
         match result {
@@ -353,11 +398,21 @@ impl Slot {
     }
 
     /// A call of an agent tells of itself.
-    fn tell_called(&self, call: &ToolCall, arguments: &RawJson, events: &Events) {
+    fn tell_called(&self, call: &ToolCall, arguments: &RawJson, node: Option<&Node>, events: &Events) {
         if self.kind != ToolKind::Agent {
-            let (id, tool) = (&call.id, &call.tool);
-            events.send(|| EventKind::ToolCalled { id: id.clone(), tool: tool.clone(), arguments: arguments.clone() });
+            let (id, tool, calls_as) = (&call.id, &call.tool, node.map(|node| node.call));
+            events.send(|| EventKind::ToolCalled {
+                id: id.clone(),
+                tool: tool.clone(),
+                arguments: arguments.clone(),
+                calls_as,
+            });
         }
+    }
+
+    /// Code calls as somebody of its own.
+    fn node(&self, tool: &str, cx: &CallContext<'_>) -> Option<Node> {
+        (self.kind == ToolKind::Code).then(|| Node::of(tool, cx))
     }
 
     fn tell_returned(&self, call: &ToolCall, ran: Result<&Ran, &Ending>, events: &Events) {
@@ -443,7 +498,10 @@ impl Ran {
 impl Gave {
     fn returned(&self) -> Returned {
         match self {
-            Self::Content(content) => Returned::Result(Content::shown(content)),
+            Self::Content(content) => {
+                let read: Vec<Content> = content.iter().cloned().map(as_read).collect();
+                Returned::Result(Content::shown(&read))
+            }
             Self::Failed(reason) | Self::Refused(reason) => Returned::Error(reason.clone()),
             Self::Changed => Returned::Error(ToolError::Changed.to_string()),
         }
@@ -484,9 +542,18 @@ fn without_keys(content: Vec<Content>, redactor: &Redactor) -> Vec<Content> {
 fn cut(content: Vec<Content>) -> Vec<Content> {
     let cut_part = |part| match part {
         Content::Text { text } => Content::Text { text: cut_text(text) },
-        attachment @ Content::Attachment(_) => attachment,
+        // Half a value is none.
+        whole @ (Content::Value { .. } | Content::Attachment(_)) => whole,
     };
     content.into_iter().map(cut_part).collect()
+}
+
+/// What a model reads.
+fn as_read(part: Content) -> Content {
+    match part {
+        Content::Value { json } => Content::Text { text: cut_text(json) },
+        read @ (Content::Text { .. } | Content::Attachment(_)) => read,
+    }
 }
 
 fn cut_text(text: String) -> String {

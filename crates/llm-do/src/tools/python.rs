@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::approval::DeclaredVerdict;
 use super::rpc::child::ChildEnvironment;
-use super::{Capabilities, DeclaredTool, Order};
+use super::{Capabilities, DeclaredTool, Order, ToolKind};
 use crate::message::RawJson;
 
-pub use host::{PythonHost, StartError, TypedAnswer};
+pub use host::{PythonHost, StartError};
 pub use toolset::{Opened, PythonTools, open, single};
 
 /// How the interpreter of a project is started.
@@ -168,6 +168,11 @@ impl PythonTool {
             },
             capabilities: Capabilities::OF_CODE,
         }
+    }
+
+    /// Code that sees its caller can call, too.
+    fn kind(&self) -> ToolKind {
+        if self.takes_context { ToolKind::Code } else { ToolKind::Leaf }
     }
 
     fn order(&self) -> Order {

@@ -145,6 +145,7 @@ pub fn traces(messages: &[Message]) -> Vec<String> {
         // What is JSON itself, a protocol may embed.
         Content::Text { text } if text.trim().is_empty() || serde_json::from_str::<Value>(text).is_ok() => None,
         Content::Text { text } => Some(in_json(text)),
+        Content::Value { .. } => None,
         Content::Attachment(file) => serde_json::to_value(file).unwrap()["data"].as_str().map(str::to_owned),
     };
     contents.into_iter().filter_map(trace).collect()

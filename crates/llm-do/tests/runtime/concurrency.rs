@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fake_llm::{Call, Constant, FakeLlm, Reply};
 use llm_do::BoxFuture;
 use llm_do::http::{HttpClient, HttpSettings};
+use llm_do::message::{Content, RawJson};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries};
 use llm_do::model::name::ModelChoices;
 use llm_do::model::protocol::Quirks;
@@ -178,4 +179,35 @@ async fn agents_that_wait_for_nothing_let_others_in_between() {
     assert!(matches!(ended, Err(RunError::Cancelled { .. })) && sent.is_ok(), "{ended:?}");
     assert!(runtime.usage().total.requests > 0);
     scope.close().await;
+}
+
+/// On a thread with the usual stack: a tool that calls itself for ever, agents between its calls or not, reads an error.
+#[tokio::test]
+async fn a_tool_calls_itself_down_to_the_limit_and_the_process_lives_on() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Left {
+        left: u64,
+    }
+    for (max_call_depth, allowed) in [(None, 74), (Some(1000), 1000), (Some(1_000_000), 1000)] {
+        let dig = Tool::with_context("dig", |Left { left }: Left, cx| {
+            Box::pin(async move {
+                let deeper = RawJson::parse(&format!("{{\"left\":{}}}", left - 1)).unwrap();
+                let given = cx.call("dig", &deeper).await;
+                Ok::<_, String>(match given {
+                    Ok(content) => Content::shown(&content),
+                    Err(error) => format!("{} {error}", 10_000 - left),
+                })
+            })
+        });
+        let script = "- {round: 1, call: {dig: {left: 10000}}}\n- say: '{{ result }}'";
+        let files = Files::new(&[("main.worker", &worker("main", "tools: [dig]")), ("script.yaml", script)]);
+        let config = RuntimeConfig { max_call_depth, ..RuntimeConfig::new(Approvals::Nobody) };
+        let runtime = runtime(&files.project().tool(dig.verdict(Rule::Allow)), config);
+        let said = text(runtime.run("go").await.map(|outcome| outcome.output));
+        let expected = format!(
+            "{} `dig` cannot call `dig`: {allowed} calls stand within each other, and `max_call_depth` is {allowed}",
+            allowed - 1
+        );
+        assert_eq!(said, expected);
+    }
 }

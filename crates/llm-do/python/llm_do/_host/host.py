@@ -16,7 +16,7 @@ from llm_do._host.output import CURRENT_CALL
 from llm_do._host.signature import Invalid
 from llm_do._host.tools import ApprovalNeeded, PlainTool, Toolset, maybe_await, run
 from llm_do.faults import RunEnded
-from llm_do.runtime import AgentSpec, Attachment, CallContext, EntrySpec, PromptInput, ToolsetSpec
+from llm_do.runtime import AgentSpec, CallContext, EntrySpec, PromptInput, ToolsetSpec
 from llm_do.toolsets import BuiltInToolset
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
@@ -307,8 +307,7 @@ class Host:
             except ValidationError as error:
                 raise Refused(f"the input does not fit: {violations(error)}") from error
         else:
-            files = [Attachment(path) for path in value.get("attachments") or ()]
-            given = PromptInput(value["input"], files)
+            given = PromptInput.of(value, context.attachments)
         arguments = (given, context)[: arity(entry.main)]
         result = await run(entry.main, *arguments)
         return {"value": values.to_value(result)}
@@ -344,6 +343,8 @@ def annotated_class(function: Any) -> Any:
     first = next(iter(inspect.signature(function).parameters), None)
     kind = hints.get(first) if first else None
     arguments = sys.modules.get("llm_do._args")
-    if arguments is not None and isinstance(kind, type) and issubclass(kind, arguments.WorkerArgs):
+    if arguments is None or kind is PromptInput or kind is arguments.WorkerArgs:
+        return None
+    if isinstance(kind, type) and issubclass(kind, arguments.WorkerArgs):
         return kind
     return None

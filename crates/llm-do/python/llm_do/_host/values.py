@@ -9,11 +9,11 @@ from typing import Any
 
 
 def content(value: Any) -> dict[str, Any]:
-    """A tool's result: text as it is, other values as compact JSON, binary content as files."""
+    """A tool's result: text as it is, other values as such (a model reads compact JSON), binary content as files."""
     if isinstance(value, str):
         return {"text": value}
     parts = _parts(value)
-    return {"text": to_json(value)} if parts is None else {"content": parts}
+    return {"json": to_json(value)} if parts is None else {"content": parts}
 
 
 def _parts(value: Any) -> list[dict[str, Any]] | None:

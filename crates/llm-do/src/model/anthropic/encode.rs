@@ -142,7 +142,7 @@ fn content_block(content: &Content) -> Block<'_> {
 /// Blank text is refused by the provider.
 fn is_blank(content: &Content) -> bool {
     match content {
-        Content::Text { text } => text.trim().is_empty(),
+        Content::Text { text } | Content::Value { json: text } => text.trim().is_empty(),
         Content::Attachment(_) => false,
     }
 }
@@ -363,7 +363,12 @@ mod tests {
     }
 
     fn file(name: &str, media_type: &str, data: &[u8]) -> Content {
-        Content::Attachment(Attachment { name: name.into(), media_type: media_type.into(), data: Arc::from(data) })
+        Content::Attachment(Attachment {
+            name: name.into(),
+            path: None,
+            media_type: media_type.into(),
+            data: Arc::from(data),
+        })
     }
 
     fn reply(model: &str, parts: Vec<ReplyPart>) -> Message {

@@ -486,7 +486,7 @@ mod tests {
     fn files_of_results_follow_behind_all_results() {
         let image = |name: &str| {
             let (media_type, data) = ("image/png".to_owned(), Arc::from(*b"\x01"));
-            Content::Attachment(Attachment { name: name.into(), media_type, data })
+            Content::Attachment(Attachment { name: name.into(), path: None, media_type, data })
         };
         let results =
             vec![result("c1", Ok(vec![Content::text("seen"), image("a.png")])), result("c2", Err("it failed".into()))];

@@ -290,7 +290,12 @@ mod tests {
     }
 
     fn file(name: &str, media_type: &str, data: &[u8]) -> Content {
-        Content::Attachment(Attachment { name: name.into(), media_type: media_type.into(), data: Arc::from(data) })
+        Content::Attachment(Attachment {
+            name: name.into(),
+            path: None,
+            media_type: media_type.into(),
+            data: Arc::from(data),
+        })
     }
 
     fn reply(model: &str, parts: Vec<ReplyPart>) -> Message {

@@ -131,6 +131,7 @@ const KEYS: &[Row] = &[
         &[NOT_TEXT, &["\"yolo\"", "\"Prompt\"", "\"\""]],
     ),
     (&IN_RUNTIME, "max_depth", &["1", "5", "1000000"], &[NOT_INTEGER, NOT_POSITIVE]),
+    (&IN_RUNTIME, "max_call_depth", &["1", "74", "1000"], &[NOT_INTEGER, NOT_POSITIVE, &["1001"]]),
     (&IN_RUNTIME, "return_permission_errors", &["true", "false"], &[NOT_BOOL]),
     (&IN_RUNTIME, "agent_calls_require_approval", &["true", "false"], &[NOT_BOOL]),
     (&IN_RUNTIME, "agent_attachments_require_approval", &["true", "false"], &[NOT_BOOL]),
@@ -279,7 +280,7 @@ fn what_is_not_written_has_its_default() {
 fn what_is_written_is_read_under_either_spelling() {
     let text = r#"{"version": 1, "agent_files": ["a.worker"], "python_files": ["b.py"], "allow_cli_input": false,
         "entry": {"agent": "main", "args": {"z": 1, "a": 2}}, "generated_agents_dir": "made", "env": ["HOME"],
-        "runtime": {"approval_mode": "reject_all", "max_depth": 7, "return_permission_errors": true,
+        "runtime": {"approval_mode": "reject_all", "max_depth": 7, "max_call_depth": 70, "return_permission_errors": true,
             "worker_calls_require_approval": true, "worker_attachments_require_approval": true,
             "worker_approval_overrides": {"a": {"calls_require_approval": false}},
             "limits": {"max_requests": 1, "max_tool_calls": 2, "max_input_tokens": 3, "max_output_tokens": 4,
@@ -306,6 +307,7 @@ fn what_is_written_is_read_under_either_spelling() {
     let expected = RuntimeKeys {
         approval_mode: ApprovalMode::RejectAll,
         max_depth: 7,
+        max_call_depth: Some(70),
         return_permission_errors: true,
         agent_calls_require_approval: true,
         agent_attachments_require_approval: true,

@@ -66,6 +66,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         policy: Policy {
             approval_mode: ApprovalMode::Prompt,
             max_depth: 5,
+            max_call_depth: None,
             return_permission_errors: false,
             agent_calls_require_approval: false,
             agent_attachments_require_approval: false,

@@ -47,7 +47,7 @@ fn passed(
     let arguments = RawJson::parse(arguments).unwrap();
     let verdict = filesystem.verdict(tool, &arguments)?.under(Some(Rule::Allow));
     let gate = Gate::new(String::new(), approvals, None);
-    let candidate = Candidate { tool, arguments: &arguments, toolset: &"", path: &[], key: &String::new };
+    let candidate = Candidate { tool, arguments: &arguments, toolset: &"", agent: "", path: &[], key: &String::new };
     let (steps, events) = (Steps::unrecorded(), Events::unheard());
     let passage = gate.pass(candidate, verdict, |_| async { unreachable!("nobody edits") }, &steps, &events);
     match futures_util::FutureExt::now_or_never(passage) {

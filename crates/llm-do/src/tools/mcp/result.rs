@@ -52,10 +52,17 @@ pub fn read(result: &RawJson) -> Result<Vec<Content>, String> {
     for part in &said.content.0 {
         gathered.add(&part.to().unwrap_or_default());
     }
+    let is_structured = said.structured_content.is_some();
     if let Some(structured) = said.structured_content.filter(|structured| !gathered.says(structured)) {
         gathered.text(structured.in_one_line().get());
     }
-    let content = gathered.finish();
+    let mut content = gathered.finish();
+    // Code gets the value that the server meant.
+    if let (true, [Content::Text { text }]) = (is_structured, content.as_mut_slice())
+        && let Ok(value) = RawJson::parse(text)
+    {
+        content = vec![Content::value(&value)];
+    }
     if said.is_error {
         let shown = Content::shown(&content);
         return Err(if shown.is_empty() { "the server says that it failed".to_owned() } else { shown });
@@ -152,7 +159,7 @@ impl Gathered {
         let Ok(value) = structured.to::<Value>() else { return false };
         self.content.iter().any(|part| match part {
             Content::Text { text } => serde_json::from_str::<Value>(text).is_ok_and(|said| said == value),
-            Content::Attachment(_) => false,
+            Content::Value { .. } | Content::Attachment(_) => false,
         })
     }
 
@@ -182,7 +189,7 @@ mod tests {
 
     fn parts(result: &Value) -> Result<Vec<String>, String> {
         let shown = |part: &Content| match part {
-            Content::Text { text } => text.clone(),
+            Content::Text { text } | Content::Value { json: text } => text.clone(),
             Content::Attachment(file) => format!("{} {} {}", file.name, file.media_type, file.data.len()),
         };
         read(&RawJson::of(result)).map(|content| content.iter().map(shown).collect())

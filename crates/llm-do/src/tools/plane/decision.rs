@@ -163,6 +163,7 @@ impl ToolPlane {
             tool: &call.tool,
             arguments,
             toolset: self.slot(&call.tool).map_or(&"", |slot| &*self.open[slot.toolset].definition),
+            agent: cx.agent,
             path: cx.path,
             key: &key,
         };

@@ -25,7 +25,7 @@ use crate::message::{Content, RawJson};
 use crate::tools::rpc::child::{Child, listen_to};
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
-use crate::tools::{CallContext, ToolError};
+use crate::tools::{CallContext, ToolError, attachment};
 
 /// The oldest Python that the package is written for.
 const OLDEST: (u32, u32) = (3, 10);
@@ -69,18 +69,10 @@ pub struct PythonHost {
     pub providers: BTreeSet<String>,
     /// Where they are, as far as somebody has asked.
     endpoints: Mutex<BTreeMap<String, PythonEndpoint>>,
-    /// How the answers of agents are given to code: by agent.
-    answers: Mutex<HashMap<String, TypedAnswer>>,
+    /// The classes that the answers of agents are instances of: by agent.
+    answers: Mutex<HashMap<String, String>>,
     tracebacks: Tracebacks,
     _child: Child,
-}
-
-/// An answer that is more than text.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TypedAnswer {
-    Value,
-    /// An instance of this class.
-    Instance(String),
 }
 
 /// The calls under way in the interpreter, and what it prints.
@@ -172,8 +164,8 @@ impl PythonHost {
         self.calls.output.detach();
     }
 
-    /// Which agents answer code with more than text.
-    pub fn expect_answers(&self, answers: HashMap<String, TypedAnswer>) {
+    /// Which agents answer code with an instance of a class.
+    pub fn expect_answers(&self, answers: HashMap<String, String>) {
         *self.answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
     }
 
@@ -345,7 +337,10 @@ impl PythonHost {
         let malformed = |error: serde_json::Error| Fault::told(code::INVALID_PARAMS, error.to_string());
         let ByName { name, input } = params.to().map_err(malformed)?;
         let input = input.unwrap_or_else(|| RawJson::of(&json!({})));
+        let is_agent = method == "call_agent" || cx.plane.has_agent(&name) || !cx.plane.has(&name);
+        let input = passed_on(input, is_agent, cx);
         let called = match method {
+            "is_untyped" => return Ok(RawJson::of(&json!({"value": is_agent && cx.agents.is_untyped(&name)}))),
             "call" => cx.call(&name, &input).await,
             "call_agent" => cx.call_agent(&name, &input).await,
             "tools" => return Ok(RawJson::of(&cx.tools())),
@@ -353,26 +348,25 @@ impl PythonHost {
             "trace" => return Ok(RawJson::of(&json!({"value": cx.trace()}))),
             unknown => return Err(Fault::told(code::INVALID_PARAMS, format!("there is no `{unknown}`"))),
         };
-        let text = called.map(|content| text_of(&content)).map_err(|error| match error {
+        let content = called.map_err(|error| match error {
             ToolError::Ends(ending) => Fault::told(code::ENDS, ending.to_string()),
             error @ (ToolError::Failed(_) | ToolError::Changed) => Fault::told(code::FAILED, error.to_string()),
         })?;
-        let is_tool = method == "call" && cx.plane.has(&name);
-        Ok(self.typed(&name, &text, is_tool))
+        Ok(self.typed(&content, is_agent.then_some(&name)))
     }
 
-    /// Text, or what its agent or its tool means by it.
-    fn typed(&self, name: &str, text: &str, is_tool: bool) -> RawJson {
+    /// Text is text, a value a value; that of an agent may be an instance of a class.
+    fn typed(&self, content: &[Content], agent: Option<&String>) -> RawJson {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        match answers.get(name) {
-            Some(TypedAnswer::Instance(class)) => RawJson::of(&json!({"text": text, "class": class})),
-            // A tool's text that is an object or a list was one.
-            None if !(is_tool && text.starts_with(['{', '['])) => RawJson::of(&json!({"text": text})),
-            Some(TypedAnswer::Value) | None => match serde_json::from_str::<Value>(text) {
-                Ok(value) => RawJson::of(&json!({"value": value})),
-                Err(_) => RawJson::of(&json!({"text": text})),
+        let class = agent.and_then(|agent| answers.get(agent));
+        RawJson::of(&match (content, class) {
+            ([Content::Value { json }], Some(class)) => json!({"text": json, "class": class}),
+            ([Content::Value { json }], None) => match serde_json::from_str::<Value>(json) {
+                Ok(value) => json!({"value": value}),
+                Err(_) => json!({"text": json}),
             },
-        }
+            (content, _) => json!({"text": Content::shown(content)}),
+        })
     }
 }
 
@@ -411,11 +405,33 @@ fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
     answer.to().map_err(|error| format!("Python answered what nobody asked: {error}"))
 }
 
-fn text_of(content: &[Content]) -> String {
-    match content {
-        [Content::Text { text }] => text.clone(),
-        content => Content::shown(content),
+/// An input in which files that the caller was given itself have a name that agents know them by; other tools get their
+/// paths.
+fn passed_on(input: RawJson, is_agent: bool, cx: &CallContext<'_>) -> RawJson {
+    if !input.get().contains("\"given\"") {
+        return input;
     }
+    let Ok(mut value) = input.to::<Value>() else { return input };
+    let named = |file: &mut Value| {
+        let number = file.get("given").and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
+        let Some(given) = number.and_then(|number| cx.attachments().nth(number)) else { return };
+        cx.agents.hold(given);
+        let path = || given.path.as_ref().unwrap_or(&given.name).clone();
+        *file = if is_agent { attachment::as_held(given) } else { Value::String(path()) };
+    };
+    match &mut value {
+        Value::Object(fields) => {
+            for field in fields.values_mut() {
+                match field {
+                    Value::Array(items) => items.iter_mut().for_each(named),
+                    field => named(field),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().filter_map(|item| item.get_mut("attachment")).for_each(named),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    RawJson::of(&value)
 }
 
 /// How much of the call a function may look at.
@@ -460,10 +476,13 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn of(call: u64, sight: Sight, cx: &'a CallContext<'a>) -> Self {
         let full = sight == Sight::Full;
-        let file = |attachment: &crate::message::Attachment| json!({"name": attachment.name, "media_type": attachment.media_type});
+        let file = |attachment: &crate::message::Attachment| match &attachment.path {
+            Some(path) => json!({"name": attachment.name, "media_type": attachment.media_type, "path": path}),
+            None => json!(attachment),
+        };
         Self {
             call,
-            agent: cx.agent(),
+            agent: cx.agent,
             depth: cx.depth,
             path: cx.path,
             model: cx.model,

@@ -12,7 +12,7 @@ use crate::BoxFuture;
 use crate::escape::visible;
 use crate::message::{Attachment, Content, RawJson};
 use crate::tools::approval::{PermittedCall, Question, Rule, Verdict, canonical};
-use crate::tools::{CallContext, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+use crate::tools::{CallContext, Repeat, ToolError, ToolSpec, Toolset};
 
 /// A description by a toolset's own code is cut here.
 const LONGEST_DESCRIPTION: usize = 2_000;
@@ -128,6 +128,7 @@ struct Opinion {
 #[serde(rename_all = "snake_case")]
 enum Returned {
     Text(String),
+    Json(String),
     Content(Vec<Part>),
     /// And why, if its code says so.
     ApprovalNeeded(serde::de::IgnoredAny),
@@ -137,6 +138,7 @@ enum Returned {
 #[serde(rename_all = "snake_case")]
 enum Part {
     Text(String),
+    Json(String),
     Attachment(Attachment),
 }
 
@@ -187,6 +189,7 @@ impl PythonTools {
             |error: serde_json::Error| ToolError::Failed(format!("Python answered what nobody asked: {error}"));
         match answer.to().map_err(malformed)? {
             Returned::Text(text) => Ok(vec![Content::text(text)]),
+            Returned::Json(json) => Ok(vec![value(json)]),
             Returned::Content(parts) => Ok(parts.into_iter().map(content).collect()),
             Returned::ApprovalNeeded(_) => {
                 let key = (tool.to_owned(), canonical(arguments));
@@ -201,7 +204,16 @@ impl PythonTools {
 fn content(part: Part) -> Content {
     match part {
         Part::Text(text) => Content::text(text),
+        Part::Json(json) => value(json),
         Part::Attachment(attachment) => Content::Attachment(attachment),
+    }
+}
+
+/// Python writes numbers that JSON does not have: those are words.
+fn value(json: String) -> Content {
+    match RawJson::parse(&json) {
+        Ok(value) => Content::value(&value),
+        Err(_) => Content::text(json),
     }
 }
 
@@ -221,7 +233,7 @@ impl Toolset for PythonTools {
             name: tool.name.clone(),
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
-            kind: ToolKind::Leaf,
+            kind: tool.kind(),
             order: tool.order(),
             repeat: Repeat::Once,
         };

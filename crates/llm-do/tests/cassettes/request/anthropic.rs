@@ -106,7 +106,7 @@ fn read_user(asked: &mut Asked, blocks: &[Value]) {
 
 fn plain(content: &[Content]) -> String {
     let texts = content.iter().filter_map(|part| match part {
-        Content::Text { text } => Some(text.as_str()),
+        Content::Text { text } | Content::Value { json: text } => Some(text.as_str()),
         Content::Attachment(_) => None,
     });
     texts.collect()

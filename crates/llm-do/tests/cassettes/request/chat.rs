@@ -120,7 +120,7 @@ fn call(call: &Value) -> SaidCall {
 
 fn plain(content: &Content) -> &str {
     match content {
-        Content::Text { text } => text,
+        Content::Text { text } | Content::Value { json: text } => text,
         Content::Attachment(_) => "",
     }
 }

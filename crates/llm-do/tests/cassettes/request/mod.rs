@@ -167,7 +167,7 @@ fn texts(value: &Value) -> Vec<String> {
 fn attachment(name: &Value, media_type: &str, base64: &str) -> Content {
     let data = STANDARD.decode(base64).or_else(|_| URL_SAFE.decode(base64)).unwrap();
     let name = name.as_str().map_or_else(|| format!("file.{}", media_type.rsplit('/').next().unwrap()), str::to_owned);
-    Content::Attachment(Attachment { name, media_type: media_type.to_owned(), data: Arc::from(data) })
+    Content::Attachment(Attachment { name, path: None, media_type: media_type.to_owned(), data: Arc::from(data) })
 }
 
 /// A `data:` URL, if it is one.

@@ -103,7 +103,7 @@ fn call(item: &Value) -> SaidCall {
 
 fn plain(content: &Content) -> &str {
     match content {
-        Content::Text { text } => text,
+        Content::Text { text } | Content::Value { json: text } => text,
         Content::Attachment(_) => "",
     }
 }

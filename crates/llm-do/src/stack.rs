@@ -1,0 +1,34 @@
+//! Calls within calls within calls are polled on one stack, however deep: it grows where it would overflow, so that how
+//! deep they go is for limits to say.
+
+use crate::BoxFuture;
+
+/// What one level takes, with room to spare.
+const RED_ZONE: usize = 256 * 1024;
+const MORE: usize = 2 * 1024 * 1024;
+
+/// Runs something that may be deep within itself.
+pub fn grown<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(RED_ZONE, MORE, work)
+}
+
+/// A future that is polled, and dropped, on enough stack.
+pub async fn on_enough<T>(future: BoxFuture<'_, T>) -> T {
+    let mut future = Growing(Some(future));
+    std::future::poll_fn(|cx| {
+        grown(|| match &mut future.0 {
+            Some(future) => future.as_mut().poll(cx),
+            None => std::task::Poll::Pending,
+        })
+    })
+    .await
+}
+
+/// Whoever gives up a call gives up all that it waits for, one within the other.
+struct Growing<'a, T>(Option<BoxFuture<'a, T>>);
+
+impl<T> Drop for Growing<'_, T> {
+    fn drop(&mut self) {
+        grown(|| drop(self.0.take()));
+    }
+}
