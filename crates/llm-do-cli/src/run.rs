@@ -383,11 +383,16 @@ pub fn with_servers(
 }
 
 pub fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
+    link_with(plan, |project| project)
+}
+
+/// Links a project to which somebody adds what its files do not have.
+pub fn link_with(plan: &RunPlan, add: impl FnOnce(Project) -> Project) -> Result<(Project, Linked), Failure> {
     if let Some(hint) = meant_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display())).hint(hint));
     }
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
-    let project = Project::load(&plan.project).map_err(mistaken)?;
+    let project = add(Project::load(&plan.project).map_err(mistaken)?);
     let project = match plan.entry.as_deref() {
         Some(entry) => project.with_created(entry),
         None => project,

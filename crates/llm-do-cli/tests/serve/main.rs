@@ -13,6 +13,7 @@ mod approval;
 mod client;
 mod documents;
 mod endings;
+mod offers;
 mod package;
 mod program;
 mod protocol;

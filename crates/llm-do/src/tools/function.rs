@@ -12,9 +12,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::approval::{DeclaredVerdict, PermittedCall, Question, Rule, Verdict};
-use super::python::PythonHost;
+use super::python::{PythonHost, RenderedPart};
 use super::{CallContext, Capabilities, DeclaredTool, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
+use crate::json_schema;
 use crate::message::{Content, RawJson};
 
 /// A tool in Rust, to be registered with a project. Without a verdict of its own it asks.
@@ -26,7 +27,8 @@ pub struct Tool {
 }
 
 type Check = Box<dyn Fn(&RawJson) -> Result<(), String> + Send + Sync>;
-type Run =
+/// What a call of a tool does.
+pub type Run =
     Box<dyn for<'a> Fn(RawJson, &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> + Send + Sync>;
 
 impl Tool {
@@ -100,6 +102,12 @@ impl Tool {
         Self { spec, verdict: Rule::Ask, check: Box::new(|arguments| parse::<A>(arguments).map(drop)), run }
     }
 
+    /// A tool that is known by its spec alone, such as one in another process: its arguments are held against the schema.
+    pub fn of(spec: ToolSpec, verdict: Rule, run: Run) -> Self {
+        let check = arguments_of(&spec.parameters);
+        Self { spec, verdict, check: Box::new(check), run }
+    }
+
     #[must_use]
     pub fn verdict(self, verdict: Rule) -> Self {
         Self { verdict, ..self }
@@ -156,6 +164,15 @@ impl Tool {
 impl fmt::Debug for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tool({})", self.spec.name)
+    }
+}
+
+/// Says what is wrong with arguments, where a schema is all that is known of them.
+pub fn arguments_of(parameters: &RawJson) -> impl Fn(&RawJson) -> Result<(), String> + Send + Sync + use<> {
+    let schema: serde_json::Value = parameters.to().unwrap_or_default();
+    move |arguments| {
+        let value = parse::<serde_json::Value>(arguments)?;
+        json_schema::violation(&schema, &value).map_or(Ok(()), Err)
     }
 }
 
@@ -221,7 +238,8 @@ pub struct FunctionEntry {
     run: RunEntry,
 }
 
-pub(crate) type RunEntry =
+/// What an entry does: an input that fits its schema → its output.
+pub type RunEntry =
     Box<dyn for<'a> Fn(RawJson, &'a CallContext<'a>) -> BoxFuture<'a, Result<RawJson, ToolError>> + Send + Sync>;
 
 impl FunctionEntry {
@@ -243,8 +261,8 @@ impl FunctionEntry {
         Self { name: name.into(), schema: RawJson::of(&schema), run }
     }
 
-    /// An entry of another kind, such as one in Python.
-    pub(crate) fn of(name: String, schema: RawJson, run: RunEntry) -> Self {
+    /// An entry of another kind, such as one in Python or in another process.
+    pub fn of(name: String, schema: RawJson, run: RunEntry) -> Self {
         Self { name, schema, run }
     }
 
@@ -266,8 +284,31 @@ impl FunctionEntry {
     }
 }
 
-/// Makes live toolsets: one for each call of an agent that uses it.
-pub type ToolsetFactory = Arc<dyn Fn() -> Box<dyn Toolset> + Send + Sync>;
+/// Makes toolsets: one for each call of an agent that uses it.
+pub type ToolsetFactory = Arc<dyn Fn(Opening) -> BoxFuture<'static, Result<MadeToolset, String>> + Send + Sync>;
+
+/// The call that a toolset is made for.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    pub agent: String,
+    /// `provider:model`.
+    pub model: String,
+    pub depth: usize,
+}
+
+/// What a factory gives.
+pub enum MadeToolset {
+    Live(Box<dyn Toolset>),
+    /// One of ours, as a manifest would define it, and rules for its tools.
+    Defined {
+        definition: RawJson,
+        rules: BTreeMap<String, Rule>,
+    },
+}
+
+/// Makes the message of an agent's typed input, or says what is wrong with the input.
+pub type InputRenderer =
+    Arc<dyn Fn(serde_json::Value) -> BoxFuture<'static, Result<Vec<RenderedPart>, String>> + Send + Sync>;
 
 /// What the embedding program offers by name.
 #[derive(Clone, Default)]
@@ -275,6 +316,8 @@ pub struct Registry {
     pub tools: BTreeMap<String, Arc<Tool>>,
     pub toolsets: BTreeMap<String, ToolsetFactory>,
     pub entry: Option<Arc<FunctionEntry>>,
+    /// How the typed inputs of agents are told, by agent.
+    pub inputs: BTreeMap<String, InputRenderer>,
     /// The interpreter that has imported the project's Python files.
     pub python: Option<Arc<PythonHost>>,
 }
