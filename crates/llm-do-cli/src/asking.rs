@@ -7,6 +7,7 @@ use llm_do::message::RawJson;
 use llm_do::tools::approval::{Answer, ApprovalRequest, Approver, Memory};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::attention::Stage;
 use crate::console;
 use crate::editor::{self, Editor};
 use crate::question::{self, Line};
@@ -79,18 +80,18 @@ impl Asking {
     }
 
     async fn choice(&self, request: &ApprovalRequest) -> io::Result<Choice> {
-        let keys = self.terminal.keys()?;
+        let mut keys = self.terminal.keys()?;
         let Size { rows, columns } = self.terminal.size();
         let lines = question::lines(request, self.count);
         // Wrapped first, painted then: no row may end within a control code.
         let rows_of =
             |line: &Line| wrap(&line.text, columns).into_iter().map(|row| self.painted(line.style, &row)).collect();
         let shown: Vec<String> = lines.iter().flat_map(|line| -> Vec<String> { rows_of(line) }).collect();
-        if let Some(answer) = show(&keys, &shown, rows).await? {
+        if let Some(answer) = show(&mut keys, &shown, rows).await? {
             return Ok(answer);
         }
         let help = question::keys(request, self.styles).join("\n");
-        console::complain(&format!("{help}\n"));
+        keys.show(&format!("{help}\n"), Stage::Answer);
         loop {
             let key = keys.next().await?;
             match key.to_ascii_lowercase() {
@@ -134,7 +135,7 @@ fn refusal(key: u8) -> Option<Choice> {
 }
 
 /// Shows a question, page by page if it is longer than the screen: nobody can say yes before they were shown the end.
-async fn show(keys: &Keys<'_>, shown: &[String], rows: usize) -> io::Result<Option<Choice>> {
+async fn show(keys: &mut Keys<'_>, shown: &[String], rows: usize) -> io::Result<Option<Choice>> {
     /// For the keys, and a line to stand on.
     const KEPT: usize = 8;
     if shown.len() + KEPT <= rows {
@@ -148,7 +149,8 @@ async fn show(keys: &Keys<'_>, shown: &[String], rows: usize) -> io::Result<Opti
         if seen == shown.len() {
             break;
         }
-        console::complain(&format!("-- {seen} of {} lines: space for more, n no, q end the run --", shown.len()));
+        let mark = format!("-- {seen} of {} lines: space for more, n no, q end the run --", shown.len());
+        keys.show(&mark, Stage::Page);
         let key = more(keys).await?;
         console::complain("\r\u{1b}[K");
         if key.is_some() {
@@ -158,7 +160,7 @@ async fn show(keys: &Keys<'_>, shown: &[String], rows: usize) -> io::Result<Opti
     Ok(None)
 }
 
-async fn more(keys: &Keys<'_>) -> io::Result<Option<Choice>> {
+async fn more(keys: &mut Keys<'_>) -> io::Result<Option<Choice>> {
     loop {
         match keys.next().await?.to_ascii_lowercase() {
             b' ' | b'\n' | b'\r' => return Ok(None),

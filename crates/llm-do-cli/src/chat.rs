@@ -76,7 +76,8 @@ const HELP: &str = "\
 /usage   what the chat took so far
 /quit    end the chat (also Ctrl-D)
 Enter sends; Alt+Enter or a `\\` at the end continues the line. Ctrl-C cancels the turn.
-What is typed while an answer comes is the next line.
+What is typed while an answer comes is the next line. A question takes keys once it shows `?`;
+what was typed before that stands in the next line.
 A line that starts with a space is sent as it is.
 ";
 
@@ -212,9 +213,10 @@ impl Lines {
     }
 
     async fn next(&mut self, watch: &mut Watch) -> Next {
+        let draft = watch.take_draft();
         let read = async {
             match self {
-                Self::Editor(editor) => match editor.read().await {
+                Self::Editor(editor) => match editor.read(draft).await {
                     Typed::Text(text) => Next::Text(text),
                     Typed::Interrupted => Next::Nothing,
                     Typed::Unreadable => Next::Unreadable(Failure::usage("what was typed is not UTF-8 text")),

@@ -28,7 +28,13 @@ pub enum Typed {
 }
 
 pub struct LineEditor {
-    prompts: mpsc::Sender<oneshot::Sender<Typed>>,
+    prompts: mpsc::Sender<Prompt>,
+}
+
+struct Prompt {
+    /// What stands in the line already.
+    draft: String,
+    typed: oneshot::Sender<Typed>,
 }
 
 const PROMPT: &str = "> ";
@@ -52,20 +58,16 @@ impl LineEditor {
         Ok(Self { prompts })
     }
 
-    pub async fn read(&self) -> Typed {
+    pub async fn read(&self, draft: String) -> Typed {
         let (sender, typed) = oneshot::channel();
-        let _ = self.prompts.send(sender);
+        let _ = self.prompts.send(Prompt { draft, typed: sender });
         typed.await.unwrap_or(Typed::End)
     }
 }
 
-fn serve(
-    editor: &mut Editor<Habits, FileHistory>,
-    history: Option<&Path>,
-    asked: &mpsc::Receiver<oneshot::Sender<Typed>>,
-) {
-    while let Ok(answer) = asked.recv() {
-        let typed = match editor.readline(PROMPT) {
+fn serve(editor: &mut Editor<Habits, FileHistory>, history: Option<&Path>, asked: &mpsc::Receiver<Prompt>) {
+    while let Ok(Prompt { draft, typed: answer }) = asked.recv() {
+        let typed = match editor.readline_with_initial(PROMPT, (&draft, "")) {
             Ok(line) => {
                 let _ = editor.add_history_entry(line.as_str());
                 if let Some(history) = history {

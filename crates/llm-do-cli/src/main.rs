@@ -3,6 +3,7 @@
 mod answer_file;
 mod args;
 mod asking;
+mod attention;
 mod casting;
 mod chat;
 mod check;

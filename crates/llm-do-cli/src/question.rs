@@ -84,12 +84,14 @@ pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
         || format!("`{}` with any arguments", visible(&request.tool)),
         |covers| visible(&covers.tool).into_owned(),
     );
+    let agent = request.path.last().map(|agent| visible(agent)).unwrap_or_default();
+    let for_session = |what: &str| format!("yes, and {what} for the agent {agent} for the rest of the session");
     let mut keys = vec![("y", "yes, once".to_owned())];
     if request.memory != Memory::Nothing {
-        keys.push(("s", format!("yes, and {call} for the rest of the session")));
+        keys.push(("s", for_session(&call)));
     }
     if request.memory == Memory::CallOrTool {
-        keys.push(("t", format!("yes, and {tool} for the rest of the session")));
+        keys.push(("t", for_session(&tool)));
     }
     keys.extend([
         ("e", "edit the arguments first".to_owned()),
@@ -176,7 +178,8 @@ reason: changes the file `a.md`
             ("`touch x\u{202e}` in /home".into(), "any command that begins with `touch`, in /home".into());
         narrow.question.covers = Some(Coverage { call, tool });
         let shown = keys(&narrow, PLAIN);
-        assert!(shown[1].ends_with("yes, and `touch x\\u{202e}` in /home for the rest of the session"), "{}", shown[1]);
+        let expected = "yes, and `touch x\\u{202e}` in /home for the agent editor for the rest of the session";
+        assert!(shown[1].ends_with(expected), "{}", shown[1]);
         assert!(shown[2].contains("any command that begins with `touch`, in /home"), "{}", shown[2]);
     }
 }

@@ -1,12 +1,17 @@
 //! The terminal that controls the process: keys and lines of a person, whatever stdin and stdout are.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
+use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use tokio::net::unix::pipe::Receiver;
+
+use crate::attention::{Attention, Stage, Taken};
+use crate::console;
 
 pub struct Terminal {
     // Not a pipe, but read like one: the only door to the executor's readiness for a descriptor of any kind that needs
@@ -15,6 +20,8 @@ pub struct Terminal {
     /// As we found it.
     before: Termios,
     between: Between,
+    /// What was typed for the next line, and came while a question stood.
+    draft: RefCell<Vec<u8>>,
 }
 
 /// How the terminal is between questions.
@@ -43,7 +50,8 @@ impl Terminal {
     pub fn open() -> io::Result<Self> {
         let terminal = open(OFlags::RDWR | OFlags::NONBLOCK)?;
         let before = tcgetattr(&terminal)?;
-        Ok(Self { input: Receiver::from_owned_fd_unchecked(terminal)?, before, between: Between::Before })
+        let (input, draft) = (Receiver::from_owned_fd_unchecked(terminal)?, RefCell::default());
+        Ok(Self { input, before, between: Between::Before, draft })
     }
 
     /// From now on keys are neither shown nor edited until somebody reads them, so that what is typed ahead does not
@@ -62,10 +70,21 @@ impl Terminal {
         }
     }
 
-    /// Single keys, unseen. What was typed before this moment is forgotten: it was not meant for the question.
+    /// Single keys, unseen. What was typed before this moment was not meant for the question.
     pub fn keys(&self) -> io::Result<Keys<'_>> {
-        tcsetattr(&self.input, OptionalActions::Flush, &self.unseen())?;
-        Ok(Keys(self))
+        let queued = match self.between {
+            Between::Before => OptionalActions::Flush,
+            Between::Hushed => OptionalActions::Now,
+        };
+        tcsetattr(&self.input, queued, &self.unseen())?;
+        let keys = Keys { terminal: self, attention: None };
+        keys.set_aside()?;
+        Ok(keys)
+    }
+
+    /// What was typed while questions stood and was not meant for them.
+    pub fn take_draft(&self) -> String {
+        drafted(&self.draft.take())
     }
 
     /// A line as the terminal edits it; `None` at its end.
@@ -116,6 +135,16 @@ impl Terminal {
         modes
     }
 
+    /// Only a chat has a next line.
+    fn keep(&self, bytes: &[u8]) {
+        /// Nobody types more while a question stands.
+        const MOST: usize = 64 * 1024;
+        let mut draft = self.draft.borrow_mut();
+        if self.between == Between::Hushed && draft.len() + bytes.len() <= MOST {
+            draft.extend_from_slice(bytes);
+        }
+    }
+
     async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             self.input.readable().await?;
@@ -127,27 +156,133 @@ impl Terminal {
     }
 }
 
-/// While it lives the terminal gives single keys.
-pub struct Keys<'a>(&'a Terminal);
+/// While it lives the terminal gives single keys, none of them before the question could be read.
+pub struct Keys<'a> {
+    terminal: &'a Terminal,
+    /// Of what was shown; before that no key counts.
+    attention: Option<Attention>,
+}
 
 impl Keys<'_> {
-    /// One key. What comes as several at once was pasted, or is a key that means nothing here: it is none.
-    pub async fn next(&self) -> io::Result<u8> {
-        let mut bytes = [0; 64];
-        match self.0.read(&mut bytes).await? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            1 => Ok(bytes[0]),
-            2 if matches!(bytes[1], b'\n' | b'\r') => Ok(bytes[0]),
-            _ => Ok(Self::NONE),
+    /// Shows a question, or a page of it. From its end on the time is counted.
+    pub fn show(&mut self, text: &str, stage: Stage) {
+        self.hide_sign();
+        console::complain(text);
+        self.attention = Some(Attention::from(stage, Instant::now()));
+    }
+
+    /// One key that counts. What comes as several at once was pasted, or is a key that means nothing here: it is none.
+    /// What comes too early is for the next line of a chat, and for nobody else.
+    pub async fn next(&mut self) -> io::Result<u8> {
+        let Some(mut attention) = self.attention else { return Err(io::ErrorKind::InvalidInput.into()) };
+        loop {
+            let mut bytes = [0; 64];
+            let read = tokio::select! {
+                biased;
+                read = self.terminal.read(&mut bytes) => read?,
+                () = tokio::time::sleep_until(attention.settles_at().into()), if !attention.is_settled() => {
+                    // What came meanwhile was typed before anybody could know that the question listens.
+                    match self.set_aside()? {
+                        0 => attention.quiet(Instant::now()),
+                        _ => drop(attention.key(Self::NONE, Instant::now())),
+                    }
+                    self.attention = Some(attention);
+                    self.show_sign();
+                    continue;
+                }
+            };
+            let key = match &bytes[..read] {
+                [] => return Err(io::ErrorKind::UnexpectedEof.into()),
+                [key] | [key, b'\n' | b'\r'] => *key,
+                _ => Self::NONE,
+            };
+            self.hide_sign();
+            let taken = attention.key(key, Instant::now());
+            self.attention = Some(attention);
+            match taken {
+                Taken::Counts => return Ok(key),
+                Taken::TooEarly => self.terminal.keep(&bytes[..read]),
+            }
         }
     }
 
     const NONE: u8 = 0;
+
+    /// Reads all that waits to be read, without waiting for more.
+    fn set_aside(&self) -> io::Result<usize> {
+        let mut count = 0;
+        loop {
+            let mut bytes = [0; 512];
+            // Not by the executor, which need not have heard yet that there is something.
+            match rustix::io::read(&self.terminal.input, &mut bytes) {
+                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(count),
+                Ok(read) => {
+                    self.terminal.keep(&bytes[..read]);
+                    count += read;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Says that keys count from now on.
+    fn show_sign(&self) {
+        match self.attention.filter(Attention::is_settled).map(|attention| attention.stage()) {
+            Some(Stage::Answer) => console::complain("\r? "),
+            Some(Stage::Page) => console::complain(" ? "),
+            None => {}
+        }
+    }
+
+    fn hide_sign(&self) {
+        match self.attention.filter(Attention::is_settled).map(|attention| attention.stage()) {
+            Some(Stage::Answer) => console::complain("\r\u{1b}[K"),
+            Some(Stage::Page) => console::complain("\u{8}\u{8}\u{8}\u{1b}[K"),
+            None => {}
+        }
+    }
 }
 
 impl Drop for Keys<'_> {
     fn drop(&mut self) {
-        self.0.rest();
+        self.hide_sign();
+        self.terminal.rest();
+    }
+}
+
+/// Keys as the text that they would have made in an empty line. Whatever is no text is left out, so that nothing is sent or
+/// ended by it: Enter begins a new line, which is still a draft.
+fn drafted(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    let typed = String::from_utf8_lossy(bytes);
+    let mut keys = typed.chars();
+    while let Some(key) = keys.next() {
+        match key {
+            '\u{1b}' => skip_sequence(&mut keys),
+            '\u{7f}' | '\u{8}' => drop(text.pop()),
+            '\u{15}' => text.truncate(text.rfind('\n').map_or(0, |end| end + 1)),
+            '\r' | '\n' => text.push('\n'),
+            key if key.is_control() || key == char::REPLACEMENT_CHARACTER => {}
+            key => text.push(key),
+        }
+    }
+    text.trim_matches('\n').to_owned()
+}
+
+/// The rest of a key that the terminal sends as several characters, such as an arrow: `ESC [ … letter`, `ESC O letter`.
+fn skip_sequence(keys: &mut std::str::Chars<'_>) {
+    match keys.clone().next() {
+        Some('[') => {
+            keys.next();
+            for key in keys {
+                if ('@'..='~').contains(&key) {
+                    return;
+                }
+            }
+        }
+        Some('O') => drop((keys.next(), keys.next())),
+        Some(_) | None => {}
     }
 }
 
@@ -174,4 +309,24 @@ fn open(flags: OFlags) -> io::Result<OwnedFd> {
     // It can be opened without being one's own: somebody else's has no attributes for us.
     tcgetattr(terminal.as_fd())?;
     Ok(terminal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_is_the_text_that_was_typed() {
+        for (typed, expected) in [
+            ("", ""),
+            ("and thex\u{7f}n?", "and then?"),
+            ("one\rtwo\r", "one\ntwo"),
+            ("y\u{4}\u{1b}[A\u{1b}OB\u{1b}[200~pasted\u{1b}[201~", "ypasted"),
+            ("wrong\u{15}right", "right"),
+            ("smör", "smör"),
+            ("\u{1b}", ""),
+        ] {
+            assert_eq!(drafted(typed.as_bytes()), expected, "{typed:?}");
+        }
+    }
 }

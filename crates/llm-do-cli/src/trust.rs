@@ -14,6 +14,7 @@ use llm_do::tools::approval::digest;
 use llm_do::tools::source::{Access, Base, FilesystemConfig, McpConfig, McpServer, Setting, ShellConfig};
 use serde::Serialize;
 
+use crate::attention::Stage;
 use crate::console;
 use crate::failure::Failure;
 use crate::signals::{Received, Signals};
@@ -247,8 +248,8 @@ fn ask(question: &str) -> Result<bool, Failure> {
     executor.block_on(async {
         let mut signals = Signals::listen()?;
         let terminal = Terminal::open().map_err(failed)?;
-        let keys = terminal.keys().map_err(failed)?;
-        console::complain(question);
+        let mut keys = terminal.keys().map_err(failed)?;
+        keys.show(question, Stage::Answer);
         loop {
             let key = tokio::select! {
                 key = keys.next() => key.map_err(failed)?,

@@ -107,6 +107,11 @@ impl Watch {
         }
     }
 
+    /// What was typed for the next line while questions stood.
+    pub fn take_draft(&self) -> String {
+        self.asking.as_ref().map(|asking| asking.terminal.take_draft()).unwrap_or_default()
+    }
+
     /// Whoever changed it and was interrupted.
     pub fn restore_terminal(&mut self) {
         if let Some(asking) = &mut self.asking {

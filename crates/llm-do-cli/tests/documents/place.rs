@@ -54,7 +54,11 @@ impl<'a> Place<'a> {
         }
         let terminal = Terminal::start_with(shell, ROWS, Elsewhere::default());
         for (text, keys) in keys {
-            terminal.expect(text).press(keys);
+            // A letter alone answers a question, which takes it after a pause only.
+            match keys.as_bytes() {
+                [letter] if letter.is_ascii_alphabetic() => terminal.expect(text).answer(keys),
+                _ => terminal.expect(text).press(keys),
+            };
         }
         let left = terminal.left();
         assert!(!left.written.contains(KEY), "a key is shown: {}", left.screen);

@@ -24,7 +24,7 @@ fn words_of_a_server_stand_where_they_are_known_to_be_its_words() {
     let sandbox = project("toolsets: [bad]", &server, &calls(&["{ read: {} }"]));
     sandbox.file("server.py", HOSTILE);
     let terminal = start(&sandbox, &["run", ".", "hi"]);
-    terminal.expect("no, and end the run").press("y");
+    terminal.expect("no, and end the run").answer("y");
     let left = terminal.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
     let expected = "  calls `read` of the MCP server `bad`

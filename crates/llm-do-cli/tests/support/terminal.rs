@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::num::NonZeroU16;
@@ -9,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pty_process::Size;
 use rustix::process::{Pid, Signal};
@@ -23,6 +24,8 @@ pub struct Terminal {
     keyboard: File,
     seen: Arc<(Mutex<Seen>, Condvar)>,
     reader: JoinHandle<()>,
+    /// How much was written when the last question was answered.
+    answered: Cell<usize>,
 }
 
 struct Seen {
@@ -78,7 +81,7 @@ impl Terminal {
             let (mut output, seen) = (keyboard.try_clone().unwrap(), Arc::clone(&seen));
             move || read(&mut output, &seen)
         });
-        Self { child, keyboard, seen, reader }
+        Self { child, keyboard, seen, reader, answered: Cell::new(0) }
     }
 
     /// Waits until the screen shows this text.
@@ -103,8 +106,41 @@ impl Terminal {
         self
     }
 
+    /// Presses a key when the next question takes keys, which it says with a `?` behind its last line.
+    #[track_caller]
+    pub fn answer(&self, keys: &str) -> &Self {
+        self.expect_listening();
+        self.answered.set(self.seen().bytes.len());
+        self.press(keys)
+    }
+
+    /// Waits until the next question takes keys.
+    #[track_caller]
+    pub fn expect_listening(&self) -> &Self {
+        let before = self.answered.get();
+        let listens = |seen: &Seen| {
+            let written = &seen.bytes[before..];
+            written.ends_with(b"\r? ") || written.ends_with(b" ? ")
+        };
+        self.wait("a question that takes keys", listens)
+    }
+
+    /// Keys that come whatever is shown: a question takes them after a pause only, so answers go through `answer`.
     pub fn press(&self, keys: &str) -> &Self {
         self.press_bytes(keys.as_bytes())
+    }
+
+    /// Types on at the pace of the fastest typist. The longest pause between two keys, as far as we can tell.
+    pub fn type_on(&self, key: &str, count: usize) -> Duration {
+        let (mutex, changed) = &*self.seen;
+        let (mut longest, mut before) = (Duration::ZERO, Instant::now());
+        for _ in 0..count {
+            self.press(key);
+            longest = longest.max(before.elapsed());
+            before = Instant::now();
+            drop(changed.wait_timeout(mutex.lock().unwrap(), Duration::from_millis(5)).unwrap());
+        }
+        longest
     }
 
     pub fn press_bytes(&self, keys: &[u8]) -> &Self {

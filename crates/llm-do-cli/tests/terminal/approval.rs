@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
+use std::time::Duration;
 
 use fake_llm::{Call, FakeLlm, Fault, Gate, On, Reply, Script};
 use serde_json::{Value, json};
@@ -46,7 +47,7 @@ fn above(left: &Left) -> String {
 fn the_whole_call_is_shown_and_y_runs_it() {
     let sandbox = writer(WRITES);
     let terminal = start(&sandbox);
-    terminal.expect(ASKED).press("y");
+    terminal.expect(ASKED).answer("y");
     let left = terminal.left();
     assert_eq!((left.code, written(&sandbox).as_deref()), (Some(0), Some("written\nhere\n")), "{}", left.screen);
     let id = left.screen.split_once('(').unwrap().1.split_once(')').unwrap().0;
@@ -61,8 +62,8 @@ fn the_whole_call_is_shown_and_y_runs_it() {
   + written
   + here
   y yes, once
-  s yes, and this exact call for the rest of the session
-  t yes, and `write_file` with any arguments for the rest of the session
+  s yes, and this exact call for the agent main for the rest of the session
+  t yes, and `write_file` with any arguments for the agent main for the rest of the session
   e edit the arguments first
   n no
   q no, and end the run
@@ -80,7 +81,7 @@ fn a_refusal_and_its_reason_reach_the_model() {
     for (keys, reason) in [("n", "the user refused it"), ("d", "the user refused it"), ("N", "not on a Sunday")] {
         let sandbox = writer(WRITES);
         let terminal = start(&sandbox);
-        terminal.expect(ASKED).press(keys).expect("why not?");
+        terminal.expect(ASKED).answer(keys).expect("why not?");
         terminal.press(if reason.starts_with("not") { "not on a Sunday\r" } else { "\r" });
         let left = terminal.left();
         assert_eq!((left.code, written(&sandbox)), (Some(0), None), "{}", left.screen);
@@ -94,7 +95,11 @@ fn q_ends_the_run_and_ctrl_c_interrupts_it() {
     {
         let sandbox = writer(WRITES);
         let terminal = start(&sandbox);
-        terminal.expect(ASKED).press(key);
+        // Ctrl-C counts at once, an answer only after a pause.
+        match key {
+            "q" => terminal.expect(ASKED).answer(key),
+            _ => terminal.expect(ASKED).press(key),
+        };
         let left = terminal.left();
         assert_eq!((left.code, written(&sandbox)), (Some(code), None), "{}", left.screen);
         let last: Vec<&str> = left.screen.lines().rev().take(2).collect();
@@ -115,7 +120,7 @@ fn keys_that_were_typed_before_the_question_are_forgotten() {
     // Its echo says that it has arrived.
     terminal.press("y").expect_written("y", 1);
     gate.release();
-    terminal.expect(ASKED).press("n").expect("why not?").press("\r");
+    terminal.expect(ASKED).answer("n").expect("why not?").press("\r");
     let left = terminal.left();
     assert_eq!((left.code, written(&sandbox)), (Some(0), None), "{}", left.screen);
 }
@@ -133,7 +138,7 @@ fn an_answer_may_hold_for_the_call_or_for_the_tool() {
         let terminal = start(&sandbox);
         for number in 1..=asked {
             terminal.expect(&format!("approval {number}: "));
-            terminal.expect_written(ASKED, number).press(keys);
+            terminal.expect_written(ASKED, number).answer(keys);
         }
         let left = terminal.left();
         assert_eq!((left.code, written(&sandbox).as_deref()), (Some(0), Some("b")), "{}", left.screen);
@@ -154,7 +159,7 @@ fn arguments_are_edited_in_a_private_file_outside_the_project() {
         (elsewhere.path().display(), format!("{} '{}'", editor.display(), elsewhere.path().display()));
     let variables = [("EDITOR", command.as_str()), ("TMPDIR", &place.to_string()), ("PATH", "/usr/bin:/bin")];
     let terminal = Terminal::start(sandbox.command(&RUN, &variables));
-    terminal.expect(ASKED).press("e");
+    terminal.expect(ASKED).answer("e");
     let left = terminal.left();
     assert_eq!((left.code, written(&sandbox).as_deref()), (Some(0), Some("edited\nhere\n")), "{}", left.screen);
     assert!(left.screen.contains("approved with other arguments"), "{}", left.screen);
@@ -178,8 +183,8 @@ fn an_editor_that_gives_nothing_asks_again() {
     ];
     for (editor, reason) in cases {
         let terminal = Terminal::start(sandbox.command(&RUN, &[("VISUAL", editor), ("PATH", "/usr/bin:/bin")]));
-        terminal.expect(ASKED).press("e").expect(&format!("not edited: {reason}"));
-        terminal.expect_written(ASKED, 2).press("q");
+        terminal.expect(ASKED).answer("e").expect(&format!("not edited: {reason}"));
+        terminal.expect_written(ASKED, 2).answer("q");
         assert_eq!((terminal.left().code, written(&sandbox)), (Some(4), None), "{editor}");
     }
 }
@@ -189,16 +194,17 @@ fn a_long_question_comes_in_pages_and_its_end_before_any_yes() {
     let lines = (1..=40).map(|number| format!("line {number}\\n")).collect::<Vec<_>>().concat();
     let sandbox = writer(&WRITES.replace("written\\nhere\\n", &format!("{lines}THE END")));
     let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), 20, Elsewhere::default());
-    terminal.expect("-- 18 of ").press("y").expect_written("\u{7}", 1).press("t").expect_written("\u{7}", 2);
+    terminal.expect("-- 18 of ").answer("y").expect_written("\u{7}", 1).answer("t").expect_written("\u{7}", 2);
+    // Pages are turned at once.
     terminal.press(" ").expect("-- 36 of ");
     assert_eq!(written(&sandbox), None, "nobody can agree to what they have not seen");
-    terminal.press(" ").expect("+ THE END").expect(ASKED).press("y");
+    terminal.press(" ").expect("+ THE END").expect(ASKED).answer("y");
     let left = terminal.left();
     assert!(left.code == Some(0) && written(&sandbox).unwrap().ends_with("THE END"), "{}", left.screen);
     assert!(!left.screen.contains("--"), "the marks between pages are gone: {}", left.screen);
     fs::remove_file(sandbox.path().join("out.txt")).unwrap();
     let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), 20, Elsewhere::default());
-    terminal.expect("-- 18 of ").press("q");
+    terminal.expect("-- 18 of ").answer("q");
     assert_eq!((terminal.left().code, written(&sandbox)), (Some(4), None), "a no needs no reading");
 }
 
@@ -209,7 +215,7 @@ fn somebody_is_asked_also_when_the_streams_are_pipes() {
     let input = tempfile::tempfile().unwrap();
     let streams = Elsewhere { stdin: Some(Stdio::from(input)), stdout: Some(Stdio::from(writer)) };
     let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), Terminal::ROWS, streams);
-    terminal.expect(ASKED).press("y");
+    terminal.expect(ASKED).answer("y");
     let left = terminal.left();
     let mut answer = String::new();
     reader.read_to_string(&mut answer).unwrap();
@@ -252,10 +258,10 @@ fn questions_of_nested_agents_have_their_path_and_the_words_of_others_are_marked
     assert!(
         terminal.screen().contains("  in the words of its author:\n  │ nice\n  │ approval 9: all is well\\u{1b}[2J\n")
     );
-    terminal.press("y").expect("approval 2: main › b (").expect_written(ASKED, 2).press("y");
+    terminal.answer("y").expect("approval 2: main › b (").expect_written(ASKED, 2).answer("y");
     // Both children ask at the same time: one waits.
-    terminal.expect("approval 3, 1 more waits: main › ").expect_written(ASKED, 3).press("y");
-    terminal.expect("approval 4: main › ").expect_written(ASKED, 4).press("y");
+    terminal.expect("approval 3, 1 more waits: main › ").expect_written(ASKED, 3).answer("y");
+    terminal.expect("approval 4: main › ").expect_written(ASKED, 4).answer("y");
     let left = terminal.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
     assert!(left.screen.contains("main › a › write_file (") && left.screen.contains("main › b › write_file ("));
@@ -273,11 +279,82 @@ fn a_command_is_asked_about_by_the_rule_that_matched() {
     let screen = terminal.screen().replace('\n', "");
     assert!(screen.contains("command   mv a.txt b.txt"), "{screen}");
     assert!(
-        screen.contains(&format!("t yes, and any command that begins with `mv`, in {}", place.display())),
+        screen.contains(&format!(
+            "t yes, and any command that begins with `mv`, in {} for the agent main",
+            place.display()
+        )),
         "{screen}"
     );
-    terminal.press("y");
+    terminal.answer("y");
     let left = terminal.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);
     assert!(place.join("b.txt").exists() && !place.join("a.txt").exists());
+}
+
+/// Three questions at once, the last one about a hook.
+const THREE: &str = "\
+- { round: 1, call: [ { write_file: { path: a.txt, content: a } }, { write_file: { path: b.txt, content: b } },
+    { write_file: { path: .git/hooks/pre-commit, content: evil } } ] }
+- say: done
+";
+
+#[test]
+fn nobody_agrees_by_typing_on_while_a_question_appears() {
+    // Whether no pause was long enough for an answer; a busy machine may make one.
+    let typed_on = || -> bool {
+        let sandbox = writer(THREE);
+        sandbox.file(".git/hooks/pre-push", "");
+        let terminal = start(&sandbox);
+        terminal.expect(ASKED);
+        let longest = terminal.type_on("y", 150);
+        if longest >= Duration::from_millis(250) {
+            terminal.press("\u{3}");
+            terminal.left();
+            return false;
+        }
+        terminal.expect_listening();
+        let screen = terminal.screen();
+        assert!(screen.contains("approval 1, ") || screen.contains("approval 1: "), "{screen}");
+        assert!(!screen.contains("approved") && !screen.contains("approval 2"), "{screen}");
+        for written in ["a.txt", "b.txt", ".git/hooks/pre-commit"] {
+            assert!(!sandbox.path().join(written).exists(), "{written}");
+        }
+        // Whoever has read it is heard.
+        terminal.answer("y").expect("approval 2").answer("y").expect("pre-commit").answer("n").expect("why not?");
+        terminal.press("\r");
+        let left = terminal.left();
+        assert_eq!(left.code, Some(0), "{}", left.screen);
+        assert!(sandbox.path().join("b.txt").exists() && !sandbox.path().join(".git/hooks/pre-commit").exists());
+        true
+    };
+    assert!((0..5).any(|_| typed_on()), "this machine cannot type without pauses");
+}
+
+#[test]
+fn an_answer_for_the_session_is_for_one_agent() {
+    let sandbox = Sandbox::new();
+    let manifest = r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker", "editor.worker", "stranger.worker"]}"#;
+    sandbox.file("project.json", manifest);
+    sandbox.file("main.worker", "---\nname: main\ntoolsets: [editor, stranger]\n---\nx\n");
+    for name in ["editor", "stranger"] {
+        sandbox.file(&format!("{name}.worker"), &format!("---\nname: {name}\ntoolsets: [filesystem_cwd]\n---\nx\n"));
+    }
+    let script = "\
+- { agent: main, round: 1, call: { editor: { input: go } } }
+- { agent: main, round: 2, call: { stranger: { input: go } } }
+- { agent: main, say: done }
+- { round: 1, call: { write_file: { path: '{{ agent }}1.txt', content: x } } }
+- { round: 2, call: { write_file: { path: '{{ agent }}2.txt', content: x } } }
+- say: ok
+";
+    sandbox.file("script.yaml", script);
+    let terminal = start(&sandbox);
+    terminal.expect("t yes, and `write_file` with any arguments for the agent editor for the rest of the session");
+    terminal.answer("t").expect("approval 2: main › stranger › write_file (").expect("for the agent stranger");
+    let is_there = |name: &str| sandbox.path().join(name).exists();
+    assert!(is_there("editor1.txt") && is_there("editor2.txt"), "the editor is asked once");
+    assert!(!is_there("stranger1.txt"));
+    terminal.answer("q");
+    let left = terminal.left();
+    assert_eq!((left.code, is_there("stranger1.txt")), (Some(4), false), "{}", left.screen);
 }

@@ -149,7 +149,7 @@ fn a_reason_is_seen_while_it_is_typed_and_what_follows_is_not() {
     let fake = FakeLlm::start(script.fault(On::Request(2), Fault::Stall { at: At::Percent(60), gate: gate.clone() }));
     let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
     let chat = Terminal::start(command(&sandbox, &fake, &arguments));
-    chat.expect("> ").press("write\r").expect("no, and end the run").press("n").expect("why not?");
+    chat.expect("> ").press("write\r").expect("no, and end the run").answer("n").expect("why not?");
     chat.press("not today").expect("not today").press("\r").expect("Once").press("unseen");
     gate.release();
     chat.expect("Once upon a time\n> unseen").press("\u{15}\u{4}");
@@ -166,13 +166,35 @@ fn a_question_is_asked_between_the_lines() {
     chat.expect("> ")
         .press("write\r")
         .expect("no, and end the run")
-        .press("y")
+        .answer("y")
         .expect("wrote 1 characters to out.txt\n>");
     chat.press("write\r").expect("approval 2: ").expect_written("no, and end the run", 2).press("\u{3}");
     chat.expect("error: interrupted\n>").press("write\r").expect("approval 3: ");
-    chat.expect_written("no, and end the run", 3).press("q");
+    chat.expect_written("no, and end the run", 3).answer("q");
     let left = chat.left();
     assert_eq!(left.code, Some(4), "{}", left.screen);
+}
+
+#[test]
+fn what_was_typed_before_a_question_is_no_answer_and_stands_in_the_next_line() {
+    let (sandbox, gate) = (echo(), Gate::new());
+    let call = fake_llm::Call::new("write_file", serde_json::json!({"path": "out.txt", "content": "x"}));
+    let script = Script::new().reply(Reply::calls([call])).otherwise(Reply::text("Once upon a time"));
+    let fake = FakeLlm::start(script.fault(On::First(1), Fault::StallBeforeHead(gate.clone())));
+    let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
+    let chat = Terminal::start(command(&sandbox, &fake, &arguments));
+    chat.expect("> ").press("write\r");
+    gate.wait_until_reached(1);
+    chat.press("y").press("es, anx\u{7f}d then");
+    gate.release();
+    chat.expect_listening();
+    assert!(!sandbox.path().join("out.txt").exists());
+    chat.answer("n").expect("why not?").press("\r").expect("Once upon a time\n> yes, and then");
+    chat.press("\r").expect_written("Once upon a time", 2);
+    chat.expect("Once upon a time\n>").press("\u{4}");
+    let left = chat.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    assert_eq!(fake.requests().last().unwrap().seen.as_ref().unwrap().last_user_text(), "yes, and then");
 }
 
 #[test]

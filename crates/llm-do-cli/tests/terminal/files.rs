@@ -28,7 +28,7 @@ const ASKED: &str = "no, and end the run";
 fn a_secret_is_shown_with_the_path_it_has_and_may_be_allowed_for_the_session() {
     let sandbox = calling("{ read_file: { path: notes.txt } }");
     let terminal = start(&sandbox);
-    terminal.expect(ASKED).press("s");
+    terminal.expect(ASKED).answer("s");
     let left = terminal.left();
     let real = sandbox.path().canonicalize().unwrap().join(".env");
     let question = format!("reads `{}`, which looks like a secret", real.display());
@@ -43,7 +43,7 @@ fn a_secret_is_shown_with_the_path_it_has_and_may_be_allowed_for_the_session() {
 fn a_protected_file_is_shown_with_what_would_change_and_cannot_be_allowed_for_the_session() {
     let sandbox = calling("{ write_file: { path: main.worker, content: \"planted\\n\" } }");
     let terminal = start(&sandbox);
-    terminal.expect(ASKED).press("q");
+    terminal.expect(ASKED).answer("q");
     let left = terminal.left();
     let screen = left.screen.replace('\n', "");
     assert!(screen.contains("which is a worker file") && screen.contains("+ planted"), "{}", left.screen);

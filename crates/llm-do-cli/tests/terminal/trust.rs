@@ -32,7 +32,7 @@ fn start(sandbox: &Sandbox) -> Terminal {
 fn a_person_is_asked_once_and_again_when_the_list_changes() {
     let sandbox = sandbox();
     let terminal = start(&sandbox);
-    terminal.expect("n no").press("y");
+    terminal.expect("n no").answer("y");
     let left = terminal.left();
     let expected = "\
 this project can run code, send data out or loosen the gate:
@@ -52,7 +52,7 @@ ran
     assert!(start(&sandbox).left().screen.starts_with("ran\n"), "other edits do not ask again");
     sandbox.file("p/project.json", &project("prompt"));
     let terminal = start(&sandbox);
-    terminal.expect("n no").press("n");
+    terminal.expect("n no").answer("n");
     let left = terminal.left();
     assert_eq!(left.code, Some(4));
     let refused = "error: the project is not trusted\nhint: `--trust` trusts it without a question";

@@ -244,7 +244,7 @@ pub trait Approver: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalRequest {
     pub id: String,
-    /// The agents from the entry down.
+    /// The agents from the entry down; an answer for the session is for the last one.
     pub path: Vec<String>,
     pub tool: String,
     pub arguments: RawJson,
@@ -468,10 +468,12 @@ pub struct Gate {
     others: OtherQuestions,
 }
 
-/// An approval for the rest of the session. Refusals are never remembered.
+/// An approval for the rest of the session, for one agent: whoever read what `editor` was about to do has not read what
+/// another agent does with the same tool. Refusals are never remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Grant {
     Call {
+        agent: String,
         toolset: String,
         tool: String,
         call: String,
@@ -479,6 +481,7 @@ enum Grant {
         exception: Option<String>,
     },
     Tool {
+        agent: String,
         toolset: String,
         tool: String,
         /// The part of it, where an answer covers less than the tool.
@@ -651,9 +654,14 @@ impl Gate {
 }
 
 impl Candidate<'_> {
+    /// The agent that calls, wherever in the tree it was called.
+    fn agent(&self) -> String {
+        self.path.last().cloned().unwrap_or_default()
+    }
+
     fn tool_grant(&self, verdict: &Verdict) -> Grant {
         let part = verdict.covers().map(|covers| covers.tool.clone());
-        Grant::Tool { toolset: format!("{:?}", self.toolset), tool: self.tool.to_owned(), part }
+        Grant::Tool { agent: self.agent(), toolset: format!("{:?}", self.toolset), tool: self.tool.to_owned(), part }
     }
 
     /// The grant that would cover the call, if one can.
@@ -665,7 +673,7 @@ impl Candidate<'_> {
         };
         let (toolset, tool) = (format!("{:?}", self.toolset), self.tool.to_owned());
         let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
-        Some(Grant::Call { toolset, tool, call, exception })
+        Some(Grant::Call { agent: self.agent(), toolset, tool, call, exception })
     }
 
     /// A prefix of the hash of place, arguments and target: the same question has the same id.

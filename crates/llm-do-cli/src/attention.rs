@@ -1,0 +1,115 @@
+//! When a key counts as an answer. Pure: the clock is a value.
+//!
+//! Somebody who types while a question appears has not read it. So a question takes an answer once its last line has been
+//! on the screen for a moment and nothing was typed for a moment. Turning pages decides nothing and counts at once, and
+//! Ctrl-C is a signal that never comes here.
+
+use std::time::{Duration, Instant};
+
+/// Longer than between two keys of somebody who types on, shorter than anybody reads.
+pub const PAUSE: Duration = Duration::from_millis(300);
+
+/// Where a question is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// More of it is to come: a blank or Enter turns the page.
+    Page,
+    /// All of it was shown.
+    Answer,
+}
+
+/// What becomes of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    Counts,
+    /// It was not meant for the question.
+    TooEarly,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Attention {
+    stage: Stage,
+    /// Of the last line, or of the last key after it.
+    disturbed: Instant,
+    is_settled: bool,
+}
+
+impl Attention {
+    /// The last line was shown now.
+    pub fn from(stage: Stage, now: Instant) -> Self {
+        Self { stage, disturbed: now, is_settled: false }
+    }
+
+    pub fn settles_at(&self) -> Instant {
+        self.disturbed + PAUSE
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Nothing waits to be read: from here on a key is an answer, if the time has come.
+    pub fn quiet(&mut self, now: Instant) {
+        self.is_settled |= now >= self.settles_at();
+    }
+
+    pub fn key(&mut self, key: u8, now: Instant) -> Taken {
+        let turns_page = self.stage == Stage::Page && matches!(key, b' ' | b'\n' | b'\r');
+        let counts = self.is_settled || turns_page;
+        (self.disturbed, self.is_settled) = (now, false);
+        if counts { Taken::Counts } else { Taken::TooEarly }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What somebody does, in milliseconds after the last line was shown: keys, and looks that find nothing to read.
+    enum Happens {
+        Key(u8, u64, Taken),
+        Quiet(u64),
+    }
+    use Happens::{Key, Quiet};
+    use Taken::{Counts, TooEarly};
+
+    #[test]
+    fn a_key_is_an_answer_after_a_pause_without_keys() {
+        let cases: &[(&str, Stage, &[Happens])] = &[
+            ("at once", Stage::Answer, &[Key(b'y', 3, TooEarly)]),
+            ("too early", Stage::Answer, &[Quiet(299), Key(b'y', 299, TooEarly)]),
+            ("after the pause", Stage::Answer, &[Quiet(300), Key(b'y', 301, Counts)]),
+            ("pressed before, read late", Stage::Answer, &[Key(b'y', 900, TooEarly)]),
+            (
+                "a key makes it wait again",
+                Stage::Answer,
+                &[Key(b'y', 200, TooEarly), Quiet(400), Key(b'y', 450, TooEarly), Quiet(750), Key(b'y', 751, Counts)],
+            ),
+            (
+                "so does one that counted",
+                Stage::Answer,
+                &[Quiet(300), Key(b'x', 310, Counts), Key(b'y', 320, TooEarly), Quiet(619), Key(b'y', 619, TooEarly)],
+            ),
+            ("a page is turned at once", Stage::Page, &[Key(b' ', 1, Counts), Key(b'\r', 2, Counts)]),
+            ("a page is not an answer", Stage::Page, &[Key(b'n', 1, TooEarly), Quiet(301), Key(b'n', 302, Counts)]),
+            ("no page to turn", Stage::Answer, &[Key(b' ', 1, TooEarly), Key(b'\n', 2, TooEarly)]),
+        ];
+        for (name, stage, happens) in cases {
+            let shown = Instant::now();
+            let mut attention = Attention::from(*stage, shown);
+            for (number, happens) in happens.iter().enumerate() {
+                match happens {
+                    Quiet(after) => attention.quiet(shown + Duration::from_millis(*after)),
+                    Key(key, after, expected) => {
+                        let taken = attention.key(*key, shown + Duration::from_millis(*after));
+                        assert_eq!(taken, *expected, "{name}, {number}");
+                    }
+                }
+            }
+        }
+    }
+}
