@@ -181,9 +181,10 @@ impl Desk {
     fn number(&self, chosen: Option<u64>) -> Result<u64, Failure> {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let number = chosen.unwrap_or_else(|| numbers.last().map_or(1, |last| last.saturating_add(1)));
-        match numbers.insert(number) {
-            true => Ok(number),
-            false => Err(Failure::usage(format!("`scope`: {number} was given to another scope"))),
+        if numbers.insert(number) {
+            Ok(number)
+        } else {
+            Err(Failure::usage(format!("`scope`: {number} was given to another scope")))
         }
     }
 

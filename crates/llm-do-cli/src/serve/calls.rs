@@ -85,7 +85,7 @@ pub struct Caller {
 }
 
 #[derive(Serialize)]
-struct Asked<'a, T> {
+struct Question<'a, T> {
     scope: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<&'a str>,
@@ -130,7 +130,7 @@ impl Caller {
     /// Asks for something that belongs to no call.
     pub async fn ask(&self, method: &str, asked: impl Serialize) -> Result<RawJson, Fault> {
         self.order.told().await;
-        let params = RawJson::of(&Asked { scope: self.scope, call: None, asked, context: None });
+        let params = RawJson::of(&Question { scope: self.scope, call: None, asked, context: None });
         self.client.request(method, &params).await
     }
 
@@ -146,7 +146,7 @@ impl Caller {
         let (begun, mut requests) = self.calls.begin();
         self.order.told().await;
         let context = Some(Seen::of(sight, cx));
-        let params = RawJson::of(&Asked { scope: self.scope, call: Some(&begun.id), asked, context });
+        let params = RawJson::of(&Question { scope: self.scope, call: Some(&begun.id), asked, context });
         let mut answer = std::pin::pin!(self.client.request(method, &params));
         let mut served = FuturesUnordered::new();
         loop {

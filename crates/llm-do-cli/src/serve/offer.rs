@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::calls::{Caller, Sight};
-use super::protocol::{Approval, EntryParam, Offered, OfferedTool};
+use super::protocol::{Approval, EntryParam, Offered, OfferedTool, ToolsetParam};
 use crate::failure::Failure;
 
 /// A project, with everything that the client offers to it by name.
@@ -24,13 +24,15 @@ pub fn offered(mut project: Project, offer: &Offered, caller: &Caller) -> Projec
         project = project.tool(single(tool, caller));
     }
     for (name, toolset) in &offer.toolsets {
-        let Some(tools) = toolset.tools() else { continue };
-        let (name, caller, tools) = (name.clone(), caller.clone(), tools.map(<[OfferedTool]>::to_vec));
-        let toolset = name.clone();
-        project = project.toolset_made_by(
-            name,
-            Arc::new(move |opening| Box::pin(made(caller.clone(), toolset.clone(), tools.clone(), opening))),
-        );
+        let tools = match toolset {
+            ToolsetParam::Tools(tools) => Some(tools.clone()),
+            ToolsetParam::Made => None,
+            ToolsetParam::Defined(_) => continue,
+        };
+        let (caller, toolset) = (caller.clone(), name.clone());
+        let factory =
+            move |opening| -> BoxFuture<'static, _> { Box::pin(made(caller.clone(), toolset.clone(), tools.clone(), opening)) };
+        project = project.toolset_made_by(name.clone(), Arc::new(factory));
     }
     for agent in &offer.inputs {
         let (caller, name) = (caller.clone(), agent.clone());
@@ -320,8 +322,7 @@ impl Toolset for ClientTools {
             let (tool, arguments) = (call.tool(), call.arguments());
             let (offered, _) = self.tool(tool).map_err(ToolError::Failed)?;
             let approved = offered.approval != Approval::Allow || self.is_needing(tool, arguments);
-            let calling =
-                Calling { id: Some(call.id()), approved: Some(approved), ..self.calling(tool, arguments) };
+            let calling = Calling { id: Some(call.id()), approved: Some(approved), ..self.calling(tool, arguments) };
             let answer = self.caller.within("call_tool", calling, sight(offered), cx).await?;
             match content(answer.to().map_err(|error| nonsense(&error))?) {
                 Some(content) => Ok(content),

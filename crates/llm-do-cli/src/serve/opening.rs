@@ -109,7 +109,9 @@ fn linked(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> Re
     if open.agents.is_empty() {
         let undefinable = offered.toolsets.iter().find(|(_, toolset)| toolset.definition().is_some());
         if let Some((name, _)) = undefinable {
-            return Err(Failure::usage(format!("`toolsets.{name}` is a definition: those of a project are in its manifest")));
+            return Err(Failure::usage(format!(
+                "`toolsets.{name}` is a definition: those of a project are in its manifest"
+            )));
         }
         if open.runtime.is_some() {
             return Err(Failure::usage("`runtime` is for `agents`: that of a project is in its manifest"));
@@ -148,12 +150,8 @@ fn entered(mut program: Program, function: Option<FunctionEntry>) -> Program {
 /// An agent as its file defines it; nothing of the project runs.
 pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definition, Fault> {
     let config = Config::load(environment.config_file().as_deref())?;
-    let args = RunArgs {
-        project: asked.project.clone(),
-        agent: asked.agent.clone(),
-        no_stdin: true,
-        ..RunArgs::default()
-    };
+    let args =
+        RunArgs { project: asked.project.clone(), agent: asked.agent.clone(), no_stdin: true, ..RunArgs::default() };
     let mut plan = plan::run(args, environment, &config)?;
     // A model is not needed to read a file.
     plan.models.environment.get_or_insert_with(|| ModelName { provider: "ollama".into(), model: "none".into() });

@@ -170,15 +170,6 @@ impl<'de> Deserialize<'de> for ToolsetParam {
 }
 
 impl ToolsetParam {
-    /// Of a toolset of the client's: its tools, where they are known.
-    pub fn tools(&self) -> Option<Option<&[OfferedTool]>> {
-        match self {
-            Self::Tools(tools) => Some(Some(tools)),
-            Self::Made => Some(None),
-            Self::Defined(_) => None,
-        }
-    }
-
     pub fn definition(&self) -> Option<&RawJson> {
         match self {
             Self::Defined(definition) => Some(definition),

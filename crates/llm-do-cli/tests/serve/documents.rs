@@ -14,7 +14,7 @@ fn repository() -> PathBuf {
 }
 
 /// A copy of the examples, without what somebody's own runs have written there.
-fn workplace() -> Sandbox {
+pub fn workplace() -> Sandbox {
     let sandbox = Sandbox::new();
     let mut waiting = vec![PathBuf::from("examples")];
     while let Some(directory) = waiting.pop() {

@@ -18,6 +18,7 @@ mod package;
 mod program;
 mod protocol;
 mod scopes;
+mod seeds;
 mod trouble;
 
 use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};

@@ -88,7 +88,9 @@ fn its_tools_pass_the_same_gate() {
     }
     let sandbox = sandbox(COUNTS);
     let (mut client, scope) = opened(&sandbox, &counting("block"));
-    assert!(client.error("turn", &json!({"scope": scope, "input": "go"}))["message"].as_str().unwrap().contains("count"));
+    assert!(
+        client.error("turn", &json!({"scope": scope, "input": "go"}))["message"].as_str().unwrap().contains("count")
+    );
     client.ends_well();
 }
 
@@ -103,7 +105,9 @@ fn arguments_that_do_not_fit_reach_neither_a_person_nor_the_code() {
 
 #[test]
 fn code_of_the_client_calls_tools_and_agents_through_its_own_call() {
-    let sandbox = sandbox("- {agent: friend, say: 'I am friend, {{ heard }}'}\n- {tool: count, say: '{{ result }}'}\n- {call: {count: {text: x}}}\n");
+    let sandbox = sandbox(
+        "- {agent: friend, say: 'I am friend, {{ heard }}'}\n- {tool: count, say: '{{ result }}'}\n- {call: {count: {text: x}}}\n",
+    );
     let mut values = counting("allow");
     values["agents"] = json!([agent("main", "toolsets: [mine, filesystem_cwd_ro]"), agent("friend", "")]);
     let (mut client, scope) = opened(&sandbox, &values);
@@ -118,7 +122,10 @@ fn code_of_the_client_calls_tools_and_agents_through_its_own_call() {
     assert!(read["value"].as_str().unwrap().contains("I am friend"), "{read}");
     let wrong = client.error("call", &json!({"call": id, "name": "nobody"}));
     assert!(wrong["message"].as_str().unwrap().contains("there is no agent `nobody`"), "{wrong}");
-    assert_eq!(client.error("call", &json!({"name": "read_file"}))["message"], "`call` needs the `call` that it belongs to");
+    assert_eq!(
+        client.error("call", &json!({"name": "read_file"}))["message"],
+        "`call` needs the `call` that it belongs to"
+    );
     client.decide(&call, &json!({"value": ["done"]}));
     assert_eq!(client.answer(turn)["result"]["output"], "[\"done\"]");
     let over = client.error("call", &json!({"call": id, "name": "read_file", "input": {"path": "script.yaml"}}));
@@ -134,7 +141,8 @@ fn what_ends_the_run_inside_of_a_call_ends_it_whatever_the_code_answers() {
     let (mut client, scope) = opened(&sandbox, &values);
     let turn = client.ask("turn", &json!({"scope": scope, "input": "go"}));
     let call = client.request("call_tool");
-    let write = json!({"call": call["params"]["call"], "name": "write_file", "input": {"path": "a.txt", "content": "x"}});
+    let write =
+        json!({"call": call["params"]["call"], "name": "write_file", "input": {"path": "a.txt", "content": "x"}});
     let asked = client.ask("call", &write);
     let question = client.question();
     client.decide(&question, &json!({"approved": false, "end_run": true}));
@@ -298,7 +306,8 @@ fn everything_that_led_to_a_question_is_told_before_it() {
     let scope = client.result("open", &values)["scope"].clone();
     client.ask("turn", &json!({"scope": scope, "input": "go"}));
     let question = client.question();
-    let told = |client: &Client, kind: &str| client.heard.iter().any(|message| message["params"]["event"]["type"] == kind);
+    let told =
+        |client: &Client, kind: &str| client.heard.iter().any(|message| message["params"]["event"]["type"] == kind);
     assert!(told(&client, "user_message") && told(&client, "approval_asked"), "{:?}", client.heard);
     client.decide(&question, &json!({"approved": true}));
     let call = client.request("call_tool");

@@ -13,6 +13,7 @@ import contextvars
 import logging
 import math
 import os
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -245,7 +246,7 @@ class _Order:
             "creation_defaults": _defaults(self.creation_defaults),
             "events": "none" if self.message_callback is None else "all",
             "trust": self.trust,
-            "python": self.python,
+            "python": self.python or _own_interpreter(self.registry),
         }
         if self.caller is not None:
             allowed = self.caller.allow_workers
@@ -255,6 +256,13 @@ class _Order:
                 "allow_workers": None if allowed is None else list(allowed),
             }
         return params
+
+
+def _own_interpreter(registry: Registry) -> Union[str, None]:
+    """A project's own environment comes first; else its files are imported by the Python that asks for them."""
+    root = Path(os.fspath(registry))
+    root = root if root.is_dir() else root.parent
+    return None if (root / ".venv" / "bin" / "python").exists() else sys.executable or None
 
 
 def _approval_mode(callback: Union[ApprovalCallback, None]) -> Union[str, None]:

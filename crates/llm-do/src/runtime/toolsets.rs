@@ -195,7 +195,9 @@ async fn origin(
             let (program, creator) = (Arc::clone(&runtime.program), Arc::clone(agent));
             Some(Box::new(DynamicAgents { program, creator, defaults: runtime.config.creation_defaults.clone() }))
         }
-        ToolsetSource::Registered(registered) => Box::pin(registered_toolset(runtime, agent, registered, events)).await?,
+        ToolsetSource::Registered(registered) => {
+            Box::pin(registered_toolset(runtime, agent, registered, events)).await?
+        }
         ToolsetSource::Python(toolset) => Box::pin(python_toolset(runtime, agent, toolset, events)).await?,
         // Those of files are opened together, before this; one of Python's is alone.
         ToolsetSource::Shell(config) => Some(shells::alone(runtime, &agent.name, config, events)?),
