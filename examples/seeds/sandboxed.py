@@ -7,7 +7,7 @@ result = run_worker(
     cli_model="scripted:examples/seeds/sandboxed/script.yaml",
     approval_callback=approve_all_callback,
 )
-print(result.output)
+print(result.output.strip())
 
 # prints:
 # what the sandbox holds

@@ -30,8 +30,9 @@ pub fn offered(mut project: Project, offer: &Offered, caller: &Caller) -> Projec
             ToolsetParam::Defined(_) => continue,
         };
         let (caller, toolset) = (caller.clone(), name.clone());
-        let factory =
-            move |opening| -> BoxFuture<'static, _> { Box::pin(made(caller.clone(), toolset.clone(), tools.clone(), opening)) };
+        let factory = move |opening| -> BoxFuture<'static, _> {
+            Box::pin(made(caller.clone(), toolset.clone(), tools.clone(), opening))
+        };
         project = project.toolset_made_by(name.clone(), Arc::new(factory));
     }
     for agent in &offer.inputs {

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::program;
 use crate::support::{Sandbox, wait_for_all};
 
-fn repository() -> PathBuf {
+pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

@@ -20,6 +20,7 @@ mod protocol;
 mod scopes;
 mod seeds;
 mod trouble;
+mod values;
 
 use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
 

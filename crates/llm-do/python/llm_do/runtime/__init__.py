@@ -409,7 +409,7 @@ class Sandbox:
 
     def read_text(self, root: str, path: str) -> Any:
         """What a file holds."""
-        return self._called("read_file", {"path": _beneath(root, path)})
+        return self._called("read_file", {"path": _beneath(root, path)}, _content)
 
     def write_text(self, root: str, path: str, content: str) -> Any:
         """Writes a file, if somebody agrees."""
@@ -419,11 +419,19 @@ class Sandbox:
         """The files of a root."""
         return self._called("list_files", {"path": root, "pattern": pattern})
 
-    def _called(self, tool: str, arguments: dict[str, Any]) -> Any:
+    def _called(self, tool: str, arguments: dict[str, Any], read: Callable[[Any], Any] = lambda result: result) -> Any:
         import asyncio
 
-        work = self._context.call(tool, arguments)
-        return work if asyncio._get_running_loop() is not None else self._context.waited(work)
+        async def work() -> Any:
+            return read(await self._context.call(tool, arguments))
+
+        return work() if asyncio._get_running_loop() is not None else self._context.waited(work())
+
+
+def _content(result: Any) -> Any:
+    """The text of a file, of all that is said of it."""
+    told = json.loads(result) if isinstance(result, str) else result
+    return told["content"]
 
 
 def _beneath(root: str, path: str) -> str:
