@@ -3,6 +3,7 @@
 # linear), and a start of the program against /bin/true. Instructions are exact (callgrind); times are the best of five.
 # Saved in bench/results/check.json (RESULTS), ratios and growth of instructions.
 set -euo pipefail
+export LLM_DO_TRUST=1 # The projects here are our own.
 cd "$(dirname "$0")/.."
 source bench/measure.sh
 

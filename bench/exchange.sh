@@ -2,6 +2,7 @@
 # What an exchange with a model costs: the program and the library against the bare HTTP client below them.
 # One command, nothing to set up: `bench/exchange.sh`. See bench/README.md for what the figures mean.
 set -euo pipefail
+export LLM_DO_TRUST=1 # The projects here are our own.
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 

@@ -2,6 +2,7 @@
 # What a journal costs: a journaled run against the same run without, and a step against the bare `fdatasync` that it
 # cannot avoid. One command: `bench/journal.sh`. See bench/README.md.
 set -euo pipefail
+export LLM_DO_TRUST=1 # The projects here are our own.
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 

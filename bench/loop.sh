@@ -2,6 +2,7 @@
 # What a tool loop costs, and a thousand of them at once: the program and the library's runtime against the bare HTTP
 # client below them. One command, nothing to set up: `bench/loop.sh`. See bench/README.md for what the figures mean.
 set -euo pipefail
+export LLM_DO_TRUST=1 # The projects here are our own.
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 

@@ -35,6 +35,6 @@ write_project() { # DIRECTORY MODEL [KEY LINES...]
 # program_environment PROVIDER: sets the array `environment` to a prefix that runs llm-do against it. The environment
 # is a clean one: what happens to be set around a benchmark is not part of it.
 program_environment() {
-    environment=(env -i "HOME=$work/home" "PATH=$PATH" ANTHROPIC_API_KEY=key "ANTHROPIC_BASE_URL=${address[$1]}"
+    environment=(env -i LLM_DO_TRUST=1 "HOME=$work/home" "PATH=$PATH" ANTHROPIC_API_KEY=key "ANTHROPIC_BASE_URL=${address[$1]}"
         OPENAI_API_KEY=key "OPENAI_BASE_URL=${address[$1]}/v1")
 }

@@ -3,6 +3,7 @@
 # bench/README.md.
 # usage: bench/python.sh [LLM_DO] [PYTHON]; RESULTS is where the figures go, ROUNDS how often a cold start is measured.
 set -euo pipefail
+export LLM_DO_TRUST=1 # The projects here are our own.
 here=$(realpath "$(dirname "$0")")
 llm_do=$(realpath "${1:-target/release/llm-do}")
 # The interpreter itself: a shim that looks for one takes longer than all that is measured here.

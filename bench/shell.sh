@@ -5,6 +5,7 @@
 #
 #     bench/shell.sh [COUNT [PROFILE]]       300 commands each, release
 set -euo pipefail
+export LLM_DO_TRUST=1 # The projects here are our own.
 cd "$(dirname "$0")/.."
 
 count=${1:-300}

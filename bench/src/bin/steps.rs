@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use llm_do::event::Events;
 use llm_do::journal::file::FileJournal;
+use llm_do::journal::mac::StateKey;
 use llm_do::journal::{Described, Journal, StepKind, Steps, Stop};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -123,7 +124,7 @@ async fn parallel(path: &Path) -> Result<Duration, Failure> {
 }
 
 fn recorded(path: &Path) -> Result<Steps, Failure> {
-    let journal = FileJournal::create(path, &"a benchmark", None)?;
+    let journal = FileJournal::create(path, &"a benchmark", None, Some(&StateKey::from_bytes([1; 32])))?;
     Ok(Steps::recorded_by(Arc::new(journal) as Arc<dyn Journal>))
 }
 

@@ -77,7 +77,6 @@ Examples:
   llm-do check . --connect          also what its MCP servers offer
 
 Exits with 0, or with 2 and every error with its place.")]
-#[expect(clippy::struct_excessive_bools, reason = "flags as they were typed; the plan decides what they mean")]
 pub struct CheckArgs {
     /// A project directory, its `project.json`, or a worker file
     #[arg(default_value = ".")]
@@ -87,9 +86,9 @@ pub struct CheckArgs {
     /// The agent to start with, instead of the project's entry
     #[arg(short, long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Trust the project: its first run will not ask
-    #[arg(long)]
-    pub trust: bool,
+    /// Trust the project as it is now, or exactly the list with this digest: its first run will not ask
+    #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true, default_missing_value = NOW)]
+    pub trust: Option<String>,
     /// Start the MCP servers of a trusted project and list their tools; none is called
     #[arg(long)]
     pub connect: bool,
@@ -152,6 +151,9 @@ pub struct RunArgs {
     /// Answer every step from this journal: no model is asked, no tool runs
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub replay: Option<PathBuf>,
+    /// Replay a journal that somebody else wrote
+    #[arg(long, requires = "replay")]
+    pub foreign: bool,
     #[command(flatten)]
     pub conduct: ConductArgs,
 }
@@ -171,9 +173,9 @@ pub struct ConductArgs {
     /// Never ask, never animate
     #[arg(long, short = 'p', visible_alias = "print")]
     pub headless: bool,
-    /// Trust the project: its code, its servers, its loosened rules
-    #[arg(long)]
-    pub trust: bool,
+    /// Trust the project as it is now, or exactly the list with this digest: its code, its servers, its loosened rules
+    #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true, default_missing_value = NOW)]
+    pub trust: Option<String>,
     /// Stop at this many model requests in the whole run
     #[arg(long, visible_alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_requests: Option<u64>,
@@ -216,6 +218,7 @@ Examples:
   llm-do resume run.journal --approve 3f2a91c04d7e  allow the call with this id, and go on
   llm-do resume run.journal --refuse 3f2a91c04d7e --reason \"use the other account\"
   llm-do resume run.journal --max-requests 80       after a limit, with a higher one
+  llm-do resume bug.journal --foreign               a journal that somebody else wrote
 
 The project, its input and the flags of the run are those it was started with; flags given here win.
 `--approve-all` is not kept: it must be given again.")]
@@ -237,6 +240,9 @@ pub struct ResumeArgs {
     /// Go on although the project has changed
     #[arg(long)]
     pub force: bool,
+    /// Read a journal that somebody else wrote: what people answered there does not count
+    #[arg(long)]
+    pub foreign: bool,
     #[command(flatten)]
     pub conduct: ConductArgs,
 }
@@ -406,6 +412,9 @@ Examples:
   printf 'one\\ntwo\\n' | llm-do chat hello   every line of a pipe is a turn
 
 /help lists the commands of a chat. Ctrl-C cancels the turn, not the chat.";
+
+/// What `--trust` means without a digest behind it.
+pub const NOW: &str = "now";
 
 /// Names of commands; everything else in their place is a project to run.
 pub const COMMANDS: &[&str] =

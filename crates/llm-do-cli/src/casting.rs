@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use llm_do::project::trust::TrustedProgram;
 use llm_do::project::{AgentSpec, Program};
 use llm_do::runtime::Models;
 
@@ -14,23 +15,23 @@ use crate::providers;
 
 /// In a rehearsal nobody answers.
 pub fn cast(
-    program: Program,
+    program: TrustedProgram,
     tools: Tools,
     environment: &Environment,
     config: &Config,
     rehearsed: Option<&Rehearsed>,
-) -> Result<(Program, Models), Failure> {
-    let program = match tools {
-        Tools::Offered => program,
-        Tools::Withheld => without_tools(program),
-    };
+) -> Result<(TrustedProgram, Models), Failure> {
+    let program = program.adapted(|program| match tools {
+        Tools::Offered => Ok::<_, Failure>(program),
+        Tools::Withheld => Ok(without_tools(program)),
+    })?;
     match rehearsed {
         None => {
             let models = providers::connect(&program, environment, config)?;
             Ok((program, models))
         }
         Some(rehearsed) => {
-            let program = without_scripts(program);
+            let program = program.adapted(|program| Ok::<_, Failure>(without_scripts(program)))?;
             let models = providers::rehearse(&program, environment, config, rehearsed)?;
             Ok((program, models))
         }

@@ -20,18 +20,12 @@ use llm_do::tools::source::{
 };
 use serde_json::{Value, json};
 
-use crate::trust::Item;
-
-/// What of the project needs trust, and whether it has it.
-pub struct Trust {
-    pub items: Vec<Item>,
-    pub is_given: bool,
-}
+use crate::trust::{Standing, screen};
 
 /// All that is shown of a project.
 pub struct Checked {
     pub linked: Linked,
-    pub trust: Trust,
+    pub trust: Standing,
     /// Empty if nobody wanted to know.
     pub servers: Vec<ConnectedServer>,
 }
@@ -81,7 +75,10 @@ pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
     if !trust.items.is_empty() {
         let state = if trust.is_given { "given for" } else { "needed for, and none of it was run or looked at here" };
         line("trust", state);
-        trust.items.iter().for_each(|item| line("", &item.words()));
+        for item in screen::lines(&trust.items) {
+            line("", item.trim_start());
+        }
+        line("", &format!("digest {}", trust.digest));
     }
     if let Some(ground) = ground {
         let directory = ground.directory.display().to_string();
@@ -487,7 +484,7 @@ pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
         "cyclic": graph.cyclic(),
         "unreached": graph.unreached(),
         "open": program.open,
-        "trust": {"given": trust.is_given, "items": trust.items},
+        "trust": {"given": trust.is_given, "digest": trust.digest, "items": trust.items},
         "servers": servers.iter().map(server_json).collect::<Vec<_>>(),
         "created": program.generated.keys().collect::<Vec<_>>(),
         "notes": linked.notes.json(),

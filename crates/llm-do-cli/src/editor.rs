@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
 use crate::environment::Environment;
+use crate::state::KEY_VARIABLE;
 use crate::terminal::Terminal;
 
 pub struct Editor {
@@ -47,6 +48,7 @@ pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<St
     let lent = || Terminal::lend().map_err(|error| format!("the terminal cannot be lent: {error}"));
     let lent_out = terminal.as_before();
     let mut command = Command::new(&words[0]);
+    command.env_remove(KEY_VARIABLE);
     command.args(&words[1..]).arg(&file).stdin(lent()?).stdout(lent()?).stderr(lent()?);
     let status = command.kill_on_drop(true).status().await;
     drop(lent_out);

@@ -154,7 +154,7 @@ impl Failure {
                 console::complain(&count_line(report.error_count()));
             }
             Self::Failed { message, hint, debug, .. } => {
-                let hint = hint.as_ref().map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
+                let hint = hint.as_ref().map(|hint| format!("hint: {}\n", marked(hint))).unwrap_or_default();
                 let debug = debug.as_ref().map(|debug| format!("debug: {}\n", marked(debug))).unwrap_or_default();
                 console::complain(&format!("error: {}\n{hint}{debug}", marked(message)));
             }

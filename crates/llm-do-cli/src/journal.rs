@@ -4,17 +4,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use llm_do::journal::Journal;
-use llm_do::journal::file::{FileJournal, JournalError};
+use llm_do::journal::file::{self, FileJournal, JournalError};
+use llm_do::journal::mac::StateKey;
 use llm_do::journal::record::Contents;
+use llm_do::journal::run_id::{is_run_id, run_id};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::runtime::input::Input;
 use llm_do::runtime::record::Resumed;
 use llm_do::runtime::{RunError, Runtime};
 use llm_do::tools::Ending;
+use llm_do::tools::approval::short_id;
 use serde::{Deserialize, Serialize};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use crate::plan::Author;
+use crate::state::State;
 
 /// All that resuming needs to know. Keys of providers are not part of it, and neither is `--approve-all`: a file must not
 /// be able to agree to anything.
@@ -67,10 +72,22 @@ impl Flags {
 
 impl Header {
     pub fn of(contents: &Contents, file: &Path) -> Result<Self, Failure> {
-        contents.header.to().map_err(|error| {
+        let header: Self = contents.header.to().map_err(|error| {
             Failure::usage(format!("the journal {} was not written by `llm-do run`: {error}", file.display()))
-        })
+        })?;
+        // An id of another form is a stranger's, or of a time before ids were signed.
+        let run = if is_run_id(&header.run) { header.run } else { run_id() };
+        Ok(Self { run, ..header })
     }
+}
+
+/// What a journal says, without going on with it.
+pub fn read(file: &Path, author: Author, state: &State) -> Result<Contents, Failure> {
+    let contents = match author {
+        Author::User => file::read(file, state.key()?),
+        Author::Stranger => file::read_foreign(file),
+    };
+    contents.map_err(unusable)
 }
 
 /// The engine of a run, and what is known of it already.
@@ -84,8 +101,8 @@ pub struct Recorded {
 
 impl Recorded {
     /// A new journal.
-    pub fn begin(file: &Path, header: &Header, by: String) -> Result<Self, Failure> {
-        let engine = FileJournal::create(file, header, Some(by)).map_err(unusable)?;
+    pub fn begin(file: &Path, header: &Header, by: String, key: Option<&StateKey>) -> Result<Self, Failure> {
+        let engine = FileJournal::create(file, header, Some(by), key).map_err(unusable)?;
         let (run, resumed) = (header.run.clone(), Resumed::default());
         Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()) })
     }
@@ -96,15 +113,24 @@ impl Recorded {
     }
 
     pub fn drive(self, runtime: Runtime) -> Runtime {
-        let mut runtime = runtime.recorded_by(self.engine, self.resumed);
-        runtime.run = self.run;
-        runtime
+        runtime.identified(self.run).recorded_by(self.engine, self.resumed)
     }
 }
 
 pub fn unusable(error: JournalError) -> Failure {
-    let failure = Failure::usage(error.to_string());
+    let failure = match &error {
+        JournalError::Foreign { .. } => Failure::refused(error.to_string()),
+        JournalError::NotEmpty(_)
+        | JournalError::InUse(_)
+        | JournalError::Damaged { .. }
+        | JournalError::Version { .. }
+        | JournalError::Missing(_)
+        | JournalError::NotAJournal(_)
+        | JournalError::NotRegular(_)
+        | JournalError::Io { .. } => Failure::usage(error.to_string()),
+    };
     match error {
+        JournalError::Foreign { .. } => failure.hint("`--foreign` reads it as a stranger's"),
         JournalError::NotEmpty(file) => {
             failure.hint(format!("`llm-do resume {}` continues the run in it; or name another file", file.display()))
         }
@@ -126,11 +152,12 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
     let hint = match &error {
         RunError::Ended(Ending::NeedsApproval(pending)) => match pending.as_slice() {
             [only] => {
-                let id = &only.id;
+                let id = short_id(&only.id);
                 format!("{resume} --approve {id}` allows it and goes on; `--refuse {id}` refuses it")
             }
             several => {
-                let flags: Vec<String> = several.iter().map(|waits| format!(" --approve {}", waits.id)).collect();
+                let flags: Vec<String> =
+                    several.iter().map(|waits| format!(" --approve {}", short_id(&waits.id))).collect();
                 format!("{resume}{}` allows all and goes on; `--refuse ID` refuses one", flags.concat())
             }
         },

@@ -8,6 +8,8 @@ use llm_do::model::exchange::{KeySource, Secret};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
+use crate::state::KEY_VARIABLE;
+
 /// Somebody may have to touch a token or type a password.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// In bytes; longer than any key.
@@ -45,6 +47,7 @@ impl KeySource for KeyCommand {
 async fn output(program: &str, args: &[String]) -> Result<Vec<u8>, String> {
     // It stays in our process group: what asks for a password at the terminal must be in its foreground.
     let mut child = Command::new(program)
+        .env_remove(KEY_VARIABLE)
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

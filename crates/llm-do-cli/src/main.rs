@@ -15,6 +15,7 @@ mod dry_run;
 mod editor;
 mod environment;
 mod failure;
+mod foreign;
 mod habits;
 mod journal;
 mod json;

@@ -5,11 +5,15 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use llm_do::escape::visible;
+use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::Project;
 use llm_do::project::load::MANIFEST_NAME;
 
 use crate::args::Template;
 use crate::failure::Failure;
 use crate::plan::NewPlan;
+use crate::state::State;
+use crate::trust;
 
 type Files = &'static [(&'static str, &'static str)];
 
@@ -61,6 +65,18 @@ pub fn write(plan: &NewPlan) -> Result<String, Failure> {
             let shown = visible(&path.display().to_string()).into_owned();
             Ok(format!("wrote {shown}\n{listed}next: llm-do check {shown}\n"))
         }
+    }
+}
+
+/// Whoever made a project agrees to what is in it: it is trusted exactly as it was written.
+pub fn trust(plan: &NewPlan, state: &State) -> Result<(), Failure> {
+    let NewPlan::Project { directory, .. } = plan else { return Ok(()) };
+    // No item depends on the model, and without one a project cannot be linked.
+    let models = ModelChoices { flag: ModelName::parse("ollama:any").ok(), ..ModelChoices::default() };
+    match Project::load(directory).and_then(|project| project.surveyed(&models, None)) {
+        Ok(surveyed) => trust::keep_written(&surveyed, state),
+        // What was written is in order; what somebody else put beside it is told when it is used.
+        Err(_) => Ok(()),
     }
 }
 

@@ -22,14 +22,14 @@ use crate::python::PythonPlan;
 use crate::render::{Verbosity, View};
 use crate::report::OutputPlan;
 use crate::style::Styles;
-use crate::trust::Answerer;
+use crate::trust::{Answerers, Consent};
 
 #[derive(Debug)]
 pub struct CheckPlan {
     pub project: PathBuf,
     pub models: ModelChoices,
     pub entry: Option<String>,
-    pub trust: bool,
+    pub trust: Answerers,
     /// Ask the MCP servers what they offer.
     pub connect: bool,
     pub format: CheckFormat,
@@ -51,7 +51,11 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
         models: models(&args.models, environment, config)?,
         project: args.project,
         entry: args.agent,
-        trust: args.trust,
+        trust: Answerers {
+            flag: Consent::typed(args.trust.as_deref())?,
+            once: Consent::of_variable(environment)?,
+            person: false,
+        },
         connect: args.connect,
         format: match (args.json, args.dot) {
             (true, _) => CheckFormat::Json,
@@ -84,7 +88,7 @@ pub struct RunPlan {
     pub recording: Recording,
     /// Whether somebody can be asked.
     pub attended: bool,
-    pub trust: Answerer,
+    pub trust: Answerers,
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub python: PythonPlan,
@@ -112,7 +116,22 @@ pub enum Recording {
     /// Kept in a new file.
     Journal(PathBuf),
     /// Answered from a file.
-    Replay(PathBuf),
+    Replay(PathBuf, Author),
+}
+
+/// Who wrote a journal, as whoever names it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// This user, on this machine or on one that shares its key.
+    User,
+    Stranger,
+}
+
+impl Author {
+    /// `--foreign`.
+    pub fn of(is_foreign: bool) -> Self {
+        if is_foreign { Self::Stranger } else { Self::User }
+    }
 }
 
 /// Where the input comes from; nothing is read yet.
@@ -169,15 +188,14 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         dry_run: args.dry_run,
         recording: match (args.journal, args.replay) {
             (Some(file), _) => Recording::Journal(file),
-            (None, Some(file)) => Recording::Replay(file),
+            (None, Some(file)) => Recording::Replay(file, Author::of(args.foreign)),
             (None, None) => Recording::Nothing,
         },
         attended,
-        trust: match (args.conduct.trust, attended, output.view.verbosity) {
-            (true, ..) => Answerer::Flag,
-            (false, true, _) => Answerer::Person(output.view.stderr),
-            (false, false, Verbosity::Quiet | Verbosity::Messages) => Answerer::Silent,
-            (false, false, Verbosity::Normal | Verbosity::Calls | Verbosity::Text) => Answerer::Nobody,
+        trust: Answerers {
+            flag: Consent::typed(args.conduct.trust.as_deref())?,
+            once: Consent::of_variable(environment)?,
+            person: attended,
         },
         timeout: args.conduct.timeout,
         python: PythonPlan::of(args.python, environment, config).telling(if args.conduct.debug {

@@ -3,7 +3,7 @@
 
 use llm_do::escape::{visible, visible_lines};
 use llm_do::message::RawJson;
-use llm_do::tools::approval::{ApprovalRequest, Memory, Pending};
+use llm_do::tools::approval::{ApprovalRequest, Memory, Pending, short_id};
 
 use crate::json;
 use crate::style::{Style, Styles};
@@ -38,10 +38,15 @@ pub fn lines(request: &ApprovalRequest, number: usize) -> Vec<Line> {
 
 /// A question that waits for somebody else: the call, why it is asked, and what it would change.
 pub fn pending(pending: &Pending) -> String {
-    let Pending { id, path, tool, arguments, reason, preview } = pending;
-    let asked = call(&format!("waiting for approval ({id})"), path, tool, arguments);
+    let Pending { id, path, tool, arguments, reason, preview, foreign } = pending;
+    let asked = call(&format!("waiting for approval ({})", short_id(id)), path, tool, arguments);
     let preview = preview.as_ref().map(|preview| format!("{}\n", visible_lines(preview.trim_end())));
-    format!("{asked}reason: {}\n{}", visible(reason), preview.unwrap_or_default())
+    let quoted = |foreign: &String| {
+        let lines: Vec<String> = bounded(foreign).lines().map(|line| format!("│ {}\n", visible(line))).collect();
+        format!("in the words of its author:\n{}", lines.concat())
+    };
+    let (preview, foreign) = (preview.unwrap_or_default(), foreign.as_ref().map(quoted).unwrap_or_default());
+    format!("{asked}reason: {}\n{preview}{foreign}", visible(reason))
 }
 
 /// A call, all of it.
@@ -57,7 +62,7 @@ fn heading(request: &ApprovalRequest, number: usize) -> String {
         1 => ", 1 more waits".to_owned(),
         count => format!(", {count} more wait"),
     };
-    format!("approval {number}{waiting}: {} ({})", visible(&path.join(" › ")), request.id)
+    format!("approval {number}{waiting}: {} ({})", visible(&path.join(" › ")), short_id(&request.id))
 }
 
 /// A line of a difference.
@@ -160,7 +165,7 @@ reason: changes the file `a.md`
 - old
 + new\u{1b}
 "#;
-        assert_eq!(pending(&Pending { id, path, tool, arguments, reason, preview }), expected);
+        assert_eq!(pending(&Pending { id, path, tool, arguments, reason, preview, foreign: None }), expected);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub struct Ended {
 impl Ended {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
-        let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run.clone());
+        let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
         Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed, unanswered: 0, journal: None }
     }
 

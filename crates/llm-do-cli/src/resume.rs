@@ -4,30 +4,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use llm_do::BoxFuture;
 use llm_do::escape::visible;
-use llm_do::journal::file::{self, Matching, OpenJournal};
+use llm_do::journal::file::{Matching, OpenJournal};
 use llm_do::journal::record::{Contents, shown_time};
 use llm_do::project::Project;
+use llm_do::project::fingerprint::Fingerprint;
 use llm_do::runtime::record::{self, Resumed};
-use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Pending};
+use llm_do::tools::approval::{
+    Answer, ApprovalRequest, AskedQuestion, KnownAnswers, Pending, SHORT_ID, key_of_call, short_id,
+};
 use llm_do::tools::plane::InDoubt;
 
 use crate::args::{ConductArgs, ModelArgs, ResumeArgs, RunArgs};
+use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::journal::{Flags, Header, Recorded, unusable};
+use crate::plan::Author;
 use crate::report::{Ended, OutputPlan, not_begun};
-use crate::run::{Prepared, prepare};
-use crate::{console, plan, question};
+use crate::run::{Before, Prepared, prepare};
+use crate::state::State;
+use crate::{console, foreign, journal, plan, question};
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
-    if args.show {
-        return console::print(&show(&args.journal)?);
-    }
     let environment = Environment::read();
+    let state = State::of(&environment, &Config::load(environment.config_file().as_deref())?)?;
+    if args.show {
+        return console::print(&show(&args.journal, Author::of(args.foreign), &state)?);
+    }
     let format = plan::output_format(&args.conduct);
-    match begin(args, &environment) {
+    match begin(args, &environment, &state) {
         Ok(Begun::Finished(ended, output)) => ended.report(&output),
         Ok(Begun::Continues(prepared, decisions)) => {
             let ended = prepared.run();
@@ -43,54 +49,79 @@ enum Begun {
     Continues(Box<Prepared>, Arc<Decisions>),
 }
 
-fn begin(args: &ResumeArgs, environment: &Environment) -> Result<Begun, Failure> {
-    let open = OpenJournal::open(&args.journal).map_err(unusable)?;
-    let header = Header::of(open.contents(), &args.journal)?;
+fn begin(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<Begun, Failure> {
+    let (open, header) = opened(args, environment, state)?;
     if let Some(outcome) = record::outcome(open.contents()) {
         let Header { run, project, flags, .. } = header;
         let mut output = plan::output(&merged(args, &[], flags, project), environment);
         output.view.streamed = false;
         return Ok(Begun::Finished(Box::new(Ended::recorded(outcome, run)), output));
     }
-    let decisions = Decisions::of(args, open.contents())?;
+    let decisions = Arc::new(Decisions::of(args, &waiting(open.contents(), &header.run))?);
     let typed = from_here(&args.conduct.models)?;
     let output = args.conduct.output.as_ref().map(std::path::absolute).transpose();
     let output = output.map_err(|error| Failure::usage(format!("`--output` is not a path: {error}")))?;
     let file = reached_from(&header.directory, &args.journal);
+    let journal = std::path::absolute(&args.journal).unwrap_or_else(|_| args.journal.clone());
     std::env::set_current_dir(&header.directory).map_err(|error| {
         Failure::usage(format!("the run's directory {} cannot be entered: {error}", header.directory.display()))
     })?;
     let Header { run, project, flags, files, input, .. } = header;
     let mut run_args = merged(args, &typed, flags, project);
     run_args.conduct.output = output;
-    let mut prepared = prepare(run_args, environment, Some(input))?;
+    let compare = |now: &Fingerprint| unchanged(&files.changes(now), args.force);
+    let mut prepared = prepare(run_args, environment, Some(Before { input, compare: &compare }))?;
     let changes = files.changes(&prepared.files);
-    let matching = match (changes.is_empty(), args.force) {
-        (true, _) => Matching::Exact,
-        (false, true) => {
-            console::complain(&format!("note: the project has changed: {}\n", listed(&changes)));
-            Matching::ForgiveModels
-        }
-        (false, false) => {
-            return Err(Failure::usage(format!("the project has changed since the run began: {}", listed(&changes)))
-                .hint("`--force` goes on with it as it is now"));
-        }
+    let matching = if changes.is_empty() {
+        Matching::Exact
+    } else {
+        unchanged(&changes, args.force)?;
+        console::complain(&format!("note: the project has changed: {}\n", listed(&changes)));
+        Matching::ForgiveModels
     };
     console::complain(&doubts(open.contents()));
     let resumed = Resumed::from(open.contents());
-    let engine = open.resume(matching, Some(environment.user())).map_err(unusable)?;
-    prepared.recorded = Some(Recorded { engine: Arc::new(engine), resumed, run, file: Some(file) });
-    let decisions = Arc::new(decisions.or_else_by(prepared.config.approvals.clone()));
-    if !decisions.given.is_empty() {
-        prepared.config.approvals = Approvals::Prompt(Arc::clone(&decisions) as Arc<dyn Approver>);
+    let engine = open.at(journal).resume(matching, Some(environment.user())).map_err(unusable)?;
+    if args.foreign {
+        let file = file.display().to_string();
+        console::complain(&format!("note: {} was written anew, and is signed as yours now\n", visible(&file)));
     }
+    prepared.recorded = Some(Recorded { engine: Arc::new(engine), resumed, run, file: Some(file) });
+    prepared.config.known_answers = Some(Arc::clone(&decisions) as Arc<dyn KnownAnswers>);
     Ok(Begun::Continues(Box::new(prepared), decisions))
+}
+
+/// The journal, locked, and its header: of the user's own, or of a stranger's after somebody agreed to what it names.
+fn opened(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<(OpenJournal, Header), Failure> {
+    let file = &args.journal;
+    match Author::of(args.foreign) {
+        Author::User => {
+            let open = OpenJournal::open(file, state.key()?).map_err(unusable)?;
+            let header = Header::of(open.contents(), file)?;
+            Ok((open, header))
+        }
+        Author::Stranger => {
+            let open = OpenJournal::open_foreign(file, state.key()?).map_err(unusable)?;
+            let header = Header::of(open.contents(), file)?;
+            foreign::settle(file, &header, open.contents(), &args.conduct, environment)?;
+            Ok((open.with_header(&header), header))
+        }
+    }
 }
 
 /// A path as it was typed, unless it means something else where the run was started.
 fn reached_from(directory: &Path, typed: &Path) -> PathBuf {
     let is_here = std::env::current_dir().is_ok_and(|here| here == directory);
     if is_here { typed.to_owned() } else { std::path::absolute(typed).unwrap_or_else(|_| typed.to_owned()) }
+}
+
+/// Told before anything of the project runs.
+fn unchanged(changes: &[String], is_forced: bool) -> Result<(), Failure> {
+    if changes.is_empty() || is_forced {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("the project has changed since the run began: {}", listed(changes)))
+        .hint("`--force` goes on with it as it is now"))
 }
 
 fn listed(changes: &[String]) -> String {
@@ -138,37 +169,28 @@ fn from_here(args: &ModelArgs) -> Result<Vec<String>, Failure> {
     args.models.iter().map(absolute).collect()
 }
 
-/// What people decided on the command line, by the ids of the questions; the rest is for whoever else is there.
+/// What people decided on the command line, by the digests of the questions.
 struct Decisions {
     given: BTreeMap<String, Answer>,
     used: Mutex<BTreeSet<String>>,
-    otherwise: Approvals,
 }
 
 impl Decisions {
     /// Each must be about a question that waits.
-    fn of(args: &ResumeArgs, contents: &Contents) -> Result<Self, Failure> {
+    fn of(args: &ResumeArgs, waiting: &[Pending]) -> Result<Self, Failure> {
         if args.reason.len() > args.refuse.len() {
             return Err(Failure::usage("there are more `--reason` than `--refuse`"));
         }
-        let waiting: BTreeSet<String> = waiting(contents).map(|pending| pending.id).collect();
         let mut given = BTreeMap::new();
         let approved = args.approve.iter().map(|id| (id, Answer::Once));
         let refused = args.refuse.iter().enumerate();
         let refused = refused.map(|(index, id)| (id, Answer::Refuse { reason: args.reason.get(index).cloned() }));
         for (id, answer) in approved.chain(refused) {
-            if !waiting.contains(id) {
-                return Err(not_waiting(id, &waiting));
-            }
-            if given.insert(id.clone(), answer).is_some() {
-                return Err(Failure::usage(format!("`{id}` is decided twice")));
+            if given.insert(whole_id(id, waiting)?.to_owned(), answer).is_some() {
+                return Err(Failure::usage(format!("`{}` is decided twice", visible(id))));
             }
         }
-        Ok(Self { given, used: Mutex::default(), otherwise: Approvals::Nobody })
-    }
-
-    fn or_else_by(self, otherwise: Approvals) -> Self {
-        Self { otherwise, ..self }
+        Ok(Self { given, used: Mutex::default() })
     }
 
     fn used(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -178,47 +200,52 @@ impl Decisions {
     /// Decisions that nothing asked for.
     fn unused(&self) -> String {
         let used = self.used();
-        let unused: Vec<String> = self
-            .given
-            .keys()
-            .filter(|id| !used.contains(*id))
-            .map(|id| format!("note: nothing asked for `{id}`: what it was about has changed, or was not reached\n"))
-            .collect();
-        unused.concat()
+        let note = |id: &String| {
+            let id = short_id(id);
+            format!("note: nothing asked for `{id}`: what it was about has changed, or was not reached\n")
+        };
+        self.given.keys().filter(|id| !used.contains(*id)).map(note).collect()
     }
 }
 
-fn not_waiting(id: &str, waiting: &BTreeSet<String>) -> Failure {
-    let there_are: Vec<&str> = waiting.iter().map(String::as_str).collect();
-    let hint = match there_are.as_slice() {
-        [] => "nothing waits for an approval".to_owned(),
-        ids => format!("waiting: {}; `--show` says what for", ids.join(", ")),
-    };
-    Failure::usage(format!("no call waits with the id `{}`", visible(id))).hint(hint)
-}
-
-impl Approver for Decisions {
-    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
-        Box::pin(async move {
-            if let Some(answer) = self.given.get(&request.id) {
-                self.used().insert(request.id.clone());
-                let verb = if *answer == Answer::Once { "approved" } else { "refused" };
-                let heading = format!("{verb} ({})", request.id);
-                console::complain(&question::call(&heading, &request.path, &request.tool, &request.arguments));
-                return answer.clone();
-            }
-            match &self.otherwise {
-                Approvals::ApproveAll => Answer::Once,
-                Approvals::RejectAll => Answer::Refuse { reason: None },
-                Approvals::Nobody => Answer::Later,
-                Approvals::Prompt(approver) => approver.ask(request).await,
-            }
-        })
+/// The digest of the one question that waits and begins with what was typed.
+fn whole_id<'a>(typed: &str, waiting: &'a [Pending]) -> Result<&'a str, Failure> {
+    let ids = || waiting.iter().map(|pending| pending.id.as_str());
+    let mut meant = ids().filter(|id| typed.len() >= SHORT_ID && id.starts_with(typed));
+    match (meant.next(), meant.next()) {
+        (Some(only), None) => Ok(only),
+        (Some(_), Some(_)) => {
+            let several: Vec<&str> = ids().filter(|id| id.starts_with(typed)).collect();
+            Err(Failure::usage(format!("several calls wait with the id `{}`", visible(typed)))
+                .hint(format!("type as much as tells them apart: {}", several.join(", "))))
+        }
+        (None, _) => {
+            let there_are: Vec<&str> = ids().map(short_id).collect();
+            let hint = match there_are.as_slice() {
+                [] => "nothing waits for an approval".to_owned(),
+                ids => format!("waiting: {}; `--show` says what for", ids.join(", ")),
+            };
+            Err(Failure::usage(format!("no call waits with the id `{}`", visible(typed))).hint(hint))
+        }
     }
 }
 
-fn waiting(contents: &Contents) -> impl Iterator<Item = Pending> {
-    contents.waiting().filter_map(|(_, shown)| shown.to().ok())
+impl KnownAnswers for Decisions {
+    /// The question has this digest as it is asked now, whatever the journal shows.
+    fn answer_to(&self, request: &ApprovalRequest) -> Option<Answer> {
+        let answer = self.given.get(&request.id)?;
+        self.used().insert(request.id.clone());
+        let verb = if *answer == Answer::Once { "approved" } else { "refused" };
+        let heading = format!("{verb} ({})", short_id(&request.id));
+        console::complain(&question::call(&heading, &request.path, &request.tool, &request.arguments));
+        Some(answer.clone())
+    }
+}
+
+/// The questions that nobody has answered. What is read is what has the id.
+fn waiting(contents: &Contents, run: &str) -> Vec<Pending> {
+    let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
+    asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
 /// What nobody knows about, before anything goes on.
@@ -232,19 +259,19 @@ fn doubts(contents: &Contents) -> String {
 }
 
 /// What a journal says, in words. Nothing of the project runs, and the journal stays as it is.
-fn show(file: &Path) -> Result<String, Failure> {
-    let contents = file::read(file).map_err(unusable)?;
+fn show(file: &Path, author: Author, state: &State) -> Result<String, Failure> {
+    let contents = journal::read(file, author, state)?;
     let header = Header::of(&contents, file)?;
     let by = contents.begun_by.as_deref().unwrap_or("somebody");
     let mut text = format!(
         "run {} of {} in {}\nbegun {} by {}\n",
         header.run,
-        header.project.display(),
-        header.directory.display(),
+        visible(&header.project.display().to_string()),
+        visible(&header.directory.display().to_string()),
         shown_time(contents.begun_at),
         visible(by),
     );
-    let waiting: Vec<Pending> = waiting(&contents).collect();
+    let waiting = waiting(&contents, &header.run);
     let state = match (record::outcome(&contents), waiting.len()) {
         (Some(_), _) => "finished".to_owned(),
         (None, 0) => "not finished".to_owned(),
@@ -259,7 +286,11 @@ fn show(file: &Path) -> Result<String, Failure> {
     if !doubts.is_empty() {
         text.push_str(&format!("\n{doubts}"));
     }
-    text.push_str(&changes_text(&header));
+    match author {
+        Author::User => text.push_str(&changes_text(&header)),
+        // What it names is not looked at before somebody agreed to it.
+        Author::Stranger => text.push_str("\nall of this is what a stranger's file says\n"),
+    }
     Ok(text)
 }
 
@@ -308,6 +339,28 @@ mod tests {
         let anew = merged(&args("--approve-all --max-requests 9"), &["main=e:f".into()], flags, "p".into()).conduct;
         assert_eq!(anew.models.models, ["a:b", "main=e:f"]);
         assert_eq!((anew.approve_all, anew.reject_all, anew.max_requests), (true, false, Some(9)));
+    }
+
+    #[test]
+    fn a_short_id_that_several_calls_share_is_refused() {
+        let pending = |id: &str| Pending {
+            id: id.to_owned(),
+            path: Vec::new(),
+            tool: String::new(),
+            arguments: llm_do::message::RawJson::of(&()),
+            reason: String::new(),
+            preview: None,
+            foreign: None,
+        };
+        let [one, two, three] = ["aaaaaaaaaaaa1", "aaaaaaaaaaaa2", "bbbbbbbbbbbb3"].map(pending);
+        let waiting = [one, two, three];
+        let found = |typed: &str| whole_id(typed, &waiting).map(str::to_owned).map_err(|failure| failure.words().0);
+        assert_eq!(found("bbbbbbbbbbbb"), Ok("bbbbbbbbbbbb3".to_owned()));
+        assert_eq!(found("aaaaaaaaaaaa2"), Ok("aaaaaaaaaaaa2".to_owned()));
+        assert_eq!(found("aaaaaaaaaaaa"), Err("several calls wait with the id `aaaaaaaaaaaa`".to_owned()));
+        for typed in ["bbbbbbbbbbb", "", "bbbbbbbbbbbb4", "b\u{1b}"] {
+            assert!(found(typed).unwrap_err().starts_with("no call waits with the id `"), "{typed}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use llm_do::journal::run_id;
 use llm_do::message::{Attachment, Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::fingerprint::Fingerprint;
-use llm_do::project::link::Linked;
+use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProgram, TrustedProject};
 use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
 use llm_do::runtime::mcp::{self, Offer};
@@ -27,7 +27,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::args::{self, CheckArgs, Command, ModelsArgs, OutputFormat, RunArgs, SchemaFormat};
+use crate::args::{self, CheckArgs, Command, ModelsArgs, NewArgs, OutputFormat, RunArgs, SchemaFormat};
 use crate::asking::{Asking, Forwarding, Waiting};
 use crate::chat::{Chat, ChatEnded};
 use crate::check::{Checked, ShellGround};
@@ -37,16 +37,17 @@ use crate::dry_run::Rehearsed;
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE, marked};
-use crate::journal::{Flags, Header, Recorded, unusable};
+use crate::journal::{Flags, Header, Recorded, read};
 use crate::models::Listing;
 use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan};
 use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::state::State;
 use crate::style::Styles;
 use crate::terminal::Terminal;
-use crate::trust::{self, Answerer, Store};
+use crate::trust;
 use crate::watch::{Attended, TurnEnded, Watch};
 use crate::{answer_file, casting, check, children, console, habits, new, providers, resume, serve, text};
 
@@ -59,7 +60,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Resume(args) => resume::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => run_check(args),
-        Command::New(args) => console::print(&new::write(&plan::new(args)?)?),
+        Command::New(args) => run_new(args),
         Command::Models(args) => run_models(&args),
         Command::Schema(args) => console::print(&run_schema(args.format)),
         Command::Completions(args) => console::print(&completions(args.shell)),
@@ -72,6 +73,15 @@ fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
     let is_mistake = error.use_stderr();
     let failure = Failure::Usage(habits::explained(error));
     if is_mistake { report::not_begun(failure, args::asked_format(argv)) } else { failure }
+}
+
+fn run_new(args: NewArgs) -> Result<(), Failure> {
+    let plan = plan::new(args)?;
+    let wrote = new::write(&plan)?;
+    let environment = Environment::read();
+    let config = Config::load(environment.config_file().as_deref())?;
+    new::trust(&plan, &State::of(&environment, &config)?)?;
+    console::print(&wrote)
 }
 
 fn completions(shell: clap_complete::Shell) -> String {
@@ -105,8 +115,8 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     let mut plan = plan::check(args, &environment, &config)?;
     read_scripts(&mut plan.models)?;
     let http = providers::http_settings(&environment, &config.http)?;
-    let store = Store::beneath(environment.home());
-    let checked = match checked(&plan, &store, &http) {
+    let state = State::of(&environment, &config)?;
+    let checked = match checked(&plan, &state, &http) {
         Ok(checked) => checked,
         Err(Failure::Project { report, .. }) if plan.format == CheckFormat::Json => {
             console::print(&check::json_errors(&plan.project, &report))?;
@@ -133,62 +143,56 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
 }
 
 /// Links a project: with what its code and its servers offer, as far as it is trusted and somebody wants to know.
-fn checked(plan: &plan::CheckPlan, store: &Store, http: &HttpSettings) -> Result<Checked, Failure> {
+fn checked(plan: &plan::CheckPlan, state: &State, http: &HttpSettings) -> Result<Checked, Failure> {
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
-    let survey = |project: &Project| project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken);
-    let mut project = Project::load(&plan.project).map_err(mistaken)?;
-    let mut linked = survey(&project)?;
-    let items = trust::items(&project, &linked.program);
-    if plan.trust {
-        trust::settle(&project, &linked.program, store, Answerer::Flag)?;
-    }
-    let trust = check::Trust { is_given: items.is_empty() || store.holds(&project.root, &items), items };
-    if !trust.is_given {
+    let entry = plan.entry.as_deref();
+    let project = Project::load(&plan.project).map_err(mistaken)?;
+    let surveyed = project.surveyed(&plan.models, entry).map_err(mistaken)?;
+    let trust = trust::standing(&surveyed, &plan.trust, state)?;
+    if !trust.is_given && plan.trust.flag.is_none() {
         if plan.connect {
             return Err(Failure::usage("`--connect` starts nothing of a project that is not trusted")
                 .hint("`llm-do check` lists what it can do, and `--trust` trusts it"));
         }
-        return Ok(Checked { linked, trust, servers: Vec::new() });
+        return Ok(Checked { linked: surveyed.into_linked(), trust, servers: Vec::new() });
     }
+    let mut trusted = trust::settle(surveyed, &plan.project, &plan.trust, state)?;
     let executor = executor()?;
     // What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
-    let python = plan.python.python(&project.root);
-    project = executor.block_on(project.start_python(&python)).map_err(mistaken)?;
-    if let Code::Read(_) = project.code {
-        linked = survey(&project)?;
+    let python = plan.python.python(&trusted.project().root);
+    trusted = executor.block_on(trusted.start_python(&python)).map_err(mistaken)?;
+    if let Code::Read(_) = trusted.project().code {
+        trusted = trusted.relinked(&plan.models, entry).map_err(mistaken)?;
     }
     let mut servers = Vec::new();
     if plan.connect {
-        servers = executor.block_on(connected(&project, &linked.program, plan, http));
+        servers = executor.block_on(connected(&trusted, plan, http));
         let offered =
             servers.iter().filter_map(|server| Some((server.offer.toolset.clone(), server.declared.clone()?)));
-        project = project.offering(offered.collect());
-        linked = survey(&project)?;
+        trusted = trusted.offering(offered.collect()).relinked(&plan.models, entry).map_err(mistaken)?;
     }
-    Ok(Checked { linked, trust, servers })
+    Ok(Checked { linked: trusted.into_linked(), trust, servers })
 }
 
 /// Asks the servers of a project what they offer.
 async fn connected(
-    project: &Project,
-    program: &Program,
+    trusted: &TrustedProject,
     plan: &plan::CheckPlan,
     http: &HttpSettings,
 ) -> Vec<check::ConnectedServer> {
-    let configs = project.servers();
     let (events, mut listener) = Events::new(Hearing::Facts);
-    let offers = mcp::ask(&configs, program, &plan.children, http, &events).await;
+    let offers = mcp::ask(trusted, &plan.children, http, &events).await;
     while let Ok(event) = listener.try_recv() {
         if let EventKind::Notice { text } = event.kind {
             console::complain(&format!("note: {text}\n"));
         }
     }
-    let server = |(config, offer): (&&McpConfig, Offer)| check::ConnectedServer {
+    let server = |(config, offer): (&McpConfig, Offer)| check::ConnectedServer {
         reached: trust::reached(&config.server),
         declared: offer.declared(config),
         offer,
     };
-    configs.iter().zip(offers).map(server).collect()
+    trusted.project().servers().into_iter().zip(offers).map(server).collect()
 }
 
 pub fn executor() -> Result<Executor, Failure> {
@@ -234,7 +238,7 @@ enum Talk {
 
 /// A program, its input and its models: all that a run needs.
 pub struct Prepared {
-    program: Program,
+    program: TrustedProgram,
     models: Models,
     talk: Talk,
     pub config: RuntimeConfig,
@@ -251,21 +255,32 @@ pub struct Prepared {
     executor: Arc<Executor>,
 }
 
+/// What is known of a run that goes on.
+pub struct Before<'a> {
+    pub input: Input,
+    /// Whether it may go on with the files as they are now.
+    pub compare: &'a dyn Fn(&Fingerprint) -> Result<(), Failure>,
+}
+
 /// Everything up to the first effect. An input that is known already is taken instead of the one that was typed.
-pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -> Result<Prepared, Failure> {
+pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'_>>) -> Result<Prepared, Failure> {
     let config = Config::load(environment.config_file().as_deref())?;
     let flags = Flags::of(&args);
     let mut plan = plan::run(args, environment, &config)?;
     read_scripts(&mut plan.models)?;
     plan.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
-    let (project, Linked { program, .. }) = link(&plan)?;
-    trust::settle(&project, &program, &Store::beneath(environment.home()), plan.trust)?;
-    let replayed = replayed(&plan)?;
+    let surveyed = survey(&plan)?;
+    // Whoever goes on with a run learns first what has changed since: nothing of the project has run yet.
+    before.as_ref().map_or(Ok(()), |before| (before.compare)(&surveyed.project().fingerprint()))?;
+    let state = State::of(environment, &config)?;
+    let trusted = trust::settle(surveyed, &plan.project, &plan.trust, &state)?;
+    let known = before.map(|before| before.input);
+    let replayed = replayed(&plan, &state)?;
     // What comes from a record comes whole: there are no pieces of it to show.
     let is_recorded = known.is_some() || replayed.is_some();
     let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
     let executor = executor()?;
-    let (project, program, talk) = match executor.block_on(begin(project, program, &plan, known)) {
+    let (trusted, talk) = match executor.block_on(begin(trusted, &plan, known)) {
         Ok(begun) => begun,
         Err(failure) => {
             // Whoever still reads stdin is not waited for.
@@ -274,25 +289,29 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
         }
     };
     let executor = Arc::new(executor);
-    let files = project.fingerprint();
-    plan.output.view.streamed &= answers_in_text(&program) && !is_recorded;
+    let files = trusted.project().fingerprint();
+    plan.output.view.streamed &= answers_in_text(trusted.program()) && !is_recorded;
     let rehearsed = plan.dry_run.then(Rehearsed::default);
-    let (program, models) = casting::cast(program, plan.tools, environment, &config, rehearsed.as_ref())?;
     let (asked, questions) = unbounded_channel();
-    let mut config = with_servers(runtime_config(&plan, &program.policy, asked), &project, environment, &config)?;
-    // What the user trusts and which commands give keys is decided in the directory of the configuration.
+    let runtime = runtime_config(&plan, &trusted.program().policy, asked);
+    let mut runtime = with_servers(runtime, !trusted.project().servers().is_empty(), environment, &config)?;
+    let (program, models) =
+        casting::cast(trusted.into_program(), plan.tools, environment, &config, rehearsed.as_ref())?;
+    // Which commands give keys is decided in the directory of the configuration; the one of the state has what the user
+    // trusts, and the key that signs.
     let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
-    config.own_files = settings.into_iter().chain(plan.output.file.clone()).collect();
+    runtime.own_files =
+        settings.into_iter().chain(state.directory().map(Path::to_owned)).chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let recorded = match (&plan.recording, replayed, &talk) {
-        (Recording::Journal(_) | Recording::Replay(_), _, Talk::Chat(_)) => {
+        (Recording::Journal(_) | Recording::Replay(..), _, Talk::Chat(_)) => {
             return Err(Failure::usage("a chat cannot be journaled or replayed yet"));
         }
         (Recording::Journal(file), _, Talk::Once(input)) => {
             let header = header(&plan, flags, files.clone(), input.clone())?;
-            Some(Recorded::begin(file, &header, environment.user())?)
+            Some(Recorded::begin(file, &header, environment.user(), state.key()?)?)
         }
-        (Recording::Nothing | Recording::Replay(_), replayed, _) => {
+        (Recording::Nothing | Recording::Replay(..), replayed, _) => {
             replayed.map(|(header, contents)| Recorded::replay(contents, header.run))
         }
     };
@@ -301,7 +320,7 @@ pub fn prepare(args: RunArgs, environment: &Environment, known: Option<Input>) -
         program,
         models,
         talk,
-        config,
+        config: runtime,
         output,
         files,
         recorded,
@@ -325,9 +344,9 @@ fn header(plan: &RunPlan, flags: Flags, files: Fingerprint, input: Input) -> Res
 }
 
 /// The journal that answers every step.
-fn replayed(plan: &RunPlan) -> Result<Option<(Header, Contents)>, Failure> {
-    let Recording::Replay(file) = &plan.recording else { return Ok(None) };
-    let contents = llm_do::journal::file::read(file).map_err(unusable)?;
+fn replayed(plan: &RunPlan, state: &State) -> Result<Option<(Header, Contents)>, Failure> {
+    let Recording::Replay(file, author) = &plan.recording else { return Ok(None) };
+    let contents = read(file, *author, state)?;
     Ok(Some((Header::of(&contents, file)?, contents)))
 }
 
@@ -371,23 +390,24 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
 /// What the servers of a project see, and how they are reached; only if it has some.
 pub fn with_servers(
     runtime: RuntimeConfig,
-    project: &Project,
+    has_servers: bool,
     environment: &Environment,
     config: &Config,
 ) -> Result<RuntimeConfig, Failure> {
-    if project.servers().is_empty() {
+    if !has_servers {
         return Ok(runtime);
     }
     let http = providers::http_settings(environment, &config.http)?;
     Ok(RuntimeConfig { children: children::environment(environment, config), http, ..runtime })
 }
 
-pub fn link(plan: &RunPlan) -> Result<(Project, Linked), Failure> {
-    link_with(plan, |project| project)
+/// Reads and links a project; nothing of it runs.
+pub fn survey(plan: &RunPlan) -> Result<SurveyedProject, Failure> {
+    survey_with(plan, |project| project)
 }
 
-/// Links a project to which somebody adds what its files do not have.
-pub fn link_with(plan: &RunPlan, add: impl FnOnce(Project) -> Project) -> Result<(Project, Linked), Failure> {
+/// The same, of a project to which somebody adds what its files do not have.
+pub fn survey_with(plan: &RunPlan, add: impl FnOnce(Project) -> Project) -> Result<SurveyedProject, Failure> {
     if let Some(hint) = meant_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display())).hint(hint));
     }
@@ -397,23 +417,22 @@ pub fn link_with(plan: &RunPlan, add: impl FnOnce(Project) -> Project) -> Result
         Some(entry) => project.with_created(entry),
         None => project,
     };
-    let linked = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
-    Ok((project, linked))
+    project.surveyed(&plan.models, plan.entry.as_deref()).map_err(mistaken)
 }
 
 /// Starts the project's Python files, if it has any, and links it again with what they offer. Mistakes that need no code
 /// to be found were reported before any code ran.
-pub async fn with_python(project: Project, program: Program, plan: &RunPlan) -> Result<(Project, Program), Failure> {
+pub async fn with_python(trusted: TrustedProject, plan: &RunPlan) -> Result<TrustedProject, Failure> {
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
-    let python = plan.python.python(&project.root);
-    let project = project.start_python(&python).await.map_err(mistaken)?;
-    let Code::Read(offer) = &project.code else { return Ok((project, program)) };
+    let python = plan.python.python(&trusted.project().root);
+    let trusted = trusted.start_python(&python).await.map_err(mistaken)?;
+    let Code::Read(offer) = &trusted.project().code else { return Ok(trusted) };
     if plan.output.debug {
         offer.tracebacks.iter().for_each(|traceback| console::complain(&format!("{}\n", marked(traceback.trim_end()))));
     }
-    let Linked { program, .. } = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
-    program.find_endpoints().await.map_err(Failure::usage)?;
-    Ok((project, program))
+    let trusted = trusted.relinked(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
+    trusted.program().find_endpoints().await.map_err(Failure::usage)?;
+    Ok(trusted)
 }
 
 /// `llm-do chekc .` is read as a project to run, and `llm-do "What is rain?"` as well.
@@ -423,43 +442,44 @@ fn meant_command(project: &Path) -> Option<String> {
 
 /// Starts Python and reads the input, both at once: either may have to be waited for.
 async fn begin(
-    project: Project,
-    program: Program,
+    trusted: TrustedProject,
     plan: &RunPlan,
     known: Option<Input>,
-) -> Result<(Project, Program, Talk), Failure> {
+) -> Result<(TrustedProject, Talk), Failure> {
     let reading = Reading {
         talk: plan.talk.clone(),
         files: plan.files.clone(),
-        is_wanted: program.allow_cli_input,
-        default: program.default_input.clone(),
+        is_wanted: trusted.program().allow_cli_input,
+        default: trusted.program().default_input.clone(),
     };
-    match (known, &project.code) {
+    match (known, &trusted.project().code) {
         (Some(input), _) => {
-            let linked = program.clone();
-            let (project, program) = match (with_python(project, program, plan).await, &plan.recording) {
+            let without_python =
+                matches!(plan.recording, Recording::Replay(..)) && is_told_without_python(trusted.program());
+            let trusted = match with_python(trusted, plan).await {
                 // Every step is in the record: what Python would do was done.
-                (Err(failure), Recording::Replay(_)) if is_told_without_python(&linked) => {
+                Err(failure) if without_python => {
                     if !matches!(plan.output.view.verbosity, Verbosity::Quiet | Verbosity::Messages) {
                         let reason = marked(&failure.words().0);
                         console::complain(&format!("note: replayed without Python: {reason}\n"));
                     }
-                    (link(plan)?.0, linked)
+                    // It was agreed to a moment ago.
+                    survey(plan)?.trusted(Agreement::Everything).map_err(|_| trust::untrusted())?
                 }
-                (started, _) => started?,
+                started => started?,
             };
-            Ok((project, program, Talk::Once(input)))
+            Ok((trusted, Talk::Once(input)))
         }
         (None, Code::Unread) => {
             let reading = tokio::task::spawn_blocking(move || reading.talk());
-            let (project, program) = with_python(project, program, plan).await?;
+            let trusted = with_python(trusted, plan).await?;
             let talk = reading.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
-            Ok((project, program, talk))
+            Ok((trusted, talk))
         }
         // A thread would cost more than there is to wait for.
         (None, Code::Absent | Code::Read(_)) => {
-            let (project, program) = with_python(project, program, plan).await?;
-            Ok((project, program, reading.talk()?))
+            let trusted = with_python(trusted, plan).await?;
+            Ok((trusted, reading.talk()?))
         }
     }
 }

@@ -172,8 +172,8 @@ impl Desk {
         let ready = opening::prepare(open, number, &self.client, &self.calls, &self.environment).await?;
         let opened = Scope::open(number, ready.prepared, self.client.clone()).await?;
         self.scopes().insert(number, opened);
-        let (agent, model, run, untrusted) = (ready.agent, ready.model, ready.run, ready.untrusted);
-        Ok(Opened { scope: number, agent, model, run, untrusted })
+        let (agent, model, run) = (ready.agent, ready.model, ready.run);
+        Ok(Opened { scope: number, agent, model, run })
     }
 
     /// A number for a scope: events of it may come before the answer that would tell one, so a client may choose it. None

@@ -63,7 +63,13 @@ impl State {
                     None
                 }
             },
-            (KeySource::Directory, None) => None,
+            (KeySource::Directory, None) => {
+                console::complain(
+                    "note: nothing can be signed, so what is kept now counts as a stranger's later: there is no home \
+                     directory for a key\n",
+                );
+                None
+            }
         };
         Ok(self.key.get_or_init(|| key).as_ref())
     }

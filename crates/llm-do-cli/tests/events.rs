@@ -31,7 +31,7 @@ fn every_event_satisfies_the_schema() {
     );
     let schema: Value = serde_json::from_slice(&llm_do(&["schema", "events"], directory.path())).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let lines = llm_do(&["run", ".", "hi", "--json", "--approve-all"], directory.path());
+    let lines = llm_do(&["run", ".", "hi", "--trust", "--json", "--approve-all"], directory.path());
     let lines: Vec<Value> = lines
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())

@@ -190,7 +190,7 @@ fn a_script_costs_nothing() {
     std::fs::write(home.path().join("hi.worker"), "---\nname: main\nmodel: scripted:script.yaml\n---\nGreet.\n")
         .unwrap();
     std::fs::write(home.path().join("script.yaml"), "- {say: Hello., usage: {input: 3, output: 4}}\n").unwrap();
-    let result = json_of(&llm_do(home.path(), &[], &["run", "hi.worker", "Hi", "--output-format", "json"]));
+    let result = json_of(&llm_do(home.path(), &[], &["run", "hi.worker", "Hi", "--trust", "--output-format", "json"]));
     assert_eq!(result["usage"]["total"]["input_tokens"], 3);
     assert_eq!(result["usage"]["total"]["cost_usd"], 0.0);
 }

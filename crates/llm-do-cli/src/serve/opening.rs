@@ -1,14 +1,14 @@
 //! From the parameters of `open` to a call that can be opened: what `run` does with its flags, without a terminal.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use llm_do::event::Hearing;
 use llm_do::message::RawJson;
 use llm_do::model::name::ModelName;
 use llm_do::project::create::WorkerDefaults;
-use llm_do::project::link::Linked;
+use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProject};
 use llm_do::project::{AllowWorkers, ApprovalMode, Entry, EntryFunction, Fallback, Program, Project, ToolsetUse};
 use llm_do::runtime::{OutsideCaller, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
@@ -30,7 +30,8 @@ use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::plan::{self, RunPlan};
-use crate::trust::{self, Answerer, Item, Store};
+use crate::state::State;
+use crate::trust::{self, Answerers, Standing};
 use crate::{casting, run};
 
 /// A call to be opened, and what its client is told of it.
@@ -39,7 +40,6 @@ pub struct Ready {
     pub agent: String,
     pub model: Option<String>,
     pub run: String,
-    pub untrusted: Vec<Item>,
 }
 
 pub async fn prepare(
@@ -61,17 +61,17 @@ pub async fn prepare(
 
     let config = Config::load(environment.config_file().as_deref())?;
     let plan = planned(&open, environment, &config)?;
-    let (project, Linked { program, .. }) = linked(&open, &offered, &caller, &plan)?;
+    let surveyed = surveyed(&open, &offered, &caller, &plan)?;
     let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
-    let outside = open.caller.as_ref().map(|caller| allowed(caller, &program)).transpose()?;
-    // What a program gives as values is its own: that asks for no trust.
-    let untrusted =
-        if open.agents.is_empty() { settle_trust(&open, &project, &program, environment)? } else { Vec::new() };
-    let (project, program) = run::with_python(project, program, &plan).await?;
-    let program = entered(program, function);
-    let program = ruled(program, &open.tool_rules)?;
+    let outside = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
+    let trusted = settle_trust(&open, surveyed, environment, &config)?;
+    let trusted = run::with_python(trusted, &plan).await?;
+    let has_servers = !trusted.project().servers().is_empty();
     let creation_defaults = WorkerDefaults::from(open.creation_defaults);
-    let program = with_creation_defaults(program, &creation_defaults)?;
+    let program = trusted.into_program().adapted(|program| {
+        let program = ruled(entered(program, function), &open.tool_rules)?;
+        with_creation_defaults(program, &creation_defaults)
+    })?;
     let (program, models) = casting::cast(program, plan.tools, environment, &config, None)?;
     let trouble = Trouble::default();
     let asking = Client {
@@ -92,20 +92,20 @@ pub async fn prepare(
         creation_defaults,
         ..run::runtime_config(&plan, &program.policy, mpsc::unbounded_channel().0)
     };
-    let runtime_config = run::with_servers(runtime_config, &project, environment, &config)?;
+    let runtime_config = run::with_servers(runtime_config, has_servers, environment, &config)?;
     let (agent, model) = entry(&program);
     let hearing = match open.events {
         Wanted::All => Hearing::Everything,
         Wanted::Facts | Wanted::None => Hearing::Facts,
     };
     let (runtime, events) = Runtime::heard(program, models, runtime_config, hearing);
-    let run = runtime.run.clone();
+    let run = runtime.run_id().to_owned();
     let prepared = Prepared { runtime, events, waiting, wanted: open.events, caller: outside, trouble };
-    Ok(Ready { prepared, agent, model, run, untrusted })
+    Ok(Ready { prepared, agent, model, run })
 }
 
 /// A project of files, or of values; with what the client offers to it.
-fn linked(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> Result<(Project, Linked), Failure> {
+fn surveyed(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> Result<SurveyedProject, Failure> {
     if open.agents.is_empty() {
         let undefinable = offered.toolsets.iter().find(|(_, toolset)| toolset.definition().is_some());
         if let Some((name, _)) = undefinable {
@@ -116,7 +116,7 @@ fn linked(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> Re
         if open.runtime.is_some() {
             return Err(Failure::usage("`runtime` is for `agents`: that of a project is in its manifest"));
         }
-        return run::link_with(plan, |project| offer::offered(project, offered, caller));
+        return run::survey_with(plan, |project| offer::offered(project, offered, caller));
     }
     let definitions = offered.toolsets.iter().filter_map(|(name, toolset)| Some((name, toolset.definition()?)));
     let definitions: BTreeMap<&String, &RawJson> = definitions.collect();
@@ -134,8 +134,7 @@ fn linked(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> Re
         project = project.entry(entry);
     }
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
-    let linked = project.survey(&plan.models, plan.entry.as_deref()).map_err(mistaken)?;
-    Ok((project, linked))
+    project.surveyed(&plan.models, plan.entry.as_deref()).map_err(mistaken)
 }
 
 /// A function of the client is where the run starts, whatever the project's files say.
@@ -155,7 +154,7 @@ pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definiti
     let mut plan = plan::run(args, environment, &config)?;
     // A model is not needed to read a file.
     plan.models.environment.get_or_insert_with(|| ModelName { provider: "ollama".into(), model: "none".into() });
-    let (_, Linked { program, .. }) = run::link(&plan)?;
+    let program = run::survey(&plan)?.into_linked().program;
     let (name, _) = entry(&program);
     let agent = program.agents.get(&name).ok_or_else(|| Failure::usage(format!("`{name}` is no agent")))?;
     let names = |uses: &[ToolsetUse]| uses.iter().map(|used| used.name.clone()).collect();
@@ -244,31 +243,27 @@ fn entry(program: &Program) -> (String, Option<String>) {
     }
 }
 
-/// Running a project is asking for its code, for a program as for a person without a terminal; a program may say that it
-/// does not, and then nothing runs that nobody has agreed to.
+/// A program agrees for this call alone. Without its word, and unless the user has agreed before, nothing of the project
+/// runs.
 fn settle_trust(
     open: &Open,
-    project: &Project,
-    program: &Program,
+    surveyed: SurveyedProject,
     environment: &Environment,
-) -> Result<Vec<Item>, Fault> {
-    let store = Store::beneath(environment.home());
-    let items = trust::items(project, program);
-    if items.is_empty() || store.holds(&project.root, &items) {
-        return Ok(Vec::new());
+    config: &Config,
+) -> Result<TrustedProject, Fault> {
+    if !open.agents.is_empty() {
+        // What a program gives as values is its own.
+        return surveyed.trusted(Agreement::Everything).map_err(|_| trust::untrusted().into());
     }
-    match open.trust {
-        Some(true) => {
-            trust::settle(project, program, &store, Answerer::Flag)?;
-            Ok(Vec::new())
-        }
-        Some(false) => {
-            let failure = Failure::refused("the project is not trusted")
-                .hint("`llm-do check` lists what it can do; `trust: true` agrees to it");
-            Err(ErrorData { untrusted: items, ..ErrorData::of(&failure) }.fault(&failure))
-        }
-        None => Ok(items),
+    let state = State::of(environment, config)?;
+    let answerers = Answerers { once: open.trust.consent(environment)?, ..Answerers::default() };
+    let Standing { items, digest, is_given } = trust::standing(&surveyed, &answerers, &state)?;
+    if is_given {
+        return Ok(trust::settle(surveyed, open.project.as_deref().unwrap_or(Path::new(".")), &answerers, &state)?);
     }
+    let hint = format!("`trust: \"{digest}\"` agrees to exactly this list, `trust: true` to what it is now");
+    let failure = trust::untrusted().hint(hint);
+    Err(ErrorData { untrusted: items, digest: Some(digest), ..ErrorData::of(&failure) }.fault(&failure))
 }
 
 /// Rules of a program for the tools of all agents. A name that can be no tool is a mistake: a rule that rules nothing

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use llm_do::event::{Event, TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson};
 use llm_do::project::create::{WorkerDefaults, WorkerSpec};
+use llm_do::project::trust::{TrustDigest, TrustItem};
 use llm_do::project::{ApprovalMode, AttachmentPolicy, Limits};
 use llm_do::tools::approval::{Answer, ApprovalRequest, Coverage, Memory, Pending, Rule};
 use llm_do::tools::rpc::{Fault, code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::trust::Item;
+use crate::trust::Consent;
 
 /// What this program speaks. It changes when a client that knows the older one would be wrong.
 pub const PROTOCOL: u32 = 1;
@@ -80,9 +82,35 @@ pub struct Open {
     #[serde(default)]
     pub events: Wanted,
     #[serde(default)]
-    pub trust: Option<bool>,
+    pub trust: TrustParam,
     #[serde(default)]
     pub python: Option<PathBuf>,
+}
+
+/// Whether a program agrees to what a project asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum TrustParam {
+    #[default]
+    Unsaid,
+    Said(bool),
+    /// To exactly the list with this digest.
+    List(String),
+}
+
+impl TrustParam {
+    /// A program that says nothing of it leaves it to whoever started this one.
+    pub fn consent(&self, environment: &Environment) -> Result<Option<Consent>, Failure> {
+        match self {
+            Self::Unsaid => Consent::of_variable(environment),
+            Self::Said(false) => Ok(None),
+            Self::Said(true) => Ok(Some(Consent::Everything)),
+            Self::List(text) => match TrustDigest::parse(text) {
+                Some(digest) => Ok(Some(Consent::List(digest))),
+                None => Err(Failure::usage("`trust` is neither a boolean nor the 32 hex digits of a list")),
+            },
+        }
+    }
 }
 
 /// What a client offers to the agents of a scope.
@@ -342,8 +370,6 @@ pub struct Opened {
     pub agent: String,
     pub model: Option<String>,
     pub run: String,
-    /// What of the project nobody has agreed to yet.
-    pub untrusted: Vec<Item>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -622,7 +648,10 @@ pub struct ErrorData {
     pub usage: Option<UsageReport>,
     /// Of a project that is not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub untrusted: Vec<Item>,
+    pub untrusted: Vec<TrustItem>,
+    /// Of the whole list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<TrustDigest>,
 }
 
 impl ErrorData {

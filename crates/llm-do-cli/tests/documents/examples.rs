@@ -140,7 +140,7 @@ fn a_search_of_the_provider_is_told_and_its_tool_was_offered() {
     ]});
     let answer = Reply::empty().and_native(used).and_native(found).and_text("In 1961 (https://vasa.example/).");
     let (fake, place) = (FakeLlm::start(Script::new().reply(answer)), Place::new(None));
-    let flags = ["examples/search", "-m", "anthropic:claude-haiku-4-5", "-v", "When was the Vasa raised?"];
+    let flags = ["examples/search", "--trust", "-m", "anthropic:claude-haiku-4-5", "-v", "When was the Vasa raised?"];
     let ended = ran(&place, &flags, Some(&fake));
     assert_eq!(
         (ended.code, ended.stdout.as_str()),
@@ -162,7 +162,8 @@ fn a_search_of_the_provider_is_told_and_its_tool_was_offered() {
 #[test]
 fn the_survey_moves_what_it_may_and_removes_nothing() {
     let place = Place::new(None);
-    let flags = ["examples/survey", "-m", "scripted:examples/survey/script.yaml", "-v", "--approve-all", "Tidy up"];
+    let flags =
+        ["examples/survey", "--trust", "-m", "scripted:examples/survey/script.yaml", "-v", "--approve-all", "Tidy up"];
     let ended = ran(&place, &flags, None);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(ended.stderr.contains("`rm` is not among the commands here"), "{}", ended.stderr);

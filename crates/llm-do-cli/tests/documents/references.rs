@@ -184,7 +184,7 @@ fn config_keys(table: &str) -> BTreeSet<String> {
     let sandbox = Sandbox::new();
     sandbox.file(".config/llm-do/config.toml", &format!("{table}\nnobody_knows = 1\n"));
     let said = sandbox.run(&["models"]).stderr;
-    let (_, names) = said.split_once("expected one of ").unwrap_or_else(|| panic!("{table}: {said}"));
+    let (_, names) = said.split_once(", expected ").unwrap_or_else(|| panic!("{table}: {said}"));
     quoted(names).into_iter().collect()
 }
 
@@ -196,6 +196,7 @@ fn the_configuration_has_these_keys() {
         ("providers.NAME", "[providers.x]"),
         ("prices.MODEL", "[prices.\"x:y\"]"),
         ("http", "[http]"),
+        ("runs", "[runs]"),
     ];
     for (heading, table) in tables {
         let told = rows(&text).into_iter().filter(|row| row.under == [heading]);

@@ -1,5 +1,6 @@
 //! Every document, typed again. `LLM_DO_WRITE_SESSION=1` writes down what is seen instead.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use fake_llm::{At, Call, FakeLlm, Fault, Gate, On, Reply, Script, Seen, Usage};
@@ -35,7 +36,7 @@ const TYPED: &[(&str, &[Keys])] = &[
     ),
     ("llm-do hello \"Tell me a long story\"", &[&[("there wa", "\u{3}")]]),
     (
-        "llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane\"",
+        "llm-do examples/publish -m scripted:examples/publish/script.yaml --trust \"Publish the crane\"",
         &[&[(ASKED, "n"), ("why not?", "after the inspection\r")]],
     ),
     ("llm-do examples/publish -m scripted:examples/publish/script.yaml \"Publish the crane, please\"", &[YES]),
@@ -91,7 +92,17 @@ fn masked(text: &str) -> String {
         Some("commands") if line.contains(" a fence") => "commands in …\n".to_owned(),
         Some(_) | None => format!("{line}\n"),
     };
-    steady(&text.lines().map(mask).collect::<String>())
+    let text = steady(&text.lines().map(mask).collect::<String>());
+    ids(&text).iter().fold(text.clone(), |text, id| text.replace(id, "…"))
+}
+
+/// The ids of questions in a text, short or whole: each run has its own.
+fn ids(text: &str) -> Vec<String> {
+    let is_id = |word: &&str| {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        [12, 64].contains(&word.len()) && word.bytes().all(is_digit) && word.bytes().any(|byte| byte.is_ascii_digit())
+    };
+    text.split(|letter: char| !letter.is_alphanumeric()).filter(is_id).map(str::to_owned).collect()
 }
 
 /// Without times.
@@ -121,6 +132,8 @@ struct Session<'a> {
     place: Place<'a>,
     commands: Vec<String>,
     code: i32,
+    /// The ids of questions as they are written, and as they are now.
+    questions: BTreeMap<String, String>,
 }
 
 impl Session<'_> {
@@ -128,6 +141,7 @@ impl Session<'_> {
         let run = self.commands.iter().filter(|earlier| *earlier == command).count();
         self.commands.push(command.to_owned());
         let meant = command.replacen("cargo run -q -p llm-do-cli -- ", "llm-do ", 1);
+        let meant = self.questions.iter().fold(meant, |meant, (written, now)| meant.replace(written, now));
         let seen = self.place.types(&meant, keys(command, run), self.code);
         self.code = seen.code;
         seen.screen
@@ -162,6 +176,7 @@ impl Session<'_> {
                 continue;
             }
             let now = self.types(&command);
+            self.questions.extend(ids(&seen).into_iter().zip(ids(&now)));
             // Readers see no exit code: whatever fails is followed by it.
             let is_told = index + 1 < count && is_asked[index + 1];
             assert!(
@@ -179,7 +194,8 @@ impl Session<'_> {
 #[track_caller]
 fn goes_as_it_is_written(path: &str, provider: Option<&FakeLlm>) {
     let document = read(path);
-    let mut session = Session { place: Place::new(provider), commands: Vec::new(), code: 0 };
+    let mut session =
+        Session { place: Place::new(provider), commands: Vec::new(), code: 0, questions: BTreeMap::new() };
     let now: Vec<Part> = parts(&document).into_iter().map(|part| session.goes(part)).collect();
     let now = written(&now);
     if std::env::var_os("LLM_DO_WRITE_SESSION").is_some() {
@@ -258,6 +274,8 @@ fn times_and_places_are_not_compared() {
         ("3.4 s · 1 request · 3 tokens in, 4 out · $0", "0.0 s · 1 request · 3 tokens in, 4 out · $0"),
         ("begun Mon by ann", "begun … by …"),
         ("a (b s)", "a (b s)"),
+        ("approval 1: main › write_file (0123456789ab)", "approval 1: main › write_file (…)"),
+        ("0123456789abc and abcdefabcdef", "0123456789abc and abcdefabcdef"),
     ] {
         assert_eq!(masked(seen).trim_end(), compared);
     }

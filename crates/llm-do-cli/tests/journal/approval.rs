@@ -53,8 +53,11 @@ fn the_result_of_a_suspended_run_says_what_waits_and_that_of_the_whole_run_count
     let arguments = json!({"path": "a.txt", "content": "new\n"});
     let (reason, preview) = ("creates the file `a.txt`", "+ new");
     let pending = json!([{
-        "id": id, "path": ["main"], "tool": "write_file", "arguments": arguments, "reason": reason, "preview": preview,
+        "id": suspended["pending"][0]["id"], "path": ["main"], "tool": "write_file", "arguments": arguments,
+        "reason": reason, "preview": preview,
     }]);
+    let whole_id = suspended["pending"][0]["id"].as_str().unwrap();
+    assert!(whole_id.len() == 64 && whole_id.starts_with(&id), "programs get all of it: {whole_id}");
     assert_eq!((&suspended["exit_code"], &suspended["pending"]), (&json!(4), &pending));
     let (events, result) = resume(&sandbox, &fake, &["--json", "--approve", &id]).events();
     assert_eq!(result["run"], suspended["run"], "it is the same run");

@@ -11,6 +11,7 @@ mod terminal;
 
 mod approval;
 mod attended;
+mod foreign;
 mod kill;
 mod replay;
 mod trouble;

@@ -38,5 +38,5 @@ fn a_record_that_ends_early_says_where() {
     let (sandbox, fake) = writer();
     begin(&sandbox, &fake, &[]).failure(4);
     let short = Run::new(&sandbox, &[".", "--replay", JOURNAL]).failure(1);
-    assert_eq!(short, "error: the decision `main/t0/m0/decided` is not in the record\n");
+    assert_eq!(short, "error: the tool call `main/t0/m0/c0` is not in the record\n");
 }

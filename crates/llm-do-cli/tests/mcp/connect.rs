@@ -10,9 +10,9 @@ use crate::{command, project};
 fn check_starts_nothing_unless_it_is_told_to_and_the_project_is_trusted() {
     let toolsets = json!({"desk": servers::ours_on_stdio()});
     let sandbox = project("toolsets: [desk]", &toolsets, "");
-    let plain = Run::of(&sandbox, &["check", ".", "-m", "ollama:q"]).ended();
-    assert!(plain.stdout.contains("with the variables PASSED, TOLD is `desk`\n"), "{}", plain.stdout);
-    let said = Run::of(&sandbox, &["check", ".", "-m", "ollama:q", "--connect"]).failure(2);
+    let plain = Run::of(&sandbox, &["check", ".", "-m", "ollama:q"]).with("LLM_DO_TRUST", "").ended();
+    assert!(plain.stdout.contains("\"log\"] with PASSED from SECRET, TOLD  "), "{}", plain.stdout);
+    let said = Run::of(&sandbox, &["check", ".", "-m", "ollama:q", "--connect"]).with("LLM_DO_TRUST", "").failure(2);
     assert!(said.contains("`--connect` starts nothing of a project that is not trusted"), "{said}");
     let trusted = command(&sandbox, "check", &["-m", "ollama:q"]).ended();
     assert!(trusted.stdout.contains("*  unknown  (desk)"), "{}", trusted.stdout);

@@ -16,6 +16,7 @@ mod models;
 mod plain;
 mod start;
 mod toolsets;
+mod trust;
 mod typed;
 
 use std::path::Path;

@@ -247,13 +247,13 @@ fn a_run_leaves_a_project_as_it_was_and_check_runs_nothing_of_it() {
     let kit = "open('ran', 'w')\ndef tool() -> int:\n    return 1\nTOOLS = [tool]\n";
     let sandbox = project(&[("main", MAIN)], &[("kit.py", kit)], &calls(&["{ tool: {} }"]));
     let before = sandbox.tree();
-    let checked = sandbox.run(&["check", ".", "-m", "scripted:script.yaml"]);
+    let checked = sandbox.run_in(&["check", ".", "-m", "scripted:script.yaml"], &[("LLM_DO_TRUST", "")]);
     assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""));
     assert!(checked.stdout.contains("tool (defined in Python, which check does not run)"), "{}", checked.stdout);
     assert_eq!(sandbox.tree(), before);
     run(&sandbox, &["-q"]).answer();
     std::fs::remove_file(sandbox.path().join("ran")).unwrap();
-    std::fs::remove_dir_all(sandbox.path().join(".config")).unwrap();
+    std::fs::remove_dir_all(sandbox.path().join(".local")).unwrap();
     assert_eq!(sandbox.tree(), before, "no compiled file is left in it");
 }
 
@@ -262,7 +262,7 @@ fn check_looks_at_the_files_of_a_project_that_is_trusted() {
     let kit = "def tool() -> int:\n    return 1\nTOOLS = [tool]\n";
     let sandbox = project(&[("main", MAIN)], &[("kit.py", kit)], "- say: hi\n");
     let cache = crate::python::cache();
-    let cache = [("XDG_CACHE_HOME", cache.to_str().unwrap())];
+    let cache = [("XDG_CACHE_HOME", cache.to_str().unwrap()), ("LLM_DO_TRUST", "")];
     let check =
         |flags: &[&str]| sandbox.run_in(&[&["check", ".", "-m", "scripted:script.yaml"], flags].concat(), &cache);
     assert!(check(&[]).stdout.contains("tool (defined in Python, which check does not run)"));
@@ -274,7 +274,8 @@ fn check_looks_at_the_files_of_a_project_that_is_trusted() {
         trusted.stdout
     );
     sandbox.file("kit.py", "TOOLS = [nothing]\n");
-    let broken = check(&[]);
+    assert!(check(&[]).stdout.contains("defined in Python, which check does not run"), "it is another file now");
+    let broken = check(&["--trust"]);
     assert_eq!(broken.code, Some(2), "{}", broken.stdout);
     assert!(broken.stderr.contains("kit.py:1:1") && broken.stderr.contains("NameError"), "{}", broken.stderr);
 }

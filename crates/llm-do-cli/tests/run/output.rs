@@ -104,7 +104,7 @@ fn a_stream_of_json_tells_of_everything_and_ends_with_the_result() {
     let messages = result["messages"].as_array().unwrap();
     assert_eq!(messages[0], json!({"role": "user", "parts": [{"type": "text", "text": "hi"}]}));
     assert_eq!((&messages[1]["role"], messages.len()), (&json!("assistant"), 2));
-    assert!(result["run"].as_str().is_some_and(|run| run.len() == 19 && run.chars().all(|c| c.is_ascii_hexdigit())));
+    assert!(result["run"].as_str().is_some_and(llm_do::journal::run_id::is_run_id));
 }
 
 fn check_trace(result: &Value) {

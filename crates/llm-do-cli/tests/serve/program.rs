@@ -542,7 +542,7 @@ Result: wrote 2 characters to out.txt
 }
 
 #[test]
-fn a_project_that_nobody_trusted_is_warned_about_refused_or_trusted() {
+fn a_program_that_names_a_project_agrees_to_it_unless_it_says_otherwise() {
     let sandbox = Sandbox::new();
     sandbox.file("project.json", r#"{"version": 1, "entry": {}, "python_files": ["start.py"]}"#).file(
         "start.py",
@@ -550,19 +550,23 @@ fn a_project_that_nobody_trusted_is_warned_about_refused_or_trusted() {
          start = EntrySpec(name='start', main=lambda args, ctx: args.input.upper())\n",
     );
     let source = r#"
-from llm_do import ApprovalError, run_worker
+from llm_do import ApprovalError, WorkerRegistry, run_worker
 
-try:
-    run_worker(".", None, "hi", trust=False)
-except ApprovalError as error:
-    print(error.message, error.untrusted)
-for trust in (None, True, False):
-    print(run_worker(".", None, "hi", trust=trust).output)
+for registry, trust in ((".", False), (WorkerRegistry(".", trust=False), None)):
+    try:
+        run_worker(registry, None, "hi", trust=trust)
+    except ApprovalError as error:
+        digest = error.digest
+        print(error.message, [(item["class"], item["words"]) for item in error.untrusted], len(digest))
+for registry, trust in ((".", None), (WorkerRegistry("."), None), (WorkerRegistry(".", trust=digest), None), (".", True)):
+    print(run_worker(registry, None, "hi", trust=trust).output)
 "#;
     let ended = wait_for_all(&mut command(&sandbox, source));
-    assert_eq!(ended.stderr, "this project was never trusted: python_files (`llm-do check` lists what it can do)\n");
-    let refused = "the project is not trusted [{'key': 'python_files', 'what': 'start.py'}]";
-    assert_eq!(ended.stdout, format!("{refused}\nHI\nHI\nHI\n"));
+    assert_eq!(ended.stderr, "");
+    let others = "('run', 'program.py of this project, if it is imported')";
+    let refused = format!("the project is not trusted [('run', 'start.py of this project'), {others}] 32");
+    assert_eq!(ended.stdout, format!("{refused}\n{refused}\nHI\nHI\nHI\nHI\n"));
+    assert!(!sandbox.path().join(".local").exists(), "nothing is kept");
 }
 
 #[test]

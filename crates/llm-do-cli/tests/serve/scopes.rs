@@ -13,7 +13,6 @@ fn a_scope_keeps_what_was_said_and_tells_what_happened_before_its_answers() {
     let opened = client.result("open", &json!({"project": "main.worker"}));
     assert_eq!((&opened["scope"], &opened["agent"]), (&json!(1), &json!("main")));
     assert_eq!(opened["model"], "scripted:script.yaml");
-    assert_eq!(opened["untrusted"], json!([]));
     for (input, output) in [("one", "one is reply 1"), ("two", "two is reply 2")] {
         let turned = client.result("turn", &json!({"scope": 1, "input": input}));
         assert_eq!(turned["output"], output);
@@ -234,24 +233,37 @@ fn python_client(sandbox: &Sandbox) -> Client {
 }
 
 #[test]
-fn a_project_with_code_is_named_refused_or_trusted() {
+fn a_project_with_code_is_opened_for_whoever_agrees_to_it() {
     let sandbox = with_code();
-    let mut client = python_client(&sandbox);
+    let mut command = sandbox.command(&["serve", "--stdio"], &[("LLM_DO_TRUST", "")]);
+    command.env("PATH", std::env::var_os("PATH").unwrap()).env("XDG_CACHE_HOME", python::cache());
+    let mut client = Client::of(command);
     let imported = sandbox.path().join("imported");
-    let error = client.error("open", &json!({"project": ".", "trust": false}));
-    assert_eq!((&error["message"], &error["data"]["exit_code"]), (&json!("the project is not trusted"), &json!(4)));
-    let items = json!([{"key": "python_files", "what": "start.py"}]);
-    assert_eq!(error["data"]["untrusted"], items);
+    let wrong = "0".repeat(32);
+    let mut digest = Value::Null;
+    for open in
+        [json!({"project": "."}), json!({"project": ".", "trust": false}), json!({"project": ".", "trust": wrong})]
+    {
+        let error = client.error("open", &open);
+        assert_eq!((&error["message"], &error["data"]["exit_code"]), (&json!("the project is not trusted"), &json!(4)));
+        let items = &error["data"]["untrusted"];
+        assert_eq!(
+            (&items[0]["class"], &items[0]["words"], &items[0]["source"], &items[1]),
+            (&json!("run"), &json!("start.py of this project"), &json!("Python"), &Value::Null)
+        );
+        digest = error["data"]["digest"].clone();
+    }
+    assert_eq!(client.error("open", &json!({"project": ".", "trust": "yes"}))["data"]["exit_code"], 2);
     assert!(!imported.exists(), "nothing of it has run");
-    // Running a project is asking for its code; what nobody agreed to is named.
-    let opened = client.result("open", &json!({"project": "."}));
-    assert_eq!(
-        (&opened["untrusted"], &opened["agent"], &opened["model"]),
-        (&items, &json!("start.py:start"), &Value::Null)
-    );
+    let opened = client.result("open", &json!({"project": ".", "trust": digest}));
+    assert_eq!((&opened["agent"], &opened["model"]), (&json!("start.py:start"), &Value::Null));
     assert!(imported.exists());
-    assert_eq!(client.result("open", &json!({"project": ".", "trust": true}))["untrusted"], json!([]));
-    assert_eq!(client.result("open", &json!({"project": ".", "trust": false}))["untrusted"], json!([]), "it is kept");
+    client.result("open", &json!({"project": ".", "trust": true}));
+    client.error("open", &json!({"project": "."}));
+    assert!(!sandbox.path().join(".local").exists(), "nothing is kept");
+    let kept = sandbox.run_in(&["check", ".", "--trust"], &[("LLM_DO_TRUST", "")]);
+    assert_eq!(kept.code, Some(0), "{}", kept.stderr);
+    client.result("open", &json!({"project": ".", "trust": false}));
     client.ends_well();
 }
 

@@ -40,6 +40,7 @@ struct Seen {
 pub struct Elsewhere {
     pub stdin: Option<Stdio>,
     pub stdout: Option<Stdio>,
+    pub stderr: Option<Stdio>,
 }
 
 /// How a program on a terminal ended.
@@ -71,6 +72,9 @@ impl Terminal {
         command = command.stdin(pts_or(elsewhere.stdin, &pts));
         if let Some(stdout) = elsewhere.stdout {
             command = command.stdout(stdout);
+        }
+        if let Some(stderr) = elsewhere.stderr {
+            command = command.stderr(stderr);
         }
         let child = command.spawn(pts).unwrap();
         let keyboard = File::from(OwnedFd::from(pty));

@@ -213,7 +213,7 @@ fn somebody_is_asked_also_when_the_streams_are_pipes() {
     let sandbox = writer(&WRITES.replace("say: ", "say: \"{{ heard }} \"").replace("\"\"{{", "{{"));
     let (mut reader, writer) = std::io::pipe().unwrap();
     let input = tempfile::tempfile().unwrap();
-    let streams = Elsewhere { stdin: Some(Stdio::from(input)), stdout: Some(Stdio::from(writer)) };
+    let streams = Elsewhere { stdin: Some(Stdio::from(input)), stdout: Some(Stdio::from(writer)), stderr: None };
     let terminal = Terminal::start_with(sandbox.command(&RUN, &[]), Terminal::ROWS, streams);
     terminal.expect(ASKED).answer("y");
     let left = terminal.left();

@@ -212,7 +212,7 @@ fn a_signal_ends_the_chat_and_leaves_the_terminal_as_it_was() {
 fn an_answer_to_a_pipe_is_the_answer_alone() {
     let sandbox = echo();
     let (mut reader, writer) = std::io::pipe().unwrap();
-    let streams = Elsewhere { stdin: None, stdout: Some(writer.into()) };
+    let streams = Elsewhere { stdout: Some(writer.into()), ..Elsewhere::default() };
     let command = sandbox.command(&CHAT, &[]);
     let chat = Terminal::start_with(command, Terminal::ROWS, streams);
     chat.expect("> ").press("hello\r");

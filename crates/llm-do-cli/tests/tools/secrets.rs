@@ -95,7 +95,8 @@ fn as_nobody(sandbox: &Sandbox) -> Ended {
         fs::copy(env!("CARGO_BIN_EXE_llm-do"), &program).unwrap();
         let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         command = std::process::Command::new(program);
-        command.args(arguments).env_clear().current_dir(sandbox.path()).stdin(Stdio::null());
+        command.args(arguments).env_clear().env("LLM_DO_TRUST", "1");
+        command.current_dir(sandbox.path()).stdin(Stdio::null());
         command.uid(NOBODY).gid(NOBODY);
         for path in [".", "main.worker", "script.yaml", "read_only.txt", "closed"] {
             chown(sandbox.path().join(path), Some(NOBODY), Some(NOBODY)).unwrap();

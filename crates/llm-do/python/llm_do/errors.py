@@ -53,7 +53,9 @@ class LlmDoError(Exception):
         self.pending: list[dict[str, Any]] = details.get("pending", [])
         """Calls that somebody would have had to approve."""
         self.untrusted: list[dict[str, str]] = details.get("untrusted", [])
-        """What of the project nobody has agreed to."""
+        """What of the project nobody has agreed to: `class`, `words`, `place`, `source` and `digest` of each."""
+        self.digest: Union[str, None] = details.get("digest")
+        """That of the whole list, which `trust=` takes."""
         self.usage: Union[dict[str, Any], None] = details.get("usage")
         """What the run has used until then."""
 

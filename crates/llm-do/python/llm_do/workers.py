@@ -10,7 +10,6 @@ import asyncio
 import base64
 import concurrent.futures
 import contextvars
-import logging
 import math
 import os
 import sys
@@ -59,7 +58,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-_log = logging.getLogger("llm_do")
 
 MessageCallback = Callable[[dict[str, Any]], Union[None, Awaitable[None]]]
 """Hears every event of a run, in order; sync or async. `llm-do schema events` describes them."""
@@ -92,10 +90,16 @@ Registry = Union["WorkerRegistry", str, "os.PathLike[str]"]
 
 
 class WorkerRegistry:
-    """Where workers are defined: a project directory, its `project.json`, or a worker file."""
+    """Where workers are defined: a project directory, its `project.json`, or a worker file.
 
-    def __init__(self, root: Union[str, os.PathLike[str]]) -> None:
+    A program that names a project asks for its code, as an `import` does: `trust=True` agrees to what the project can
+    run, loosen and send out, and keeps nothing of that. `trust=False` agrees to nothing but what the user has agreed to,
+    the 32 hex digits of a list to exactly that list.
+    """
+
+    def __init__(self, root: Union[str, os.PathLike[str]], trust: Union[bool, str] = True) -> None:
         self.root = Path(root)
+        self.trust = trust
 
     def __fspath__(self) -> str:
         return str(self.root)
@@ -224,7 +228,7 @@ class _Order:
     models: Union[Mapping[str, str], None] = None
     limits: Union[Mapping[str, Any], None] = None
     max_depth: Union[int, None] = None
-    trust: Union[bool, None] = None
+    trust: Union[bool, str, None] = None
     python: Union[str, None] = None
     caller: Union[WorkerContext, None] = None
 
@@ -245,7 +249,7 @@ class _Order:
             "max_depth": self.max_depth,
             "creation_defaults": _defaults(self.creation_defaults),
             "events": "none" if self.message_callback is None else "all",
-            "trust": self.trust,
+            "trust": getattr(self.registry, "trust", True) if self.trust is None else self.trust,
             "python": self.python or _own_interpreter(self.registry),
         }
         if self.caller is not None:
@@ -469,9 +473,6 @@ async def _opened(order: _Order) -> WorkerScope:
     except BaseException:
         await server.stop()
         raise
-    if opened["untrusted"]:
-        keys = ", ".join(dict.fromkeys(item["key"] for item in opened["untrusted"]))
-        _log.warning("this project was never trusted: %s (`llm-do check` lists what it can do)", keys)
     return WorkerScope(server, peer, opened)
 
 
@@ -506,7 +507,7 @@ def start(
     models: Union[Mapping[str, str], None] = None,
     limits: Union[Mapping[str, Any], None] = None,
     max_depth: Union[int, None] = None,
-    trust: Union[bool, None] = None,
+    trust: Union[bool, str, None] = None,
     python: Union[str, None] = None,
 ) -> _Start:
     """Opens a worker for many turns: `async with start(registry, "main") as scope: await scope.run_turn("hello")`.
@@ -552,7 +553,7 @@ async def run_worker_async(
     models: Union[Mapping[str, str], None] = None,
     limits: Union[Mapping[str, Any], None] = None,
     max_depth: Union[int, None] = None,
-    trust: Union[bool, None] = None,
+    trust: Union[bool, str, None] = None,
     python: Union[str, None] = None,
 ) -> WorkerRunResult:
     """Runs a worker: one input → one answer.
@@ -561,8 +562,8 @@ async def run_worker_async(
     attachments or an instance of its input class (`None`: the manifest's input). `cli_model` is for workers whose file
     names no model, `models` replaces those of single workers. `approval_callback` is asked before a tool runs that needs
     it; without one such a call ends the run. `message_callback` hears the events. `tool_rules` are rules for the tools
-    of all workers, `limits` those of the whole run. `trust=True` agrees to the project's code, servers and loosened
-    rules for good, `trust=False` refuses to run what nobody has agreed to, `None` runs it and logs a warning.
+    of all workers, `limits` those of the whole run. `trust` is that of `WorkerRegistry`, for this
+    run: without it, and for a path, the project's code, servers and loosened rules are agreed to.
     """
     order = _Order(
         registry=registry,
@@ -595,7 +596,7 @@ def run_worker(
     models: Union[Mapping[str, str], None] = None,
     limits: Union[Mapping[str, Any], None] = None,
     max_depth: Union[int, None] = None,
-    trust: Union[bool, None] = None,
+    trust: Union[bool, str, None] = None,
     python: Union[str, None] = None,
 ) -> WorkerRunResult:
     """`run_worker_async`, waited for. Callbacks are called in this thread unless a loop runs in it already."""
@@ -634,7 +635,7 @@ async def call_worker_async(
     models: Union[Mapping[str, str], None] = None,
     limits: Union[Mapping[str, Any], None] = None,
     max_depth: Union[int, None] = None,
-    trust: Union[bool, None] = None,
+    trust: Union[bool, str, None] = None,
     python: Union[str, None] = None,
 ) -> WorkerRunResult:
     """Runs a worker on behalf of another one, which must be allowed to call it.
@@ -700,7 +701,7 @@ def call_worker(
     models: Union[Mapping[str, str], None] = None,
     limits: Union[Mapping[str, Any], None] = None,
     max_depth: Union[int, None] = None,
-    trust: Union[bool, None] = None,
+    trust: Union[bool, str, None] = None,
     python: Union[str, None] = None,
 ) -> WorkerRunResult:
     """`call_worker_async`, waited for."""

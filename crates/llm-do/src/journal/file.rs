@@ -13,9 +13,10 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::digest::digest;
-use super::record::{self, Contents, Damage, Known, Line, OPENING, Record, RunLine, State, VERSION};
-use super::writer::{Acknowledgement, Writer};
-use super::{Journal, Step, StepKind, Stop};
+use super::mac::{LineMac, StateKey};
+use super::record::{self, Contents, Damage, Known, Line, NumberedLine, OPENING, Record, RunLine, State, VERSION};
+use super::writer::{Acknowledgement, Signer, Writer};
+use super::{Journal, Prior, Step, StepKind, Stop};
 use crate::BoxFuture;
 use crate::message::RawJson;
 
@@ -35,6 +36,9 @@ pub enum JournalError {
     InUse(PathBuf),
     #[error("the journal {} has version {version}, and this program reads version {VERSION}", .path.display())]
     Version { path: PathBuf, version: u64 },
+    /// It was written by another program, on another machine, or changed since; counted from 1.
+    #[error("{} was not written by you on this machine (line {line})", .path.display())]
+    Foreign { path: PathBuf, line: usize },
     #[error("the journal {} is damaged at line {line}: {reason}", .path.display())]
     Damaged { path: PathBuf, line: usize, reason: String },
     #[error("the journal {}: {error}", .path.display())]
@@ -60,7 +64,11 @@ pub struct FileJournal {
 }
 
 enum Mode {
-    Writes(Writer),
+    Writes {
+        writer: Writer,
+        /// A stranger's file whose place ours has taken: still locked for whoever has it open.
+        _replaced: Option<File>,
+    },
     /// Nothing is run and nothing is written.
     Replays,
 }
@@ -79,39 +87,118 @@ pub struct OpenJournal {
     path: PathBuf,
     file: File,
     contents: Contents,
-    /// How much of the file counts.
-    committed: u64,
+    key: Option<StateKey>,
+    origin: Origin,
+}
+
+/// Who wrote a journal.
+enum Origin {
+    /// We did: how much of the file counts, and how its last line is signed.
+    Own { committed: u64, last: LineMac },
+    /// A stranger did: what is kept of it.
+    Stranger { header: RunLine, lines: Vec<NumberedLine> },
 }
 
 impl OpenJournal {
-    /// Takes the lock and reads everything. The file stays as it is until [`OpenJournal::resume`].
-    pub fn open(path: &Path) -> Result<Self, JournalError> {
-        let file = open_regular(path, OpenOptions::new().read(true).append(true))?;
-        lock(&file, path)?;
-        let bytes = all_of(&file, path)?;
+    /// Takes the lock and reads everything that was written with the key. The file stays as it is until
+    /// [`OpenJournal::resume`].
+    pub fn open(path: &Path, key: Option<&StateKey>) -> Result<Self, JournalError> {
+        let (file, bytes) = locked(path)?;
         let committed = record::committed(&bytes);
-        let contents = contents(&bytes[..committed], path)?;
-        Ok(Self { path: path.to_owned(), file, contents, committed: committed as u64 })
+        let read = Contents::read(&bytes[..committed], key);
+        let (contents, last) = read.map_err(|damage| damaged(damage, path))?;
+        let origin = Origin::Own { committed: committed as u64, last };
+        Ok(Self { path: path.to_owned(), file, contents, key: key.cloned(), origin })
+    }
+
+    /// The same of a stranger's file. Going on with it writes what is kept of it anew, signed with the key: whoever does
+    /// that has asked a person before.
+    pub fn open_foreign(path: &Path, key: Option<&StateKey>) -> Result<Self, JournalError> {
+        let (file, bytes) = locked(path)?;
+        let lines = record::strangers_lines(&bytes[..record::committed(&bytes)]);
+        let (header, lines) = lines.map_err(|damage| damaged(damage, path))?;
+        let contents = Contents::of(header.clone(), lines.clone()).map_err(|damage| damaged(damage, path))?;
+        let origin = Origin::Stranger { header, lines };
+        Ok(Self { path: path.to_owned(), file, contents, key: key.cloned(), origin })
     }
 
     pub fn contents(&self) -> &Contents {
         &self.contents
     }
 
+    /// The same file under a name that holds wherever the process goes.
+    #[must_use]
+    pub fn at(self, path: PathBuf) -> Self {
+        Self { path, ..self }
+    }
+
+    /// What a stranger's header says, as it was understood: this is written anew.
+    #[must_use]
+    pub fn with_header(mut self, header: &impl Serialize) -> Self {
+        if let Origin::Stranger { header: line, .. } = &mut self.origin {
+            line.res = Some(RawJson::of(header));
+        }
+        self
+    }
+
     /// Goes on: a torn last line is dropped, since nothing that it tells of was acknowledged.
     pub fn resume(self, matching: Matching, by: Option<String>) -> Result<FileJournal, JournalError> {
-        let Self { path, file, contents, committed } = self;
+        let Self { path, file, contents, key, origin } = self;
         let failed = |error| JournalError::Io { path: path.clone(), error };
-        file.set_len(committed).map_err(failed)?;
-        append_run_line(&file, &RunLine::resumed(now(), by.clone())).map_err(failed)?;
-        let mode = Mode::Writes(Writer::start(file).map_err(failed)?);
+        let (file, signer, replaced, contents) = match origin {
+            Origin::Own { committed, last } => {
+                file.set_len(committed).map_err(failed)?;
+                let mut signer = Signer::after(last, key);
+                append(&file, &mut signer, [line_of(&RunLine::resumed(now(), by.clone()))]).map_err(failed)?;
+                (file, signer, None, contents)
+            }
+            Origin::Stranger { header, lines } => {
+                let header = RunLine { v: Some(VERSION), ..header };
+                let adopted = RunLine::adopted(now(), by.clone());
+                // A question that a stranger wrote down is not signed: it is asked anew.
+                let kept = lines.iter().filter(|(_, line)| line.kind != StepKind::Ask);
+                let lines = [line_of(&header)].into_iter().chain(kept.map(|(_, line)| line_of(line)));
+                let (own, signer) = written_anew(&path, lines.chain([line_of(&adopted)]), key).map_err(failed)?;
+                (own, signer, Some(file), contents.without_questions())
+            }
+        };
+        let mode = Mode::Writes { writer: Writer::start(file, signer).map_err(failed)?, _replaced: replaced };
         Ok(FileJournal::of(contents.into_unsettled(), mode, matching, by))
     }
 }
 
+/// A file in the place of another, with these lines, signed and locked. Either all of it is there or nothing changed.
+fn written_anew(path: &Path, lines: impl Iterator<Item = String>, key: Option<StateKey>) -> io::Result<(File, Signer)> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let temporary = directory.join(format!(".journal-{}-{:016x}", std::process::id(), fastrand::u64(..)));
+    let written = || {
+        let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&temporary)?;
+        // Nobody else knows the name.
+        file.try_lock().map_err(io::Error::from)?;
+        let mut signer = Signer::after(LineMac::default(), key);
+        append(&file, &mut signer, lines)?;
+        std::fs::rename(&temporary, path)?;
+        Ok((file, signer))
+    };
+    let written = written();
+    match &written {
+        Ok(_) => sync_directory_of(path),
+        Err(_) => {
+            let _ = std::fs::remove_file(&temporary);
+        }
+    }
+    written
+}
+
 impl FileJournal {
-    /// A new journal: the file does not exist or is empty. `header` says what resuming needs to know.
-    pub fn create(path: &Path, header: &impl Serialize, by: Option<String>) -> Result<Self, JournalError> {
+    /// A new journal: the file does not exist or is empty. `header` says what resuming needs to know. Without a key it
+    /// counts as a stranger's later.
+    pub fn create(
+        path: &Path,
+        header: &impl Serialize,
+        by: Option<String>,
+        key: Option<&StateKey>,
+    ) -> Result<Self, JournalError> {
         let failed = |error| JournalError::Io { path: path.to_owned(), error };
         let file = open_regular(path, OpenOptions::new().read(true).append(true).create(true).mode(0o600))?;
         lock(&file, path)?;
@@ -123,9 +210,11 @@ impl FileJournal {
         }
         file.set_len(0).map_err(failed)?;
         file.set_permissions(std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        append_run_line(&file, &RunLine::header(RawJson::of(header), now(), by.clone())).map_err(failed)?;
+        let mut signer = Signer::after(LineMac::default(), key.cloned());
+        let header = RunLine::header(RawJson::of(header), now(), by.clone());
+        append(&file, &mut signer, [line_of(&header)]).map_err(failed)?;
         sync_directory_of(path);
-        let mode = Mode::Writes(Writer::start(file).map_err(failed)?);
+        let mode = Mode::Writes { writer: Writer::start(file, signer).map_err(failed)?, _replaced: None };
         Ok(Self::of(HashMap::new(), mode, Matching::Exact, by))
     }
 
@@ -152,6 +241,10 @@ impl FileJournal {
         }
         assert!(state.taken.insert(step.key.clone()), "the key `{}` is used by two steps", step.key);
         let Some(record) = state.records.remove(&step.key) else { return Ok(None) };
+        if step.kind == StepKind::Ask && record.kind == StepKind::Ask && record.request != request {
+            // Another question: an answer to that one is none to this.
+            return Ok(None);
+        }
         let forgiven = self.matching == Matching::ForgiveModels && step.kind == StepKind::Model;
         if record.kind != step.kind || (record.request != request && !forgiven) {
             return Err(Stop::Diverged { key: step.key.clone(), kind: step.kind });
@@ -228,9 +321,28 @@ impl Journal for FileJournal {
             let known = self.find(&step, &request)?;
             match &self.mode {
                 Mode::Replays => self.replayed(step, known, effect).await,
-                Mode::Writes(writer) => self.taken(writer, step, request, known, effect).await,
+                Mode::Writes { writer, .. } => self.taken(writer, step, request, known, effect).await,
             }
         })
+    }
+
+    fn prior(&self, key: &str, kind: StepKind, request: &RawJson) -> Prior {
+        let state = self.state();
+        let record = state.records.get(key);
+        if let Mode::Replays = self.mode {
+            return Prior::Replayed(record.and_then(|record| match &record.known {
+                Known::Done(result) => Some(result.clone()),
+                Known::Started(_) | Known::Asked(_) => None,
+            }));
+        }
+        let Some(record) = record else { return Prior::Nothing };
+        let is_same = || record.request == digest([request.get()]);
+        match &record.known {
+            Known::Asked(_) => Prior::Nothing,
+            Known::Started(_) => Prior::Begun,
+            Known::Done(_) if kind == StepKind::Ask && !is_same() => Prior::Nothing,
+            Known::Done(_) => Prior::Done,
+        }
     }
 }
 
@@ -287,20 +399,36 @@ impl Drop for Begun<'_> {
     }
 }
 
-/// What a journal says, without going on with it; another process may be writing it.
-pub fn read(path: &Path) -> Result<Contents, JournalError> {
-    let file = open_regular(path, OpenOptions::new().read(true))?;
-    let bytes = all_of(&file, path)?;
-    contents(&bytes[..record::committed(&bytes)], path)
+/// What a journal that was written with the key says, without going on with it; another process may be writing it.
+pub fn read(path: &Path, key: Option<&StateKey>) -> Result<Contents, JournalError> {
+    let bytes = all_of(&open_regular(path, OpenOptions::new().read(true))?, path)?;
+    let read = Contents::read(&bytes[..record::committed(&bytes)], key);
+    read.map(|(contents, _)| contents).map_err(|damage| damaged(damage, path))
 }
 
-fn contents(lines: &[u8], path: &Path) -> Result<Contents, JournalError> {
+/// What a stranger's journal says, without what people answered there.
+pub fn read_foreign(path: &Path) -> Result<Contents, JournalError> {
+    let bytes = all_of(&open_regular(path, OpenOptions::new().read(true))?, path)?;
+    let lines = record::strangers_lines(&bytes[..record::committed(&bytes)]);
+    let contents = lines.and_then(|(header, lines)| Contents::of(header, lines));
+    contents.map_err(|damage| damaged(damage, path))
+}
+
+fn damaged(damage: Damage, path: &Path) -> JournalError {
     let path = path.to_owned();
-    Contents::read(lines).map_err(|damage| match damage {
+    match damage {
         Damage::NotAJournal => JournalError::NotAJournal(path),
+        Damage::Foreign(line) => JournalError::Foreign { path, line },
         Damage::Version(version) => JournalError::Version { path, version },
         Damage::Line { number, reason } => JournalError::Damaged { path, line: number, reason },
-    })
+    }
+}
+
+fn locked(path: &Path) -> Result<(File, Vec<u8>), JournalError> {
+    let file = open_regular(path, OpenOptions::new().read(true).append(true))?;
+    lock(&file, path)?;
+    let bytes = all_of(&file, path)?;
+    Ok((file, bytes))
 }
 
 /// Never through a symbolic link, never a device or a FIFO.
@@ -332,8 +460,13 @@ fn all_of(mut file: &File, path: &Path) -> Result<Vec<u8>, JournalError> {
     Ok(bytes)
 }
 
-fn append_run_line(mut file: &File, line: &RunLine) -> io::Result<()> {
-    file.write_all(line_of(line).as_bytes())?;
+/// Lines from before the writer's time.
+fn append(mut file: &File, signer: &mut Signer, lines: impl IntoIterator<Item = String>) -> io::Result<()> {
+    let mut signed = String::new();
+    for line in lines {
+        signer.append(line, &mut signed);
+    }
+    file.write_all(signed.as_bytes())?;
     file.sync_data()
 }
 
@@ -344,7 +477,7 @@ fn sync_directory_of(path: &Path) {
 }
 
 fn line_of(line: &impl Serialize) -> String {
-    format!("{}\n", RawJson::of(line).in_one_line().get())
+    RawJson::of(line).in_one_line().get().to_owned()
 }
 
 /// Milliseconds since 1970.

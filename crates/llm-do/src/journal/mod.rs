@@ -36,6 +36,21 @@ pub trait Journal: Send + Sync {
         step: Step,
         effect: BoxFuture<'a, Result<RawJson, Stop>>,
     ) -> BoxFuture<'a, Result<RawJson, Stop>>;
+
+    /// What the record has for a step that was not taken yet. What has a result is not judged again; all else is, since
+    /// a record says what was done and never what may be done. A question of other words is another question.
+    fn prior(&self, key: &str, kind: StepKind, request: &RawJson) -> Prior;
+}
+
+/// What a record has for a step.
+#[derive(Clone, Debug)]
+pub enum Prior {
+    Nothing,
+    /// It may or may not have happened.
+    Begun,
+    Done,
+    /// This engine runs nothing: what it does not have is missing. The result, if it has one.
+    Replayed(Option<RawJson>),
 }
 
 /// An effect as data.
@@ -63,8 +78,8 @@ pub enum StepKind {
     Code,
     /// Waits for somebody.
     Ask,
-    /// What is looked up or decided on the way, such as what becomes of the calls of a reply; a question in it is a
-    /// step of its own. Changes nothing, and is taken again if nothing was built on it.
+    /// What is looked up on the way, such as the files that an input names; a question in it is a step of its own.
+    /// Changes nothing, and is looked up again if nothing was built on it. Whether a call may run is never such a step.
     Decide,
     /// A call of an agent, with steps of its own.
     Call,
@@ -189,6 +204,23 @@ impl Steps {
         }
     }
 
+    /// What the record has for the step at this place.
+    pub fn prior(&self, kind: StepKind, request: impl FnOnce() -> RawJson) -> Prior {
+        self.0.as_ref().map_or(Prior::Nothing, |place| place.engine.prior(&place.path, kind, &request()))
+    }
+
+    /// The recorded result of a step that must not run now, with what was told of it.
+    pub async fn recalled<T: Serialize + DeserializeOwned>(
+        &self,
+        described: Described<T>,
+    ) -> Result<Recorded<T>, Stop> {
+        let Some(place) = &self.0 else { return Err(Stop::Failed) };
+        let step = described.step(place.path.clone());
+        let missing = Stop::Unrecorded { key: step.key.clone(), kind: step.kind };
+        let json = place.engine.step(step, Box::pin(async { Err(missing) })).await?;
+        place.parsed(&json)
+    }
+
     /// Runs the effect, or takes its recorded result and tells again what was told; an error of the effect ends the run
     /// and is no record. With an engine the value goes through JSON even if it was run just now, so that live and
     /// replayed cannot differ.
@@ -239,13 +271,15 @@ impl Place {
             (Err(stop), None) => return Err(stop.into()),
             (Ok(json), None) => json,
         };
-        let Recorded { value, told } = json
-            .to()
-            .map_err(|error| Stop::Journal(format!("the record at `{}` cannot be read: {error}", self.path)))?;
+        let Recorded { value, told } = self.parsed(&json)?;
         if !was_run {
             telling.retell(told);
         }
         Ok(value)
+    }
+
+    fn parsed<T: DeserializeOwned>(&self, json: &RawJson) -> Result<Recorded<T>, Stop> {
+        json.to().map_err(|error| Stop::Journal(format!("the record at `{}` cannot be read: {error}", self.path)))
     }
 
     fn below(&self, name: fmt::Arguments<'_>) -> Self {
@@ -334,6 +368,10 @@ mod tests {
                 self.0.lock().unwrap().insert(step.key, result.clone());
                 Ok(result)
             })
+        }
+
+        fn prior(&self, key: &str, _: StepKind, _: &RawJson) -> Prior {
+            if self.0.lock().unwrap().contains_key(key) { Prior::Done } else { Prior::Nothing }
         }
     }
 

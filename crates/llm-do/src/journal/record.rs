@@ -1,17 +1,21 @@
 //! The lines of a journal file, and what they say together. Pure.
 //!
 //! One JSON object a line, the header first. The newline is the commit mark: what follows the last one was never
-//! acknowledged and is not there.
+//! acknowledged and is not there. Each line ends with a mac over itself and all before it: a file is ours as a whole,
+//! which is found out before anything in it is parsed, or it is a stranger's.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
 use super::StepKind;
+use super::mac::{self, LineMac, Purpose, StateKey};
 use crate::message::RawJson;
 
 /// The version of the format. Unknown fields are ignored, so fields may be added; a change of meaning raises it.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
+/// The version without macs, which can only be a stranger's.
+const UNSIGNED_VERSION: u64 = 1;
 
 /// What a line says about a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +72,16 @@ impl RunLine {
     }
 
     pub fn resumed(at: u64, by: Option<String>) -> Self {
-        Self { v: None, k: String::new(), kind: "run".into(), state: "resumed".into(), res: None, at, by }
+        Self::said("resumed", at, by)
+    }
+
+    /// From here on it is somebody else's: what stands above was a stranger's, and was taken over.
+    pub fn adopted(at: u64, by: Option<String>) -> Self {
+        Self::said("adopted", at, by)
+    }
+
+    fn said(state: &str, at: u64, by: Option<String>) -> Self {
+        Self { v: None, k: String::new(), kind: "run".into(), state: state.into(), res: None, at, by }
     }
 }
 
@@ -109,6 +122,8 @@ pub struct Contents {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     NotAJournal,
+    /// This line, counted from 1, was not written with our key, or not at this place.
+    Foreign(usize),
     Version(u64),
     /// A line in the middle, counted from 1.
     Line {
@@ -129,28 +144,77 @@ pub fn committed(bytes: &[u8]) -> usize {
     memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1)
 }
 
-impl Contents {
-    /// Reads committed lines. A line that cannot be read is never skipped: that would do again what was done.
-    pub fn read(lines: &[u8]) -> Result<Self, Damage> {
-        let mut lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
-        let header = lines.next().and_then(|(_, line)| serde_json::from_slice::<RunLine>(line).ok());
-        let Some(RunLine { v: Some(version), res: Some(header), at: begun_at, by: begun_by, .. }) = header else {
-            return Err(Damage::NotAJournal);
-        };
-        if version != VERSION {
-            return Err(Damage::Version(version));
+/// A line of a step, and which of the file it is, counted from 1.
+pub type NumberedLine = (usize, Line);
+
+/// The mac of the last of committed lines that we wrote, each at its place. Nothing is parsed.
+pub fn verified(lines: &[u8], key: Option<&StateKey>) -> Result<LineMac, Damage> {
+    if !lines.starts_with(OPENING.as_bytes()) {
+        return Err(Damage::NotAJournal);
+    }
+    let key = key.ok_or(Damage::Foreign(1))?;
+    let mut last = LineMac::default();
+    for (index, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let foreign = Damage::Foreign(index + 1);
+        let line = line.strip_suffix(b"\n").ok_or(foreign.clone())?;
+        let (signed, found) = mac::split(line).ok_or(foreign.clone())?;
+        last = key.next(Purpose::Journal, last, signed);
+        if last.to_string().as_bytes() != found {
+            return Err(foreign);
         }
+    }
+    Ok(last)
+}
+
+/// What a stranger's file says, line by line: the replies of models, the results of tools and the questions. What people
+/// answered there was not answered here, and what servers offered there is not what they offer here.
+pub fn strangers_lines(lines: &[u8]) -> Result<(RunLine, Vec<NumberedLine>), Damage> {
+    let (header, lines) = parsed(lines, &[UNSIGNED_VERSION, VERSION])?;
+    let is_kept = |(_, line): &NumberedLine| match line.kind {
+        StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Call => true,
+        StepKind::Decide => line.k.ends_with("/input"),
+        StepKind::Ask => line.state == State::Asked,
+    };
+    Ok((header, lines.into_iter().filter(is_kept).collect()))
+}
+
+/// The header and the lines of steps. A line that cannot be read is never skipped: that would do again what was done.
+fn parsed(lines: &[u8], versions: &[u64]) -> Result<(RunLine, Vec<NumberedLine>), Damage> {
+    let mut lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
+    let header = lines.next().and_then(|(_, line)| serde_json::from_slice::<RunLine>(line).ok());
+    let header = header.filter(|header| header.res.is_some()).ok_or(Damage::NotAJournal)?;
+    let version = header.v.ok_or(Damage::NotAJournal)?;
+    if !versions.contains(&version) {
+        return Err(Damage::Version(version));
+    }
+    let mut steps = Vec::new();
+    for (index, line) in lines {
+        let damage = |error: serde_json::Error| Damage::Line { number: index + 1, reason: error.to_string() };
+        match serde_json::from_slice::<AnyLine>(line).map_err(damage)? {
+            AnyLine::Step(line) => steps.push((index + 1, line)),
+            AnyLine::Run => {}
+        }
+    }
+    Ok((header, steps))
+}
+
+impl Contents {
+    /// Reads committed lines that we wrote; with them the mac of the last one.
+    pub fn read(lines: &[u8], key: Option<&StateKey>) -> Result<(Self, LineMac), Damage> {
+        let last = verified(lines, key)?;
+        let (header, lines) = parsed(lines, &[VERSION])?;
+        Ok((Self::of(header, lines)?, last))
+    }
+
+    /// What lines say together.
+    pub fn of(header: RunLine, lines: Vec<NumberedLine>) -> Result<Self, Damage> {
+        let RunLine { res, at: begun_at, by: begun_by, .. } = header;
+        let header = res.ok_or(Damage::NotAJournal)?;
         let mut contents = Self { header, begun_at, begun_by, records: BTreeMap::new() };
         let mut unused = Unused::default();
-        for (index, line) in lines {
-            let damage = |reason: String| Damage::Line { number: index + 1, reason };
-            let any = serde_json::from_slice::<AnyLine>(line).map_err(|error| damage(error.to_string()))?;
-            let line = match any {
-                AnyLine::Step(line) => line,
-                AnyLine::Run => continue,
-            };
+        for (number, line) in lines {
             unused.see(&line);
-            contents.take(line).map_err(damage)?;
+            contents.take(line).map_err(|reason| Damage::Line { number, reason })?;
         }
         for key in unused.0.into_values() {
             contents.records.remove(&key);
@@ -160,8 +224,9 @@ impl Contents {
 
     fn take(&mut self, line: Line) -> Result<(), String> {
         let Line { k, kind, state, req: request, res, at, by } = line;
-        // Only what nothing was built on is decided again.
-        let before = self.records.get(&k).filter(|record| record.kind != StepKind::Decide);
+        // What nothing was built on is decided again, and a question that has changed is asked again.
+        let is_final = |record: &&Record| !matches!(record.kind, StepKind::Decide | StepKind::Ask);
+        let before = self.records.get(&k).filter(is_final);
         if before.is_some_and(|record| matches!(record.known, Known::Done(_))) {
             return Err(format!("`{k}` was done before"));
         }
@@ -237,6 +302,13 @@ impl Contents {
         self.records.into_iter().collect()
     }
 
+    /// The same without the questions that wait: they are asked anew.
+    #[must_use]
+    pub fn without_questions(mut self) -> Self {
+        self.records.retain(|_, record| record.kind != StepKind::Ask);
+        self
+    }
+
     /// Everything.
     pub fn into_all(self) -> HashMap<String, Record> {
         self.records.into_iter().collect()
@@ -249,7 +321,7 @@ impl Contents {
 struct Unused(HashMap<String, String>);
 
 impl Unused {
-    /// A decision `…/t0/m1/decided` is used when anything else happens beneath `…/t0`.
+    /// A decision `main/t0/input` is used when anything else happens beneath `main`.
     fn see(&mut self, line: &Line) {
         for end in memchr::memchr_iter(b'/', line.k.as_bytes()) {
             self.0.remove(&line.k[..end]);
@@ -283,12 +355,26 @@ impl<'de> Deserialize<'de> for AnyLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::writer::Signer;
 
-    const HEADER: &str = r#"{"v":1,"k":"","kind":"run","state":"header","res":{"run":"r"}}"#;
+    const HEADER: &str = r#"{"v":2,"k":"","kind":"run","state":"header","res":{"run":"r"}}"#;
+
+    fn key() -> StateKey {
+        StateKey::from_bytes([7; 32])
+    }
+
+    /// The lines, each with its mac.
+    fn signed(lines: &[&str]) -> Vec<u8> {
+        let (mut signer, mut text) = (Signer::after(LineMac::default(), Some(key())), String::new());
+        for line in lines {
+            signer.append((*line).to_owned(), &mut text);
+        }
+        text.into_bytes()
+    }
 
     fn read(lines: &[&str]) -> Result<Contents, Damage> {
-        let text = [&[HEADER], lines, &[""]].concat().join("\n");
-        Contents::read(text.as_bytes())
+        let lines = [&[HEADER], lines].concat();
+        Contents::read(&signed(&lines), Some(&key())).map(|(contents, _)| contents)
     }
 
     fn line(key: &str, kind: &str, state: &str) -> String {
@@ -317,16 +403,14 @@ mod tests {
     fn damage_has_a_place() {
         let step = line("a", "tool", "done");
         let damage = |lines: &[&str]| read(lines).unwrap_err();
-        assert_eq!(Contents::read(b"").unwrap_err(), Damage::NotAJournal);
-        assert_eq!(Contents::read(b"hello\n").unwrap_err(), Damage::NotAJournal);
-        assert_eq!(
-            Contents::read(b"{\"v\":2,\"k\":\"\",\"kind\":\"\",\"state\":\"\",\"res\":1}\n").unwrap_err(),
-            Damage::Version(2)
-        );
+        let whole = |bytes: &[u8]| Contents::read(bytes, Some(&key())).unwrap_err();
+        assert_eq!(whole(b""), Damage::NotAJournal);
+        assert_eq!(whole(b"hello\n"), Damage::NotAJournal);
+        let other = signed(&[r#"{"v":3,"k":"","kind":"","state":"","res":1}"#]);
+        assert_eq!(whole(&other), Damage::Version(3));
         for (lines, number) in [
-            (vec!["nonsense"], 2),
-            (vec![&step, ""], 3),
-            (vec![&step, "\0\0\0"], 3),
+            (vec!["{nonsense}"], 2),
+            (vec![&step, "{\0\0\0}"], 3),
             (vec![&step, &step], 3),
             (vec![r#"{"k":"a","kind":"tool","state":"done"}"#], 2),
             (vec![r#"{"k":"a","kind":"new","state":"done","res":1}"#], 2),
@@ -377,12 +461,11 @@ mod tests {
 
     #[test]
     fn a_decision_counts_once_something_is_built_on_it() {
-        let decided = line("main/t0/m0/decided", "decide", "done");
+        let decided = line("main/t0/input", "decide", "done");
         let cases = [
             (vec![], 0),
-            (vec![line("main/t0/m0/c0", "tool", "started")], 2),
-            (vec![line("main/t0/m1", "model", "done")], 2),
-            (vec![line("other/t0/m1", "model", "done")], 1),
+            (vec![line("main/t0/m0", "model", "done")], 2),
+            (vec![line("other/t0/m0", "model", "done")], 1),
         ];
         for (later, left) in cases {
             let lines: Vec<&str> = std::iter::once(&decided).chain(&later).map(String::as_str).collect();
@@ -390,13 +473,62 @@ mod tests {
         }
     }
 
+    /// A run of a few steps.
+    fn whole() -> Vec<u8> {
+        let lines = [
+            HEADER.to_owned(),
+            line("main/t0/m0", "model", "done"),
+            line("main/t0/m0/c0/ask", "ask", "asked"),
+            line("main/t0/m0/c0/ask", "ask", "done"),
+            line("main/t0/m0/c0", "tool", "started"),
+            line("main/t0/m0/c0", "tool", "done"),
+        ];
+        signed(&lines.each_ref().map(String::as_str))
+    }
+
+    /// Only what we wrote is believed, and only from its beginning on: whatever was changed, the lines that are left
+    /// are those of the original, in their order.
+    fn is_refused_or_a_beginning(changed: &[u8]) -> bool {
+        let committed = &changed[..committed(changed)];
+        verified(committed, Some(&key())).is_err() || whole().starts_with(committed)
+    }
+
+    #[test]
+    fn a_journal_with_any_byte_changed_is_refused_or_cut_short() {
+        let whole = whole();
+        assert!(verified(&whole, Some(&key())).is_ok());
+        assert_eq!(verified(&whole, None), Err(Damage::Foreign(1)));
+        assert_eq!(verified(&whole, Some(&StateKey::from_bytes([8; 32]))), Err(Damage::Foreign(1)));
+        for at in 0..whole.len() {
+            for flip in [1, 2, 0x20, 0x80, whole[at] ^ b'\n', whole[at] ^ b'"'] {
+                let mut changed = whole.clone();
+                changed[at] ^= flip;
+                assert!(flip == 0 || is_refused_or_a_beginning(&changed), "byte {at} by {flip}");
+            }
+        }
+    }
+
     proptest::proptest! {
+        /// Lines dropped, doubled, swapped, of another run, of another key.
+        #[test]
+        fn lines_in_any_other_order_are_refused_or_cut_short(order in proptest::collection::vec((0..6_usize, 0..3_usize), 0..8)) {
+            let other_run = HEADER.replace("\"r\"", "\"s\"");
+            let originals = String::from_utf8(whole()).unwrap();
+            let others = String::from_utf8(signed(&[&other_run, &line("main/t0/m0/c0", "tool", "done")])).unwrap();
+            let unsigned = format!("{HEADER}\n{}\n", line("main/t0/m0/c0", "tool", "done"));
+            let files = [&originals, &others, &unsigned].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+            let spliced: String = order.iter().map(|(index, file)| files[*file][index % files[*file].len()]).collect();
+            let of_other = others.starts_with(&spliced);
+            proptest::prop_assert!(of_other || is_refused_or_a_beginning(spliced.as_bytes()));
+        }
+
         /// Whatever is in the file, it is read or refused.
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, lines in proptest::collection::vec("[ -~]{0,60}", 0..5)) {
-            let _ = Contents::read(&bytes);
-            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            let _ = read(&lines);
+            let _ = Contents::read(&bytes, Some(&key()));
+            let _ = strangers_lines(&bytes);
+            let text = [&[HEADER.to_owned()][..], &lines, &[String::new()]].concat().join("\n");
+            let _ = strangers_lines(text.as_bytes());
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The one thread that writes: what has queued up is one write and one `fdatasync`, then all of it is acknowledged.
+//! The one thread that writes: what has queued up is one write and one `fdatasync`, then all of it is acknowledged. It
+//! also signs, since only here is it known which line stands before which.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -8,6 +9,32 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 use super::Stop;
+use super::mac::{LineMac, Purpose, StateKey, sign};
+
+/// Ends each line with its mac.
+pub struct Signer {
+    /// Without one nothing is signed, and the file counts as a stranger's later.
+    key: Option<StateKey>,
+    /// Of the line before.
+    last: LineMac,
+}
+
+impl Signer {
+    /// Goes on after a line with this mac.
+    pub fn after(last: LineMac, key: Option<StateKey>) -> Self {
+        Self { key, last }
+    }
+
+    /// Appends a line, which is a JSON object, to others.
+    pub fn append(&mut self, mut json: String, lines: &mut String) {
+        if let (Some(key), Some(signed)) = (&self.key, json.strip_suffix('}')) {
+            self.last = key.next(Purpose::Journal, self.last, signed.as_bytes());
+            sign(&mut json, self.last);
+        }
+        lines.push_str(&json);
+        lines.push('\n');
+    }
+}
 
 /// Writes lines at the end of a file. Dropping it waits until all is written.
 pub struct Writer {
@@ -34,13 +61,14 @@ impl Acknowledgement {
 }
 
 impl Writer {
-    pub fn start(file: File) -> std::io::Result<Self> {
+    pub fn start(file: File, signer: Signer) -> std::io::Result<Self> {
         let (queue, queued) = mpsc::channel();
-        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || write(&file, &queued))?;
+        let write = move || write(&file, signer, &queued);
+        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(write)?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Lines are written in the order of these calls.
+    /// Lines, which are JSON objects, are written in the order of these calls.
     pub fn append(&self, line: String) -> Acknowledgement {
         let (written, acknowledged) = oneshot::channel();
         let sent = self.queue.as_ref().is_some_and(|queue| queue.send(Queued { line, written }).is_ok());
@@ -59,12 +87,15 @@ impl Drop for Writer {
 }
 
 /// After a failure nothing is written any more: a line after a torn one would be damage.
-fn write(mut file: &File, queued: &mpsc::Receiver<Queued>) {
+fn write(mut file: &File, mut signer: Signer, queued: &mpsc::Receiver<Queued>) {
     let mut failure: Option<String> = None;
     while let Ok(first) = queued.recv() {
-        let batch: Vec<Queued> = std::iter::once(first).chain(queued.try_iter()).collect();
+        let mut batch: Vec<Queued> = std::iter::once(first).chain(queued.try_iter()).collect();
         if failure.is_none() {
-            let lines: String = batch.iter().map(|queued| queued.line.as_str()).collect();
+            let mut lines = String::new();
+            for queued in &mut batch {
+                signer.append(std::mem::take(&mut queued.line), &mut lines);
+            }
             let written = file.write_all(lines.as_bytes()).and_then(|()| file.sync_data());
             failure = written.err().map(|error| format!("it cannot be written: {error}"));
         }

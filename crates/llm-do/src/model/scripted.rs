@@ -29,6 +29,7 @@ use crate::event::{EventKind, Events};
 use crate::message::{
     Arguments, Content, Finish, Message, RawJson, Reply, ReplyPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
+use crate::syntax::claim::Bearing::Neutral;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Report, Sources, Span};
 use crate::syntax::table::Repeats::Allowed;
 use crate::syntax::table::Shape::{AnyOf, AnyText, Integer, JsonObject, List, Map, Name, Object, OneOf, Text};
@@ -80,21 +81,23 @@ const FAILURES: &[(&str, Failure)] = &[
 const RULE: Table = Table {
     what: "a rule of a script",
     keys: &[
-        optional("agent", Name, "only for this agent"),
-        optional("heard", Text, "only if the newest message contains this"),
-        optional("tool", Text, "only if the newest message is the result of this tool"),
-        optional("round", Integer { min: 1 }, "only for this reply of a conversation, from 1"),
-        optional("say", AnyText, "the text of the reply"),
-        optional("think", AnyText, "shown as the model's thinking"),
+        optional("agent", Name, Neutral, "only for this agent"),
+        optional("heard", Text, Neutral, "only if the newest message contains this"),
+        optional("tool", Text, Neutral, "only if the newest message is the result of this tool"),
+        optional("round", Integer { min: 1 }, Neutral, "only for this reply of a conversation, from 1"),
+        optional("say", AnyText, Neutral, "the text of the reply"),
+        optional("think", AnyText, Neutral, "shown as the model's thinking"),
         optional(
             "call",
             AnyOf(&[Map { of: &JsonObject }, List { of: &Map { of: &JsonObject }, least: 1, repeats: Allowed }]),
+            Neutral,
             "tools to call, with their arguments",
         ),
-        optional("usage", Object(&USAGE), "tokens to report"),
+        optional("usage", Object(&USAGE), Neutral, "tokens to report"),
         optional(
             "fail",
             OneOf(&["fix_request", "authenticate", "wait", "context_too_long", "give_up"]),
+            Neutral,
             "an error instead of a reply",
         ),
     ],
@@ -103,8 +106,8 @@ const RULE: Table = Table {
 const USAGE: Table = Table {
     what: "`usage`",
     keys: &[
-        optional("input", Integer { min: 0 }, "tokens that went in"),
-        optional("output", Integer { min: 0 }, "tokens that came out"),
+        optional("input", Integer { min: 0 }, Neutral, "tokens that went in"),
+        optional("output", Integer { min: 0 }, Neutral, "tokens that came out"),
     ],
 };
 

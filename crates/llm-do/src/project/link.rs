@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::manifest::{Manifest, RuntimeKeys};
+use super::trust::TrustedProgram;
 use super::{AgentSpec, Code, Entry, EntryFunction, Fallback, Layout, LoadedWorker, Policy, Program, Project};
 use crate::escape::visible;
 use crate::model::name::{ChosenBy, ModelChoices, ModelName};
@@ -21,18 +22,20 @@ use namespace::Namespace;
 
 /// A linked project, with what is worth knowing about it.
 #[derive(Clone, Debug)]
-pub struct Linked {
-    pub program: Program,
+pub struct Linked<P = Program> {
+    pub program: P,
     /// Notes: nothing in it is an error.
     pub notes: Report,
 }
 
 impl Project {
-    /// Resolves every name, or reports every mistake. Names that only unread Python files can define are an error.
-    pub fn link(&self, models: &ModelChoices) -> Result<Linked, Report> {
+    /// Resolves every name, or reports every mistake. Names that only unread Python files can define are an error. A
+    /// program that names a project asks for what is in it, as an `import` does; for the project of a stranger there is
+    /// [`Project::surveyed`].
+    pub fn link(&self, models: &ModelChoices) -> Result<Linked<TrustedProgram>, Report> {
         let linked = self.survey(models, None)?;
         match linked.program.open.first() {
-            None => Ok(linked),
+            None => Ok(Linked { program: TrustedProgram::of_caller(linked.program), notes: linked.notes }),
             Some(name) => Err(Report::single(
                 Diagnostic::error(
                     Place::Path(self.root.clone()),

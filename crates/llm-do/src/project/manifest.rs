@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::trust::claims;
 use super::{ApprovalMode, Limits};
 use crate::escape::visible_start;
 use crate::message::RawJson;
+use crate::syntax::claim::Bearing::{Covered, Inside, Item, Neutral};
+use crate::syntax::claim::Claim;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Severity, Sources, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{
@@ -32,7 +35,11 @@ pub struct Manifest {
     pub allow_cli_input: bool,
     pub generated_agents_dir: Option<Located<String>>,
     pub toolsets: Vec<(Located<String>, ToolsetDefinition)>,
+    /// The toolsets as JSON.
+    pub definitions: BTreeMap<String, String>,
     pub env: Vec<Located<String>>,
+    /// What its keys ask of whoever runs the project.
+    pub claims: Vec<Located<Claim>>,
     /// Keys that are there but could not be used. That was reported, and what follows from it is no further mistake.
     pub mistaken: Vec<&'static str>,
 }
@@ -106,17 +113,18 @@ const SUFFIXES: Shape = List { of: &Text, least: 1, repeats: Refused };
 pub const MANIFEST: Table = Table {
     what: "the manifest",
     keys: &[
-        required("version", Constant(1), "the version of this format"),
-        required("entry", Object(&ENTRY), "where a run starts"),
-        optional("worker_files", PATHS, "worker files, relative to the manifest").or(&["agent_files"]),
-        optional("python_files", PATHS, "Python files, relative to the manifest"),
-        optional("runtime", Object(&RUNTIME), "policy of a run"),
-        optional("allow_cli_input", Bool, "whether the command line and stdin may give the input"),
-        optional("generated_agents_dir", Text, "where agents that are created at run time are kept"),
-        optional("toolsets", Map { of: &Object(&TOOLSET) }, "named, configured toolsets"),
+        required("version", Constant(1), Neutral, "the version of this format"),
+        required("entry", Object(&ENTRY), Inside, "where a run starts"),
+        optional("worker_files", PATHS, Neutral, "worker files, relative to the manifest").or(&["agent_files"]),
+        optional("python_files", PATHS, Item(claims::python_files), "Python files, relative to the manifest"),
+        optional("runtime", Object(&RUNTIME), Inside, "policy of a run"),
+        optional("allow_cli_input", Bool, Neutral, "whether the command line and stdin may give the input"),
+        optional("generated_agents_dir", Text, Neutral, "where agents that are created at run time are kept"),
+        optional("toolsets", Map { of: &Object(&TOOLSET) }, Inside, "named, configured toolsets"),
         optional(
             "env",
             List { of: &Variable, least: 0, repeats: Refused },
+            Item(claims::env),
             "variables passed on to Python and MCP children",
         ),
     ],
@@ -125,78 +133,89 @@ pub const MANIFEST: Table = Table {
 const ENTRY: Table = Table {
     what: "`entry`",
     keys: &[
-        optional("agent", Name, "the agent that a run starts with"),
-        optional("function", Text, "the Python function that a run starts with, `path.py:function`"),
-        optional("input", ANY_INPUT, "the input if none is given").or(&["args"]),
+        optional("agent", Name, Neutral, "the agent that a run starts with"),
+        optional("function", Text, Neutral, "the Python function that a run starts with, `path.py:function`"),
+        optional("input", ANY_INPUT, Neutral, "the input if none is given").or(&["args"]),
     ],
 };
 
 const RUNTIME: Table = Table {
     what: "`runtime`",
     keys: &[
-        optional("approval_mode", OneOf(ApprovalMode::WORDS), "who answers the questions of a run"),
-        optional("max_depth", Integer { min: 1 }, "how deep agents may call each other"),
-        optional("return_permission_errors", Bool, "a refusal becomes a tool result instead of ending the run"),
-        optional("agent_calls_require_approval", Bool, "calls of agents ask").or(&["worker_calls_require_approval"]),
-        optional("agent_attachments_require_approval", Bool, "attachments of calls ask")
+        optional(
+            "approval_mode",
+            OneOf(ApprovalMode::WORDS),
+            Item(claims::approval_mode),
+            "who answers the questions of a run",
+        ),
+        optional("max_depth", Integer { min: 1 }, Neutral, "how deep agents may call each other"),
+        optional(
+            "return_permission_errors",
+            Bool,
+            Neutral,
+            "a refusal becomes a tool result instead of ending the run",
+        ),
+        optional("agent_calls_require_approval", Bool, Neutral, "calls of agents ask")
+            .or(&["worker_calls_require_approval"]),
+        optional("agent_attachments_require_approval", Bool, Neutral, "attachments of calls ask")
             .or(&["worker_attachments_require_approval"]),
-        optional("agent_approval_overrides", Map { of: &Object(&APPROVAL_OVERRIDE) }, "exceptions by agent")
+        optional("agent_approval_overrides", Map { of: &Object(&APPROVAL_OVERRIDE) }, Neutral, "exceptions by agent")
             .or(&["worker_approval_overrides"]),
-        optional("limits", Object(&LIMITS), "for the whole run"),
+        optional("limits", Object(&LIMITS), Neutral, "for the whole run"),
     ],
 };
 
 const APPROVAL_OVERRIDE: Table = Table {
     what: "an approval override",
     keys: &[
-        optional("calls_require_approval", Bool, "calls of this agent ask"),
-        optional("attachments_require_approval", Bool, "attachments of calls of this agent ask"),
+        optional("calls_require_approval", Bool, Neutral, "calls of this agent ask"),
+        optional("attachments_require_approval", Bool, Neutral, "attachments of calls of this agent ask"),
     ],
 };
 
 pub const LIMITS: Table = Table {
     what: "`limits`",
     keys: &[
-        optional("max_requests", Integer { min: 1 }, "model requests"),
-        optional("max_tool_calls", Integer { min: 0 }, "tool calls"),
-        optional("max_input_tokens", Integer { min: 1 }, "tokens sent"),
-        optional("max_output_tokens", Integer { min: 1 }, "tokens received"),
-        optional("max_cost_usd", POSITIVE, "money"),
-        optional("timeout_seconds", SECONDS, "time"),
+        optional("max_requests", Integer { min: 1 }, Neutral, "model requests"),
+        optional("max_tool_calls", Integer { min: 0 }, Neutral, "tool calls"),
+        optional("max_input_tokens", Integer { min: 1 }, Neutral, "tokens sent"),
+        optional("max_output_tokens", Integer { min: 1 }, Neutral, "tokens received"),
+        optional("max_cost_usd", POSITIVE, Neutral, "money"),
+        optional("timeout_seconds", SECONDS, Neutral, "time"),
     ],
 };
 
 const TOOLSET: Table = Table {
     what: "a toolset",
     keys: &[
-        optional("filesystem", Object(&FILESYSTEM), "files beneath one or several roots"),
-        optional("shell", Object(&shell::SHELL), "commands"),
-        optional("mcp", Object(&MCP), "an MCP server"),
-        optional("use", Text, "a variant of another toolset"),
-        optional("prefix", Name, "with `use`: put before each tool's name"),
-        optional("tools", List { of: &Text, least: 1, repeats: Refused }, "with `use`: only these tools"),
-        optional("approval", Map { of: &OneOf(Rule::WORDS) }, "with `use`: rules for its tools"),
+        optional("filesystem", Object(&FILESYSTEM), Inside, "files beneath one or several roots"),
+        optional("shell", Object(&shell::SHELL), Inside, "commands"),
+        optional("mcp", Object(&MCP), Item(claims::server), "an MCP server"),
+        optional("use", Text, Covered, "a variant of another toolset"),
+        optional("prefix", Name, Covered, "with `use`: put before each tool's name"),
+        optional("tools", List { of: &Text, least: 1, repeats: Refused }, Covered, "with `use`: only these tools"),
+        optional("approval", Map { of: &OneOf(Rule::WORDS) }, Item(claims::variant), "with `use`: rules for its tools"),
     ],
 };
 
 const FILESYSTEM: Table = Table {
     what: "`filesystem`",
     keys: &[
-        optional("root", Text, "a directory: beneath the project root, or absolute"),
-        optional("mode", OneOf(&["ro", "rw"]), "read only, or read and write"),
-        optional("suffixes", SUFFIXES, "only files with these endings"),
-        optional("max_file_bytes", Integer { min: 1 }, "the largest file"),
-        optional("roots", Map { of: &Object(&FILE_ROOT) }, "several roots by name"),
+        optional("root", Text, Item(claims::root), "a directory: beneath the project root, or absolute"),
+        optional("mode", OneOf(&["ro", "rw"]), Covered, "read only, or read and write"),
+        optional("suffixes", SUFFIXES, Covered, "only files with these endings"),
+        optional("max_file_bytes", Integer { min: 1 }, Covered, "the largest file"),
+        optional("roots", Map { of: &Object(&FILE_ROOT) }, Inside, "several roots by name"),
     ],
 };
 
 const FILE_ROOT: Table = Table {
     what: "a root",
     keys: &[
-        required("root", Text, "a directory: beneath the project root, or absolute"),
-        optional("mode", OneOf(&["ro", "rw"]), "read only, or read and write"),
-        optional("suffixes", SUFFIXES, "only files with these endings"),
-        optional("max_file_bytes", Integer { min: 1 }, "the largest file"),
+        required("root", Text, Item(claims::root), "a directory: beneath the project root, or absolute"),
+        optional("mode", OneOf(&["ro", "rw"]), Covered, "read only, or read and write"),
+        optional("suffixes", SUFFIXES, Covered, "only files with these endings"),
+        optional("max_file_bytes", Integer { min: 1 }, Covered, "the largest file"),
     ],
 };
 
@@ -205,17 +224,17 @@ const SETTINGS: Shape = Map { of: &AnyOf(&[AnyText, Object(&FROM_ENV)]) };
 const MCP: Table = Table {
     what: "`mcp`",
     keys: &[
-        optional("command", Text, "the program of a local server"),
-        optional("args", List { of: &AnyText, least: 0, repeats: Allowed }, "its arguments"),
-        optional("env", SETTINGS, "its environment besides the fixed one"),
-        optional("url", Text, "the address of a remote server"),
-        optional("headers", SETTINGS, "sent with each request"),
-        optional("timeout_seconds", SECONDS, "for start and each call"),
+        optional("command", Text, Covered, "the program of a local server"),
+        optional("args", List { of: &AnyText, least: 0, repeats: Allowed }, Covered, "its arguments"),
+        optional("env", SETTINGS, Covered, "its environment besides the fixed one"),
+        optional("url", Text, Covered, "the address of a remote server"),
+        optional("headers", SETTINGS, Covered, "sent with each request"),
+        optional("timeout_seconds", SECONDS, Neutral, "for start and each call"),
     ],
 };
 
 const FROM_ENV: Table =
-    Table { what: "a setting", keys: &[required("from_env", Variable, "the variable that holds the value")] };
+    Table { what: "a setting", keys: &[required("from_env", Variable, Covered, "the variable that holds the value")] };
 
 /// Reads a manifest. `None` if it is no mapping at all; other mistakes are reported and their keys left out.
 pub fn parse(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Manifest> {
@@ -251,7 +270,9 @@ fn read(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<(Manifes
         allow_cli_input: fields.bool("allow_cli_input").unwrap_or(true),
         generated_agents_dir: fields.text("generated_agents_dir"),
         toolsets: toolsets(&fields, problems),
+        definitions: fields.entries("toolsets").map(|(name, node)| (name.value.clone(), node.to_json())).collect(),
         env: fields.texts("env"),
+        claims: MANIFEST.claims(&node),
         mistaken: fields.mistaken(),
     };
     Some((manifest, node.span))

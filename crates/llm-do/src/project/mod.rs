@@ -13,6 +13,7 @@ pub mod manifest;
 mod python;
 pub mod reach;
 pub mod schema;
+pub mod trust;
 pub mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -30,7 +30,7 @@ impl Project {
     /// Starts an interpreter and imports the project's Python files in it, each once; does nothing if there are none.
     /// What is wrong with them is reported by [`Project::link`] with everything else; an error here is an interpreter
     /// that cannot be started.
-    pub async fn start_python(mut self, python: &Python) -> Result<Self, Report> {
+    pub(super) async fn start_python(mut self, python: &Python) -> Result<Self, Report> {
         let wanted = self.wanted_classes();
         if matches!(self.code, Code::Absent | Code::Read(_)) && wanted.is_empty() {
             return Ok(self);

@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::manifest::{LIMITS, limits, rule};
+use super::trust::claims;
 use super::{AttachmentPolicy, Limits};
 use crate::escape::{is_deceptive, visible_start};
 use crate::message::RawJson;
 use crate::model::{Effort, ModelSettings, ServerTool, ServerToolKind, Thinking};
+use crate::syntax::claim::Bearing::{Covered, Item, Neutral};
+use crate::syntax::claim::Claim;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{
@@ -38,6 +41,8 @@ pub struct WorkerFile {
     pub attachment_policy: AttachmentPolicy,
     pub locked: bool,
     pub instructions: String,
+    /// What its keys ask of whoever runs it.
+    pub claims: Vec<Located<Claim>>,
     /// Keys that are there but could not be used. That was reported, and what follows from it is no further mistake.
     pub mistaken: Vec<&'static str>,
 }
@@ -78,6 +83,7 @@ impl WorkerFile {
             attachment_policy: AttachmentPolicy::default(),
             locked: false,
             instructions,
+            claims: Vec::new(),
             mistaken: Vec::new(),
         }
     }
@@ -112,50 +118,78 @@ const DOMAINS: Shape = List { of: &Text, least: 1, repeats: Refused };
 pub const WORKER: Table = Table {
     what: "a worker file",
     keys: &[
-        required("name", Name, "the agent's name and its tool name"),
-        optional("description", AnyText, "what callers read; else the start of the instructions"),
-        optional("model", Text, "`provider:model`"),
+        required("name", Name, Neutral, "the agent's name and its tool name"),
+        optional("description", AnyText, Neutral, "what callers read; else the start of the instructions"),
+        optional("model", Text, Item(claims::model), "`provider:model`"),
         optional(
             "compatible_models",
             List { of: &Text, least: 1, repeats: Refused },
+            Neutral,
             "globs that the fallback model must match",
         ),
-        optional("entry", Bool, "whether a run starts here"),
-        optional("schema_in_ref", Text, "typed input: `file.py:Class`, `module.Class` or `file.json`")
-            .or(&["input_model_ref"]),
-        optional("schema_in", JsonObject, "typed input: an inline JSON Schema"),
-        optional("prompt", Text, "a Jinja template that turns a typed input into the user message"),
-        optional("schema_out_ref", Text, "typed output: `file.py:Class`, `module.Class` or `file.json`")
-            .or(&["output_schema_ref", "output_model_ref"]),
-        optional("schema_out", JsonObject, "typed output: an inline JSON Schema"),
-        optional("tools", NAMES, "single exported functions, and agents"),
-        optional("toolsets", NAMES, "built-in, manifest and Python toolsets, agents, and single exported functions"),
-        optional("approval", Map { of: &OneOf(Rule::WORDS) }, "rules by tool, or by `toolset.tool`"),
+        optional("entry", Bool, Neutral, "whether a run starts here"),
+        optional(
+            "schema_in_ref",
+            Text,
+            Item(claims::schema),
+            "typed input: `file.py:Class`, `module.Class` or `file.json`",
+        )
+        .or(&["input_model_ref"]),
+        optional("schema_in", JsonObject, Neutral, "typed input: an inline JSON Schema"),
+        optional("prompt", Text, Neutral, "a Jinja template that turns a typed input into the user message"),
+        optional(
+            "schema_out_ref",
+            Text,
+            Item(claims::schema),
+            "typed output: `file.py:Class`, `module.Class` or `file.json`",
+        )
+        .or(&["output_schema_ref", "output_model_ref"]),
+        optional("schema_out", JsonObject, Neutral, "typed output: an inline JSON Schema"),
+        optional("tools", NAMES, Covered, "single exported functions, and agents"),
+        optional(
+            "toolsets",
+            NAMES,
+            Covered,
+            "built-in, manifest and Python toolsets, agents, and single exported functions",
+        ),
+        optional(
+            "approval",
+            Map { of: &OneOf(Rule::WORDS) },
+            Item(claims::approval),
+            "rules by tool, or by `toolset.tool`",
+        ),
         optional(
             "allow_workers",
             List { of: &AnyOf(&[Text]), least: 0, repeats: Refused },
+            Neutral,
             "the only agents it may call by name; `*` for any",
         ),
         optional(
             "server_side_tools",
             List { of: &Object(&SERVER_SIDE_TOOL), least: 0, repeats: Allowed },
+            Item(claims::server_side_tools),
             "tools that the provider runs",
         ),
-        optional("model_settings", Object(&MODEL_SETTINGS), "settings of each model request"),
-        optional("limits", Object(&LIMITS), "for each call of this agent"),
-        optional("attachment_policy", Object(&ATTACHMENT_POLICY), "which attachments it accepts"),
-        optional("locked", Bool, "whether tools may never overwrite this file"),
-        optional("instructions", AnyText, "in a YAML file: what the model is told"),
+        optional("model_settings", Object(&MODEL_SETTINGS), Neutral, "settings of each model request"),
+        optional("limits", Object(&LIMITS), Neutral, "for each call of this agent"),
+        optional("attachment_policy", Object(&ATTACHMENT_POLICY), Neutral, "which attachments it accepts"),
+        optional("locked", Bool, Neutral, "whether tools may never overwrite this file"),
+        optional("instructions", AnyText, Neutral, "in a YAML file: what the model is told"),
     ],
 };
 
 const SERVER_SIDE_TOOL: Table = Table {
     what: "a server-side tool",
     keys: &[
-        required("tool_type", OneOf(&["web_search", "web_fetch", "code_execution", "image_generation"]), "which tool"),
-        optional("max_uses", Integer { min: 1 }, "of `web_search`: how often in one request"),
-        optional("allowed_domains", DOMAINS, "of `web_search`: only these"),
-        optional("blocked_domains", DOMAINS, "of `web_search`: never these"),
+        required(
+            "tool_type",
+            OneOf(&["web_search", "web_fetch", "code_execution", "image_generation"]),
+            Covered,
+            "which tool",
+        ),
+        optional("max_uses", Integer { min: 1 }, Covered, "of `web_search`: how often in one request"),
+        optional("allowed_domains", DOMAINS, Covered, "of `web_search`: only these"),
+        optional("blocked_domains", DOMAINS, Covered, "of `web_search`: never these"),
     ],
 };
 
@@ -171,25 +205,35 @@ const EFFORTS: &[(&str, Effort)] = &[
 const MODEL_SETTINGS: Table = Table {
     what: "`model_settings`",
     keys: &[
-        optional("temperature", Number { min: 0.0, min_included: true, max: 2.0 }, "randomness"),
-        optional("top_p", Number { min: 0.0, min_included: true, max: 1.0 }, "nucleus sampling"),
-        optional("max_tokens", Integer { min: 1 }, "the longest reply"),
-        optional("stop", AnyOf(&[Text, List { of: &Text, least: 1, repeats: Refused }]), "texts that end a reply"),
-        optional("seed", Integer { min: i64::MIN }, "for repeatable sampling where offered"),
-        optional("effort", OneOf(&["minimal", "low", "medium", "high", "xhigh", "max"]), "how hard to think"),
-        optional("thinking", AnyOf(&[Bool, Integer { min: 1 }]), "on, off, or at most so many tokens"),
-        optional("parallel_tool_calls", Bool, "whether one reply may call several tools"),
-        optional("timeout_seconds", Number { min: 0.0, min_included: false, max: 86_400.0 }, "of one model request"),
+        optional("temperature", Number { min: 0.0, min_included: true, max: 2.0 }, Neutral, "randomness"),
+        optional("top_p", Number { min: 0.0, min_included: true, max: 1.0 }, Neutral, "nucleus sampling"),
+        optional("max_tokens", Integer { min: 1 }, Neutral, "the longest reply"),
+        optional(
+            "stop",
+            AnyOf(&[Text, List { of: &Text, least: 1, repeats: Refused }]),
+            Neutral,
+            "texts that end a reply",
+        ),
+        optional("seed", Integer { min: i64::MIN }, Neutral, "for repeatable sampling where offered"),
+        optional("effort", OneOf(&["minimal", "low", "medium", "high", "xhigh", "max"]), Neutral, "how hard to think"),
+        optional("thinking", AnyOf(&[Bool, Integer { min: 1 }]), Neutral, "on, off, or at most so many tokens"),
+        optional("parallel_tool_calls", Bool, Neutral, "whether one reply may call several tools"),
+        optional(
+            "timeout_seconds",
+            Number { min: 0.0, min_included: false, max: 86_400.0 },
+            Neutral,
+            "of one model request",
+        ),
     ],
 };
 
 const ATTACHMENT_POLICY: Table = Table {
     what: "`attachment_policy`",
     keys: &[
-        optional("max_attachments", Integer { min: 0 }, "how many"),
-        optional("max_total_bytes", Integer { min: 1 }, "how large together"),
-        optional("allowed_suffixes", SUFFIXES, "only these endings"),
-        optional("denied_suffixes", SUFFIXES, "never these endings"),
+        optional("max_attachments", Integer { min: 0 }, Neutral, "how many"),
+        optional("max_total_bytes", Integer { min: 1 }, Neutral, "how large together"),
+        optional("allowed_suffixes", SUFFIXES, Neutral, "only these endings"),
+        optional("denied_suffixes", SUFFIXES, Neutral, "never these endings"),
     ],
 };
 
@@ -238,7 +282,8 @@ pub fn parse(file: FileId, text: &str, format: Format, problems: &mut Diagnostic
         return None;
     };
     WORKER.check(&node, problems);
-    worker(&WORKER.fields(&node), body, problems)
+    let worker = worker(&WORKER.fields(&node), body, problems)?;
+    Some(WorkerFile { claims: WORKER.claims(&node), ..worker })
 }
 
 /// The YAML between the first line `---` and the next, and the text behind it.
@@ -360,7 +405,7 @@ fn schema_source(
     source
 }
 
-fn parse_reference(text: &Located<String>) -> Option<SchemaSource> {
+pub(super) fn parse_reference(text: &Located<String>) -> Option<SchemaSource> {
     let identifier = |word: &str| {
         !word.is_empty()
             && !word.starts_with(|c: char| c.is_ascii_digit())

@@ -17,6 +17,7 @@ use crate::event::Events;
 use crate::http::{HttpClient, HttpSettings};
 use crate::journal::{Described, StepKind, Steps};
 use crate::project::Program;
+use crate::project::trust::TrustedProject;
 use crate::tools::DeclaredTool;
 use crate::tools::approval::DeclaredVerdict;
 use crate::tools::mcp::{Launch, McpTool, Server};
@@ -30,15 +31,15 @@ pub struct Offer {
     pub tools: Result<Vec<McpTool>, String>,
 }
 
-/// Asks servers what they offer, all at the same time, and ends them again. No tool is called.
+/// Asks the servers of a project what they offer, all at the same time, and ends them again. No tool is called.
 pub async fn ask(
-    servers: &[&McpConfig],
-    program: &Program,
+    project: &TrustedProject,
     children: &ChildEnvironment,
     http: &HttpSettings,
     events: &Events,
 ) -> Vec<Offer> {
-    let all = Servers::within(program, children, http, events);
+    let all = Servers::within(project.program(), children, http, events);
+    let servers = project.project().servers();
     let asking = servers.iter().map(|config| async {
         let tools = all.get(config).tools(events).await;
         Offer { toolset: config.name.clone(), tools }

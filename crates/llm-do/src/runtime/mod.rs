@@ -32,9 +32,10 @@ use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
 use crate::project::create::{CreateError, WorkerDefaults};
+use crate::project::trust::TrustedProgram;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Verdict};
+use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Verdict};
 use crate::tools::attachment::{self, Reach};
 use crate::tools::plane::Refusals;
 use crate::tools::protected::Covers;
@@ -96,6 +97,8 @@ pub struct RuntimeConfig {
     /// Files and directories that the program itself reads or writes for this run, besides those of the project: no
     /// tool changes them without a question.
     pub own_files: Vec<PathBuf>,
+    /// What people answered before it is asked; before whoever is there.
+    pub known_answers: Option<Arc<dyn KnownAnswers>>,
     /// What agents that are created in this run get where whoever creates them is silent.
     pub creation_defaults: WorkerDefaults,
 }
@@ -113,6 +116,7 @@ impl RuntimeConfig {
             children: ChildEnvironment::default(),
             http: HttpSettings::STANDARD,
             own_files: Vec::new(),
+            known_answers: None,
             creation_defaults: WorkerDefaults::default(),
         }
     }
@@ -142,8 +146,10 @@ pub struct Runtime {
     servers: OnceLock<Box<Servers>>,
     /// Those that were looked up.
     prices: Mutex<BTreeMap<ModelName, Option<Arc<ModelPrice>>>>,
-    /// Time and chance, in hex.
-    pub run: String,
+}
+
+fn gate(run: String, config: &RuntimeConfig) -> Arc<Gate> {
+    Arc::new(Gate::new(run, config.approvals.clone(), config.known_answers.clone()))
 }
 
 /// What a run gave.
@@ -261,13 +267,13 @@ impl From<Stop> for RunError {
 }
 
 impl Runtime {
-    pub fn new(program: Program, models: Models, config: RuntimeConfig) -> Self {
+    pub fn new(program: TrustedProgram, models: Models, config: RuntimeConfig) -> Self {
         Self::with_events(program, models, config, Events::unheard())
     }
 
     /// A session whose events are heard.
     pub fn heard(
-        program: Program,
+        program: TrustedProgram,
         models: Models,
         config: RuntimeConfig,
         hearing: Hearing,
@@ -276,17 +282,18 @@ impl Runtime {
         (Self::with_events(program, models, config, events), listener)
     }
 
-    fn with_events(mut program: Program, models: Models, config: RuntimeConfig, events: Events) -> Self {
+    fn with_events(program: TrustedProgram, models: Models, config: RuntimeConfig, events: Events) -> Self {
+        let mut program = program.into_inner();
         for path in &config.own_files {
             program.protected.add(path, Covers::Tree, "is written or read by this run itself");
         }
         let session = Arc::new(Session::default());
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder);
-        let gate = Arc::new(Gate::new(config.approvals.clone()));
+        let gate = gate(run_id::run_id(), &config);
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
-        let (program, resumed, run) = (Arc::new(program), Resumed::default(), run_id::run_id());
+        let (program, resumed) = (Arc::new(program), Resumed::default());
         let (fence, servers) = (OnceLock::new(), OnceLock::new());
         let (said, prices) = (Mutex::default(), Mutex::default());
         python::attach(&program, &events);
@@ -306,7 +313,6 @@ impl Runtime {
             said,
             servers,
             prices,
-            run,
         }
     }
 
@@ -335,6 +341,18 @@ impl Runtime {
     /// Whether something is said for the first time in this session.
     fn is_news(&self, text: &str) -> bool {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned())
+    }
+
+    /// What the run is called: time and chance, or as it was called when it began elsewhere.
+    pub fn run_id(&self) -> &str {
+        self.gate.run()
+    }
+
+    /// The same run under the id that it has; before any call is opened.
+    #[must_use]
+    pub fn identified(mut self, run: String) -> Self {
+        self.gate = gate(run, &self.config);
+        self
     }
 
     /// Every effect goes through this engine from now on. What earlier processes spent counts.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::claim::{Bearing, Claim, Written};
 use super::diagnostic::{Diagnostic, Diagnostics, Located, Span, nearest};
 use super::tree::{Kind, Node};
 use crate::escape::{visible, visible_start};
@@ -23,6 +24,8 @@ pub struct Key {
     pub aliases: &'static [&'static str],
     pub shape: Shape,
     pub presence: Presence,
+    /// What whoever runs the file has to agree to.
+    pub bearing: Bearing,
     pub doc: &'static str,
 }
 
@@ -80,18 +83,18 @@ const LONGEST_MISSPELLING: usize = 64;
 const MOST_MISSPELLINGS: usize = 8;
 
 /// A table row. `required("name", …)`, `optional("model", …)`.
-pub const fn required(name: &'static str, shape: Shape, doc: &'static str) -> Key {
-    Key { name, aliases: &[], shape, presence: Presence::Required, doc }
+pub const fn required(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> Key {
+    Key { name, aliases: &[], shape, presence: Presence::Required, bearing, doc }
 }
 
-pub const fn optional(name: &'static str, shape: Shape, doc: &'static str) -> Key {
-    Key { name, aliases: &[], shape, presence: Presence::Optional, doc }
+pub const fn optional(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> Key {
+    Key { name, aliases: &[], shape, presence: Presence::Optional, bearing, doc }
 }
 
 impl Key {
     #[must_use]
     pub const fn or(self, aliases: &'static [&'static str]) -> Self {
-        Self { name: self.name, aliases, shape: self.shape, presence: self.presence, doc: self.doc }
+        Self { aliases, ..self }
     }
 
     fn spellings(&self) -> impl Iterator<Item = &'static str> + Clone {
@@ -180,6 +183,25 @@ impl Table {
         fields
     }
 
+    /// What the keys of a mapping ask of whoever runs the file, at any depth.
+    pub fn claims(&'static self, node: &Node) -> Vec<Located<Claim>> {
+        let mut claims = Vec::new();
+        self.add_claims(node, &[], &mut claims);
+        claims
+    }
+
+    fn add_claims(&'static self, node: &Node, names: &[&str], claims: &mut Vec<Located<Claim>>) {
+        let fields = self.fields(node);
+        for (name, span, value) in &fields.values {
+            let Some(key) = self.key(name) else { continue };
+            match key.bearing {
+                Bearing::Neutral | Bearing::Covered => {}
+                Bearing::Inside => key.shape.add_claims(value, names, claims),
+                Bearing::Item(claiming) => claiming(&Written { beside: &fields, span: *span, value, names }, claims),
+            }
+        }
+    }
+
     pub fn schema(&self) -> Value {
         let mut properties = Map::new();
         let mut doubled = Vec::new();
@@ -247,6 +269,30 @@ impl Shape {
             problems.push(with_yaml_hint(problem, self, node));
         }
         good
+    }
+
+    fn add_claims(&'static self, node: &Node, names: &[&str], claims: &mut Vec<Located<Claim>>) {
+        match (self, &node.kind) {
+            (Self::Object(table), Kind::Map(_)) => table.add_claims(node, names, claims),
+            (Self::Map { of }, Kind::Map(entries)) => {
+                for entry in entries {
+                    let names: Vec<&str> = names.iter().copied().chain([entry.key.value.as_str()]).collect();
+                    of.add_claims(&entry.value, &names, claims);
+                }
+            }
+            (Self::List { of, .. }, Kind::List(items)) => {
+                for item in items {
+                    of.add_claims(item, names, claims);
+                }
+            }
+            (Self::AnyOf(shapes), kind) => {
+                if let Some(shape) = shapes.iter().find(|shape| shape.is_for(kind)) {
+                    shape.add_claims(node, names, claims);
+                }
+            }
+            // Nothing else has keys.
+            _ => {}
+        }
     }
 
     /// Whether a value of this kind is meant for this shape, so that its error speaks of it.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
 use crate::event::{Answered, EventKind, Events};
-use crate::journal::{Described, StepKind, Steps, Stop};
+use crate::journal::{Described, Prior, StepKind, Steps, Stop};
 use crate::message::RawJson;
 
 pub use crate::journal::digest::digest;
@@ -140,7 +140,7 @@ pub struct Question {
 
 /// What an answer for the session covers, in words that are also what is remembered. They hold words of the model: whoever
 /// shows them escapes them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// By an answer for this exact call.
     pub call: String,
@@ -200,6 +200,12 @@ impl Verdict {
         self.question().filter(|_| self.is_exceptional()).and_then(|question| question.bound_to.clone())
     }
 
+    /// What an answer that allows it depends on.
+    fn judged(&self) -> String {
+        let bound_to = self.question().and_then(|question| question.bound_to.as_deref());
+        digest([if self.is_exceptional() { "exception" } else { "" }, bound_to.unwrap_or_default()])
+    }
+
     /// Whether letting it through allows what no rule can allow.
     fn is_exceptional(&self) -> bool {
         match self {
@@ -240,9 +246,16 @@ pub trait Approver: Send + Sync {
     fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer>;
 }
 
+/// Answers that people gave before a question is asked again, such as on the command line of `resume`.
+pub trait KnownAnswers: Send + Sync {
+    /// An answer to exactly this question: it has the digest that the answer names.
+    fn answer_to(&self, request: &ApprovalRequest) -> Option<Answer>;
+}
+
 /// A question to a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalRequest {
+    /// The digest of the question, all of it; people read [`short_id`] of it.
     pub id: String,
     /// The agents from the entry down; an answer for the session is for the last one.
     pub path: Vec<String>,
@@ -285,8 +298,9 @@ impl Drop for WaitingQuestion<'_> {
 }
 
 /// A question that nobody could answer, for whoever decides later.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pending {
+    /// The digest of the question, all of it; people read [`short_id`] of it.
     pub id: String,
     pub path: Vec<String>,
     pub tool: String,
@@ -294,6 +308,60 @@ pub struct Pending {
     /// Why it is asked.
     pub reason: String,
     pub preview: Option<String>,
+    /// What somebody else says about the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<String>,
+}
+
+/// As much of a question's digest as people read and type.
+pub const SHORT_ID: usize = 12;
+
+pub fn short_id(digest: &str) -> &str {
+    digest.get(..SHORT_ID).unwrap_or(digest)
+}
+
+/// A question as it stands in a journal: all that an answer is about. It has no id there: whoever reads it makes the
+/// digest of what he reads, so that no line can show one call and get another one approved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AskedQuestion {
+    path: Vec<String>,
+    tool: String,
+    arguments: RawJson,
+    reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    preview: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    foreign: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    covers: Option<Coverage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bound_to: Option<String>,
+}
+
+impl AskedQuestion {
+    /// Of the run, the place in its call tree, the call, each shown word and what the answer is bound to.
+    pub fn digest(&self, run: &str, key: &str) -> String {
+        let Self { path, tool, arguments, reason, preview, foreign, covers, bound_to } = self;
+        let (depth, arguments) = (path.len().to_string(), canonical(arguments));
+        let call = covers.as_ref().map(|covers| covers.call.as_str());
+        let whole = covers.as_ref().map(|covers| covers.tool.as_str());
+        // What is not there is told from what is empty.
+        let said = [preview.as_deref(), foreign.as_deref(), call, whole, bound_to.as_deref()];
+        let said = said.into_iter().flat_map(|part| [if part.is_some() { "1" } else { "0" }, part.unwrap_or_default()]);
+        let place = [run, key, &depth].into_iter().chain(path.iter().map(String::as_str));
+        digest(place.chain([tool.as_str(), &arguments, reason]).chain(said))
+    }
+
+    /// For whoever decides later. `run` and `key` say where it was asked.
+    pub fn pending(&self, run: &str, key: &str) -> Pending {
+        let Self { path, tool, arguments, reason, preview, foreign, .. } = self.clone();
+        Pending { id: self.digest(run, key), path, tool, arguments, reason, preview, foreign }
+    }
+}
+
+/// The key of the call that is asked about, from that of the question.
+pub fn key_of_call(question: &str) -> &str {
+    question.strip_suffix("/ask").unwrap_or(question)
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -315,31 +383,6 @@ pub enum Answer {
     Later,
 }
 
-/// What the policy says before anybody is asked.
-#[derive(Debug, PartialEq)]
-enum Decision<'a> {
-    Run,
-    Ask(&'a Question),
-    NobodyToAsk,
-    Refuse(&'a str),
-}
-
-/// The whole approval policy, as a function of values.
-fn decide<'a>(approvals: &Approvals, verdict: &'a Verdict, remembered: bool) -> Decision<'a> {
-    let question = match verdict {
-        Verdict::Allow => return Decision::Run,
-        Verdict::Block(reason) => return Decision::Refuse(reason),
-        Verdict::Ask(question) | Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question) => question,
-    };
-    match approvals {
-        Approvals::ApproveAll => Decision::Run,
-        Approvals::RejectAll => Decision::Refuse("every question is answered with no in this run"),
-        Approvals::Prompt(_) if remembered => Decision::Run,
-        Approvals::Prompt(_) => Decision::Ask(question),
-        Approvals::Nobody => Decision::NobodyToAsk,
-    }
-}
-
 /// A call that the gate let through. The private fields are the point: only the gate makes one.
 #[derive(Debug)]
 pub struct PermittedCall {
@@ -350,8 +393,9 @@ pub struct PermittedCall {
     exceptional: bool,
 }
 
-/// What the gate let through, as it is recorded. Only the plane makes a call of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What the gate let through, in this process: it is never written down, and nothing that was written down becomes one.
+/// Only the plane makes a call of it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Permission {
     /// The arguments to which a person changed the call's.
     edited: Option<RawJson>,
@@ -362,6 +406,11 @@ pub struct Permission {
 impl Permission {
     fn of(verdict: &Verdict, bound_to: Option<String>, edited: Option<RawJson>) -> Self {
         Self { edited, bound_to, exceptional: verdict.is_exceptional() }
+    }
+
+    /// For a call beneath which nothing runs, since all its steps come from a record.
+    pub(super) fn replayed(edited: Option<RawJson>) -> Self {
+        Self { edited, bound_to: None, exceptional: false }
     }
 
     pub fn edited(&self) -> Option<&RawJson> {
@@ -406,15 +455,20 @@ impl PermittedCall {
     }
 }
 
-/// An answer, and what it was shown against.
+/// A person's answer, as it is recorded.
 #[derive(Serialize, Deserialize)]
 struct Given {
     answer: Answer,
-    bound_to: Option<String>,
+    /// How arguments that the person changed were judged then: if they are judged otherwise later, the answer was about
+    /// something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    judged: Option<String>,
 }
 
-/// Why a question stays open.
+/// Why a call that asks goes on, or a question stays open.
 enum NoAnswer {
+    /// Nobody had to be asked.
+    Unasked,
     Policy(String),
     Nobody,
     EndRun,
@@ -424,6 +478,22 @@ enum NoAnswer {
 impl From<Stop> for NoAnswer {
     fn from(stop: Stop) -> Self {
         Self::Stopped(stop)
+    }
+}
+
+/// An answer with more bytes is none.
+pub const LARGEST_ANSWER: usize = 2 << 20;
+
+/// An answer that nobody can have typed refuses.
+fn bounded(answer: Answer) -> Answer {
+    let too_long = |what: &str| {
+        let reason = Some(format!("{what} of more than {LARGEST_ANSWER} bytes are not taken"));
+        Answer::Refuse { reason }
+    };
+    match answer {
+        Answer::Edited(arguments) if arguments.get().len() > LARGEST_ANSWER => too_long("changed arguments"),
+        Answer::Refuse { reason: Some(reason) } if reason.len() > LARGEST_ANSWER => too_long("reasons"),
+        answer => answer,
     }
 }
 
@@ -461,7 +531,10 @@ pub struct Candidate<'a> {
 
 /// The session's gate, shared by every call in it.
 pub struct Gate {
+    /// The id of the run: an answer in one is none in another.
+    run: String,
     approvals: Approvals,
+    known: Option<Arc<dyn KnownAnswers>>,
     remembered: Mutex<HashSet<Grant>>,
     /// One question at a time.
     asking: tokio::sync::Mutex<()>,
@@ -490,100 +563,143 @@ enum Grant {
 }
 
 impl Gate {
-    pub fn new(approvals: Approvals) -> Self {
+    pub fn new(run: String, approvals: Approvals, known: Option<Arc<dyn KnownAnswers>>) -> Self {
         Self {
+            run,
             approvals,
+            known,
             remembered: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
             others: OtherQuestions::default(),
         }
     }
 
+    /// The id of the run whose gate it is.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
     /// Judges a call and asks if it must. `judge` gives the toolset's verdict, rules applied; edited arguments are
     /// judged by it again. The question is a step at `steps`.
-    pub async fn pass<Judged: Future<Output = Result<Verdict, String>>>(
+    pub async fn pass<Judged: Future<Output = Result<Verdict, String>> + Send>(
         &self,
         candidate: Candidate<'_>,
         verdict: Verdict,
-        judge: impl FnOnce(RawJson) -> Judged,
+        judge: impl Fn(RawJson) -> Judged + Sync,
         steps: &Steps,
         events: &Events,
     ) -> Result<Passage, Stop> {
         let permitted =
             |verdict: &Verdict, bound_to, edited| Ok(Passage::Permitted(Permission::of(verdict, bound_to, edited)));
-        let refused = |reason: String| Ok(Passage::Refused { reason, by: RefusedBy::Policy });
-        match &verdict {
+        let refused = |reason: String, by| Ok(Passage::Refused { reason, by });
+        let question = match &verdict {
             Verdict::Allow => return permitted(&verdict, None, None),
-            Verdict::Block(reason) => return refused(reason.clone()),
-            Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_) => {}
-        }
-        let Given { answer, bound_to } = match self.answered(&candidate, &verdict, steps, events).await {
+            Verdict::Block(reason) => return refused(reason.clone(), RefusedBy::Policy),
+            Verdict::Ask(question) | Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question) => question,
+        };
+        let pending = || candidate.asked(question).pending(&self.run, &(candidate.key)());
+        let Given { answer, judged } = match self.answered(&candidate, &verdict, question, &judge, steps, events).await
+        {
             Ok(given) => given,
-            Err(NoAnswer::Policy(reason)) => return refused(reason),
-            Err(NoAnswer::Nobody) => return Ok(Passage::Waits(candidate.pending(&verdict))),
+            Err(NoAnswer::Unasked) => return permitted(&verdict, verdict.bound_exception(), None),
+            Err(NoAnswer::Policy(reason)) => return refused(reason, RefusedBy::Policy),
+            Err(NoAnswer::Nobody) => return Ok(Passage::Waits(pending())),
             Err(NoAnswer::EndRun) => return Ok(Passage::EndRun),
             Err(NoAnswer::Stopped(stop)) => return Err(stop),
         };
         match answer {
-            Answer::Once | Answer::CallForSession | Answer::ToolForSession => permitted(&verdict, bound_to, None),
+            Answer::Once | Answer::CallForSession | Answer::ToolForSession => {
+                permitted(&verdict, question.bound_to.clone(), None)
+            }
             Answer::Edited(arguments) => match judge(arguments.clone()).await {
                 // Somebody is there and mistyped: the model reads it, and the run goes on.
-                Ok(Verdict::Block(reason)) | Err(reason) => Ok(Passage::Refused { reason, by: RefusedBy::Person }),
+                Ok(Verdict::Block(reason)) | Err(reason) => refused(reason, RefusedBy::Person),
+                Ok(verdict) if judged != Some(verdict.judged()) => {
+                    let reason = "what the user changed the arguments to is about something else by now";
+                    refused(reason.to_owned(), RefusedBy::Person)
+                }
                 Ok(verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::AskAnyway(_) | Verdict::AlwaysAsk(_))) => {
                     let bound_to = verdict.question().and_then(|question| question.bound_to.clone());
                     permitted(&verdict, bound_to, Some(arguments))
                 }
             },
             Answer::Refuse { reason } => {
-                let reason = reason.unwrap_or_else(|| "the user refused it".to_owned());
-                Ok(Passage::Refused { reason, by: RefusedBy::Person })
+                refused(reason.unwrap_or_else(|| "the user refused it".to_owned()), RefusedBy::Person)
             }
             Answer::EndRun => Ok(Passage::EndRun),
-            Answer::Later => Ok(Passage::Waits(candidate.pending(&verdict))),
+            Answer::Later => Ok(Passage::Waits(pending())),
         }
     }
 
-    /// An answer to the question of a verdict: recorded, from policy, from memory or from whoever is there. Only what
-    /// allows or refuses is recorded, so that the rest can still be decided.
-    async fn answered(
+    /// A person's answer to the question of a verdict, by the first of: `--reject-all`; what was answered to exactly
+    /// this question before; an answer for the session; `--approve-all`; whoever is there. Only what a person said is
+    /// recorded: all else is found out again each time.
+    async fn answered<Judged: Future<Output = Result<Verdict, String>> + Send>(
         &self,
         candidate: &Candidate<'_>,
         verdict: &Verdict,
+        question: &Question,
+        judge: &(impl Fn(RawJson) -> Judged + Sync),
         steps: &Steps,
         events: &Events,
     ) -> Result<Given, NoAnswer> {
+        if let Approvals::RejectAll = self.approvals {
+            return Err(NoAnswer::Policy("every question is answered with no in this run".to_owned()));
+        }
+        let is_first = !steps.is_recorded() && self.known.is_none();
+        if is_first && self.is_unasked(candidate, verdict, events) {
+            return Err(NoAnswer::Unasked);
+        }
+        let asked = candidate.asked(question);
+        let id = asked.digest(&self.run, &(candidate.key)());
         let steps = steps.at(format_args!("ask"));
-        let telling = steps.telling(events);
-        let described = || {
-            let request = (candidate.path, candidate.tool, canonical(candidate.arguments));
-            Described::new(StepKind::Ask, &request).shown(&candidate.pending(verdict))
-        };
-        let unasked = |answered| {
-            candidate.tell(&telling, verdict, answered);
-            Ok(Given { answer: Answer::Once, bound_to: verdict.bound_exception() })
-        };
-        let effect = async {
-            let remembered = self.is_remembered(candidate, verdict);
-            let question = match decide(&self.approvals, verdict, remembered) {
-                Decision::Run => return unasked(if remembered { Answered::Remembered } else { Answered::Policy }),
-                Decision::Refuse(reason) => return Err(NoAnswer::Policy(reason.to_owned())),
-                Decision::NobodyToAsk => return Err(NoAnswer::Nobody),
-                Decision::Ask(question) => question,
-            };
-            let Approvals::Prompt(approver) = &self.approvals else { unreachable!("only a prompt asks") };
+        let is_recorded = matches!(steps.prior(StepKind::Ask, || RawJson::of(&id)), Prior::Done);
+        let request = candidate.request(id, question.clone(), verdict, self.others.clone());
+        let known = self.known.as_ref().filter(|_| !is_recorded).and_then(|known| known.answer_to(&request));
+        let mut turn = None;
+        if !is_recorded && known.is_none() {
             let waits = self.others.one_more();
-            let _one_at_a_time = self.asking.lock().await;
+            // Somebody may allow it while this question waits.
+            turn = if let Approvals::Prompt(_) = self.approvals { Some(self.asking.lock().await) } else { None };
             drop(waits);
-            // Somebody may have allowed it while this question waited.
-            if self.is_remembered(candidate, verdict) {
-                return unasked(Answered::Remembered);
+            if self.is_unasked(candidate, verdict, events) {
+                return Err(NoAnswer::Unasked);
             }
-            let request = candidate.request(question.clone(), verdict, self.others.clone());
-            let answer = self.ask(approver.as_ref(), &request, &telling).await?;
+        }
+        let telling = steps.telling(events);
+        let effect = async {
+            let answer = self.ask(known, &request, &telling).await?;
             self.remember_answer(&answer, candidate, verdict);
-            Ok(Given { answer, bound_to: question.bound_to.clone() })
+            let judged = match &answer {
+                Answer::Edited(arguments) => judge(arguments.clone()).await.ok().map(|verdict| verdict.judged()),
+                Answer::Once
+                | Answer::CallForSession
+                | Answer::ToolForSession
+                | Answer::Refuse { .. }
+                | Answer::EndRun
+                | Answer::Later => None,
+            };
+            Ok(Given { answer, judged })
         };
-        steps.run(described, &telling, effect).await
+        let described = || Described::new(StepKind::Ask, &request.id).shown(&asked);
+        let given = steps.run(described, &telling, effect).await;
+        drop(turn);
+        given
+    }
+
+    /// Whether nobody has to be asked; who watches a run learns of it.
+    fn is_unasked(&self, candidate: &Candidate<'_>, verdict: &Verdict, events: &Events) -> bool {
+        let answered = match self.approvals {
+            Approvals::Prompt(_) | Approvals::ApproveAll | Approvals::Nobody
+                if self.is_remembered(candidate, verdict) =>
+            {
+                Answered::Remembered
+            }
+            Approvals::ApproveAll => Answered::Policy,
+            Approvals::Prompt(_) | Approvals::Nobody | Approvals::RejectAll => return false,
+        };
+        candidate.tell(&self.run, events, verdict, answered);
+        true
     }
 
     /// For this session only: an answer from a record is not remembered.
@@ -598,12 +714,13 @@ impl Gate {
         self.grants().extend(grant);
     }
 
-    async fn ask(
-        &self,
-        approver: &dyn Approver,
-        request: &ApprovalRequest,
-        events: &Events,
-    ) -> Result<Answer, NoAnswer> {
+    /// Tells of a question and of its answer, which is known or comes from whoever is there.
+    async fn ask(&self, known: Option<Answer>, request: &ApprovalRequest, events: &Events) -> Result<Answer, NoAnswer> {
+        let approver = match (&known, &self.approvals) {
+            (Some(_), _) => None,
+            (None, Approvals::Prompt(approver)) => Some(approver),
+            (None, Approvals::ApproveAll | Approvals::RejectAll | Approvals::Nobody) => return Err(NoAnswer::Nobody),
+        };
         let ApprovalRequest { id, path, tool, arguments, question, .. } = request;
         events.send(|| EventKind::ApprovalAsked {
             id: id.clone(),
@@ -612,7 +729,10 @@ impl Gate {
             arguments: arguments.clone(),
             reason: question.reason.clone(),
         });
-        let answer = approver.ask(request).await;
+        let answer = match (known, approver) {
+            (None, Some(approver)) => bounded(approver.ask(request).await),
+            (known, _) => bounded(known.unwrap_or(Answer::Later)),
+        };
         let (answered, note) = match &answer {
             Answer::Once => (Answered::Once, None),
             Answer::CallForSession => (Answered::CallForSession, None),
@@ -676,18 +796,10 @@ impl Candidate<'_> {
         Some(Grant::Call { agent: self.agent(), toolset, tool, call, exception })
     }
 
-    /// A prefix of the hash of place, arguments and target: the same question has the same id.
-    fn id(&self, verdict: &Verdict) -> String {
-        let bound_to = verdict.question().and_then(|question| question.bound_to.as_deref()).unwrap_or_default();
-        let path = self.path.join("/");
-        let digest = digest([(self.key)().as_str(), &path, self.tool, &canonical(self.arguments), bound_to]);
-        digest[..12].to_owned()
-    }
-
     /// Who watches a run learns also of what would have been asked.
-    fn tell(&self, events: &Events, verdict: &Verdict, answer: Answered) {
+    fn tell(&self, run: &str, events: &Events, verdict: &Verdict, answer: Answered) {
         events.send(|| EventKind::ApprovalAnswered {
-            id: self.id(verdict),
+            id: self.asked(verdict.question().unwrap_or(&Question::default())).digest(run, &(self.key)()),
             path: self.path.to_vec(),
             tool: self.tool.to_owned(),
             answer,
@@ -695,21 +807,15 @@ impl Candidate<'_> {
         });
     }
 
-    fn pending(&self, verdict: &Verdict) -> Pending {
-        let Question { reason, preview, .. } = verdict.question().cloned().unwrap_or_default();
-        Pending {
-            id: self.id(verdict),
-            path: self.path.to_vec(),
-            tool: self.tool.to_owned(),
-            arguments: self.arguments.clone(),
-            reason,
-            preview,
-        }
+    fn asked(&self, question: &Question) -> AskedQuestion {
+        let Question { reason, preview, bound_to, foreign, covers } = question.clone();
+        let (path, tool, arguments) = (self.path.to_vec(), self.tool.to_owned(), self.arguments.clone());
+        AskedQuestion { path, tool, arguments, reason, preview, foreign, covers, bound_to }
     }
 
-    fn request(&self, question: Question, verdict: &Verdict, others: OtherQuestions) -> ApprovalRequest {
+    fn request(&self, id: String, question: Question, verdict: &Verdict, others: OtherQuestions) -> ApprovalRequest {
         ApprovalRequest {
-            id: self.id(verdict),
+            id,
             path: self.path.to_vec(),
             tool: self.tool.to_owned(),
             arguments: self.arguments.clone(),
@@ -750,5 +856,58 @@ mod tests {
         let shell = DeclaredVerdict::ByCommand(vec![command(Rule::Allow), command(Rule::Block)].into());
         let asked = DeclaredVerdict::ByCommand(vec![command(Rule::Ask), command(Rule::Block)].into());
         assert_eq!(shell.under(Some(Rule::Ask)), asked);
+    }
+
+    fn asked(words: &[String]) -> (AskedQuestion, String, String) {
+        let word = |index: usize| words[index % words.len()].clone();
+        let optional = |index: usize| Some(word(index)).filter(|word| !word.starts_with('-'));
+        let covers = optional(8).map(|call| Coverage { call, tool: word(9) });
+        let question = AskedQuestion {
+            path: words[10.min(words.len())..].to_vec(),
+            tool: word(2),
+            arguments: RawJson::of(&serde_json::json!({word(3): word(4)})),
+            reason: word(5),
+            preview: optional(6),
+            foreign: optional(7),
+            covers,
+            bound_to: optional(1),
+        };
+        (question, word(0), word(1))
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+        /// Two questions that differ in anything have different digests, and so have two runs.
+        #[test]
+        fn questions_that_differ_in_anything_have_different_digests(
+            one in proptest::collection::vec("[-ab/01]{0,2}", 10..14),
+            at in 0..14_usize,
+            other in "[-ab/01]{0,2}",
+        ) {
+            let mut changed = one.clone();
+            let at = at % changed.len();
+            changed[at] = other;
+            let ((first, run, key), (second, other_run, other_key)) = (asked(&one), asked(&changed));
+            let is_same = first == second && run == other_run && key == other_key;
+            proptest::prop_assert_eq!(is_same, first.digest(&run, &key) == second.digest(&other_run, &other_key));
+            proptest::prop_assert_ne!(first.digest("0000000000000000", &key), first.digest("0000000000000001", &key));
+        }
+    }
+
+    #[test]
+    fn an_answer_of_any_size_is_no_answer() {
+        let long = "x".repeat(LARGEST_ANSWER + 1);
+        let refused =
+            |answer: Answer| matches!(bounded(answer), Answer::Refuse { reason: Some(reason) } if reason.len() < 100);
+        assert!(refused(Answer::Edited(RawJson::of(&long))));
+        assert!(refused(Answer::Refuse { reason: Some(long) }));
+        let edited = Answer::Edited(RawJson::of(&"x"));
+        assert_eq!(bounded(edited.clone()), edited);
+    }
+
+    #[test]
+    fn people_read_twelve_digits() {
+        assert_eq!(short_id(&"0123456789abcdef".repeat(4)), "0123456789ab");
+        assert_eq!((short_id("short"), key_of_call("main/t0/m0/c0/ask")), ("short", "main/t0/m0/c0"));
     }
 }

@@ -17,8 +17,8 @@ use super::agent::AgentTool;
 use super::approval::{Gate, Permission, Rules, canonical, digest};
 use super::source::ToolsetSource;
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
-use crate::event::{EventKind, Events, Returned};
-use crate::journal::{Described, StepKind};
+use crate::event::{EventKind, Events, Returned, Told};
+use crate::journal::{Described, Recorded, StepKind};
 use crate::message::{Arguments, Content, RawJson, ToolCall, ToolResult};
 use decision::{Decided, Place};
 
@@ -156,7 +156,7 @@ impl ToolPlane {
         let running =
             calls.iter().zip(decided).enumerate().map(|(position, (call, decided))| (position, *call, decided));
         let (sequential, concurrent): (Vec<_>, Vec<_>) = running.partition(|(_, call, decided)| {
-            let slot = self.slot(&call.tool).filter(|_| matches!(decided, Decided::Run(_)));
+            let slot = self.slot(&call.tool).filter(|_| matches!(decided, Decided::Run(..)));
             slot.is_some_and(|slot| slot.order == Order::Sequential)
         });
         let in_order = async {
@@ -185,22 +185,22 @@ impl ToolPlane {
     ) -> Result<ToolResult, Ending> {
         let mut outcome = Err("its target keeps changing".to_owned());
         for attempt in 0..MOST_QUESTIONS {
-            let permission = match decided {
-                Decided::Run(permission) => permission,
-                Decided::Not(reason) => {
-                    outcome = Err(reason);
-                    break;
-                }
-            };
-            let edited =
-                permission.edited().map(|edited| format!("(the user changed the arguments to {})", edited.get()));
             let steps = cx.steps.at(format_args!("{}", Place { position, attempt }));
-            match self.call(call, permission, CallContext { steps, ..*cx }).await? {
+            let inner = CallContext { steps, ..*cx };
+            let ran = match decided {
+                Decided::Run(permission, told) => self.call(call, permission, told, inner).await?,
+                Decided::Not(reason, told) => self.refuse(call, Ran::refused(reason, told), inner).await?,
+                Decided::Recorded => self.recall(call, inner).await?,
+            };
+            match ran.gave {
                 Gave::Content(content) => {
-                    outcome = Ok(edited.map(Content::text).into_iter().chain(content).collect());
+                    let edited = |edited: RawJson| {
+                        Content::text(format!("(the user changed the arguments to {})", edited.get()))
+                    };
+                    outcome = Ok(ran.edited.map(edited).into_iter().chain(content).collect());
                     break;
                 }
-                Gave::Failed(reason) => {
+                Gave::Failed(reason) | Gave::Refused(reason) => {
                     outcome = Err(reason);
                     break;
                 }
@@ -211,21 +211,21 @@ impl ToolPlane {
     }
 
     /// Runs one permitted call as a step, and tells of it.
-    async fn call(&self, call: &ToolCall, permission: Permission, cx: CallContext<'_>) -> Result<Gave, Ending> {
+    async fn call(
+        &self,
+        call: &ToolCall,
+        permission: Permission,
+        decided: Told,
+        cx: CallContext<'_>,
+    ) -> Result<Ran, Ending> {
         let Arguments::Object(arguments) = &call.arguments else {
-            return Ok(Gave::Failed(self.unknown(&call.tool)));
+            return Ok(Ran::refused(self.unknown(&call.tool), decided));
         };
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
-        let (id, tool) = (&call.id, &call.tool);
+        let (id, tool, edited) = (&call.id, &call.tool, permission.edited().cloned());
         let permitted = permission.call(id, tool, arguments);
         let arguments = permitted.arguments().clone();
-        if slot.kind != ToolKind::Agent {
-            cx.events.send(|| EventKind::ToolCalled {
-                id: id.clone(),
-                tool: tool.clone(),
-                arguments: arguments.clone(),
-            });
-        }
+        slot.tell_called(call, &arguments, cx.events);
         let telling = cx.steps.telling(cx.events);
         let steps = if slot.is_once() { cx.steps.clone().within_once() } else { cx.steps.clone() };
         let effect = async {
@@ -237,19 +237,40 @@ impl ToolPlane {
             };
             match self.ending() {
                 Some(ending) => Err(ending),
-                None => Ran::of(outcome, started),
+                None => Ok(Ran { edited, decided, ..Ran::of(outcome, started)? }),
             }
         };
-        let described = || slot.described(tool, &arguments, cx.path);
+        let described = || slot.described(call, &arguments, cx.path);
         let ran: Result<Ran, Ending> = cx.steps.run(described, &telling, effect).await;
-        if slot.kind != ToolKind::Agent {
-            let (returned, duration_ms) = match &ran {
-                Ok(ran) => (ran.gave.returned(), ran.duration_ms),
-                Err(ending) => (Returned::Error(ending.to_string()), 0),
-            };
-            cx.events.send(|| EventKind::ToolReturned { id: id.clone(), tool: tool.clone(), returned, duration_ms });
+        slot.tell_returned(call, ran.as_ref(), cx.events);
+        ran
+    }
+
+    /// A refusal is a result: it stays one when the run goes on later.
+    async fn refuse(&self, call: &ToolCall, refused: Ran, cx: CallContext<'_>) -> Result<Ran, Ending> {
+        let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
+        let telling = cx.steps.telling(cx.events);
+        let described = || Described::new(slot.step_kind(), &request_of(call));
+        cx.steps.run(described, &telling, async { Ok(refused) }).await
+    }
+
+    /// The result of a call that ran in another process, told again.
+    async fn recall(&self, call: &ToolCall, cx: CallContext<'_>) -> Result<Ran, Ending> {
+        let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
+        let arguments = match &call.arguments {
+            Arguments::Object(arguments) => arguments.clone(),
+            Arguments::Malformed(text) => RawJson::of(text),
+        };
+        let described = slot.described(call, &arguments, cx.path);
+        let Recorded { value: mut ran, told } = cx.steps.recalled(described).await?;
+        cx.events.retell(std::mem::take(&mut ran.decided));
+        if let Gave::Refused(_) = ran.gave {
+            return Ok(ran);
         }
-        ran.map(|ran| ran.gave)
+        slot.tell_called(call, ran.edited.as_ref().unwrap_or(&arguments), cx.events);
+        cx.events.retell(told);
+        slot.tell_returned(call, Ok(&ran), cx.events);
+        Ok(ran)
     }
 
     pub async fn close(self, events: &Events) {
@@ -310,18 +331,49 @@ impl Slot {
         self.kind != ToolKind::Agent && self.repeat == Repeat::Once
     }
 
-    fn described(&self, tool: &str, arguments: &RawJson, path: &[String]) -> Described<Ran> {
-        let kind = match self.kind {
+    fn step_kind(&self) -> StepKind {
+        match self.kind {
             ToolKind::Leaf => StepKind::Tool,
             ToolKind::Code => StepKind::Code,
             ToolKind::Agent => StepKind::Call,
-        };
-        let described = Described::new(kind, &(tool, arguments));
+        }
+    }
+
+    /// `arguments` are those that count, which a person may have changed.
+    fn described(&self, call: &ToolCall, arguments: &RawJson, path: &[String]) -> Described<Ran> {
+        let described = Described::new(self.step_kind(), &request_of(call));
         if !self.is_once() {
             return described;
         }
-        let shown = InDoubt { path: path.to_vec(), tool: tool.to_owned(), arguments: arguments.clone() };
+        let shown = InDoubt { path: path.to_vec(), tool: call.tool.clone(), arguments: arguments.clone() };
         described.once(Ran::interrupted()).shown(&shown)
+    }
+
+    /// A call of an agent tells of itself.
+    fn tell_called(&self, call: &ToolCall, arguments: &RawJson, events: &Events) {
+        if self.kind != ToolKind::Agent {
+            let (id, tool) = (&call.id, &call.tool);
+            events.send(|| EventKind::ToolCalled { id: id.clone(), tool: tool.clone(), arguments: arguments.clone() });
+        }
+    }
+
+    fn tell_returned(&self, call: &ToolCall, ran: Result<&Ran, &Ending>, events: &Events) {
+        if self.kind != ToolKind::Agent {
+            let (returned, duration_ms) = match ran {
+                Ok(ran) => (ran.gave.returned(), ran.duration_ms),
+                Err(ending) => (Returned::Error(ending.to_string()), 0),
+            };
+            let (id, tool) = (&call.id, &call.tool);
+            events.send(|| EventKind::ToolReturned { id: id.clone(), tool: tool.clone(), returned, duration_ms });
+        }
+    }
+}
+
+/// What identifies a call: what the model asked for, whatever a person made of it.
+fn request_of(call: &ToolCall) -> RawJson {
+    match &call.arguments {
+        Arguments::Object(arguments) => RawJson::of(&(&call.tool, arguments)),
+        Arguments::Malformed(text) => RawJson::of(&(&call.tool, text)),
     }
 }
 
@@ -339,6 +391,12 @@ pub struct InDoubt {
 struct Ran {
     gave: Gave,
     duration_ms: u64,
+    /// The arguments to which a person changed the call's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    edited: Option<RawJson>,
+    /// What was told until it was decided.
+    #[serde(default, skip_serializing_if = "Told::is_empty")]
+    decided: Told,
 }
 
 /// Everything of a call's end that the loop goes on with.
@@ -347,6 +405,8 @@ struct Ran {
 enum Gave {
     Content(Vec<Content>),
     Failed(String),
+    /// It reached no tool.
+    Refused(String),
     Changed,
 }
 
@@ -359,13 +419,20 @@ impl Ran {
             Err(ToolError::Ends(ending)) => return Err(ending),
         };
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(Self { gave, duration_ms })
+        Ok(Self { duration_ms, ..Self::at_once(gave) })
     }
 
     /// The run ended during the call.
     fn interrupted() -> Self {
-        let reason = "interrupted: it may or may not have happened";
-        Self { gave: Gave::Failed(reason.to_owned()), duration_ms: 0 }
+        Self::at_once(Gave::Failed("interrupted: it may or may not have happened".to_owned()))
+    }
+
+    fn refused(reason: String, decided: Told) -> Self {
+        Self { decided, ..Self::at_once(Gave::Refused(reason)) }
+    }
+
+    fn at_once(gave: Gave) -> Self {
+        Self { gave, duration_ms: 0, edited: None, decided: Told::default() }
     }
 }
 
@@ -373,7 +440,7 @@ impl Gave {
     fn returned(&self) -> Returned {
         match self {
             Self::Content(content) => Returned::Result(Content::shown(content)),
-            Self::Failed(reason) => Returned::Error(reason.clone()),
+            Self::Failed(reason) | Self::Refused(reason) => Returned::Error(reason.clone()),
             Self::Changed => Returned::Error(ToolError::Changed.to_string()),
         }
     }

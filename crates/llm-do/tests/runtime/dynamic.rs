@@ -3,7 +3,7 @@
 use llm_do::event::CallKind;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::create::{CreateError, Existing, WorkerDefaults, WorkerSpec};
-use llm_do::project::{AttachmentPolicy, Entry, Fallback, Project};
+use llm_do::project::{AttachmentPolicy, Entry, Fallback, Program, Project};
 use llm_do::runtime::{Models, OutsideCaller, RunError, Runtime, RuntimeConfig};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::{Answer, Approvals, Memory, Rule};
@@ -150,9 +150,10 @@ async fn defaults_of_a_program_are_given_where_the_creator_is_silent_and_has_the
         scripts: [("script".to_owned(), script.to_owned())].into(),
         ..ModelChoices::default()
     };
-    let mut program = files.project().link(&models).unwrap().program;
+    let program = files.project().link(&models).unwrap().program;
     // Whoever sets a default chooses that model.
-    program.fallback = Some(Fallback { model: ModelName::parse("ollama:qwen3").unwrap(), script: None });
+    let fallback = Some(Fallback { model: ModelName::parse("ollama:qwen3").unwrap(), script: None });
+    let program = program.adapted(|program| Ok::<_, ()>(Program { fallback, ..program })).unwrap();
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let creation_defaults = WorkerDefaults {
         model: Some("ollama:qwen3".to_owned()),

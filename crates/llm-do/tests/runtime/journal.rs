@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use llm_do::event::{Event, EventKind, Hearing, TraceCall};
 use llm_do::journal::file::{self, FileJournal, Matching, OpenJournal};
+use llm_do::journal::mac::StateKey;
 use llm_do::journal::{Journal, StepKind, Stop};
 use llm_do::message::{Content, RawJson};
 use llm_do::model::name::ModelChoices;
@@ -38,6 +39,10 @@ struct Amount {
 struct Desk {
     files: Files,
     effects: Arc<Mutex<Vec<String>>>,
+}
+
+fn key() -> StateKey {
+    StateKey::from_bytes([3; 32])
 }
 
 impl Desk {
@@ -76,17 +81,17 @@ impl Desk {
     }
 
     fn create(&self) -> (Arc<dyn Journal>, Resumed) {
-        (Arc::new(FileJournal::create(&self.journal(), &"header", None).unwrap()), Resumed::default())
+        (Arc::new(FileJournal::create(&self.journal(), &"header", None, Some(&key())).unwrap()), Resumed::default())
     }
 
     fn resume(&self) -> (Arc<dyn Journal>, Resumed) {
-        let open = OpenJournal::open(&self.journal()).unwrap();
+        let open = OpenJournal::open(&self.journal(), Some(&key())).unwrap();
         let resumed = Resumed::from(open.contents());
         (Arc::new(open.resume(Matching::Exact, None).unwrap()), resumed)
     }
 
     fn replay(&self) -> (Arc<dyn Journal>, Resumed) {
-        (Arc::new(FileJournal::replaying(file::read(&self.journal()).unwrap())), Resumed::default())
+        (Arc::new(FileJournal::replaying(file::read(&self.journal(), Some(&key())).unwrap())), Resumed::default())
     }
 
     async fn run(&self, journal: (Arc<dyn Journal>, Resumed)) -> Ran {
@@ -96,7 +101,7 @@ impl Desk {
     async fn run_with(&self, project: Project, config: RuntimeConfig, journal: (Arc<dyn Journal>, Resumed)) -> Ran {
         let program = project.link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}")).program;
         let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Everything);
-        let runtime = runtime.recorded_by(journal.0, journal.1);
+        let runtime = runtime.identified("the run".to_owned()).recorded_by(journal.0, journal.1);
         let outcome = runtime.run("go").await;
         let (requests, trace) = (runtime.usage().total.requests, runtime.trace());
         drop(runtime);
@@ -183,10 +188,13 @@ async fn a_run_that_was_cut_off_after_any_record_ends_as_if_it_had_not_been() {
     assert_eq!((whole_run.said().as_str(), requests), ("main 3", 9));
     let (all_effects, whole) = (desk.effects(), desk.text());
     assert_eq!(all_effects.len(), 8);
-    let done = |text: &str, kind: &str| text.matches(&format!("\"kind\":\"{kind}\",\"state\":\"done\"")).count();
+    let done = |text: &str, kind: &str| {
+        let is_done = |line: &&str| line.contains(&format!("\"kind\":\"{kind}\",\"state\":\"done\""));
+        text.lines().filter(is_done).filter(|line| !line.contains("\"refused\"")).count()
+    };
     for lines in 1..whole.lines().count() {
         desk.cut(&whole, lines);
-        let before = file::read(&desk.journal()).unwrap();
+        let before = file::read(&desk.journal(), Some(&key())).unwrap();
         let in_doubt = before.in_doubt().count();
         let resumed = desk.run(desk.resume()).await;
         let is_reported = |fact: &&String| fact.contains("\"error\":\"interrupted: it may or may not have happened\"");
@@ -211,7 +219,7 @@ async fn a_finished_run_gives_its_answer_again_from_its_journal_alone() {
     let (whole_shape, requests) = (whole_run.shape(), whole_run.requests);
     let messages = whole_run.outcome.as_ref().unwrap().messages.clone();
     desk.effects();
-    let recorded = record::outcome(&file::read(&desk.journal()).unwrap()).unwrap();
+    let recorded = record::outcome(&file::read(&desk.journal(), Some(&key())).unwrap()).unwrap();
     assert_eq!((recorded.usage.total.requests, &recorded.messages), (requests, &messages));
     assert_eq!(shape(&recorded.trace), whole_shape);
     let again = desk.run(desk.resume()).await;
@@ -219,7 +227,7 @@ async fn a_finished_run_gives_its_answer_again_from_its_journal_alone() {
     assert_eq!(again.outcome.as_ref().unwrap().messages, messages);
     assert_eq!((again.said(), desk.effects()), ("main 3".to_owned(), Vec::new()));
     desk.cut(&desk.text(), 5);
-    assert!(record::outcome(&file::read(&desk.journal()).unwrap()).is_none());
+    assert!(record::outcome(&file::read(&desk.journal(), Some(&key())).unwrap()).is_none());
 }
 
 #[tokio::test]
@@ -262,7 +270,7 @@ async fn a_question_that_nobody_answers_suspends_the_run_until_somebody_does() {
     let Err(RunError::Ended(Ending::NeedsApproval(pending))) = &suspended.outcome else { panic!("it waits") };
     assert_eq!((pending.len(), desk.effects()), (2, Vec::new()), "both children wait, and nothing has run");
     assert_ne!(pending[0].id, pending[1].id);
-    let waiting = file::read(&desk.journal()).unwrap();
+    let waiting = file::read(&desk.journal(), Some(&key())).unwrap();
     assert_eq!(waiting.waiting().count(), 2);
     let again = desk.run_with(desk.project(), config(), desk.resume()).await;
     let Err(RunError::Ended(Ending::NeedsApproval(same))) = &again.outcome else { panic!("it waits") };
@@ -309,7 +317,49 @@ async fn what_is_blocked_today_is_not_done_because_it_was_allowed_yesterday() {
 }
 
 #[tokio::test]
-async fn an_approval_of_a_write_holds_for_what_was_shown_or_already_written() {
+async fn whatever_was_allowed_yesterday_and_not_done_is_refused_today() {
+    let desk = Desk::new(ASKING_SCRIPT, ASKING);
+    desk.run_with(desk.project(), RuntimeConfig::new(Approvals::ApproveAll), desk.create()).await.said();
+    assert_eq!(desk.effects().len(), 4);
+    let whole = desk.text();
+    for lines in 1..whole.lines().count() {
+        desk.cut(&whole, lines);
+        let config = RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(Approvals::RejectAll) };
+        desk.run_with(desk.project(), config, desk.resume()).await.said();
+        let effects = desk.effects();
+        assert!(!effects.iter().any(|effect| effect.starts_with("charge")), "after {lines} lines: {effects:?}");
+        desk.cut(&whole, lines);
+        drop(desk.run(desk.resume()).await);
+        assert!(!desk.effects().iter().any(|effect| effect.starts_with("charge")), "after {lines} lines");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_changed_the_arguments_to_counts_also_later_and_is_judged_again() {
+    let script = "- {round: 1, call: {charge: {amount: 1}}}\n- say: '{{ result }}'";
+    let desk = Desk::new(script, &[("main", "tools: [charge]")]);
+    let (approvals, _) = person(Answer::Edited(RawJson::of(&json!({"amount": 7}))));
+    let whole_run = desk.run_with(desk.project(), RuntimeConfig::new(approvals), desk.create()).await;
+    let facts = whole_run.facts();
+    assert_eq!(whole_run.said(), "(the user changed the arguments to {\"amount\":7})\ncharge: 7");
+    assert_eq!(desk.effects(), ["charge 7"]);
+    let text = desk.text();
+    let replay = desk.run(desk.replay()).await;
+    assert_eq!((replay.facts(), desk.effects()), (facts.clone(), vec![]));
+    let answered = text.lines().position(|line| line.contains("\"kind\":\"ask\",\"state\":\"done\"")).unwrap();
+    desk.cut(&text, answered + 1);
+    let resumed = desk.run(desk.resume()).await;
+    assert_eq!((resumed.facts(), desk.effects()), (facts.clone(), vec!["charge 7".to_owned()]));
+    let again = desk.run(desk.resume()).await;
+    assert_eq!((again.facts(), desk.effects()), (facts, vec![]));
+    desk.cut(&text, answered + 1);
+    let rejected = desk.run_with(desk.project(), RuntimeConfig::new(Approvals::RejectAll), desk.resume()).await;
+    assert!(matches!(rejected.outcome, Err(RunError::Ended(Ending::Refused { .. }))));
+    assert_eq!(desk.effects(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_approval_of_a_write_holds_for_what_was_shown() {
     let script = "- {round: 1, call: {write_file: {path: a.txt, content: new}}}\n- say: '{{ result }}'";
     let desk = Desk::new(script, &[("main", "toolsets: [filesystem_project]")]);
     let target = desk.files.path().join("a.txt");
@@ -317,14 +367,16 @@ async fn an_approval_of_a_write_holds_for_what_was_shown_or_already_written() {
     desk.run_with(desk.project(), RuntimeConfig::new(approvals), desk.create()).await.said();
     let whole = desk.text();
     let answered = whole.lines().position(|line| line.contains("\"kind\":\"ask\",\"state\":\"done\"")).unwrap();
-    let cases = [("new", true), ("somebody else's", false)];
-    for (found, is_good) in cases {
+    for found in [None, Some("new"), Some("somebody else's")] {
         desk.cut(&whole, answered + 1);
-        std::fs::write(&target, found).unwrap();
+        let _ = std::fs::remove_file(&target);
+        if let Some(found) = found {
+            std::fs::write(&target, found).unwrap();
+        }
         let ran = desk.run(desk.resume()).await;
         let waits = matches!(ran.outcome, Err(RunError::Ended(Ending::NeedsApproval(_))));
-        assert_eq!(waits, !is_good, "{found}");
-        assert_eq!(std::fs::read_to_string(&target).unwrap(), found);
+        assert_eq!(waits, found.is_some(), "{found:?}");
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), found.unwrap_or("new"));
     }
 }
 

@@ -23,11 +23,11 @@ impl Desk {
     }
 
     fn create(&self) -> Arc<FileJournal> {
-        Arc::new(FileJournal::create(&self.path(), &"header", Some("ann".into())).unwrap())
+        Arc::new(FileJournal::create(&self.path(), &"header", Some("ann".into()), Some(&key())).unwrap())
     }
 
     fn resume(&self) -> Arc<FileJournal> {
-        let open = OpenJournal::open(&self.path()).unwrap();
+        let open = OpenJournal::open(&self.path(), Some(&key())).unwrap();
         Arc::new(open.resume(Matching::Exact, Some("bob".into())).unwrap())
     }
 
@@ -54,6 +54,10 @@ impl Desk {
         };
         steps.run(|| described, &steps.telling(&events), effect).await
     }
+}
+
+fn key() -> StateKey {
+    StateKey::from_bytes([5; 32])
 }
 
 fn step(kind: StepKind) -> Described<u32> {
@@ -98,7 +102,7 @@ async fn what_is_done_is_not_done_again() {
         })
         .collect();
     assert_eq!(states.concat(), "hdsdadr");
-    assert!(desk.text().contains(r#""by":"ann"}"#), "who answered is recorded");
+    assert!(desk.text().contains(r#""by":"ann","mac":"#), "who answered is recorded");
 }
 
 #[tokio::test]
@@ -110,7 +114,7 @@ async fn what_may_have_happened_does_not_happen_again_unless_it_may_be_repeated(
     }
     assert_eq!(desk.runs(), 2);
     drop(journal);
-    let contents = read(&desk.path()).unwrap();
+    let contents = read(&desk.path(), Some(&key())).unwrap();
     assert_eq!(
         contents.in_doubt().map(|(key, shown)| (key, shown.get())).collect::<Vec<_>>(),
         [("once", "\"a payment\"")]
@@ -130,14 +134,14 @@ async fn an_effect_that_never_began_is_no_reason_to_wonder() {
     let desk = Desk::new();
     let journal = desk.create();
     {
-        let Mode::Writes(writer) = &journal.mode else { panic!("it writes") };
+        let Mode::Writes { writer, .. } = &journal.mode else { panic!("it writes") };
         let lines =
             Lines { journal: &journal, writer, key: "c0", kind: StepKind::Tool, request: digest(["\"request\""]) };
         lines.append(State::Started, None).durable().await.unwrap();
         drop(Begun { lines: &lines, was_polled: false });
     }
     drop(journal);
-    assert_eq!(read(&desk.path()).unwrap().in_doubt().count(), 0);
+    assert_eq!(read(&desk.path(), Some(&key())).unwrap().in_doubt().count(), 0);
     assert_eq!(desk.take(&desk.resume(), "c0", once(), Ok(7)).await, Ok(7));
 }
 
@@ -150,10 +154,10 @@ async fn a_question_waits_until_somebody_answers() {
     assert_eq!(desk.take(&desk.resume(), "q", ask("may I?"), Err(other())).await, Err(other()));
     assert_eq!(desk.text().matches("asked").count(), 1, "the same question is kept once");
     assert_eq!(desk.take(&desk.resume(), "q", ask("and now?"), Err(other())).await, Err(other()));
-    let contents = read(&desk.path()).unwrap();
+    let contents = read(&desk.path(), Some(&key())).unwrap();
     assert_eq!(contents.waiting().map(|(_, shown)| shown.get()).collect::<Vec<_>>(), ["\"and now?\""]);
     assert_eq!(desk.take(&desk.resume(), "q", ask("and now?"), Ok(1)).await, Ok(1));
-    assert_eq!(read(&desk.path()).unwrap().waiting().count(), 0);
+    assert_eq!(read(&desk.path(), Some(&key())).unwrap().waiting().count(), 0);
 }
 
 #[tokio::test]
@@ -167,7 +171,7 @@ async fn another_request_is_not_answered_from_the_record() {
     let diverged = |key: &str, kind| Err(Stop::Diverged { key: key.into(), kind });
     assert_eq!(desk.take(&desk.resume(), "m0", changed(StepKind::Model), Ok(8)).await, diverged("m0", StepKind::Model));
     assert_eq!(desk.take(&desk.resume(), "m0", step(StepKind::Tool), Ok(8)).await, diverged("m0", StepKind::Tool));
-    let open = OpenJournal::open(&desk.path()).unwrap();
+    let open = OpenJournal::open(&desk.path(), Some(&key())).unwrap();
     let forgiving = Arc::new(open.resume(Matching::ForgiveModels, None).unwrap());
     assert_eq!(desk.take(&forgiving, "m0", changed(StepKind::Model), Ok(8)).await, Ok(7));
     assert_eq!(desk.take(&forgiving, "c0", changed(StepKind::Tool), Ok(8)).await, diverged("c0", StepKind::Tool));
@@ -191,7 +195,7 @@ async fn a_replay_runs_nothing_and_says_what_it_does_not_have() {
     drop(journal);
     let before = desk.text();
     desk.runs();
-    let replay = Arc::new(FileJournal::replaying(read(&desk.path()).unwrap()));
+    let replay = Arc::new(FileJournal::replaying(read(&desk.path(), Some(&key())).unwrap()));
     assert_eq!(desk.take(&replay, "m0", step(StepKind::Model), Ok(8)).await, Ok(7));
     let unrecorded = Stop::Unrecorded { key: "m1".into(), kind: StepKind::Model };
     assert_eq!(desk.take(&replay, "m1", step(StepKind::Model), Ok(8)).await, Err(unrecorded));
@@ -214,12 +218,12 @@ async fn a_torn_last_line_is_dropped_and_other_damage_leaves_the_file_alone() {
         assert_eq!(desk.take(&journal, "m0", step(StepKind::Model), Ok(9)).await, Ok(7));
         assert_eq!(desk.take(&journal, "m1", step(StepKind::Model), Ok(9)).await, Ok(9));
         drop(journal);
-        assert!(read(&desk.path()).is_ok());
+        assert!(read(&desk.path(), Some(&key())).is_ok());
     }
     let damaged = whole.replacen("\"done\"", "\"do\0e\"", 1);
     std::fs::write(desk.path(), format!("{damaged}torn")).unwrap();
-    let error = OpenJournal::open(&desk.path()).err().unwrap();
-    assert!(matches!(error, JournalError::Damaged { line: 2, .. }), "{error}");
+    let error = OpenJournal::open(&desk.path(), Some(&key())).err().unwrap();
+    assert!(matches!(error, JournalError::Foreign { line: 2, .. }), "{error}");
     assert_eq!(desk.text(), format!("{damaged}torn"));
 }
 
@@ -227,7 +231,7 @@ async fn a_torn_last_line_is_dropped_and_other_damage_leaves_the_file_alone() {
 fn only_a_new_or_empty_regular_file_becomes_a_journal() {
     let desk = Desk::new();
     let path = desk.path();
-    let create = || FileJournal::create(&path, &"header", None);
+    let create = || FileJournal::create(&path, &"header", None, Some(&key()));
     drop(create().unwrap());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(matches!(create(), Err(JournalError::NotEmpty(_))));
@@ -238,7 +242,7 @@ fn only_a_new_or_empty_regular_file_becomes_a_journal() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(create().is_ok(), is_taken, "{content}");
         assert_eq!(is_taken, std::fs::metadata(&path).unwrap().permissions().mode() & 0o777 == 0o600);
-        assert_eq!(is_taken, read(&path).is_ok());
+        assert_eq!(is_taken, read(&path, Some(&key())).is_ok());
     }
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(desk.directory.path().join("elsewhere"), &path).unwrap();
@@ -247,27 +251,32 @@ fn only_a_new_or_empty_regular_file_becomes_a_journal() {
     std::fs::remove_file(&path).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
     assert!(matches!(create(), Err(JournalError::NotRegular(_))));
-    assert!(matches!(read(desk.directory.path()), Err(JournalError::NotRegular(_))));
-    assert!(matches!(read(&desk.directory.path().join("no")), Err(JournalError::Missing(_))));
+    assert!(matches!(read(desk.directory.path(), Some(&key())), Err(JournalError::NotRegular(_))));
+    assert!(matches!(read(&desk.directory.path().join("no"), Some(&key())), Err(JournalError::Missing(_))));
 }
 
 #[test]
 fn two_cannot_go_on_with_one_journal() {
     let desk = Desk::new();
     let journal = desk.create();
-    assert!(matches!(OpenJournal::open(&desk.path()), Err(JournalError::InUse(_))));
-    assert!(matches!(FileJournal::create(&desk.path(), &"header", None), Err(JournalError::InUse(_))));
-    assert!(read(&desk.path()).is_ok(), "to look is always possible");
+    assert!(matches!(OpenJournal::open(&desk.path(), Some(&key())), Err(JournalError::InUse(_))));
+    assert!(matches!(FileJournal::create(&desk.path(), &"header", None, Some(&key())), Err(JournalError::InUse(_))));
+    assert!(read(&desk.path(), Some(&key())).is_ok(), "to look is always possible");
     drop(journal);
-    drop(OpenJournal::open(&desk.path()).unwrap());
+    drop(OpenJournal::open(&desk.path(), Some(&key())).unwrap());
     drop(desk.resume());
 }
 
 #[test]
 fn a_journal_of_another_version_is_refused() {
     let desk = Desk::new();
-    std::fs::write(desk.path(), "{\"v\":7,\"k\":\"\",\"kind\":\"run\",\"state\":\"header\",\"res\":{}}\n").unwrap();
-    let error = OpenJournal::open(&desk.path()).err().unwrap();
+    let header = "{\"v\":7,\"k\":\"\",\"kind\":\"run\",\"state\":\"header\",\"res\":{}}";
+    let mut signed = String::new();
+    Signer::after(LineMac::default(), Some(key())).append(header.to_owned(), &mut signed);
+    std::fs::write(desk.path(), signed).unwrap();
+    let error = OpenJournal::open(&desk.path(), Some(&key())).err().unwrap();
+    assert!(matches!(error, JournalError::Version { version: 7, .. }), "{error}");
+    let error = OpenJournal::open_foreign(&desk.path(), Some(&key())).err().unwrap();
     assert!(matches!(error, JournalError::Version { version: 7, .. }), "{error}");
 }
 
@@ -276,8 +285,10 @@ async fn after_a_failed_write_nothing_runs_any_more() {
     let desk = Desk::new();
     std::fs::write(desk.path(), "").unwrap();
     // A handle that cannot write stands for a full disk.
-    let writer = Writer::start(File::open(desk.path()).unwrap()).unwrap();
-    let journal = Arc::new(FileJournal::of(HashMap::new(), Mode::Writes(writer), Matching::Exact, None));
+    let signer = Signer::after(LineMac::default(), None);
+    let writer = Writer::start(File::open(desk.path()).unwrap(), signer).unwrap();
+    let mode = Mode::Writes { writer, _replaced: None };
+    let journal = Arc::new(FileJournal::of(HashMap::new(), mode, Matching::Exact, None));
     let failed = desk.take(&journal, "c0", once(), Ok(7)).await.unwrap_err();
     assert!(failed.to_string().starts_with("the journal: it cannot be written: "), "{failed}");
     for (key, kind) in [("m0", StepKind::Model), ("c1", StepKind::Tool), ("q", StepKind::Ask)] {
@@ -294,5 +305,5 @@ async fn steps_at_the_same_time_are_written_together() {
     let running = keys.iter().map(|key| desk.take(&journal, key, once(), Ok(7)));
     assert!(futures_util::future::join_all(running).await.iter().all(|result| *result == Ok(7)));
     drop(journal);
-    assert_eq!(read(&desk.path()).unwrap().records().count(), 100);
+    assert_eq!(read(&desk.path(), Some(&key())).unwrap().records().count(), 100);
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::super::manifest;
 use super::super::worker::{self, Format};
 use super::super::{Code, Layout, LoadedWorker, Offer, Program, Project};
-use super::{Linked, Report};
+use super::{Linked, Report, TrustedProgram};
 use crate::model::name::{ModelChoices, ModelName};
 use crate::syntax::diagnostic::{Diagnostics, Sources};
 
@@ -136,7 +136,7 @@ impl Files {
         self.project().survey(&self.models, self.entry)
     }
 
-    pub fn link(&self) -> Result<Linked, Report> {
+    pub fn link(&self) -> Result<Linked<TrustedProgram>, Report> {
         self.project().link(&self.models)
     }
 

@@ -2,6 +2,8 @@
 
 use super::{ToolsetDefinition, WORDS};
 use crate::escape::visible;
+use crate::project::trust::claims;
+use crate::syntax::claim::Bearing::{Covered, Item, Neutral};
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{Bool, List, Object, OneOf, Text};
@@ -17,27 +19,34 @@ pub const SHELL: Table = Table {
         optional(
             "rules",
             List { of: &Object(&SHELL_RULE), least: 0, repeats: Allowed },
+            Item(claims::rules),
             "the first that matches decides",
         ),
-        optional("default", OneOf(Rule::WORDS), "for commands that no rule matches"),
-        optional("write", List { of: &Text, least: 0, repeats: Refused }, "directories that commands may write"),
-        optional("network", Bool, "whether commands may open sockets"),
+        optional("default", OneOf(Rule::WORDS), Item(claims::default), "for commands that no rule matches"),
+        optional(
+            "write",
+            List { of: &Text, least: 0, repeats: Refused },
+            Item(claims::write),
+            "directories that commands may write",
+        ),
+        optional("network", Bool, Item(claims::network), "whether commands may open sockets"),
     ],
 };
 
 const SHELL_RULE: Table = Table {
     what: "a shell rule",
     keys: &[
-        required("pattern", WORDS, "the leading words of the command"),
-        required("approval", OneOf(Rule::WORDS), "what becomes of a command that matches"),
+        required("pattern", WORDS, Covered, "the leading words of the command"),
+        required("approval", OneOf(Rule::WORDS), Covered, "what becomes of a command that matches"),
         optional(
             "approval_required_if_args",
             List { of: &Text, least: 1, repeats: Refused },
+            Covered,
             "words that turn `allow` into `ask`",
         ),
-        optional("match", WORDS, "examples that the pattern must match"),
-        optional("not_match", WORDS, "examples that the pattern must not match"),
-        optional("i_understand", Bool, "allow a program that can run any other"),
+        optional("match", WORDS, Neutral, "examples that the pattern must match"),
+        optional("not_match", WORDS, Neutral, "examples that the pattern must not match"),
+        optional("i_understand", Bool, Covered, "allow a program that can run any other"),
     ],
 };
 

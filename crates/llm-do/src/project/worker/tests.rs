@@ -226,6 +226,7 @@ fn what_is_written_is_read() {
             denied_suffixes: vec![".exe".into()],
         },
         locked: true,
+        claims: worker.claims.clone(),
         ..WorkerFile::new(located("full"), "Do it.".into())
     };
     assert_eq!(worker, expected);

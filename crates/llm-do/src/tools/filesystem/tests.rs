@@ -46,7 +46,7 @@ fn passed(
 ) -> Result<Option<PermittedCall>, String> {
     let arguments = RawJson::parse(arguments).unwrap();
     let verdict = filesystem.verdict(tool, &arguments)?.under(Some(Rule::Allow));
-    let gate = Gate::new(approvals);
+    let gate = Gate::new(String::new(), approvals, None);
     let candidate = Candidate { tool, arguments: &arguments, toolset: &"", path: &[], key: &String::new };
     let (steps, events) = (Steps::unrecorded(), Events::unheard());
     let passage = gate.pass(candidate, verdict, |_| async { unreachable!("nobody edits") }, &steps, &events);

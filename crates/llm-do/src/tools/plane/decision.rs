@@ -2,27 +2,32 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
-use super::{Refusals, Slot, ToolPlane};
+use super::{Gave, Ran, Refusals, Slot, ToolPlane, request_of};
 use crate::escape::visible_start;
-use crate::event::EventKind;
-use crate::journal::{Described, StepKind, Steps, Suspension};
+use crate::event::{EventKind, Told};
+use crate::journal::{Prior, Recorded, StepKind, Suspension};
 use crate::message::{Arguments, RawJson, ToolCall, repeated_key};
 use crate::tools::approval::{Candidate, Passage, Pending, Permission, RefusedBy, Verdict};
-use crate::tools::{CallContext, Ending};
+use crate::tools::{CallContext, Ending, ToolKind};
 
-/// A call after its decision, as it is recorded.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// What becomes of a call.
 pub(super) enum Decided {
-    Run(Permission),
-    /// The model reads why not.
-    Not(String),
+    /// It runs; with what was told until it was decided.
+    Run(Permission, Told),
+    /// The model reads why not; with what was told.
+    Not(String, Told),
+    /// The record has its result, so there is nothing to decide.
+    Recorded,
 }
 
 /// A decision, or a question that nobody could answer.
-type Decision = Result<Decided, Pending>;
+type Decision = Result<Verdicted, Pending>;
+
+/// What the gate says of a call.
+enum Verdicted {
+    Run(Permission),
+    Not(String),
+}
 
 /// Where a call stands among those of its reply, and how often it was decided.
 #[derive(Clone, Copy)]
@@ -41,50 +46,42 @@ impl fmt::Display for Place {
 }
 
 impl ToolPlane {
-    /// Decides all calls of a reply, in order. What was decided and built on is not judged again: a toolset looks at the
-    /// world, and the calls have changed it.
+    /// Decides all calls of a reply, in order. A call that has a result is not judged again: a toolset looks at the
+    /// world, and the call has changed it. All others are, whatever was decided about them in another process.
     pub(super) async fn decisions(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<Decided>, Ending> {
-        let first = |(position, call)| (call, Place { position, attempt: 0 });
-        let calls: Vec<(&ToolCall, Place)> = calls.iter().copied().enumerate().map(first).collect();
-        let steps = cx.steps.at(format_args!("decided"));
-        self.decided(&calls, &steps, cx).await
+        let (mut decided, mut pending) = (Vec::with_capacity(calls.len()), Vec::new());
+        for (position, call) in calls.iter().enumerate() {
+            match self.decision(call, Place { position, attempt: 0 }, cx).await {
+                Ok(decision) => decided.push(decision),
+                Err(Ending::NeedsApproval(waits)) => pending.extend(waits),
+                Err(ending) => return Err(ending),
+            }
+        }
+        if pending.is_empty() { Ok(decided) } else { Err(Ending::NeedsApproval(pending)) }
     }
 
-    /// Decides one call once more.
+    /// Decides one call.
     pub(super) async fn decision(
         &self,
         call: &ToolCall,
         place: Place,
         cx: &CallContext<'_>,
     ) -> Result<Decided, Ending> {
-        let steps = cx.steps.at(format_args!("{place}/decided"));
-        let decided = self.decided(&[(call, place)], &steps, cx).await?;
-        Ok(decided.into_iter().next().unwrap_or_else(|| Decided::Not("it was not decided".to_owned())))
-    }
-
-    async fn decided(
-        &self,
-        calls: &[(&ToolCall, Place)],
-        steps: &Steps,
-        cx: &CallContext<'_>,
-    ) -> Result<Vec<Decided>, Ending> {
+        let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
+        let steps = cx.steps.at(format_args!("{place}"));
+        match steps.prior(StepKind::Tool, || request_of(call)) {
+            Prior::Nothing => {}
+            Prior::Begun if !slot.is_once() => {}
+            Prior::Replayed(result) if slot.kind == ToolKind::Agent => return Ok(replayed(result, cx)),
+            Prior::Begun | Prior::Done | Prior::Replayed(_) => return Ok(Decided::Recorded),
+        }
         let telling = steps.telling(cx.events);
-        let effect = async {
-            let cx = CallContext { events: &telling, steps: cx.steps.clone(), ..*cx };
-            let (mut decided, mut pending) = (Vec::with_capacity(calls.len()), Vec::new());
-            for (call, place) in calls {
-                match self.decide(call, *place, &cx).await? {
-                    Ok(decision) => decided.push(decision),
-                    Err(waits) => pending.push(waits),
-                }
-            }
-            if pending.is_empty() { Ok(decided) } else { Err(Ending::NeedsApproval(pending)) }
-        };
-        let described = || {
-            let requests: Vec<_> = calls.iter().map(|(call, _)| (&call.tool, &call.arguments)).collect();
-            Described::new(StepKind::Decide, &requests)
-        };
-        steps.run(described, &telling, effect).await
+        let inner = CallContext { events: &telling, steps: cx.steps.clone(), ..*cx };
+        match self.decide(call, place, &inner).await? {
+            Ok(Verdicted::Run(permission)) => Ok(Decided::Run(permission, telling.told())),
+            Ok(Verdicted::Not(reason)) => Ok(Decided::Not(reason, telling.told())),
+            Err(pending) => Err(Ending::NeedsApproval(vec![pending])),
+        }
     }
 
     /// What becomes of one call before anything runs.
@@ -110,7 +107,7 @@ impl ToolPlane {
             }
         };
         match self.pass(call, arguments, verdict, place, cx).await? {
-            Passage::Permitted(permission) => Ok(Ok(Decided::Run(permission))),
+            Passage::Permitted(permission) => Ok(Ok(Verdicted::Run(permission))),
             Passage::Waits(pending) => self.unanswered(call, arguments, pending, cx),
             Passage::EndRun => Err(Ending::EndedByPerson),
             Passage::Refused { reason, by } => {
@@ -191,16 +188,31 @@ impl ToolPlane {
     }
 }
 
+/// A call of an agent in a run that is only replayed: its own steps come from the record, so that nothing runs.
+fn replayed(result: Option<RawJson>, cx: &CallContext<'_>) -> Decided {
+    let recorded = result.and_then(|result| result.to::<Recorded<Ran>>().ok()).map(|recorded| recorded.value);
+    let Some(Ran { gave, edited, decided, .. }) = recorded else {
+        return Decided::Run(Permission::replayed(None), Told::default());
+    };
+    cx.events.retell(decided);
+    match gave {
+        Gave::Refused(reason) => Decided::Not(reason, Told::default()),
+        Gave::Content(_) | Gave::Failed(_) | Gave::Changed => {
+            Decided::Run(Permission::replayed(edited), Told::default())
+        }
+    }
+}
+
 /// Tells of a refusal; what the model reads of it.
-fn refused(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Decided {
+fn refused(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Verdicted {
     let read = format!("refused: {reason}");
     undispatched(call, arguments, reason, cx);
-    Decided::Not(read)
+    Verdicted::Not(read)
 }
 
 /// Tells of a call that reaches no tool: what a model tried is as good to know as what it did.
-fn undispatched(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Decided {
-    let decided = Decided::Not(reason.clone());
+fn undispatched(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Verdicted {
+    let decided = Verdicted::Not(reason.clone());
     let (id, tool, arguments) = (call.id.clone(), call.tool.clone(), arguments.clone());
     cx.events.send(|| EventKind::ToolRefused { id, tool, arguments, reason });
     decided

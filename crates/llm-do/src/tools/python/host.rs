@@ -96,7 +96,7 @@ struct OpenCall {
 
 impl PythonHost {
     /// Starts the interpreter and imports the files, each once.
-    pub async fn start(python: &Python, root: &Path, files: &[PathBuf]) -> Result<(Self, Exports), StartError> {
+    pub(crate) async fn start(python: &Python, root: &Path, files: &[PathBuf]) -> Result<(Self, Exports), StartError> {
         let directory = package::unpacked(&python.cache).map_err(|error| StartError::NoPackage {
             directory: python.cache.display().to_string(),
             reason: error.to_string(),

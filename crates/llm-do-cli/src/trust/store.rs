@@ -1,0 +1,144 @@
+//! Where trust is kept: a file for each project, outside of it, signed. What was not signed here counts as nothing.
+
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use llm_do::journal::digest::digest;
+use llm_do::journal::mac::{LineMac, Purpose, sign, split};
+use llm_do::journal::run_id::run_id;
+use llm_do::project::trust::{TrustDigest, TrustItem};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::state::State;
+
+/// A file of ours is far smaller.
+const LARGEST_FILE: u64 = 16 * 1024 * 1024;
+/// What was agreed to long ago gives way.
+const MOST_KEPT: usize = 10_000;
+
+pub struct Store<'a> {
+    state: &'a State,
+}
+
+/// What was agreed to about a project.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub items: BTreeSet<TrustDigest>,
+    pub is_place: bool,
+    lines: Vec<KeptItem>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Extent {
+    Exact,
+    Place,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    root: String,
+    trust: Extent,
+    items: Vec<KeptItem>,
+}
+
+/// Only the digest counts; the words are for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptItem {
+    digest: String,
+    words: String,
+}
+
+impl<'a> Store<'a> {
+    pub fn of(state: &'a State) -> Self {
+        Self { state }
+    }
+
+    /// Nothing, unless a file that was signed here says more.
+    pub fn kept(&self, root: &Path) -> Result<Kept, Failure> {
+        let Some((file, root)) = self.file(root) else { return Ok(Kept::default()) };
+        let Ok(text) = read(&file) else { return Ok(Kept::default()) };
+        let Some(key) = self.state.key()? else { return Ok(Kept::default()) };
+        let signed = split(text.trim_end().as_bytes()).filter(|(signed, mac)| {
+            key.next(Purpose::Trust, LineMac::default(), signed).to_string().as_bytes() == *mac
+        });
+        let written = signed.and_then(|_| serde_json::from_str::<Written>(text.trim_end()).ok());
+        Ok(match written {
+            Some(written) if written.root == root => Kept {
+                items: written.items.iter().filter_map(|item| TrustDigest::parse(&item.digest)).collect(),
+                is_place: written.trust == Extent::Place,
+                lines: written.items,
+            },
+            Some(_) | None => Kept::default(),
+        })
+    }
+
+    /// Adds to what was agreed to. An error is why it will be asked for again.
+    pub fn keep(&self, root: &Path, before: &Kept, items: &[TrustItem], is_place: bool) -> Result<(), String> {
+        let unsigned = "there is no key to sign it with";
+        let (file, root) = self.file(root).ok_or("there is no directory for it: `HOME` is not set")?;
+        let key = self.state.key().map_err(|failure| failure.words().0)?.ok_or(unsigned)?;
+        let new = items.iter().filter(|item| !before.items.contains(&item.digest));
+        let words = |item: &TrustItem| format!("{} {} ({})", item.class.words(), item.words, item.source);
+        let new = new.map(|item| KeptItem { digest: item.digest.to_string(), words: words(item) });
+        let mut items: Vec<KeptItem> = before.lines.iter().cloned().chain(new).collect();
+        items.drain(..items.len().saturating_sub(MOST_KEPT));
+        let trust = if is_place || before.is_place { Extent::Place } else { Extent::Exact };
+        let mut text = serde_json::to_string(&Written { root, trust, items }).map_err(|error| error.to_string())?;
+        // What is signed stands before the mac, which becomes the last member.
+        let mac = key.next(Purpose::Trust, LineMac::default(), &text.as_bytes()[..text.len() - 1]);
+        sign(&mut text, mac);
+        write(&file, &text).map_err(|error| error.to_string())
+    }
+
+    /// The file of a project, and how it names the project. Names need not be UTF-8, and two that are not must not look
+    /// alike.
+    fn file(&self, root: &Path) -> Option<(PathBuf, String)> {
+        let root = root.canonicalize().ok()?.as_os_str().as_encoded_bytes().escape_ascii().to_string();
+        let name = digest([root.as_str()]);
+        Some((self.state.directory()?.join("trust").join(format!("{}.json", &name[..32])), root))
+    }
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    let metadata = file.symlink_metadata()?;
+    if !metadata.is_file() || metadata.len() > LARGEST_FILE {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    std::fs::read_to_string(file)
+}
+
+/// Whole or not at all.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let directory = file.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let temporary = directory.join(format!(".{}", run_id()));
+    let mut options = OpenOptions::new();
+    let written = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut new| new.write_all(format!("{text}\n").as_bytes()))
+        .and_then(|()| std::fs::rename(&temporary, file));
+    if written.is_err() {
+        // Why it could not be written is what counts.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Whether nobody but the user and root can change what a directory contains, or put another one in its place.
+pub fn is_private(root: &Path) -> bool {
+    let Ok(root) = root.canonicalize() else { return false };
+    let user = rustix::process::geteuid().as_raw();
+    root.ancestors().all(|directory| {
+        directory.symlink_metadata().is_ok_and(|metadata| {
+            metadata.is_dir() && [user, 0].contains(&metadata.uid()) && metadata.mode() & 0o022 == 0
+        })
+    })
+}

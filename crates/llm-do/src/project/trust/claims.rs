@@ -1,0 +1,213 @@
+//! What single keys ask of whoever runs a project: the functions that the key tables name. Pure.
+
+use crate::journal::digest::digest;
+use crate::model::scripted;
+use crate::project::worker::{PythonModule, SchemaSource, parse_reference};
+use crate::syntax::claim::{Claim, Class, Subject, Written};
+use crate::syntax::diagnostic::Located;
+use crate::syntax::table::{located_text, texts_of};
+use crate::syntax::tree::{Kind, Node};
+use crate::tools::approval::Rule;
+
+type Claims = Vec<Located<Claim>>;
+
+/// `python_files`: each of them runs when the project starts.
+pub fn python_files(written: &Written<'_>, claims: &mut Claims) {
+    let files = texts_of(written.value).into_iter();
+    claims.extend(files.map(|file| Claim::new(Class::Run, Subject::Python(file.value)).of("Python").at(file.span)));
+}
+
+/// `schema_in_ref`, `schema_out_ref`: a class is found by running what defines it.
+pub fn schema(written: &Written<'_>, claims: &mut Claims) {
+    let Some(text) = located_text(written.value) else { return };
+    let Some(SchemaSource::Python(class)) = parse_reference(&text) else { return };
+    let subject = match class.value.module {
+        PythonModule::File(file) => Subject::Python(file),
+        PythonModule::Importable(module) => Subject::Module(module),
+    };
+    claims.push(Claim::new(Class::Run, subject).of("Python").at(written.span));
+}
+
+/// `env`: variables that code of the project sees.
+pub fn env(written: &Written<'_>, claims: &mut Claims) {
+    for name in texts_of(written.value) {
+        let words = format!("{}, given to Python and servers", name.value);
+        claims.push(Claim::text(Class::ReachOut, words).of("env").at(name.span));
+    }
+}
+
+/// `approval_mode`: only one of its values loosens.
+pub fn approval_mode(written: &Written<'_>, claims: &mut Claims) {
+    if is_text(written.value, "approve_all") {
+        let words = "every question: it is answered with yes";
+        claims.push(Claim::text(Class::Allow, words).of("runtime").at(written.span));
+    }
+}
+
+/// `root`: one outside the project.
+pub fn root(written: &Written<'_>, claims: &mut Claims) {
+    let Some(root) = located_text(written.value).filter(|root| root.value.starts_with('/')) else { return };
+    let is_written = written.beside.get("mode").is_some_and(|mode| is_text(mode, "rw"));
+    let words = format!("{}, {}", root.value, if is_written { "read and written" } else { "read" });
+    let bounds = ["suffixes", "max_file_bytes"].map(|key| written.beside.get(key).map(Node::to_json));
+    let claim = Claim::text(Class::ReachOut, words).with(bounds.map(Option::unwrap_or_default));
+    claims.push(claim.of(owner("files", written)).at(root.span));
+}
+
+/// `rules`: those that allow, and those of programs that are no program of the system. The first rule that matches decides,
+/// so what was agreed to about one holds only while the rules before it are the same.
+pub fn rules(written: &Written<'_>, claims: &mut Claims) {
+    let Kind::List(rules) = &written.value.kind else { return };
+    let mut before = String::new();
+    for rule in rules {
+        before = digest([before.as_str(), &without(rule, &["match", "not_match"])]);
+        let Some(words) = value(rule, "pattern").map(pattern) else { continue };
+        let is_path = words.first().is_some_and(|program| program.starts_with('/'));
+        let approval = value(rule, "approval").and_then(rule_of);
+        let understood = value(rule, "i_understand").is_some_and(|value| matches!(value.kind, Kind::Bool(true)));
+        let remark = if understood { ", which can run any program" } else { "" }.to_owned();
+        let claim = match approval {
+            Some(Rule::Allow) => {
+                let class = if is_path { Class::Run } else { Class::Allow };
+                Claim::new(class, Subject::Command { words, remark }).with([before.clone()])
+            }
+            Some(Rule::Ask) if is_path => {
+                let remark = ", if you say yes".to_owned();
+                Claim::new(Class::Run, Subject::Command { words, remark })
+            }
+            Some(Rule::Ask | Rule::Block) | None => continue,
+        };
+        claims.push(claim.of(owner("shell", written)).at(rule.span));
+    }
+}
+
+/// `default`: whatever no rule matches.
+pub fn default(written: &Written<'_>, claims: &mut Claims) {
+    if is_text(written.value, Rule::Allow.word()) {
+        let rules = written.beside.get("rules").map(Node::to_json).unwrap_or_default();
+        let claim = Claim::text(Class::Allow, "every command that no rule matches").with([rules]);
+        claims.push(claim.of(owner("shell", written)).at(written.span));
+    }
+}
+
+/// `write`: directories that commands may write.
+pub fn write(written: &Written<'_>, claims: &mut Claims) {
+    for path in texts_of(written.value) {
+        let words = format!("{}, written by commands", path.value);
+        claims.push(Claim::text(Class::ReachOut, words).of(owner("shell", written)).at(path.span));
+    }
+}
+
+pub fn network(written: &Written<'_>, claims: &mut Claims) {
+    if matches!(written.value.kind, Kind::Bool(true)) {
+        let claim = Claim::text(Class::ReachOut, "the network, by commands");
+        claims.push(claim.of(owner("shell", written)).at(written.span));
+    }
+}
+
+/// `mcp`: a program that runs, or an address that is spoken to. A setting can make a program do anything, so its value
+/// counts; it may be a secret, so it is not shown. Of a variable only the name is known here.
+pub fn server(written: &Written<'_>, claims: &mut Claims) {
+    let literals = [without(written.value, &["timeout_seconds"])];
+    let text = |key| value(written.value, key).and_then(located_text);
+    let claim = match (text("command"), text("url")) {
+        (Some(command), _) => {
+            let arguments = value(written.value, "args").map(texts_of).unwrap_or_default();
+            let words = std::iter::once(command).chain(arguments).map(|word| word.value).collect();
+            let remark = settings(value(written.value, "env"));
+            Claim::new(Class::Run, Subject::Command { words, remark })
+        }
+        (None, Some(url)) => {
+            let words = format!("{}{}", url.value, settings(value(written.value, "headers")));
+            Claim::text(Class::ReachOut, words)
+        }
+        (None, None) => return,
+    };
+    claims.push(claim.with(literals).of(owner("mcp", written)).at(written.span));
+}
+
+/// ` with TOKEN, USER from LOGNAME`.
+fn settings(node: Option<&Node>) -> String {
+    let Some(Kind::Map(entries)) = node.map(|node| &node.kind) else { return String::new() };
+    let named = entries.iter().map(|entry| match value(&entry.value, "from_env").and_then(located_text) {
+        Some(variable) if variable.value != entry.key.value => format!("{} from {}", entry.key.value, variable.value),
+        Some(_) | None => entry.key.value.clone(),
+    });
+    let named: Vec<String> = named.collect();
+    if named.is_empty() { String::new() } else { format!(" with {}", named.join(", ")) }
+}
+
+/// `approval` of a toolset with `use`.
+pub fn variant(written: &Written<'_>, claims: &mut Claims) {
+    let Some(toolset) = written.beside.text("use") else { return };
+    for (tool, span) in allowed(written.value) {
+        let subject = Subject::ToolOf { toolset: toolset.value.clone(), tool };
+        claims.push(Claim::new(Class::Allow, subject).of(owner("toolset", written)).at(span));
+    }
+}
+
+/// `approval` of an agent.
+pub fn approval(written: &Written<'_>, claims: &mut Claims) {
+    let tools = allowed(written.value);
+    claims.extend(tools.map(|(tool, span)| Claim::new(Class::Allow, Subject::Tool(tool)).at(span)));
+}
+
+/// `model`: a script of the project answers instead of one.
+pub fn model(written: &Written<'_>, claims: &mut Claims) {
+    let script = located_text(written.value).as_ref().and_then(scripted::script_of);
+    claims.extend(script.map(|script| Claim::new(Class::Answer, Subject::Script(script.value)).at(written.span)));
+}
+
+/// `server_side_tools`: what a model reads can be sent out by them, unseen.
+pub fn server_side_tools(written: &Written<'_>, claims: &mut Claims) {
+    let Kind::List(tools) = &written.value.kind else { return };
+    for tool in tools {
+        let Some(kind) = value(tool, "tool_type").and_then(located_text) else { continue };
+        let claim = Claim::text(Class::ReachOut, format!("{}, run by the provider", kind.value));
+        claims.push(claim.with([tool.to_json()]).at(tool.span));
+    }
+}
+
+/// Tools whose rule is `allow`.
+fn allowed(rules: &Node) -> impl Iterator<Item = (String, crate::syntax::diagnostic::Span)> + '_ {
+    let entries = match &rules.kind {
+        Kind::Map(entries) => entries.as_slice(),
+        _ => &[],
+    };
+    let allowing = entries.iter().filter(|entry| is_text(&entry.value, Rule::Allow.word()));
+    allowing.map(|entry| (entry.key.value.clone(), entry.key.span))
+}
+
+fn owner(kind: &str, written: &Written<'_>) -> String {
+    format!("{kind} `{}`", written.name())
+}
+
+fn value<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
+    match &node.kind {
+        Kind::Map(entries) => entries.iter().find(|entry| entry.key.value == key).map(|entry| &entry.value),
+        _ => None,
+    }
+}
+
+/// A mapping as JSON, without some of its keys: a key that is new to the format is covered unless it is named here.
+fn without(node: &Node, keys: &[&str]) -> String {
+    let Kind::Map(entries) = &node.kind else { return node.to_json() };
+    let kept = entries.iter().filter(|entry| !keys.contains(&entry.key.value.as_str())).cloned().collect();
+    Node { span: node.span, kind: Kind::Map(kept) }.to_json()
+}
+
+/// As shells read it.
+fn pattern(node: &Node) -> Vec<String> {
+    match &node.kind {
+        Kind::Text(words) => words.split_whitespace().map(str::to_owned).collect(),
+        _ => texts_of(node).into_iter().map(|word| word.value).collect(),
+    }
+}
+
+fn rule_of(node: &Node) -> Option<Rule> {
+    located_text(node).and_then(|word| Rule::parse(&word.value))
+}
+
+fn is_text(node: &Node, word: &str) -> bool {
+    matches!(&node.kind, Kind::Text(text) if text == word)
+}

@@ -1,0 +1,121 @@
+//! What a file asks of whoever runs it. Each key of a format says that it asks for nothing, or names the function that says
+//! what it asks for: a key of which neither is said does not compile.
+
+use serde::Serialize;
+
+use super::diagnostic::{Located, Span};
+use super::table::Fields;
+use super::tree::Node;
+
+/// What a key is to whoever runs the file.
+#[derive(Clone, Copy)]
+pub enum Bearing {
+    /// A name, a prompt, a schema, a bound: whatever only tightens.
+    Neutral,
+    /// The keys of its value say it, each for itself.
+    Inside,
+    /// The item of a key beside or around it speaks of it.
+    Covered,
+    /// Something that they have to agree to, depending on its value.
+    Item(Claiming),
+}
+
+/// Adds what a key asks for.
+pub type Claiming = fn(&Written<'_>, &mut Vec<Located<Claim>>);
+
+/// A key as it was written.
+pub struct Written<'a> {
+    /// The mapping that it stands in.
+    pub beside: &'a Fields<'a>,
+    /// Where the key itself stands.
+    pub span: Span,
+    pub value: &'a Node,
+    /// The free names on the way to it: `hub` of `toolsets.hub.mcp`.
+    pub names: &'a [&'a str],
+}
+
+impl Written<'_> {
+    /// The nearest free name on the way.
+    pub fn name(&self) -> &str {
+        self.names.first().copied().unwrap_or_default()
+    }
+}
+
+/// The most dangerous first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Code that starts, or may start, with the user's rights.
+    Run,
+    /// A question less.
+    Allow,
+    /// Something outside the project is read, written or told.
+    ReachOut,
+    /// Somebody else than a model answers.
+    Answer,
+}
+
+impl Class {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Allow => "allow",
+            Self::ReachOut => "reach out",
+            Self::Answer => "answer",
+        }
+    }
+}
+
+/// One thing that a key asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub class: Class,
+    pub subject: Subject,
+    /// What else is agreed to and not shown: it may be long, or a secret.
+    pub literals: Vec<String>,
+    /// Whose it is: "shell `sh`". Empty: that of the file.
+    pub owner: String,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// In words.
+    Text(String),
+    /// The words of a command, and what is said of it behind them.
+    Command { words: Vec<String>, remark: String },
+    /// A Python file, from the file that names it.
+    Python(String),
+    /// A Python module by its name, of the project or installed.
+    Module(String),
+    /// A script of a model, from the file that names it.
+    Script(String),
+    /// A tool of the agent that the file describes.
+    Tool(String),
+    /// A tool of another toolset.
+    ToolOf { toolset: String, tool: String },
+}
+
+impl Claim {
+    pub fn new(class: Class, subject: Subject) -> Self {
+        Self { class, subject, literals: Vec::new(), owner: String::new() }
+    }
+
+    pub fn text(class: Class, words: impl Into<String>) -> Self {
+        Self::new(class, Subject::Text(words.into()))
+    }
+
+    #[must_use]
+    pub fn of(self, owner: impl Into<String>) -> Self {
+        Self { owner: owner.into(), ..self }
+    }
+
+    #[must_use]
+    pub fn with(self, literals: impl IntoIterator<Item = String>) -> Self {
+        Self { literals: literals.into_iter().collect(), ..self }
+    }
+
+    pub fn at(self, span: Span) -> Located<Self> {
+        Located { value: self, span }
+    }
+}
