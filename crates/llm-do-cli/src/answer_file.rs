@@ -2,7 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use llm_do::escape::visible;
+use rustix::fs::OFlags;
 
 use crate::failure::Failure;
 
@@ -13,54 +17,64 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         return wrong(format!("{} is not a file", path.display()));
     }
     match Place::of(path) {
-        Ok(Place::File(file)) if !directory(&file).is_dir() => {
-            wrong(format!("there is no directory {}", directory(&file).display()))
+        Place::File if !directory(path).is_dir() => {
+            wrong(format!("there is no directory {}", directory(path).display()))
         }
-        Ok(Place::File(file)) => match make_beside(&file).and_then(|(beside, _)| fs::remove_file(beside)) {
+        Place::File => match make_beside(path).and_then(|(beside, _)| fs::remove_file(beside)) {
             Ok(()) => Ok(()),
             Err(error) => wrong(format!("{} cannot be written: {error}", path.display())),
         },
-        Ok(Place::Stream) => Ok(()),
-        Err(error) => wrong(format!("{} leads nowhere: {error}", path.display())),
+        Place::Stream | Place::OfTheSystem => Ok(()),
+        Place::Link(target) => Err(Failure::usage(format!("`-o`: {}", is_link(path, &target)))
+            .hint("name the file itself, or remove the link")),
     }
+}
+
+/// Whoever made it, perhaps not whoever runs this, decides what is written.
+fn is_link(path: &Path, target: &Path) -> String {
+    let (path, target) = (path.display().to_string(), target.display().to_string());
+    format!("{} is a link to {}", visible(&path), visible(&target))
 }
 
 /// A file is written beside its place and then put there, so that a reader sees the old or the new, never a half. A
 /// device or a pipe stays what it is.
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let written = Place::of(path).and_then(|place| match place {
-        Place::Stream => OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes()),
-        Place::File(file) => replace(&file, text),
-    });
+    let stream = |flags: OFlags| OpenOptions::new().append(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let written = match Place::of(path) {
+        Place::File => replace(path, text),
+        Place::Stream => stream(OFlags::NOFOLLOW).and_then(|mut stream| stream.write_all(text.as_bytes())),
+        Place::OfTheSystem => stream(OFlags::empty()).and_then(|mut stream| stream.write_all(text.as_bytes())),
+        Place::Link(target) => Err(io::Error::other(is_link(path, &target))),
+    };
     written.map_err(|error| Failure::failed(format!("{} cannot be written: {error}", path.display())))
 }
 
-/// What a path leads to.
+/// What a path names. Only its last part is looked at: directories are where they are.
+#[derive(Debug, PartialEq)]
 enum Place {
-    /// Where links lead: they stay, and what they lead to is replaced.
-    File(PathBuf),
-    /// A device, a pipe, or an open file of this process.
+    /// It may not exist yet.
+    File,
+    /// A device or a pipe.
     Stream,
+    /// What the system calls an open file of this process (`/dev/stdout`, `/dev/fd/3`), or a device: to replace it
+    /// would replace a part of the system, or the file that a stream has open.
+    OfTheSystem,
+    /// With where it leads.
+    Link(PathBuf),
 }
 
 impl Place {
-    fn of(path: &Path) -> io::Result<Self> {
-        const MOST_LINKS: usize = 40;
-        let mut place = path.to_owned();
-        for _ in 0..MOST_LINKS {
-            // To replace what is there would replace a part of the system, or the file that a stream has open.
-            let is_of_the_system = fs::canonicalize(directory(&place))
-                .is_ok_and(|directory| directory == Path::new("/dev") || directory.starts_with("/proc"));
-            if is_of_the_system {
-                return Ok(Self::Stream);
-            }
-            match fs::symlink_metadata(&place) {
-                Ok(found) if found.is_symlink() => place = directory(&place).join(fs::read_link(&place)?),
-                Ok(found) if !found.is_file() => return Ok(Self::Stream),
-                Ok(_) | Err(_) => return Ok(Self::File(place)),
-            }
+    fn of(path: &Path) -> Self {
+        let is_of_the_system = fs::canonicalize(directory(path))
+            .is_ok_and(|directory| directory == Path::new("/dev") || directory.starts_with("/proc"));
+        if is_of_the_system {
+            return Self::OfTheSystem;
         }
-        Err(io::Error::other("too many links"))
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.is_symlink() => Self::Link(fs::read_link(path).unwrap_or_default()),
+            Ok(found) if !found.is_file() => Self::Stream,
+            Ok(_) | Err(_) => Self::File,
+        }
     }
 }
 
@@ -74,7 +88,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 fn fill(mut file: File, path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
-    if let Ok(before) = fs::metadata(path) {
+    if let Ok(before) = fs::symlink_metadata(path) {
         file.set_permissions(before.permissions())?;
     }
     file.sync_all()
@@ -118,33 +132,34 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_and_what_it_leads_to_is_written() {
+    fn a_link_is_named_and_nothing_is_written() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir(at("sub")).unwrap();
         fs::write(at("sub/there"), "old").unwrap();
-        symlink("sub/there", at("link")).unwrap();
-        symlink("link", at("chain")).unwrap();
-        symlink("sub/new", at("dangling")).unwrap();
-        for (link, file) in [("link", "sub/there"), ("chain", "sub/there"), ("dangling", "sub/new")] {
-            check(&at(link)).unwrap();
-            write(&at(link), link).unwrap();
+        for (link, target) in [("link", "sub/there"), ("chain", "link"), ("new", "sub/new"), ("null", "/dev/null")] {
+            symlink(target, at(link)).unwrap();
+            let failure = check(&at(link)).unwrap_err();
+            assert!(failure.words().0.ends_with(&format!("/{link} is a link to {target}")), "{:?}", failure.words());
+            assert_eq!(failure.code(), 2);
+            // One that was put there during the run.
+            assert_eq!(write(&at(link), "new").map_err(|failure| failure.code()), Err(1));
             assert!(at(link).is_symlink(), "{link}");
-            assert_eq!(fs::read_to_string(at(file)).unwrap(), link);
         }
-        symlink("loop", at("loop")).unwrap();
-        symlink("no/where", at("nowhere")).unwrap();
-        for link in ["loop", "nowhere"] {
-            assert_eq!(check(&at(link)).map_err(|failure| failure.code()), Err(2), "{link}");
-        }
+        assert_eq!(fs::read_to_string(at("sub/there")).unwrap(), "old");
+        assert!(!at("sub/new").exists());
+        // Directories may be links.
+        symlink("sub", at("directory")).unwrap();
+        check(&at("directory/there")).unwrap();
+        write(&at("directory/there"), "new").unwrap();
+        assert_eq!(fs::read_to_string(at("sub/there")).unwrap(), "new");
     }
 
     #[test]
     fn devices_and_pipes_stay_what_they_are() {
         let directory = tempfile::tempdir().unwrap();
-        let (pipe, device) = (directory.path().join("pipe"), directory.path().join("device"));
+        let pipe = directory.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
-        symlink("/dev/null", &device).unwrap();
         check(&pipe).unwrap();
         let reader = std::thread::spawn({
             let pipe = pipe.clone();
@@ -152,13 +167,14 @@ mod tests {
         });
         write(&pipe, "through").unwrap();
         assert_eq!(reader.join().unwrap(), "through");
-        check(&device).unwrap();
-        write(&device, "gone").unwrap();
+        let null = Path::new("/dev/null");
+        check(null).unwrap();
+        write(null, "gone").unwrap();
         assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
-        assert!(device.is_symlink() && fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-        assert!(matches!(Place::of(Path::new("/dev/stdout")), Ok(Place::Stream)));
-        assert!(matches!(Place::of(Path::new("/dev/fd/1")), Ok(Place::Stream)));
-        assert!(matches!(Place::of(Path::new("/proc/self/fd/1")), Ok(Place::Stream)));
+        assert!(fs::symlink_metadata(null).unwrap().file_type().is_char_device());
+        for path in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+            assert_eq!(Place::of(Path::new(path)), Place::OfTheSystem, "{path}");
+        }
     }
 
     #[test]

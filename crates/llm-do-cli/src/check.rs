@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use llm_do::escape::{is_deceptive, visible, visible_start};
+use llm_do::escape::{visible, visible_start};
 use llm_do::project::link::Linked;
 use llm_do::project::reach::{AgentTool, Graph, Node, Worst};
 use llm_do::project::worker::PythonModule;
@@ -20,6 +20,7 @@ use llm_do::tools::source::{
 };
 use serde_json::{Value, json};
 
+use crate::json;
 use crate::trust::{Standing, screen};
 
 /// All that is shown of a project.
@@ -473,7 +474,7 @@ pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
     };
     let calls: BTreeMap<&str, Vec<&str>> =
         graph.nodes.iter().map(|node| (node.agent.name.as_str(), callees(&graph, node).collect())).collect();
-    pretty(&json!({
+    json::lines(&json!({
         "ok": servers.iter().all(|server| server.offer.tools.is_ok()),
         "project": path.display().to_string(),
         "entry": entry,
@@ -496,7 +497,7 @@ pub fn json_errors(path: &Path, report: &Report) -> String {
     let diagnostics = serde_json::to_value(report.json()).unwrap_or_default();
     let (errors, notes): (Vec<Value>, Vec<Value>) =
         diagnostics.as_array().cloned().unwrap_or_default().into_iter().partition(|it| it["severity"] == "error");
-    pretty(&json!({
+    json::lines(&json!({
         "ok": false,
         "project": path.display().to_string(),
         "errors": errors,
@@ -504,26 +505,6 @@ pub fn json_errors(path: &Path, report: &Report) -> String {
         "error_count": report.error_count(),
         "omitted": report.omitted(),
     }))
-}
-
-/// Inside JSON any character can be written as an escape, and deceptive ones are: a terminal may be its reader.
-fn pretty(value: &Value) -> String {
-    let json = format!("{value:#}\n");
-    // Nearly always; the rest is only looked at one by one.
-    if json.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
-        return json;
-    }
-    let mut text = String::with_capacity(json.len());
-    for c in json.chars() {
-        if c != '\n' && is_deceptive(c) {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                write!(text, "\\u{unit:04x}").expect("a text takes all");
-            }
-        } else {
-            text.push(c);
-        }
-    }
-    text
 }
 
 fn callees<'g>(graph: &'g Graph<'_>, caller: &'g Node<'_>) -> impl Iterator<Item = &'g str> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use llm_do::BoxFuture;
+use llm_do::escape::visible_json;
 use llm_do::event::Events;
 use llm_do::message::{Message, RawJson, Reply};
 use llm_do::model::exchange::{Endpoint, Key};
@@ -43,7 +44,7 @@ impl FirstRequest {
         let line = self.url.as_ref().map(|url| format!("POST {url}\n")).unwrap_or_default();
         let headers: Vec<String> = self.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
         let gap = if line.is_empty() { "" } else { "\n" };
-        format!("{line}{}{gap}{}\n", headers.concat(), json::indented(&self.body))
+        format!("{line}{}{gap}{}\n", headers.concat(), visible_json(&json::indented(&self.body)))
     }
 }
 

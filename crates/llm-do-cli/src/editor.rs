@@ -56,8 +56,15 @@ pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<St
     if !status.success() {
         return Err(format!("`{}` ended with {status}", editor.command));
     }
-    std::fs::read_to_string(&file).map_err(|error| format!("the file cannot be read: {error}"))
+    let unreadable = |error| format!("the file cannot be read: {error}");
+    if std::fs::metadata(&file).map_err(unreadable)?.len() > LARGEST {
+        return Err(format!("the file is larger than {} MiB", LARGEST >> 20));
+    }
+    std::fs::read_to_string(&file).map_err(unreadable)
 }
+
+/// No answer to a question is larger.
+const LARGEST: u64 = 2 * 1024 * 1024;
 
 /// A directory that only we can enter; it goes away with everything in it.
 struct Place(PathBuf);

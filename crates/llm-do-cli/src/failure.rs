@@ -38,8 +38,8 @@ const SCHEMA: u8 = 6;
 /// `--timeout`, as of `timeout(1)`.
 const TIMEOUT: u8 = 124;
 /// 128 and the number of the signal, as shells count.
-const INTERRUPTED: u8 = 130;
-const TERMINATED: u8 = 143;
+pub const INTERRUPTED: u8 = 130;
+pub const TERMINATED: u8 = 143;
 
 impl Failure {
     pub fn failed(message: impl Into<String>) -> Self {

@@ -1,7 +1,9 @@
 //! Runs as JSON: one event per line, and the result. Pure.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use llm_do::escape::visible_json;
 use llm_do::event::Event;
 use llm_do::event::{TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson};
@@ -45,10 +47,23 @@ impl ResultJson {
     }
 }
 
+/// On one line. Whatever the reader is, nothing in it deceives: so is all JSON that is printed.
 pub fn line(value: &impl Serialize) -> String {
-    let mut line = serde_json::to_string(value).expect("plain values serialise");
-    line.push('\n');
-    line
+    printed(serde_json::to_string(value).expect("plain values serialise"))
+}
+
+/// On many lines.
+pub fn lines(value: &serde_json::Value) -> String {
+    printed(format!("{value:#}"))
+}
+
+fn printed(json: String) -> String {
+    let mut json = match visible_json(&json) {
+        Cow::Borrowed(_) => json,
+        Cow::Owned(shown) => shown,
+    };
+    json.push('\n');
+    json
 }
 
 pub fn event(event: &Event) -> String {

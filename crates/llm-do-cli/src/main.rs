@@ -47,5 +47,7 @@ mod watch;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // What a parent left open is for nobody whom we start.
+    close_fds::set_fds_cloexec(3, &[]);
     run::run(std::env::args_os()).unwrap_or_else(failure::Failure::report)
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::config::{Config, ProviderConfig};
 use crate::environment::Environment;
-use crate::providers;
+use crate::{json, providers};
 
 /// Names in lower case → prices, and the providers in the order of our table, the user's last.
 pub struct Listing<'a> {
@@ -93,7 +93,7 @@ impl<'a> Listing<'a> {
     pub fn json(&self) -> String {
         let providers: Vec<Value> = self.providers.iter().map(ListedProvider::json).collect();
         let models: Vec<Value> = self.models.iter().map(|(name, price)| model_json(name, price)).collect();
-        format!("{:#}\n", json!({"providers": providers, "models": models}))
+        json::lines(&json!({"providers": providers, "models": models}))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a person is asked before a tool runs. Pure: a request in, lines out. All of the arguments are shown, nothing of
 //! them is cut; what comes from elsewhere is marked line by line and never stands in a heading.
 
-use llm_do::escape::{visible, visible_lines};
+use llm_do::escape::{visible, visible_lines, visible_name};
 use llm_do::message::RawJson;
 use llm_do::tools::approval::{ApprovalRequest, Memory, Pending, short_id};
 
@@ -22,7 +22,7 @@ pub struct Line {
 pub fn lines(request: &ApprovalRequest, number: usize) -> Vec<Line> {
     let plain = |text: &str| Line { style: None, text: format!("  {text}") };
     let mut lines = vec![Line { style: Some(Style::Bold), text: heading(request, number) }];
-    lines.push(plain(&visible(&request.question.reason)));
+    lines.push(plain(&visible_name(&request.question.reason)));
     lines.extend(visible_lines(&json::indented(&request.arguments)).lines().map(plain));
     if let Some(preview) = &request.question.preview {
         lines.push(plain("in detail:"));
@@ -46,13 +46,13 @@ pub fn pending(pending: &Pending) -> String {
         format!("in the words of its author:\n{}", lines.concat())
     };
     let (preview, foreign) = (preview.unwrap_or_default(), foreign.as_ref().map(quoted).unwrap_or_default());
-    format!("{asked}reason: {}\n{preview}{foreign}", visible(reason))
+    format!("{asked}reason: {}\n{preview}{foreign}", visible_name(reason))
 }
 
 /// A call, all of it.
 pub fn call(heading: &str, path: &[String], tool: &str, arguments: &RawJson) -> String {
     let arguments = visible_lines(&json::indented(arguments));
-    format!("{heading}: {} › {}\n{arguments}\n", visible(&path.join(" › ")), visible(tool))
+    format!("{heading}: {} › {}\n{arguments}\n", visible_name(&path.join(" › ")), visible_name(tool))
 }
 
 fn heading(request: &ApprovalRequest, number: usize) -> String {
@@ -62,7 +62,7 @@ fn heading(request: &ApprovalRequest, number: usize) -> String {
         1 => ", 1 more waits".to_owned(),
         count => format!(", {count} more wait"),
     };
-    format!("approval {number}{waiting}: {} ({})", visible(&path.join(" › ")), short_id(&request.id))
+    format!("approval {number}{waiting}: {} ({})", visible_name(&path.join(" › ")), short_id(&request.id))
 }
 
 /// A line of a difference.
@@ -84,10 +84,10 @@ fn bounded(text: &str) -> String {
 /// What the keys do; what a key allows is said in full.
 pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
     let covers = request.question.covers.as_ref();
-    let call = covers.map_or_else(|| "this exact call".into(), |covers| visible(&covers.call));
+    let call = covers.map_or_else(|| "this exact call".into(), |covers| visible_name(&covers.call));
     let tool = covers.map_or_else(
         || format!("`{}` with any arguments", visible(&request.tool)),
-        |covers| visible(&covers.tool).into_owned(),
+        |covers| visible_name(&covers.tool).into_owned(),
     );
     let agent = request.path.last().map(|agent| visible(agent)).unwrap_or_default();
     let for_session = |what: &str| format!("yes, and {what} for the agent {agent} for the rest of the session");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_do::escape::visible_lines;
+use llm_do::escape::{visible_json, visible_lines};
 use llm_do::event::{TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson, Usage};
 use llm_do::runtime::{Outcome, Output, RunError, Runtime};
@@ -227,7 +227,7 @@ fn pending_text(pending: &[Pending]) -> String {
 fn answer(output: &Output) -> Cow<'_, str> {
     let text = match output {
         Output::Text(text) => Cow::Borrowed(text.as_str()),
-        Output::Value(value) => Cow::Owned(json::indented(value)),
+        Output::Value(value) => Cow::Owned(visible_json(&json::indented(value)).into_owned()),
     };
     if text.ends_with('\n') { text } else { text + "\n" }
 }

@@ -49,7 +49,7 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust;
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, children, console, habits, new, providers, resume, serve, text};
+use crate::{answer_file, casting, check, children, console, habits, json, new, providers, resume, serve, text};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -96,7 +96,7 @@ fn run_schema(format: SchemaFormat) -> String {
         SchemaFormat::Worker => schema::of_worker(),
         SchemaFormat::Events => llm_do::event::schema(),
     };
-    format!("{schema:#}\n")
+    json::lines(&schema)
 }
 
 fn run_models(args: &ModelsArgs) -> Result<(), Failure> {

@@ -1,8 +1,15 @@
-//! What the system tells us while a run goes on.
+//! What the system tells us while a run goes on. Signals have a thread of their own: the first one is handed to whoever
+//! attends to the run, which ends in good order; after the second one the process ends soon, whatever it is busy with.
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use crate::failure::Failure;
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::failure::{self, Failure};
+use crate::terminal;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
@@ -12,29 +19,87 @@ pub enum Received {
     Terminate,
 }
 
+impl Received {
+    fn of(signal: i32) -> Self {
+        if signal == SIGINT { Self::Interrupt } else { Self::Terminate }
+    }
+
+    fn exit_code(self) -> u8 {
+        match self {
+            Self::Interrupt => failure::INTERRUPTED,
+            Self::Terminate => failure::TERMINATED,
+        }
+    }
+}
+
+/// How long a second signal leaves for an end in good order.
+const LAST_MOMENTS: Duration = Duration::from_millis(900);
+
+/// Signals belong to the process, and so does who listens.
+struct Listening {
+    listener: Mutex<Option<UnboundedSender<Received>>>,
+    /// Signals since the last one whose wish was granted.
+    unsettled: AtomicUsize,
+}
+
+static LISTENING: Listening = Listening { listener: Mutex::new(None), unsettled: AtomicUsize::new(0) };
+
 pub struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
+    heard: UnboundedReceiver<Received>,
+    listening: &'static Listening,
 }
 
 impl Signals {
-    /// From here on these signals no longer end the process by themselves.
+    /// From here on these signals no longer end the process by themselves, as long as somebody listens.
     pub fn listen() -> Result<Self, Failure> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")));
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
+        static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
+        let started = STARTED.get_or_init(|| start().map_err(|error| error.to_string()));
+        started.clone().map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
+        let (listener, heard) = unbounded_channel();
+        *LISTENING.listener() = Some(listener);
+        Ok(Self { heard, listening: &LISTENING })
     }
 
     pub async fn next(&mut self) -> Received {
-        tokio::select! {
-            _ = self.interrupt.recv() => Received::Interrupt,
-            _ = self.terminate.recv() => Received::Terminate,
-            _ = self.hangup.recv() => Received::Terminate,
+        match self.heard.recv().await {
+            Some(received) => received,
+            // Somebody else listens now.
+            None => std::future::pending().await,
         }
     }
+
+    /// What was asked for so far has been done, and something else begins: the next signal is a first one.
+    pub fn settle(&self) {
+        self.listening.unsettled.store(0, Ordering::SeqCst);
+    }
+}
+
+impl Listening {
+    fn listener(&self) -> MutexGuard<'_, Option<UnboundedSender<Received>>> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hear(&self, received: Received) {
+        let before = self.unsettled.fetch_add(1, Ordering::SeqCst);
+        let is_heard = self.listener().as_ref().is_some_and(|listener| listener.send(received).is_ok());
+        if before > 0 {
+            std::thread::sleep(LAST_MOMENTS);
+        }
+        if before > 0 || !is_heard {
+            end(received);
+        }
+    }
+}
+
+fn start() -> std::io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    thread.spawn(move || signals.forever().for_each(|signal| LISTENING.hear(Received::of(signal))))?;
+    Ok(())
+}
+
+/// At once: nothing is flushed, because whoever does not read would be waited for.
+fn end(received: Received) -> ! {
+    terminal::restore_lent();
+    signal_hook::low_level::exit(i32::from(received.exit_code()))
 }

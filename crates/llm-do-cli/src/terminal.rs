@@ -4,10 +4,12 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use rustix::process::getpgrp;
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use tokio::net::unix::pipe::Receiver;
 
 use crate::attention::{Attention, Stage, Taken};
@@ -50,6 +52,7 @@ impl Terminal {
     pub fn open() -> io::Result<Self> {
         let terminal = open(OFlags::RDWR | OFlags::NONBLOCK)?;
         let before = tcgetattr(&terminal)?;
+        *lent() = Some(before.clone());
         let (input, draft) = (Receiver::from_owned_fd_unchecked(terminal)?, RefCell::default());
         Ok(Self { input, before, between: Between::Before, draft })
     }
@@ -301,6 +304,24 @@ impl Drop for Terminal {
         if self.between != Between::Before {
             self.restore();
         }
+        *lent() = None;
+    }
+}
+
+/// How the terminal was before, as long as somebody may have changed it.
+fn lent() -> MutexGuard<'static, Option<Termios>> {
+    static LENT: Mutex<Option<Termios>> = Mutex::new(None);
+    LENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As it was found, for a process that ends at once. Whoever runs in the background leaves it alone.
+pub fn restore_lent() {
+    const NO_MARKS_AROUND_PASTES: &[u8] = b"\x1b[?2004l";
+    let Some(before) = lent().take() else { return };
+    let Ok(terminal) = open(OFlags::RDWR | OFlags::NONBLOCK) else { return };
+    if tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp()) {
+        let _ = tcsetattr(&terminal, OptionalActions::Now, &before);
+        let _ = rustix::io::write(&terminal, NO_MARKS_AROUND_PASTES);
     }
 }
 

@@ -68,6 +68,7 @@ const TICK: Duration = Duration::from_millis(100);
 impl Watch {
     /// One turn to its end. The first signal cancels it; the second does not wait for anything.
     pub async fn turn(&mut self, session: &Session, input: Input) -> Attended<TurnEnded> {
+        self.signals.settle();
         let mut turn = session.turn(input);
         let deadline = tokio::time::sleep(self.timeout.unwrap_or(Duration::MAX));
         tokio::pin!(deadline);
@@ -121,6 +122,7 @@ impl Watch {
 
     /// A signal while no turn goes on.
     pub async fn stopped(&mut self) -> Stopped {
+        self.signals.settle();
         by(self.signals.next().await)
     }
 

@@ -29,7 +29,112 @@ pub fn visible_start(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
-/// Whether a character changes what a terminal shows without being seen itself.
+/// Like [`visible`], for names and sentences with names in them: a word of several alphabets looks like another one, so
+/// its letters that are not Latin are spelled out, and it is marked.
+pub fn visible_name(text: &str) -> Cow<'_, str> {
+    let shown = visible(text);
+    if shown.is_ascii() || !words(&shown).any(is_mixed) {
+        return shown;
+    }
+    let mut marked = String::with_capacity(shown.len() + 32);
+    let mut rest = shown.as_ref();
+    while !rest.is_empty() {
+        let end = rest.find(is_between_names).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        let between = after.find(|c| !is_between_names(c)).unwrap_or(after.len());
+        // The mark stands behind the name and what closes it, not inside.
+        let close = usize::from(after.starts_with('`'));
+        let is_marked = words(name).any(is_mixed);
+        if is_marked {
+            spell(name, &mut marked);
+        } else {
+            marked.push_str(name);
+        }
+        marked.push_str(&after[..close]);
+        if is_marked {
+            marked.push_str(" (mixed alphabets)");
+        }
+        marked.push_str(&after[close..between]);
+        rest = &after[between..];
+    }
+    Cow::Owned(marked)
+}
+
+fn is_between_names(c: char) -> bool {
+    c.is_whitespace() || c == '`'
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+fn is_mixed(word: &str) -> bool {
+    let mut alphabets = word.chars().filter_map(Alphabet::of);
+    alphabets.next().is_some_and(|first| alphabets.any(|other| other != first))
+}
+
+/// With the other letters of mixed words as escapes.
+fn spell(name: &str, out: &mut String) {
+    for piece in name.split_inclusive(|c: char| !c.is_alphanumeric()) {
+        let is_foreign = |c: char| matches!(Alphabet::of(c), Some(Alphabet::Greek | Alphabet::Cyrillic));
+        let is_mixed = words(piece).any(is_mixed);
+        for c in piece.chars() {
+            if is_mixed && is_foreign(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+        }
+    }
+}
+
+/// Those whose letters look like each other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alphabet {
+    Latin,
+    Greek,
+    Cyrillic,
+}
+
+impl Alphabet {
+    fn of(c: char) -> Option<Self> {
+        match c {
+            '\u{d7}' | '\u{f7}' => None,
+            'A'..='Z'
+            | 'a'..='z'
+            | '\u{c0}'..='\u{2af}'
+            | '\u{1e00}'..='\u{1eff}'
+            | '\u{2c60}'..='\u{2c7f}'
+            | '\u{a722}'..='\u{a7ff}'
+            | '\u{ab30}'..='\u{ab64}'
+            | '\u{ff21}'..='\u{ff3a}'
+            | '\u{ff41}'..='\u{ff5a}' => Some(Self::Latin),
+            '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => Some(Self::Greek),
+            '\u{400}'..='\u{52f}' | '\u{1c80}'..='\u{1c8f}' | '\u{2de0}'..='\u{2dff}' | '\u{a640}'..='\u{a69f}' => {
+                Some(Self::Cyrillic)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// JSON that says the same without a character that could deceive whoever looks at it: inside of JSON each can be
+/// written as `\uXXXX`. What is below a space stands only between its tokens.
+pub fn visible_json(json: &str) -> Cow<'_, str> {
+    // Nearly always; the rest is only looked at one by one.
+    let needs_escape = |c: char| c > '~' && is_deceptive(c);
+    if json.bytes().all(|byte| byte <= b'~') || !json.chars().any(needs_escape) {
+        return Cow::Borrowed(json);
+    }
+    let mut shown = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if needs_escape(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| shown.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a character changes what a terminal shows without being seen itself: controls, those that Unicode calls
+/// ignorable by default, the ends of lines and annotations, and the braille pattern that has no dot.
 pub fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -38,8 +143,9 @@ pub fn is_deceptive(c: char) -> bool {
             | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
-            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
             | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
             | '\u{1d173}'..='\u{1d17a}'
             | '\u{e0000}'..='\u{e0fff}')
 }
@@ -58,9 +164,49 @@ mod tests {
             ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
             ("\u{9b}2K", "\\u{9b}2K"),
             ("\u{e0041}", "\\u{e0041}"),
+            ("notes\u{1bca0}.md\u{2800}", "notes\\u{1bca0}.md\\u{2800}"),
         ];
         for (text, shown) in cases {
             assert_eq!(visible(text), shown);
+        }
+    }
+
+    #[test]
+    fn names_of_mixed_alphabets_are_marked() {
+        let cases = [
+            ("payment.md", "payment.md"),
+            ("p\u{430}yment.md", "p\\u{430}yment.md (mixed alphabets)"),
+            (
+                "writes `docs/p\u{430}yment.md`, a new file",
+                "writes `docs/p\\u{430}yment.md` (mixed alphabets), a new file",
+            ),
+            ("\u{3bf}auth \u{202e}x", "\\u{3bf}auth (mixed alphabets) \\u{202e}x"),
+            ("\u{3b1}\u{430}", "\\u{3b1}\\u{430} (mixed alphabets)"),
+            // Whole words of one alphabet beside those of another are how people write.
+            ("отчёт.md", "отчёт.md"),
+            ("отчёт_final-v2.md", "отчёт_final-v2.md"),
+            ("Ελλάδα 2026.txt, naïve Łódź ﬁ 漢字v2", "Ελλάδα 2026.txt, naïve Łódź ﬁ 漢字v2"),
+            ("10µm×3", "10µm×3"),
+        ];
+        for (name, shown) in cases {
+            assert_eq!(visible_name(name), shown);
+        }
+    }
+
+    #[test]
+    fn json_is_shown_with_escapes_and_says_the_same() {
+        let text = "\u{9b}2J\u{202e}\u{7f}\u{2066}\u{200b}\u{85}\u{e0041}\u{2800} plain ünïcode\n\u{1}";
+        let json = serde_json::to_string(&[text]).unwrap();
+        let shown = visible_json(&json);
+        let expected = r#"["\u009b2J\u202e\u007f\u2066\u200b\u0085\udb40\udc41\u2800 plain ünïcode\n\u0001"]"#;
+        assert_eq!(shown, expected);
+        assert_eq!(serde_json::from_str::<Vec<String>>(&shown).unwrap(), [text]);
+        assert_eq!(visible_json("{\n  \"a\": 1\n}"), "{\n  \"a\": 1\n}");
+        for c in (0..=0x0010_ffff).filter_map(char::from_u32) {
+            let json = serde_json::to_string(&c).unwrap();
+            let shown = visible_json(&json);
+            assert!(!shown.chars().any(is_deceptive), "{shown}");
+            assert_eq!(serde_json::from_str::<char>(&shown).unwrap(), c);
         }
     }
 

@@ -1,11 +1,14 @@
 //! JSON Schemas that come from outside: judged once, compiled within bounds, and values held against them. The validator
 //! is large: nothing touches it before such a schema is there.
 
+mod parts;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
 use crate::escape::visible_start;
+use crate::judgement;
 use crate::message::RawJson;
 
 /// Why a JSON Schema cannot be used.
@@ -17,6 +20,18 @@ pub enum SchemaError {
     Remote(String),
     #[error("a JSON Schema with more than {MOST_PATTERNS} patterns")]
     TooManyPatterns,
+    #[error("a JSON Schema with a pattern of more than {} bytes", parts::LONGEST_PATTERN)]
+    LongPattern,
+    #[error("a JSON Schema that unfolds to more than {} parts", parts::MOST_PARTS)]
+    TooLarge,
+    #[error("a JSON Schema whose references lie too deep in each other")]
+    TooDeep,
+    #[error("a JSON Schema that refers to itself without going into the value")]
+    Circular,
+    #[error("the reference `{0}` leads nowhere")]
+    Nowhere(String),
+    #[error("a JSON Schema with references inside of a part that has its own `$id`")]
+    Rebased,
     #[error("an input schema must describe an object")]
     NotAnObject,
 }
@@ -31,8 +46,17 @@ pub enum Direction {
     Output,
 }
 
-/// Compiles a schema so that it cannot fail later, in the middle of a run.
+/// Looks at a schema so closely that it cannot fail later, in the middle of a run. Its size comes first.
 pub fn judge(schema: &RawJson, direction: Direction) -> Result<Value, SchemaError> {
+    let value = sized(schema, direction)?;
+    if !is_plain(&value) {
+        validator(&value)?;
+    }
+    Ok(value)
+}
+
+/// A schema that is small enough for whoever holds values against it; it is not looked at any closer.
+pub fn sized(schema: &RawJson, direction: Direction) -> Result<Value, SchemaError> {
     let value: Value =
         schema.to().map_err(|error| SchemaError::Invalid { reason: error.to_string(), pointer: String::new() })?;
     if let Some(reference) = remote_reference(&value) {
@@ -41,9 +65,7 @@ pub fn judge(schema: &RawJson, direction: Direction) -> Result<Value, SchemaErro
     if direction == Direction::Input && !describes_object(&value) {
         return Err(SchemaError::NotAnObject);
     }
-    if !is_plain(&value) {
-        validator(&value)?;
-    }
+    parts::count(&value)?;
     Ok(value)
 }
 
@@ -85,6 +107,8 @@ const MOST_PATTERNS: usize = 1_000;
 /// What all patterns of a schema may take together when compiled, and one of them at most.
 const ALL_PATTERNS_BYTES: usize = 64 * 1024 * 1024;
 const ONE_PATTERN_BYTES: usize = 10 * 1024 * 1024;
+/// How often a pattern may take back what it tried, each time that it is held against a text.
+const MOST_BACKTRACKS: usize = 100_000;
 
 /// Compiles a schema within bounds: a short pattern (`(a{1,90}){1,90}`) can be large, and a schema can have many.
 fn validator(schema: &Value) -> Result<jsonschema::Validator, SchemaError> {
@@ -93,7 +117,7 @@ fn validator(schema: &Value) -> Result<jsonschema::Validator, SchemaError> {
         return Err(SchemaError::TooManyPatterns);
     }
     let largest = (ALL_PATTERNS_BYTES / patterns.max(1)).min(ONE_PATTERN_BYTES);
-    let options = jsonschema::PatternOptions::fancy_regex().size_limit(largest);
+    let options = jsonschema::PatternOptions::fancy_regex().size_limit(largest).backtrack_limit(MOST_BACKTRACKS);
     jsonschema::options()
         .with_pattern_options(options)
         .build(schema)
@@ -134,8 +158,32 @@ fn remote_reference(schema: &Value) -> Option<String> {
     }
 }
 
-/// Where a value breaks its schema: the place, the value and the rule.
-pub fn violation(schema: &Value, value: &Value) -> Option<String> {
+/// Where a value breaks its schema: the place, the value and the rule. What is small is judged here and now.
+pub async fn violation(schema: &Value, value: &Value) -> Option<String> {
+    let parts = match parts::count(schema) {
+        Ok(parts) => parts,
+        Err(error) => return Some(format!("the schema cannot be used: {error}")),
+    };
+    let size = size(value);
+    if size > judgement::LARGEST_VALUE {
+        return Some(format!("the value as a whole: more than {} MiB are not judged", judgement::LARGEST_VALUE >> 20));
+    }
+    let work = parts.saturating_mul(size as u64);
+    if size < judgement::SMALL_VALUE && work < SMALL_WORK && is_plain(schema) {
+        return found(schema, value);
+    }
+    let (schema, value) = (schema.clone(), value.clone());
+    let judged = judgement::apart(move || {
+        if parts::is_feasible(&schema, &value) { found(&schema, &value) } else { Some(TOO_MUCH.to_owned()) }
+    });
+    judged.await.unwrap_or_else(|unjudged| Some(format!("it cannot be judged: {unjudged}")))
+}
+
+/// Parts of the schema times bytes of the value: some milliseconds' worth.
+const SMALL_WORK: u64 = 16 * 1024 * 1024;
+const TOO_MUCH: &str = "the value as a whole: its parts would have to be held against the schema too often";
+
+fn found(schema: &Value, value: &Value) -> Option<String> {
     let validator = match validator(schema) {
         Ok(validator) => validator,
         Err(error) => return Some(format!("the schema cannot be used: {error}")),
@@ -144,6 +192,16 @@ pub fn violation(schema: &Value, value: &Value) -> Option<String> {
     let place = error.instance_path().to_string();
     let place = if place.is_empty() { "the value as a whole".to_owned() } else { format!("`{place}`") };
     Some(format!("{place}: {}", visible_start(&error.to_string(), 300)))
+}
+
+/// About as many bytes as it has as JSON.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 2,
+        Value::String(text) => text.len() + 3,
+        Value::Array(items) => 2 + items.iter().map(size).sum::<usize>(),
+        Value::Object(fields) => 2 + fields.iter().map(|(name, value)| name.len() + 4 + size(value)).sum::<usize>(),
+    }
 }
 
 #[cfg(test)]

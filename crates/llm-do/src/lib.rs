@@ -86,6 +86,7 @@ pub mod event;
 pub mod http;
 pub mod journal;
 pub mod json_schema;
+pub mod judgement;
 pub mod message;
 pub mod model;
 pub mod project;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use llm_do::BoxFuture;
+use llm_do::json_schema;
 use llm_do::message::{Attachment, Content, RawJson};
 use llm_do::project::Project;
 use llm_do::tools::approval::{PermittedCall, Question, Rule, Verdict};
-use llm_do::tools::function::{FunctionEntry, MadeToolset, Opening, Run, RunEntry, Tool, arguments_of};
+use llm_do::tools::function::{FunctionEntry, MadeToolset, Opening, Run, RunEntry, Tool, fits};
 use llm_do::tools::python::RenderedPart;
 use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use serde::{Deserialize, Serialize};
@@ -186,7 +187,10 @@ async fn made(
             let rules = rules.into_iter().filter_map(|(tool, word)| Some((tool, Rule::parse(&word)?))).collect();
             Ok(MadeToolset::Defined { definition, rules })
         }
-        None => Ok(MadeToolset::Live(Box::new(ClientTools::new(caller, name, Some(instance), tools)))),
+        None => {
+            tools.iter().try_for_each(bounded)?;
+            Ok(MadeToolset::Live(Box::new(ClientTools::new(caller, name, Some(instance), tools))))
+        }
     }
 }
 
@@ -212,7 +216,8 @@ struct ClientTools {
     name: String,
     /// Of a toolset that was made for this call.
     instance: Option<Value>,
-    tools: Vec<(OfferedTool, Check)>,
+    /// Each with its schema.
+    tools: Vec<(OfferedTool, Value)>,
     /// Calls whose code found out only while it ran that somebody has to agree.
     needing: std::sync::Mutex<Vec<(String, String)>>,
     closed: bool,
@@ -228,19 +233,17 @@ impl Drop for ClientTools {
     }
 }
 
-type Check = Box<dyn Fn(&RawJson) -> Result<(), String> + Send + Sync>;
-
 impl ClientTools {
     fn new(caller: Caller, name: String, instance: Option<Value>, tools: Vec<OfferedTool>) -> Self {
-        let checked = |tool: OfferedTool| {
-            let check: Check = Box::new(arguments_of(&tool.parameters));
-            (tool, check)
+        let with_schema = |tool: OfferedTool| {
+            let schema = tool.parameters.to().unwrap_or_default();
+            (tool, schema)
         };
-        let tools = tools.into_iter().map(checked).collect();
+        let tools = tools.into_iter().map(with_schema).collect();
         Self { caller, name, instance, tools, needing: std::sync::Mutex::default(), closed: false }
     }
 
-    fn tool(&self, name: &str) -> Result<&(OfferedTool, Check), String> {
+    fn tool(&self, name: &str) -> Result<&(OfferedTool, Value), String> {
         self.tools.iter().find(|(tool, _)| tool.name == name).ok_or_else(|| format!("there is no tool `{name}`"))
     }
 
@@ -266,8 +269,8 @@ impl ClientTools {
             reason: Option<String>,
             description: Option<String>,
         }
-        let (offered, check) = self.tool(tool)?;
-        check(arguments)?;
+        let (offered, schema) = self.tool(tool)?;
+        fits(schema, arguments).await?;
         let declared = match offered.approval {
             Approval::Allow if self.is_needing(tool, arguments) => Approval::Ask,
             declared => declared,
@@ -350,8 +353,18 @@ impl Toolset for ClientTools {
 pub fn check(offer: &Offered) -> Result<(), Failure> {
     let mut names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
     names.sort_unstable();
-    match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(Failure::usage(format!("`tools` has `{}` twice", pair[0]))),
-        None => Ok(()),
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Failure::usage(format!("`tools` has `{}` twice", pair[0])));
     }
+    let of_toolsets = offer.toolsets.values().filter_map(|toolset| match toolset {
+        ToolsetParam::Tools(tools) => Some(tools),
+        ToolsetParam::Made | ToolsetParam::Defined(_) => None,
+    });
+    offer.tools.iter().chain(of_toolsets.flatten()).try_for_each(|tool| bounded(tool).map_err(Failure::usage))
+}
+
+/// A schema of somebody else is bounded before anything is held against it.
+fn bounded(tool: &OfferedTool) -> Result<(), String> {
+    let judged = json_schema::sized(&tool.parameters, json_schema::Direction::Input);
+    judged.map(drop).map_err(|error| format!("`parameters` of `{}`: {error}", tool.name))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use llm_do::escape::visible;
+use llm_do::escape::visible_name;
 use llm_do::project::trust::{TrustDigest, TrustItem};
 
 use crate::style::width;
@@ -71,7 +71,7 @@ impl List<'_> {
 
     fn heading(&self) -> String {
         let project = self.project.display().to_string();
-        let project = visible(&project);
+        let project = visible_name(&project);
         if self.is_rest {
             format!("{project} has changed since it was trusted. With your rights it would now")
         } else {

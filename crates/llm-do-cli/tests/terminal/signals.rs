@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{is_summary, wait_for_all};
+use crate::terminal::{Elsewhere, Terminal};
 use crate::{command, run, sandbox};
 
 /// A provider that never comes to the end of its answer.
@@ -65,4 +66,25 @@ fn a_timeout_is_its_own_exit_code() {
     assert_eq!((ended.code, ended.stdout.as_str(), lines.len()), (Some(124), "", 3), "{}", ended.stderr);
     assert!(is_summary(lines[0]), "{}", ended.stderr);
     assert_eq!(lines[1..], ["error: not done after 0.2 seconds", "hint: `--timeout` allows more"]);
+}
+
+#[test]
+fn the_second_signal_restores_a_terminal_whose_program_waits_for_a_reader() {
+    let sandbox = sandbox();
+    sandbox.file("script.yaml", &format!("- say: {}\n", "word ".repeat(60_000)));
+    let (unread, writer) = std::io::pipe().unwrap();
+    let command = sandbox.command(&["chat", "main.worker", "-m", "scripted:script.yaml", "--json"], &[]);
+    let streams = Elsewhere { stdout: Some(writer.into()), ..Elsewhere::default() };
+    let terminal = Terminal::start_with(command, Terminal::ROWS, streams);
+    terminal.expect(">").press("hello\r");
+    while rustix::io::ioctl_fionread(&unread).unwrap() < 60_000 {
+        std::thread::yield_now();
+    }
+    assert!(!terminal.is_as_before(), "what is typed ahead is not shown");
+    // One that was not taken yet is the same as the next of its kind: it is sent until it was heard.
+    while !terminal.is_as_before() {
+        terminal.send(Signal::TERM);
+        std::thread::yield_now();
+    }
+    assert_eq!(terminal.left().code, Some(143));
 }

@@ -66,6 +66,7 @@ pub struct Found {
     pub kind: Kind,
     /// How many names the file has.
     pub names: u64,
+    pub bytes: u64,
     /// The nine bits of who may read, write and run it.
     pub mode: u32,
     pub owner: u32,
@@ -91,6 +92,7 @@ impl Found {
             identity: Identity::of(stat),
             kind,
             names: u64::from(stat.st_nlink),
+            bytes: u64::try_from(stat.st_size).unwrap_or_default(),
             mode: stat.st_mode & 0o777,
             owner: stat.st_uid,
             group: stat.st_gid,

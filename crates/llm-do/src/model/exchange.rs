@@ -11,7 +11,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RE
 use hyper::{Method, Uri};
 use tokio::sync::OnceCell;
 
-use super::protocol::{DecodeError, Encoder, Protocol, Quirks};
+use super::protocol::{DecodeError, Decoder, Encoder, Protocol, Quirks};
 use super::{Conversation, Fault, Head, Model, ModelError};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
@@ -337,6 +337,7 @@ impl Line {
             // While it is held the connection has to read on into a second buffer.
             drop(chunk);
             read?;
+            check_calls(decoder.as_ref())?;
             // What comes after the end would only be waited for; but a body read to its end leaves the connection
             // and the lent request to the next request, so what is there already is taken.
             if decoder.ended() {
@@ -356,6 +357,7 @@ impl Line {
         }
         let mut decoder = protocol.decoder(&self.head, quirks, turn);
         decoder.document(&body, &mut |delta| told.tell(delta))?;
+        check_calls(decoder.as_ref())?;
         Ok(decoder.finish()?)
     }
 
@@ -385,6 +387,8 @@ struct Wait {
 
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const LONGEST_REFUSAL: u64 = 1024 * 1024;
+/// Far more than anybody can look at; an answer with more is a model that repeats itself.
+const MOST_CALLS: usize = 128;
 /// After the last event nothing of use comes: this long its end is waited for.
 const LONGEST_DRAIN: Duration = Duration::from_millis(250);
 
@@ -422,6 +426,15 @@ async fn foreign(response: Response, content_type: &str) -> ModelError {
     let start = crate::escape::visible_start(&start, SHOWN).into_owned();
     let message = format!("expected JSON or an event stream, got {content_type}: {start}");
     ModelError::GiveUp(Fault { message, status: Some(status), ..Fault::default() })
+}
+
+/// A model that has lost its way is not listened to any further. Asked again, it may find it.
+fn check_calls(decoder: &dyn Decoder) -> Result<(), ModelError> {
+    if decoder.calls() <= MOST_CALLS {
+        return Ok(());
+    }
+    let message = format!("the answer has more than {MOST_CALLS} tool calls");
+    Err(ModelError::Garbled(Fault { message, ..Fault::default() }))
 }
 
 async fn drain(body: &mut Body) {

@@ -55,6 +55,9 @@ pub trait Decoder: Send {
     /// Whether the terminal event has come, so nothing is left to wait for.
     fn ended(&self) -> bool;
 
+    /// How many calls of tools the answer has so far.
+    fn calls(&self) -> usize;
+
     /// The reply; an error if the answer is not complete.
     fn finish(self: Box<Self>) -> Result<Reply, DecodeError>;
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::link::Linked;
 use super::manifest::{Manifest, ToolsetDefinition};
 use super::{AgentSpec, Layout, Program, Project, lexical_join};
-use crate::escape::visible;
+use crate::escape::visible_name;
 use crate::journal::digest::digest;
 use crate::model::name::ModelChoices;
 use crate::syntax::claim::{Claim, Class, Subject};
@@ -434,9 +434,9 @@ impl Listing<'_> {
         let digest = item.digest();
         TrustItem {
             class: item.class,
-            words: visible(&item.shown).into_owned(),
+            words: visible_name(&item.shown).into_owned(),
             place: item.span.map(|span| self.place(span)).unwrap_or_default(),
-            source: visible(&item.source).into_owned(),
+            source: visible_name(&item.source).into_owned(),
             digest,
         }
     }
@@ -446,7 +446,7 @@ impl Listing<'_> {
         let source = project.sources.get(span.file);
         let path = source.path.strip_prefix(&project.root).unwrap_or(&source.path);
         let line = source.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1;
-        format!("{}:{line}", visible(&path.display().to_string()))
+        format!("{}:{line}", visible_name(&path.display().to_string()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an agent is given: text, parts or an object → the user message, validated where the agent has a schema.
 
 use std::future::Future;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use serde_json::Value;
 
 use crate::escape::visible;
 use crate::json_schema;
+use crate::judgement;
 use crate::message::{Attachment, Content, RawJson};
 use crate::project::{AgentSpec, AttachmentPolicy, Typing};
 use crate::tools::attachment::{self, AttachmentError, Reach};
@@ -82,7 +84,7 @@ impl Input {
             (Typing::Schema(schema), Some(renderer), _) => {
                 Box::pin(self.rendered(agent, Some(schema), root, reach, |value| renderer(value))).await?
             }
-            (Typing::Schema(schema), None, _) => self.typed(agent, schema, root, reach)?,
+            (Typing::Schema(schema), None, _) => Box::pin(self.typed(agent, schema, root, reach)).await?,
             (Typing::Python(class), _, Some(python)) => {
                 let render = |value: Value| python.render(&class.reference, value);
                 Box::pin(self.rendered(agent, class.schema.as_ref(), root, reach, render)).await?
@@ -132,7 +134,13 @@ impl Input {
         Ok(parts)
     }
 
-    fn typed(self, agent: &AgentSpec, schema: &RawJson, root: &Path, reach: Reach) -> Result<Vec<Content>, InputError> {
+    async fn typed(
+        self,
+        agent: &AgentSpec,
+        schema: &RawJson,
+        root: &Path,
+        reach: Reach,
+    ) -> Result<Vec<Content>, InputError> {
         let schema_value: Value = schema.to().unwrap_or(Value::Null);
         let violates = |violation: String| InputError::Violates {
             agent: agent.name.clone(),
@@ -147,7 +155,7 @@ impl Input {
             }
             name_attachments(&mut value, &attachments);
         }
-        json_schema::violation(&schema_value, &value).map_or(Ok(()), |violation| Err(violates(violation)))?;
+        json_schema::violation(&schema_value, &value).await.map_or(Ok(()), |violation| Err(violates(violation)))?;
         let text = render(agent, &schema_value, &value)?;
         let files = files.into_iter().chain(attachments).map(Content::Attachment);
         Ok(std::iter::once(Content::text(spoken(text))).chain(files).collect())
@@ -265,7 +273,27 @@ fn render(agent: &AgentSpec, schema: &Value, value: &Value) -> Result<String, In
     let mut environment = minijinja::Environment::new();
     environment.set_fuel(Some(FUEL));
     environment.set_undefined_behavior(undefined_behavior(&environment, template, schema).map_err(failed)?);
-    environment.render_str(template, minijinja::value::Serde(value)).map_err(failed)
+    let mut text = BoundedText(Vec::new());
+    let template = environment.template_from_str(template).map_err(failed)?;
+    template.render_captured_to(minijinja::value::Serde(value), &mut text).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&text.0).into_owned())
+}
+
+/// What a template says; a loop says in a few words more than fits anywhere.
+struct BoundedText(Vec<u8>);
+
+impl io::Write for BoundedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > judgement::LARGEST_VALUE {
+            return Err(io::Error::other(format!("it says more than {} MiB", judgement::LARGEST_VALUE >> 20)));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A field that the schema declares and the input leaves out is empty; one that nobody declares is an error.

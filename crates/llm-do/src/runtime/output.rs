@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::Output;
 use crate::escape::visible_start;
 use crate::json_schema;
+use crate::judgement;
 use crate::message::{RawJson, repeated_key};
 use crate::project::Typing;
 use crate::tools::python::PythonHost;
@@ -19,11 +20,14 @@ pub async fn judge(typing: &Typing, text: &str, python: Option<&PythonHost>) -> 
         }
         (Typing::Untyped | Typing::Python(_), _) => return Ok(Output::Text(text.to_owned())),
     };
+    if json.len() > judgement::LARGEST_VALUE {
+        return Err(format!("it is longer than {} MiB", judgement::LARGEST_VALUE >> 20));
+    }
     let value: Value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
     if let Some(key) = repeated_key(json) {
         return Err(format!("it has the key `{}` twice", visible_start(&key, 80)));
     }
-    match json_schema::violation(&schema.to().unwrap_or(Value::Null), &value) {
+    match json_schema::violation(&schema.to().unwrap_or(Value::Null), &value).await {
         Some(violation) => Err(violation),
         None => Ok(Output::Value(RawJson::from_valid(json.to_owned()))),
     }

@@ -45,13 +45,13 @@ impl AgentTool {
         self.parameters.is_none() && arguments.to::<Untyped>().is_ok()
     }
 
-    pub(super) fn verdict(&self, arguments: &RawJson) -> Result<Verdict, String> {
+    pub(super) async fn verdict(&self, arguments: &RawJson) -> Result<Verdict, String> {
         let value: Value = arguments.to().map_err(|error| error.to_string())?;
         // Code may also give a text or a list, which the agent itself fits to its schema.
         if value.is_object() && !self.takes(arguments) {
             let schema = self.parameters.as_ref().map_or(UNTYPED, |schema| schema.get());
             let schema: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
-            if let Some(violation) = crate::json_schema::violation(&schema, &value) {
+            if let Some(violation) = crate::json_schema::violation(&schema, &value).await {
                 return Err(format!("{violation}; the schema is {schema}"));
             }
         }
@@ -89,7 +89,7 @@ impl Toolset for AgentTool {
         arguments: &'a RawJson,
         _: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
-        Box::pin(std::future::ready(self.verdict(arguments)))
+        Box::pin(self.verdict(arguments))
     }
 
     fn call<'a>(

@@ -271,6 +271,9 @@ pub struct ApprovalRequest {
 #[derive(Clone, Debug, Default)]
 pub struct OtherQuestions(Arc<AtomicUsize>);
 
+/// Nobody answers more of them with a clear head.
+pub const MOST_OPEN_QUESTIONS: usize = 128;
+
 impl OtherQuestions {
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
@@ -658,6 +661,11 @@ impl Gate {
         let known = self.known.as_ref().filter(|_| !is_recorded).and_then(|known| known.answer_to(&request));
         let mut turn = None;
         if !is_recorded && known.is_none() {
+            // One is being asked.
+            let is_asked = matches!(self.approvals, Approvals::Prompt(_));
+            if is_asked && self.others.count() + 1 >= MOST_OPEN_QUESTIONS {
+                return Err(NoAnswer::Policy(format!("{MOST_OPEN_QUESTIONS} questions are open already")));
+            }
             let waits = self.others.one_more();
             // Somebody may allow it while this question waits.
             turn = if let Approvals::Prompt(_) = self.approvals { Some(self.asking.lock().await) } else { None };

@@ -22,6 +22,7 @@ use super::{CallContext, Cancellation, Order, Repeat, ToolError, ToolKind, ToolS
 use crate::BoxFuture;
 use crate::beneath::{Identity, Kind, Unopened};
 use crate::escape::{visible, visible_start};
+use crate::judgement;
 use crate::message::{Content, RawJson};
 use change::{Change, Unchangeable, Wanted};
 use listing::Listing;
@@ -139,19 +140,18 @@ impl Filesystem {
         if parts.first().is_some_and(|part| *part == "~") {
             return refuse("starts with `~`, which means nothing here");
         }
-        if !self.has_named_roots() {
-            return match self.roots.as_slice() {
-                [only] => Ok((only, parts.iter().collect())),
-                _ => refuse("is in no root"),
-            };
-        }
-        match parts.split_first() {
-            Some((first, rest)) => match self.roots.iter().find(|root| first.to_str() == Some(root.name.as_str())) {
-                Some(root) => Ok((root, rest.iter().collect())),
-                None => refuse("is in no root"),
-            },
-            None => refuse("names no root"),
-        }
+        let (root, beneath) = match (self.has_named_roots(), self.roots.as_slice(), parts.split_first()) {
+            (false, [only], _) => (only, parts.as_slice()),
+            (true, roots, Some((first, rest))) => {
+                match roots.iter().find(|root| first.to_str() == Some(root.name.as_str())) {
+                    Some(root) => (root, rest),
+                    None => return refuse("is in no root"),
+                }
+            }
+            (false, _, _) => return refuse("is in no root"),
+            (true, _, None) => return refuse("names no root"),
+        };
+        root.refusal().map_or_else(|| Ok((root, beneath.iter().collect())), Err)
     }
 
     /// What the model may do instead.
@@ -285,7 +285,7 @@ impl Filesystem {
         let (path, pattern) = (&arguments.path, &arguments.pattern);
         if self.has_named_roots() && Path::new(path).components().all(|part| part == Component::CurDir) {
             let mut listing = Listing::new(Path::new(""), pattern)?;
-            for root in self.roots.iter() {
+            for root in self.roots.iter().filter(|root| root.refusal().is_none()) {
                 match listing.add(root, Path::new(""), Path::new(&root.name)) {
                     Ok(()) | Err(Unopened::Missing) => {}
                     Err(error) => return Err(self.explain(root, &root.name, &error)),
@@ -362,6 +362,22 @@ fn spec<T: JsonSchema>(name: &str, description: &str, repeat: Repeat) -> ToolSpe
 }
 
 impl Filesystem {
+    /// Whether a call is judged in no time: what it names is small, and nobody has to look for its other names.
+    fn is_light(&self, arguments: &RawJson) -> bool {
+        #[derive(Deserialize)]
+        struct Named {
+            path: Option<String>,
+        }
+        let named = parse::<Named>(arguments).ok().and_then(|named| named.path);
+        let located = named.as_deref().and_then(|path| self.locate(path).ok());
+        let found = located.and_then(|(root, beneath)| root.find(&beneath).ok()?.place.found);
+        let (bytes, names) = found.map_or((0, 1), |found| match found.kind {
+            Kind::Regular => (found.bytes, found.names),
+            Kind::Directory | Kind::Other => (0, 1),
+        });
+        bytes.saturating_add(arguments.get().len() as u64) <= judgement::SMALL_TEXT as u64 && names == 1
+    }
+
     /// What it thinks of a call: it needs nobody to find out.
     pub fn verdict(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
         match tool {
@@ -396,7 +412,14 @@ impl Toolset for Filesystem {
         arguments: &'a RawJson,
         _: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
-        Box::pin(std::future::ready(self.verdict(tool, arguments)))
+        Box::pin(async move {
+            if self.is_light(arguments) {
+                return self.verdict(tool, arguments);
+            }
+            let (filesystem, tool, arguments) = (self.clone(), tool.to_owned(), arguments.clone());
+            let judged = judgement::apart(move || filesystem.verdict(&tool, &arguments)).await;
+            judged.unwrap_or_else(|unjudged| Err(format!("the call cannot be judged: {unjudged}")))
+        })
     }
 
     fn call<'a>(

@@ -23,6 +23,8 @@ pub struct Tool {
     spec: ToolSpec,
     verdict: Rule,
     check: Check,
+    /// Of a tool whose arguments nothing else checks.
+    schema: Option<serde_json::Value>,
     run: Run,
 }
 
@@ -99,13 +101,13 @@ impl Tool {
             order: Order::Concurrent,
             repeat: Repeat::Once,
         };
-        Self { spec, verdict: Rule::Ask, check: Box::new(|arguments| parse::<A>(arguments).map(drop)), run }
+        Self { spec, verdict: Rule::Ask, check: Box::new(|arguments| parse::<A>(arguments).map(drop)), schema: None, run }
     }
 
     /// A tool that is known by its spec alone, such as one in another process: its arguments are held against the schema.
     pub fn of(spec: ToolSpec, verdict: Rule, run: Run) -> Self {
-        let check = arguments_of(&spec.parameters);
-        Self { spec, verdict, check: Box::new(check), run }
+        let schema = Some(spec.parameters.to().unwrap_or_default());
+        Self { spec, verdict, check: Box::new(|_| Ok(())), schema, run }
     }
 
     #[must_use]
@@ -167,13 +169,10 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// Says what is wrong with arguments, where a schema is all that is known of them.
-pub fn arguments_of(parameters: &RawJson) -> impl Fn(&RawJson) -> Result<(), String> + Send + Sync + use<> {
-    let schema: serde_json::Value = parameters.to().unwrap_or_default();
-    move |arguments| {
-        let value = parse::<serde_json::Value>(arguments)?;
-        json_schema::violation(&schema, &value).map_or(Ok(()), Err)
-    }
+/// What is wrong with arguments, where a schema is all that is known of them.
+pub async fn fits(schema: &serde_json::Value, arguments: &RawJson) -> Result<(), String> {
+    let value = parse::<serde_json::Value>(arguments)?;
+    json_schema::violation(schema, &value).await.map_or(Ok(()), Err)
 }
 
 /// A tool as a toolset of one.
@@ -192,6 +191,9 @@ impl Toolset for OneTool {
     ) -> BoxFuture<'a, Result<Verdict, String>> {
         Box::pin(async move {
             (self.0.check)(arguments)?;
+            if let Some(schema) = &self.0.schema {
+                fits(schema, arguments).await?;
+            }
             Ok(match self.0.verdict {
                 Rule::Allow => Verdict::Allow,
                 Rule::Ask => Verdict::Ask(Question::because(format!("runs the tool `{tool}`, which is code"))),

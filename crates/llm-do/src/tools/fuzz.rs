@@ -173,7 +173,7 @@ fn judges() -> Vec<(Vec<ToolSpec>, Judge)> {
     };
     let mut judges: Vec<(Vec<ToolSpec>, Judge)> = Vec::new();
     for agent in [agent(None), agent(Some(schema))] {
-        judges.push((agent.specs(), Box::new(move |_, arguments| agent.verdict(arguments))));
+        judges.push((agent.specs(), Box::new(move |_, arguments| executor().block_on(agent.verdict(arguments)))));
     }
     // Judging a write looks at what is there, and changes nothing.
     let config = FilesystemConfig { roots: Roots::One(writable(Base::WorkingDirectory)) };
@@ -181,6 +181,10 @@ fn judges() -> Vec<(Vec<ToolSpec>, Judge)> {
         judges.push((files.specs(), Box::new(move |tool, arguments| files.verdict(tool, arguments))));
     }
     judges
+}
+
+fn executor() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("an executor starts")
 }
 
 fn writable(base: Base) -> FileRoot {

@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::agent::AgentTool;
-use super::approval::{Gate, Permission, Rules, canonical, digest};
+use super::approval::{Gate, MOST_OPEN_QUESTIONS, Permission, Rules, canonical, digest};
 use super::source::ToolsetSource;
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::event::{EventKind, Events, Returned, Told};
@@ -318,6 +318,8 @@ fn together(results: impl Iterator<Item = Result<ToolResult, Ending>>) -> Result
             Err(ending) => return Err(ending),
         }
     }
+    // The others are asked when these are answered and the run goes on.
+    waiting.truncate(MOST_OPEN_QUESTIONS);
     if waiting.is_empty() { Ok(finished) } else { Err(Ending::NeedsApproval(waiting)) }
 }
 

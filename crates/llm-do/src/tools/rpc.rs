@@ -19,6 +19,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
+use crate::escape::visible_json;
 use crate::message::RawJson;
 
 /// The longest line that is read: twice the largest value that is meant to pass, in base64 or escaped.
@@ -258,7 +259,12 @@ impl Shared {
     }
 
     fn send(&self, message: &impl Serialize) {
-        let mut line = serde_json::to_vec(message).expect("plain values serialise");
+        let line = serde_json::to_string(message).expect("plain values serialise");
+        // Whoever drives us may show it to somebody as it is.
+        let mut line = match visible_json(&line) {
+            Cow::Borrowed(_) => line.into_bytes(),
+            Cow::Owned(shown) => shown.into_bytes(),
+        };
         line.push(b'\n');
         self.unread.fetch_add(line.len(), Ordering::Relaxed);
         // Nobody reads any more: whoever waits is told so by the reader.

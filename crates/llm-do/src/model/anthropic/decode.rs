@@ -23,6 +23,7 @@ pub struct MessagesDecoder {
     usage: WireUsage,
     stop_reason: Option<String>,
     refusal: Option<String>,
+    calls: usize,
     ended: bool,
 }
 
@@ -42,6 +43,7 @@ impl MessagesDecoder {
             usage: WireUsage::default(),
             stop_reason: None,
             refusal: None,
+            calls: 0,
             ended: false,
         }
     }
@@ -75,6 +77,7 @@ impl MessagesDecoder {
         let BlockStart { index, content_block } = read_json(data)?;
         let block = OpenBlock::new(content_block)?;
         block.tell_beginning(tell);
+        self.calls += usize::from(block.kind == "tool_use");
         if self.blocks.insert(index, Box::new(Block::Open(block))).is_some() {
             return Err(DecodeError::Malformed(format!("block {index} begins twice")));
         }
@@ -182,6 +185,7 @@ impl Decoder for MessagesDecoder {
         for (index, block) in (0..).zip(content) {
             let block = OpenBlock::new(block)?;
             block.tell_beginning(tell);
+            self.calls += usize::from(block.kind == "tool_use");
             self.blocks.insert(index, Box::new(Block::Open(block)));
             self.block_stop(index, tell);
         }
@@ -193,6 +197,10 @@ impl Decoder for MessagesDecoder {
 
     fn ended(&self) -> bool {
         self.ended
+    }
+
+    fn calls(&self) -> usize {
+        self.calls
     }
 
     fn finish(mut self: Box<Self>) -> Result<Reply, DecodeError> {

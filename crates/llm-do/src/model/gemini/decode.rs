@@ -245,6 +245,10 @@ impl Decoder for ContentDecoder {
         self.whole
     }
 
+    fn calls(&self) -> usize {
+        self.calls
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Reply, DecodeError> {
         if !self.whole && self.finish_reason.is_none() && self.blocked.is_none() {
             return Err(DecodeError::Cut);

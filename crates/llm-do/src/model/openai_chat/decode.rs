@@ -274,6 +274,10 @@ impl Decoder for ChatDecoder {
         self.done
     }
 
+    fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Reply, DecodeError> {
         if !self.is_complete() {
             return Err(DecodeError::Cut);

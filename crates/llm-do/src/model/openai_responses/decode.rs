@@ -20,6 +20,7 @@ pub struct ResponsesDecoder {
     /// By their place in the answer.
     items: BTreeMap<u64, Item>,
     call_ids: HashSet<String>,
+    calls: usize,
     usage: Option<WireUsage>,
     /// How the response that ended the answer says it ended.
     finish: Option<Finish>,
@@ -40,6 +41,7 @@ impl ResponsesDecoder {
             turn,
             items: BTreeMap::new(),
             call_ids: HashSet::new(),
+            calls: 0,
             usage: None,
             finish: None,
         }
@@ -89,6 +91,7 @@ impl ResponsesDecoder {
             "message" => message(fields, item.told, tell)?,
             "reasoning" => vec![thinking(&fields, item.told, tell)?],
             "function_call" => {
+                self.calls += 1;
                 let mut call = call(fields);
                 if call.id.is_empty() || !self.call_ids.insert(call.id.clone()) {
                     call.id = format!("call_{}_{position}", self.turn);
@@ -156,6 +159,10 @@ impl Decoder for ResponsesDecoder {
 
     fn ended(&self) -> bool {
         self.finish.is_some()
+    }
+
+    fn calls(&self) -> usize {
+        self.calls
     }
 
     fn finish(self: Box<Self>) -> Result<Reply, DecodeError> {

@@ -263,7 +263,14 @@ impl<'a> Linker<'a> {
         let reference = class.value.reference(base);
         let schema = match &self.project.code {
             Code::Read(offer) => match offer.classes.get(&reference) {
-                Some(Ok(schema)) => Some(schema.clone()),
+                // Python judges values by the class itself; models are told of the schema.
+                Some(Ok(schema)) => match json_schema::sized(schema, Direction::Output) {
+                    Ok(_) => Some(schema.clone()),
+                    Err(error) => {
+                        self.problems.push(Diagnostic::error(class.span, error.to_string()));
+                        return Typing::Untyped;
+                    }
+                },
                 Some(Err(fact)) => {
                     self.problems.push(Diagnostic::error(class.span, fact.clone()));
                     return Typing::Untyped;

@@ -10,6 +10,7 @@ use crate::beneath::{self, Kind, Place, Unopened};
 use crate::escape::visible;
 use crate::tools::protected::Target;
 use crate::tools::source::{Access, Base, FileRoot};
+use crate::tools::working_directory;
 
 pub struct Root {
     /// The first part of its paths; empty if it is the only root.
@@ -57,6 +58,14 @@ impl Root {
             Ok(_) => Ok(root),
             Err(Unopened::Missing) if root.settings.access == Access::ReadWrite => Ok(root),
             Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Why nothing of it is read or written, if it is a working directory that holds more than files of people.
+    pub fn refusal(&self) -> Option<String> {
+        match self.settings.base {
+            Base::WorkingDirectory => working_directory::refusal(&self.base.target.path),
+            Base::Absolute(_) | Base::Project(_) => None,
         }
     }
 

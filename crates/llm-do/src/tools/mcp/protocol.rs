@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::bounded::Bounded;
 use crate::escape::{visible_lines, visible_start};
+use crate::json_schema::{self, Direction, SchemaError};
 use crate::message::RawJson;
 use crate::syntax::table::is_name;
 
@@ -21,6 +22,8 @@ const MOST_TOOLS: usize = 1_000;
 pub const MOST_PAGES: usize = 200;
 const LONGEST_DESCRIPTION: usize = 10_000;
 const LONGEST_SCHEMA: usize = 256 * 1024;
+/// Why a schema cannot be used may repeat some of it.
+const LONGEST_REASON: usize = 500;
 /// Refused tools are counted beyond this.
 const MOST_REASONS: usize = 20;
 /// What a server says while it works, at once.
@@ -174,7 +177,7 @@ fn our_name(original: &str) -> Option<String> {
     is_name(&name).then_some(name)
 }
 
-/// Only what providers insist on: the rest is judged when somebody calls the tool.
+/// Only its size, and what providers insist on: the rest is judged when somebody calls the tool.
 fn check_schema(schema: &RawJson) -> Result<(), String> {
     #[derive(Deserialize)]
     struct Head {
@@ -185,8 +188,13 @@ fn check_schema(schema: &RawJson) -> Result<(), String> {
     }
     let is_map = schema.get().starts_with('{');
     match schema.to::<Head>() {
-        Ok(Head { r#type: Some(kind) }) if is_map && kind == "object" => Ok(()),
-        _ => Err("are not described as an object".to_owned()),
+        Ok(Head { r#type: Some(kind) }) if is_map && kind == "object" => {}
+        _ => return Err("are not described as an object".to_owned()),
+    }
+    match json_schema::sized(schema, Direction::Input) {
+        // One that is refused for this alone is said to be so when it is called.
+        Ok(_) | Err(SchemaError::Remote(_) | SchemaError::Invalid { .. } | SchemaError::Nowhere(_)) => Ok(()),
+        Err(error) => Err(format!("are described by {}", visible_start(&error.to_string(), LONGEST_REASON))),
     }
 }
 

@@ -42,14 +42,14 @@ impl McpTools {
 }
 
 /// The schema is judged when somebody calls the tool: a server may have many, and most are never called.
-fn check(tool: &McpTool, arguments: &RawJson) -> Result<(), String> {
+async fn check(tool: &McpTool, arguments: &RawJson) -> Result<(), String> {
     let unusable = |error: json_schema::SchemaError| {
         let reason = visible_start(&error.to_string(), LONGEST_REASON).into_owned();
         format!("the schema that its server gives cannot be used: {reason}")
     };
-    let schema = json_schema::judge(&tool.parameters, Direction::Input).map_err(unusable)?;
+    let schema = json_schema::sized(&tool.parameters, Direction::Input).map_err(unusable)?;
     let value: Value = arguments.to().map_err(|error| error.to_string())?;
-    match json_schema::violation(&schema, &value) {
+    match json_schema::violation(&schema, &value).await {
         None => Ok(()),
         Some(violation) => {
             let schema = visible_start(tool.parameters.get(), LONGEST_SHOWN_SCHEMA);
@@ -77,11 +77,11 @@ impl Toolset for McpTools {
         arguments: &'a RawJson,
         _: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
-        let judged = self.tool(tool).and_then(|tool| {
-            check(tool, arguments)?;
+        Box::pin(async move {
+            let tool = self.tool(tool)?;
+            check(tool, arguments).await?;
             Ok(self.verdict(tool))
-        });
-        Box::pin(std::future::ready(judged))
+        })
     }
 
     fn call<'a>(

@@ -29,6 +29,9 @@ enum Verdicted {
     Not(String),
 }
 
+/// Longer ones are read by nobody who has to agree to them.
+const LONGEST_ARGUMENTS: usize = 1024 * 1024;
+
 /// Where a call stands among those of its reply, and how often it was decided.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
@@ -96,6 +99,12 @@ impl ToolPlane {
                 return Ok(Ok(undispatched(call, &RawJson::of(text), reason, cx)));
             }
         };
+        if arguments.get().len() > LONGEST_ARGUMENTS {
+            let reason =
+                format!("the arguments are longer than {} MiB; do it in several calls", LONGEST_ARGUMENTS >> 20);
+            let beginning = RawJson::of(&visible_start(arguments.get(), 200));
+            return Ok(Ok(undispatched(call, &beginning, reason, cx)));
+        }
         let Some((_, judged)) = self.judge(&call.tool, arguments, cx).await else {
             return Ok(Ok(undispatched(call, arguments, self.unknown(&call.tool), cx)));
         };

@@ -60,12 +60,6 @@ impl WorkingDirectory {
         Ok(Self { directory, path })
     }
 
-    /// Beneath these lies more than files of people: other processes, devices, everything.
-    pub fn is_too_wide(&self) -> bool {
-        let system = ["/proc", "/sys", "/dev"];
-        self.path == Path::new("/") || system.iter().any(|system| self.path.starts_with(system))
-    }
-
     /// Where a word leads as a path, if that is a file or a directory beneath this one, or nothing at all.
     pub fn find(&self, word: &Word) -> Result<Place, String> {
         let shown = visible(&word.text);

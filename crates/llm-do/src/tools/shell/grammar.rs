@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use super::directory::{Kind, Place, Secrets, WorkingDirectory};
 use super::words::Word;
 use crate::escape::visible;
+use crate::tools::working_directory;
 use options::{Flag, Options};
 
 pub use git::harden;
@@ -31,10 +32,7 @@ pub struct Fit {
 /// Holds a command (its name first) against the grammar of its name; an error says what does not fit.
 pub fn fit(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
     let (name, rest) = words.split_first().ok_or("the command is empty")?;
-    if directory.is_too_wide() {
-        let path = directory.path.display();
-        return Err(format!("the working directory is `{path}`: everything would lie beneath it"));
-    }
+    working_directory::refusal(&directory.path).map_or(Ok(()), Err)?;
     match name.text.as_str() {
         "find" => find::fit(rest, directory),
         "git" => git::fit(rest, directory),

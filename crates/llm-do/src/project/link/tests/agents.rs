@@ -37,7 +37,9 @@ fn a_schema_that_would_fail_later_is_a_mistake_now() {
     let invalid = inline("{properties: {a: {type: strng}}}");
     assert!(invalid[0].starts_with("main.worker:4:12 not a JSON Schema: "), "{invalid:?}");
     let dangling = inline("{properties: {a: {$ref: '#/$defs/none'}}}");
-    assert!(dangling[0].starts_with("main.worker:4:12 not a JSON Schema: "), "{dangling:?}");
+    assert_eq!(dangling, ["main.worker:4:12 the reference `#/$defs/none` leads nowhere"]);
+    let large = "{$ref: '#/$defs/c', $defs: {a: {enum: [x, y]}, b: {allOf: [{$ref: '#/$defs/a'}]}, c: {not: {$ref: '#/$defs/c'}}}}";
+    assert_eq!(inline(large), ["main.worker:4:12 a JSON Schema that refers to itself without going into the value"]);
 
     let in_file =
         |text: &'static str| directory().agent("main", "schema_in_ref: in.json").schema("in.json", text).mistakes();

@@ -1,0 +1,166 @@
+//! Judging what others wrote: how large it may be, and where the work is done. Whoever judges looks at the size first.
+//! Small work is done in place; larger work gets a thread of its own and a time, so that the executor goes on listening
+//! whatever was sent. A thread that is overdue cannot be ended and is not waited for: there are few of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot};
+
+/// A larger value is not judged at all.
+pub const LARGEST_VALUE: usize = 16 * 1024 * 1024;
+/// A larger value is not judged in place.
+pub const SMALL_VALUE: usize = 64 * 1024;
+/// Larger texts are not compared in place.
+pub const SMALL_TEXT: usize = 1024 * 1024;
+
+/// How long a thread may take, the wait for it included.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MOST_THREADS: usize = 4;
+/// Schemas and values that lie in each other are walked by recursion. Only what is used of it is taken.
+const STACK: usize = 64 * 1024 * 1024;
+
+/// Why there is no judgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unjudged {
+    #[error("it takes more than {} seconds", .0.as_secs())]
+    Overdue(Duration),
+    #[error("{MOST_THREADS} other judgements take all their time")]
+    Busy,
+    #[error("no thread can be started for it")]
+    Unstarted,
+    #[error("it failed")]
+    Panicked,
+}
+
+/// Does larger work on a thread of its own. Threads are the process's, so their number is one for all runs in it.
+pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unjudged> {
+    static THREADS: Threads = Threads::new(PATIENCE);
+    THREADS.run(work).await
+}
+
+struct Threads {
+    free: Semaphore,
+    /// Those that nobody waits for any more.
+    overdue: AtomicUsize,
+    patience: Duration,
+}
+
+/// What became of a thread.
+const RUNS: usize = 0;
+const IS_OVERDUE: usize = 1;
+const HAS_ENDED: usize = 2;
+
+impl Threads {
+    const fn new(patience: Duration) -> Self {
+        Self { free: Semaphore::const_new(MOST_THREADS), overdue: AtomicUsize::new(0), patience }
+    }
+
+    /// Honest work takes its turn; if all threads are overdue there is nothing to wait for.
+    async fn run<T: Send + 'static>(&'static self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unjudged> {
+        if self.overdue.load(Ordering::SeqCst) >= MOST_THREADS {
+            return Err(Unjudged::Busy);
+        }
+        let deadline = tokio::time::Instant::now() + self.patience;
+        let Ok(Ok(permit)) = tokio::time::timeout_at(deadline, self.free.acquire()).await else {
+            return Err(Unjudged::Busy);
+        };
+        let waited = Waited { threads: self, state: Arc::new(AtomicUsize::new(RUNS)) };
+        let (done, result) = oneshot::channel();
+        let ended = Ended { threads: self, state: Arc::clone(&waited.state), _permit: permit };
+        let thread = std::thread::Builder::new().name("judgement".to_owned()).stack_size(STACK);
+        let started = thread.spawn(move || {
+            let judged = work();
+            drop(ended);
+            let _ = done.send(judged);
+        });
+        if started.is_err() {
+            return Err(Unjudged::Unstarted);
+        }
+        match tokio::time::timeout_at(deadline, result).await {
+            Ok(judged) => judged.map_err(|_| Unjudged::Panicked),
+            Err(_) => Err(Unjudged::Overdue(self.patience)),
+        }
+    }
+}
+
+/// Held by whoever waits: dropped before the end, the thread is one that nobody waits for.
+struct Waited {
+    threads: &'static Threads,
+    state: Arc<AtomicUsize>,
+}
+
+impl Drop for Waited {
+    fn drop(&mut self) {
+        // Counted first, so that a thread that ends meanwhile takes back what was counted.
+        self.threads.overdue.fetch_add(1, Ordering::SeqCst);
+        if self.state.compare_exchange(RUNS, IS_OVERDUE, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            self.threads.overdue.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Held by the thread, also through a panic.
+struct Ended {
+    threads: &'static Threads,
+    state: Arc<AtomicUsize>,
+    _permit: tokio::sync::SemaphorePermit<'static>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if self.state.swap(HAS_ENDED, Ordering::SeqCst) == IS_OVERDUE {
+            self.threads.overdue.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Threads of a test's own.
+    fn threads(patience: Duration) -> &'static Threads {
+        Box::leak(Box::new(Threads::new(patience)))
+    }
+
+    #[tokio::test]
+    async fn work_is_done_elsewhere_and_takes_its_turn() {
+        let threads = threads(Duration::from_mins(1));
+        let here = std::thread::current().id();
+        let work = (0..40).map(|number| threads.run(move || (number, std::thread::current().id() != here)));
+        for (expected, done) in futures_util::future::join_all(work).await.into_iter().enumerate() {
+            assert_eq!(done, Ok((expected, true)));
+        }
+        assert_eq!(threads.overdue.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn four_that_do_not_end_are_the_most_and_hold_nobody() {
+        let threads = threads(Duration::from_millis(50));
+        let (ends, mut waits) = (0..4).map(|_| mpsc::channel::<()>()).collect::<(Vec<_>, Vec<_>)>();
+        for _ in 0..4 {
+            let wait = waits.pop().unwrap();
+            assert_eq!(threads.run(move || wait.recv().is_ok()).await, Err(Unjudged::Overdue(threads.patience)));
+        }
+        assert_eq!(threads.run(|| ()).await, Err(Unjudged::Busy));
+        // One that ends after all makes room.
+        drop(ends);
+        while threads.overdue.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(threads.run(|| 7).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_told_and_makes_room() {
+        let threads = threads(Duration::from_mins(1));
+        for _ in 0..9 {
+            let panicked: Result<(), _> = threads.run(|| std::panic::resume_unwind(Box::new("no"))).await;
+            assert_eq!(panicked, Err(Unjudged::Panicked));
+        }
+    }
+}
