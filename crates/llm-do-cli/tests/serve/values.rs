@@ -22,7 +22,8 @@ import asyncio, dataclasses, os
 from llm_do import AgentSpec, ApprovalDecision, RunApprovalPolicy, Runtime, RuntimeConfig
 
 def children():
-    return len(open(f"/proc/self/task/{os.getpid()}/children").read().split())
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return len(file.read().split())
 
 asked, events = [], []
 def note(text: str) -> str:
@@ -93,7 +94,7 @@ async def main():
     runtime = Runtime(run_approval_policy=RunApprovalPolicy(mode="approve_all"))
     async with agent.start(runtime) as scope:
         print(made, await scope.run_turn("x"), await scope.run_turn("x"), scope.frame.active_toolsets)
-    print(made, await runtime.call_agent(agent, "x"), made)
+    print(list(made), await runtime.call_agent(agent, "x"), made)
 
 asyncio.run(main())
 "#;

@@ -101,7 +101,13 @@ impl Tool {
             order: Order::Concurrent,
             repeat: Repeat::Once,
         };
-        Self { spec, verdict: Rule::Ask, check: Box::new(|arguments| parse::<A>(arguments).map(drop)), schema: None, run }
+        Self {
+            spec,
+            verdict: Rule::Ask,
+            check: Box::new(|arguments| parse::<A>(arguments).map(drop)),
+            schema: None,
+            run,
+        }
     }
 
     /// A tool that is known by its spec alone, such as one in another process: its arguments are held against the schema.

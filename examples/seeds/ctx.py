@@ -1,3 +1,0 @@
-from llm_do import Context
-
-__all__ = ["Context"]

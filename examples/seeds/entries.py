@@ -1,3 +1,0 @@
-from llm_do import ToolEntry, WorkerEntry
-
-__all__ = ["ToolEntry", "WorkerEntry"]
