@@ -92,6 +92,9 @@ pub struct CheckArgs {
     /// Start the MCP servers of a trusted project and list their tools; none is called
     #[arg(long)]
     pub connect: bool,
+    /// With which fence around commands a rule that allows is enough
+    #[arg(long, value_enum, value_name = "FENCE")]
+    pub fence: Option<FenceArg>,
     /// Print one JSON object
     #[arg(long, conflicts_with = "dot")]
     pub json: bool,
@@ -176,6 +179,9 @@ pub struct ConductArgs {
     /// Trust the project as it is now, or exactly the list with this digest: its code, its servers, its loosened rules
     #[arg(long, value_name = "DIGEST", num_args = 0..=1, require_equals = true, default_missing_value = NOW)]
     pub trust: Option<String>,
+    /// With which fence around commands a rule that allows is enough
+    #[arg(long, value_enum, value_name = "FENCE")]
+    pub fence: Option<FenceArg>,
     /// Stop at this many model requests in the whole run
     #[arg(long, visible_alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_requests: Option<u64>,
@@ -245,6 +251,16 @@ pub struct ResumeArgs {
     pub foreign: bool,
     #[command(flatten)]
     pub conduct: ConductArgs,
+}
+
+/// With which fence around commands a rule that allows is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FenceArg {
+    /// Files, processes and IPC of their own
+    Full,
+    /// Landlock and seccomp: what commands may write they may also plant hooks and agents in
+    Thin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

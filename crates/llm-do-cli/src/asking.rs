@@ -67,8 +67,8 @@ impl Asking {
             match self.choice(request).await? {
                 Choice::Answer(answer) => return Ok(answer),
                 Choice::Reason => {
-                    console::complain("why not? (the model reads it; Enter for no reason) ");
-                    let reason = self.terminal.line().await?.filter(|reason| !reason.is_empty());
+                    let question = "why not? (the model reads it; Enter for no reason) ";
+                    let reason = self.terminal.line(question).await?.filter(|reason| !reason.is_empty());
                     return Ok(Answer::Refuse { reason });
                 }
                 Choice::Edit => match self.edit(&request.arguments).await {

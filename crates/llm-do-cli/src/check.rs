@@ -14,6 +14,7 @@ use llm_do::runtime::mcp::Offer;
 use llm_do::syntax::diagnostic::Report;
 use llm_do::tools::DeclaredTool;
 use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
+use llm_do::tools::fence::{Accept, Fence, Kind};
 use llm_do::tools::shell::fence_words;
 use llm_do::tools::source::{
     Access, Base, FileRoot, FilesystemConfig, Grammar, Roots, ShellConfig, ShellRule, ToolsetSource,
@@ -42,8 +43,7 @@ pub struct ConnectedServer {
 /// Where commands run and what keeps them in; asked for only if an agent has a shell.
 pub struct ShellGround {
     pub directory: PathBuf,
-    /// What the fence is made of, or why there is none.
-    pub fence: Result<String, String>,
+    pub fence: Fence,
 }
 
 /// The shells of an agent, variants included.
@@ -70,8 +70,17 @@ pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
         line("open", &format!("{names} (defined in Python, which check does not run)"));
     }
     if !program.generated.is_empty() {
-        let names: Vec<&str> = program.generated.keys().map(String::as_str).collect();
-        line("created", &format!("{} (at run time; reached by `agent_call`)", names.join(", ")));
+        let (made, foreign): (Vec<&str>, Vec<&str>) =
+            program.generated.keys().map(String::as_str).partition(|name| program.counts(name));
+        if !made.is_empty() {
+            line("created", &format!("{} (at run time; reached by `agent_call`)", made.join(", ")));
+        }
+        if !foreign.is_empty() {
+            line(
+                "created",
+                &format!("{} (not made here, so not callable; list in `worker_files`)", foreign.join(", ")),
+            );
+        }
     }
     if !trust.items.is_empty() {
         let state = if trust.is_given { "given for" } else { "needed for, and none of it was run or looked at here" };
@@ -83,13 +92,8 @@ pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
     }
     if let Some(ground) = ground {
         let directory = ground.directory.display().to_string();
-        let fence = match &ground.fence {
-            Ok(fence) => format!("behind a fence ({fence})"),
-            Err(reason) => {
-                format!("without a fence ({}): configured shells ask where they would allow", visible(reason))
-            }
-        };
-        line("commands", &format!("in {}, {fence}", visible(&directory)));
+        line("commands", &format!("in {}", visible(&directory)));
+        line("fence", &visible(&fence_state(&ground.fence)));
     }
     if !servers.is_empty() {
         out.push_str("\nservers\n");
@@ -255,15 +259,27 @@ fn rule_json(rule: &ShellRule) -> Value {
         "pattern": rule.pattern,
         "approval": rule.approval,
         "approval_required_if_args": rule.approval_required_if_args,
+        "allowed_args": rule.allowed_args,
         "i_understand": rule.i_understand,
     })
+}
+
+/// What keeps commands in, and what follows from it.
+fn fence_state(fence: &Fence) -> String {
+    let asks = "configured shells ask where they would allow";
+    match (&fence.kind, fence.accept) {
+        (Kind::Full { .. }, _) => fence.words(),
+        (Kind::Thin { .. }, Accept::Thin) => format!("{}; accepted", fence.words()),
+        (Kind::Thin { .. }, Accept::Full) => format!("{}; {asks}, unless they write nothing", fence.words()),
+        (Kind::None { .. }, _) => format!("{}; {asks}", fence.words()),
+    }
 }
 
 fn ground_json(ground: &ShellGround) -> Value {
     json!({
         "directory": ground.directory.display().to_string(),
-        "fence": ground.fence.as_ref().ok(),
-        "no_fence": ground.fence.as_ref().err(),
+        "fence": ground.fence.is_there().then(|| ground.fence.words()),
+        "no_fence": (!ground.fence.is_there()).then(|| ground.fence.words()),
     })
 }
 
@@ -487,7 +503,8 @@ pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
         "open": program.open,
         "trust": {"given": trust.is_given, "digest": trust.digest, "items": trust.items},
         "servers": servers.iter().map(server_json).collect::<Vec<_>>(),
-        "created": program.generated.keys().collect::<Vec<_>>(),
+        "created": program.generated.keys().map(|name| json!({"name": name, "counts": program.counts(name)}))
+            .collect::<Vec<_>>(),
         "notes": linked.notes.json(),
         "errors": [],
     }))

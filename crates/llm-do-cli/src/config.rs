@@ -9,6 +9,7 @@ use llm_do::model::provider::{ProtocolKind, provider};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use crate::args::FenceArg;
 use crate::failure::Failure;
 
 #[derive(Debug, Default, Deserialize)]
@@ -25,6 +26,27 @@ pub struct Config {
     pub http: HttpConfig,
     #[serde(default)]
     pub runs: RunsConfig,
+    #[serde(default)]
+    pub fence: FenceSettings,
+    #[serde(default)]
+    pub shell: ShellConfig,
+}
+
+/// What keeps commands in.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FenceSettings {
+    /// With which fence a rule that allows is enough.
+    pub accept: Option<FenceArg>,
+}
+
+/// How commands of shells are found.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShellConfig {
+    /// Where programs are found by name, besides the directories of the system. `~` is the user's home.
+    #[serde(default)]
+    pub directories: Vec<String>,
 }
 
 /// How what is kept of runs is kept.
@@ -184,6 +206,10 @@ proxy = "http://localhost:3128"
 ca_file = "/etc/company.pem"
 [runs]
 key_file = "/etc/llm-do.key"
+[fence]
+accept = "thin"
+[shell]
+directories = ["~/.cargo/bin"]
 "#;
 
     #[test]
@@ -193,6 +219,8 @@ key_file = "/etc/llm-do.key"
         assert_eq!(config.prices.known()["acme:rocket-1"].to_string(), "1 4.5 0.25 1");
         assert_eq!(config.http.retries, Some(2));
         assert_eq!(config.runs.key_file, Some("/etc/llm-do.key".into()));
+        assert_eq!(config.fence.accept, Some(FenceArg::Thin));
+        assert_eq!(config.shell.directories, ["~/.cargo/bin"]);
     }
 
     #[test]

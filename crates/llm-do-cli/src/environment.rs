@@ -77,6 +77,22 @@ impl Environment {
         home.or_else(xdg).or_else(user)
     }
 
+    /// What we keep for the user and nobody else needs to read: settings, state and cache.
+    pub fn own_directories(&self) -> Vec<PathBuf> {
+        let kept = self.home().into_iter().chain(self.state_directory());
+        kept.chain([self.cache_directory()]).collect()
+    }
+
+    /// A path of the user's, in which `~` is the home.
+    pub fn expand(&self, path: &str) -> PathBuf {
+        match (path.strip_prefix('~'), self.get("HOME")) {
+            (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
+                PathBuf::from(format!("{home}{rest}"))
+            }
+            _ => PathBuf::from(path),
+        }
+    }
+
     pub fn colours_stderr(&self) -> bool {
         self.stderr_is_terminal && self.wants_colour()
     }

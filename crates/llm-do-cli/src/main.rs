@@ -15,8 +15,10 @@ mod dry_run;
 mod editor;
 mod environment;
 mod failure;
+mod fencing;
 mod foreign;
 mod habits;
+mod hardening;
 mod journal;
 mod json;
 mod key_command;
@@ -49,5 +51,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // What a parent left open is for nobody whom we start.
     close_fds::set_fds_cloexec(3, &[]);
+    // Before anything else: a keeper has one thread, and nothing of a run.
+    if let Some(ended) = llm_do::tools::fence::keep::kept(std::env::args_os()) {
+        return ended;
+    }
+    hardening::harden();
     run::run(std::env::args_os()).unwrap_or_else(failure::Failure::report)
 }

@@ -9,12 +9,12 @@ use llm_do::model::provider::PROVIDERS;
 use llm_do::project::ApprovalMode;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::syntax::table::is_name;
+use llm_do::tools::fence::FenceConfig;
 use llm_do::tools::python::Tracebacks;
 use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
 use crate::chat::LinesPlan;
-use crate::children;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -23,6 +23,7 @@ use crate::render::{Verbosity, View};
 use crate::report::OutputPlan;
 use crate::style::Styles;
 use crate::trust::{Answerers, Consent};
+use crate::{children, fencing};
 
 #[derive(Debug)]
 pub struct CheckPlan {
@@ -36,6 +37,7 @@ pub struct CheckPlan {
     pub python: PythonPlan,
     /// What MCP servers see of the environment.
     pub children: ChildEnvironment,
+    pub fence: FenceConfig,
     pub colour: Colour,
 }
 
@@ -63,6 +65,7 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
             (false, false) => CheckFormat::Text,
         },
         python: PythonPlan::of(None, environment, config),
+        fence: fencing::config(args.fence, environment, config)?,
         children: children::environment(environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
@@ -92,6 +95,8 @@ pub struct RunPlan {
     /// Of each turn.
     pub timeout: Option<Duration>,
     pub python: PythonPlan,
+    /// What keeps commands in.
+    pub fence: FenceConfig,
     pub colour: Colour,
 }
 
@@ -198,6 +203,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             person: attended,
         },
         timeout: args.conduct.timeout,
+        fence: fencing::config(args.conduct.fence, environment, config)?,
         python: PythonPlan::of(args.python, environment, config).telling(if args.conduct.debug {
             Tracebacks::Whole
         } else {

@@ -12,6 +12,7 @@ use llm_do::journal::record::Contents;
 use llm_do::journal::run_id;
 use llm_do::message::{Attachment, Content, RawJson};
 use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::created::{CreatedAgents, CreatedStore};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProgram, TrustedProject};
 use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Project, Typing, schema};
@@ -20,8 +21,8 @@ use llm_do::runtime::mcp::{self, Offer};
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
+use llm_do::tools::fence::{Fence, FenceConfig};
 use llm_do::tools::plane::Refusals;
-use llm_do::tools::shell::fence::{self, Fencing};
 use llm_do::tools::source::McpConfig;
 use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
@@ -49,7 +50,9 @@ use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust;
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{answer_file, casting, check, children, console, habits, json, new, providers, resume, serve, text};
+use crate::{
+    answer_file, casting, check, children, console, fencing, habits, json, new, providers, resume, serve, text,
+};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -116,7 +119,7 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     read_scripts(&mut plan.models)?;
     let http = providers::http_settings(&environment, &config.http)?;
     let state = State::of(&environment, &config)?;
-    let checked = match checked(&plan, &state, &http) {
+    let mut checked = match checked(&plan, &state, &http) {
         Ok(checked) => checked,
         Err(Failure::Project { report, .. }) if plan.format == CheckFormat::Json => {
             console::print(&check::json_errors(&plan.project, &report))?;
@@ -124,13 +127,20 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure),
     };
+    if !checked.linked.program.generated.is_empty() {
+        let store = state.created_so_far()?;
+        let program = &mut checked.linked.program;
+        program.created = Arc::new(CreatedAgents::of(&program.root, store.as_ref()));
+    }
     let program = &checked.linked.program;
     match plan.format {
         CheckFormat::Text => {
-            console::print(&check::text(&plan.project, &checked, shell_ground(program).as_ref()))?;
+            console::print(&check::text(&plan.project, &checked, shell_ground(program, &plan.fence).as_ref()))?;
             console::complain(&checked.linked.notes.render(plan.colour));
         }
-        CheckFormat::Json => console::print(&check::json(&plan.project, &checked, shell_ground(program).as_ref()))?,
+        CheckFormat::Json => {
+            console::print(&check::json(&plan.project, &checked, shell_ground(program, &plan.fence).as_ref()))?;
+        }
         CheckFormat::Dot => console::print(&check::dot(program))?,
     }
     // The process ends with this command: nobody needs the memory of thousands of agents back, piece by piece.
@@ -203,10 +213,10 @@ pub fn executor() -> Result<Executor, Failure> {
 }
 
 /// The kernel is asked only if somebody runs commands.
-fn shell_ground(program: &Program) -> Option<ShellGround> {
+fn shell_ground(program: &Program, fence: &FenceConfig) -> Option<ShellGround> {
     program.agents.values().find(|agent| check::shells(agent).next().is_some())?;
     let directory = std::env::current_dir().unwrap_or_default();
-    Some(ShellGround { directory, fence: fence::offered(Fencing::WhereOffered) })
+    Some(ShellGround { directory, fence: Fence::find(fence) })
 }
 
 /// Scripts that the user names outside the project, relative to the working directory.
@@ -274,6 +284,7 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     before.as_ref().map_or(Ok(()), |before| (before.compare)(&surveyed.project().fingerprint()))?;
     let state = State::of(environment, &config)?;
     let trusted = trust::settle(surveyed, &plan.project, &plan.trust, &state)?;
+    fencing::open_written(trusted.program(), &plan.fence)?;
     let known = before.map(|before| before.input);
     let replayed = replayed(&plan, &state)?;
     // What comes from a record comes whole: there are no pieces of it to show.
@@ -293,15 +304,14 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     plan.output.view.streamed &= answers_in_text(trusted.program()) && !is_recorded;
     let rehearsed = plan.dry_run.then(Rehearsed::default);
     let (asked, questions) = unbounded_channel();
+    let created = created_store(trusted.program(), &state)?;
     let runtime = runtime_config(&plan, &trusted.program().policy, asked);
+    let runtime = with_surroundings(runtime, environment, &config);
     let mut runtime = with_servers(runtime, !trusted.project().servers().is_empty(), environment, &config)?;
     let (program, models) =
         casting::cast(trusted.into_program(), plan.tools, environment, &config, rehearsed.as_ref())?;
-    // Which commands give keys is decided in the directory of the configuration; the one of the state has what the user
-    // trusts, and the key that signs.
-    let settings = environment.config_file().and_then(|file| Some(file.parent()?.to_owned()));
-    runtime.own_files =
-        settings.into_iter().chain(state.directory().map(Path::to_owned)).chain(plan.output.file.clone()).collect();
+    runtime.created = created;
+    runtime.own_files = state.directory().map(Path::to_owned).into_iter().chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
     let recorded = match (&plan.recording, replayed, &talk) {
         (Recording::Journal(_) | Recording::Replay(..), _, Talk::Chat(_)) => {
@@ -383,8 +393,15 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
             ..policy.limits.clone()
         },
         stream: plan.stream,
+        fence: plan.fence.clone(),
         ..RuntimeConfig::new(approvals)
     }
+}
+
+/// What tools must know of the user: which directories are ours, and where programs are found.
+pub fn with_surroundings(runtime: RuntimeConfig, environment: &Environment, config: &Config) -> RuntimeConfig {
+    let program_directories = config.shell.directories.iter().map(|path| environment.expand(path)).collect();
+    RuntimeConfig { private_directories: environment.own_directories(), program_directories, ..runtime }
 }
 
 /// What the servers of a project see, and how they are reached; only if it has some.
@@ -399,6 +416,11 @@ pub fn with_servers(
     }
     let http = providers::http_settings(environment, &config.http)?;
     Ok(RuntimeConfig { children: children::environment(environment, config), http, ..runtime })
+}
+
+/// Where created agents are recorded; only if there can be some.
+pub fn created_store(program: &Program, state: &State) -> Result<Option<CreatedStore>, Failure> {
+    if program.has_created() { state.created() } else { Ok(None) }
 }
 
 /// Reads and links a project; nothing of it runs.

@@ -25,10 +25,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::args::ServeArgs;
+use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::run;
 use crate::signals::{Received, Signals};
+use crate::state::State;
 use crate::watch::Stopped;
 use calls::{Calls, WITHIN};
 use protocol::{
@@ -152,7 +154,7 @@ impl Desk {
                 self.scopes().get(&scope).ok_or_else(|| no_scope(scope))?;
                 Ok(json(&Cancelled { cancelled: self.cancel(scope) }))
             }
-            "create" => create(read(method, params)?).map(|created| json(&created)),
+            "create" => create(read(method, params)?, &self.environment).map(|created| json(&created)),
             "definition" => opening::definition(&read(method, params)?, &self.environment).map(|told| json(&told)),
             unknown => Err(Fault::told(
                 code::METHOD_NOT_FOUND,
@@ -246,12 +248,15 @@ fn hello(hello: &Hello) -> Result<Welcome, Fault> {
         .into())
 }
 
-fn create(create: Create) -> Result<Created, Fault> {
+fn create(create: Create, environment: &Environment) -> Result<Created, Fault> {
     let Create { project, spec, defaults, force } = create;
     let mistaken = |report| Failure::Project { report, colour: Colour::Plain };
     let project = Project::load(&project).map_err(mistaken)?;
     let existing = if force { Existing::Replace } else { Existing::Keep };
-    let created = project.create_worker(&WorkerSpec::from(spec), &WorkerDefaults::from(defaults), existing);
+    let config = Config::load(environment.config_file().as_deref())?;
+    let store = State::of(environment, &config)?.created()?;
+    let (spec, defaults) = (WorkerSpec::from(spec), WorkerDefaults::from(defaults));
+    let created = project.create_worker(&spec, &defaults, existing, store.as_ref());
     let path = created.map_err(|error| Failure::usage(error.to_string()))?;
     Ok(Created { path })
 }

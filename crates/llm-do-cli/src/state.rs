@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use llm_do::journal::mac::StateKey;
+use llm_do::project::created::CreatedStore;
 
 use crate::config::Config;
 use crate::console;
@@ -72,6 +73,20 @@ impl State {
             }
         };
         Ok(self.key.get_or_init(|| key).as_ref())
+    }
+}
+
+impl State {
+    /// Where it is kept which agents were created. Without a key, or a place, they are known in one run alone.
+    pub fn created(&self) -> Result<Option<CreatedStore>, Failure> {
+        let Some(directory) = self.directory().map(Path::to_owned) else { return Ok(None) };
+        Ok(self.key()?.cloned().map(|key| CreatedStore { directory, key }))
+    }
+
+    /// The same for whoever only looks: nothing is made for that.
+    pub fn created_so_far(&self) -> Result<Option<CreatedStore>, Failure> {
+        let is_there = self.directory().is_some_and(|directory| directory.join("created").is_dir());
+        if is_there { self.created() } else { Ok(None) }
     }
 }
 

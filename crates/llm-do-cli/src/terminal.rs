@@ -90,9 +90,10 @@ impl Terminal {
         drafted(&self.draft.take())
     }
 
-    /// A line as the terminal edits it; `None` at its end.
-    pub async fn line(&self) -> io::Result<Option<String>> {
+    /// A line as the terminal edits it; `None` at its end. Whoever answers the question at once sees what they type.
+    pub async fn line(&self, question: &str) -> io::Result<Option<String>> {
         let _seen = self.as_before();
+        console::complain(question);
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\n") {
             let mut part = [0; 512];

@@ -15,8 +15,8 @@ use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::Project;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::{Approvals, Rule};
+use llm_do::tools::fence::{FenceConfig, Fencing};
 use llm_do::tools::function::Tool;
-use llm_do::tools::shell::fence::Fencing;
 use llm_do::tools::{CallContext, ToolError};
 
 #[derive(Clone)]
@@ -80,7 +80,9 @@ async fn through_the_gate(order: Order, fencing: Fencing) -> Result<Duration, Bo
         ..ModelChoices::default()
     };
     let program = project.link(&models)?.program;
-    let config = RuntimeConfig { fencing, ..RuntimeConfig::new(Approvals::Nobody) };
+    let keeper = std::env::var_os("KEEPER").map(Into::into);
+    let fence = FenceConfig { fencing, keeper, ..FenceConfig::default() };
+    let config = RuntimeConfig { fence, ..RuntimeConfig::new(Approvals::Nobody) };
     let outcome = Runtime::new(program, Models::default(), config).run("go").await?;
     assert_eq!(outcome.output.into_text(), "done");
     Ok(*took.lock().map_err(|_| "it panicked")?)

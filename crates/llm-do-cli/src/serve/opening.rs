@@ -32,7 +32,7 @@ use crate::failure::Failure;
 use crate::plan::{self, RunPlan};
 use crate::state::State;
 use crate::trust::{self, Answerers, Standing};
-use crate::{casting, run};
+use crate::{casting, fencing, run};
 
 /// A call to be opened, and what its client is told of it.
 pub struct Ready {
@@ -65,6 +65,7 @@ pub async fn prepare(
     let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
     let outside = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
     let trusted = settle_trust(&open, surveyed, environment, &config)?;
+    fencing::open_written(trusted.program(), &plan.fence)?;
     let trusted = run::with_python(trusted, &plan).await?;
     let has_servers = !trusted.project().servers().is_empty();
     let creation_defaults = WorkerDefaults::from(open.creation_defaults);
@@ -88,10 +89,12 @@ pub async fn prepare(
             ApprovalMode::Prompt => Approvals::prompt(asking),
         },
         limits: open.limits.over(&program.policy.limits),
-        own_files: environment.config_file().and_then(|file| Some(file.parent()?.to_owned())).into_iter().collect(),
         creation_defaults,
         ..run::runtime_config(&plan, &program.policy, mpsc::unbounded_channel().0)
     };
+    let created = run::created_store(&program, &State::of(environment, &config)?)?;
+    let runtime_config = RuntimeConfig { created, ..runtime_config };
+    let runtime_config = run::with_surroundings(runtime_config, environment, &config);
     let runtime_config = run::with_servers(runtime_config, has_servers, environment, &config)?;
     let (agent, model) = entry(&program);
     let hearing = match open.events {

@@ -66,7 +66,7 @@ impl Sandbox {
         const NOBODY: u32 = 65534;
         let program = self.path().join("llm-do");
         // Copied by another process: one that writes a program and starts others meanwhile may find it busy.
-        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_llm-do")).arg(&program).status().unwrap();
+        let copied = Command::new("cp").arg("-f").arg(env!("CARGO_BIN_EXE_llm-do")).arg(&program).status().unwrap();
         assert!(copied.success());
         for path in [self.path(), &program] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -2,6 +2,10 @@
 
 use std::os::unix::fs::symlink;
 
+use fake_llm::{Call, FakeLlm, Reply, Script};
+use serde_json::json;
+
+use crate::command;
 use crate::support::Sandbox;
 use crate::terminal::Terminal;
 
@@ -50,4 +54,59 @@ fn a_protected_file_is_shown_with_what_would_change_and_cannot_be_allowed_for_th
     assert!(!left.screen.contains("s yes") && !left.screen.contains("t yes"), "{}", left.screen);
     let kept = std::fs::read_to_string(sandbox.path().join("main.worker")).unwrap();
     assert!(kept.starts_with("---\nname: main\n"), "{kept}");
+}
+
+const SECRET: &str = "-----BEGIN OPENSSH PRIVATE KEY-----";
+
+/// A person's home with a project in it, a harmless file and a key.
+fn home() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.file("harmless.txt", "the weather is fine").file(".ssh/id_rsa", SECRET);
+    sandbox.file("p/main.worker", "---\nname: main\ntoolsets: [child]\n---\nx\n");
+    sandbox.file("p/child.worker", "---\nname: child\n---\nx\n");
+    let manifest = r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker", "child.worker"]}"#;
+    sandbox.file("p/project.json", manifest);
+    sandbox
+}
+
+/// What somebody does between the question and the answer to it.
+fn swap(sandbox: &Sandbox) {
+    let named = sandbox.path().join("harmless.txt");
+    std::fs::remove_file(&named).unwrap();
+    symlink(".ssh/id_rsa", named).unwrap();
+}
+
+fn sent(fake: &FakeLlm) -> String {
+    fake.requests().iter().map(|request| String::from_utf8_lossy(&request.bytes).into_owned()).collect()
+}
+
+#[test]
+fn a_file_that_was_swapped_while_the_question_stood_is_asked_about_again() {
+    let attached = json!({"input": "look", "attachments": ["../harmless.txt"]});
+    let calls = || Script::new().reply(Reply::calls([Call::new("child", attached.clone())]));
+    let arguments = ["run", "p", "-m", "anthropic:claude-haiku-4-5"];
+    let given = attached.to_string();
+    let cases: [(&[&str], Script); 2] = [
+        (&["hi"], calls().otherwise(Reply::text("done"))),
+        (&["--input-json", &given], Script::new().otherwise(Reply::text("done"))),
+    ];
+    for (more, script) in cases {
+        let (sandbox, fake) = (home(), FakeLlm::start(script));
+        let terminal = Terminal::start(command(&sandbox, &fake, &[&arguments[..], more].concat()));
+        terminal.expect("approval 1: ").expect_written(ASKED, 1);
+        swap(&sandbox);
+        terminal.answer("y").expect("approval 2: ").expect_written(ASKED, 2);
+        assert!(terminal.screen().replace('\n', "").contains(".ssh/id_rsa"), "{}", terminal.screen());
+        terminal.answer("q");
+        let left = terminal.left();
+        assert_eq!(left.code, Some(4), "{}", left.screen);
+        assert!(!sent(&fake).contains("PRIVATE KEY"), "{}", left.screen);
+    }
+    // What is left alone is sent after one answer.
+    let (sandbox, fake) = (home(), FakeLlm::start(calls().otherwise(Reply::text("done"))));
+    let terminal = Terminal::start(command(&sandbox, &fake, &[&arguments[..], &["hi"]].concat()));
+    terminal.expect(ASKED).answer("y");
+    let left = terminal.left();
+    assert_eq!(left.code, Some(0), "{}", left.screen);
+    assert!(sent(&fake).contains("the weather is fine"), "{}", left.screen);
 }

@@ -9,7 +9,10 @@ mod support;
 
 mod agents;
 mod approval;
+mod created;
+mod fence;
 mod files;
+mod programs;
 mod secrets;
 mod shell;
 mod trace;

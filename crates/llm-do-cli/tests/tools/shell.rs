@@ -192,7 +192,7 @@ fn check_shows_where_commands_run_and_what_keeps_them_in() {
     let ended = sandbox.run(&["check", ".", "-m", "scripted:script.yaml"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let directory = sandbox.path().canonicalize().unwrap();
-    assert!(ended.stdout.contains(&format!("commands in {}, ", directory.display())), "{}", ended.stdout);
+    assert!(ended.stdout.contains(&format!("commands in {}\n", directory.display())), "{}", ended.stdout);
     let shells = "\
     shells
       shell_readonly  known flags, and paths beneath the working directory; writes nothing, no network

@@ -50,12 +50,24 @@ impl Identity {
         Ok(Self::of(&rustix::fs::fstat(file)?))
     }
 
+    /// Of metadata as the standard library has it.
+    pub fn of_file_metadata(metadata: &std::fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+
     pub fn of_metadata(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
     fn of(stat: &Stat) -> Self {
         Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.device, self.inode)
     }
 }
 

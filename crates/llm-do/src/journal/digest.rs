@@ -12,6 +12,20 @@ pub fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     hex(&hash.finalize())
 }
 
+/// The hash of what a reader gives, from its beginning to its end.
+pub fn of_content(mut reader: impl std::io::Read) -> std::io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        match reader.read(&mut bytes) {
+            Ok(0) => return Ok(hex(&hash.finalize())),
+            Ok(read) => hash.update(&bytes[..read]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// The hash of a list that grows: each entry is hashed once, however often the whole is asked for.
 #[derive(Clone, Debug)]
 pub struct Chain {

@@ -1,6 +1,7 @@
 //! Agents made at run time: their files are written here, and linked one at a time when somebody calls them.
 //!
-//! What an agent creates has no more than its creator. What a program creates has what the program says.
+//! What an agent creates has no more than its creator, then and whenever it is called. What a program creates has what the
+//! program says. What nobody created here is no agent, whatever file lies there.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
+use super::created::{CreatedAgents, CreatedStore, Made};
 use super::load::DEFAULT_GENERATED_DIR;
 use super::worker::{self, Format, SchemaSource, WorkerFile};
 use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, Program, Project, ToolsetUse, Typing};
@@ -69,6 +71,8 @@ pub enum CreateError {
     NoInstructions,
     #[error("`{given}` is not among the {what} of `{creator}`, which has: {has}")]
     Beyond { what: &'static str, given: String, creator: String, has: String },
+    #[error("`{0}` was not made here; list it in `worker_files`")]
+    Foreign(String),
     #[error("{0}")]
     Unlinked(String),
     #[error("the agent's file cannot be written: {0}")]
@@ -112,12 +116,14 @@ fn no_file() -> FileId {
 
 impl Project {
     /// Writes an agent into the directory of created agents. Unlike the tool of a model it may replace a locked file,
-    /// and it is not bound to what a creator has: the mistakes in it are found when it is linked.
+    /// and it is not bound to what a creator has: the mistakes in it are found when it is linked. Agents can call it by name
+    /// if it is recorded in `store`; without one, list it in `worker_files`.
     pub fn create_worker(
         &self,
         spec: &WorkerSpec,
         defaults: &WorkerDefaults,
         existing: Existing,
+        store: Option<&CreatedStore>,
     ) -> Result<PathBuf, CreateError> {
         spec.check()?;
         let mut spec = spec.clone();
@@ -139,7 +145,10 @@ impl Project {
         if old.is_some() && existing == Existing::Keep {
             return Err(CreateError::Exists(spec.name));
         }
-        write(&self.root, &path, &worker::render(&spec.to_file(), Format::Yaml))?;
+        let text = worker::render(&spec.to_file(), Format::Yaml);
+        let recorded = CreatedAgents::of(&self.root, store).add(Made::of(&spec.name, &text, None));
+        recorded.map_err(|error| CreateError::Unwritten(error.to_string()))?;
+        write(&self.root, &path, &text)?;
         Ok(path)
     }
 }
@@ -163,6 +172,9 @@ impl Project {
 /// A file that would be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
+    pub name: String,
+    /// Who asks for it.
+    pub creator: String,
     /// Beneath the project root.
     pub path: PathBuf,
     pub text: String,
@@ -199,38 +211,86 @@ impl Program {
         };
         let file = inherited.to_file();
         self.link_created(&file, &path)?;
-        Ok(Draft { path, text: worker::render(&file, Format::Yaml), old })
+        let (name, creator) = (spec.name.clone(), creator.name.clone());
+        Ok(Draft { name, creator, path, text: worker::render(&file, Format::Yaml), old })
     }
 
-    /// Writes a draft, over nothing else than what it was made against.
+    /// Writes a draft, over nothing else than what it was made against. It is recorded first: a record without its file
+    /// allows nothing.
     pub fn write(&self, draft: &Draft) -> Result<(), CreateError> {
+        let made = Made::of(&draft.name, &draft.text, Some(&draft.creator));
+        self.created.add(made).map_err(|error| CreateError::Unwritten(error.to_string()))?;
         write(&self.root, &draft.path, &draft.text)
     }
 
     /// The agent of this name: linked with the project, or created since then or in an earlier run.
     pub fn agent(&self, name: &str) -> Result<Arc<AgentSpec>, CreateError> {
+        self.agent_below(name, 0)
+    }
+
+    fn agent_below(&self, name: &str, depth: usize) -> Result<Arc<AgentSpec>, CreateError> {
         let linked = self.agents.get(name);
-        let path = match linked {
+        if let Some(agent) = linked.filter(|agent| !agent.file.starts_with(&self.generated_agents_dir)) {
+            return Ok(Arc::clone(agent));
+        }
+        match self.made(name)? {
             // A created agent may have been created anew since.
-            Some(agent) if !agent.file.starts_with(&self.generated_agents_dir) => return Ok(Arc::clone(agent)),
-            Some(agent) => agent.file.clone(),
-            None => self.generated.get(name).cloned().unwrap_or_else(|| self.created_path(name)),
-        };
-        let no_agent = || CreateError::Unlinked(format!("there is no agent `{}`", visible(name)));
-        if !is_name(name) {
-            return Err(no_agent());
-        }
-        match read(&self.root, &path).map_err(|error| CreateError::Unlinked(error.to_string()))? {
-            Some(text) => {
-                let unreadable = || CreateError::Unlinked(format!("the file of the agent `{name}` has mistakes"));
-                let worker = parse(&path, &text).ok_or_else(unreadable)?;
-                if worker.name.value != name {
-                    return Err(no_agent());
-                }
-                self.link_created(&worker, &path).map(Arc::new)
+            Found::Made { made, path, text } => self.as_made(&made, &path, &text, depth).map(Arc::new),
+            // The project lists it, and counts as it was then.
+            Found::Stranger | Found::Nothing if linked.is_some() => {
+                linked.cloned().ok_or_else(|| CreateError::Foreign(name.to_owned()))
             }
-            None => linked.cloned().ok_or_else(no_agent),
+            Found::Stranger => Err(CreateError::Foreign(name.to_owned())),
+            Found::Nothing => Err(CreateError::Unlinked(format!("there is no agent `{}`", visible(name)))),
         }
+    }
+
+    /// Which file of a created agent there is, if it is the one that was made here.
+    fn made(&self, name: &str) -> Result<Found, CreateError> {
+        if !is_name(name) {
+            return Ok(Found::Nothing);
+        }
+        let linked = self.agents.get(name).map(|agent| agent.file.clone());
+        let path = linked.or_else(|| self.generated.get(name).cloned()).unwrap_or_else(|| self.created_path(name));
+        let text = read(&self.root, &path).map_err(|error| CreateError::Unlinked(error.to_string()))?;
+        let Some(text) = text else { return Ok(Found::Nothing) };
+        let unreadable =
+            |error: io::Error| CreateError::Unlinked(format!("it cannot be read which agents were made here: {error}"));
+        match self.created.made(name).map_err(unreadable)?.filter(|made| made.is_of(&text)) {
+            Some(made) => Ok(Found::Made { made, path, text }),
+            None => Ok(Found::Stranger),
+        }
+    }
+
+    /// A file that was made here, linked, with no more than its creator has now.
+    fn as_made(&self, made: &Made, path: &Path, text: &str, depth: usize) -> Result<AgentSpec, CreateError> {
+        /// Agents that were made by agents that were made.
+        const DEEPEST: usize = 16;
+        let Made { name, creator, .. } = made;
+        let wrong = |what: String| CreateError::Unlinked(format!("the agent `{name}` {what}"));
+        let unreadable = || CreateError::Unlinked(format!("the file of the agent `{name}` has mistakes"));
+        let worker = parse(path, text).filter(|worker| worker.name.value == *name).ok_or_else(unreadable)?;
+        let agent = self.link_created(&worker, path)?;
+        let Some(creator) = creator else { return Ok(agent) };
+        if depth == DEEPEST {
+            return Err(wrong("was made by agents that made each other; list it in `worker_files`".to_owned()));
+        }
+        let gone = |_| wrong(format!("was made by `{creator}`, which is gone; list it in `worker_files`"));
+        let creator = self.agent_below(creator, depth + 1).map_err(gone)?;
+        Ok(agent.within(&creator))
+    }
+
+    /// Whether agents can be created, or were.
+    pub fn has_created(&self) -> bool {
+        let creates = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::DynamicAgents);
+        let is_created = |agent: &AgentSpec| agent.file.starts_with(&self.generated_agents_dir);
+        !self.generated.is_empty()
+            || self.agents.values().any(|agent| is_created(agent) || agent.toolsets.iter().any(creates))
+    }
+
+    /// Whether the file of this name in the directory of created agents counts: it is the one that was made here.
+    pub fn counts(&self, name: &str) -> bool {
+        matches!(self.made(name), Ok(Found::Made { .. }))
     }
 
     /// Names of agents that were created at run time, as far as their files tell.
@@ -323,6 +383,18 @@ impl Program {
         }
         format!("the project uses: {}", names.join(", "))
     }
+}
+
+/// What is known of a name in the directory of created agents.
+enum Found {
+    Made {
+        made: Made,
+        path: PathBuf,
+        text: String,
+    },
+    /// There is a file, and nobody made it here as it is.
+    Stranger,
+    Nothing,
 }
 
 impl AllowWorkers {

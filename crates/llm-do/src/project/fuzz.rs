@@ -68,6 +68,7 @@ fn project(layout: Layout, workers: Vec<LoadedWorker>, code: Code, sources: Sour
         code,
         offered: BTreeMap::new(),
         registry: crate::tools::function::Registry::default(),
+        programs: Vec::new(),
         sources: Arc::new(sources),
         problems,
     }

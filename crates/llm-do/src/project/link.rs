@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::manifest::{Manifest, RuntimeKeys};
+use super::programs::RuleProgram;
 use super::trust::TrustedProgram;
 use super::{AgentSpec, Code, Entry, EntryFunction, Fallback, Layout, LoadedWorker, Policy, Program, Project};
 use crate::escape::visible;
@@ -123,7 +124,9 @@ impl<'a> Linker<'a> {
             allow_cli_input: manifest.is_none_or(|manifest| manifest.allow_cli_input),
             generated_agents_dir: self.generated_agents_dir(),
             generated: self.project.generated.clone(),
+            created: Arc::default(),
             protected: protected::of(self.project, self.models),
+            programs: self.project.programs.iter().filter_map(RuleProgram::as_found).collect(),
             env: manifest
                 .map(|manifest| manifest.env.iter().map(|name| name.value.clone()).collect())
                 .unwrap_or_default(),

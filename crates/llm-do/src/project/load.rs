@@ -10,7 +10,7 @@ use cap_std::fs::{Dir, FileType};
 
 use super::manifest;
 use super::worker::{self, Format, PythonModule, SchemaSource, WorkerFile};
-use super::{Code, Layout, LoadedWorker, Project};
+use super::{Code, Layout, LoadedWorker, Project, programs};
 use crate::beneath::{self, Unopened};
 use crate::escape::visible_start;
 use crate::model::scripted;
@@ -39,6 +39,7 @@ impl Project {
             code: Code::Absent,
             offered: BTreeMap::new(),
             registry: Registry::default(),
+            programs: Vec::new(),
             sources: Arc::default(),
             problems: Diagnostics::default(),
         }
@@ -195,7 +196,8 @@ impl Loader {
         };
         let generated = generated_dir.map(|path| self.generated(&path)).unwrap_or_default();
         let code = if manifest.python_files.is_empty() { Code::Absent } else { Code::Unread };
-        self.finish(Layout::Manifest(Box::new(manifest)), generated, code)
+        let programs = programs::look_up(&manifest, &self.root, &mut self.problems);
+        Project { programs, ..self.finish(Layout::Manifest(Box::new(manifest)), generated, code) }
     }
 
     fn single_file(mut self, name: &Path, format: Format) -> Project {
@@ -208,13 +210,13 @@ impl Loader {
         files.extend(self.files_in(Path::new("workers"), &[Format::Yaml]));
         for directory in self.directories_in(Path::new("workers")) {
             let file = directory.join("worker.yaml");
-            // `workers/generated/worker.yaml` is a created agent, found below.
+            // `workers/generated/worker.yaml` is a created agent, if it was created here.
             if directory != Path::new(DEFAULT_GENERATED_DIR) && self.exists(&file) {
                 files.push(file);
             }
         }
-        files.extend(self.files_in(Path::new(DEFAULT_GENERATED_DIR), &[Format::Yaml]));
-        if files.is_empty() && self.closed.is_empty() {
+        let generated = self.generated(Path::new(DEFAULT_GENERATED_DIR));
+        if files.is_empty() && generated.is_empty() && self.closed.is_empty() {
             let place = Place::Path(self.root.clone());
             self.problems.push(
                 Diagnostic::error(place, "neither a manifest nor worker files in this directory")
@@ -224,7 +226,7 @@ impl Loader {
         for file in files {
             self.add_worker(&file, Place::Path(self.root.join(&file)));
         }
-        self.finish(Layout::Directory, BTreeMap::new(), Code::Absent)
+        self.finish(Layout::Directory, generated, Code::Absent)
     }
 
     fn finish(mut self, layout: Layout, generated: BTreeMap<String, PathBuf>, code: Code) -> Project {
@@ -239,6 +241,7 @@ impl Loader {
             code,
             offered: BTreeMap::new(),
             registry: Registry::default(),
+            programs: Vec::new(),
             sources: Arc::new(self.sources),
             problems: self.problems,
         }

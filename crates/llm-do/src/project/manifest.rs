@@ -1,6 +1,6 @@
 //! `project.json`: the manifest, read from its tree. Pure: every mistake is collected with its place.
 
-mod shell;
+pub mod shell;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -89,7 +89,8 @@ pub struct AgentApprovalOverride {
 #[derive(Clone, Debug)]
 pub enum ToolsetDefinition {
     Filesystem(FilesystemConfig),
-    Shell(ShellConfig),
+    /// With where the patterns of its rules stand.
+    Shell(ShellConfig, Vec<Span>),
     Mcp(McpConfig, Vec<Located<String>>),
     Use {
         target: Located<String>,
@@ -362,7 +363,7 @@ pub fn toolset_definition(json: &str) -> Result<ToolsetSource, String> {
     }
     match definition {
         Some(ToolsetDefinition::Filesystem(config)) => Ok(ToolsetSource::Filesystem(config)),
-        Some(ToolsetDefinition::Shell(config)) => Ok(ToolsetSource::Shell(config)),
+        Some(ToolsetDefinition::Shell(config, _)) => Ok(ToolsetSource::Shell(config)),
         Some(ToolsetDefinition::Mcp(..) | ToolsetDefinition::Use { .. } | ToolsetDefinition::Broken) | None => {
             Err("it is neither a filesystem nor a shell".to_owned())
         }

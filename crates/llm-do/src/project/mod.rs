@@ -2,6 +2,7 @@
 //! once; only then something runs.
 
 pub mod create;
+pub mod created;
 pub mod fingerprint;
 #[doc(hidden)]
 pub mod fuzz;
@@ -10,6 +11,7 @@ mod key_rows;
 pub mod link;
 pub mod load;
 pub mod manifest;
+pub mod programs;
 mod python;
 pub mod reach;
 pub mod schema;
@@ -33,7 +35,9 @@ use crate::tools::function::{FunctionEntry, InputRenderer, MadeToolset, Registry
 use crate::tools::protected::Protected;
 use crate::tools::source::{McpConfig, ToolsetSource};
 use crate::tools::{DeclaredTool, Toolset};
+use created::CreatedAgents;
 use manifest::{AgentApprovalOverride, Manifest, ToolsetDefinition};
+use programs::RuleProgram;
 use worker::WorkerFile;
 
 /// A project as its files describe it, mistakes included: [`Project::link`] reports them with its own.
@@ -53,6 +57,8 @@ pub struct Project {
     /// What MCP servers offer, by toolset, if they were asked.
     offered: BTreeMap<String, Vec<DeclaredTool>>,
     registry: Registry,
+    /// Programs that rules of shells name, as they were when the project was loaded.
+    pub programs: Vec<RuleProgram>,
     sources: Arc<Sources>,
     problems: Diagnostics,
 }
@@ -121,9 +127,14 @@ pub struct Program {
     pub allow_cli_input: bool,
     /// Beneath the project root.
     pub generated_agents_dir: PathBuf,
+    /// Files in that directory, by the names that they have for themselves. Which of them count, `created` knows.
     pub generated: BTreeMap<String, PathBuf>,
+    /// Which agents were made here; the runtime puts in those of earlier runs.
+    pub created: Arc<CreatedAgents>,
     /// What no tool changes without a question.
     pub protected: Protected,
+    /// Programs that rules of shells name by their paths, as they were when the project was loaded.
+    pub programs: BTreeMap<String, crate::tools::shell::program::Program>,
     /// Variables that Python and MCP children see besides the fixed ones.
     pub env: Vec<String>,
     /// Names that only Python files which were not looked at can define.
@@ -184,7 +195,7 @@ impl Project {
         let servers = manifest.toolsets.iter().filter_map(|(_, definition)| match definition {
             ToolsetDefinition::Mcp(config, _) => Some(config),
             ToolsetDefinition::Filesystem(_)
-            | ToolsetDefinition::Shell(_)
+            | ToolsetDefinition::Shell(..)
             | ToolsetDefinition::Use { .. }
             | ToolsetDefinition::Broken => None,
         });

@@ -378,7 +378,7 @@ impl Listing<'_> {
                 |(_, definition)| match definition {
                     ToolsetDefinition::Use { target, .. } => Some(target.value.as_str()),
                     ToolsetDefinition::Filesystem(_)
-                    | ToolsetDefinition::Shell(_)
+                    | ToolsetDefinition::Shell(..)
                     | ToolsetDefinition::Mcp(..)
                     | ToolsetDefinition::Broken => None,
                 },

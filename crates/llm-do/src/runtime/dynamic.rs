@@ -15,9 +15,8 @@ use crate::BoxFuture;
 use crate::message::{Content, RawJson};
 use crate::project::create::{Draft, Existing, WorkerDefaults, WorkerSpec};
 use crate::project::{AgentSpec, AllowWorkers, Program};
-use crate::tools::agent::AgentTool;
+use crate::tools::agent::{AgentTool, reach};
 use crate::tools::approval::{PermittedCall, Question, Verdict, digest};
-use crate::tools::attachment::Reach;
 use crate::tools::source::ToolsetSource;
 use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 
@@ -122,10 +121,11 @@ impl DynamicAgents {
     fn callable(&self) -> String {
         const MOST: usize = 30;
         let own = self.program.agents.keys().filter(|name| self.is_own_tool(name));
+        let created = self.program.generated.keys().filter(|name| self.program.counts(name));
         let names: BTreeSet<&String> = match &self.creator.allow_workers {
-            Some(AllowWorkers::Any) => self.program.agents.keys().chain(self.program.generated.keys()).collect(),
+            Some(AllowWorkers::Any) => self.program.agents.keys().chain(created).collect(),
             Some(AllowWorkers::Only(names)) => names.iter().collect(),
-            None => own.chain(self.program.generated.keys()).collect(),
+            None => own.chain(created).collect(),
         };
         let names: Vec<&str> = names.into_iter().map(String::as_str).take(MOST).collect();
         if names.is_empty() { "agents that it created".to_owned() } else { names.join(", ") }
@@ -206,9 +206,10 @@ impl Toolset for DynamicAgents {
             if call.tool() == "agent_create" {
                 return self.create(&call);
             }
-            let reach = if call.is_exceptional() { Reach::Anywhere } else { Reach::Project };
-            let call: AgentCall = parse(call.arguments()).map_err(ToolError::Failed)?;
-            cx.agents.call(&call.agent, &call.callee_input(), reach, cx).await
+            let asked: AgentCall = parse(call.arguments()).map_err(ToolError::Failed)?;
+            let input = asked.callee_input();
+            let reach = reach(&input, &self.program.root, &call)?;
+            cx.agents.call(&asked.agent, &input, reach, cx).await
         })
     }
 

@@ -137,7 +137,7 @@ impl Runtime {
             })?;
             let mut given: Vec<Content> = files.into_iter().map(Content::Attachment).collect();
             for path in attachment::named_in(&value) {
-                let file = attachment::read(path, &self.program.root, reach).map_err(InputError::from)?;
+                let file = attachment::read(path, &self.program.root, &reach).map_err(InputError::from)?;
                 given.push(Content::Attachment(file));
             }
             Ok((RawJson::of(&value), given))

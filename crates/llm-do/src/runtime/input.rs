@@ -77,7 +77,7 @@ impl Input {
         self,
         agent: &AgentSpec,
         root: &Path,
-        reach: Reach,
+        reach: &Reach,
         registry: &Registry,
     ) -> Result<Vec<Content>, InputError> {
         let parts = match (&agent.input, registry.inputs.get(&agent.name), registry.python.as_ref()) {
@@ -95,7 +95,7 @@ impl Input {
         Ok(parts)
     }
 
-    fn untyped(self, agent: &AgentSpec, root: &Path, reach: Reach) -> Result<Vec<Content>, InputError> {
+    fn untyped(self, agent: &AgentSpec, root: &Path, reach: &Reach) -> Result<Vec<Content>, InputError> {
         let wrong = |reason: &str| InputError::Untyped { agent: agent.name.clone(), reason: reason.to_owned() };
         let mut admission = Admission::by(&agent.attachment_policy);
         let mut read = |path: &Value| admission.read(path, root, reach).map(Content::Attachment);
@@ -139,7 +139,7 @@ impl Input {
         agent: &AgentSpec,
         schema: &RawJson,
         root: &Path,
-        reach: Reach,
+        reach: &Reach,
     ) -> Result<Vec<Content>, InputError> {
         let schema_value: Value = schema.to().unwrap_or(Value::Null);
         let violates = |violation: String| InputError::Violates {
@@ -167,7 +167,7 @@ impl Input {
         agent: &AgentSpec,
         schema: Option<&RawJson>,
         root: &Path,
-        reach: Reach,
+        reach: &Reach,
         render: impl FnOnce(Value) -> Rendering,
     ) -> Result<Vec<Content>, InputError> {
         let schema = schema.map_or_else(|| RawJson::of(&Value::Null), RawJson::clone);
@@ -331,7 +331,7 @@ impl<'a> Admission<'a> {
         Self { policy, count: 0, bytes: 0 }
     }
 
-    fn read(&mut self, path: &Value, root: &Path, reach: Reach) -> Result<Attachment, AttachmentError> {
+    fn read(&mut self, path: &Value, root: &Path, reach: &Reach) -> Result<Attachment, AttachmentError> {
         let attachment = attachment::read(path, root, reach)?;
         self.admit(&attachment).map(|()| attachment)
     }

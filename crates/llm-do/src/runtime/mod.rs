@@ -32,15 +32,16 @@ use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
 use crate::model::{Model, ModelError};
 use crate::project::create::{CreateError, WorkerDefaults};
+use crate::project::created::{CreatedAgents, CreatedStore};
 use crate::project::trust::TrustedProgram;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Verdict};
+use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Permission, Verdict};
 use crate::tools::attachment::{self, Reach};
-use crate::tools::plane::Refusals;
+use crate::tools::fence::{Fence, FenceConfig};
+use crate::tools::plane::{MOST_QUESTIONS, Refusals};
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
-use crate::tools::shell::fence::Fencing;
 use crate::tools::{Agents, CallContext, Ending, ToolError};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
@@ -88,8 +89,8 @@ pub struct RuntimeConfig {
     pub limits: Limits,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
-    /// Whether commands run behind a fence of the kernel.
-    pub fencing: Fencing,
+    /// What keeps commands in.
+    pub fence: FenceConfig,
     /// What MCP servers see of the environment, besides what the manifest gives them.
     pub children: ChildEnvironment,
     /// How MCP servers elsewhere are reached; each has its own time limit.
@@ -97,10 +98,16 @@ pub struct RuntimeConfig {
     /// Files and directories that the program itself reads or writes for this run, besides those of the project: no
     /// tool changes them without a question.
     pub own_files: Vec<PathBuf>,
+    /// Directories of the program itself, of which no tool even reads anything without a question.
+    pub private_directories: Vec<PathBuf>,
+    /// Where the user wants programs of shells to be found by name, besides the directories of the system.
+    pub program_directories: Vec<PathBuf>,
     /// What people answered before it is asked; before whoever is there.
     pub known_answers: Option<Arc<dyn KnownAnswers>>,
     /// What agents that are created in this run get where whoever creates them is silent.
     pub creation_defaults: WorkerDefaults,
+    /// Where it is kept which agents were created; without it they are callable in this run alone.
+    pub created: Option<CreatedStore>,
 }
 
 impl RuntimeConfig {
@@ -112,12 +119,15 @@ impl RuntimeConfig {
             max_depth: 5,
             limits,
             stream: true,
-            fencing: Fencing::WhereOffered,
+            fence: FenceConfig::default(),
             children: ChildEnvironment::default(),
             http: HttpSettings::STANDARD,
             own_files: Vec::new(),
+            private_directories: Vec::new(),
+            program_directories: Vec::new(),
             known_answers: None,
             creation_defaults: WorkerDefaults::default(),
+            created: None,
         }
     }
 }
@@ -138,8 +148,8 @@ pub struct Runtime {
     events: Events,
     /// Calls that nobody in the run has made.
     entered: AtomicU64,
-    /// What commands are fenced with, or why they are not; found out when the first shell opens.
-    fence: OnceLock<Result<String, String>>,
+    /// What keeps commands in, found out when the first shell opens.
+    fence: OnceLock<Arc<Fence>>,
     /// What was said once and for all.
     said: Mutex<BTreeSet<String>>,
     /// Made when the first of them is needed.
@@ -287,6 +297,10 @@ impl Runtime {
         for path in &config.own_files {
             program.protected.add(path, Covers::Tree, "is written or read by this run itself");
         }
+        for path in &config.private_directories {
+            program.protected.add(path, Covers::Private, "belongs to llm-do itself");
+        }
+        program.created = Arc::new(CreatedAgents::of(&program.root, config.created.as_ref()));
         let session = Arc::new(Session::default());
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder);
@@ -462,17 +476,39 @@ impl Runtime {
             Input::Object { value, .. } => value,
             Input::Text(_) | Input::Parts(_) => return Ok(Reach::Project),
         };
+        for attempt in 0..MOST_QUESTIONS {
+            // Boxed: hardly any input comes so far.
+            let Some(permission) = Box::pin(self.permitted_files(value, path, attempt, steps, events)).await? else {
+                return Ok(Reach::Project);
+            };
+            // Others than those that were shown are asked about again.
+            if let Ok(reach) = attachment::reach(value, &self.program.root, permission.bound_to()) {
+                return Ok(reach);
+            }
+        }
+        let (path, tool, reason) = (path.to_vec(), "attach".to_owned(), "its files keep changing".to_owned());
+        Err(Ending::Refused { path, tool, reason }.into())
+    }
+
+    /// What somebody says about the files that an input names; `None` if nobody must be asked.
+    async fn permitted_files(
+        &self,
+        input: &serde_json::Value,
+        path: &[String],
+        attempt: usize,
+        steps: &Steps,
+        events: &Events,
+    ) -> Result<Option<Permission>, RunError> {
         let callee = path.last().map_or("", String::as_str);
-        let Some(question) = attachment::question(value, &self.program.root, callee) else { return Ok(Reach::Project) };
-        let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(value)}));
-        let key = || format!("{}/attach", steps.path());
+        let Some(question) = attachment::question(input, &self.program.root, callee) else { return Ok(None) };
+        let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(input)}));
+        let place = if attempt == 0 { "attach".to_owned() } else { format!("attach.{attempt}") };
+        let key = || format!("{}/{place}", steps.path());
         let candidate = Candidate { tool: "attach", arguments: &arguments, toolset: &callee, path, key: &key };
         let unchangeable = |_: RawJson| async { Err("another input is another run".to_owned()) };
-        let steps = steps.at(format_args!("attach"));
-        // Boxed: hardly any input comes so far.
-        let passing = Box::pin(self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events));
-        match passing.await? {
-            Passage::Permitted(_) => Ok(Reach::Anywhere),
+        let steps = steps.at(format_args!("{place}"));
+        match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events).await? {
+            Passage::Permitted(permission) => Ok(Some(permission)),
             Passage::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
             Passage::Refused { reason, .. } => {
                 Err(Ending::Refused { path: path.to_vec(), tool: "attach".to_owned(), reason }.into())

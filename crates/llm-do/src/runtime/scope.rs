@@ -358,7 +358,7 @@ impl<'r> CallScope<'r> {
                 None => runtime.permitted_reach(&input, &frame.path, &turn, &telling).await?,
             };
             let (root, registry) = (&runtime.program.root, &runtime.program.registry);
-            Ok(input.into_message(agent, root, reach, registry).await?)
+            Ok(input.into_message(agent, root, &reach, registry).await?)
         };
         steps.run(|| Described::new(StepKind::Decide, &request), &telling, effect).await
     }

@@ -7,8 +7,9 @@ use crate::event::{EventKind, Events};
 use crate::project::{AgentSpec, ToolsetUse};
 use crate::tools::Toolset;
 use crate::tools::approval::{Rule, Rules};
+use crate::tools::fence::{Fence, Kind};
 use crate::tools::plane::OpenToolset;
-use crate::tools::shell::{Part, Shell, Surroundings, fence};
+use crate::tools::shell::{Part, Shell, Surroundings};
 use crate::tools::source::{ShellConfig, ToolsetSource};
 
 /// The name of the tool of a shell, or of a variant of one; `None` for other toolsets.
@@ -30,8 +31,8 @@ pub fn alone(runtime: &Runtime, name: &str, config: &ShellConfig, events: &Event
 
 fn opened(runtime: &Runtime, tool: &str, parts: Vec<Part>, events: &Events) -> Result<OpenToolset, String> {
     let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
-    let fence = runtime.fence.get_or_init(|| fence::offered(runtime.config.fencing)).clone();
-    if let Err(reason) = &fence {
+    let fence = Arc::clone(runtime.fence.get_or_init(|| Arc::new(Fence::find(&runtime.config.fence))));
+    if let Kind::None { why: reason } = &fence.kind {
         let text = format!("commands run without a fence: {reason}; configured shells ask where they would allow");
         if runtime.is_news(&text) {
             events.send(|| EventKind::Notice { text });
@@ -42,8 +43,16 @@ fn opened(runtime: &Runtime, tool: &str, parts: Vec<Part>, events: &Events) -> R
         project_root: &runtime.program.root,
         fence,
         protected: runtime.program.protected.clone(),
+        programs: &runtime.program.programs,
+        directories: &runtime.config.program_directories,
     };
     let name = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(" + ");
+    for reason in surroundings.left_out(&parts) {
+        let text = format!("no programs are looked for in {reason}");
+        if runtime.is_news(&text) {
+            events.send(|| EventKind::Notice { text });
+        }
+    }
     let definition = Arc::new(parts.iter().map(|part| part.config.clone()).collect::<Vec<_>>());
     let shell = Shell::open(tool, parts, surroundings)?;
     Ok(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new() })

@@ -1,12 +1,12 @@
 //! Another agent, seen as a tool. A leaf: it holds a name, not a tree of toolsets, so cycles are legal.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::approval::{PermittedCall, Question, Verdict};
-use super::attachment::{self, Reach};
+use super::attachment::{self, Changed, Reach};
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
 use crate::message::{Content, RawJson};
@@ -60,7 +60,9 @@ impl AgentTool {
         }
         let has_attachments = !attachment::named_in(&value).is_empty();
         let ask = |deed: &str| {
-            Verdict::Ask(Question::because(format!("{deed} the agent `{}`", self.name)).quoting(&self.description))
+            let question = Question::because(format!("{deed} the agent `{}`", self.name)).quoting(&self.description);
+            let bound_to = has_attachments.then(|| attachment::binding(&value, &self.project_root));
+            Verdict::Ask(Question { bound_to, ..question })
         };
         Ok(match (self.calls_ask, self.attachments_ask && has_attachments) {
             (true, _) => ask("calls"),
@@ -68,6 +70,12 @@ impl AgentTool {
             (false, false) => Verdict::Allow,
         })
     }
+}
+
+/// How far the files that an agent is given reach: those that somebody was asked about are the ones that were shown.
+pub fn reach(input: &RawJson, root: &Path, call: &PermittedCall) -> Result<Reach, ToolError> {
+    let value: Value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
+    attachment::reach(&value, root, call.bound_to()).map_err(|Changed| ToolError::Changed)
 }
 
 impl Toolset for AgentTool {
@@ -97,8 +105,10 @@ impl Toolset for AgentTool {
         call: PermittedCall,
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
-        let reach = if call.is_exceptional() { Reach::Anywhere } else { Reach::Project };
-        Box::pin(async move { cx.agents.call(&self.name, call.arguments(), reach, cx).await })
+        Box::pin(async move {
+            let reach = reach(call.arguments(), &self.project_root, &call)?;
+            cx.agents.call(&self.name, call.arguments(), reach, cx).await
+        })
     }
 
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {

@@ -411,6 +411,11 @@ impl Permission {
         Self { edited, bound_to, exceptional: verdict.is_exceptional() }
     }
 
+    /// The digest of what the approval was shown against.
+    pub fn bound_to(&self) -> Option<&str> {
+        self.bound_to.as_deref()
+    }
+
     /// For a call beneath which nothing runs, since all its steps come from a record.
     pub(super) fn replayed(edited: Option<RawJson>) -> Self {
         Self { edited, bound_to: None, exceptional: false }

@@ -1,5 +1,6 @@
 //! Files that travel with an input: which of them need somebody's consent, and how they are read.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,22 +10,32 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::approval::{Question, digest};
 use super::filesystem::walk;
 use super::secret::looks_secret;
 use crate::beneath::{self, Identity, Kind, Place, Unopened};
 use crate::escape::visible;
+use crate::journal::digest::hex;
 use crate::message::Attachment;
 
 /// How far the attachments that an input names may reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Reach {
     /// Beneath the project root, and nothing that looks like a secret.
     Project,
-    /// Wherever the input says: somebody agreed to it.
-    Anywhere,
+    /// Also what somebody agreed to: exactly the bytes that they were asked about.
+    Agreed(Agreed),
 }
+
+/// Files as they were when somebody agreed to send them, by the names that the input has for them.
+#[derive(Clone, Debug)]
+pub struct Agreed(Arc<BTreeMap<String, Result<Attachment, AttachmentError>>>);
+
+/// A file is no longer what somebody was asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the attachment `{name}` {reason}")]
@@ -63,42 +74,140 @@ pub fn named_in(input: &Value) -> Vec<&Value> {
 /// What somebody must be asked before the files that an input names are sent to an agent: those outside the project and
 /// those that look like secrets. `None` if there are none.
 pub fn question(input: &Value, root: &Path, agent: &str) -> Option<Question> {
-    let exceptions: Vec<Exception> =
-        named_in(input).into_iter().filter_map(Value::as_str).filter_map(|path| exception(path, root)).collect();
-    if exceptions.is_empty() {
+    let mut named = names(input);
+    if !named.any(|path| find(path, root).is_ok_and(|found| found.exception.is_some())) {
         return None;
     }
-    let shown: Vec<String> = exceptions
-        .iter()
-        .map(|Exception { resolved, why }| format!("`{}`, which {why}", visible(&resolved.display().to_string())))
-        .collect();
-    let resolved: Vec<String> =
-        exceptions.iter().map(|exception| exception.resolved.to_string_lossy().into_owned()).collect();
-    Some(Question {
-        reason: format!("sends to the agent `{agent}` {}", shown.join(", and ")),
-        bound_to: Some(digest(resolved.iter().map(String::as_str))),
-        ..Question::default()
-    })
+    let looks = look_at(input, root);
+    let exceptions = looks.iter().filter_map(|look| {
+        let why = look.exception?;
+        Some(format!("`{}`, which {why}", visible(&look.resolved.display().to_string())))
+    });
+    let shown: Vec<String> = exceptions.collect();
+    let reason = format!("sends to the agent `{agent}` {}", shown.join(", and "));
+    Some(Question { reason, bound_to: Some(state_of(&looks)), ..Question::default() })
 }
 
-struct Exception {
+/// What an answer about the files of an input is for: their paths, which files they are, and what is in them.
+pub fn binding(input: &Value, root: &Path) -> String {
+    state_of(&look_at(input, root))
+}
+
+/// How far an input reaches after somebody was asked about its files: `bound_to` is what they were shown. The files are read
+/// here, once: what was compared is what is sent.
+pub fn reach(input: &Value, root: &Path, bound_to: Option<&str>) -> Result<Reach, Changed> {
+    let Some(bound_to) = bound_to else { return Ok(Reach::Project) };
+    let looks = look_at(input, root);
+    if state_of(&looks) != bound_to {
+        return Err(Changed);
+    }
+    let agreed = looks.into_iter().map(|Look { named, content, .. }| {
+        let attachment = content.and_then(|content| of_bytes(Path::new(&named), content.bytes));
+        (named, attachment)
+    });
+    Ok(Reach::Agreed(Agreed(Arc::new(agreed.collect()))))
+}
+
+fn names(input: &Value) -> impl Iterator<Item = &str> {
+    named_in(input).into_iter().filter_map(Value::as_str)
+}
+
+/// A file that an input names, as it is now.
+struct Look {
+    named: String,
     resolved: PathBuf,
-    why: &'static str,
+    exception: Option<&'static str>,
+    content: Result<Read, AttachmentError>,
+}
+
+struct Read {
+    identity: Identity,
+    bytes: Vec<u8>,
+}
+
+/// All of them together are read up to this: no request is larger, and nobody has to wait for more.
+const MOST_READ: u64 = 4 * LARGEST;
+
+fn look_at(input: &Value, root: &Path) -> Vec<Look> {
+    let mut left = MOST_READ;
+    let look = |named: &str| {
+        let look = look_at_one(named, root, left);
+        left = left.saturating_sub(look.content.as_ref().map_or(0, |read| read.bytes.len() as u64));
+        look
+    };
+    names(input).map(look).collect()
+}
+
+fn look_at_one(named: &str, root: &Path, left: u64) -> Look {
+    let unread = |error: &Unopened| {
+        let content = Err(AttachmentError::unopened(named, error));
+        Look { named: named.to_owned(), resolved: root.join(named), exception: None, content }
+    };
+    let Finding { place, resolved, exception } = match find(named, root) {
+        Ok(found) => found,
+        Err(error) => return unread(&error),
+    };
+    let content = match left {
+        0 => Err(AttachmentError::new(named, "is one too many: the files before it are too large")),
+        left => read_place(named, &place, left),
+    };
+    Look { named: named.to_owned(), resolved, exception, content }
+}
+
+/// A digest of paths, devices, inodes and contents.
+fn state_of(looks: &[Look]) -> String {
+    let of_one = |look: &Look| {
+        let resolved = look.resolved.as_os_str().as_encoded_bytes().escape_ascii().to_string();
+        let content = match &look.content {
+            Ok(Read { identity, bytes }) => format!("{identity:?} {}", hex(&Sha256::digest(bytes))),
+            Err(error) => format!("unread: {error}"),
+        };
+        [look.named.clone(), resolved, content]
+    };
+    let parts: Vec<String> = looks.iter().flat_map(of_one).collect();
+    digest(parts.iter().map(String::as_str))
+}
+
+/// Where a name leads, and why somebody must be asked about it.
+struct Finding {
+    place: Place,
+    resolved: PathBuf,
+    exception: Option<&'static str>,
 }
 
 /// A file that is missing or no file needs no consent: reading it says so.
-fn exception(path: &str, root: &Path) -> Option<Exception> {
-    let directory = Dir::open_ambient_dir(root, ambient_authority()).ok()?;
-    match beneath::resolve(&directory, Path::new(path)) {
-        Err(Unopened::Outside) => {
-            let named = root.join(path);
-            let resolved = named.canonicalize().unwrap_or(named);
-            Some(Exception { resolved, why: "lies outside the project" })
+fn find(named: &str, root: &Path) -> Result<Finding, Unopened> {
+    let directory = Dir::open_ambient_dir(root, ambient_authority())?;
+    match beneath::resolve(&directory, Path::new(named)) {
+        Ok(place) => {
+            let exception = is_secret(&directory, named, &place).then_some("looks like a secret");
+            Ok(Finding { resolved: place.path.clone(), place, exception })
         }
-        Ok(place) => is_secret(&directory, path, &place)
-            .then_some(Exception { resolved: place.path, why: "looks like a secret" }),
-        Err(Unopened::Missing | Unopened::NotRegular | Unopened::Io(_)) => None,
+        Err(Unopened::Outside) => {
+            // From the top, link by link: so that the path that is shown is that of the file that is opened.
+            let canonical = root.join(named).canonicalize()?;
+            let top = Dir::open_ambient_dir("/", ambient_authority())?;
+            let place = beneath::resolve(&top, canonical.strip_prefix("/").unwrap_or(&canonical))?;
+            Ok(Finding {
+                resolved: Path::new("/").join(&place.path),
+                place,
+                exception: Some("lies outside the project"),
+            })
+        }
+        Err(error) => Err(error),
     }
+}
+
+fn read_place(named: &str, place: &Place, most: u64) -> Result<Read, AttachmentError> {
+    let failed = |error: Unopened| AttachmentError::unopened(named, &error);
+    let file = place.open().map_err(failed)?;
+    let identity = Identity::of_file(&file).map_err(|error| failed(error.into()))?;
+    if place.found.as_ref().is_none_or(|found| found.identity != identity) {
+        return Err(AttachmentError::new(named, "changed while it was opened"));
+    }
+    let mut bytes = Vec::new();
+    file.take(most.min(LARGEST + 1)).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
+    Ok(Read { identity, bytes })
 }
 
 /// By the name it is called, by its name behind all links, or by another name of the same file.
@@ -109,24 +218,20 @@ fn is_secret(root: &Dir, named: &str, place: &Place) -> bool {
 }
 
 /// Reads a file that an input names, relative to the project root.
-pub fn read(path: &Value, root: &Path, reach: Reach) -> Result<Attachment, AttachmentError> {
+pub fn read(path: &Value, root: &Path, reach: &Reach) -> Result<Attachment, AttachmentError> {
     let Some(name) = path.as_str() else { return Err(AttachmentError::new(&path.to_string(), "is not a path")) };
-    if reach == Reach::Anywhere {
-        return read_named(&root.join(name));
+    if let Reach::Agreed(Agreed(files)) = reach
+        && let Some(agreed) = files.get(name)
+    {
+        return agreed.clone();
     }
     let failed = |error: Unopened| AttachmentError::unopened(name, &error);
     let directory = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| failed(error.into()))?;
     let place = beneath::resolve(&directory, Path::new(name)).map_err(failed)?;
-    let file = place.open().map_err(failed)?;
-    let identity = Identity::of_file(&file).map_err(|error| failed(error.into()))?;
-    if place.found.as_ref().is_none_or(|found| found.identity != identity) {
-        return Err(AttachmentError::new(name, "changed while it was opened"));
-    }
+    let Read { bytes, .. } = read_place(name, &place, LARGEST + 1)?;
     if is_secret(&directory, name, &place) {
         return Err(AttachmentError::new(name, "looks like a secret, and nobody was asked"));
     }
-    let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
     of_bytes(Path::new(name), bytes)
 }
 
@@ -227,6 +332,11 @@ mod tests {
     fn without_consent_only_plain_files_of_the_project_are_read() {
         let (inside, outside) = project();
         let absolute = outside.path().join("other.md").display().to_string();
+        let agreed = |path: &str| {
+            let input = json!({"attachments": [path]});
+            let bound_to = question(&input, inside.path(), "child").unwrap().bound_to;
+            reach(&input, inside.path(), bound_to.as_deref()).unwrap()
+        };
         for (path, reach, expected) in [
             ("notes.md", Reach::Project, Ok("notes")),
             ("missing.md", Reach::Project, Err("does not exist")),
@@ -236,13 +346,48 @@ mod tests {
             ("hard.md", Reach::Project, Err("looks like a secret, and nobody was asked")),
             ("out.md", Reach::Project, Err("leads outside the project root")),
             (absolute.as_str(), Reach::Project, Err("leads outside the project root")),
-            (absolute.as_str(), Reach::Anywhere, Ok("other")),
-            ("out.md", Reach::Anywhere, Ok("other")),
-            ("innocent.md", Reach::Anywhere, Ok("KEY=1")),
+            (absolute.as_str(), agreed(&absolute), Ok("other")),
+            ("out.md", agreed("out.md"), Ok("other")),
+            ("innocent.md", agreed("innocent.md"), Ok("KEY=1")),
+            (".env", agreed("innocent.md"), Err("looks like a secret, and nobody was asked")),
         ] {
-            let read = read(&json!(path), inside.path(), reach);
+            let read = read(&json!(path), inside.path(), &reach);
             let read = read.map(|file| String::from_utf8(file.data.to_vec()).unwrap()).map_err(|error| error.reason);
             assert_eq!(read.as_deref().map_err(String::as_str), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn an_answer_is_for_the_file_that_was_shown_and_for_what_was_in_it() {
+        let (inside, outside) = project();
+        let (named, other) = (outside.path().join("harmless.txt"), outside.path().join("id_rsa"));
+        let input = json!({"attachments": [named.to_str().unwrap()]});
+        let fresh = || {
+            let _ = std::fs::remove_file(&named);
+            std::fs::write(&named, "harmless").unwrap();
+            std::fs::write(&other, "harmless").unwrap();
+        };
+        let changes: [(&str, &dyn Fn()); 4] = [
+            ("a link to another file, even with the same content", &|| {
+                std::fs::remove_file(&named).unwrap();
+                std::os::unix::fs::symlink(&other, &named).unwrap();
+            }),
+            ("other content", &|| std::fs::write(&named, "SECRET").unwrap()),
+            ("another file of the same name and content", &|| std::fs::rename(&other, &named).unwrap()),
+            ("gone", &|| std::fs::remove_file(&named).unwrap()),
+        ];
+        for (name, change) in changes {
+            fresh();
+            let bound_to = question(&input, inside.path(), "child").unwrap().bound_to;
+            assert!(reach(&input, inside.path(), bound_to.as_deref()).is_ok(), "{name}: unchanged");
+            change();
+            assert_eq!(reach(&input, inside.path(), bound_to.as_deref()).err(), Some(Changed), "{name}");
+        }
+        fresh();
+        let bound_to = question(&input, inside.path(), "child").unwrap().bound_to;
+        let agreed = reach(&input, inside.path(), bound_to.as_deref()).unwrap();
+        std::fs::write(&named, "SECRET").unwrap();
+        let sent = read(&json!(named.to_str().unwrap()), inside.path(), &agreed).unwrap();
+        assert_eq!(&*sent.data, b"harmless", "the bytes that were compared are sent");
     }
 }

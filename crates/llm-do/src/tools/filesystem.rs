@@ -221,9 +221,11 @@ impl Filesystem {
     }
 
     /// What somebody must be asked before the file is read, if it is a secret by any of its names.
-    fn secret(root: &Root, named: &str, spot: &Spot) -> Option<Question> {
+    fn secret(&self, root: &Root, named: &str, spot: &Spot) -> Option<Question> {
         let several_names = spot.place.found.as_ref().is_some_and(|found| found.names > 1);
-        let why = if looks_secret(&spot.target.path) || looks_secret(Path::new(named)) {
+        let why = if self.protected.is_private(&spot.target) {
+            "belongs to llm-do itself".to_owned()
+        } else if looks_secret(&spot.target.path) || looks_secret(Path::new(named)) {
             "looks like a secret".to_owned()
         } else if several_names {
             match root.secret_name_of(&spot.place) {
@@ -246,7 +248,7 @@ impl Filesystem {
         match self.find_to_read(&arguments.path) {
             Ok((root, spot)) => {
                 let is_file = spot.place.found.as_ref().is_some_and(|found| found.kind == Kind::Regular);
-                let question = if is_file { Self::secret(root, &arguments.path, &spot) } else { None };
+                let question = if is_file { self.secret(root, &arguments.path, &spot) } else { None };
                 question.map_or(Verdict::Allow, Verdict::AskAnyway)
             }
             // Reading says what is wrong, if it still is.
@@ -265,7 +267,7 @@ impl Filesystem {
             return Err(ToolError::Changed);
         }
         // What was no secret when it was judged may be one now.
-        if let Some(question) = Self::secret(root, path, &spot) {
+        if let Some(question) = self.secret(root, path, &spot) {
             let is_as_shown = call.bound_to().is_none_or(|shown| Some(shown) == question.bound_to.as_deref());
             if !call.is_exceptional() || !is_as_shown {
                 return Err(ToolError::Changed);

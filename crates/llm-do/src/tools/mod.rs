@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod approval;
 pub mod attachment;
+pub mod fence;
 pub mod filesystem;
 pub mod function;
 #[doc(hidden)]

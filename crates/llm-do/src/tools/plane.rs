@@ -64,7 +64,7 @@ pub enum Refusals {
 /// Results with more characters than this are cut.
 pub const LONGEST_RESULT: usize = 60_000;
 /// How often a call is asked again because its target changed while it waited.
-const MOST_QUESTIONS: usize = 3;
+pub const MOST_QUESTIONS: usize = 3;
 
 impl ToolPlane {
     /// Two tools of one name are an error that names both toolsets, and all of them are closed again.

@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::secret::looks_secret;
 use crate::beneath::{Identity, Place};
@@ -32,6 +32,8 @@ pub enum Covers {
     Modules,
     /// Whatever would be an agent beneath the directory.
     Agents,
+    /// Everything beneath the directory, which is not read unasked either.
+    Private,
 }
 
 impl Protected {
@@ -40,16 +42,51 @@ impl Protected {
         self.0.push(Entry { path: path.into(), covers, why });
     }
 
-    /// Whether changing, moving or removing what a path leads to changes something protected: itself, or what is in it.
+    /// What is protected by its place.
+    pub fn entries(&self) -> impl Iterator<Item = (&Path, Covers)> {
+        self.0.iter().map(|entry| (entry.path.as_path(), entry.covers))
+    }
+
+    /// Whether a file, by its absolute path without links, would be an agent.
+    pub fn is_agent(&self, path: &Path) -> bool {
+        let has_ending = path.file_name().is_some_and(|name| has_ending(name, AGENT_ENDINGS));
+        let is_beneath = |entry: &Entry| entry.covers == Covers::Agents && path.starts_with(&entry.path);
+        has_ending && self.0.iter().any(is_beneath)
+    }
+
+    /// The first of these whose change, removal or move would change something protected: itself, or what is in it. A
+    /// command only may write what it names, so of names those count that are known to be run or obeyed.
+    pub fn touched<'a>(&self, targets: impl IntoIterator<Item = &'a Target>) -> Option<&'a Target> {
+        let held: Vec<Target> = self.0.iter().filter_map(|entry| Target::of_path(&entry.path).ok()).collect();
+        targets.into_iter().find(|target| {
+            let covers = |entry: &Entry| entry.covers(target);
+            by_name(target).is_some()
+                || (target.is_there() && looks_secret(&target.path))
+                || self.0.iter().any(covers)
+                || held.iter().any(|held| held.path.starts_with(&target.path))
+        })
+    }
+
+    /// Whether changing, moving or removing what a path leads to changes something protected.
     pub fn is_touched(&self, path: &Path) -> bool {
-        let Ok(target) = Target::of_path(path) else { return true };
-        let is_in = |entry: &Entry| Target::of_path(&entry.path).is_ok_and(|held| held.path.starts_with(&target.path));
-        self.reason(&target).is_some() || self.0.iter().any(is_in)
+        Target::of_path(path).map_or(true, |target| self.touched([&target]).is_some())
+    }
+
+    /// Whether the target belongs to this program itself, and is not even read unasked.
+    pub fn is_private(&self, target: &Target) -> bool {
+        self.0.iter().any(|entry| entry.covers == Covers::Private && entry.covers(target))
+    }
+
+    /// Directories that are not read unasked.
+    pub fn private(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().filter(|entry| entry.covers == Covers::Private).map(|entry| entry.path.as_path())
     }
 
     /// Why somebody must be asked before the target is written, if so.
     pub fn reason(&self, target: &Target) -> Option<&'static str> {
-        by_name(&target.path).or_else(|| self.0.iter().find(|entry| entry.covers(target)).map(|entry| entry.why))
+        let entry = || self.0.iter().find(|entry| entry.covers(target)).map(|entry| entry.why);
+        let secret = || looks_secret(&target.path).then_some("looks like a secret");
+        by_name(target).or_else(secret).or_else(|| by_dot(target)).or_else(entry)
     }
 }
 
@@ -58,6 +95,8 @@ impl Protected {
 pub struct Target {
     /// Absolute, without links.
     pub path: PathBuf,
+    /// How many parts of it are those of the directory in which somebody works.
+    above: usize,
     /// Of `/` and of each further part of the path, as far as they exist.
     lineage: Vec<Identity>,
 }
@@ -86,15 +125,41 @@ impl Target {
         for ancestor in above {
             lineage.push(Identity::of_path(ancestor)?);
         }
-        Ok(Self { path: real.iter().chain(missing.iter().rev().map(AsRef::as_ref)).collect(), lineage })
+        let path: PathBuf = real.iter().chain(missing.iter().rev().map(AsRef::as_ref)).collect();
+        Ok(Self { path, above: 0, lineage })
+    }
+
+    /// The same target, named from within a directory: what that one is called says nothing of what is in it.
+    #[must_use]
+    pub fn within(self, directory: &Path) -> Self {
+        let above = if self.path.starts_with(directory) { directory.iter().count() } else { 0 };
+        Self { above, ..self }
+    }
+
+    /// Whether all of the path exists.
+    fn is_there(&self) -> bool {
+        self.lineage.len() >= self.path.iter().count()
+    }
+
+    /// The same directory, as the one in which somebody works.
+    #[must_use]
+    pub fn worked_in(self) -> Self {
+        Self { above: self.path.iter().count(), ..self }
+    }
+
+    /// The parts of the path that were named, or led to, in lower case; and those above them.
+    fn parts(&self) -> (Vec<String>, Vec<String>) {
+        let mut above: Vec<String> = self.path.iter().map(|part| part.to_string_lossy().to_lowercase()).collect();
+        let named = above.split_off(self.above.min(above.len()));
+        (named, above)
     }
 
     /// A place beneath this directory, which exists.
     #[must_use]
-    pub fn beneath(&self, place: &Place) -> Self {
+    pub fn at(&self, place: &Place) -> Self {
         let lineage = self.lineage.iter().copied().chain(place.directories.iter().skip(1).copied());
         let file = place.found.as_ref().map(|found| found.identity).filter(|file| !place.directories.contains(file));
-        Self { path: self.path.join(&place.path), lineage: lineage.chain(file).collect() }
+        Self { path: self.path.join(&place.path), above: self.above, lineage: lineage.chain(file).collect() }
     }
 }
 
@@ -118,7 +183,7 @@ impl Covers {
     fn reaches(self, below: &[&OsStr]) -> bool {
         match self {
             Self::File => below.is_empty(),
-            Self::Tree => true,
+            Self::Tree | Self::Private => true,
             Self::Modules => below.last().is_some_and(|name| has_ending(name, MODULE_ENDINGS)),
             Self::Agents => below.last().is_some_and(|name| has_ending(name, AGENT_ENDINGS)),
         }
@@ -152,54 +217,94 @@ fn has_ending(name: &OsStr, endings: &[&str]) -> bool {
 const MODULE_ENDINGS: &[&str] = &[".py", ".pyc", ".pyo", ".pyi", ".pyw", ".pyd", ".so", ".pth", ".egg", ".zip"];
 const AGENT_ENDINGS: &[&str] = &[".worker", ".agent", ".yaml", ".yml"];
 
-/// Wherever they are, as a part of the path.
-const DIRECTORIES: &[(&str, &str)] = &[
-    (".git", "belongs to git, which runs what is there"),
-    (".llm-do", "belongs to llm-do"),
-    (".venv", "belongs to a Python environment"),
-    (".vscode", "is run by an editor"),
+const RUN_BY_SHELL: &str = "is run by a shell";
+const RUN_BY_GIT: &str = "belongs to git, which runs what is there";
+const RUN_BY_EDITOR: &str = "is run by an editor";
+const RUN_BY_OTHERS: &str = "is run or obeyed by another program";
+const INSTRUCTS: &str = "instructs other agents";
+
+/// Wherever they are, as a part of the path, in lower case: what this program or another one takes as code, settings that
+/// name code, or instructions.
+const PARTS: &[(&str, &str)] = &[
+    (RUN_BY_GIT, ".git .githooks .gitconfig .gitattributes .gitmodules .husky .pre-commit-config.yaml .hg .hgrc .svn"),
+    ("belongs to llm-do", ".llm-do"),
+    ("belongs to a Python environment", ".venv .pdbrc .pythonrc .pythonrc.py .pythonstartup .ipython .jupyter"),
+    (
+        RUN_BY_EDITOR,
+        ".vscode .vscode-server .idea .fleet .zed .devcontainer .devcontainer.json .vim .vimrc .gvimrc .exrc .nvimrc \
+         .nvim.lua .lvimrc .emacs .emacs.d .dir-locals.el .nanorc .sublime",
+    ),
+    (
+        RUN_BY_SHELL,
+        ".bashrc .bashrc.d .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .profile .zshrc .zshenv \
+         .zprofile .zlogin .zlogout .oh-my-zsh .kshrc .cshrc .tcshrc .login .logout .shrc .aliases .inputrc .xinitrc \
+         .xprofile .xsession .xsessionrc .xserverrc .pam_environment .tmux.conf .screenrc .direnvrc",
+    ),
+    (
+        INSTRUCTS,
+        ".cursor .cursorrules .windsurf .windsurfrules .clinerules .roo .claude .claude.json .codex .gemini .aider.conf.yml \
+         .mcp.json .agents .goosehints",
+    ),
+    (
+        RUN_BY_OTHERS,
+        ".config .local .cargo .rustup .npm .npmrc .yarn .yarnrc .yarnrc.yml .pnpmfile.cjs .bundle .gemrc .gradle .m2 .sbt \
+         .github .gitlab-ci.yml .gitlab .circleci .travis.yml .drone.yml .buildkite .bazelrc .gdbinit .lldbinit .psqlrc \
+         .sqliterc .my.cnf .mylogin.cnf .rprofile .renviron .irbrc .pryrc .rspec .rvmrc .curlrc .wgetrc .forward .procmailrc \
+         .mailcap .muttrc .ctags .ctags.d .ackrc .mise.toml .tool-versions .terraformrc .ansible.cfg .vagrant.d .docker \
+         .dockercfg .kube .ssh .gnupg .aws .mozilla .thunderbird",
+    ),
 ];
 
-/// Wherever they are: what this program or another one takes as code or instructions.
+/// Wherever they are, as the name of a file.
 const NAMES: &[(&str, &str)] = &[
-    ("project.json", "is the manifest of a project"),
-    ("agents.md", "instructs other agents"),
-    ("claude.md", "instructs other agents"),
-    (".bashrc", "is run by a shell"),
-    (".bash_profile", "is run by a shell"),
-    (".bash_login", "is run by a shell"),
-    (".profile", "is run by a shell"),
-    (".zshrc", "is run by a shell"),
-    (".zshenv", "is run by a shell"),
-    (".zprofile", "is run by a shell"),
-    (".gitconfig", "belongs to git, which runs what is there"),
+    ("is the manifest of a project", "project.json"),
+    (INSTRUCTS, "agents.md claude.md gemini.md"),
+    ("is imported by every Python", "sitecustomize.py usercustomize.py"),
+    ("chooses which compiler runs", "rust-toolchain.toml rust-toolchain"),
 ];
 
-fn by_name(path: &Path) -> Option<&'static str> {
-    let parts: Vec<String> = path
-        .components()
-        .filter_map(|component| match component {
-            Component::Normal(part) => Some(part.to_string_lossy().to_lowercase()),
-            Component::CurDir | Component::ParentDir | Component::RootDir | Component::Prefix(_) => None,
-        })
-        .collect();
-    let of_part = |part: &String| {
-        let directory = DIRECTORIES.iter().find(|(name, _)| name == part).map(|(_, why)| *why);
-        directory.or_else(|| part.starts_with(".env").then_some("sets the environment of programs"))
+/// Files with a leading dot that name no plugin and no program.
+const PLAIN: &str = ".gitignore .gitkeep .editorconfig .dockerignore .nojekyll";
+
+fn has(names: &str, name: &str) -> bool {
+    names.split_whitespace().any(|known| known == name)
+}
+
+/// The same for a directory that somebody works beneath: what is a project of its own may lie in any other.
+const ABOVE: &str = ".git .llm-do .venv .vscode .idea .config .ssh .gnupg";
+
+/// Whether a target is known to be run or obeyed, by the names in its path.
+fn by_name(target: &Target) -> Option<&'static str> {
+    let (named, above) = target.parts();
+    let of_part = |part: &&String| {
+        let known = || PARTS.iter().find(|(_, names)| has(names, part)).map(|(why, _)| *why);
+        let of_environment = || part.starts_with(".env").then_some("sets the environment of programs");
+        part.starts_with('.').then(|| known().or_else(of_environment)).flatten()
     };
-    let last = parts.last().map(String::as_str).unwrap_or_default();
-    let of_name = || NAMES.iter().find(|(name, _)| *name == last).map(|(_, why)| *why);
+    let last = named.last().map(String::as_str).unwrap_or_default();
+    let of_name = || NAMES.iter().find(|(_, names)| has(names, last)).map(|(why, _)| *why);
     let of_agent = || has_ending(last.as_ref(), &[".worker", ".agent"]).then_some("is a worker file");
-    let of_secret = || looks_secret(path).then_some("looks like a secret");
-    parts.iter().find_map(of_part).or_else(of_name).or_else(of_agent).or_else(of_secret)
+    let of_paths = || has_ending(last.as_ref(), &[".pth"]).then_some("is run by every Python");
+    let above = above.iter().filter(|part| has(ABOVE, part) || part.starts_with(".env"));
+    let found = above.chain(&named).find_map(|part| of_part(&part));
+    found.or_else(of_name).or_else(of_agent).or_else(of_paths)
+}
+
+/// Hidden files are settings, and nobody can list whose: writing any of them asks.
+fn by_dot(target: &Target) -> Option<&'static str> {
+    let (named, _) = target.parts();
+    let (last, above) = named.split_last()?;
+    let is_hidden = |part: &String| part.starts_with('.');
+    let hidden = above.iter().any(is_hidden) || (is_hidden(last) && !has(PLAIN, last));
+    hidden.then_some("is hidden, as settings of programs are")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn reason(protected: &Protected, path: &Path) -> Option<&'static str> {
-        protected.reason(&Target::of_path(path).unwrap())
+    fn reason(protected: &Protected, root: &Path, path: &str) -> Option<&'static str> {
+        protected.reason(&Target::of_path(&root.join(path)).unwrap().within(&root.canonicalize().unwrap()))
     }
 
     #[test]
@@ -243,12 +348,93 @@ mod tests {
             ".bashrc",
             ".ssh/authorized_keys",
             "server.pem",
+            ".zlogin",
+            ".bash_aliases",
+            ".config/fish/config.fish",
+            ".config/git/config",
+            ".config/autostart/x.desktop",
+            ".config/systemd/user/x.service",
+            ".vimrc",
+            ".tmux.conf",
+            ".gitattributes",
+            ".gitmodules",
+            ".npmrc",
+            ".mcp.json",
+            ".cursor/rules",
+            ".cursorrules",
+            ".claude/settings.json",
+            ".github/workflows/x.yml",
+            ".husky/pre-commit",
+            ".pre-commit-config.yaml",
+            ".devcontainer/devcontainer.json",
+            ".cargo/config.toml",
+            ".idea/workspace.xml",
+            ".ssh/rc",
+            ".gdbinit",
+            ".psqlrc",
+            ".Rprofile",
+            "site/sitecustomize.py",
+            "usercustomize.py",
+            "x.pth",
+            "GEMINI.md",
+            "sub/claude.md",
+            "rust-toolchain.toml",
+            ".cache/llm-do/python/threading.py",
         ] {
-            assert!(reason(&nothing, &directory.path().join(path)).is_some(), "{path}");
+            assert!(reason(&nothing, directory.path(), path).is_some(), "{path}");
         }
-        for path in ["notes.md", "src/main.py", "git/config", "env", "workers.md", "a.yaml", ".gitignore", "venv.txt"] {
-            assert_eq!(reason(&nothing, &directory.path().join(path)), None, "{path}");
+        for path in [
+            "notes.md",
+            "src/main.py",
+            "git/config",
+            "env",
+            "workers.md",
+            "a.yaml",
+            "venv.txt",
+            ".gitignore",
+            "sub/.gitkeep",
+            ".editorconfig",
+            ".dockerignore",
+            ".nojekyll",
+            "Makefile",
+            "package.json",
+            "conftest.py",
+            "build.rs",
+        ] {
+            assert_eq!(reason(&nothing, directory.path(), path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn writing_what_is_hidden_asks_and_a_command_may_name_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, nothing) = (directory.path(), Protected::default());
+        for path in [".unheard-of", "a/.b/c", ".gitignore/x", ".prettierrc"] {
+            assert_eq!(reason(&nothing, root, path), Some("is hidden, as settings of programs are"), "{path}");
+            let target = Target::of_path(&root.join(path)).unwrap().within(&root.canonicalize().unwrap());
+            assert_eq!(nothing.touched([&target]), None, "{path}");
+        }
+        std::fs::create_dir_all(root.join(".hidden/work")).unwrap();
+        assert_eq!(
+            reason(&nothing, &root.join(".hidden/work"), "notes.md"),
+            None,
+            "what somebody works in is no matter"
+        );
+        std::fs::create_dir_all(root.join(".config/work")).unwrap();
+        assert!(reason(&nothing, &root.join(".config/work"), "notes.md").is_some());
+    }
+
+    #[test]
+    fn what_is_private_covers_all_beneath() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        std::fs::create_dir(root.join("state")).unwrap();
+        let mut protected = Protected::default();
+        protected.add(root.join("state"), Covers::Private, "is ours");
+        let target = |path: &str| Target::of_path(&root.join(path)).unwrap();
+        assert!(protected.is_private(&target("state/key")) && protected.is_private(&target("state")));
+        assert!(!protected.is_private(&target("other")));
+        assert_eq!(reason(&protected, root, "state/x"), Some("is ours"));
     }
 
     #[test]
@@ -283,7 +469,7 @@ mod tests {
             ("workers/a/worker.yml", Some("is an agent")),
             ("workers/notes.md", None),
         ] {
-            assert_eq!(reason(&protected, &root.join(path)), expected, "{path}");
+            assert_eq!(reason(&protected, root, path), expected, "{path}");
         }
     }
 }

@@ -94,6 +94,8 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShellConfig {
     pub grammar: Grammar,
+    /// What may be done in the working directory.
+    pub directory: Access,
     pub write: Vec<String>,
     pub network: bool,
 }
@@ -117,6 +119,8 @@ pub struct ShellRule {
     pub approval: Rule,
     /// Words that turn `allow` into `ask`.
     pub approval_required_if_args: Vec<String>,
+    /// The options that `allow` covers: any other asks.
+    pub allowed_args: Option<Vec<String>>,
     pub matches: Vec<String>,
     pub not_matches: Vec<String>,
     pub i_understand: bool,
@@ -209,7 +213,7 @@ fn filesystem(base: Base, access: Access) -> ToolsetSource {
 }
 
 fn shell(grammar: Grammar) -> ToolsetSource {
-    ToolsetSource::Shell(ShellConfig { grammar, write: Vec::new(), network: false })
+    ToolsetSource::Shell(ShellConfig { grammar, directory: Access::ReadWrite, write: Vec::new(), network: false })
 }
 
 /// The commands of `shell_readonly`.

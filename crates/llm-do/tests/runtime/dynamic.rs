@@ -1,8 +1,12 @@
 //! Agents made at run time: created with consent, with no more than their creator, and called by name.
 
+use std::path::Path;
+
 use llm_do::event::CallKind;
+use llm_do::journal::mac::StateKey;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::create::{CreateError, Existing, WorkerDefaults, WorkerSpec};
+use llm_do::project::created::CreatedStore;
 use llm_do::project::{AttachmentPolicy, Entry, Fallback, Program, Project};
 use llm_do::runtime::{Models, OutsideCaller, RunError, Runtime, RuntimeConfig};
 use llm_do::tools::Ending;
@@ -13,13 +17,23 @@ use super::support::{Files, person, text};
 
 /// A project whose agents follow one script that the user named.
 fn scripted(project: &Project, script: &str, approvals: Approvals) -> Runtime {
+    scripted_with(project, script, RuntimeConfig::new(approvals))
+}
+
+fn scripted_with(project: &Project, script: &str, config: RuntimeConfig) -> Runtime {
     let models = ModelChoices {
         flag: Some(ModelName::parse("scripted:script").unwrap()),
         scripts: [("script".to_owned(), script.to_owned())].into(),
         ..ModelChoices::default()
     };
     let program = project.link(&models).unwrap_or_else(|report| panic!("{report}")).program;
-    Runtime::new(program, Models::default(), RuntimeConfig::new(approvals))
+    Runtime::new(program, Models::default(), config)
+}
+
+/// As a program that keeps which agents it created.
+fn keeping(state: &Path, approvals: Approvals) -> RuntimeConfig {
+    let store = CreatedStore { directory: state.to_owned(), key: StateKey::from_bytes([7; 32]) };
+    RuntimeConfig { created: Some(store), ..RuntimeConfig::new(approvals) }
 }
 
 fn maker(keys: &str) -> Files {
@@ -64,8 +78,8 @@ async fn an_agent_is_created_with_consent_and_called_at_once_with_no_more_than_i
 
 #[tokio::test]
 async fn a_created_agent_is_in_the_tree_and_reached_by_later_runs() {
-    let files = maker("toolsets: [dynamic_agents, filesystem_project]");
-    let runtime = scripted(&files.project(), CREATE_AND_CALL, Approvals::ApproveAll);
+    let (files, state) = (maker("toolsets: [dynamic_agents, filesystem_project]"), tempfile::tempdir().unwrap());
+    let runtime = scripted_with(&files.project(), CREATE_AND_CALL, keeping(state.path(), Approvals::ApproveAll));
     let outcome = runtime.run("x").await.unwrap();
     assert_eq!(text(Ok(outcome.output)), "wrote 1 characters to poem.txt");
     let calls: Vec<_> = outcome.trace[0].calls.iter().map(|call| (call.name.as_str(), call.kind)).collect();
@@ -73,9 +87,88 @@ async fn a_created_agent_is_in_the_tree_and_reached_by_later_runs() {
 
     let script = "- {agent: maker, round: 1, call: {agent_call: {agent: poet, input: again}}}\n\
                   - {agent: maker, say: '{{ result }}'}\n- {agent: poet, say: 'poet heard {{ heard }}'}";
-    let later = scripted(&files.project(), script, Approvals::Nobody);
+    let later = scripted_with(&files.project(), script, keeping(state.path(), Approvals::Nobody));
     assert!(!later.program().agents.contains_key("poet"), "it is not linked with the project");
     assert_eq!(text(later.run("x").await.map(|outcome| outcome.output)), "poet heard again");
+    let forgetful = scripted(&files.project(), script, Approvals::Nobody);
+    let said = text(forgetful.run("x").await.map(|outcome| outcome.output));
+    assert!(said.contains("`poet` was not made here; list it in `worker_files`"), "nobody kept that: {said}");
+}
+
+/// What a created agent can do is decided when it is called, by what its creator can do then.
+#[tokio::test]
+async fn a_created_agent_has_no_more_than_its_creator_has_now() {
+    let call = "- {agent: maker, round: 1, call: {agent_call: {agent: poet, input: again}}}\n\
+                - {agent: maker, say: '{{ result }}'}\n\
+                - {agent: poet, round: 1, call: {write_file: {path: poem.txt, content: x}}}\n\
+                - {agent: poet, say: '{{ result }}'}";
+    let create = "- {agent: maker, round: 1, call: {agent_create: {name: poet, instructions: x, toolsets: [filesystem_project]}}}\n\
+                  - {say: done}";
+    let before = "toolsets: [dynamic_agents, filesystem_project]\napproval: {write_file: allow}";
+    for (now, expected, is_written) in [
+        (before, "wrote 1 characters to poem.txt", true),
+        ("toolsets: [dynamic_agents, filesystem_project]\napproval: {write_file: block}", "blocked by a rule", false),
+        ("toolsets: [dynamic_agents, filesystem_project]", "approval", false),
+        ("toolsets: [dynamic_agents]", "there is no tool `write_file`", false),
+        (
+            "toolsets: [dynamic_agents, filesystem_project]\napproval: {write_file: allow}\nlimits: {max_requests: 1}",
+            "max_requests",
+            true,
+        ),
+    ] {
+        let (files, state) = (maker(before), tempfile::tempdir().unwrap());
+        let first = scripted_with(&files.project(), create, keeping(state.path(), Approvals::ApproveAll));
+        first.run("x").await.unwrap();
+        std::fs::write(files.path().join("maker.worker"), format!("---\nname: maker\n{now}\n---\nx")).unwrap();
+        let runtime = scripted_with(&files.project(), call, keeping(state.path(), Approvals::Nobody));
+        let said = match runtime.run("x").await {
+            Ok(outcome) => text(Ok(outcome.output)),
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains(expected), "{now}: {said}");
+        assert_eq!(files.path().join("poem.txt").exists(), is_written, "{now}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_nobody_made_here_is_no_agent() {
+    let keys = "toolsets: [dynamic_agents]\nallow_workers: ['*']";
+    let call = "- {agent: maker, round: 1, call: {agent_call: {agent: evil, input: go}}}\n\
+                - {agent: maker, say: '{{ result }}'}\n\
+                - {agent: evil, round: 1, call: {write_file: {path: marker, content: x}}}\n- {say: done}";
+    let evil = "name: evil\ntoolsets: [filesystem_project]\napproval: {write_file: allow}\ninstructions: x\n";
+    let state = tempfile::tempdir().unwrap();
+    let files = maker(keys);
+    let other = "---\nname: other\ntoolsets: [filesystem_project]\n---\nYou have files.";
+    std::fs::write(files.path().join("other.worker"), other).unwrap();
+    let generated = files.path().join("workers/generated");
+    std::fs::create_dir_all(&generated).unwrap();
+    let said = async || {
+        let runtime = scripted_with(&files.project(), call, keeping(state.path(), Approvals::ApproveAll));
+        text(runtime.run("x").await.map(|outcome| outcome.output))
+    };
+    let refused = "`evil` was not made here; list it in `worker_files`";
+    std::fs::write(generated.join("evil.yaml"), evil).unwrap();
+    assert!(said().await.contains(refused), "{}", said().await);
+    // One that was made, and then changed.
+    std::fs::remove_file(generated.join("evil.yaml")).unwrap();
+    let create = "- {round: 1, call: {agent_create: {name: evil, instructions: harmless}}}\n- {say: done}";
+    let made = scripted_with(&files.project(), create, keeping(state.path(), Approvals::ApproveAll));
+    made.run("x").await.unwrap();
+    let harmless = std::fs::read_to_string(generated.join("evil.yaml")).unwrap();
+    std::fs::write(generated.join("evil.yaml"), evil).unwrap();
+    assert!(said().await.contains(refused), "{}", said().await);
+    assert!(!files.path().join("marker").exists());
+    std::fs::write(generated.join("evil.yaml"), harmless).unwrap();
+    assert!(!said().await.contains(refused), "as it was made it counts: {}", said().await);
+    assert!(!files.path().join("marker").exists(), "its creator has no files");
+    // Whoever lists it in the manifest means it.
+    std::fs::write(generated.join("evil.yaml"), evil).unwrap();
+    let listed = json!({"version": 1, "entry": {"agent": "maker"},
+        "worker_files": ["maker.worker", "other.worker", "workers/generated/evil.yaml"]});
+    std::fs::write(files.path().join("project.json"), listed.to_string()).unwrap();
+    assert_eq!(said().await, "done");
+    assert!(files.path().join("marker").exists());
 }
 
 #[tokio::test]
@@ -179,7 +272,7 @@ async fn defaults_of_a_program_are_given_where_the_creator_is_silent_and_has_the
 async fn a_created_agent_is_linked_if_somebody_starts_with_it() {
     let files = maker("");
     let spec = WorkerSpec { name: "poet".into(), instructions: "Rhyme.".into(), ..WorkerSpec::default() };
-    files.project().create_worker(&spec, &WorkerDefaults::default(), Existing::Keep).unwrap();
+    files.project().create_worker(&spec, &WorkerDefaults::default(), Existing::Keep, None).unwrap();
     let models = ModelChoices { flag: Some(ModelName::parse("ollama:q").unwrap()), ..ModelChoices::default() };
     assert!(files.project().survey(&models, Some("poet")).is_err(), "it is not linked with the others");
     let program = files.project().with_created("poet").survey(&models, Some("poet")).unwrap().program;
@@ -225,17 +318,17 @@ async fn a_program_creates_agents_with_defaults_and_may_replace_what_is_locked()
         locked: true,
         ..WorkerSpec::default()
     };
-    let path = project.create_worker(&spec, &defaults, Existing::Keep).unwrap();
+    let path = project.create_worker(&spec, &defaults, Existing::Keep, None).unwrap();
     let text = std::fs::read_to_string(files.path().join(&path)).unwrap();
     let expected = "name: \"reader\"\nmodel: \"anthropic:claude-haiku-4-5\"\ntoolsets: [\"filesystem_project_ro\"]\n\
                     approval: {\"read_file\": ask}\nallow_workers: [\"other\"]\n\
                     attachment_policy: {max_attachments: 1}\nlocked: true\ninstructions: \"Read.\"\n";
     assert_eq!(text, expected);
-    let exists = project.create_worker(&spec, &defaults, Existing::Keep);
+    let exists = project.create_worker(&spec, &defaults, Existing::Keep, None);
     assert_eq!(exists, Err(CreateError::Exists("reader".to_owned())));
     let other = WorkerSpec { instructions: "Read more.".to_owned(), ..spec.clone() };
-    project.create_worker(&other, &defaults, Existing::Replace).unwrap();
+    project.create_worker(&other, &defaults, Existing::Replace, None).unwrap();
     let taken = WorkerSpec { name: "other".to_owned(), ..spec };
-    let refused = project.create_worker(&taken, &defaults, Existing::Replace);
+    let refused = project.create_worker(&taken, &defaults, Existing::Replace, None);
     assert_eq!(refused, Err(CreateError::Taken("other".to_owned())));
 }

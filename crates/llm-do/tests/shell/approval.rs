@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use crate::world::{World, is_offered, part, rule, rules};
 use llm_do::BoxFuture;
 use llm_do::tools::approval::{Answer, ApprovalRequest, Approvals, Approver, Memory, Rule};
-use llm_do::tools::shell::fence::Fencing;
+use llm_do::tools::fence::Fencing;
 use llm_do::tools::source::{Grammar, ShellRule};
 
 /// Gives the same answer each time and keeps the questions.
@@ -130,10 +130,9 @@ fn a_default_decides_what_no_rule_does() {
     for (default, command, stopped) in [
         (Rule::Ask, "whoami", Some("needs an approval")),
         (Rule::Block, "whoami", Some("not among the commands")),
-        (Rule::Allow, "whoami", None),
-        (Rule::Allow, "bash -c id", Some("needs an approval")),
-        (Rule::Allow, "env id", Some("needs an approval")),
-        (Rule::Allow, "cargo run", Some("needs an approval")),
+        (Rule::Allow, "whoami", Some("needs an approval")),
+        (Rule::Ask, "bash -c id", Some("needs an approval")),
+        (Rule::Ask, "ls", None),
     ] {
         let grammar = Grammar::Rules { rules: vec![rule("ls", Rule::Allow)], default };
         let world = World::new(Fencing::WhereOffered).with(vec![part("mine", grammar)]);

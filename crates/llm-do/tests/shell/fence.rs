@@ -3,18 +3,18 @@
 use std::io::Read as _;
 use std::net::TcpListener;
 
-use crate::world::{World, is_offered, part, rule, rules};
+use crate::world::{self, World, is_full, is_offered, part, rule, rules};
 use llm_do::event::{EventKind, Hearing};
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::Project;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::approval::Rule;
-use llm_do::tools::shell::fence::{self, Fencing};
-use llm_do::tools::source::{Grammar, ShellConfig};
+use llm_do::tools::fence::{self, Fencing};
+use llm_do::tools::source::Grammar;
 
-fn with_bash() -> World {
-    World::new(Fencing::WhereOffered).with(vec![rules(vec![rule("bash", Rule::Allow)])])
+fn with_bash(fencing: Fencing) -> World {
+    World::new(fencing).with(vec![rules(vec![rule("bash", Rule::Allow)])])
 }
 
 #[test]
@@ -22,10 +22,15 @@ fn a_fenced_command_reads_and_writes_only_where_it_may() {
     if !is_offered() {
         return;
     }
-    let world = with_bash();
+    for fencing in [Fencing::WhereOffered, Fencing::Thin] {
+        a_command_reads_and_writes_only_where_it_may(&with_bash(fencing));
+    }
+}
+
+fn a_command_reads_and_writes_only_where_it_may(world: &World) {
     let outside = world.outside().canonicalize().unwrap();
     let before = world.state();
-    for script in [
+    let mut scripts = vec![
         format!("cat {}/secret.txt", outside.display()),
         format!("ls {}", outside.display()),
         format!("echo x > {}/new", outside.display()),
@@ -36,13 +41,22 @@ fn a_fenced_command_reads_and_writes_only_where_it_may() {
         format!("{}/evil", outside.display()),
         format!("mkdir {}/d", outside.display()),
         "cat /proc/1/environ".to_owned(),
-        "cat /proc/self/environ".to_owned(),
+        "cat /proc/1/mem".to_owned(),
+        "ls -l /proc/1/fd/1".to_owned(),
+        "echo x > /proc/sys/kernel/hostname".to_owned(),
+        "echo x > /proc/self/comm".to_owned(),
         "cat /etc/shadow".to_owned(),
         "ls /root".to_owned(),
         "ls /home".to_owned(),
         "echo x > /dev/tty".to_owned(),
-        "ls /tmp".to_owned(),
-    ] {
+        "echo x > /new".to_owned(),
+        "echo x > /usr/new".to_owned(),
+    ];
+    if !is_full(world.fencing) {
+        // Behind the full fence these are its own.
+        scripts.extend(["cat /proc/self/environ", "ls /tmp"].map(str::to_owned));
+    }
+    for script in scripts {
         let ran = world.attempt(&format!("bash -c '{script}'")).ran();
         assert_ne!(ran.exit_code, 0, "{script}: {ran:?}");
         assert!(!ran.stdout.contains("secret"), "{script}: {ran:?}");
@@ -74,8 +88,13 @@ fn a_reading_command_behind_the_fence_changes_nothing_even_if_it_wanted_to() {
     }
     // `sort` and `find` with the flags that the grammar does not have, as if it had a hole: a grammar's fence around a
     // command that a person approved is the same.
-    let bounds =
-        fence::Bounds { read: vec!["/tmp".into()], write: fence::Write::Nothing, network: fence::Network::None };
+    let bounds = fence::Bounds {
+        read: vec!["/tmp".into()],
+        run: Vec::new(),
+        write: fence::Write::Nothing,
+        network: fence::Network::None,
+        shelter: fence::Shelter::default(),
+    };
     let world = World::new(Fencing::WhereOffered);
     let before = world.state();
     for command in [
@@ -98,7 +117,8 @@ fn a_reading_command_behind_the_fence_changes_nothing_even_if_it_wanted_to() {
             scope
                 .spawn(|| {
                     let group = rustix::process::getpgrp();
-                    fence::Fence::new(&bounds, group).unwrap().restrict_thread().unwrap();
+                    let around = fence::thin::Around::Thread { group };
+                    fence::thin::Restriction::new(&bounds, around).unwrap().restrict_thread().unwrap();
                     std::process::Command::new(words[0]).args(&words[1..]).current_dir(&directory).output()
                 })
                 .join()
@@ -120,15 +140,15 @@ fn sockets_are_opened_only_where_the_toolset_says_so() {
     let port = listener.local_addr().unwrap().port();
     let script = format!("bash -c 'echo hello > /dev/tcp/127.0.0.1/{port}'");
     let datagram = format!("bash -c 'echo hello > /dev/udp/127.0.0.1/{port}'");
-    let world = with_bash();
+    let world = with_bash(Fencing::WhereOffered);
     assert_ne!(world.attempt(&script).ran().exit_code, 0);
     assert_ne!(world.attempt(&datagram).ran().exit_code, 0);
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err(), "nobody came");
     listener.set_nonblocking(false).unwrap();
     let grammar = Grammar::Rules { rules: vec![rule("bash", Rule::Allow)], default: Rule::Block };
-    let mut open = part("open", grammar.clone());
-    open.config = ShellConfig { grammar, write: Vec::new(), network: true };
+    let mut open = part("open", grammar);
+    open.config.network = true;
     let world = World::new(Fencing::WhereOffered).with(vec![open]);
     assert_eq!(world.attempt(&script).ran().exit_code, 0);
     let mut text = String::new();
@@ -142,7 +162,7 @@ fn a_fenced_command_cannot_signal_those_outside() {
         return;
     }
     let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-    let world = with_bash();
+    let world = with_bash(Fencing::WhereOffered);
     let ran = world.attempt(&format!("bash -c 'kill -9 {}'", sleeper.id())).ran();
     let survived = sleeper.try_wait().unwrap().is_none();
     sleeper.kill().unwrap();
@@ -161,7 +181,7 @@ fn without_a_fence_configured_shells_ask_and_grammars_do_not() {
 
 #[test]
 fn this_program_itself_stays_free() {
-    let world = with_bash();
+    let world = with_bash(Fencing::WhereOffered);
     world.approved("bash -c true").ran();
     std::fs::write(world.path("outside/free"), "x").unwrap();
     drop(TcpListener::bind("127.0.0.1:0").unwrap());
@@ -207,7 +227,7 @@ fn the_lack_of_a_fence_is_said_once_in_a_session() {
     for (fencing, expected) in [(Fencing::Off, 1), (Fencing::WhereOffered, usize::from(!is_offered()))] {
         let project = Project::new(".").agent("main.worker", "---\nname: main\ntoolsets: [shell_readonly]\n---\nGo.");
         let program = project.link(&models).unwrap_or_else(|report| panic!("{report:?}")).program;
-        let config = RuntimeConfig { fencing, ..RuntimeConfig::new(Approvals::Nobody) };
+        let config = RuntimeConfig { fence: world::fence(fencing), ..RuntimeConfig::new(Approvals::Nobody) };
         let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         executor.block_on(async {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::world::{Attempt, BOTH, World};
-use llm_do::tools::shell::fence::Fencing;
+use crate::world::{ALL, Attempt, World};
+use llm_do::tools::fence::Fencing;
 
 fn git(directory: &Path, arguments: &[&str]) {
     let mut command = Command::new("git");
@@ -44,7 +44,7 @@ fn holds(world: &World) {
 
 #[test]
 fn a_plain_repository_is_read_without_a_question() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = repository(fencing);
         let before = world.state();
         let diff = world.attempt("git diff").ran();
@@ -58,7 +58,7 @@ fn a_plain_repository_is_read_without_a_question() {
 
 #[test]
 fn overridden_settings_run_nothing_and_need_no_question() {
-    for fencing in BOTH {
+    for fencing in ALL {
         for (key, value) in [
             ("core.fsmonitor", "./evil"),
             ("core.pager", "./evil"),
@@ -81,7 +81,7 @@ fn overridden_settings_run_nothing_and_need_no_question() {
 
 #[test]
 fn drivers_and_other_settings_run_nothing_and_ask() {
-    for fencing in BOTH {
+    for fencing in ALL {
         for (attributes, key, value) in [
             ("*.txt diff=d", "diff.d.command", "./evil"),
             ("*.txt diff=d", "diff.d.textconv", "./evil"),
@@ -132,7 +132,7 @@ fn configuration_that_is_hard_to_read_asks() {
 
 #[test]
 fn attributes_of_the_repository_itself_ask() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = repository(fencing);
         world.file("inside/.git/info/attributes", "*.txt filter=f diff=d\n");
         world.file("inside/a.txt", "alpha\nother\n");
@@ -143,7 +143,7 @@ fn attributes_of_the_repository_itself_ask() {
 
 #[test]
 fn histories_without_end_are_cut() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = repository(fencing);
         world.file("inside/large.txt", &"0123456789abcdef\n".repeat(400_000));
         git(&world.inside(), &["add", "."]);
@@ -159,7 +159,7 @@ fn histories_without_end_are_cut() {
 
 #[test]
 fn hooks_of_the_repository_do_not_run() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = repository(fencing);
         for hook in ["post-index-change", "fsmonitor-watchman", "pre-commit", "post-checkout"] {
             world.program(&format!("inside/.git/hooks/{hook}"), "hooked");
@@ -172,7 +172,7 @@ fn hooks_of_the_repository_do_not_run() {
 
 #[test]
 fn a_directory_that_is_a_bare_repository_is_none() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = World::new(fencing);
         let inside = world.inside();
         git(&inside, &["init", "-q", "--bare", "-b", "main", "."]);
@@ -186,7 +186,7 @@ fn a_directory_that_is_a_bare_repository_is_none() {
 
 #[test]
 fn a_submodule_with_settings_of_its_own_is_left_alone() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = repository(fencing);
         let module = world.inside().join("module");
         std::fs::create_dir(&module).unwrap();
@@ -208,7 +208,7 @@ fn a_submodule_with_settings_of_its_own_is_left_alone() {
 
 #[test]
 fn repositories_elsewhere_ask() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = repository(fencing);
         std::fs::rename(world.path("inside/.git"), world.path("outside/moved")).unwrap();
         for (kind, content) in [("file", true), ("link", false)] {
@@ -237,7 +237,7 @@ fn repositories_elsewhere_ask() {
 
 #[test]
 fn tracked_secrets_ask_before_they_are_shown() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = repository(fencing);
         world.file("inside/conf/.env", "KEY=1\n");
         git(&world.inside(), &["add", "-f", "conf/.env"]);
@@ -264,7 +264,7 @@ fn tracked_secrets_ask_before_they_are_shown() {
 
 #[test]
 fn indexes_that_do_not_say_what_is_tracked_ask() {
-    for fencing in BOTH {
+    for fencing in ALL {
         for hidden in ["split", "missing"] {
             let world = repository(fencing);
             world.file("inside/conf/.env", "KEY=1\n");

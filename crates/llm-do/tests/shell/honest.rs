@@ -1,6 +1,6 @@
 use std::process::Command;
 
-use crate::world::{BOTH, World, part};
+use crate::world::{ALL, World, part};
 use llm_do::tools::source::Grammar;
 
 const HONEST: &str = include_str!("../../src/tools/shell/grammar/honest.txt");
@@ -27,7 +27,7 @@ pub fn with_history(world: &World) {
 #[test]
 fn honest_commands_run_without_a_question_and_mean_what_they_say() {
     assert!(HONEST.lines().count() >= 100);
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = World::new(fencing);
         with_history(&world);
         let before = world.state();
@@ -45,7 +45,7 @@ fn honest_commands_run_without_a_question_and_mean_what_they_say() {
 
 #[test]
 fn every_flag_of_the_tables_is_one_that_the_programs_know() {
-    let world = World::new(BOTH[0]).with(vec![part("shell_readonly", Grammar::ReadOnly)]);
+    let world = World::new(ALL[0]).with(vec![part("shell_readonly", Grammar::ReadOnly)]);
     let flags = [
         ("ls", "-aAbBcCdfFgGhiklmnNopqQrRsStuUvxX1"),
         ("cat", "-AbeEnstTuv"),

@@ -1,6 +1,6 @@
-use crate::world::{Attempt, BOTH, World, part, rule, rules};
+use crate::world::{ALL, Attempt, World, part, rule, rules};
 use llm_do::tools::approval::{Approvals, Rule};
-use llm_do::tools::shell::fence::Fencing;
+use llm_do::tools::fence::Fencing;
 use llm_do::tools::source::Grammar;
 
 /// One command a line; shared with the tests of the grammar.
@@ -12,7 +12,7 @@ fn both_shells(fencing: Fencing) -> World {
 
 #[test]
 fn what_does_not_fit_is_blocked_whoever_approves_and_changes_nothing() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = both_shells(fencing);
         let before = world.state();
         for command in HOSTILE.lines() {
@@ -28,7 +28,7 @@ fn what_does_not_fit_is_blocked_whoever_approves_and_changes_nothing() {
 #[test]
 fn control_and_deceptive_characters_are_blocked() {
     let long = [format!("cat {}", "a.txt ".repeat(600)), format!("cat {}", "a".repeat(1 << 20))];
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = both_shells(fencing);
         let before = world.state();
         for command in [
@@ -131,7 +131,7 @@ fn spellings(words: &[&str]) -> Vec<String> {
 
 #[test]
 fn no_spelling_of_a_dangerous_command_gets_through() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = both_shells(fencing);
         let before = world.state();
         for words in DANGEROUS {
@@ -147,7 +147,7 @@ fn no_spelling_of_a_dangerous_command_gets_through() {
 
 #[test]
 fn links_pipes_and_devices_lead_nowhere() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = both_shells(fencing);
         world.link("inside/out_dir", world.outside());
         world.link("inside/out_file", world.path("outside/secret.txt"));
@@ -198,7 +198,7 @@ fn links_pipes_and_devices_lead_nowhere() {
 
 #[test]
 fn a_program_is_the_systems_own_wherever_others_are_planted() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = World::new(fencing);
         let before = world.state();
         assert_eq!(world.attempt("cat a.txt").ran().stdout, "alpha\nbeta\n");
@@ -213,7 +213,7 @@ fn a_program_is_the_systems_own_wherever_others_are_planted() {
 
 #[test]
 fn output_and_patterns_without_end_are_ended() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = World::new(fencing);
         world.file("inside/big", &"0123456789abcdef\n".repeat(600_000));
         let ran = world.attempt("cat big").ran();
@@ -231,7 +231,7 @@ fn output_and_patterns_without_end_are_ended() {
 
 #[test]
 fn secrets_ask_whatever_rule_allows_them() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let mut shell = part("shell_readonly", Grammar::ReadOnly);
         shell.rules = vec![Rule::Allow];
         let world = World::new(fencing).with(vec![shell, rules(vec![rule("cp", Rule::Allow)])]);
@@ -261,7 +261,7 @@ fn secrets_ask_whatever_rule_allows_them() {
 
 #[test]
 fn moving_asks_and_never_leaves() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = both_shells(fencing);
         world.attempt("mv a.txt c.txt").asks();
         assert!(world.path("inside/a.txt").exists());

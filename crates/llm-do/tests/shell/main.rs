@@ -5,10 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod approval;
+mod calls;
 mod fence;
 mod git;
 mod honest;
 mod hostile;
+mod kept;
+mod operands;
 mod processes;
 mod property;
 mod world;

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::honest::with_history;
-use crate::world::{Attempt, BOTH, World, is_offered, part, rule, rules};
+use crate::world::{ALL, Attempt, World, is_offered, part, rule, rules};
 use llm_do::tools::approval::Rule;
-use llm_do::tools::shell::fence::Fencing;
+use llm_do::tools::fence::Fencing;
 use llm_do::tools::source::Grammar;
 
 const PROGRAMS: &[&str] = &[
@@ -125,7 +125,7 @@ fn command() -> impl Strategy<Value = String> {
 
 #[test]
 fn what_is_allowed_changes_nothing() {
-    for fencing in BOTH {
+    for fencing in ALL {
         let world = World::new(fencing)
             .with(vec![part("shell_readonly", Grammar::ReadOnly), part("shell_file_ops", Grammar::FileOps)]);
         with_history(&world);

@@ -13,22 +13,29 @@ use llm_do::project::Project;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::ToolError;
 use llm_do::tools::approval::{Approvals, Rule};
+use llm_do::tools::fence::{Accept, Fence, FenceConfig, Fencing, thin};
 use llm_do::tools::function::Tool;
 use llm_do::tools::plane::Refusals;
 use llm_do::tools::protected::{Covers, Protected};
-use llm_do::tools::shell::fence::{self, Fencing};
 use llm_do::tools::shell::{Part, Shell, Surroundings};
-use llm_do::tools::source::{Grammar, ShellConfig, ShellRule};
+use llm_do::tools::source::{Access, Grammar, ShellConfig, ShellRule};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// With the fence of the kernel, and with the grammar alone.
-pub const BOTH: [Fencing; 2] = [Fencing::WhereOffered, Fencing::Off];
+/// With the best fence of the kernel, with the thin one, and with the grammar alone.
+pub const ALL: [Fencing; 3] = [Fencing::WhereOffered, Fencing::Thin, Fencing::Off];
+
+/// What this kernel offers of it, with a program that is only a keeper.
+pub fn fence(fencing: Fencing) -> FenceConfig {
+    let keeper = Some(env!("CARGO_BIN_EXE_llm-do-keeper").into());
+    FenceConfig { fencing, keeper, accept: Accept::Thin, ..FenceConfig::default() }
+}
 
 /// `inside` is the working directory; `outside` is nobody's business.
 pub struct World {
     directory: TempDir,
     pub fencing: Fencing,
+    accept: Accept,
     parts: Vec<Part>,
 }
 
@@ -50,8 +57,13 @@ pub struct Ran {
 
 impl World {
     pub fn new(fencing: Fencing) -> Self {
-        let directory = tempfile::Builder::new().prefix("world").tempdir().unwrap();
-        let world = Self { directory, fencing, parts: vec![part("shell_readonly", Grammar::ReadOnly)] };
+        Self::beneath(&std::env::temp_dir(), fencing)
+    }
+
+    pub fn beneath(above: &Path, fencing: Fencing) -> Self {
+        let directory = tempfile::Builder::new().prefix("world").tempdir_in(above).unwrap();
+        let world =
+            Self { directory, fencing, accept: Accept::Thin, parts: vec![part("shell_readonly", Grammar::ReadOnly)] };
         fs::create_dir(world.inside()).unwrap();
         fs::create_dir(world.outside()).unwrap();
         for (path, text) in [
@@ -78,6 +90,16 @@ impl World {
     pub fn with(mut self, parts: Vec<Part>) -> Self {
         self.parts = parts;
         self
+    }
+
+    /// With which fence a rule that allows is enough.
+    pub fn accepting(mut self, accept: Accept) -> Self {
+        self.accept = accept;
+        self
+    }
+
+    pub fn fence(&self) -> Fence {
+        Fence::find(&FenceConfig { accept: self.accept, ..fence(self.fencing) })
     }
 
     pub fn inside(&self) -> PathBuf {
@@ -112,14 +134,22 @@ impl World {
     /// A session in which an agent's code calls the shell, through the gate like any other call.
     pub fn session(&self, approvals: Approvals) -> Session {
         let (inside, parts) = (self.inside(), self.parts.clone());
-        let fence = fence::offered(self.fencing);
+        let fence = Arc::new(self.fence());
         let shell = move || {
             let mut protected = Protected::default();
             protected.add(inside.join("flow.yaml"), Covers::File, "is read by a run");
             protected.add(inside.clone(), Covers::Agents, "would be an agent");
+            protected.add(inside.join("workers"), Covers::Agents, "would be an agent");
             protected.add(inside.clone(), Covers::Modules, "could be imported");
-            let surroundings =
-                Surroundings { directory: &inside, project_root: &inside, fence: fence.clone(), protected };
+            let programs = std::collections::BTreeMap::new();
+            let surroundings = Surroundings {
+                directory: &inside,
+                project_root: &inside,
+                fence: Arc::clone(&fence),
+                protected,
+                programs: &programs,
+                directories: &[],
+            };
             Box::new(Shell::open("shell", parts.clone(), surroundings).unwrap()) as Box<dyn llm_do::tools::Toolset>
         };
         let exchange = Exchange::default();
@@ -284,7 +314,7 @@ impl Attempt {
 /// What needs a fence says nothing where there is none; one that should be there and is not is a failure.
 pub fn is_offered() -> bool {
     let modules = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
-    match fence::offered(Fencing::WhereOffered) {
+    match thin::offered() {
         Ok(_) => true,
         Err(reason) => {
             assert!(!modules.contains("landlock"), "{reason}");
@@ -293,8 +323,13 @@ pub fn is_offered() -> bool {
     }
 }
 
+/// Whether this kernel, or whoever set it up, gives its users namespaces.
+pub fn is_full(fencing: Fencing) -> bool {
+    Fence::find(&fence(fencing)).is_full()
+}
+
 pub fn part(name: &str, grammar: Grammar) -> Part {
-    let config = ShellConfig { grammar, write: Vec::new(), network: false };
+    let config = ShellConfig { grammar, directory: Access::ReadWrite, write: Vec::new(), network: false };
     Part { name: name.to_owned(), config, rules: Vec::new() }
 }
 
@@ -303,6 +338,7 @@ pub fn rule(pattern: &str, approval: Rule) -> ShellRule {
         pattern: pattern.split(' ').map(str::to_owned).collect(),
         approval,
         approval_required_if_args: Vec::new(),
+        allowed_args: None,
         matches: Vec::new(),
         not_matches: Vec::new(),
         i_understand: true,

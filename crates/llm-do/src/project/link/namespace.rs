@@ -99,7 +99,7 @@ impl Namespace {
                     check_roots(linker, name, config);
                     ToolsetSource::Filesystem(config.clone())
                 }
-                ToolsetDefinition::Shell(config) => ToolsetSource::Shell(config.clone()),
+                ToolsetDefinition::Shell(config, _) => ToolsetSource::Shell(config.clone()),
                 ToolsetDefinition::Mcp(config, _) => {
                     let tools = linker.project.offered.get(&name.value).cloned();
                     ToolsetSource::Mcp(McpConfig { tools, ..config.clone() })

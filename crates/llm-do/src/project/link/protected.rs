@@ -9,7 +9,7 @@ use crate::project::manifest::{Manifest, ToolsetDefinition};
 use crate::project::worker::{PythonModule, SchemaSource};
 use crate::project::{Layout, LoadedWorker, Project};
 use crate::tools::protected::{Covers, Protected};
-use crate::tools::source::{Grammar, McpConfig, McpServer, ShellConfig};
+use crate::tools::source::{Grammar, McpConfig, McpServer, ShellConfig, ShellRule};
 
 const LINKED: &str = "is read when the project is linked";
 const IMPORTED: &str = "is Python code that the project imports";
@@ -57,10 +57,12 @@ fn add_manifest(protected: &mut Protected, modules: &mut Modules, root: &Path, m
             ToolsetDefinition::Mcp(McpConfig { server: McpServer::Command { command, args, .. }, .. }, _) => {
                 std::iter::once(command).chain(args).for_each(|word| add_run(protected, modules, root, word));
             }
-            ToolsetDefinition::Shell(ShellConfig { grammar: Grammar::Rules { rules, .. }, .. }) => {
-                rules.iter().flat_map(|rule| &rule.pattern).for_each(|word| add_run(protected, modules, root, word));
+            ToolsetDefinition::Shell(ShellConfig { grammar: Grammar::Rules { rules, .. }, .. }, _) => {
+                let scripts =
+                    rules.iter().flat_map(|rule| rule.pattern.iter().filter(|word| may_be_script(rule, word)));
+                scripts.for_each(|word| add_run(protected, modules, root, word));
             }
-            ToolsetDefinition::Shell(_)
+            ToolsetDefinition::Shell(..)
             | ToolsetDefinition::Mcp(..)
             | ToolsetDefinition::Filesystem(_)
             | ToolsetDefinition::Use { .. }
@@ -94,6 +96,11 @@ impl Modules {
             }
         }
     }
+}
+
+/// A plain word of a pattern is a subcommand, unless the program runs whatever it is given.
+fn may_be_script(rule: &ShellRule, word: &str) -> bool {
+    rule.i_understand || word.contains(['/', '.'])
 }
 
 /// A word of a command may be a script: relative to the project, or to the working directory.

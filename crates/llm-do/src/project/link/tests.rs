@@ -127,6 +127,7 @@ impl Files {
             code: self.code.clone(),
             offered: std::collections::BTreeMap::new(),
             registry: crate::tools::function::Registry::default(),
+            programs: Vec::new(),
             sources: Arc::new(sources),
             problems,
         }

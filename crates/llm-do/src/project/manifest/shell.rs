@@ -10,8 +10,8 @@ use crate::syntax::table::Shape::{Bool, List, Object, OneOf, Text};
 use crate::syntax::table::{Fields, Table, optional, required, texts_of};
 use crate::syntax::tree::Kind;
 use crate::tools::approval::Rule;
-use crate::tools::shell::rules;
-use crate::tools::source::{Grammar, ShellConfig, ShellRule};
+use crate::tools::shell::{danger, rules};
+use crate::tools::source::{Access, Grammar, ShellConfig, ShellRule};
 
 pub const SHELL: Table = Table {
     what: "`shell`",
@@ -23,6 +23,7 @@ pub const SHELL: Table = Table {
             "the first that matches decides",
         ),
         optional("default", OneOf(Rule::WORDS), Item(claims::default), "for commands that no rule matches"),
+        optional("directory", OneOf(&["rw", "ro"]), Neutral, "whether commands may write the working directory"),
         optional(
             "write",
             List { of: &Text, least: 0, repeats: Refused },
@@ -43,6 +44,12 @@ const SHELL_RULE: Table = Table {
             List { of: &Text, least: 1, repeats: Refused },
             Covered,
             "words that turn `allow` into `ask`",
+        ),
+        optional(
+            "allowed_args",
+            List { of: &Text, least: 0, repeats: Refused },
+            Covered,
+            "options that `allow` covers: any other asks",
         ),
         optional("match", WORDS, Neutral, "examples that the pattern must match"),
         optional("not_match", WORDS, Neutral, "examples that the pattern must not match"),
@@ -76,12 +83,29 @@ pub fn read(fields: &Fields<'_>, problems: &mut Diagnostics) -> ToolsetDefinitio
         check_pattern(written, problems);
         check_examples(&rules, at, written, problems);
     }
-    let default = fields.text("default").and_then(|word| Rule::parse(&word.value)).unwrap_or(Rule::Block);
-    ToolsetDefinition::Shell(ShellConfig {
+    let default = default(fields, problems);
+    let config = ShellConfig {
         grammar: Grammar::Rules { rules, default },
+        directory: match fields.text("directory") {
+            Some(word) if word.value == "ro" => Access::ReadOnly,
+            Some(_) | None => Access::ReadWrite,
+        },
         write: fields.texts("write").into_iter().map(|path| path.value).collect(),
         network: fields.bool("network").unwrap_or(false),
-    })
+    };
+    ToolsetDefinition::Shell(config, written.iter().map(|written| written.pattern).collect())
+}
+
+fn default(fields: &Fields<'_>, problems: &mut Diagnostics) -> Rule {
+    let Some(word) = fields.text("default") else { return Rule::Block };
+    match Rule::parse(&word.value) {
+        Some(Rule::Allow) => {
+            let hint = "write a rule for each program that may run unasked; `\"default\": \"ask\"` asks for the others";
+            problems.push(Diagnostic::error(word.span, "`default: allow` would allow every program").hint(hint));
+            Rule::Block
+        }
+        rule => rule.unwrap_or(Rule::Block),
+    }
 }
 
 fn rule(fields: &Fields<'_>) -> Option<Written> {
@@ -96,6 +120,7 @@ fn rule(fields: &Fields<'_>) -> Option<Written> {
         },
         approval: fields.text("approval").and_then(|word| Rule::parse(&word.value))?,
         approval_required_if_args: texts(&located("approval_required_if_args")),
+        allowed_args: fields.get("allowed_args").map(|node| texts(&texts_of(node))),
         matches: texts(&matches),
         not_matches: texts(&not_matches),
         i_understand: fields.bool("i_understand").unwrap_or(false),
@@ -111,11 +136,16 @@ fn check_pattern(written: &Written, problems: &mut Diagnostics) {
         let hint = "programs are found by name in the directories of the system; any other by its absolute path";
         problems.push(Diagnostic::error(*pattern, fact).hint(hint));
     }
-    if let (Rule::Allow, false, Some(danger)) = (rule.approval, rule.i_understand, rules::danger(&rule.pattern)) {
-        let fact = format!("the rule allows too much: {danger}");
-        let hint = "let it `ask`, name a narrower command, or mark the rule with `\"i_understand\": true`";
-        problems.push(Diagnostic::error(*pattern, fact).hint(hint));
+    if let (Rule::Allow, false, Some(danger)) = (rule.approval, rule.i_understand, danger::by_name(&rule.pattern)) {
+        problems.push(too_much(*pattern, &danger));
     }
+}
+
+/// A rule that would allow any program.
+pub fn too_much(pattern: Span, danger: &str) -> Diagnostic {
+    let fact = format!("the rule allows too much: {danger}");
+    let hint = "let it `ask`, name a narrower command, or mark the rule with `\"i_understand\": true`";
+    Diagnostic::error(pattern, fact).hint(hint)
 }
 
 fn check_examples(rules: &[ShellRule], at: usize, written: &Written, problems: &mut Diagnostics) {

@@ -174,7 +174,7 @@ const KEYS: &[Row] = &[
         &["[]", "[{\"pattern\": \"ls\", \"approval\": \"allow\"}]"],
         &[NOT_LIST, &["[§1]", "[§\"ls\"]", "[§{\"approval\": \"ask\"}]", "[§{\"pattern\": \"ls\"}]"]],
     ),
-    (&IN_SHELL, "default", &["\"allow\"", "\"ask\"", "\"block\""], &[NOT_TEXT, &["\"deny\"", "\"\""]]),
+    (&IN_SHELL, "default", &["\"ask\"", "\"block\""], &[NOT_TEXT, &["\"deny\"", "\"\"", "\"allow\""]]),
     (&IN_SHELL, "write", &["[]", "[\"target\", \"/tmp/x\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
     (&IN_SHELL, "network", &["true", "false"], &[NOT_BOOL]),
     (
@@ -190,6 +190,7 @@ const KEYS: &[Row] = &[
         &["[\"--force\", \"-f\"]"],
         &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE, EMPTY_LIST],
     ),
+    (&IN_RULE, "allowed_args", &["[]", "[\"--verbose\", \"-v\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
     (&IN_RULE, "match", &["\"git status -s\"", "[\"git status\"]"], &[&["1", "null"], BLANK, EMPTY_LIST]),
     (&IN_RULE, "not_match", &["\"git log\"", "[\"git push\"]"], &[&["1", "null"], BLANK, EMPTY_LIST]),
     (&IN_RULE, "i_understand", &["true", "false"], &[NOT_BOOL]),
@@ -331,17 +332,21 @@ fn toolset_definitions_are_read_whole() {
             "match": "git log", "not_match": ["git push"], "i_understand": true}], "default": "ask",
             "write": ["target"], "network": true}}"#,
     );
-    let ToolsetDefinition::Shell(config) = shell else { panic!("{shell:?}") };
+    let ToolsetDefinition::Shell(config, _) = shell else { panic!("{shell:?}") };
     let rule = ShellRule {
         pattern: vec!["git".into(), "log".into()],
         approval: Rule::Allow,
         approval_required_if_args: vec!["-p".into()],
+        allowed_args: None,
         matches: vec!["git log".into()],
         not_matches: vec!["git push".into()],
         i_understand: true,
     };
     let grammar = Grammar::Rules { rules: vec![rule], default: Rule::Ask };
-    assert_eq!(config, ShellConfig { grammar, write: vec!["target".into()], network: true });
+    assert_eq!(
+        config,
+        ShellConfig { grammar, directory: Access::ReadWrite, write: vec!["target".into()], network: true }
+    );
 
     let mcp = only_toolset(
         r#"{"mcp": {"command": "c", "args": ["a"], "env": {"A": "x", "B": {"from_env": "C"}}, "timeout_seconds": 2}}"#,

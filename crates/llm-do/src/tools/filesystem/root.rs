@@ -80,7 +80,7 @@ impl Root {
         }
         let place = beneath::resolve(&self.base.directory, &self.relative)?;
         let directory = place.open_directory()?;
-        Ok(self.opened.get_or_init(|| Opened { directory, target: self.base.target.beneath(&place) }))
+        Ok(self.opened.get_or_init(|| Opened { directory, target: self.base.target.at(&place) }))
     }
 
     /// The root's own directory, once it exists.
@@ -107,7 +107,7 @@ impl Root {
             // Somebody made the root just now; what is in it is looked at from there.
             return Err(Unopened::Missing);
         }
-        let target = start.target.beneath(&place);
+        let target = start.target.at(&place);
         let beneath = place.path.strip_prefix(above).unwrap_or(&place.path);
         let (name, is_elsewhere) = (self.named(beneath), beneath != path);
         Ok(Spot { place, target, name, is_elsewhere })
@@ -155,6 +155,9 @@ impl Root {
 
 impl Opened {
     fn ambient(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { directory: Dir::open_ambient_dir(path, ambient_authority())?, target: Target::of_path(path)? })
+        Ok(Self {
+            directory: Dir::open_ambient_dir(path, ambient_authority())?,
+            target: Target::of_path(path)?.worked_in(),
+        })
     }
 }

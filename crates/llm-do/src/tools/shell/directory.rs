@@ -8,13 +8,15 @@ use cap_std::fs::Dir;
 use super::words::Word;
 use crate::beneath::Unopened;
 use crate::escape::visible;
-use crate::tools::secret::looks_secret;
+use crate::tools::secret::{is_met, looks_secret};
 
 /// A directory that is open, so that it stays the same one whatever becomes of its name.
 pub struct WorkingDirectory {
     pub directory: Dir,
     /// Absolute, without links.
     pub path: PathBuf,
+    /// What lies beneath these is a secret whatever it is called; without links.
+    private: Vec<PathBuf>,
 }
 
 /// Where a path of a command leads.
@@ -35,6 +37,13 @@ pub enum Kind {
 }
 
 impl Place {
+    /// As people read it: where it leads, if that is elsewhere.
+    pub fn shown(&self) -> String {
+        let plain: PathBuf = self.written.components().filter(|part| *part != Component::CurDir).collect();
+        let written = self.written.display();
+        if plain == self.beneath { written.to_string() } else { format!("{written} → {}", self.beneath.display()) }
+    }
+
     pub fn looks_secret(&self) -> bool {
         looks_secret(&self.written) || looks_secret(&self.beneath)
     }
@@ -57,7 +66,30 @@ impl WorkingDirectory {
         let wrong = |error| format!("the working directory {} cannot be opened: {error}", path.display());
         let path = path.canonicalize().map_err(wrong)?;
         let directory = Dir::open_ambient_dir(&path, ambient_authority()).map_err(wrong)?;
-        Ok(Self { directory, path })
+        Ok(Self { directory, path, private: Vec::new() })
+    }
+
+    /// The same directory, with others in which everything is a secret.
+    #[must_use]
+    pub fn hiding<'a>(self, private: impl Iterator<Item = &'a Path>) -> Self {
+        Self { private: private.filter_map(|path| path.canonicalize().ok()).collect(), ..self }
+    }
+
+    /// Whether a place beneath this directory is a secret.
+    pub fn is_secret(&self, place: &Place) -> bool {
+        place.looks_secret() || self.is_private(&place.beneath)
+    }
+
+    fn is_private(&self, beneath: &Path) -> bool {
+        self.private.iter().any(|private| self.path.join(beneath).starts_with(private))
+    }
+
+    /// What of this directory lies beneath another path: all, a part of it, or nothing.
+    pub fn overlap(&self, path: &Path) -> Option<PathBuf> {
+        if self.path.starts_with(path) {
+            return Some(PathBuf::new());
+        }
+        path.strip_prefix(&self.path).ok().map(Path::to_owned)
     }
 
     /// Where a word leads as a path, if that is a file or a directory beneath this one, or nothing at all.
@@ -125,12 +157,17 @@ impl WorkingDirectory {
                 let inner = path.join(&name);
                 if kind.is_dir() {
                     waiting.push(inner);
-                } else if kind.is_file() && looks_secret(&inner) && is_read(&name.to_string_lossy()) {
+                } else if kind.is_file() && self.is_secret_met(&inner) && is_read(&name.to_string_lossy()) {
                     return Secrets::One(inner);
                 }
             }
         }
         Secrets::None
+    }
+
+    fn is_secret_met(&self, beneath: &Path) -> bool {
+        const LARGEST: u64 = 1 << 20;
+        self.is_private(beneath) || is_met(beneath, || crate::beneath::read(&self.directory, beneath, LARGEST).ok())
     }
 }
 

@@ -90,8 +90,8 @@ fn read_file(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Res
         return Err("there is no standard input to read".to_owned());
     }
     let place = directory.find(operand)?;
-    if place.looks_secret() {
-        fit.doubts.push(format!("`{}` looks like a secret", visible(&operand.text)));
+    if directory.is_secret(&place) {
+        fit.doubts.push(format!("`{}` looks like a secret", visible(&place.shown())));
     }
     Ok(place)
 }
@@ -130,7 +130,11 @@ fn grep(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
 }
 
 /// A reason to ask before everything beneath a directory is read.
-fn doubt_about_secrets(directory: &WorkingDirectory, start: &Path, is_read: &dyn Fn(&str) -> bool) -> Option<String> {
+pub fn doubt_about_secrets(
+    directory: &WorkingDirectory,
+    start: &Path,
+    is_read: &dyn Fn(&str) -> bool,
+) -> Option<String> {
     match directory.secrets_beneath(start, is_read) {
         Secrets::None => None,
         Secrets::One(path) => {
@@ -160,8 +164,8 @@ fn mv(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
     let target = directory.find(target)?;
     for source in sources {
         let place = directory.find(source)?;
-        if place.looks_secret() {
-            fit.doubts.push(format!("`{}` looks like a secret", visible(&source.text)));
+        if directory.is_secret(&place) {
+            fit.doubts.push(format!("`{}` looks like a secret", visible(&place.shown())));
         }
         // Into a directory it goes under its own name.
         let own_name = place.written.file_name().map(|name| Place {
@@ -172,7 +176,7 @@ fn mv(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
         fit.changes.extend(own_name);
         fit.changes.push(place);
     }
-    if target.looks_secret() {
+    if directory.is_secret(&target) {
         fit.doubts.push(format!("`{}` looks like a secret", visible(&target.written.display().to_string())));
     }
     fit.changes.push(target);

@@ -1,36 +1,44 @@
 //! From a judged command to what is started: its real arguments, its environment, its limits and its bounds.
 
+use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::Resource;
-
-use super::fence::{Bounds, Network, Write};
 use super::grammar::harden;
-use super::process::{Launch, Limit, MARK, Overflow};
-use super::program::search_path;
-use super::{By, Judged, Shell};
-use crate::tools::source::ShellConfig;
+use super::process::{Launch, Limit, MARK, Overflow, Resource, Within};
+use super::program::Program;
+use super::{By, Judged, Matched, Shell};
+use crate::tools::fence::shelter::{Found, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
+use crate::tools::fence::{Accept, Bounds, Kind, Network, Write};
+use crate::tools::source::{Access, ShellConfig};
 
 /// A home that is not there, for commands that need none.
 const NOWHERE: &str = "/nonexistent";
 
 impl Shell {
-    pub(super) fn launch(&self, judged: &Judged<'_>, program: PathBuf, timeout: Duration) -> Result<Launch, String> {
+    /// What is started, and what must be as it was when it has ended.
+    pub(super) fn launch(
+        &self,
+        judged: &Judged<'_>,
+        program: &Program,
+        timeout: Duration,
+        approved: &[PathBuf],
+    ) -> Result<(Launch, Arc<Found>), String> {
         let mut texts: Vec<String> = judged.words.iter().map(|word| word.text.clone()).collect();
         let name = texts.remove(0);
         let config = &judged.matched.part.config;
         let is_grammar = judged.matched.by == By::Grammar;
         let mut environment = vec![
-            ("PATH".to_owned(), search_path()),
+            ("PATH".to_owned(), self.programs.search_path()),
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
             ("LC_ALL".to_owned(), "C.UTF-8".to_owned()),
             ("TERM".to_owned(), "dumb".to_owned()),
         ];
         let mut variable = |name: &str, value: String| environment.push((name.to_owned(), value));
         let mut arguments = texts;
+        let mut private = None;
         let write = if is_grammar {
             variable("HOME", NOWHERE.to_owned());
             // A sort that does not fit into memory would write here.
@@ -43,18 +51,36 @@ impl Shell {
             let changes = !judged.fit.changes.is_empty();
             if changes { Write::Beneath(vec![self.directory.path.clone()]) } else { Write::Nothing }
         } else {
-            let private = self.private.path()?;
-            variable("HOME", private.display().to_string());
-            variable("TMPDIR", private.display().to_string());
+            let home = self.private.path()?;
+            let seen = if self.fence.is_full() { PathBuf::from("/tmp") } else { home.clone() };
+            variable("HOME", seen.display().to_string());
+            variable("TMPDIR", seen.display().to_string());
             variable(MARK, format!("{:016x}", fastrand::u64(..)));
-            Write::Beneath(self.written(config, private))
+            private = Some(home.clone());
+            Write::Beneath(self.written(config)?.into_iter().chain([home]).collect())
         };
         let limits = limits(&write, timeout);
         let network = if config.network { Network::Open } else { Network::None };
-        let read = [self.directory.path.clone()].into_iter().chain(judged.fit.reads.iter().cloned()).collect();
-        let bounds = Bounds { read, write, network };
-        Ok(Launch {
-            program,
+        let read: Vec<PathBuf> =
+            [self.directory.path.clone()].into_iter().chain(judged.fit.reads.iter().cloned()).collect();
+        let written: Vec<PathBuf> = match &write {
+            Write::Nothing => Vec::new(),
+            Write::Beneath(paths) => paths.iter().filter(|path| Some(*path) != private.as_ref()).cloned().collect(),
+        };
+        // Only the full fence can keep anything from a command inside of what it may read and write.
+        let found = if self.fence.is_full() {
+            self.sheltered.found(self, &written, &read, judged.matched.repositories())
+        } else {
+            Arc::default()
+        };
+        // A path of the user's own may lead through links that are not there behind the fence.
+        let run: Vec<PathBuf> =
+            self.programs.run_from(program).iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let file = if run.contains(&program.file) { program.file.clone() } else { program.path.clone() };
+        let shelter = found.shelter(approved, private);
+        let bounds = Bounds { read, run, write, network, shelter };
+        let launch = Launch {
+            program: file,
             name,
             arguments,
             environment,
@@ -62,14 +88,80 @@ impl Shell {
             timeout,
             overflow: if is_grammar { Overflow::End } else { Overflow::Discard },
             limits,
-            bounds: self.fence.is_ok().then_some(bounds),
-        })
+            within: Within::new(bounds, &self.fence),
+        };
+        Ok((launch, found))
     }
 
-    /// Where a configured shell's commands write: relative paths are those of the project.
-    fn written(&self, config: &ShellConfig, private: PathBuf) -> Vec<PathBuf> {
-        let declared = config.write.iter().map(|path| self.project_root.join(path));
-        [self.directory.path.clone(), private].into_iter().chain(declared).collect()
+    /// Where a configured shell's commands write, besides a private directory.
+    fn written(&self, config: &ShellConfig) -> Result<Vec<PathBuf>, String> {
+        let own = match config.directory {
+            Access::ReadWrite => Some(self.directory.path.clone()),
+            Access::ReadOnly => None,
+        };
+        let declared = config.write.iter().map(|path| self.fence.written.open(&self.project_root, path));
+        let declared = declared.collect::<Result<Vec<_>, _>>()?;
+        Ok(own.into_iter().chain(declared.into_iter().flatten()).collect())
+    }
+
+    /// Why the fence is not enough for a command that a rule allows, if so.
+    pub(super) fn unkept(&self, matched: &Matched<'_>) -> Result<(), String> {
+        let config = &matched.part.config;
+        // Nobody is asked about a command that cannot be started.
+        let Ok(written) = self.written(config) else { return Ok(()) };
+        let found = || {
+            let found = self.sheltered.found(
+                self,
+                &written,
+                std::slice::from_ref(&self.directory.path),
+                matched.repositories(),
+            );
+            (found.mounts(&written), found)
+        };
+        match (&self.fence.kind, self.fence.accept) {
+            (Kind::None { why }, _) => Err(format!("there is no fence to keep it in: {why}")),
+            (Kind::Thin { .. }, Accept::Thin) => Ok(()),
+            (Kind::Thin { .. }, Accept::Full) => match found() {
+                (0, found) if config.directory == Access::ReadOnly && found.is_whole => Ok(()),
+                _ => Err("`.git` cannot be kept read-only here; `LLM_DO_FENCE=thin` accepts that".to_owned()),
+            },
+            (Kind::Full { .. }, _) => match found() {
+                (_, found) if !found.is_whole => {
+                    Err(format!("there are more than {MOST_ENTRIES} files, and not all secrets can be hidden"))
+                }
+                (mounts @ MOST_MOUNTS.., _) => {
+                    Err(format!("{mounts} files and directories would have to be kept, and {MOST_MOUNTS} are"))
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+/// What is kept from commands, looked for when it is first needed and whenever it is not the same any more.
+#[derive(Debug, Default)]
+pub struct Sheltered(Mutex<HashMap<Place, Arc<Found>>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    written: Vec<PathBuf>,
+    read: Vec<PathBuf>,
+    repositories: Repositories,
+}
+
+impl Sheltered {
+    fn found(&self, shell: &Shell, written: &[PathBuf], read: &[PathBuf], repositories: Repositories) -> Arc<Found> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = Place { written: written.to_owned(), read: read.to_owned(), repositories };
+        match known.get(&place).filter(|found| found.is_current(&shell.protected)) {
+            Some(found) => Arc::clone(found),
+            None => {
+                let (protected, hidden) = (&shell.protected, &shell.fence.hidden);
+                let found = Arc::new(Search { written, read, protected, hidden, repositories }.run());
+                known.insert(place, Arc::clone(&found));
+                found
+            }
+        }
     }
 }
 
@@ -79,15 +171,15 @@ const GIB: u64 = 1 << 30;
 fn limits(write: &Write, timeout: Duration) -> Vec<Limit> {
     let mut limits = vec![
         (Resource::Core, 0),
-        (Resource::Nofile, 1024),
+        (Resource::Descriptors, 1024),
         (Resource::Data, 4 * GIB),
-        (Resource::Nproc, processes() + 1024),
+        (Resource::Processes, processes() + 1024),
     ];
     match write {
-        Write::Nothing => limits.extend([(Resource::Fsize, 0), (Resource::As, 16 * GIB)]),
-        Write::Beneath(_) => limits.push((Resource::Fsize, 4 * GIB)),
+        Write::Nothing => limits.extend([(Resource::FileSize, 0), (Resource::Memory, 16 * GIB)]),
+        Write::Beneath(_) => limits.push((Resource::FileSize, 4 * GIB)),
     }
-    limits.push((Resource::Cpu, timeout.as_secs() + 5));
+    limits.push((Resource::Seconds, timeout.as_secs() + 5));
     limits
 }
 

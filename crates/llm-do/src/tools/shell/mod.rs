@@ -2,37 +2,46 @@
 //! judged.
 //!
 //! A built-in shell runs only what fits the [`grammar`] of its commands; a configured one follows its [`rules`]. Both
-//! start programs of the system only ([`program`]), within bounds that end with them ([`process`]), behind a [`fence`]
-//! where the kernel offers one.
+//! start programs of the system only ([`program`]), within bounds that end with them ([`process`]), behind a
+//! [fence](super::fence) where the kernel offers one.
 
+pub mod danger;
 pub mod directory;
-pub mod fence;
 pub mod grammar;
 mod launch;
+mod operands;
+mod options;
 pub mod process;
 pub mod program;
 pub mod rules;
+mod way;
 pub mod words;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::approval::{Coverage, PermittedCall, Question, Rule, Verdict, digest};
+use super::fence::shelter::{Repositories, Trace};
+use super::fence::{Fence, Kind};
 use super::function::parse;
-use super::protected::Protected;
-use super::source::{Grammar, READ_ONLY_COMMANDS, ShellConfig};
+use super::protected::{Protected, Target};
+use super::source::{Access, Grammar, READ_ONLY_COMMANDS, ShellConfig, ShellRule};
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
 use crate::escape::{visible, visible_start};
+use crate::event::{EventKind, Events};
 use crate::message::{Content, RawJson};
 use directory::{Place, WorkingDirectory};
 use grammar::Fit;
-use launch::PrivateDirectory;
+use launch::{PrivateDirectory, Sheltered};
+use operands::Operands;
 use process::{Ended, Finished, Supervisors};
-use program::Programs;
+use program::{Grounds, Program, Programs};
 use words::Word;
 
 /// One shell of an agent. Several of them are one tool, and their rules are tried in order.
@@ -49,9 +58,24 @@ pub struct Part {
 pub struct Surroundings<'a> {
     pub directory: &'a Path,
     pub project_root: &'a Path,
-    /// What a fence is made of here, or why there is none ([`fence::offered`]).
-    pub fence: Result<String, String>,
+    pub fence: Arc<Fence>,
     pub protected: Protected,
+    /// Programs that rules name by their paths, as they were when the project was loaded.
+    pub programs: &'a BTreeMap<String, Program>,
+    /// Where the user wants programs to be found by name, besides the directories of the system.
+    pub directories: &'a [PathBuf],
+}
+
+impl Surroundings<'_> {
+    fn grounds(&self, parts: &[Part]) -> Grounds {
+        let written: Vec<PathBuf> = written(parts, self.project_root).collect();
+        Grounds::new(self.project_root, self.directory, written.iter().map(PathBuf::as_path))
+    }
+
+    /// Directories of the user's in which programs are not looked for, and why.
+    pub fn left_out(&self, parts: &[Part]) -> Vec<String> {
+        self.grounds(parts).own_directories(self.directories).1
+    }
 }
 
 /// A live shell.
@@ -61,11 +85,12 @@ pub struct Shell {
     parts: Vec<Part>,
     directory: WorkingDirectory,
     project_root: PathBuf,
-    fence: Result<String, String>,
+    fence: Arc<Fence>,
     protected: Protected,
     programs: Programs,
     supervisors: Supervisors,
     private: PrivateDirectory,
+    sheltered: Sheltered,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -96,6 +121,10 @@ struct Matched<'s> {
     part: &'s Part,
     /// The words that the rule begins with.
     pattern: String,
+    /// How many words of the command these are.
+    length: usize,
+    /// Unless it is the grammar or the default.
+    rule: Option<&'s ShellRule>,
     by: By,
 }
 
@@ -104,6 +133,14 @@ enum By {
     Grammar,
     Rule(Rule),
     Default(Rule),
+}
+
+impl Matched<'_> {
+    /// A rule that begins with `git` is about what it keeps, too.
+    fn repositories(&self) -> Repositories {
+        let is_git = matches!(self.by, By::Rule(_)) && self.pattern.split(' ').next() == Some("git");
+        if is_git { Repositories::Written } else { Repositories::ReadOnly }
+    }
 }
 
 /// What a command turned out to be.
@@ -116,18 +153,24 @@ struct Judged<'s> {
 
 impl Shell {
     pub fn open(tool: &str, parts: Vec<Part>, surroundings: Surroundings<'_>) -> Result<Self, String> {
-        let programs = Programs::default();
-        let supervisors = Supervisors::new(programs.find("true"));
+        let directory = WorkingDirectory::open(surroundings.directory)?;
+        let directory = directory.hiding(surroundings.protected.private());
+        let grounds = surroundings.grounds(&parts);
+        let (directories, _) = grounds.own_directories(surroundings.directories);
+        let programs = Programs::new(grounds, directories, surroundings.programs);
+        let supervisors =
+            Supervisors::new(programs.find("true").ok().map(|program| program.path), Arc::clone(&surroundings.fence));
         Ok(Self {
             tool: tool.to_owned(),
             parts,
-            directory: WorkingDirectory::open(surroundings.directory)?,
+            directory,
             project_root: surroundings.project_root.to_owned(),
             fence: surroundings.fence,
             protected: surroundings.protected,
             programs,
             supervisors,
             private: PrivateDirectory::default(),
+            sheltered: Sheltered::default(),
         })
     }
 
@@ -159,7 +202,7 @@ impl Shell {
         });
         match defaults {
             Some((part, default @ (Rule::Allow | Rule::Ask))) => {
-                Ok(Matched { part, pattern: "*".to_owned(), by: By::Default(default) })
+                Ok(Matched { part, pattern: "*".to_owned(), length: 1, rule: None, by: By::Default(default) })
             }
             Some((_, Rule::Block)) | None => Err(self.unknown(words)),
         }
@@ -185,8 +228,16 @@ impl Shell {
     }
 
     fn grammar_verdict(&self, words: &[Word], matched: &Matched<'_>, fit: &Fit) -> Verdict {
-        let question = |reason: String| self.question(words, matched, &fit.changes, reason);
-        if fit.changes.iter().any(|place| self.protected.is_touched(&self.directory.path.join(&place.beneath))) {
+        let question =
+            |reason: String| self.question(words, matched, &fit.changes, &self.operands(words, matched), reason);
+        let is_protected = |place: &Place| {
+            let target = Target::of_path(&self.directory.path.join(&place.beneath));
+            let target = target.map(|target| target.within(&self.directory.path));
+            target.map_or(true, |target| {
+                self.protected.touched([&target]).is_some() || self.protected.reason(&target).is_some()
+            })
+        };
+        if fit.changes.iter().any(is_protected) {
             return Verdict::AlwaysAsk(question("changes a file that decides what a project does".to_owned()));
         }
         if !fit.doubts.is_empty() {
@@ -195,41 +246,93 @@ impl Shell {
         if fit.changes.is_empty() { Verdict::Allow } else { Verdict::Ask(question("changes files".to_owned())) }
     }
 
+    fn operands(&self, words: &[Word], matched: &Matched<'_>) -> Operands {
+        Operands::of(&words[matched.length..], &self.directory.path)
+    }
+
     fn rule_verdict(&self, rule: Rule, words: &[Word], matched: &Matched<'_>) -> Verdict {
-        let question = |reason: &str| self.question(words, matched, &[], reason.to_owned());
         if rule == Rule::Block {
             return Verdict::Block(format!("`{}` is blocked by a rule", visible(&matched.pattern)));
         }
-        let operands: Vec<PathBuf> = words[1..].iter().flat_map(operand_paths).collect();
-        let protected = operands.iter().find(|path| self.protected.is_touched(&self.directory.path.join(path)));
-        if let Some(path) = protected {
-            let shown = path.display().to_string();
-            let reason = format!("`{}` decides what a project does", visible(&shown));
-            return Verdict::AlwaysAsk(question(&reason));
+        let operands = self.operands(words, matched);
+        let question = |reason: String| self.question(words, matched, &[], &operands, reason);
+        if let Some(reason) = self.protected_operand(&operands) {
+            return Verdict::AlwaysAsk(question(reason));
         }
-        if let Some(path) = operands.iter().find(|path| super::secret::looks_secret(path)) {
-            let shown = path.display().to_string();
-            return Verdict::AskAnyway(question(&format!("`{}` looks like a secret", visible(&shown))));
+        let is_free = rule == Rule::Allow || matches!(matched.by, By::Default(_));
+        let danger = || self.danger(words, matched).filter(|_| is_free);
+        let exception = self.secret_operand(words, matched, &operands).or_else(danger);
+        if let Some(reason) = exception {
+            return Verdict::AskAnyway(question(reason));
         }
-        let texts: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
         match (rule, matched.by) {
-            (Rule::Allow, By::Default(_)) if rules::danger(&texts).is_some() => {
-                Verdict::AskAnyway(question("the program runs any other, which no default allows"))
-            }
-            (Rule::Allow, _) => match &self.fence {
-                Ok(_) => Verdict::Allow,
-                Err(reason) => Verdict::AskAnyway(question(&format!("there is no fence to keep it in: {reason}"))),
+            (_, By::Default(_)) => Verdict::Ask(question("no rule is about it".to_owned())),
+            (Rule::Allow, _) => match self.unkept(matched) {
+                Ok(()) => Verdict::Allow,
+                Err(reason) => Verdict::AskAnyway(question(reason)),
             },
-            (Rule::Ask | Rule::Block, By::Default(_)) => Verdict::Ask(question("no rule is about it")),
-            (Rule::Ask | Rule::Block, _) => Verdict::Ask(question("a rule asks")),
+            (Rule::Ask | Rule::Block, _) => Verdict::Ask(question("a rule asks".to_owned())),
         }
     }
 
-    fn question(&self, words: &[Word], matched: &Matched<'_>, changes: &[Place], reason: String) -> Question {
+    /// Why an operand asks each time, if one does.
+    fn protected_operand(&self, operands: &Operands) -> Option<String> {
+        let targets = || operands.all.iter().map(|operand| &operand.target);
+        let touched = self.protected.touched(targets())?;
+        let operand = operands.all.iter().find(|operand| operand.target == *touched)?;
+        Some(format!("`{}` decides what a project does", visible(&operands.shown(operand))))
+    }
+
+    /// Why the operands ask whatever a rule allows, if they do.
+    fn secret_operand(&self, words: &[Word], matched: &Matched<'_>, operands: &Operands) -> Option<String> {
+        if operands.are_too_many {
+            return Some("it names more files than are looked at".to_owned());
+        }
+        // What is not there is not read, unless it is taken out of a history.
+        let has_history = words[0].text.rsplit('/').next() == Some("git");
+        let is_read = |operand: &operands::Operand| operand.identity.is_some() || has_history;
+        let is_secret = |operand: &&operands::Operand| {
+            (is_read(operand) && operand.looks_secret()) || self.protected.is_private(&operand.target)
+        };
+        if let Some(operand) = operands.all.iter().find(is_secret) {
+            return Some(format!("`{}` looks like a secret", visible(&operands.shown(operand))));
+        }
+        let behind = &words[matched.length..];
+        if let Some(list) = operands::list_of_files(&words[0].text, behind, &self.directory.path) {
+            return Some(format!("`{}` is a list, and what it names is read", visible(&list)));
+        }
+        let directories = operands.all.iter().filter(|operand| operand.is_directory);
+        let read = directories.filter_map(|operand| self.directory.overlap(&operand.target.path)).collect::<Vec<_>>();
+        read.iter().find_map(|start| grammar::doubt_about_secrets(&self.directory, start, &|_| true))
+    }
+
+    /// Why the program, or an option of it, is no matter of a rule alone.
+    fn danger(&self, words: &[Word], matched: &Matched<'_>) -> Option<String> {
+        if matched.rule.is_some_and(|rule| rule.i_understand) {
+            return None;
+        }
+        let texts: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
+        let by_file = || danger::by_file(&texts, &self.programs.find(&texts[0]).ok()?.file);
+        let behind: Vec<&str> = texts.iter().skip(1).map(String::as_str).collect();
+        let by_option = || danger::executing_options(&texts[0]).find(|option| options::is_given(option, &behind));
+        let by_option = || by_option().map(|option| format!("`{option}` runs another program"));
+        danger::by_name(&texts).or_else(by_file).or_else(by_option)
+    }
+
+    fn question(
+        &self,
+        words: &[Word],
+        matched: &Matched<'_>,
+        changes: &[Place],
+        operands: &Operands,
+        reason: String,
+    ) -> Question {
         let command = quoted(words);
         let directory = self.directory.path.display().to_string();
-        let program = self.programs.find(&words[0].text);
-        let program = program.map_or_else(|| "(not installed)".to_owned(), |path| path.display().to_string());
+        let program = match self.programs.find(&words[0].text) {
+            Ok(program) => program.path.display().to_string(),
+            Err(reason) => format!("(none: {reason})"),
+        };
         let covered = if matched.pattern == "*" {
             "any command without a rule".to_owned()
         } else {
@@ -237,17 +340,22 @@ impl Shell {
         };
         let mut lines =
             vec![format!("command   {command}"), format!("program   {program}"), format!("directory {directory}")];
+        let links = operands.links();
+        lines.extend(links.iter().map(|link| format!("leads to  {link}")));
         lines.extend(
             changes.iter().map(|place| format!("changes   {}", self.directory.path.join(&place.beneath).display())),
         );
         lines.push(self.bounds_words(matched));
         let preview = lines.iter().map(|line| visible(line)).collect::<Vec<_>>().join("\n");
+        let binding = operands.binding();
+        let bound_to = digest(std::iter::once(reason.as_str()).chain(binding.iter().map(String::as_str)));
+        let call = std::iter::once(format!("`{command}` in {directory}")).chain(links);
         Question {
             preview: Some(preview),
-            bound_to: Some(digest([reason.as_str()])),
+            bound_to: Some(bound_to),
             reason,
             covers: Some(Coverage {
-                call: format!("`{command}` in {directory}"),
+                call: call.collect::<Vec<_>>().join(", "),
                 tool: format!("{covered}, in {directory}"),
             }),
             foreign: None,
@@ -255,42 +363,65 @@ impl Shell {
     }
 
     fn bounds_words(&self, matched: &Matched<'_>) -> String {
-        match &self.fence {
-            Ok(_) => format!("fence     {}", fence_words(&matched.part.config)),
-            Err(reason) => format!("fence     none: {reason}"),
+        match &self.fence.kind {
+            Kind::Full { .. } => format!("fence     {}", fence_words(&matched.part.config)),
+            Kind::Thin { .. } => format!("fence     thin: {}", fence_words(&matched.part.config)),
+            Kind::None { why } => format!("fence     none: {why}"),
         }
     }
 
-    async fn run(&self, call: &PermittedCall) -> Result<String, ToolError> {
+    async fn run(&self, call: &PermittedCall, events: &Events) -> Result<String, ToolError> {
         let arguments: Arguments = parse(call.arguments()).map_err(ToolError::Failed)?;
         let judged = self.judge_command(&arguments.command).map_err(ToolError::Failed)?;
         match &judged.verdict {
             Verdict::Block(reason) => return Err(ToolError::failed(reason)),
-            // What is there may have changed since it was judged: a file has become a secret, or a repository dangerous.
-            Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question) => {
+            // What is there may have changed since it was judged: a link leads elsewhere, a file has become a secret, a
+            // repository dangerous.
+            verdict @ (Verdict::Ask(question) | Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question)) => {
                 let is_as_shown = call.bound_to().is_none_or(|shown| question.bound_to.as_deref() == Some(shown));
-                if !call.is_exceptional() || !is_as_shown {
+                let needs_exception = !matches!(verdict, Verdict::Ask(_));
+                if !is_as_shown || (needs_exception && !call.is_exceptional()) {
                     return Err(ToolError::Changed);
                 }
             }
-            Verdict::Allow | Verdict::Ask(_) => {}
+            Verdict::Allow => {}
         }
         let timeout = Duration::from_secs(arguments.timeout.clamp(1, 300));
-        let Some(program) = self.programs.find(&judged.words[0].text) else {
-            let directories = program::DIRECTORIES.join(", ");
-            let stderr = format!("`{}` is not in {directories}", visible(&judged.words[0].text));
-            return Ok(rendered("", &stderr, 127, false));
+        let program = match self.programs.find(&judged.words[0].text) {
+            Ok(program) => program,
+            Err(reason) => return Ok(rendered("", &reason, 127, false)),
         };
-        let launch = self.launch(&judged, program, timeout).map_err(ToolError::Failed)?;
-        let finished = process::run(launch, &self.supervisors).await.map_err(ToolError::Failed)?;
-        Ok(report(&finished, timeout))
+        if !program.is_unchanged() {
+            let path = program.path.display().to_string();
+            return Err(ToolError::failed(format!("`{}` is not what it was when the run began", visible(&path))));
+        }
+        let approved = if call.is_exceptional() { self.named_by(&judged) } else { Vec::new() };
+        let launched = self.launch(&judged, &program, timeout, &approved);
+        let (launch, found) = launched.map_err(ToolError::Failed)?;
+        let finished = process::run(launch, &self.supervisors).await;
+        let notes: Vec<String> = found.traces(&self.protected, &approved).iter().map(trace_words).collect();
+        for text in &notes {
+            events.send(|| EventKind::Notice { text: format!("`{}`: {text}", quoted(&judged.words)) });
+        }
+        Ok(report(&finished.map_err(ToolError::Failed)?, timeout, &notes))
+    }
+
+    /// What somebody has seen in the question and agreed to: files that are otherwise kept from commands.
+    fn named_by(&self, judged: &Judged<'_>) -> Vec<PathBuf> {
+        let operands = self.operands(&judged.words, &judged.matched);
+        let is_kept = |target: &Target| {
+            judged.matched.by == By::Grammar
+                || self.protected.touched([target]).is_some()
+                || super::secret::looks_secret(&target.path)
+        };
+        operands.all.into_iter().map(|operand| operand.target).filter(is_kept).map(|target| target.path).collect()
     }
 
     fn description(&self) -> String {
         let text = include_str!("description.md");
         let is_grammar = self.parts.iter().all(|part| !matches!(part.config.grammar, Grammar::Rules { .. }));
         let paths = if is_grammar { include_str!("paths.md") } else { "" };
-        let fence = if self.fence.is_ok() { include_str!("fence.md") } else { "" };
+        let fence = if self.fence.is_there() { include_str!("fence.md") } else { "" };
         let filled = text
             .replace("{directory}", &visible(&self.directory.path.display().to_string()))
             .replace("{system}", std::env::consts::OS)
@@ -305,7 +436,8 @@ impl Part {
     fn matched(&self, words: &[Word]) -> Option<Matched<'_>> {
         let by_grammar = |patterns: &[&str]| {
             let pattern = patterns.iter().find(|pattern| begins_with(words, pattern))?;
-            Some(Matched { part: self, pattern: (*pattern).to_owned(), by: By::Grammar })
+            let length = pattern.split(' ').count();
+            Some(Matched { part: self, pattern: (*pattern).to_owned(), length, rule: None, by: By::Grammar })
         };
         match &self.config.grammar {
             Grammar::ReadOnly => by_grammar(&READ_ONLY_COMMANDS),
@@ -313,7 +445,8 @@ impl Part {
             Grammar::Rules { rules, .. } => {
                 let rule = rules::first_match(rules, words)?;
                 let by = By::Rule(rules::verdict(rule, words));
-                Some(Matched { part: self, pattern: rule.pattern.join(" "), by })
+                let (pattern, length) = (rule.pattern.join(" "), rule.pattern.len());
+                Some(Matched { part: self, pattern, length, rule: Some(rule), by })
             }
         }
     }
@@ -333,10 +466,9 @@ fn quoted(words: &[Word]) -> String {
     shlex::try_join(words.iter().map(|word| word.text.as_str())).unwrap_or_default()
 }
 
-/// What a word may name: itself, or what stands behind `=`.
-fn operand_paths(word: &Word) -> Vec<PathBuf> {
-    let value = word.text.split_once('=').map(|(_, value)| PathBuf::from(value));
-    value.into_iter().chain([PathBuf::from(&word.text)]).filter(|path| !path.as_os_str().is_empty()).collect()
+/// Where commands of these write besides the working directory: relative paths are those of the project.
+fn written(parts: &[Part], project_root: &Path) -> impl Iterator<Item = PathBuf> {
+    parts.iter().flat_map(|part| &part.config.write).map(|path| project_root.join(path))
 }
 
 /// What the fence of a shell lets through, in words.
@@ -344,16 +476,30 @@ pub fn fence_words(config: &ShellConfig) -> String {
     let writes = match &config.grammar {
         Grammar::ReadOnly => "writes nothing".to_owned(),
         Grammar::FileOps => "`mv` writes beneath the working directory".to_owned(),
-        Grammar::Rules { .. } if config.write.is_empty() => "writes beneath the working directory".to_owned(),
         Grammar::Rules { .. } => {
+            let own = (config.directory == Access::ReadWrite).then(|| "the working directory".to_owned());
             let paths: Vec<String> = config.write.iter().map(|path| format!("`{}`", visible(path))).collect();
-            format!("writes beneath the working directory and {}", paths.join(", "))
+            let places: Vec<String> =
+                own.into_iter().chain(Some(paths.join(", ")).filter(|paths| !paths.is_empty())).collect();
+            if places.is_empty() {
+                "writes nothing".to_owned()
+            } else {
+                format!("writes beneath {}", places.join(" and "))
+            }
         }
     };
     format!("{writes}, {}", if config.network { "reaches the network" } else { "no network" })
 }
 
-fn report(finished: &Finished, timeout: Duration) -> String {
+fn trace_words(trace: &Trace) -> String {
+    let shown = |path: &Path| visible(&path.display().to_string()).into_owned();
+    match trace {
+        Trace::Made(path) => format!("{} was made, which other programs run or follow: look at it", shown(path)),
+        Trace::Removed(path) => format!("{} was removed again: no command may make it", shown(path)),
+    }
+}
+
+fn report(finished: &Finished, timeout: Duration, notes: &[String]) -> String {
     let stdout = String::from_utf8_lossy(&finished.stdout);
     let mut stderr = String::from_utf8_lossy(&finished.stderr).into_owned();
     let mut add = |line: String| {
@@ -374,6 +520,9 @@ fn report(finished: &Finished, timeout: Duration) -> String {
             -1
         }
     };
+    for note in notes {
+        add(format!("[{note}]"));
+    }
     rendered(&stdout, &stderr, exit_code, finished.truncated)
 }
 
@@ -424,10 +573,10 @@ impl Toolset for Shell {
     fn call<'a>(
         &'a self,
         call: PermittedCall,
-        _: &'a CallContext<'a>,
+        cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
         Box::pin(async move {
-            let output = self.run(&call).await?;
+            let output = self.run(&call, cx.events).await?;
             Ok(vec![Content::text(output)])
         })
     }

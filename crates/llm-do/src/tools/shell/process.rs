@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
-use tokio::sync::oneshot;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, oneshot};
 
-use super::fence::{Bounds, Fence};
+use crate::tools::fence::thin::{Around, Restriction};
+use crate::tools::fence::{Bounds, Fence, Kind};
 
 /// What is started, and under which bounds.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Launch {
     /// Absolute.
     pub program: PathBuf,
@@ -29,12 +31,33 @@ pub struct Launch {
     pub timeout: Duration,
     pub overflow: Overflow,
     pub limits: Vec<Limit>,
-    /// `None`: without a fence.
-    pub bounds: Option<Bounds>,
+    /// The keeper is within them already.
+    #[serde(skip)]
+    pub within: Within,
+}
+
+/// What keeps a command in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Within {
+    #[default]
+    Nothing,
+    Thin(Bounds),
+    Full(Bounds),
+}
+
+impl Within {
+    /// These bounds, as far as the fence can keep them.
+    pub fn new(bounds: Bounds, fence: &Fence) -> Self {
+        match fence.kind {
+            Kind::Full { .. } => Self::Full(bounds),
+            Kind::Thin { .. } => Self::Thin(bounds),
+            Kind::None { .. } => Self::Nothing,
+        }
+    }
 }
 
 /// What becomes of a command that says more than is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overflow {
     /// It only reads: nothing is lost by ending it.
     End,
@@ -43,7 +66,18 @@ pub enum Overflow {
 }
 
 /// A resource and how much of it a process may have.
-pub type Limit = (rustix::process::Resource, u64);
+pub type Limit = (Resource, u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Resource {
+    Core,
+    Descriptors,
+    Data,
+    Processes,
+    FileSize,
+    Memory,
+    Seconds,
+}
 
 /// How a command ended and what it said.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,7 +89,7 @@ pub struct Finished {
     pub truncated: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
     Exited(i32),
     Killed(i32),
@@ -71,28 +105,36 @@ pub const MARK: &str = "LLM_DO_COMMAND";
 
 /// Runs a command. Dropping the future ends it at once, with all that it started.
 pub async fn run(launch: Launch, supervisors: &Supervisors) -> Result<Finished, String> {
-    let supervisor = supervisors.take(launch.bounds.as_ref())?;
+    let gone = || "the thread of the commands has ended".to_owned();
+    let _turn = supervisors.turns.acquire().await.map_err(|_| gone())?;
+    let supervisor = supervisors.take(&launch.within)?;
     let leash = Arc::new(Leash { group: supervisor.group, state: Mutex::new(State::NotStarted) });
     let _ends_it = EndWhenDropped(Arc::clone(&leash));
     let (reply, finished) = oneshot::channel();
-    let gone = || "the thread of the commands has ended".to_owned();
     supervisor.orders.send(Order { launch, leash, reply }).map_err(|_| gone())?;
     let finished = finished.await.map_err(|_| gone())??;
     supervisors.give_back(supervisor);
     Ok(finished)
 }
 
-/// Threads that start a toolset's commands, one command at a time each. To put a fence on a thread costs as much as to
-/// start a command, and it stays there; so a thread is kept for the next command within the same bounds.
+/// So many commands run together, each with a thread or a keeper of its own, and so many of these are kept.
+const MOST: usize = 8;
+
+/// Threads that start a toolset's commands, one command at a time each, or have a keeper start them. To put a fence on a
+/// thread costs as much as to start a command, and a keeper costs several; both stay within their bounds, so they are kept
+/// for the next command within the same ones.
 #[derive(Debug)]
 pub struct Supervisors {
     holder: Option<PathBuf>,
+    fence: Arc<Fence>,
+    turns: Semaphore,
     free: Mutex<Vec<Supervisor>>,
 }
 
 #[derive(Debug)]
 struct Supervisor {
-    bounds: Option<Bounds>,
+    within: Within,
+    /// Of the commands, or of their keeper.
     group: Pid,
     /// The thread ends when this is dropped.
     orders: mpsc::Sender<Order>,
@@ -106,47 +148,220 @@ struct Order {
 
 impl Supervisors {
     /// `holder` is a program that does nothing: processes of it hold the groups of commands.
-    pub fn new(holder: Option<PathBuf>) -> Self {
-        Self { holder, free: Mutex::default() }
+    pub fn new(holder: Option<PathBuf>, fence: Arc<Fence>) -> Self {
+        Self { holder, fence, turns: Semaphore::new(MOST), free: Mutex::default() }
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<Supervisor>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, bounds: Option<&Bounds>) -> Result<Supervisor, String> {
+    fn take(&self, within: &Within) -> Result<Supervisor, String> {
         let mut free = self.free();
         free.retain(|supervisor| is_held(supervisor.group));
-        match free.iter().position(|supervisor| supervisor.bounds.as_ref() == bounds) {
-            Some(at) => Ok(free.swap_remove(at)),
-            None => Supervisor::start(self.holder.as_ref().ok_or("the program `true` is not there")?, bounds),
+        match free.iter().position(|supervisor| supervisor.within == *within) {
+            Some(at) => Ok(free.remove(at)),
+            None => self.start(within),
         }
     }
 
+    fn start(&self, within: &Within) -> Result<Supervisor, String> {
+        match (within, &self.fence.kind) {
+            (Within::Full(bounds), Kind::Full { keepers, .. }) => {
+                let (mut keeper, bounds) = (keepers.take()?, bounds.clone());
+                let group = keeper.group();
+                let mut enclosed = None;
+                Supervisor::start(within, group, move |launch, leash| {
+                    enclosed.get_or_insert_with(|| keeper.enclose(&bounds)).clone()?;
+                    leash.begin()?;
+                    let finished = keeper.run(launch);
+                    *leash.state() = State::Over;
+                    finished
+                })
+            }
+            (Within::Full(_), _) => Err("there is no keeper".to_owned()),
+            (Within::Thin(_) | Within::Nothing, _) => {
+                let held = Group::new(self.holder.as_ref().ok_or("the program `true` is not there")?)?;
+                let group = held.id;
+                let ground = Ground::among_others(within, group)?;
+                Supervisor::start(within, group, move |launch, leash| {
+                    let _held = &held;
+                    ground.supervised(launch, leash)
+                })
+            }
+        }
+    }
+
+    /// Those that were not needed for longest go first.
     fn give_back(&self, supervisor: Supervisor) {
-        self.free().push(supervisor);
+        let mut free = self.free();
+        free.push(supervisor);
+        if free.len() > MOST {
+            free.remove(0);
+        }
     }
 }
 
 impl Supervisor {
-    fn start(holder: &PathBuf, bounds: Option<&Bounds>) -> Result<Self, String> {
-        let held = Group::new(holder)?;
-        let group = held.id;
-        let fence = bounds.map(|bounds| Fence::new(bounds, group)).transpose()?;
+    fn start(
+        within: &Within,
+        group: Pid,
+        mut run: impl FnMut(&Launch, &Leash) -> Result<Finished, String> + Send + 'static,
+    ) -> Result<Self, String> {
         let (orders, inbox) = mpsc::channel::<Order>();
         let thread = std::thread::Builder::new().name("commands".to_owned());
         let started = thread.spawn(move || {
-            let _held = held;
-            let fenced = fence.map_or(Ok(()), Fence::restrict_thread);
             for Order { launch, leash, reply } in inbox {
-                let finished = fenced.clone().and_then(|()| supervise(&launch, &leash));
                 // Nobody waits for it if the call was dropped.
-                let _ = reply.send(finished);
+                let _ = reply.send(run(&launch, &leash));
             }
         });
         started.map_err(|error| format!("no thread for commands: {error}"))?;
-        Ok(Self { bounds: bounds.cloned(), group, orders })
+        Ok(Self { within: within.clone(), group, orders })
     }
+}
+
+/// Where commands are started, and how everything that one of them started is ended.
+pub struct Ground {
+    starter: Option<Starter>,
+    end: End,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Among the user's other processes.
+    Group(Pid),
+    /// Whatever process there is besides this one, which is the first of its namespace.
+    Everything,
+}
+
+impl Ground {
+    fn among_others(within: &Within, group: Pid) -> Result<Self, String> {
+        let starter = match within {
+            Within::Thin(bounds) => Some(Starter::new(Restriction::new(bounds, Around::Thread { group })?)?),
+            Within::Nothing | Within::Full(_) => None,
+        };
+        Ok(Self { starter, end: End::Group(group) })
+    }
+
+    /// For process 1 of a namespace.
+    pub fn kept(restriction: Restriction) -> Result<Self, String> {
+        Ok(Self { starter: Some(Starter::new(restriction)?), end: End::Everything })
+    }
+
+    /// Runs a command to its end. Nobody ends it from outside but with this process.
+    pub fn supervise(&self, launch: &Launch) -> Result<Finished, String> {
+        let leash = Leash { group: rustix::process::getpid(), state: Mutex::new(State::NotStarted) };
+        self.supervised(launch, &leash)
+    }
+
+    fn supervised(&self, launch: &Launch, leash: &Leash) -> Result<Finished, String> {
+        let mut child = self.start(launch, leash)?;
+        for (resource, amount) in &launch.limits {
+            limit(&child, *resource, *amount);
+        }
+        let watched = watch(launch, &mut child);
+        // Before the child is waited for: as long as nobody did, its id is nobody else's.
+        self.end.now();
+        let (mut heard, ended) = match watched {
+            Ok(watched) => watched,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                *leash.state() = State::Over;
+                return Err(format!("the command was lost: {error}"));
+            }
+        };
+        let status = child.wait().map_err(|error| format!("the command was lost: {error}"))?;
+        *leash.state() = State::Over;
+        match self.end {
+            End::Group(_) if self.starter.is_none() => end_strays(launch),
+            End::Group(_) => {}
+            End::Everything => reap(),
+        }
+        heard.drain();
+        Ok(heard.finished(ended.unwrap_or_else(|| how_it_ended(status))))
+    }
+
+    fn start(&self, launch: &Launch, leash: &Leash) -> Result<Child, String> {
+        let mut command = Command::new(&launch.program);
+        command.arg0(&launch.name).args(&launch.arguments).current_dir(&launch.directory);
+        command.env_clear().envs(launch.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(match self.end {
+            End::Group(group) => group.as_raw_nonzero().get(),
+            End::Everything => 0,
+        });
+        let mut state = leash.state();
+        if *state == State::Over {
+            return Err(CANCELLED.to_owned());
+        }
+        let started = match &self.starter {
+            Some(starter) => starter.start(command)?,
+            None => command.spawn(),
+        };
+        let child = started.map_err(|error| format!("{} cannot be started: {error}", launch.program.display()))?;
+        *state = State::Running;
+        Ok(child)
+    }
+}
+
+const CANCELLED: &str = "cancelled";
+
+/// A thread with a fence on it, which starts commands and does nothing else: whoever supervises them may do more than
+/// they.
+struct Starter {
+    commands: mpsc::Sender<Command>,
+    started: Mutex<mpsc::Receiver<Result<io::Result<Child>, String>>>,
+}
+
+impl Starter {
+    fn new(restriction: Restriction) -> Result<Self, String> {
+        let (commands, inbox) = mpsc::channel::<Command>();
+        let (sender, started) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("fenced".to_owned());
+        let running = thread.spawn(move || {
+            let restricted = restriction.restrict_thread();
+            for mut command in inbox {
+                let started = restricted.clone().map(|()| command.spawn());
+                if sender.send(started).is_err() {
+                    return;
+                }
+            }
+        });
+        running.map_err(|error| format!("no thread for commands: {error}"))?;
+        Ok(Self { commands, started: Mutex::new(started) })
+    }
+
+    fn start(&self, command: Command) -> Result<io::Result<Child>, String> {
+        let gone = || "the fenced thread has ended".to_owned();
+        self.commands.send(command).map_err(|_| gone())?;
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.recv().map_err(|_| gone())?
+    }
+}
+
+impl End {
+    fn now(self) {
+        match self {
+            Self::Group(group) => drop(kill_process_group(group, Signal::KILL)),
+            Self::Everything => kill_everything(),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn kill_everything() {
+    // Nobody else is there: that is what was wanted.
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), nix::sys::signal::Signal::SIGKILL);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kill_everything() {}
+
+/// Waits for those whose parents have ended.
+fn reap() {
+    while let Ok(Some(_)) = rustix::process::wait(rustix::process::WaitOptions::empty()) {}
 }
 
 /// A process group for commands. It is held by a process that has ended and was not waited for: it is there before the
@@ -201,6 +416,15 @@ impl Leash {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn begin(&self) -> Result<(), String> {
+        let mut state = self.state();
+        if *state == State::Over {
+            return Err(CANCELLED.to_owned());
+        }
+        *state = State::Running;
+        Ok(())
+    }
 }
 
 struct EndWhenDropped(Arc<Leash>);
@@ -215,56 +439,25 @@ impl Drop for EndWhenDropped {
     }
 }
 
-fn supervise(launch: &Launch, leash: &Leash) -> Result<Finished, String> {
-    let mut child = start(launch, leash)?;
-    for (resource, amount) in &launch.limits {
-        limit(&child, *resource, *amount);
-    }
-    let watched = watch(launch, &mut child);
-    // Before the child is waited for: as long as nobody did, its id is nobody else's.
-    let _ = kill_process_group(leash.group, Signal::KILL);
-    let (mut heard, ended) = match watched {
-        Ok(watched) => watched,
-        Err(error) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            *leash.state() = State::Over;
-            return Err(format!("the command was lost: {error}"));
-        }
-    };
-    let status = child.wait().map_err(|error| format!("the command was lost: {error}"))?;
-    *leash.state() = State::Over;
-    if launch.bounds.is_none() {
-        end_strays(launch);
-    }
-    heard.drain();
-    Ok(heard.finished(ended.unwrap_or_else(|| how_it_ended(status))))
-}
-
-fn start(launch: &Launch, leash: &Leash) -> Result<Child, String> {
-    let mut command = Command::new(&launch.program);
-    command.arg0(&launch.name).args(&launch.arguments).current_dir(&launch.directory);
-    command.env_clear().envs(launch.environment.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.process_group(leash.group.as_raw_nonzero().get());
-    let mut state = leash.state();
-    if *state == State::Over {
-        return Err("cancelled".to_owned());
-    }
-    let child = command.spawn().map_err(|error| format!("{} cannot be started: {error}", launch.program.display()))?;
-    *state = State::Running;
-    Ok(child)
-}
-
 #[cfg(target_os = "linux")]
-fn limit(child: &Child, resource: rustix::process::Resource, amount: u64) {
+fn limit(child: &Child, resource: Resource, amount: u64) {
+    use rustix::process::Resource as Kernel;
+    let resource = match resource {
+        Resource::Core => Kernel::Core,
+        Resource::Descriptors => Kernel::Nofile,
+        Resource::Data => Kernel::Data,
+        Resource::Processes => Kernel::Nproc,
+        Resource::FileSize => Kernel::Fsize,
+        Resource::Memory => Kernel::As,
+        Resource::Seconds => Kernel::Cpu,
+    };
     let limit = rustix::process::Rlimit { current: Some(amount), maximum: Some(amount) };
     // One that is already stricter, or a child that is already gone.
     let _ = rustix::process::prlimit(Some(pid_of(child)), resource, limit);
 }
 
 #[cfg(not(target_os = "linux"))]
-fn limit(_: &Child, _: rustix::process::Resource, _: u64) {}
+fn limit(_: &Child, _: Resource, _: u64) {}
 
 /// Listens until the child ends, its time is up, or it has said too much; the latter two are the answer.
 fn watch(launch: &Launch, child: &mut Child) -> io::Result<(Heard, Option<Ended>)> {

@@ -1,45 +1,237 @@
-//! Names of programs → absolute paths, in directories that only the system's owner can write: a program planted in a
-//! project, in the working directory or in somebody's `PATH` is never found.
+//! Names of programs → files that may run: by name in directories that only the system's owner can write and in those that
+//! the user chose, by absolute path where nobody else could have put them. A program planted in a project, in the working
+//! directory, in a temporary one or in somebody's `PATH` is never found.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+use super::way::{self, Way};
+use crate::beneath::Identity;
+use crate::escape::visible;
+use crate::journal::digest::of_content;
 
 /// Where programs are looked for, in this order. Children find theirs here too.
 pub const DIRECTORIES: &[&str] =
     &["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/run/current-system/sw/bin"];
 
+/// Where a program lies, and so who has to agree that it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProgramPlace {
+    /// Only root can change it: as good as a name.
+    System,
+    /// Only the user and root can change it: what it is now can be agreed to.
+    Own {
+        /// Without links.
+        path: PathBuf,
+        /// Of its content.
+        digest: String,
+    },
+    /// Nothing is there that could run.
+    Missing,
+    /// Others could change it, or a run could. Completes "the program …".
+    Refused(String),
+}
+
+/// A program that was found, as it was then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// By which it is started.
+    pub path: PathBuf,
+    /// The file that this leads to.
+    pub file: PathBuf,
+    version: Version,
+}
+
+/// Which file it is, and when it last changed in any way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Version {
+    identity: Identity,
+    changed: (i64, i64),
+}
+
+impl Version {
+    fn of(metadata: &Metadata) -> Self {
+        let identity = Identity::of_file_metadata(metadata);
+        Self { identity, changed: (metadata.ctime(), metadata.ctime_nsec()) }
+    }
+}
+
+impl Program {
+    /// What is at a path now, if it can be run at all; whether it may is another question.
+    pub fn at(path: PathBuf) -> Option<Self> {
+        let metadata = path.metadata().ok().filter(is_executable)?;
+        let file = path.canonicalize().ok()?;
+        Some(Self { path, file, version: Version::of(&metadata) })
+    }
+
+    /// Whether its path still leads to the same file, and nobody has touched that.
+    pub fn is_unchanged(&self) -> bool {
+        self.path.metadata().is_ok_and(|metadata| Version::of(&metadata) == self.version)
+    }
+}
+
+/// Directories that a run, or what it reads, can write: no program is started from beneath them.
+#[derive(Clone, Debug, Default)]
+pub struct Grounds(Vec<(Identity, String)>);
+
+impl Grounds {
+    pub fn new<'a>(project_root: &Path, working: &Path, written: impl IntoIterator<Item = &'a Path>) -> Self {
+        let temporary = ["/tmp", "/var/tmp", "/dev/shm"].map(Path::new);
+        let named = |path: &Path, what: String| Some((Identity::of_path(path).ok()?, what));
+        let shown = |path: &Path| visible(&path.display().to_string()).into_owned();
+        let mut grounds = Vec::new();
+        grounds.extend(named(project_root, "the project".to_owned()));
+        grounds.extend(named(working, "the working directory".to_owned()));
+        grounds.extend(written.into_iter().filter_map(|path| {
+            let what = format!("`{}`, which commands or tools may write", shown(path));
+            named(path, what)
+        }));
+        let temporary = temporary.into_iter().filter_map(|path| named(path, "a temporary directory".to_owned()));
+        grounds.extend(temporary);
+        Self(grounds)
+    }
+
+    /// Where the program at an absolute path lies.
+    pub fn place(&self, path: &Path) -> ProgramPlace {
+        let way = match way::to(path) {
+            Ok(way) => way,
+            Err(error) => return ProgramPlace::Refused(format!("cannot be looked at: {error}")),
+        };
+        if let Some(reason) = self.objection(&way) {
+            return ProgramPlace::Refused(reason);
+        }
+        let Some((file, metadata)) = way.arrived.as_ref().filter(|(_, metadata)| is_executable(metadata)) else {
+            return ProgramPlace::Missing;
+        };
+        let owners = way.directories.iter().map(|(_, metadata)| metadata.uid()).chain([metadata.uid()]);
+        if owners.max() == Some(0) {
+            return ProgramPlace::System;
+        }
+        match File::open(file).and_then(of_content) {
+            Ok(digest) => ProgramPlace::Own { path: file.clone(), digest },
+            Err(error) => ProgramPlace::Refused(format!("cannot be read: {error}")),
+        }
+    }
+
+    /// Why nothing at the end of a way may be run, if so.
+    fn objection(&self, way: &Way) -> Option<String> {
+        let on_the_way = way.directories.iter().find_map(|(directory, metadata)| {
+            let ground = self.0.iter().find(|(identity, _)| *identity == Identity::of_file_metadata(metadata));
+            match ground {
+                Some((_, what)) => Some(format!("leads into {what}")),
+                None if way::is_of_processes(directory) => Some("leads through files of processes".to_owned()),
+                None => {
+                    others_may_write(directory, metadata).map(|who| format!("leads through a directory that {who}"))
+                }
+            }
+        });
+        let at_its_end = || {
+            let (file, metadata) = way.arrived.as_ref()?;
+            others_may_write(file, metadata).map(|who| format!("is a file that {who}"))
+        };
+        on_the_way.or_else(at_its_end)
+    }
+
+    /// Of directories in which the user wants programs to be found, those that may be used, and why the others may not.
+    pub fn own_directories(&self, wanted: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+        let (mut own, mut left_out) = (Vec::new(), Vec::new());
+        for path in wanted {
+            let judged = match way::to(path) {
+                Ok(way) => self.objection(&way.entered()).map_or(Ok(()), Err),
+                Err(error) => Err(format!("cannot be looked at: {error}")),
+            };
+            let shown = path.display().to_string();
+            match judged {
+                Ok(()) if path.is_absolute() && path.is_dir() => own.push(path.clone()),
+                Ok(()) => left_out.push(format!("`{}` is no directory", visible(&shown))),
+                Err(reason) => left_out.push(format!("`{}` {reason}", visible(&shown))),
+            }
+        }
+        (own, left_out)
+    }
+}
+
+/// Who besides the user and root can change a file or a directory, if anybody.
+fn others_may_write(path: &Path, metadata: &Metadata) -> Option<String> {
+    let user = rustix::process::geteuid().as_raw();
+    let shown = path.display().to_string();
+    if ![0, user].contains(&metadata.uid()) {
+        return Some(format!("belongs to somebody else (`{}`)", visible(&shown)));
+    }
+    (metadata.mode() & 0o022 != 0).then(|| format!("others may write (`{}`)", visible(&shown)))
+}
+
 /// What was found, once for each name: what a command means does not change during a run.
 #[derive(Debug, Default)]
-pub struct Programs(Mutex<HashMap<String, Option<PathBuf>>>);
+pub struct Programs {
+    grounds: Grounds,
+    /// The user's own, besides the system's.
+    directories: Vec<PathBuf>,
+    found: Mutex<HashMap<String, Result<Program, String>>>,
+}
 
 impl Programs {
-    pub fn find(&self, name: &str) -> Option<PathBuf> {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        found.entry(name.to_owned()).or_insert_with(|| resolve(name)).clone()
+    /// What was found before counts: nothing is looked for again.
+    pub fn new(grounds: Grounds, directories: Vec<PathBuf>, found: &BTreeMap<String, Program>) -> Self {
+        let found = found.iter().map(|(name, program)| (name.clone(), Ok(program.clone()))).collect();
+        Self { grounds, directories, found: Mutex::new(found) }
+    }
+
+    /// The program, or why there is none.
+    pub fn find(&self, name: &str) -> Result<Program, String> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.entry(name.to_owned()).or_insert_with(|| self.resolve(name)).clone()
+    }
+
+    fn resolve(&self, name: &str) -> Result<Program, String> {
+        let shown = visible(name);
+        // A rule may name a program by its path; then only that one is meant.
+        if Path::new(name).is_absolute() {
+            return match self.grounds.place(Path::new(name)) {
+                ProgramPlace::System | ProgramPlace::Own { .. } => {
+                    Program::at(PathBuf::from(name)).ok_or_else(|| format!("`{shown}` is no program"))
+                }
+                ProgramPlace::Missing => Err(format!("`{shown}` is no program")),
+                ProgramPlace::Refused(reason) => Err(format!("`{shown}` {reason}")),
+            };
+        }
+        let directories: Vec<&Path> = self.directories().collect();
+        let is_name = !name.is_empty() && !name.contains('/');
+        let found = directories.iter().filter(|_| is_name).find_map(|directory| Program::at(directory.join(name)));
+        found.ok_or_else(|| {
+            let directories: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
+            format!("`{shown}` is not in {}", directories.join(", "))
+        })
+    }
+
+    /// Where programs are looked for by name.
+    fn directories(&self) -> impl Iterator<Item = &Path> + '_ {
+        let own = self.directories.iter().map(PathBuf::as_path);
+        system_directories().map(|directory| -> &Path { directory }).chain(own)
+    }
+
+    /// The value of `PATH` for children.
+    pub fn search_path(&self) -> String {
+        self.directories().map(|directory| directory.display().to_string()).collect::<Vec<_>>().join(":")
+    }
+
+    /// What a fence must let be run besides the system: the user's directories, and a program in them or elsewhere.
+    pub fn run_from(&self, program: &Program) -> Vec<PathBuf> {
+        let is_system = |path: &Path| system_directories().any(|directory| path.starts_with(directory));
+        let own = [&program.path, &program.file].into_iter().filter(|path| !is_system(path)).cloned();
+        self.directories.iter().cloned().chain(own).collect()
     }
 }
 
-/// The value of `PATH` for children.
-pub fn search_path() -> String {
-    DIRECTORIES.iter().copied().filter(|directory| is_trusted(Path::new(directory))).collect::<Vec<_>>().join(":")
+fn system_directories() -> impl Iterator<Item = &'static Path> {
+    DIRECTORIES.iter().map(Path::new).filter(|directory| is_trusted(directory))
 }
 
-fn resolve(name: &str) -> Option<PathBuf> {
-    // A rule may name a program by its path; then only that one is meant.
-    if Path::new(name).is_absolute() {
-        return Some(PathBuf::from(name)).filter(|path| is_program(path));
-    }
-    if name.contains('/') {
-        return None;
-    }
-    let directories = DIRECTORIES.iter().map(Path::new).filter(|directory| is_trusted(directory));
-    directories.map(|directory| directory.join(name)).find(|path| is_program(path))
-}
-
-fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+fn is_executable(metadata: &Metadata) -> bool {
+    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
 }
 
 /// Owned by root, and writable by nobody else.
@@ -48,26 +240,4 @@ fn is_trusted(directory: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_found_by_name_in_trusted_directories_only() {
-        let programs = Programs::default();
-        let cat = programs.find("cat").unwrap();
-        assert!(cat.is_absolute() && cat.ends_with("cat"));
-        for name in ["./cat", "../bin/cat", "bin/cat", "CAT", "no-such-program", "", "."] {
-            assert_eq!(programs.find(name), None, "{name}");
-        }
-        assert_eq!(programs.find(cat.to_str().unwrap()), Some(cat));
-    }
-
-    #[test]
-    fn directories_that_others_may_write_are_not_trusted() {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(!is_trusted(directory.path()));
-        assert!(!is_trusted(Path::new("/tmp")));
-        assert!(search_path().split(':').all(|directory| is_trusted(Path::new(directory))));
-    }
-}
+mod tests;

@@ -1,0 +1,367 @@
+//! Which agents were made here: a signed list beside the project, never in it.
+//!
+//! A file in the directory of created agents says what it likes. Only a file that is recorded here, as it is recorded here,
+//! is an agent that somebody agreed to; it has the name of its creator, and is never more than that one is now.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, ToolsetUse};
+use crate::journal::mac::{LineMac, Purpose, StateKey, sign, split};
+use crate::tools::approval::{Rule, digest};
+
+/// Where it is kept which agents were made, and who signs for it.
+#[derive(Clone, Debug)]
+pub struct CreatedStore {
+    /// The state directory.
+    pub directory: PathBuf,
+    pub key: StateKey,
+}
+
+/// An agent that was made here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    pub name: String,
+    /// Of the file's text.
+    pub digest: String,
+    /// `None`: a program made it, which may give it whatever the project has.
+    pub creator: Option<String>,
+}
+
+impl Made {
+    pub fn of(name: &str, text: &str, creator: Option<&str>) -> Self {
+        Self { name: name.to_owned(), digest: digest([text]), creator: creator.map(str::to_owned) }
+    }
+
+    pub fn is_of(&self, text: &str) -> bool {
+        self.digest == digest([text])
+    }
+}
+
+/// The agents that were made in a project. Without a store they are those of this run.
+#[derive(Debug, Default)]
+pub struct CreatedAgents {
+    kept: Option<Kept>,
+    of_run: Mutex<BTreeMap<String, Made>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    file: PathBuf,
+    key: StateKey,
+    /// Of the project: a list that was signed for another one is none for this one.
+    start: LineMac,
+}
+
+/// More is not read: who makes so many agents by hand?
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+impl CreatedAgents {
+    pub fn of(root: &Path, store: Option<&CreatedStore>) -> Self {
+        Self { kept: store.and_then(|store| Kept::of(root, store)), of_run: Mutex::default() }
+    }
+
+    /// The last one of this name.
+    pub fn made(&self, name: &str) -> io::Result<Option<Made>> {
+        match &self.kept {
+            Some(kept) => Ok(kept.read()?.remove(name)),
+            None => Ok(self.of_run.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()),
+        }
+    }
+
+    pub fn add(&self, made: Made) -> io::Result<()> {
+        match &self.kept {
+            Some(kept) => kept.append(&made),
+            None => {
+                self.of_run.lock().unwrap_or_else(PoisonError::into_inner).insert(made.name.clone(), made);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// A root that cannot be found has nothing to call.
+    fn of(root: &Path, store: &CreatedStore) -> Option<Self> {
+        let root = root.canonicalize().ok()?;
+        // Names need not be UTF-8, and two that are not must not look alike.
+        let root = root.as_os_str().as_encoded_bytes().escape_ascii().to_string();
+        let name = &digest([root.as_str()])[..32];
+        let file = store.directory.join("created").join(format!("{name}.jsonl"));
+        let start = store.key.mac(Purpose::Created, [root.as_bytes()]);
+        Some(Self { file, key: store.key.clone(), start })
+    }
+
+    fn read(&self) -> io::Result<BTreeMap<String, Made>> {
+        let mut file = match File::open(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            opened => opened?,
+        };
+        let lines = self.lines(&mut file)?;
+        Ok(lines.made.into_iter().map(|made| (made.name.clone(), made)).collect())
+    }
+
+    fn append(&self, made: &Made) -> io::Result<()> {
+        if let Some(directory) = self.file.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.file)?;
+        // Another run may append as well, and each line is signed with the one before it.
+        file.lock()?;
+        let lines = self.lines(&mut file)?;
+        let mut line = serde_json::to_string(made)?;
+        let mac = self.key.next(Purpose::Created, lines.last, &line.as_bytes()[..line.len() - 1]);
+        sign(&mut line, mac);
+        // What is behind the last good line is somebody else's, or the half of a line.
+        file.set_len(lines.length)?;
+        file.seek(SeekFrom::Start(lines.length))?;
+        file.write_all(format!("{line}\n").as_bytes())?;
+        file.sync_data()
+    }
+
+    /// The lines that were signed here, one after the other, up to the first one that was not.
+    fn lines(&self, file: &mut File) -> io::Result<Lines> {
+        let mut bytes = Vec::new();
+        file.take(LARGEST).read_to_end(&mut bytes)?;
+        let mut lines = Lines { made: Vec::new(), last: self.start, length: 0 };
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let Some((signed, mac)) = line.strip_suffix(b"\n").and_then(split) else { break };
+            let expected = self.key.next(Purpose::Created, lines.last, signed);
+            if expected.to_string().as_bytes() != mac {
+                break;
+            }
+            let Ok(made) = serde_json::from_slice::<Made>(&line[..line.len() - 1]) else { break };
+            lines.made.push(made);
+            lines.last = expected;
+            lines.length += line.len() as u64;
+        }
+        Ok(lines)
+    }
+}
+
+struct Lines {
+    made: Vec<Made>,
+    last: LineMac,
+    /// Of all of them, in bytes.
+    length: u64,
+}
+
+impl AgentSpec {
+    /// What is left of an agent where its creator, as it is now, has less: no other tools, the stricter rule, the lower
+    /// limit.
+    #[must_use]
+    pub(super) fn within(self, creator: &Self) -> Self {
+        Self {
+            tools: common_tools(self.tools, &creator.tools),
+            toolsets: common_tools(self.toolsets, &creator.toolsets),
+            allow_workers: common_workers(self.allow_workers, creator),
+            limits: self.limits.lower(&creator.limits),
+            attachment_policy: self.attachment_policy.stricter(&creator.attachment_policy),
+            server_tools: Vec::new(),
+            ..self
+        }
+    }
+}
+
+fn common_tools(uses: Vec<ToolsetUse>, creators: &[ToolsetUse]) -> Vec<ToolsetUse> {
+    let common = uses.into_iter().filter_map(|used| {
+        let of_creator = creators.iter().find(|of_creator| of_creator.name == used.name)?;
+        let tools = used.rules.keys().chain(of_creator.rules.keys());
+        let rules = tools.filter_map(|tool| {
+            let rule = stricter(used.rules.get(tool).copied(), of_creator.rules.get(tool).copied());
+            rule.map(|rule| (tool.clone(), rule))
+        });
+        Some(ToolsetUse { rules: rules.collect(), source: of_creator.source.clone(), ..used })
+    });
+    common.collect()
+}
+
+/// Without a rule the toolset decides, which only an `allow` can loosen: so an `allow` needs both.
+fn stricter(one: Option<Rule>, other: Option<Rule>) -> Option<Rule> {
+    match (one, other) {
+        (Some(Rule::Block), _) | (_, Some(Rule::Block)) => Some(Rule::Block),
+        (Some(Rule::Ask), _) | (_, Some(Rule::Ask)) => Some(Rule::Ask),
+        (Some(Rule::Allow), Some(Rule::Allow)) => Some(Rule::Allow),
+        (Some(Rule::Allow) | None, None) | (None, Some(Rule::Allow)) => None,
+    }
+}
+
+/// Silent is: its own tools, and what was created.
+fn common_workers(own: Option<AllowWorkers>, creator: &AgentSpec) -> Option<AllowWorkers> {
+    let is_tool = |name: &String| creator.tools.iter().chain(&creator.toolsets).any(|used| used.name == *name);
+    match (own, &creator.allow_workers) {
+        (own, Some(AllowWorkers::Any)) => own,
+        (None | Some(AllowWorkers::Any), None) => None,
+        (None | Some(AllowWorkers::Any), Some(AllowWorkers::Only(names))) => Some(AllowWorkers::Only(names.clone())),
+        (Some(AllowWorkers::Only(own)), creators) => {
+            let may_call = |name: &String| match creators {
+                Some(AllowWorkers::Only(names)) => names.contains(name),
+                Some(AllowWorkers::Any) | None => is_tool(name),
+            };
+            Some(AllowWorkers::Only(own.into_iter().filter(may_call).collect()))
+        }
+    }
+}
+
+impl Limits {
+    fn lower(&self, other: &Self) -> Self {
+        fn least<T: PartialOrd>(one: Option<T>, other: Option<T>) -> Option<T> {
+            match (one, other) {
+                (Some(one), Some(other)) => Some(if other < one { other } else { one }),
+                (one, other) => one.or(other),
+            }
+        }
+        Self {
+            max_requests: least(self.max_requests, other.max_requests),
+            max_tool_calls: least(self.max_tool_calls, other.max_tool_calls),
+            max_input_tokens: least(self.max_input_tokens, other.max_input_tokens),
+            max_output_tokens: least(self.max_output_tokens, other.max_output_tokens),
+            max_cost_usd: least(self.max_cost_usd, other.max_cost_usd),
+            timeout_seconds: least(self.timeout_seconds, other.timeout_seconds),
+        }
+    }
+}
+
+impl AttachmentPolicy {
+    fn stricter(&self, other: &Self) -> Self {
+        let allowed_suffixes = match (self.allowed_suffixes.as_slice(), other.allowed_suffixes.as_slice()) {
+            ([], allowed) | (allowed, []) => allowed.to_vec(),
+            (own, others) => {
+                let both: Vec<String> = own.iter().filter(|suffix| others.contains(suffix)).cloned().collect();
+                // An empty list says nothing, and nothing in common is no file at all: no name has this ending.
+                if both.is_empty() { vec!["\0".to_owned()] } else { both }
+            }
+        };
+        let mut denied_suffixes = self.denied_suffixes.clone();
+        denied_suffixes.extend(other.denied_suffixes.iter().cloned());
+        Self {
+            max_attachments: self.max_attachments.min(other.max_attachments),
+            max_total_bytes: self.max_total_bytes.min(other.max_total_bytes),
+            allowed_suffixes,
+            denied_suffixes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(directory: &Path) -> CreatedStore {
+        CreatedStore { directory: directory.to_owned(), key: StateKey::from_bytes([7; 32]) }
+    }
+
+    fn only_file(directory: &Path) -> PathBuf {
+        std::fs::read_dir(directory.join("created")).unwrap().next().unwrap().unwrap().path()
+    }
+
+    #[test]
+    fn the_last_one_of_a_name_counts_in_its_own_project() {
+        let (state, root, other) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = store(state.path());
+        let agents = CreatedAgents::of(root.path(), Some(&store));
+        assert_eq!(agents.made("poet").unwrap(), None);
+        for text in ["one", "two"] {
+            agents.add(Made::of("poet", text, Some("maker"))).unwrap();
+        }
+        let later = CreatedAgents::of(&root.path().join("."), Some(&store));
+        let made = later.made("poet").unwrap().unwrap();
+        assert!(made.is_of("two") && !made.is_of("one"));
+        assert_eq!(CreatedAgents::of(other.path(), Some(&store)).made("poet").unwrap(), None);
+        let stranger = CreatedStore { key: StateKey::from_bytes([8; 32]), ..store.clone() };
+        assert_eq!(CreatedAgents::of(root.path(), Some(&stranger)).made("poet").unwrap(), None, "another key");
+        // The list of one project is none for another.
+        let file = only_file(state.path());
+        CreatedAgents::of(other.path(), Some(&store)).add(Made::of("x", "x", None)).unwrap();
+        for entry in std::fs::read_dir(state.path().join("created")).unwrap() {
+            let entry = entry.unwrap().path();
+            if entry != file {
+                std::fs::copy(&file, entry).unwrap();
+            }
+        }
+        assert_eq!(CreatedAgents::of(other.path(), Some(&store)).made("poet").unwrap(), None);
+        let of_run = CreatedAgents::of(root.path(), None);
+        of_run.add(Made::of("poet", "three", None)).unwrap();
+        assert!(of_run.made("poet").unwrap().unwrap().is_of("three"), "without a store it is known in this run");
+    }
+
+    #[test]
+    fn no_byte_of_the_list_can_be_changed_and_no_line_exchanged() {
+        let (state, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let agents = CreatedAgents::of(root.path(), Some(&store(state.path())));
+        for name in ["one", "two", "three"] {
+            agents.add(Made::of(name, name, Some("maker"))).unwrap();
+        }
+        let file = only_file(state.path());
+        let written = std::fs::read(&file).unwrap();
+        let known = || ["one", "two", "three"].map(|name| agents.made(name).unwrap().is_some());
+        assert_eq!(known(), [true; 3]);
+        let line_of = |at: usize| written[..at].split(|byte| *byte == b'\n').count() - 1;
+        for at in 0..written.len() {
+            let mut changed = written.clone();
+            changed[at] ^= 1;
+            std::fs::write(&file, &changed).unwrap();
+            assert_eq!(known(), std::array::from_fn(|line| line < line_of(at)), "byte {at}");
+        }
+        let lines: Vec<&[u8]> = written.split_inclusive(|byte| *byte == b'\n').collect();
+        std::fs::write(&file, [lines[1], lines[0], lines[2]].concat()).unwrap();
+        assert_eq!(known(), [false; 3]);
+        std::fs::write(&file, [lines[0], lines[2]].concat()).unwrap();
+        assert_eq!(known(), [true, false, false]);
+        // Whoever adds to a list that somebody changed goes on behind what is good of it.
+        agents.add(Made::of("three", "three", None)).unwrap();
+        assert_eq!(known(), [true, false, true]);
+    }
+
+    #[test]
+    fn of_two_rules_the_stricter_one_counts() {
+        use Rule::{Allow, Ask, Block};
+        for (one, other, expected) in [
+            (None, None, None),
+            (Some(Allow), None, None),
+            (Some(Allow), Some(Allow), Some(Allow)),
+            (Some(Allow), Some(Ask), Some(Ask)),
+            (Some(Ask), None, Some(Ask)),
+            (Some(Block), None, Some(Block)),
+            (Some(Block), Some(Allow), Some(Block)),
+            (Some(Block), Some(Ask), Some(Block)),
+            (Some(Ask), Some(Ask), Some(Ask)),
+        ] {
+            assert_eq!(stricter(one, other), expected, "{one:?} {other:?}");
+            assert_eq!(stricter(other, one), expected, "{other:?} {one:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_limits_the_lower_one_counts_and_of_two_policies_the_stricter_one() {
+        let (one, other) = (
+            Limits { max_requests: Some(3), max_cost_usd: Some(2.0), ..Limits::default() },
+            Limits { max_requests: Some(5), max_cost_usd: Some(1.0), max_tool_calls: Some(1), ..Limits::default() },
+        );
+        let lower =
+            Limits { max_requests: Some(3), max_tool_calls: Some(1), max_cost_usd: Some(1.0), ..Limits::default() };
+        assert_eq!((one.lower(&other), other.lower(&one)), (lower.clone(), lower));
+        let policy = |allowed: &[&str], denied: &[&str], count| AttachmentPolicy {
+            max_attachments: count,
+            allowed_suffixes: allowed.iter().map(|suffix| (*suffix).to_owned()).collect(),
+            denied_suffixes: denied.iter().map(|suffix| (*suffix).to_owned()).collect(),
+            ..AttachmentPolicy::default()
+        };
+        let (wide, narrow) = (policy(&[], &[".exe"], 4), policy(&[".md"], &[], 2));
+        assert_eq!(wide.stricter(&narrow), policy(&[".md"], &[".exe"], 2));
+        assert_eq!(narrow.stricter(&policy(&[".md", ".txt"], &[], 9)), policy(&[".md"], &[], 2));
+        assert_eq!(
+            narrow.stricter(&policy(&[".txt"], &[], 9)).allowed_suffixes,
+            ["\0"],
+            "nothing in common is nothing"
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! Systems for which there is no fence yet: each part of it in the shape that the others use.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rustix::process::Pid;
+
+use super::Bounds;
+use crate::tools::shell::process::{Finished, Launch};
+
+const NONE: &str = "this system has none that is known here";
+pub const COMMAND: &str = "__keep";
+
+/// Cannot be made.
+#[derive(Debug)]
+pub enum Restriction {}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Around {
+    Thread { group: Pid },
+    Keeper,
+}
+
+impl Restriction {
+    pub fn new(_: &Bounds, _: Around) -> Result<Self, String> {
+        Err(NONE.to_owned())
+    }
+
+    pub fn restrict_thread(self) -> Result<(), String> {
+        match self {}
+    }
+}
+
+pub fn offered() -> Result<String, String> {
+    Err(NONE.to_owned())
+}
+
+/// Cannot be made.
+#[derive(Debug)]
+pub enum Keepers {}
+
+/// Cannot be made.
+#[derive(Debug)]
+pub enum Keeper {}
+
+impl Keepers {
+    pub fn start(_: &Path) -> Result<Self, String> {
+        Err(NONE.to_owned())
+    }
+
+    pub fn take(&self) -> Result<Keeper, String> {
+        match *self {}
+    }
+}
+
+impl Keeper {
+    pub fn group(&self) -> Pid {
+        match *self {}
+    }
+
+    pub fn enclose(&mut self, _: &Bounds) -> Result<(), String> {
+        match *self {}
+    }
+
+    pub fn run(&mut self, _: &Launch) -> Result<Finished, String> {
+        match *self {}
+    }
+}
+
+pub fn kept(_: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    None
+}

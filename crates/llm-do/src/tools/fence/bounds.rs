@@ -1,0 +1,53 @@
+//! What a fenced command may do, as plain data: the keeper reads it as JSON.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What a fenced command may do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// Besides the system's programs and libraries.
+    pub read: Vec<PathBuf>,
+    /// Programs, and directories of them, besides the system's.
+    pub run: Vec<PathBuf>,
+    pub write: Write,
+    pub network: Network,
+    /// Only the full fence can keep it.
+    pub shelter: Shelter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Write {
+    /// Not even the mode or the time of a file; and only the system's programs are executed.
+    Nothing,
+    /// Files beneath these, which may also be executed.
+    Beneath(Vec<PathBuf>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    None,
+    /// Whatever the user may reach.
+    Open,
+}
+
+/// What differs inside of what may be read and written. Every path is absolute, without links, and exists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shelter {
+    /// Stays as it is, and where it is.
+    pub read_only: Vec<PathBuf>,
+    /// Is there, and cannot be looked at.
+    pub hidden: Vec<PathBuf>,
+    /// A directory that commands see as `/tmp`.
+    pub private: Option<PathBuf>,
+}
+
+impl Bounds {
+    pub fn written(&self) -> &[PathBuf] {
+        match &self.write {
+            Write::Nothing => &[],
+            Write::Beneath(directories) => directories,
+        }
+    }
+}

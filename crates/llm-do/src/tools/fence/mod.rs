@@ -1,0 +1,141 @@
+//! A fence that the kernel keeps around what is started here: what it may read, write, execute and reach, whatever it
+//! and all that it starts try.
+//!
+//! *Full*: files, processes and IPC of its own ([`keep`], started and spoken to by [`full`]), and inside of that
+//! Landlock and seccomp. *Thin*: these two alone ([`thin`]), where the kernel gives an ordinary user no namespaces.
+
+pub mod bounds;
+#[cfg(target_os = "linux")]
+pub mod full;
+#[cfg(target_os = "linux")]
+pub mod keep;
+#[cfg(target_os = "linux")]
+mod mounts;
+pub mod shelter;
+#[cfg(target_os = "linux")]
+pub mod thin;
+pub mod written;
+
+#[cfg(not(target_os = "linux"))]
+#[path = "absent.rs"]
+pub mod full;
+#[cfg(not(target_os = "linux"))]
+#[path = "absent.rs"]
+pub mod keep;
+#[cfg(not(target_os = "linux"))]
+#[path = "absent.rs"]
+pub mod thin;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use bounds::{Bounds, Network, Shelter, Write};
+use full::Keepers;
+use written::WrittenRoots;
+
+/// Which fences may be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fencing {
+    /// The best that the kernel offers.
+    #[default]
+    WhereOffered,
+    /// The thin one at most.
+    Thin,
+    /// None. Grammars must hold without it, and tests see to that.
+    Off,
+}
+
+/// With which fence a rule that allows is enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accept {
+    #[default]
+    Full,
+    /// The user knows that what lies in a directory that commands write cannot be kept from them.
+    Thin,
+}
+
+/// What a session decided about fences.
+#[derive(Clone, Debug, Default)]
+pub struct FenceConfig {
+    pub fencing: Fencing,
+    pub accept: Accept,
+    /// A program that becomes the keeper when its first argument is [`keep::COMMAND`]: `llm-do` itself, or
+    /// `llm-do-keeper`. Without one there is the thin fence at most.
+    pub keeper: Option<PathBuf>,
+    /// What commands never see: where the program keeps its own.
+    pub hidden: Vec<PathBuf>,
+    /// What shells declare that they write, as it was when the run began.
+    pub written: Arc<WrittenRoots>,
+}
+
+/// The fence of a session, found out by trying.
+#[derive(Debug)]
+pub struct Fence {
+    pub kind: Kind,
+    pub accept: Accept,
+    pub hidden: Vec<PathBuf>,
+    pub written: Arc<WrittenRoots>,
+}
+
+#[derive(Debug)]
+pub enum Kind {
+    Full {
+        keepers: Keepers,
+        words: String,
+    },
+    Thin {
+        words: String,
+        /// Why there is no more than that.
+        why: String,
+    },
+    None {
+        why: String,
+    },
+}
+
+impl Fence {
+    /// Tries what there is. A keeper that this starts is the one that the first command runs in.
+    pub fn find(config: &FenceConfig) -> Self {
+        let kind = match config.fencing {
+            Fencing::Off => Kind::None { why: "it is switched off".to_owned() },
+            Fencing::Thin => thin_or_none("only the thin one was asked for".to_owned()),
+            Fencing::WhereOffered => match config.keeper.as_ref() {
+                None => thin_or_none("no keeper was given".to_owned()),
+                Some(keeper) => match Keepers::start(keeper) {
+                    Ok(keepers) => Kind::Full { keepers, words: full_words() },
+                    Err(why) => thin_or_none(why),
+                },
+            },
+        };
+        Self { kind, accept: config.accept, hidden: config.hidden.clone(), written: Arc::clone(&config.written) }
+    }
+
+    pub fn is_full(&self) -> bool {
+        matches!(self.kind, Kind::Full { .. })
+    }
+
+    pub fn is_there(&self) -> bool {
+        !matches!(self.kind, Kind::None { .. })
+    }
+
+    /// What it is, for people.
+    pub fn words(&self) -> String {
+        match &self.kind {
+            Kind::Full { words, .. } => format!("full ({words})"),
+            Kind::Thin { words, why } => format!("thin ({words}); not full: {why}"),
+            Kind::None { why } => format!("none: {why}"),
+        }
+    }
+}
+
+fn full_words() -> String {
+    let landlock = thin::offered().unwrap_or_else(|_| "no Landlock; seccomp".to_owned());
+    format!("files, processes and IPC of its own; {landlock}")
+}
+
+fn thin_or_none(why: String) -> Kind {
+    match thin::offered() {
+        Ok(words) => Kind::Thin { words, why },
+        Err(reason) => Kind::None { why: reason },
+    }
+}

@@ -1,0 +1,333 @@
+//! The files of a keeper: an empty root, and in it what its commands may see. Runs as process 1 of new namespaces, before
+//! anything else does.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, mount_remount, unmount,
+};
+use rustix::process::{chdir, pivot_root};
+
+use super::thin::{DEVICES, NETWORK_FILES, SYSTEM};
+use super::{Bounds, Network};
+
+/// Where everything lies that there was, and where everything comes that there will be.
+const OLD: &str = "/old";
+const NEW: &str = "/new";
+/// What hidden files and directories look like.
+const NO_FILE: &str = "/no-file";
+const NO_DIRECTORY: &str = "/no-directory";
+/// Any directory that is everywhere.
+const BASE: &str = "/usr";
+
+const PLAIN: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+
+/// A root that is ours, beside which the old one still stands.
+pub struct Stage {
+    /// Where the system has something mounted.
+    mounted: Vec<PathBuf>,
+    system: Vec<SystemPath>,
+}
+
+/// A path of the system, and where it leads.
+struct SystemPath {
+    path: PathBuf,
+    real: PathBuf,
+    /// As it is written, if it is a link.
+    link: Option<PathBuf>,
+}
+
+type Done = Result<(), String>;
+
+impl Stage {
+    /// Takes the first steps, which fail where a user has no namespaces.
+    pub fn set() -> Result<Self, String> {
+        let table = fs::read_to_string("/proc/self/mountinfo").map_err(|error| format!("the mounts: {error}"))?;
+        let system = SYSTEM.iter().chain(DEVICES).chain(&["/dev/null"]).chain(NETWORK_FILES);
+        let system = system.filter_map(|path| SystemPath::find(Path::new(path))).collect();
+        let all = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        mount_change("/", all).map_err(|error| format!("mounts cannot be made private: {error}"))?;
+        let wrong = |error| format!("no root of its own: {error}");
+        mount("tmpfs", BASE, "tmpfs", PLAIN, c"mode=0755").map_err(wrong)?;
+        let old = Path::new(BASE).join("old");
+        let made = fs::create_dir(&old).and_then(|()| fs::create_dir(Path::new(BASE).join("new")));
+        made.map_err(|error| format!("no root of its own: {error}"))?;
+        pivot_root(BASE, &old).map_err(wrong)?;
+        chdir("/").map_err(wrong)?;
+        mount("tmpfs", NEW, "tmpfs", PLAIN, c"mode=0755").map_err(wrong)?;
+        Ok(Self { mounted: mount_points(&table), system })
+    }
+
+    /// Brings in what commands may see, and makes it the root.
+    pub fn enter(self, bounds: &Bounds) -> Done {
+        self.bind_system(bounds)?;
+        self.bind_declared(bounds)?;
+        shelter(bounds)?;
+        // Read-only: without privileges root's own number is enough to set what the kernel does. Some containers have
+        // covered parts of theirs, and give none; then there is none.
+        make_directory(&new(Path::new("/proc")))?;
+        let own = PLAIN | MountFlags::NOEXEC | MountFlags::RDONLY;
+        let _ = mount("proc", new(Path::new("/proc")), "proc", own, c"");
+        leave_the_old()
+    }
+
+    fn bind_system(&self, bounds: &Bounds) -> Done {
+        for SystemPath { path, real, link } in &self.system {
+            let is_device = path.starts_with("/dev");
+            let is_for_network = NETWORK_FILES.iter().any(|file| Path::new(file) == path);
+            match link {
+                _ if is_for_network && bounds.network == Network::None => {}
+                Some(link) if real.starts_with("/usr") => {
+                    make_directory(new(path).parent().unwrap_or(Path::new(NEW)))?;
+                    symlink(link, new(path)).map_err(|error| failed("link", path, error))?;
+                }
+                Some(_) | None => self.bind(real, path, !is_device)?,
+            }
+        }
+        for (name, target) in [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")] {
+            let path = Path::new("/dev").join(name);
+            let target = Path::new("/proc/self").join(target);
+            symlink(target, new(&path)).map_err(|error| failed("link", &path, error))?;
+        }
+        Ok(())
+    }
+
+    /// What lies further up comes first, so that nothing covers what was brought in before.
+    fn bind_declared(&self, bounds: &Bounds) -> Done {
+        if let Some(private) = &bounds.shelter.private {
+            self.bind(private, Path::new("/tmp"), false)?;
+        }
+        let mut declared: BTreeMap<(usize, &Path), bool> = BTreeMap::new();
+        for path in bounds.read.iter().chain(&bounds.run) {
+            declared.insert((depth(path), path), true);
+        }
+        for path in bounds.written() {
+            declared.insert((depth(path), path), false);
+        }
+        let mut seen: Vec<(&Path, bool)> = Vec::new();
+        for ((_, path), read_only) in declared {
+            let above = seen.iter().rev().find(|(above, _)| path.starts_with(above)).map(|(_, read_only)| *read_only);
+            let is_there = read_only && (above.is_some() || SYSTEM.iter().any(|system| path.starts_with(system)));
+            if is_there || !old(path).exists() || bounds.shelter.private.as_deref() == Some(path) {
+                continue;
+            }
+            hold_in_private(bounds, path)?;
+            self.bind(path, path, read_only)?;
+            seen.push((path, read_only));
+        }
+        Ok(())
+    }
+
+    /// Brings a file or a directory in, with everything that is mounted beneath it.
+    fn bind(&self, source: &Path, path: &Path, read_only: bool) -> Done {
+        let (from, to) = (old(source), new(path));
+        make_place(&from, &to)?;
+        mount_bind_recursive(&from, &to).map_err(|error| failed("bring in", source, error))?;
+        if read_only {
+            make_read_only(&to)?;
+            let beneath = self.mounted.iter().filter_map(|point| point.strip_prefix(source).ok());
+            for point in beneath.filter(|point| !point.as_os_str().is_empty()) {
+                make_read_only(&to.join(point))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SystemPath {
+    fn find(path: &Path) -> Option<Self> {
+        let real = path.canonicalize().ok()?;
+        Some(Self { path: path.to_owned(), real, link: fs::read_link(path).ok() })
+    }
+}
+
+/// The directories between `/tmp`, which commands write, and what is brought in below it: nobody moves them away.
+fn hold_in_private(bounds: &Bounds, path: &Path) -> Done {
+    if bounds.shelter.private.is_none() || !path.starts_with("/tmp") {
+        return Ok(());
+    }
+    let mut above: Vec<&Path> = path.ancestors().skip(1).take_while(|above| *above != Path::new("/tmp")).collect();
+    above.reverse();
+    for above in above {
+        make_directory(&new(above))?;
+        hold(&new(above)).map_err(|error| failed("hold", above, error))?;
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Stays where it is.
+    Held,
+    ReadOnly,
+    Hidden,
+}
+
+/// Inside of what was brought in: what stays as it is, and what cannot be looked at.
+fn shelter(bounds: &Bounds) -> Done {
+    let mut kept: BTreeMap<(usize, &Path), Kept> = BTreeMap::new();
+    let written = bounds.written();
+    let all = bounds.shelter.read_only.iter().map(|path| (path, Kept::ReadOnly));
+    for (path, how) in all.chain(bounds.shelter.hidden.iter().map(|path| (path, Kept::Hidden))) {
+        kept.insert((depth(path), path), how);
+        if how == Kept::ReadOnly {
+            kept.extend(written.iter().filter(|root| root.starts_with(path)).map(|root| ((depth(root), &**root), how)));
+        }
+        for root in written.iter().filter(|root| path.starts_with(root)) {
+            let above = path.ancestors().skip(1).take_while(|above| above != root);
+            for above in above {
+                kept.entry((depth(above), above)).or_insert(Kept::Held);
+            }
+        }
+    }
+    let mut read_only: Vec<&Path> = Vec::new();
+    for ((_, path), how) in kept {
+        let target = new(path);
+        let is_kept = how != Kept::Hidden && read_only.iter().any(|above| path.starts_with(above));
+        let Ok(metadata) = target.symlink_metadata() else { continue };
+        if is_kept || metadata.is_symlink() {
+            continue;
+        }
+        let done = match how {
+            Kept::Held => hold(&target),
+            Kept::ReadOnly => {
+                read_only.push(path);
+                hold(&target).and_then(|()| remount_read_only(&target))
+            }
+            Kept::Hidden if metadata.is_dir() => mount_bind_recursive(NO_DIRECTORY_PATH.make()?, &target),
+            Kept::Hidden => mount_bind_recursive(NO_FILE_PATH.make()?, &target),
+        };
+        done.map_err(|error| failed("keep", path, error))?;
+    }
+    Ok(())
+}
+
+/// Something that nobody may look into.
+struct Nothing {
+    path: &'static str,
+    is_directory: bool,
+}
+
+const NO_FILE_PATH: Nothing = Nothing { path: NO_FILE, is_directory: false };
+const NO_DIRECTORY_PATH: Nothing = Nothing { path: NO_DIRECTORY, is_directory: true };
+
+impl Nothing {
+    fn make(&self) -> Result<&'static str, String> {
+        let path = Path::new(self.path);
+        if path.exists() {
+            return Ok(self.path);
+        }
+        let made = if self.is_directory { fs::create_dir(path) } else { fs::write(path, "") };
+        let closed = made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o000)));
+        closed.map_err(|error| failed("make", path, error))?;
+        Ok(self.path)
+    }
+}
+
+/// A mount point is neither moved nor removed.
+fn hold(target: &Path) -> rustix::io::Result<()> {
+    mount_bind_recursive(target, target)
+}
+
+fn make_read_only(target: &Path) -> Done {
+    remount_read_only(target).map_err(|error| failed("make read-only", target, error))
+}
+
+/// What is already restricted stays so: the kernel refuses to loosen it.
+fn remount_read_only(target: &Path) -> rustix::io::Result<()> {
+    let present = statvfs(target)?.f_flag;
+    let mut flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
+    for (is_set, flag) in [
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ] {
+        if present.contains(is_set) {
+            flags |= flag;
+        }
+    }
+    mount_remount(target, flags, c"")
+}
+
+fn leave_the_old() -> Done {
+    let wrong = |error| format!("the old root stays: {error}");
+    unmount(OLD, UnmountFlags::DETACH).map_err(wrong)?;
+    chdir(NEW).map_err(wrong)?;
+    pivot_root(".", ".").map_err(wrong)?;
+    unmount(".", UnmountFlags::DETACH).map_err(wrong)?;
+    chdir("/").map_err(wrong)?;
+    mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | PLAIN, c"").map_err(wrong)
+}
+
+fn make_place(source: &Path, target: &Path) -> Done {
+    if source.is_dir() {
+        return make_directory(target);
+    }
+    make_directory(target.parent().unwrap_or(Path::new(NEW)))?;
+    if target.exists() { Ok(()) } else { fs::write(target, "").map_err(|error| failed("make", target, error)) }
+}
+
+fn make_directory(path: &Path) -> Done {
+    fs::create_dir_all(path).map_err(|error| failed("make", path, error))
+}
+
+fn failed(what: &str, path: &Path, error: impl std::fmt::Display) -> String {
+    format!("cannot {what} {}: {error}", path.display())
+}
+
+fn old(path: &Path) -> PathBuf {
+    Path::new(OLD).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn new(path: &Path) -> PathBuf {
+    Path::new(NEW).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn depth(path: &Path) -> usize {
+    path.components().count()
+}
+
+/// The fifth word of each line; blanks and the like are written as octal numbers.
+fn mount_points(table: &str) -> Vec<PathBuf> {
+    let point = |line: &str| line.split(' ').nth(4).map(unescaped);
+    table.lines().filter_map(point).collect()
+}
+
+fn unescaped(word: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word.as_bytes();
+    while let [first, others @ ..] = rest {
+        let octal = others.first_chunk::<3>().and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if *first == b'\\' => {
+                bytes.push(byte);
+                rest = &others[3..];
+            }
+            Some(_) | None => {
+                bytes.push(*first);
+                rest = others;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_points_are_read_as_they_are_named() {
+        let table =
+            "22 27 0:21 / /proc rw,relatime - proc proc rw\n23 27 0:2 /x /a\\040b\\134c\\011 ro - ext4 /dev/x ro\n";
+        assert_eq!(mount_points(table), [PathBuf::from("/proc"), PathBuf::from("/a b\\c\t")]);
+        assert_eq!(mount_points("short line\n\n"), Vec::<PathBuf>::new());
+    }
+}
