@@ -16,7 +16,7 @@ fn snippets() -> Vec<(String, String)> {
     snippets.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), text(&path))).collect()
 }
 
-/// Whether a snippet, or the project that it runs, imports PydanticAI or Pydantic.
+/// Whether a snippet, or the project that it runs, imports `PydanticAI` or Pydantic.
 fn needs_pydantic(name: &str, source: &str) -> bool {
     source.contains("pydantic_ai") || ["architecture.py", "sandboxed.py"].contains(&name)
 }
