@@ -428,11 +428,16 @@ pub fn created_store(program: &Program, state: &State) -> Result<Option<CreatedS
 
 /// Reads and links a project; nothing of it runs.
 pub fn survey(plan: &RunPlan) -> Result<SurveyedProject, Failure> {
+    survey_with(plan, |project| project)
+}
+
+/// The same, of a project to which somebody adds what its files do not have.
+pub fn survey_with(plan: &RunPlan, add: impl FnOnce(Project) -> Project) -> Result<SurveyedProject, Failure> {
     if let Some(hint) = meant_command(&plan.project) {
         return Err(Failure::usage(format!("there is no project `{}`", plan.project.display())).hint(hint));
     }
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
-    let project = Project::load(&plan.project).map_err(mistaken)?;
+    let project = add(Project::load(&plan.project).map_err(mistaken)?);
     let project = match plan.entry.as_deref() {
         Some(entry) => project.with_created(entry),
         None => project,

@@ -1,12 +1,14 @@
 //! `llm-do serve --stdio`: llm-do for other programs. JSON-RPC 2.0, one message per line, both ways.
 
+mod calls;
+mod offer;
 mod opening;
+mod order;
 mod protocol;
 mod questions;
 mod scope;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +32,7 @@ use crate::run;
 use crate::signals::{Received, Signals};
 use crate::state::State;
 use crate::watch::Stopped;
+use calls::{Calls, WITHIN};
 use protocol::{
     AttachmentParam, Cancelled, Create, Created, Hello, Inline, OfScope, Open, Opened, PROTOCOL, Turn, Welcome, misfit,
 };
@@ -65,7 +68,8 @@ async fn attend(environment: Environment) -> Result<(), Failure> {
     let take_back = |id: u64| ("$/cancelRequest", RawJson::of(&serde_json::json!({"id": id})));
     let hear = move |message| drop(heard.send(message));
     let client = Connection::open(tokio::io::stdin(), answers, take_back, hear, left);
-    let desk = Arc::new(Desk { client, environment, scopes: Mutex::default(), next: AtomicU64::new(1) });
+    let (scopes, numbers, calls) = (Mutex::default(), Mutex::default(), Arc::default());
+    let desk = Arc::new(Desk { client, environment, scopes, numbers, calls });
     let mut tasks = JoinSet::new();
     let received = loop {
         tokio::select! {
@@ -105,12 +109,16 @@ struct Desk {
     client: Connection,
     environment: Environment,
     scopes: Mutex<BTreeMap<u64, Scope>>,
-    next: AtomicU64,
+    /// Those that scopes have had.
+    numbers: Mutex<BTreeSet<u64>>,
+    /// What the client works on.
+    calls: Arc<Calls>,
 }
 
 impl Desk {
     fn hear(self: &Arc<Self>, message: Incoming, tasks: &mut JoinSet<()>) {
         match message {
+            Incoming::Request(request) if WITHIN.contains(&request.method.as_str()) => self.calls.route(request),
             Incoming::Request(request) => drop(tasks.spawn(Arc::clone(self).serve(request))),
             Incoming::Notification { method, params } => {
                 if let ("cancel", Ok(OfScope { scope })) = (method.as_str(), params.to()) {
@@ -147,9 +155,13 @@ impl Desk {
                 Ok(json(&Cancelled { cancelled: self.cancel(scope) }))
             }
             "create" => create(read(method, params)?, &self.environment).map(|created| json(&created)),
+            "definition" => opening::definition(&read(method, params)?, &self.environment).map(|told| json(&told)),
             unknown => Err(Fault::told(
                 code::METHOD_NOT_FOUND,
-                format!("there is no method `{unknown}`; there are: hello, open, turn, close, cancel, create"),
+                format!(
+                    "there is no method `{unknown}`; there are: hello, open, turn, close, cancel, create, definition, {}",
+                    WITHIN.join(", ")
+                ),
             )),
         }
     }
@@ -158,12 +170,24 @@ impl Desk {
         if self.scopes().len() >= MOST_SCOPES {
             return Err(Fault::told(code::BUSY, format!("{MOST_SCOPES} scopes are open; close some")));
         }
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let ready = opening::prepare(open, number, &self.client, &self.environment).await?;
+        let number = self.number(open.scope)?;
+        let ready = opening::prepare(open, number, &self.client, &self.calls, &self.environment).await?;
         let opened = Scope::open(number, ready.prepared, self.client.clone()).await?;
         self.scopes().insert(number, opened);
         let (agent, model, run) = (ready.agent, ready.model, ready.run);
         Ok(Opened { scope: number, agent, model, run })
+    }
+
+    /// A number for a scope: events of it may come before the answer that would tell one, so a client may choose it. None
+    /// is given twice.
+    fn number(&self, chosen: Option<u64>) -> Result<u64, Failure> {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = chosen.unwrap_or_else(|| numbers.last().map_or(1, |last| last.saturating_add(1)));
+        if numbers.insert(number) {
+            Ok(number)
+        } else {
+            Err(Failure::usage(format!("`scope`: {number} was given to another scope")))
+        }
     }
 
     async fn turn(&self, turn: Turn) -> Result<RawJson, Fault> {

@@ -1,20 +1,28 @@
 //! From the parameters of `open` to a call that can be opened: what `run` does with its flags, without a terminal.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use llm_do::event::Hearing;
+use llm_do::message::RawJson;
 use llm_do::model::name::ModelName;
 use llm_do::project::create::WorkerDefaults;
-use llm_do::project::trust::{SurveyedProject, TrustedProject};
-use llm_do::project::{AllowWorkers, ApprovalMode, Entry, Fallback, Program};
+use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProject};
+use llm_do::project::{AllowWorkers, ApprovalMode, Entry, EntryFunction, Fallback, Program, Project, ToolsetUse};
 use llm_do::runtime::{OutsideCaller, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
+use llm_do::tools::function::FunctionEntry;
 use llm_do::tools::rpc::{Connection, Fault};
 use tokio::sync::mpsc;
 
-use super::protocol::{CallerParam, ErrorData, Open, ToolRule, Wanted};
+use super::calls::{Caller, Calls};
+use super::offer;
+use super::order::Order;
+use super::protocol::{
+    CallerParam, Definition, ErrorData, OfAgent, Offered, Open, PolicyReport, RuleReport, ToolRule, Wanted,
+};
 use super::questions::{Client, Trouble};
 use super::scope::Prepared;
 use crate::args::{ConductArgs, ModelArgs, RunArgs};
@@ -34,20 +42,37 @@ pub struct Ready {
     pub run: String,
 }
 
-pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &Environment) -> Result<Ready, Fault> {
+pub async fn prepare(
+    mut open: Open,
+    scope: u64,
+    client: &Connection,
+    calls: &Arc<Calls>,
+    environment: &Environment,
+) -> Result<Ready, Fault> {
     open.limits.check()?;
+    let offered = Offered {
+        tools: std::mem::take(&mut open.tools),
+        toolsets: std::mem::take(&mut open.toolsets),
+        inputs: std::mem::take(&mut open.inputs),
+    };
+    offer::check(&offered)?;
+    let (order, waiting) = Order::new();
+    let caller = Caller { scope, client: client.clone(), calls: Arc::clone(calls), order: order.clone() };
+
     let config = Config::load(environment.config_file().as_deref())?;
     let plan = planned(&open, environment, &config)?;
-    let surveyed = run::survey(&plan)?;
-    let caller = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
+    let surveyed = surveyed(&open, &offered, &caller, &plan)?;
+    let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
+    let outside = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
     let trusted = settle_trust(&open, surveyed, environment, &config)?;
     fencing::open_written(trusted.program(), &plan.fence)?;
     let trusted = run::with_python(trusted, &plan).await?;
     let has_servers = !trusted.project().servers().is_empty();
     let creation_defaults = WorkerDefaults::from(open.creation_defaults);
-    let program = trusted
-        .into_program()
-        .adapted(|program| with_creation_defaults(ruled(program, &open.tool_rules), &creation_defaults))?;
+    let program = trusted.into_program().adapted(|program| {
+        let program = ruled(entered(program, function), &open.tool_rules)?;
+        with_creation_defaults(program, &creation_defaults)
+    })?;
     let (program, models) = casting::cast(program, plan.tools, environment, &config, None)?;
     let trouble = Trouble::default();
     let asking = Client {
@@ -55,6 +80,7 @@ pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &
         connection: client.clone(),
         descriptions: descriptions(open.tool_rules),
         trouble: trouble.clone(),
+        order,
     };
     let runtime_config = RuntimeConfig {
         approvals: match open.approval_mode.map_or(program.policy.approval_mode, ApprovalMode::from) {
@@ -77,16 +103,100 @@ pub async fn prepare(open: Open, scope: u64, client: &Connection, environment: &
     };
     let (runtime, events) = Runtime::heard(program, models, runtime_config, hearing);
     let run = runtime.run_id().to_owned();
-    let prepared = Prepared { runtime, events, wanted: open.events, caller, trouble };
+    let prepared = Prepared { runtime, events, waiting, wanted: open.events, caller: outside, trouble };
     Ok(Ready { prepared, agent, model, run })
+}
+
+/// A project of files, or of values; with what the client offers to it.
+fn surveyed(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> Result<SurveyedProject, Failure> {
+    if open.agents.is_empty() {
+        let undefinable = offered.toolsets.iter().find(|(_, toolset)| toolset.definition().is_some());
+        if let Some((name, _)) = undefinable {
+            return Err(Failure::usage(format!(
+                "`toolsets.{name}` is a definition: those of a project are in its manifest"
+            )));
+        }
+        if open.runtime.is_some() {
+            return Err(Failure::usage("`runtime` is for `agents`: that of a project is in its manifest"));
+        }
+        return run::survey_with(plan, |project| offer::offered(project, offered, caller));
+    }
+    let definitions = offered.toolsets.iter().filter_map(|(name, toolset)| Some((name, toolset.definition()?)));
+    let definitions: BTreeMap<&String, &RawJson> = definitions.collect();
+    let entry = open.entry.as_ref();
+    let mut manifest = serde_json::json!({"version": 1, "entry": {}, "toolsets": definitions});
+    if let Some(runtime) = &open.runtime {
+        manifest["runtime"] = runtime.to().unwrap_or_default();
+    }
+    let mut project = Project::of_manifest(&plan.project, &manifest.to_string());
+    for (index, agent) in open.agents.iter().enumerate() {
+        project = project.agent(&format!("agents[{index}].worker"), agent);
+    }
+    project = offer::offered(project.read_references(), offered, caller);
+    if let Some(entry) = entry.and_then(|entry| offer::entry(entry, caller)) {
+        project = project.entry(entry);
+    }
+    let mistaken = |report| Failure::Project { report, colour: plan.colour };
+    project.surveyed(&plan.models, plan.entry.as_deref()).map_err(mistaken)
+}
+
+/// A function of the client is where the run starts, whatever the project's files say.
+fn entered(mut program: Program, function: Option<FunctionEntry>) -> Program {
+    if let Some(function) = function {
+        program.entry = Entry::Function(EntryFunction::Registered(function.name().to_owned()));
+        program.registry.entry = Some(Arc::new(function));
+    }
+    program
+}
+
+/// An agent as its file defines it; nothing of the project runs.
+pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definition, Fault> {
+    let config = Config::load(environment.config_file().as_deref())?;
+    let args =
+        RunArgs { project: asked.project.clone(), agent: asked.agent.clone(), no_stdin: true, ..RunArgs::default() };
+    let mut plan = plan::run(args, environment, &config)?;
+    // A model is not needed to read a file.
+    plan.models.environment.get_or_insert_with(|| ModelName { provider: "ollama".into(), model: "none".into() });
+    let program = run::survey(&plan)?.into_linked().program;
+    let (name, _) = entry(&program);
+    let agent = program.agents.get(&name).ok_or_else(|| Failure::usage(format!("`{name}` is no agent")))?;
+    let names = |uses: &[ToolsetUse]| uses.iter().map(|used| used.name.clone()).collect();
+    let rules = agent.tools.iter().chain(&agent.toolsets).flat_map(|used| used.rules.iter());
+    let policy = &agent.attachment_policy;
+    Ok(Definition {
+        name: agent.name.clone(),
+        description: agent.description.clone(),
+        instructions: agent.instructions.clone(),
+        model: Some(agent.model.to_string()).filter(|model| model != "ollama:none"),
+        tools: names(&agent.tools),
+        toolsets: names(&agent.toolsets),
+        allow_workers: agent.allow_workers.as_ref().map(|allowed| match allowed {
+            AllowWorkers::Any => vec!["*".to_owned()],
+            AllowWorkers::Only(names) => names.clone(),
+        }),
+        attachment_policy: PolicyReport {
+            max_attachments: policy.max_attachments,
+            max_total_bytes: policy.max_total_bytes,
+            allowed_suffixes: policy.allowed_suffixes.clone(),
+            denied_suffixes: policy.denied_suffixes.clone(),
+        },
+        tool_rules: rules.map(|(tool, rule)| (tool.clone(), RuleReport::from(*rule))).collect(),
+        path: agent.file.clone(),
+    })
 }
 
 /// As if it had been typed.
 fn planned(open: &Open, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
     let of_one = open.models.iter().map(|(agent, model)| format!("{agent}={model}"));
+    let agent = open.agent.clone().or_else(|| open.entry.as_ref().and_then(|entry| entry.agent.clone()));
+    let project = match (&open.project, open.agents.is_empty()) {
+        (Some(project), _) => project.clone(),
+        (None, false) => PathBuf::from("."),
+        (None, true) => return Err(Failure::usage("`open` needs a `project`, or `agents`")),
+    };
     let args = RunArgs {
-        project: open.project.clone(),
-        agent: open.agent.clone(),
+        project,
+        agent,
         conduct: ConductArgs {
             models: ModelArgs { models: of_one.collect() },
             max_depth: open.max_depth,
@@ -144,20 +254,26 @@ fn settle_trust(
     environment: &Environment,
     config: &Config,
 ) -> Result<TrustedProject, Fault> {
+    if !open.agents.is_empty() {
+        // What a program gives as values is its own.
+        return surveyed.trusted(Agreement::Everything).map_err(|_| trust::untrusted().into());
+    }
     let state = State::of(environment, config)?;
     let answerers = Answerers { once: open.trust.consent(environment)?, ..Answerers::default() };
     let Standing { items, digest, is_given } = trust::standing(&surveyed, &answerers, &state)?;
     if is_given {
-        return Ok(trust::settle(surveyed, &open.project, &answerers, &state)?);
+        return Ok(trust::settle(surveyed, open.project.as_deref().unwrap_or(Path::new(".")), &answerers, &state)?);
     }
     let hint = format!("`trust: \"{digest}\"` agrees to exactly this list, `trust: true` to what it is now");
     let failure = trust::untrusted().hint(hint);
     Err(ErrorData { untrusted: items, digest: Some(digest), ..ErrorData::of(&failure) }.fault(&failure))
 }
 
-/// Rules of a program for the tools of all agents. A name that no agent has is one of the program's own functions, which
-/// the same rules guard.
-fn ruled(mut program: Program, rules: &BTreeMap<String, ToolRule>) -> Program {
+/// Rules of a program for the tools of all agents. A name that can be no tool is a mistake: a rule that rules nothing
+/// would be taken for a protection. Those of a controller are another matter: it guards functions of the program too.
+fn ruled(mut program: Program, rules: &BTreeMap<String, ToolRule>) -> Result<Program, Failure> {
+    let mut known: Vec<String> = Vec::new();
+    let mut unused: Vec<&String> = rules.iter().filter(|(_, rule)| !rule.optional).map(|(name, _)| name).collect();
     for agent in program.agents.values_mut() {
         let agent = Arc::make_mut(agent);
         for used in agent.tools.iter_mut().chain(&mut agent.toolsets) {
@@ -170,11 +286,22 @@ fn ruled(mut program: Program, rules: &BTreeMap<String, ToolRule>) -> Program {
                 };
                 if declared.as_ref().is_none_or(|tools| tools.iter().any(|declared| declared.name == tool)) {
                     used.rules.insert(tool.to_owned(), rule.rule());
+                    unused.retain(|name| *name != key);
                 }
             }
+            known.extend(declared.iter().flat_map(|tools| tools.iter()).map(|tool| tool.name.to_string()));
         }
     }
-    program
+    match unused.first() {
+        None => Ok(program),
+        Some(name) => {
+            let failure = Failure::usage(format!("`tool_rules` names `{name}`, which is no tool of this project"));
+            Err(match nearest(name, known.iter().map(String::as_str)) {
+                Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                None => failure,
+            })
+        }
+    }
 }
 
 fn descriptions(rules: BTreeMap<String, ToolRule>) -> BTreeMap<String, String> {

@@ -36,8 +36,29 @@ pub struct Welcome {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Open {
-    /// A directory, a manifest or a worker file, relative to our working directory.
-    pub project: PathBuf,
+    /// A directory, a manifest or a worker file, relative to our working directory; with `agents` the directory that is
+    /// their root.
+    #[serde(default)]
+    pub project: Option<PathBuf>,
+    /// The scope's number, which the client may choose.
+    #[serde(default)]
+    pub scope: Option<u64>,
+    /// Worker files as text: the project is made of these, not of files.
+    #[serde(default)]
+    pub agents: Vec<String>,
+    /// Single tools of the client.
+    #[serde(default)]
+    pub tools: Vec<OfferedTool>,
+    #[serde(default)]
+    pub toolsets: BTreeMap<String, ToolsetParam>,
+    #[serde(default)]
+    pub entry: Option<EntryParam>,
+    /// Agents whose typed inputs the client tells.
+    #[serde(default)]
+    pub inputs: Vec<String>,
+    /// The manifest's key, for `agents`.
+    #[serde(default)]
+    pub runtime: Option<RawJson>,
     #[serde(default, alias = "worker")]
     pub agent: Option<String>,
     /// For agents whose file names none.
@@ -92,6 +113,112 @@ impl TrustParam {
     }
 }
 
+/// What a client offers to the agents of a scope.
+#[derive(Clone, Debug, Default)]
+pub struct Offered {
+    pub tools: Vec<OfferedTool>,
+    pub toolsets: BTreeMap<String, ToolsetParam>,
+    pub inputs: Vec<String>,
+}
+
+/// A tool that runs in the client.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfferedTool {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema.
+    pub parameters: RawJson,
+    #[serde(default)]
+    pub approval: Approval,
+    /// After the calls of sequential tools before it, never beside them.
+    #[serde(default)]
+    pub sequential: bool,
+    /// Whether it is told what was said, with each call.
+    #[serde(default)]
+    pub takes_context: bool,
+}
+
+/// Who decides about calls of a client's tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Approval {
+    Allow,
+    #[default]
+    Ask,
+    Block,
+    /// The client, about each call.
+    Judge,
+}
+
+impl Approval {
+    /// Of a single tool.
+    pub fn rule(self) -> Rule {
+        match self {
+            Self::Allow => Rule::Allow,
+            Self::Ask | Self::Judge => Rule::Ask,
+            Self::Block => Rule::Block,
+        }
+    }
+}
+
+/// A toolset: tools of the client, something that the client makes for each call, or a definition as in a manifest.
+#[derive(Clone, Debug)]
+pub enum ToolsetParam {
+    Tools(Vec<OfferedTool>),
+    Made,
+    Defined(RawJson),
+}
+
+impl<'de> Deserialize<'de> for ToolsetParam {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Tools {
+            tools: Vec<OfferedTool>,
+        }
+        #[derive(Deserialize)]
+        struct Shape {
+            made: Option<bool>,
+            tools: Option<serde::de::IgnoredAny>,
+            r#use: Option<serde::de::IgnoredAny>,
+        }
+        let raw = RawJson::deserialize(deserializer)?;
+        let wrong = |error: serde_json::Error| serde::de::Error::custom(format!("a toolset: {error}"));
+        let shape: Shape = raw.to().map_err(wrong)?;
+        match shape {
+            Shape { made: Some(true), .. } => Ok(Self::Made),
+            Shape { tools: Some(_), r#use: None, .. } => {
+                raw.to().map(|Tools { tools }| Self::Tools(tools)).map_err(wrong)
+            }
+            Shape { .. } => Ok(Self::Defined(raw)),
+        }
+    }
+}
+
+impl ToolsetParam {
+    pub fn definition(&self) -> Option<&RawJson> {
+        match self {
+            Self::Defined(definition) => Some(definition),
+            Self::Tools(_) | Self::Made => None,
+        }
+    }
+}
+
+/// Where the run starts: an agent, or a function of the client.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EntryParam {
+    #[serde(default)]
+    pub agent: Option<String>,
+    #[serde(default)]
+    pub function: Option<String>,
+    /// JSON Schema of the function's input.
+    #[serde(default)]
+    pub schema: Option<RawJson>,
+}
+
 /// The manifest's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -122,6 +249,9 @@ pub struct ToolRule {
     /// Told with the question.
     #[serde(default)]
     pub description: Option<String>,
+    /// Whether it may name a tool that the project lacks: the program has functions of its own.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 fn yes() -> bool {
@@ -352,6 +482,50 @@ impl From<Spec> for WorkerSpec {
 pub struct Created {
     /// Beneath the project root.
     pub path: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfAgent {
+    pub project: PathBuf,
+    #[serde(default, alias = "worker")]
+    pub agent: Option<String>,
+}
+
+/// An agent as its file defines it.
+#[derive(Debug, Serialize)]
+pub struct Definition {
+    pub name: String,
+    pub description: String,
+    pub instructions: String,
+    pub model: Option<String>,
+    pub tools: Vec<String>,
+    pub toolsets: Vec<String>,
+    pub allow_workers: Option<Vec<String>>,
+    pub attachment_policy: PolicyReport,
+    pub tool_rules: BTreeMap<String, RuleReport>,
+    /// Beneath the project root.
+    pub path: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+pub struct PolicyReport {
+    pub max_attachments: u64,
+    pub max_total_bytes: u64,
+    pub allowed_suffixes: Vec<String>,
+    pub denied_suffixes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct RuleReport {
+    pub allowed: bool,
+    pub approval_required: bool,
+}
+
+impl From<Rule> for RuleReport {
+    fn from(rule: Rule) -> Self {
+        Self { allowed: rule != Rule::Block, approval_required: rule == Rule::Ask }
+    }
 }
 
 /// The notification `event`.

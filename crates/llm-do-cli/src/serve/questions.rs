@@ -8,6 +8,7 @@ use llm_do::message::RawJson;
 use llm_do::tools::approval::{Answer, ApprovalRequest, Approver};
 use llm_do::tools::rpc::{Connection, Fault, code};
 
+use super::order::Order;
 use super::protocol::{Approve, Decision};
 
 /// Why the client's side of a question ended a run, in words that the runtime has none for.
@@ -32,6 +33,7 @@ pub struct Client {
     /// What the program's rules say of its tools.
     pub descriptions: BTreeMap<String, String>,
     pub trouble: Trouble,
+    pub order: Order,
 }
 
 impl Approver for Client {
@@ -39,8 +41,7 @@ impl Approver for Client {
         Box::pin(async move {
             let description = self.descriptions.get(&request.tool).map(String::as_str);
             let params = RawJson::of(&Approve::of(self.scope, request, description));
-            // What led to the question is told first.
-            tokio::task::yield_now().await;
+            self.order.told().await;
             match self.connection.request("approve", &params).await {
                 Ok(decision) => self.decided(&decision),
                 // A client that does not know the question is nobody to ask.

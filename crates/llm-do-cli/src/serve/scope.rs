@@ -14,8 +14,8 @@ use llm_do::tools::rpc::{Connection, Fault};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::task::coop::unconstrained;
 
+use super::order::Waiting;
 use super::protocol::{Closed, ErrorData, Told, Turned, Wanted};
 use super::questions::Trouble;
 use crate::failure::Failure;
@@ -26,6 +26,8 @@ use crate::watch::Stopped;
 pub struct Prepared {
     pub runtime: Runtime,
     pub events: UnboundedReceiver<Event>,
+    /// Who asks the client something after these.
+    pub waiting: Waiting,
     pub wanted: Wanted,
     pub caller: Option<OutsideCaller>,
     pub trouble: Trouble,
@@ -97,6 +99,7 @@ impl Scope {
 struct Ear {
     number: u64,
     events: UnboundedReceiver<Event>,
+    waiting: Waiting,
     wanted: Wanted,
     client: Connection,
 }
@@ -108,15 +111,22 @@ impl Ear {
         let done = loop {
             tokio::select! {
                 biased;
-                // As often as there is one: whatever the work says itself, such as a question, comes after what led to it.
-                Some(event) = unconstrained(self.events.recv()) => self.tell(&event),
+                Some(event) = self.events.recv() => self.tell(&event),
+                Some(waiting) = self.waiting.recv() => {
+                    self.tell_all();
+                    let _ = waiting.send(());
+                }
                 done = &mut work => break done,
             }
         };
+        self.tell_all();
+        done
+    }
+
+    fn tell_all(&mut self) {
         while let Ok(event) = self.events.try_recv() {
             self.tell(&event);
         }
-        done
     }
 
     fn tell(&self, event: &Event) {
@@ -142,8 +152,8 @@ async fn live(
     mut orders: UnboundedReceiver<Order>,
     opened: oneshot::Sender<Result<(), RunError>>,
 ) {
-    let Prepared { runtime, events, wanted, caller, trouble } = prepared;
-    let mut ear = Ear { number, events, wanted, client };
+    let Prepared { runtime, events, waiting, wanted, caller, trouble } = prepared;
+    let mut ear = Ear { number, events, waiting, wanted, client };
     let mut place = match ear.during(open(&runtime, caller.as_ref())).await {
         Ok(place) => place,
         Err(error) => return drop(opened.send(Err(error))),

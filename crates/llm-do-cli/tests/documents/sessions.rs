@@ -73,6 +73,7 @@ fn typed_elsewhere(command: &str) -> Option<&'static str> {
         ("python3 -m venv ", "tests/python: with an environment that is kept"),
         (".venv/bin/pip install ", "tests/python: with an environment that is kept"),
         ("pip install ", "likewise"),
+        ("python3 examples/seeds/", "tests/serve/seeds.rs: it needs the package"),
         ("python3 examples/steward/steward.py ", "tests/serve/documents.rs: it needs the package"),
         ("llm-do run . --input-json '{\"topic\": \"tides\"}' ", "tests/python/example.rs: it needs the libraries"),
     ];

@@ -88,6 +88,12 @@ impl Client {
         self.wait(|message| message["method"] == "approve")
     }
 
+    /// Waits for a message of this method.
+    #[track_caller]
+    pub fn request(&mut self, method: &str) -> Value {
+        self.wait(|message| message["method"] == method)
+    }
+
     #[track_caller]
     fn wait(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         if let Some(index) = self.heard.iter().position(&is_it) {

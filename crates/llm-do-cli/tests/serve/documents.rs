@@ -9,12 +9,12 @@ use crate::client::Client;
 use crate::program;
 use crate::support::{Sandbox, wait_for_all};
 
-fn repository() -> PathBuf {
+pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// A copy of the examples, without what somebody's own runs have written there.
-fn workplace() -> Sandbox {
+pub fn workplace() -> Sandbox {
     let sandbox = Sandbox::new();
     let mut waiting = vec![PathBuf::from("examples")];
     while let Some(directory) = waiting.pop() {

@@ -13,11 +13,14 @@ mod approval;
 mod client;
 mod documents;
 mod endings;
+mod offers;
 mod package;
 mod program;
 mod protocol;
 mod scopes;
+mod seeds;
 mod trouble;
+mod values;
 
 use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
 

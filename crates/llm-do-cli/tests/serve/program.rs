@@ -258,21 +258,21 @@ fn workers_call_on_behalf_of_others_within_their_lists() {
         &sandbox,
         r#"
 import asyncio
-from llm_do import ApprovalDecision, ApprovalError, LlmDoError, WorkerContext, WorkerRegistry, call_worker, call_worker_async
+from llm_do import ApprovalController, ApprovalDecision, ApprovalError, LlmDoError, WorkerContext, WorkerRegistry, call_worker, call_worker_async
 
 registry, paths = WorkerRegistry("."), []
 def callback(tool_name, payload, reason):
     paths.append(reason.path)
     return ApprovalDecision(approved=True)
 
-context = WorkerContext(worker="main", depth=1, approval_callback=callback)
+context = WorkerContext(registry, worker="main", depth=1, approval_controller=ApprovalController(approval_callback=callback))
 result = call_worker(registry, "friend", "write", caller_context=context)
 print(result.output, result.trace[0]["depth"], paths)
 print(asyncio.run(call_worker_async(registry=registry, worker="friend", input_data="hi", caller_context=context)).output)
 for worker, caller in (
     ("stranger", context),
-    ("stranger", WorkerContext(worker="main", allow_workers=["friend"])),
-    ("friend", WorkerContext(worker="main", depth=4)),
+    ("stranger", WorkerContext(registry, "main", allow_workers=["friend"])),
+    ("friend", WorkerContext(registry, "main", depth=4)),
     ("friend", None),
 ):
     try:

@@ -34,7 +34,24 @@ if TYPE_CHECKING:
         UsageError,
         WorkerFailed,
     )
-    from llm_do.models import register_model_factory, resolve_model
+    from llm_do.ctx import Context, TraceEntry, Usage
+    from llm_do.entries import CallableEntry, ToolEntry, WorkerEntry
+    from llm_do.models import OpenAICompatibleProvider, register_model_factory, resolve_model
+    from llm_do.protocols import WorkerCreator, WorkerDelegator
+    from llm_do.runtime import (
+        AgentSpec,
+        Attachment,
+        CallContext,
+        EntrySpec,
+        FunctionEntry,
+        PromptInput,
+        ToolsetSpec,
+    )
+    from llm_do.runtime.approval import RunApprovalPolicy
+    from llm_do.runtime.call import CallFrame, CallScope
+    from llm_do.runtime.delegation import RuntimeCreator, RuntimeDelegator
+    from llm_do.runtime.events import RuntimeEvent
+    from llm_do.runtime.shared import Runtime, RuntimeConfig
     from llm_do.workers import (
         AttachmentInput,
         AttachmentPayload,
@@ -59,30 +76,54 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AgentSpec",
     "ApprovalCallback",
     "ApprovalController",
     "ApprovalDecision",
     "ApprovalError",
     "ApprovalReason",
+    "Attachment",
     "AttachmentInput",
     "AttachmentPayload",
     "AttachmentPolicy",
     "BinaryNotFound",
+    "CallContext",
     "CallFailed",
+    "CallFrame",
+    "CallScope",
+    "CallableEntry",
+    "Context",
+    "EntrySpec",
+    "FunctionEntry",
     "LimitReached",
     "LlmDoError",
     "MessageCallback",
+    "OpenAICompatibleProvider",
     "OutputInvalid",
     "ProjectError",
+    "PromptInput",
     "ProviderError",
+    "RunApprovalPolicy",
     "RunCancelled",
     "RunEnded",
+    "Runtime",
+    "RuntimeConfig",
+    "RuntimeCreator",
+    "RuntimeDelegator",
+    "RuntimeEvent",
     "ServerDied",
+    "ToolEntry",
     "ToolRule",
+    "ToolsetSpec",
+    "TraceEntry",
+    "Usage",
     "UsageError",
     "WorkerContext",
     "WorkerCreationDefaults",
+    "WorkerCreator",
     "WorkerDefinition",
+    "WorkerDelegator",
+    "WorkerEntry",
     "WorkerFailed",
     "WorkerRegistry",
     "WorkerRunResult",
@@ -102,12 +143,29 @@ __all__ = [
 ]
 
 
+_MODULES = (
+    "runtime",
+    "workers",
+    "approval",
+    "errors",
+    "models",
+    "ctx",
+    "entries",
+    "protocols",
+    "runtime.shared",
+    "runtime.call",
+    "runtime.approval",
+    "runtime.events",
+    "runtime.delegation",
+)
+
+
 def __getattr__(name: str) -> Any:
     # Whoever only offers tools does not pay for what programs need.
     if name in __all__:
         from importlib import import_module
 
-        for module in ("workers", "approval", "errors", "models"):
+        for module in _MODULES:
             found = getattr(import_module(f"llm_do.{module}"), name, None)
             if found is not None:
                 globals()[name] = found

@@ -41,6 +41,8 @@ class LlmDoError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.code: Union[int, None] = None
+        """That of the JSON-RPC answer."""
         if kind is not None:
             self.kind = kind
         if exit_code is not None:
@@ -138,4 +140,6 @@ def from_answer(error: Mapping[str, Any]) -> LlmDoError:
     kind = data.get("kind", "failed")
     made = _BY_KIND.get(kind, WorkerFailed)
     words = error.get("message", "")
-    return made(words, hint=data.get("hint"), kind=kind, exit_code=data.get("exit_code"), data=data)
+    told = made(words, hint=data.get("hint"), kind=kind, exit_code=data.get("exit_code"), data=data)
+    told.code = error.get("code")
+    return told

@@ -10,14 +10,16 @@ import asyncio
 import base64
 import concurrent.futures
 import contextvars
+import math
 import os
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, Union
 
-from llm_do._serve import NobodyToAsk, Server
+from llm_do._serve import METHOD_NOT_FOUND, Failed, NobodyToAsk, Peer, Server
 from llm_do.approval import (
     ApprovalCallback,
     ApprovalController,
@@ -83,6 +85,10 @@ class AttachmentPolicy:
     denied_suffixes: Sequence[str] = ()
 
 
+Registry = Union["WorkerRegistry", str, "os.PathLike[str]"]
+"""A registry, or what names one."""
+
+
 class WorkerRegistry:
     """Where workers are defined: a project directory, its `project.json`, or a worker file.
 
@@ -97,6 +103,30 @@ class WorkerRegistry:
 
     def __fspath__(self) -> str:
         return str(self.root)
+
+    async def load_definition_async(self, name: Union[str, None] = None) -> WorkerDefinition:
+        """A worker as its file defines it; without a name that of the entry."""
+        server = await Server.start()
+        try:
+            told = await server.request("definition", {"project": os.fspath(self), "agent": name})
+        finally:
+            await server.stop()
+        policy = told["attachment_policy"]
+        return WorkerDefinition(
+            name=told["name"],
+            instructions=told["instructions"],
+            description=told["description"],
+            model=told["model"],
+            toolsets=tuple(told["toolsets"]),
+            allow_workers=told["allow_workers"],
+            attachment_policy=None if policy is None else AttachmentPolicy(**policy),
+            path=Path(told["path"]),
+            tool_rules={tool: ToolRule(**rule) for tool, rule in told["tool_rules"].items()},
+        )
+
+    def load_definition(self, name: Union[str, None] = None) -> WorkerDefinition:
+        """`load_definition_async`, waited for."""
+        return _waited(self.load_definition_async(name))
 
     def __repr__(self) -> str:
         return f"WorkerRegistry({str(self.root)!r})"
@@ -157,22 +187,31 @@ class WorkerRunResult:
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """A worker on whose behalf another one is called from outside of a run.
+    """A worker on whose behalf another one is called from outside of a run; inside of one a tool's context has the same
+    fields.
 
     The callee is one level deeper and must be in `allow_workers` (`None`: what the caller's own file says); it gets the
-    caller's fallback model, callbacks and creation defaults where the call says nothing.
+    caller's model, controller, callback, attachments and creation defaults where the call says nothing.
     """
 
-    worker: str
+    registry: Registry
+    worker: Union[str, WorkerDefinition]
+    sandbox_manager: Any = None
+    sandbox_toolset: Any = None
+    """Files are the business of a run: outside of one there are none."""
+    creation_defaults: Union[WorkerCreationDefaults, None] = None
+    effective_model: Union[str, None] = None
+    """For workers whose file names none."""
+    approval_controller: ApprovalController = field(default_factory=ApprovalController)
+    attachments: Sequence[AttachmentInput] = ()
+    message_callback: Union[MessageCallback, None] = None
+    custom_tools_path: Union[Path, None] = None
     depth: int = 0
     allow_workers: Union[Sequence[str], None] = None
-    model: Union[str, None] = None
-    approval_callback: Union[ApprovalCallback, None] = None
-    message_callback: Union[MessageCallback, None] = None
-    creation_defaults: Union[WorkerCreationDefaults, None] = None
 
-
-Registry = Union[WorkerRegistry, str, "os.PathLike[str]"]
+    @property
+    def worker_name(self) -> str:
+        return self.worker if isinstance(self.worker, str) else self.worker.name
 
 
 @dataclass(frozen=True)
@@ -195,30 +234,39 @@ class _Order:
 
     def params(self) -> dict[str, Any]:
         callback = self.approval_callback
-        rules = {} if not isinstance(callback, ApprovalController) else dict(callback.tool_rules)
-        rules.update({tool: ToolRule.of(rule) for tool, rule in (self.tool_rules or {}).items()})
+        # A controller guards functions of the program too: its rules may name what the project lacks.
+        own = callback.tool_rules if isinstance(callback, ApprovalController) else {}
+        rules = {tool: {**asdict(rule), "optional": True} for tool, rule in own.items()}
+        rules.update({tool: asdict(ToolRule.of(rule)) for tool, rule in (self.tool_rules or {}).items()})
         params: dict[str, Any] = {
             "project": os.fspath(self.registry),
             "agent": self.worker,
             "model": self.cli_model,
             "models": dict(self.models or {}),
             "approval_mode": _approval_mode(callback),
-            "tool_rules": {tool: asdict(rule) for tool, rule in rules.items()},
+            "tool_rules": rules,
             "limits": dict(self.limits or {}),
             "max_depth": self.max_depth,
             "creation_defaults": _defaults(self.creation_defaults),
             "events": "none" if self.message_callback is None else "all",
             "trust": getattr(self.registry, "trust", True) if self.trust is None else self.trust,
-            "python": self.python,
+            "python": self.python or _own_interpreter(self.registry),
         }
         if self.caller is not None:
             allowed = self.caller.allow_workers
             params["caller"] = {
-                "agent": self.caller.worker,
+                "agent": self.caller.worker_name,
                 "depth": self.caller.depth,
                 "allow_workers": None if allowed is None else list(allowed),
             }
         return params
+
+
+def _own_interpreter(registry: Registry) -> Union[str, None]:
+    """A project's own environment comes first; else its files are imported by the Python that asks for them."""
+    root = Path(os.fspath(registry))
+    root = root if root.is_dir() else root.parent
+    return None if (root / ".venv" / "bin" / "python").exists() else sys.executable or None
 
 
 def _approval_mode(callback: Union[ApprovalCallback, None]) -> Union[str, None]:
@@ -250,7 +298,30 @@ def _policy(policy: Union[AttachmentPolicy, None]) -> Union[dict[str, Any], None
     return {**asdict(policy), "allowed_suffixes": list(policy.allowed_suffixes), "denied_suffixes": list(policy.denied_suffixes)}
 
 
-def _attachment(file: AttachmentInput) -> Any:
+def json_input(value: Any) -> Any:
+    """An input as JSON; what is none is an error that says where it is."""
+    plain = plain_input(value)
+    place = _not_json(plain, "input_data")
+    if place is not None:
+        raise TypeError(place)
+    return plain
+
+
+def _not_json(value: Any, where: str) -> Union[str, None]:
+    if value is None or isinstance(value, (str, int, bool)):
+        return None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"`{where}` is {value!r}, which JSON has no form for"
+    if isinstance(value, Mapping):
+        inner = ((_not_json(one, f"{where}.{key}")) for key, one in value.items())
+        return next((words for words in inner if words is not None), None)
+    if isinstance(value, (list, tuple)):
+        inner = ((_not_json(one, f"{where}[{index}]")) for index, one in enumerate(value))
+        return next((words for words in inner if words is not None), None)
+    return f"`{where}` is a {type(value).__name__}, which JSON has no form for: give text, numbers, lists or dicts"
+
+
+def attachment(file: AttachmentInput) -> Any:
     if isinstance(file, AttachmentPayload):
         return {"name": file.name, "data": base64.b64encode(file.data).decode("ascii")}
     if isinstance(file, Attachment):
@@ -261,8 +332,8 @@ def _attachment(file: AttachmentInput) -> Any:
 class WorkerScope:
     """A worker that is open: many turns, one memory. Made by `start`."""
 
-    def __init__(self, server: Server, opened: Mapping[str, Any]) -> None:
-        self._server = server
+    def __init__(self, server: Server, peer: Peer, opened: Mapping[str, Any]) -> None:
+        self._server, self._peer = server, peer
         self._scope: int = opened["scope"]
         self._closed: Union[dict[str, Any], None] = None
         self._is_closing = False
@@ -284,34 +355,16 @@ class WorkerScope:
             raise UsageError("the scope is closed")
         params: dict[str, Any] = {"scope": self._scope}
         if input_data is not None:
-            params["input"] = plain_input(input_data)
+            params["input"] = json_input(input_data)
         if attachments:
-            params["attachments"] = [_attachment(file) for file in attachments]
+            params["attachments"] = [attachment(file) for file in attachments]
         answer = await self._turn(params)
         self.messages += answer["messages"]
         self.usage = answer["usage"]
         return WorkerRunResult(answer["output"], answer["messages"], answer["usage"], answer["trace"])
 
     async def _turn(self, params: dict[str, Any]) -> Any:
-        server = self._server
-        server.reset()
-        asked = asyncio.ensure_future(server.request("turn", params))
-        try:
-            await asyncio.wait({asked, server.trouble}, return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
-                # A callback of ours failed: nobody wants the answer any more.
-                self.cancel()
-                await asyncio.wait({asked})
-        except asyncio.CancelledError:
-            self.cancel()
-            asked.cancel()
-            raise
-        await server.told()
-        if server.trouble.done():
-            # The reason of what the server says.
-            asked.exception()
-            server.trouble.result()
-        return asked.result()
+        return await turn(self._server, self._peer, self._scope, params)
 
     def cancel(self) -> None:
         """Ends the turn that goes on: whoever waits for it gets a `RunCancelled`. The scope stays open."""
@@ -324,8 +377,9 @@ class WorkerScope:
         self._is_closing = True
         try:
             self._closed = await self._server.request("close", {"scope": self._scope})
-            await self._server.told()
+            await self._peer.told()
         finally:
+            await self._server.forget(self._scope)
             await self._server.stop()
 
     @property
@@ -348,6 +402,33 @@ class WorkerScope:
         # Whatever went wrong is told, not that closing went wrong too.
         self._is_closing = True
         await self._server.stop()
+        await self._server.forget(self._scope)
+
+
+async def turn(server: Server, peer: Peer, scope: int, params: dict[str, Any]) -> Any:
+    """One turn of a scope: its answer, or what went wrong here meanwhile."""
+
+    def cancel() -> None:
+        server.notify("cancel", {"scope": scope})
+
+    peer.reset()
+    asked = asyncio.ensure_future(server.request("turn", params))
+    try:
+        await asyncio.wait({asked, peer.trouble}, return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            # A callback of ours failed: nobody wants the answer any more.
+            cancel()
+            await asyncio.wait({asked})
+    except asyncio.CancelledError:
+        cancel()
+        asked.cancel()
+        raise
+    await peer.told()
+    if peer.trouble.done():
+        # The reason of what the server says.
+        asked.exception()
+        peer.trouble.result()
+    return asked.result()
 
 
 class _Start:
@@ -376,23 +457,26 @@ class _Start:
 async def _opened(order: _Order) -> WorkerScope:
     params = order.params()
 
-    async def answer(question: dict[str, Any]) -> Any:
-        return await _decide(order.approval_callback, question)
+    async def answer(method: str, question: dict[str, Any]) -> Any:
+        if method != "approve":
+            raise Failed(METHOD_NOT_FOUND, f"there is no `{method}`")
+        return await decide(order.approval_callback, question)
 
     async def listen(event: dict[str, Any]) -> None:
         if order.message_callback is not None:
             await maybe_await(order.message_callback(event))
 
-    server = await Server.start(answer, listen)
+    server = await Server.start()
+    peer = Peer(answer, listen)
     try:
-        opened = await server.request("open", params)
+        opened = await server.open(params, peer)
     except BaseException:
         await server.stop()
         raise
-    return WorkerScope(server, opened)
+    return WorkerScope(server, peer, opened)
 
 
-async def _decide(callback: Union[ApprovalCallback, None], question: dict[str, Any]) -> dict[str, Any]:
+async def decide(callback: Union[ApprovalCallback, None], question: dict[str, Any]) -> dict[str, Any]:
     if callback is None:
         raise NobodyToAsk
     reason = ApprovalReason(question["reason"])
@@ -566,8 +650,8 @@ async def call_worker_async(
     order = _Order(
         registry=registry,
         worker=worker,
-        cli_model=cli_model or caller_context.model,
-        approval_callback=approval_callback or caller_context.approval_callback,
+        cli_model=cli_model or caller_context.effective_model,
+        approval_callback=approval_callback or _asked_by(caller_context.approval_controller),
         message_callback=message_callback or caller_context.message_callback,
         creation_defaults=creation_defaults or caller_context.creation_defaults,
         caller=caller_context,
@@ -578,7 +662,12 @@ async def call_worker_async(
         trust=trust,
         python=python,
     )
-    return await _run(order, input_data, attachments)
+    return await _run(order, input_data, attachments if attachments is not None else caller_context.attachments)
+
+
+def _asked_by(controller: ApprovalController) -> Union[ApprovalCallback, None]:
+    """A controller that has nobody to ask is nobody to ask."""
+    return controller if controller.tool_rules or controller.approval_callback is not None else None
 
 
 async def _called_within(
@@ -589,7 +678,7 @@ async def _called_within(
 ) -> WorkerRunResult:
     given: Any = "" if input_data is None else input_data
     if attachments:
-        files = [file if isinstance(file, Attachment) else _attachment(file) for file in attachments]
+        files = [file if isinstance(file, Attachment) else attachment(file) for file in attachments]
         if not all(isinstance(file, (str, Attachment)) for file in files):
             raise TypeError("within a run files are named by their paths, or are those that the caller was given")
         files = [Attachment(file) if isinstance(file, str) else file for file in files]
@@ -652,9 +741,6 @@ async def create_worker_async(
 ) -> WorkerDefinition:
     """Writes a worker to `workers/generated/<name>.yaml` (or where the manifest says). `force` replaces one of that name."""
 
-    async def unasked(question: dict[str, Any]) -> Any:
-        raise NobodyToAsk
-
     effective = defaults or WorkerCreationDefaults()
     allowed = spec.allow_workers
     params = {
@@ -671,7 +757,7 @@ async def create_worker_async(
         "defaults": _defaults(defaults),
         "force": force,
     }
-    server = await Server.start(unasked, None)
+    server = await Server.start()
     try:
         created = await server.request("create", params)
     finally:

@@ -306,6 +306,10 @@ impl<'a> Linker<'a> {
         let agent = match self.project.layout {
             Layout::SingleFile => only,
             Layout::Directory => named_main.or(only),
+            // One without files is that of a project of values.
+            Layout::Manifest(ref manifest) if manifest.worker_files.is_empty() && manifest.python_files.is_empty() => {
+                named_main.or(only)
+            }
             Layout::Manifest(_) | Layout::Unreadable => None,
         };
         let is_mistaken = self.manifest().is_some_and(|manifest| manifest.entry.is_mistaken)

@@ -45,6 +45,36 @@ impl Project {
         }
     }
 
+    /// A project without files, with a manifest as text, which lists none: its agents are added with [`Project::agent`].
+    pub fn of_manifest(root: impl Into<PathBuf>, text: &str) -> Self {
+        let mut project = Self::new(root);
+        let sources = Arc::make_mut(&mut project.sources);
+        let file = sources.add(PathBuf::from(MANIFEST_NAME), text.to_owned());
+        let manifest = manifest::of_values(file, text, &mut project.problems);
+        project.layout = manifest.map_or(Layout::Unreadable, |manifest| Layout::Manifest(Box::new(manifest)));
+        project
+    }
+
+    /// Reads the schemas and scripts that agents refer to which came as text, beneath the root like those of files.
+    #[must_use]
+    pub fn read_references(mut self) -> Self {
+        self.read_references_from(0);
+        self
+    }
+
+    /// Those of the agents from this one on: whatever is wrong with the others was reported.
+    pub(super) fn read_references_from(&mut self, first: usize) {
+        let Ok(mut loader) = Loader::open(self.root.clone()) else { return };
+        loader.sources = Sources::clone(&self.sources);
+        loader.workers = self.workers.split_off(first);
+        let found = loader.references();
+        let Loader { sources, problems, workers, .. } = loader;
+        self.sources = Arc::new(sources);
+        self.problems.extend(problems);
+        self.workers.extend(workers);
+        self.references.extend(found);
+    }
+
     /// Adds an agent as text, written like a `.worker` file. Its mistakes are reported by [`Project::link`], at places in
     /// a file of this name.
     #[must_use]

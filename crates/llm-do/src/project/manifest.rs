@@ -252,6 +252,23 @@ const FROM_ENV: Table =
 
 /// Reads a manifest. `None` if it is no mapping at all; other mistakes are reported and their keys left out.
 pub fn parse(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Manifest> {
+    let (manifest, whole) = read(file, text, problems)?;
+    if manifest.worker_files.is_empty() && manifest.python_files.is_empty() && !problems.has_errors() {
+        let place = Span { end: whole.start + 1, ..whole };
+        problems.push(
+            Diagnostic::error(place, "the manifest lists no files")
+                .hint("list worker files under `worker_files`, or Python files under `python_files`"),
+        );
+    }
+    Some(manifest)
+}
+
+/// A manifest of a project that has no files: its agents are given as values.
+pub fn of_values(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Manifest> {
+    read(file, text, problems).map(|(manifest, _)| manifest)
+}
+
+fn read(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<(Manifest, Span)> {
     let node = tree::parse_json(tree::Text::whole(file, text), problems)?;
     MANIFEST.check(&node, problems);
     if !matches!(node.kind, Kind::Map(_)) {
@@ -272,14 +289,7 @@ pub fn parse(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Man
         claims: MANIFEST.claims(&node),
         mistaken: fields.mistaken(),
     };
-    if manifest.worker_files.is_empty() && manifest.python_files.is_empty() && !problems.has_errors() {
-        let place = Span { end: node.span.start + 1, ..node.span };
-        problems.push(
-            Diagnostic::error(place, "the manifest lists no files")
-                .hint("list worker files under `worker_files`, or Python files under `python_files`"),
-        );
-    }
-    Some(manifest)
+    Some((manifest, node.span))
 }
 
 fn entry(fields: &Fields<'_>, problems: &mut Diagnostics) -> EntryKeys {

@@ -31,7 +31,7 @@ use crate::model::scripted::Script;
 use crate::model::{ModelSettings, ServerTool};
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 use crate::tools::approval::Rules;
-use crate::tools::function::{FunctionEntry, Registry, Tool};
+use crate::tools::function::{FunctionEntry, InputRenderer, MadeToolset, Registry, Tool, ToolsetFactory};
 use crate::tools::protected::Protected;
 use crate::tools::source::{McpConfig, ToolsetSource};
 use crate::tools::{DeclaredTool, Toolset};
@@ -167,7 +167,25 @@ impl Project {
         name: impl Into<String>,
         factory: impl Fn() -> Box<dyn Toolset> + Send + Sync + 'static,
     ) -> Self {
+        let factory = move |_| -> crate::BoxFuture<'static, _> {
+            let made = factory();
+            Box::pin(async { Ok(MadeToolset::Live(made)) })
+        };
         self.registry.toolsets.insert(name.into(), Arc::new(factory));
+        self
+    }
+
+    /// Offers a toolset that is made elsewhere, which takes time and may fail.
+    #[must_use]
+    pub fn toolset_made_by(mut self, name: impl Into<String>, factory: ToolsetFactory) -> Self {
+        self.registry.toolsets.insert(name.into(), factory);
+        self
+    }
+
+    /// Tells the typed inputs of an agent in words of the embedding program's own.
+    #[must_use]
+    pub fn input_rendered_by(mut self, agent: impl Into<String>, renderer: InputRenderer) -> Self {
+        self.registry.inputs.insert(agent.into(), renderer);
         self
     }
 

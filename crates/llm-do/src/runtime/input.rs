@@ -1,5 +1,6 @@
 //! What an agent is given: text, parts or an object → the user message, validated where the agent has a schema.
 
+use std::future::Future;
 use std::io;
 use std::path::Path;
 
@@ -9,9 +10,10 @@ use serde_json::Value;
 use crate::json_schema;
 use crate::judgement;
 use crate::message::{Attachment, Content, RawJson};
-use crate::project::{AgentSpec, AttachmentPolicy, PythonType, Typing};
+use crate::project::{AgentSpec, AttachmentPolicy, Typing};
 use crate::tools::attachment::{self, AttachmentError, Reach};
-use crate::tools::python::{PythonHost, RenderedPart};
+use crate::tools::function::Registry;
+use crate::tools::python::RenderedPart;
 
 /// The input of a turn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,12 +75,18 @@ impl Input {
         agent: &AgentSpec,
         root: &Path,
         reach: &Reach,
-        python: Option<&PythonHost>,
+        registry: &Registry,
     ) -> Result<Vec<Content>, InputError> {
-        let parts = match (&agent.input, python) {
-            (Typing::Schema(schema), _) => Box::pin(self.typed(agent, schema, root, reach)).await?,
-            (Typing::Python(class), Some(python)) => Box::pin(self.rendered(agent, class, root, reach, python)).await?,
-            (Typing::Untyped | Typing::Python(_), _) => self.untyped(agent, root, reach)?,
+        let parts = match (&agent.input, registry.inputs.get(&agent.name), registry.python.as_ref()) {
+            (Typing::Schema(schema), Some(renderer), _) => {
+                Box::pin(self.rendered(agent, Some(schema), root, reach, |value| renderer(value))).await?
+            }
+            (Typing::Schema(schema), None, _) => Box::pin(self.typed(agent, schema, root, reach)).await?,
+            (Typing::Python(class), _, Some(python)) => {
+                let render = |value: Value| python.render(&class.reference, value);
+                Box::pin(self.rendered(agent, class.schema.as_ref(), root, reach, render)).await?
+            }
+            (Typing::Untyped | Typing::Python(_), _, _) => self.untyped(agent, root, reach)?,
         };
         check_policy(&agent.attachment_policy, &parts)?;
         Ok(parts)
@@ -140,15 +148,15 @@ impl Input {
     }
 
     /// What the agent's input class says of the input; the files that it names are read here.
-    async fn rendered(
+    async fn rendered<Rendering: Future<Output = Result<Vec<RenderedPart>, String>>>(
         self,
         agent: &AgentSpec,
-        class: &PythonType,
+        schema: Option<&RawJson>,
         root: &Path,
         reach: &Reach,
-        python: &PythonHost,
+        render: impl FnOnce(Value) -> Rendering,
     ) -> Result<Vec<Content>, InputError> {
-        let schema = class.schema.as_ref().map_or_else(|| RawJson::of(&Value::Null), RawJson::clone);
+        let schema = schema.map_or_else(|| RawJson::of(&Value::Null), RawJson::clone);
         let schema_value: Value = schema.to().unwrap_or(Value::Null);
         let violates = |violation: String| InputError::Violates {
             agent: agent.name.clone(),
@@ -160,7 +168,7 @@ impl Input {
             name_attachments(&mut value, &beside, |file| &file.name);
         }
         let (mut parts, mut admission) = (Vec::new(), Admission::by(&agent.attachment_policy));
-        for part in python.render(&class.reference, &value).await.map_err(violates)? {
+        for part in render(value).await.map_err(violates)? {
             parts.push(match part {
                 RenderedPart::Text(text) => Content::text(spoken(text)),
                 RenderedPart::Attachment(path) => {

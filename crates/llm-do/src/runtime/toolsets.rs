@@ -1,6 +1,6 @@
 //! From declared toolsets to live ones.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -14,9 +14,9 @@ use crate::message::RawJson;
 use crate::project::{AgentSpec, Program, ToolsetUse, manifest};
 use crate::syntax::table::is_name;
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::{Rules, digest};
+use crate::tools::approval::{Rule, Rules, digest};
 use crate::tools::filesystem::Filesystem;
-use crate::tools::function::OneTool;
+use crate::tools::function::{MadeToolset, OneTool, Opening};
 use crate::tools::mcp::McpTools;
 use crate::tools::plane::{self, OpenToolset};
 use crate::tools::python::{self, Opened as Made};
@@ -195,7 +195,9 @@ async fn origin(
             let (program, creator) = (Arc::clone(&runtime.program), Arc::clone(agent));
             Some(Box::new(DynamicAgents { program, creator, defaults: runtime.config.creation_defaults.clone() }))
         }
-        ToolsetSource::Registered(registered) => registered_toolset(runtime, registered),
+        ToolsetSource::Registered(registered) => {
+            Box::pin(registered_toolset(runtime, agent, registered, events)).await?
+        }
         ToolsetSource::Python(toolset) => Box::pin(python_toolset(runtime, agent, toolset, events)).await?,
         // Those of files are opened together, before this; one of Python's is alone.
         ToolsetSource::Shell(config) => Some(shells::alone(runtime, &agent.name, config, events)?),
@@ -221,15 +223,26 @@ async fn python_toolset(
         |reason: String| format!("`{}` of {} cannot be opened: {reason}", toolset.name, toolset.file.display());
     let model = agent.model.to_string();
     let opening = python::open(Arc::clone(host), &toolset.name, &agent.name, &model, events.depth());
-    let (definition, rules) = match opening.await.map_err(failed)? {
-        Made::Tools(tools) => return Ok(Some(Box::new(tools))),
-        Made::BuiltIn { definition, rules } => (definition, rules),
-    };
-    let source = manifest::toolset_definition(definition.get()).map_err(failed)?;
-    let live = Box::pin(origin(runtime, agent, &source, events)).await.map_err(failed)?;
-    // The rules that its configuration in Python has are a variant of it.
-    let variant =
-        Variant { name: toolset.name.clone(), of: source, prefix: String::new(), tools: None, approval: rules };
+    match opening.await.map_err(failed)? {
+        Made::Tools(tools) => Ok(Some(Box::new(tools))),
+        Made::BuiltIn { definition, rules } => {
+            defined(runtime, agent, &toolset.name, &definition, rules, events).await.map_err(failed)
+        }
+    }
+}
+
+/// One of our toolsets that code has configured. The rules of its configuration are a variant of it.
+async fn defined(
+    runtime: &Runtime,
+    agent: &Arc<AgentSpec>,
+    name: &str,
+    definition: &RawJson,
+    rules: BTreeMap<String, Rule>,
+    events: &Events,
+) -> Result<Option<Box<dyn Toolset>>, String> {
+    let source = manifest::toolset_definition(definition.get())?;
+    let live = Box::pin(origin(runtime, agent, &source, events)).await?;
+    let variant = Variant { name: name.to_owned(), of: source, prefix: String::new(), tools: None, approval: rules };
     Ok(live.map(|of| Box::new(VariantToolset { variant: Arc::new(variant), of }) as Box<dyn Toolset>))
 }
 
@@ -271,14 +284,28 @@ fn check_variant(variant: &Variant, specs: &[ToolSpec]) -> Result<(), String> {
     }
 }
 
-fn registered_toolset(runtime: &Runtime, registered: &Registered) -> Option<Box<dyn Toolset>> {
+async fn registered_toolset(
+    runtime: &Runtime,
+    agent: &Arc<AgentSpec>,
+    registered: &Registered,
+    events: &Events,
+) -> Result<Option<Box<dyn Toolset>>, String> {
     let registry = &runtime.program.registry;
-    match registered {
+    let name = match registered {
         Registered::Tool(tool) => {
-            let tool = registry.tools.get(tool.name.as_ref())?;
-            Some(Box::new(OneTool(Arc::clone(tool))))
+            let tool = registry.tools.get(tool.name.as_ref());
+            return Ok(tool.map(|tool| Box::new(OneTool(Arc::clone(tool))) as Box<dyn Toolset>));
         }
-        Registered::Toolset(name) => registry.toolsets.get(name).map(|factory| factory()),
+        Registered::Toolset(name) => name,
+    };
+    let Some(factory) = registry.toolsets.get(name) else { return Ok(None) };
+    let failed = |reason: String| format!("`{name}` cannot be opened: {reason}");
+    let opening = Opening { agent: agent.name.clone(), model: agent.model.to_string(), depth: events.depth() };
+    match factory(opening).await.map_err(failed)? {
+        MadeToolset::Live(toolset) => Ok(Some(toolset)),
+        MadeToolset::Defined { definition, rules } => {
+            defined(runtime, agent, name, &definition, rules, events).await.map_err(failed)
+        }
     }
 }
 

@@ -13,9 +13,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::approval::{DeclaredVerdict, PermittedCall, Question, Rule, Verdict};
-use super::python::PythonHost;
+use super::python::{PythonHost, RenderedPart};
 use super::{CallContext, Capabilities, DeclaredTool, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
+use crate::json_schema;
 use crate::message::{Content, RawJson};
 
 /// A tool in Rust, to be registered with a project. Without a verdict of its own it asks.
@@ -23,11 +24,14 @@ pub struct Tool {
     spec: ToolSpec,
     verdict: Rule,
     check: Check,
+    /// Of a tool whose arguments nothing else checks.
+    schema: Option<serde_json::Value>,
     run: Run,
 }
 
 type Check = Box<dyn Fn(&RawJson) -> Result<(), String> + Send + Sync>;
-type Run =
+/// What a call of a tool does.
+pub type Run =
     Box<dyn for<'a> Fn(RawJson, &'a CallContext<'a>) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> + Send + Sync>;
 
 impl Tool {
@@ -98,7 +102,19 @@ impl Tool {
             order: Order::Concurrent,
             repeat: Repeat::Once,
         };
-        Self { spec, verdict: Rule::Ask, check: Box::new(|arguments| parse::<A>(arguments).map(drop)), run }
+        Self {
+            spec,
+            verdict: Rule::Ask,
+            check: Box::new(|arguments| parse::<A>(arguments).map(drop)),
+            schema: None,
+            run,
+        }
+    }
+
+    /// A tool that is known by its spec alone, such as one in another process: its arguments are held against the schema.
+    pub fn of(spec: ToolSpec, verdict: Rule, run: Run) -> Self {
+        let schema = Some(spec.parameters.to().unwrap_or_default());
+        Self { spec, verdict, check: Box::new(|_| Ok(())), schema, run }
     }
 
     #[must_use]
@@ -160,6 +176,12 @@ impl fmt::Debug for Tool {
     }
 }
 
+/// What is wrong with arguments, where a schema is all that is known of them.
+pub async fn fits(schema: &serde_json::Value, arguments: &RawJson) -> Result<(), String> {
+    let value = parse::<serde_json::Value>(arguments)?;
+    json_schema::violation(schema, &value).await.map_or(Ok(()), Err)
+}
+
 /// A tool as a toolset of one.
 pub struct OneTool(pub Arc<Tool>);
 
@@ -176,6 +198,9 @@ impl Toolset for OneTool {
     ) -> BoxFuture<'a, Result<Verdict, String>> {
         Box::pin(async move {
             (self.0.check)(arguments)?;
+            if let Some(schema) = &self.0.schema {
+                fits(schema, arguments).await?;
+            }
             Ok(match self.0.verdict {
                 Rule::Allow => Verdict::Allow,
                 Rule::Ask => Verdict::Ask(Question::because(format!("runs the tool `{tool}`, which is code"))),
@@ -222,7 +247,8 @@ pub struct FunctionEntry {
     run: RunEntry,
 }
 
-pub(crate) type RunEntry =
+/// What an entry does: an input that fits its schema → its output.
+pub type RunEntry =
     Box<dyn for<'a> Fn(RawJson, &'a CallContext<'a>) -> BoxFuture<'a, Result<RawJson, ToolError>> + Send + Sync>;
 
 impl FunctionEntry {
@@ -244,8 +270,8 @@ impl FunctionEntry {
         Self { name: name.into(), schema: RawJson::of(&schema), run }
     }
 
-    /// An entry of another kind, such as one in Python.
-    pub(crate) fn of(name: String, schema: RawJson, run: RunEntry) -> Self {
+    /// An entry of another kind, such as one in Python or in another process.
+    pub fn of(name: String, schema: RawJson, run: RunEntry) -> Self {
         Self { name, schema, run }
     }
 
@@ -267,8 +293,31 @@ impl FunctionEntry {
     }
 }
 
-/// Makes live toolsets: one for each call of an agent that uses it.
-pub type ToolsetFactory = Arc<dyn Fn() -> Box<dyn Toolset> + Send + Sync>;
+/// Makes toolsets: one for each call of an agent that uses it.
+pub type ToolsetFactory = Arc<dyn Fn(Opening) -> BoxFuture<'static, Result<MadeToolset, String>> + Send + Sync>;
+
+/// The call that a toolset is made for.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    pub agent: String,
+    /// `provider:model`.
+    pub model: String,
+    pub depth: usize,
+}
+
+/// What a factory gives.
+pub enum MadeToolset {
+    Live(Box<dyn Toolset>),
+    /// One of ours, as a manifest would define it, and rules for its tools.
+    Defined {
+        definition: RawJson,
+        rules: BTreeMap<String, Rule>,
+    },
+}
+
+/// Makes the message of an agent's typed input, or says what is wrong with the input.
+pub type InputRenderer =
+    Arc<dyn Fn(serde_json::Value) -> BoxFuture<'static, Result<Vec<RenderedPart>, String>> + Send + Sync>;
 
 /// What the embedding program offers by name.
 #[derive(Clone, Default)]
@@ -276,6 +325,8 @@ pub struct Registry {
     pub tools: BTreeMap<String, Arc<Tool>>,
     pub toolsets: BTreeMap<String, ToolsetFactory>,
     pub entry: Option<Arc<FunctionEntry>>,
+    /// How the typed inputs of agents are told, by agent.
+    pub inputs: BTreeMap<String, InputRenderer>,
     /// The interpreter that has imported the project's Python files.
     pub python: Option<Arc<PythonHost>>,
 }

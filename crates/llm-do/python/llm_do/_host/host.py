@@ -34,17 +34,43 @@ class Host:
         self._single: dict[str, Toolset] = {}
         self._broken: set[str] = set()
         self._next = 0
+        self._make_context: Any = CallContext
 
     def connect(self, ask: Ask) -> None:
         self._ask = ask
 
+    @classmethod
+    def of_values(cls, root: str, make_context: Any) -> Host:
+        """One for what a program gives as values, in its own process."""
+        host = cls()
+        host._root, host._make_context = root, make_context
+        host._exports, host._classes = Exports(root), Classes(root)
+        return host
+
+    async def offer_tool(self, name: str, tool: Any) -> dict[str, Any]:
+        """A single tool that is given as a value: its spec."""
+        self._exports.tools[name] = tool
+        live = self._exports.live_tool(name)
+        self._single[name] = live if isinstance(live, PlainTool) else await self._open_tool(name)
+        return self._single[name].specs()[0]
+
+    def offer_toolset(self, name: str, toolset: Any) -> None:
+        self._exports.toolsets[name] = toolset
+
+    def add_class(self, reference: str, kind: Any) -> dict[str, Any]:
+        """An input class that is given as a value: its schema."""
+        return self._classes.add(reference, kind)
+
     async def serve(self, method: str, params: Any) -> Any:
+        return await self.serving(params, getattr(self, f"on_{method}")(params))
+
+    async def serving(self, params: Any, work: Awaitable[Any]) -> Any:
         import asyncio
 
         seen = params.get("context") or {}
         token = CURRENT_CALL.set(seen.get("call"))
         try:
-            return await getattr(self, f"on_{method}")(params)
+            return await work
         except (asyncio.CancelledError, Refused):
             raise
         except Mistake as mistake:
@@ -56,8 +82,8 @@ class Host:
             sys.stderr.flush()
             CURRENT_CALL.reset(token)
 
-    def _context(self, params: Any) -> CallContext:
-        return CallContext(self._ask, {**params.get("context", {}), "project_root": self._root})
+    def context(self, params: Any) -> CallContext:
+        return self._make_context(self._ask, {**params.get("context", {}), "project_root": self._root})
 
     def import_files(self, params: Any) -> dict[str, Any] | None:
         """Imports the files and says what they offer; `None` if only a loop can find out all of it."""
@@ -143,7 +169,7 @@ class Host:
         config = get_toolset_approval_config(self._exports.tools[name])
         if config:
             set_toolset_approval_config(live, config)
-        return await PydanticToolset.open(live, self._context({}), None)
+        return await PydanticToolset.open(live, self.context({}), None)
 
     def _agent(self, agent: AgentSpec) -> dict[str, Any]:
         keys: dict[str, Any] = {"name": agent.name, "instructions": agent.instructions}
@@ -191,7 +217,7 @@ class Host:
         return answers
 
     async def on_open(self, params: Any) -> Any:
-        context = self._context(params)
+        context = self.context(params)
         value = self._exports.toolsets[params["toolset"]]
         made, fresh = value, False
         if isinstance(value, ToolsetSpec) or (callable(value) and not self._is_toolset(value)):
@@ -247,11 +273,11 @@ class Host:
         return self._single[instance] if isinstance(instance, str) else self._open[instance]
 
     async def on_judge(self, params: Any) -> Any:
-        context = self._context(params)
+        context = self.context(params)
         return await self._toolset(params).judge(params["tool"], params["arguments"], context)
 
     async def on_call(self, params: Any) -> Any:
-        context = self._context(params)
+        context = self.context(params)
         try:
             result = await self._toolset(params).call(params["tool"], params["arguments"], context, params)
         except Invalid as invalid:
@@ -295,7 +321,7 @@ class Host:
 
     async def on_enter(self, params: Any) -> Any:
         entry = self._entry(params["file"], params["function"])
-        context = self._context(params)
+        context = self.context(params)
         value = params["value"]
         if entry.schema_in or annotated_class(entry.main):
             from pydantic import ValidationError

@@ -50,7 +50,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     except Exception as error:
         raise Unsupported(str(error)) from error
     parameters = parameters_of(function)
-    takes_context = bool(parameters) and hints.get(parameters[0].name) is CallContext
+    takes_context = bool(parameters) and _is_context(hints.get(parameters[0].name))
     summary, described = docstring(docstring_of(function))
     properties: dict[str, Any] = {}
     fields: dict[str, Convert] = {}
@@ -71,6 +71,14 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         fields[parameter.name] = convert
     schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return Signature(schema, summary, takes_context, fields, tuple(required))
+
+
+def _is_context(kind: Any) -> bool:
+    """Whether a parameter is what code sees of its caller, by any of its names."""
+    if isinstance(kind, type) and issubclass(kind, CallContext):
+        return True
+    workers = sys.modules.get("llm_do.workers")
+    return workers is not None and kind is workers.WorkerContext
 
 
 def _is_plain(value: Any) -> bool:

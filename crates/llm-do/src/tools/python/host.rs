@@ -205,7 +205,7 @@ impl PythonHost {
     }
 
     /// The message that an input class makes of a value, or what is wrong with the value.
-    pub async fn render(&self, class: &str, value: &Value) -> Result<Vec<RenderedPart>, String> {
+    pub async fn render(&self, class: &str, value: Value) -> Result<Vec<RenderedPart>, String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
         enum Rendered {

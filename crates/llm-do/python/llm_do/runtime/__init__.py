@@ -1,8 +1,9 @@
-"""What Python files export, and what their code receives."""
+"""What Python files export, and what their code receives; and, for programs, runtimes of what they give as values."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
@@ -12,21 +13,80 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from llm_do._args import AgentArgs, WorkerArgs
+    from llm_do.models import resolve_model
+    from llm_do.runtime.approval import RunApprovalPolicy
+    from llm_do.runtime.args import get_display_text
+    from llm_do.runtime.call import CallFrame, CallScope, OpeningScope
+    from llm_do.runtime.delegation import RuntimeCreator, RuntimeDelegator
+    from llm_do.runtime.events import RuntimeEvent
+    from llm_do.runtime.shared import Runtime, RuntimeConfig
+    from llm_do.workers import (
+        WorkerCreationDefaults,
+        WorkerDefinition,
+        WorkerRegistry,
+        call_worker,
+        call_worker_async,
+        create_worker,
+        create_worker_async,
+        run_worker,
+        run_worker_async,
+    )
 
 __all__ = [
     "AgentArgs",
     "AgentSpec",
     "Attachment",
+    "CallConfig",
     "CallContext",
     "CallFailed",
+    "CallFrame",
+    "CallScope",
     "EntrySpec",
     "FunctionEntry",
     "PromptContent",
     "PromptInput",
+    "RunApprovalPolicy",
     "RunEnded",
+    "Runtime",
+    "RuntimeConfig",
+    "RuntimeCreator",
+    "RuntimeDelegator",
+    "RuntimeEvent",
+    "ToolsProxy",
     "ToolsetSpec",
     "WorkerArgs",
+    "WorkerRuntime",
+    "call_worker",
+    "call_worker_async",
+    "create_worker",
+    "create_worker_async",
+    "get_display_text",
+    "resolve_model",
+    "run_worker",
+    "run_worker_async",
 ]
+
+_LATER = {
+    "AgentArgs": "_args",
+    "CallFrame": "runtime.call",
+    "CallScope": "runtime.call",
+    "RunApprovalPolicy": "runtime.approval",
+    "Runtime": "runtime.shared",
+    "RuntimeConfig": "runtime.shared",
+    "RuntimeCreator": "runtime.delegation",
+    "RuntimeDelegator": "runtime.delegation",
+    "RuntimeEvent": "runtime.events",
+    "WorkerArgs": "_args",
+    "call_worker": "workers",
+    "call_worker_async": "workers",
+    "create_worker": "workers",
+    "create_worker_async": "workers",
+    "get_display_text": "runtime.args",
+    "resolve_model": "models",
+    "run_worker": "workers",
+    "run_worker_async": "workers",
+}
+"""Where names are that cost something to import, or need Pydantic: whoever uses one pays for it, and nobody else."""
 
 
 class _Value:
@@ -214,6 +274,15 @@ class AgentSpec(_Value):
         self.tools, self.toolsets, self.approval, self.allow_workers = tools, toolsets, approval, allow_workers
         self.schema_in, self.schema_out, self.limits, self.entry = schema_in, schema_out, limits, entry
 
+    @property
+    def toolset_specs(self) -> tuple[Any, ...]:
+        """What it declares: of each of these every call gets instances of its own."""
+        return (*self.tools, *self.toolsets)
+
+    def start(self, runtime: Runtime) -> OpeningScope:
+        """Opens it for many turns: `async with agent.start(runtime) as scope:`. Sets up only; the first turn is a turn too."""
+        return runtime.start(self)
+
 
 class Tools:
     """The tools of the caller, by name: `await ctx.deps.tools.read_file(path="notes.md")`."""
@@ -254,13 +323,15 @@ class CallContext:
     is annotated with `CallContext`. An entry function receives it as its second argument.
     """
 
-    __slots__ = ("_ask_runtime", "_call", "_messages", "_seen", "agent", "depth", "model", "path", "prompt")
+    __slots__ = ("_ask_runtime", "_call", "_loop", "_messages", "_seen", "agent", "depth", "model", "path", "prompt")
 
     def __init__(self, ask: Callable[[str, dict[str, Any]], Awaitable[Any]], seen: Mapping[str, Any]) -> None:
         self._ask_runtime = ask
         self._seen = seen
-        self._call: Union[int, None] = seen.get("call")
+        self._call: Union[int, str, None] = seen.get("call")
         self._messages: Union[list[Any], None] = None
+        asyncio = sys.modules.get("asyncio")
+        self._loop = None if asyncio is None else asyncio._get_running_loop()
         self.agent: str = seen.get("agent", "")
         """The agent whose call this is."""
         self.depth: int = seen.get("depth", 0)
@@ -281,7 +352,8 @@ class CallContext:
     def messages(self) -> list[Any]:
         """The conversation so far, as plain values."""
         if self._messages is None:
-            self._messages = json.loads(self._seen.get("messages") or "[]")
+            told = self._seen.get("messages") or []
+            self._messages = json.loads(told) if isinstance(told, str) else told
         return self._messages
 
     @property
@@ -322,6 +394,71 @@ class CallContext:
                 return plain_input([said] if isinstance(said, (str, Attachment)) else list(said))
         return plain_input(input)
 
+    def waited(self, work: Any) -> Any:
+        """What an awaitable gives, for code that is not async: a tool that is no coroutine runs on a thread of its own."""
+        import asyncio
+
+        if self._loop is None or asyncio._get_running_loop() is self._loop:
+            work.close()
+            raise CallFailed("this is async code: await it instead")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def call_sync(self, name: str, input: Any = None) -> Any:
+        """`call`, for a tool that is not async."""
+        return self.waited(self.call(name, input))
+
+    @property
+    def registry(self) -> WorkerRegistry:
+        """The project that the agent is of."""
+        from llm_do.workers import WorkerRegistry
+
+        return WorkerRegistry(self.project_root)
+
+    @property
+    def worker(self) -> WorkerDefinition:
+        """The agent as its file defines it."""
+        return self.registry.load_definition(self.agent)
+
+    @property
+    def effective_model(self) -> Union[str, None]:
+        """`provider:model` of the agent."""
+        return self.model
+
+    @property
+    def sandbox_toolset(self) -> Sandbox:
+        """The files of the agent, by root and path."""
+        return Sandbox(self)
+
+    @property
+    def sandbox_manager(self) -> Sandbox:
+        """The same: there is one way to files, and it is the agent's tools."""
+        return Sandbox(self)
+
+    @property
+    def creation_defaults(self) -> WorkerCreationDefaults:
+        """What a worker that this run creates gets is decided by the run."""
+        from llm_do.workers import WorkerCreationDefaults
+
+        return WorkerCreationDefaults()
+
+    @property
+    def approval_controller(self) -> Any:
+        """A controller with the rules of the agent's file, for what a tool does besides calling tools."""
+        from llm_do.approval import ApprovalController
+
+        return ApprovalController(tool_rules=self.worker.tool_rules)
+
+    @property
+    def message_callback(self) -> None:
+        """Events of a run are heard by whoever started it."""
+        return None
+
+    @property
+    def custom_tools_path(self) -> Union[Path, None]:
+        """The file that the agent's own tools would be in, if it is there."""
+        found = self.project_root / "workers" / self.agent / "tools.py"
+        return found if found.exists() else None
+
     async def usage(self) -> Any:
         """Tokens and money of the session so far."""
         return await self._ask("usage", {})
@@ -334,6 +471,49 @@ class CallContext:
         if self._call is None:
             raise CallFailed("nothing can be called here: no call is under way")
         return await self._ask_runtime(method, {"call": self._call, **params})
+
+
+class Sandbox:
+    """Files that an agent may use, as code asks for them: by the name of a root and a path beneath it.
+
+    Each is a call of the agent's own file tools, with their gate and their trace. In a tool that is not async the result
+    comes at once; in one that is, it is awaited.
+    """
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: CallContext) -> None:
+        self._context = context
+
+    def read_text(self, root: str, path: str) -> Any:
+        """What a file holds."""
+        return self._called("read_file", {"path": _beneath(root, path)}, _content)
+
+    def write_text(self, root: str, path: str, content: str) -> Any:
+        """Writes a file, if somebody agrees."""
+        return self._called("write_file", {"path": _beneath(root, path), "content": content})
+
+    def list_files(self, root: str, pattern: str = "**/*") -> Any:
+        """The files of a root."""
+        return self._called("list_files", {"path": root, "pattern": pattern})
+
+    def _called(self, tool: str, arguments: dict[str, Any], read: Callable[[Any], Any] = lambda result: result) -> Any:
+        import asyncio
+
+        async def work() -> Any:
+            return read(await self._context.call(tool, arguments))
+
+        return work() if asyncio._get_running_loop() is not None else self._context.waited(work())
+
+
+def _content(result: Any) -> Any:
+    """The text of a file, of all that is said of it."""
+    told = json.loads(result) if isinstance(result, str) else result
+    return told["content"]
+
+
+def _beneath(root: str, path: str) -> str:
+    return f"{root}/{path}" if root else path
 
 
 def plain_input(value: Any) -> Any:
@@ -370,10 +550,16 @@ def plain_file(file: Attachment) -> Any:
     return str(file.path) if file._given is None else {"given": file._given}
 
 
-def __getattr__(name: str) -> Any:
-    # Pydantic is imported by whoever uses it, and by nobody else.
-    if name in ("AgentArgs", "WorkerArgs"):
-        from llm_do import _args
+ToolsProxy = Tools
+"""Another name of `Tools`."""
 
-        return getattr(_args, name)
+WorkerRuntime = CallContext
+"""Another name of `CallContext`."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        from importlib import import_module
+
+        return getattr(import_module(f"llm_do.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
