@@ -115,7 +115,7 @@ impl<'a> Seen<'a> {
         let full = sight == Sight::Full;
         let file = |file: &llm_do::message::Attachment| json!({"name": file.name, "media_type": file.media_type});
         Self {
-            agent: cx.agent(),
+            agent: cx.agent,
             depth: cx.depth,
             path: cx.path,
             model: cx.model,

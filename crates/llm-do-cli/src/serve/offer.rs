@@ -353,8 +353,8 @@ impl Toolset for ClientTools {
 pub fn check(offer: &Offered) -> Result<(), Failure> {
     let mut names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
     names.sort_unstable();
-    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Failure::usage(format!("`tools` has `{}` twice", pair[0])));
+    if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Failure::usage(format!("`tools` has `{name}` twice")));
     }
     let of_toolsets = offer.toolsets.values().filter_map(|toolset| match toolset {
         ToolsetParam::Tools(tools) => Some(tools),

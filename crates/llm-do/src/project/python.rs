@@ -152,7 +152,7 @@ impl Project {
             if let Some(script) = worker.model.as_ref().and_then(script_of) {
                 let base = agent.file.parent().unwrap_or(Path::new(""));
                 if let Err(problem) = self.add_script(base, &script) {
-                    problems.push(problem);
+                    problems.push(*problem);
                 }
             }
             self.workers.push(LoadedWorker { path: agent.file.clone(), worker });
@@ -163,10 +163,10 @@ impl Project {
 
 impl Project {
     /// Reads the script that an agent in Python follows, beneath the root like all files of a project.
-    fn add_script(&mut self, base: &Path, listed: &Located<String>) -> Result<(), Diagnostic> {
+    fn add_script(&mut self, base: &Path, listed: &Located<String>) -> Result<(), Box<Diagnostic>> {
         let wrong = |reason: &str| {
             let fact = format!("the script `{}` {reason}", visible_start(&listed.value, 120));
-            Diagnostic::error(listed.span, fact)
+            Box::new(Diagnostic::error(listed.span, fact))
         };
         let path = beneath(base, &listed.value);
         if self.references.contains_key(&path) {

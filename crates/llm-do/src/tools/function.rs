@@ -356,7 +356,7 @@ fn mismatch(root: &Value, schema: &Value, value: &Value, path: &mut Vec<String>)
         "number" => value.is_number(),
         expected => expected == kind_of(value),
     };
-    if !types.is_empty() && !types.iter().any(|expected| fits(expected)) {
+    if !types.is_empty() && !types.iter().any(fits) {
         let expected: Vec<&str> = types.iter().map(|kind| words_for(kind)).collect();
         let found = words_for(kind_of(value));
         return Some(format!("`{}`: expected {}, found {found}", path.join("."), expected.join(" or ")));

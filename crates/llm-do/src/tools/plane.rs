@@ -529,11 +529,16 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 fn without_keys(content: Vec<Content>, redactor: &Redactor) -> Vec<Content> {
     let part = |part| match part {
         Content::Text { text } => Content::Text { text: redactor.redacted(text) },
+        // A key that was no JSON text leaves no JSON behind.
+        Content::Value { json } if redactor.finds(json.as_bytes()) => {
+            let text = redactor.redacted(json);
+            if RawJson::parse(&text).is_ok() { Content::Value { json: text } } else { Content::Text { text } }
+        }
         Content::Attachment(file) if redactor.finds(&file.data) => {
             let text = redactor.redacted(String::from_utf8_lossy(&file.data).into_owned());
             Content::Attachment(Attachment { data: Arc::from(text.into_bytes()), ..file })
         }
-        attachment @ Content::Attachment(_) => attachment,
+        whole @ (Content::Value { .. } | Content::Attachment(_)) => whole,
     };
     content.into_iter().map(part).collect()
 }

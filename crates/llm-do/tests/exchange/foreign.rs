@@ -164,7 +164,12 @@ fn read(row: &Provider, model: &str, document: &Value) -> Reply {
 }
 
 fn file(name: &str, media_type: &str, data: &[u8]) -> Content {
-    Content::Attachment(Attachment { name: name.into(), media_type: media_type.into(), data: Arc::from(data) })
+    Content::Attachment(Attachment {
+        name: name.into(),
+        path: None,
+        media_type: media_type.into(),
+        data: Arc::from(data),
+    })
 }
 
 /// Files of users and of tools, in base64.
