@@ -115,7 +115,7 @@ impl<'a> Seen<'a> {
         let full = sight == Sight::Full;
         let file = |file: &llm_do::message::Attachment| json!({"name": file.name, "media_type": file.media_type});
         Self {
-            agent: cx.agent(),
+            agent: cx.agent,
             depth: cx.depth,
             path: cx.path,
             model: cx.model,
@@ -189,11 +189,11 @@ async fn answer(method: &str, params: &RawJson, cx: &CallContext<'_>) -> Result<
     })
 }
 
-/// A result as code gets it.
+/// A result as code gets it: text is text, a value a value.
 fn value_of(content: &[Content]) -> RawJson {
-    let text = match content {
-        [Content::Text { text }] => text.clone(),
-        content => Content::shown(content),
+    let value = match content {
+        [Content::Value { json }] => serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.clone())),
+        content => Value::String(Content::shown(content)),
     };
-    RawJson::of(&json!({"value": text}))
+    RawJson::of(&json!({"value": value}))
 }
