@@ -189,11 +189,11 @@ async fn answer(method: &str, params: &RawJson, cx: &CallContext<'_>) -> Result<
     })
 }
 
-/// A result as code gets it.
+/// A result as code gets it: text is text, a value a value.
 fn value_of(content: &[Content]) -> RawJson {
-    let text = match content {
-        [Content::Text { text }] => text.clone(),
-        content => Content::shown(content),
+    let value = match content {
+        [Content::Value { json }] => serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.clone())),
+        content => Value::String(Content::shown(content)),
     };
-    RawJson::of(&json!({"value": text}))
+    RawJson::of(&json!({"value": value}))
 }

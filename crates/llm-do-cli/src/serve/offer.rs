@@ -109,7 +109,7 @@ struct Calling<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Returned {
-    Value(Value),
+    Value(RawJson),
     Content(Vec<Part>),
     ApprovalNeeded(serde::de::IgnoredAny),
 }
@@ -127,8 +127,7 @@ fn content(returned: Returned) -> Option<Vec<Content>> {
         Part::Attachment(attachment) => Content::Attachment(attachment),
     };
     match returned {
-        Returned::Value(Value::String(text)) => Some(vec![Content::text(text)]),
-        Returned::Value(value) => Some(vec![Content::text(value.to_string())]),
+        Returned::Value(value) => Some(vec![Content::value(&value)]),
         Returned::Content(parts) => Some(parts.into_iter().map(part).collect()),
         Returned::ApprovalNeeded(_) => None,
     }

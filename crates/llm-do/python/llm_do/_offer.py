@@ -192,7 +192,11 @@ class Offer:
 
     async def _on_call_tool(self, params: dict[str, Any]) -> Any:
         answer = await self._host.serve("call", _routed(params))
-        return {"content": [answer]} if "text" in answer else answer
+        if "content" in answer:
+            return {"content": [{"text": part["json"]} if "json" in part else part for part in answer["content"]]}
+        if "json" in answer:
+            return {"value": json.loads(answer["json"])}
+        return {"value": answer["text"]} if "text" in answer else answer
 
     async def _on_judge_tool(self, params: dict[str, Any]) -> Any:
         return await self._host.serve("judge", _routed(params))

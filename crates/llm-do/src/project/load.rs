@@ -58,21 +58,16 @@ impl Project {
     /// Reads the schemas and scripts that agents refer to which came as text, beneath the root like those of files.
     #[must_use]
     pub fn read_references(mut self) -> Self {
-        self.read_references_from(0);
-        self
-    }
-
-    /// Those of the agents from this one on: whatever is wrong with the others was reported.
-    pub(super) fn read_references_from(&mut self, first: usize) {
-        let Ok(mut loader) = Loader::open(self.root.clone()) else { return };
+        let Ok(mut loader) = Loader::open(self.root.clone()) else { return self };
         loader.sources = Sources::clone(&self.sources);
-        loader.workers = self.workers.split_off(first);
+        loader.workers = std::mem::take(&mut self.workers);
         let found = loader.references();
         let Loader { sources, problems, workers, .. } = loader;
         self.sources = Arc::new(sources);
         self.problems.extend(problems);
-        self.workers.extend(workers);
+        self.workers = workers;
         self.references.extend(found);
+        self
     }
 
     /// Adds an agent as text, written like a `.worker` file. Its mistakes are reported by [`Project::link`], at places in

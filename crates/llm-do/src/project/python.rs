@@ -56,11 +56,9 @@ impl Project {
         for problem in &exports.problems {
             self.report(problem, &root);
         }
-        let of_files = self.workers.len();
         for agent in &exports.agents {
             self.add_exported(agent);
         }
-        self.read_references_from(of_files);
         // Agents in Python refer to classes too.
         let wanted = self.wanted_classes();
         let found = host.classes(&wanted).await.map_err(died)?;

@@ -1,0 +1,3 @@
+from llm_do import Context
+
+__all__ = ["Context"]

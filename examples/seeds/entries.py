@@ -1,0 +1,3 @@
+from llm_do import ToolEntry, WorkerEntry
+
+__all__ = ["ToolEntry", "WorkerEntry"]
