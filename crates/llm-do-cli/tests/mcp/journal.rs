@@ -1,5 +1,6 @@
 //! Runs that are recorded: a server is started where it is called, and not where everything is known already.
 
+use llm_do::journal::mac::{self, LineMac, Purpose, StateKey};
 use serde_json::{Value, json};
 
 use crate::servers;
@@ -61,15 +62,32 @@ fn a_run_that_goes_on_calls_what_was_approved_and_nothing_twice() {
 #[test]
 fn a_server_that_offers_something_else_when_a_run_goes_on_is_not_called() {
     let sandbox = desk(&calls(&["{ fail: {} }"]));
-    let (_, result) = run(&sandbox, &["--json", "--journal", "run.journal"]).with("SECRET", "s").events();
+    let key = "5c".repeat(32);
+    let begun = run(&sandbox, &["--json", "--journal", "run.journal"]).with("SECRET", "s");
+    let (_, result) = begun.with("LLM_DO_STATE_KEY", &key).events();
     let id = result["pending"][0]["id"].as_str().unwrap();
     let journal = std::fs::read_to_string(sandbox.path().join("run.journal")).unwrap();
-    // As if the server had said something else then.
-    sandbox.file("run.journal", &journal.replace("\"description\":\"Fails\"", "\"description\":\"Reads\""));
+    // As if the server had said something else then, and llm-do had written it down.
+    let said = journal.replace("\"description\":\"Fails\"", "\"description\":\"Reads\"");
+    assert_ne!(said, journal);
+    sandbox.file("run.journal", &signed_anew(&said, &StateKey::from_hex(&key).unwrap()));
     let path = std::env::var("PATH").unwrap();
     let resumed = Run::of(&sandbox, &["resume", "run.journal", "--approve", id, "--json", "--trust"]);
-    let (_, result) = resumed.with("SECRET", "s").with("PATH", path).events();
+    let (_, result) = resumed.with("SECRET", "s").with("PATH", path).with("LLM_DO_STATE_KEY", &key).events();
     let said = result["output"].as_str().unwrap();
     assert!(said.contains("`desk` has changed what the tool `fail` is"), "{said}");
     assert!(!log(&sandbox).contains("call fail"));
+}
+
+/// The lines of a journal, as whoever has the key would have written them.
+fn signed_anew(journal: &str, key: &StateKey) -> String {
+    let mut previous = LineMac::default();
+    let line = |line: &str| {
+        let (signed, _) = mac::split(line.as_bytes()).unwrap();
+        previous = key.next(Purpose::Journal, previous, signed);
+        let mut line = format!("{}}}", std::str::from_utf8(signed).unwrap());
+        mac::sign(&mut line, previous);
+        line + "\n"
+    };
+    journal.lines().map(line).collect()
 }

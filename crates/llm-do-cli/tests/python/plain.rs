@@ -205,20 +205,23 @@ fn python_starts_while_the_input_is_read() {
 }
 
 #[test]
-fn fifty_megabytes_go_there_and_come_back() {
+fn fifty_megabytes_come_back_and_arguments_have_a_bound() {
     let kit = "\
-from llm_do.runtime import CallContext
-def echo(text: str) -> str:
-    return text
+from llm_do.runtime import CallContext, CallFailed
+def echo(text: str, times: int) -> str:
+    return text * times
 async def tool(ctx: CallContext) -> str:
-    large = 'é' * 25_000_000
-    back = await ctx.call('echo', {'text': large})
-    return f'{len(large)} {back[:3]}'
+    back = await ctx.call('echo', {'text': 'é', 'times': 25_000_000})
+    try:
+        await ctx.call('echo', {'text': back, 'times': 1})
+    except CallFailed as error:
+        return f'{len(back)} {back[:3]} {error}'
 TOOLS = [echo, tool]
 ";
     let main = "entry: true\ntools: [tool, echo]\napproval: { tool: allow, echo: allow }";
     let sandbox = project(&[("main", main)], &[("kit.py", kit)], &calls(&["{ tool: {} }"]));
-    assert_eq!(run(&sandbox, &["-q"]).answer(), "25000000 ééé\n");
+    let bound = "the arguments are longer than 1 MiB; do it in several calls";
+    assert_eq!(run(&sandbox, &["-q"]).answer(), format!("25000000 ééé {bound}\n"));
 }
 
 #[test]

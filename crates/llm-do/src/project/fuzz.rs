@@ -47,6 +47,8 @@ pub fn check_round_trip(worker: &WorkerFile) {
         let mut problems = Diagnostics::default();
         let read = worker::parse(file, &text, format, &mut problems);
         assert!(!problems.has_errors(), "{problems:?} in\n{text}");
+        // What needs trust is made from the keys as they are written, so a worker that was never written has none of it.
+        let read = read.map(|read| WorkerFile { claims: worker.claims.clone(), ..read });
         assert_eq!(read.as_ref(), Some(worker), "\n{text}");
     }
 }
