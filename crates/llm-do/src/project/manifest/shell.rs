@@ -23,7 +23,7 @@ pub const SHELL: Table = Table {
             "the first that matches decides",
         ),
         optional("default", OneOf(Rule::WORDS), Item(claims::default), "for commands that no rule matches"),
-        optional("directory", OneOf(&["rw", "ro"]), Neutral, "whether commands may write the working directory"),
+        optional("directory", OneOf(&["rw", "ro"]), Covered, "whether commands may write the working directory"),
         optional(
             "write",
             List { of: &Text, least: 0, repeats: Refused },

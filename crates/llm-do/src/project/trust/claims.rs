@@ -55,10 +55,10 @@ pub fn root(written: &Written<'_>, claims: &mut Claims) {
 }
 
 /// `rules`: those that allow, and those of programs that are no program of the system. The first rule that matches decides,
-/// so what was agreed to about one holds only while the rules before it are the same.
+/// so what was agreed to about one holds only while the rules before it are the same, and what commands may write.
 pub fn rules(written: &Written<'_>, claims: &mut Claims) {
     let Kind::List(rules) = &written.value.kind else { return };
-    let mut before = String::new();
+    let mut before = written.beside.get("directory").map(Node::to_json).unwrap_or_default();
     for rule in rules {
         before = digest([before.as_str(), &without(rule, &["match", "not_match"])]);
         let Some(words) = value(rule, "pattern").map(pattern) else { continue };

@@ -135,6 +135,10 @@ fn a_list_is_another_one_when_what_it_stands_for_is_another() {
             ),
             "",
         ),
+        Files::of(
+            r#""toolsets": {"sh": {"shell": {"directory": "ro", "rules": [{"pattern": "git", "approval": "allow", "i_understand": true}]}}}"#,
+            "",
+        ),
         Files::of("", "toolsets: [filesystem_cwd]\napproval: {write_file: allow}"),
         Files::of("", "toolsets: [filesystem_project]\napproval: {write_file: allow}"),
         Files::of("", "server_side_tools: [{tool_type: web_search, allowed_domains: [a.example]}]"),
