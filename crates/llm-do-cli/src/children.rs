@@ -1,6 +1,7 @@
 //! What the children of a run, Python and MCP servers, see of the environment. Pure.
 
 use llm_do::model::provider::PROVIDERS;
+use llm_do::redact::Redactor;
 use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::config::Config;
@@ -13,11 +14,23 @@ const FIXED: &[&str] =
 
 /// No key of a provider can be chosen.
 pub fn environment(environment: &Environment, config: &Config) -> ChildEnvironment {
-    let built_in = PROVIDERS.iter().flat_map(|provider| provider.key_variables.iter().copied());
-    let custom = config.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
-    let keys: Vec<&str> = built_in.chain(custom).chain([KEY_VARIABLE]).collect();
+    let keys = key_variables(config);
     let fixed = FIXED.iter().filter_map(|name| Some(((*name).to_owned(), environment.get(name)?.to_owned())));
     ChildEnvironment { fixed: fixed.collect(), offered: environment.without(&keys) }
+}
+
+/// The variables that hold keys: no child gets them.
+fn key_variables(config: &Config) -> Vec<&str> {
+    let built_in = PROVIDERS.iter().flat_map(|provider| provider.key_variables.iter().copied());
+    let custom = config.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
+    built_in.chain(custom).chain([KEY_VARIABLE]).collect()
+}
+
+/// What nobody is told: the keys in the environment now, and those that are fetched later.
+pub fn redactor(environment: &Environment, config: &Config) -> Redactor {
+    let values = key_variables(config).into_iter().filter_map(|name| environment.get(name));
+    values.for_each(|value| environment.redactor.learn(value));
+    environment.redactor.clone()
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
+use llm_do::redact::Redactor;
+
 use crate::terminal::Terminal;
 
 #[derive(Clone, Debug, Default)]
@@ -19,6 +21,8 @@ pub struct Environment {
     pub can_ask: bool,
     /// A pipe or a file; a terminal or a device is never read.
     pub stdin_is_readable: bool,
+    /// The keys that are known so far; whoever gets one teaches it.
+    pub redactor: Redactor,
 }
 
 impl Environment {
@@ -32,6 +36,7 @@ impl Environment {
             stderr_is_terminal,
             can_ask: stderr_is_terminal && Terminal::is_there(),
             stdin_is_readable: stdin_is_readable(),
+            redactor: Redactor::default(),
         }
     }
 

@@ -5,15 +5,9 @@
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// What llm-do starts itself as, to keep commands: it maps its user, for which its entries in `/proc` must be its own, and
-/// has no keys.
-const KEEPER: &str = "__keep";
-
-/// First thing in `main`. Where the system does not know such a thing, everything else goes on.
+/// First thing in `main`, but for a keeper of commands: that one maps its user, for which its entries in `/proc` must be its
+/// own, and has no keys. Where the system does not know such a thing, everything else goes on.
 pub fn harden() {
-    if std::env::args_os().nth(1).is_some_and(|word| word == KEEPER) {
-        return;
-    }
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use llm_do::BoxFuture;
 use llm_do::model::exchange::{KeySource, Secret};
+use llm_do::redact::Redactor;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
@@ -20,11 +21,13 @@ pub struct KeyCommand {
     /// An argument vector, no shell.
     command: Vec<String>,
     patience: Duration,
+    /// Whoever gets the key says that it is one.
+    redactor: Redactor,
 }
 
 impl KeyCommand {
-    pub fn new(provider: &str, command: &[String]) -> Self {
-        Self { provider: provider.to_owned(), command: command.to_vec(), patience: PATIENCE }
+    pub fn new(provider: &str, command: &[String], redactor: Redactor) -> Self {
+        Self { provider: provider.to_owned(), command: command.to_vec(), patience: PATIENCE, redactor }
     }
 
     async fn run(&self) -> Result<Secret, String> {
@@ -33,6 +36,7 @@ impl KeyCommand {
         let printed = printed.map_err(|_| format!("took longer than {} seconds", self.patience.as_secs_f64()))??;
         let printed = String::from_utf8(printed).map_err(|_| "gave something that is no text".to_owned())?;
         let key = printed.lines().next().unwrap_or_default().trim();
+        self.redactor.learn(key);
         if key.is_empty() { Err("gave no key".to_owned()) } else { Ok(Secret::new(key)) }
     }
 }
@@ -73,7 +77,7 @@ mod tests {
     async fn obtained(words: &[&str]) -> Result<Secret, String> {
         let command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let patience = if words[0] == "sleep" { Duration::from_millis(10) } else { PATIENCE };
-        KeyCommand { patience, ..KeyCommand::new("acme", &command) }.obtain().await
+        KeyCommand { patience, ..KeyCommand::new("acme", &command, Redactor::default()) }.obtain().await
     }
 
     #[tokio::test]

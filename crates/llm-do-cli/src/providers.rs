@@ -135,7 +135,9 @@ fn configured(name: &str, custom: &ProviderConfig, environment: &Environment) ->
             Some(key) => Key::Secret(Secret::new(key.trim())),
             None => Key::Missing { variables: vec![variable.clone()] },
         },
-        (None, Some(command)) => Key::Later(LaterKey::new(KeyCommand::new(name, command))),
+        (None, Some(command)) => {
+            Key::Later(LaterKey::new(KeyCommand::new(name, command, environment.redactor.clone())))
+        }
         (None, None) => Key::Unneeded,
     };
     let quirks = Quirks::COMPATIBLE;

@@ -401,7 +401,8 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
 /// What tools must know of the user: which directories are ours, and where programs are found.
 pub fn with_surroundings(runtime: RuntimeConfig, environment: &Environment, config: &Config) -> RuntimeConfig {
     let program_directories = config.shell.directories.iter().map(|path| environment.expand(path)).collect();
-    RuntimeConfig { private_directories: environment.own_directories(), program_directories, ..runtime }
+    let redactor = children::redactor(environment, config);
+    RuntimeConfig { private_directories: environment.own_directories(), program_directories, redactor, ..runtime }
 }
 
 /// What the servers of a project see, and how they are reached; only if it has some.

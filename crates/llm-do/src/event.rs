@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::message::{Finish, Message, RawJson, Usage};
+use crate::redact::Redactor;
 use told::Ear;
 
 pub use told::Told;
@@ -291,6 +292,7 @@ pub struct Events {
     hearing: Hearing,
     /// Who keeps what is told during a step.
     ear: Option<Arc<Ear>>,
+    redactor: Redactor,
     /// How many calls the run has had.
     calls: Arc<AtomicU64>,
     agent: Arc<str>,
@@ -307,7 +309,19 @@ impl Events {
     /// Nobody listens; nothing is built or sent.
     pub fn unheard() -> Self {
         let (hearing, calls, agent) = (Hearing::Facts, Arc::default(), Arc::from(""));
-        Self { recorder: None, log: None, sender: None, hearing, ear: None, calls, agent, depth: 0, call: 0 }
+        let redactor = Redactor::default();
+        Self { recorder: None, log: None, sender: None, hearing, ear: None, redactor, calls, agent, depth: 0, call: 0 }
+    }
+
+    /// What children print, and what tools say of their calls, is told without these keys.
+    #[must_use]
+    pub fn redacted_by(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
+    /// The keys that nobody is told.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     #[must_use]
@@ -379,7 +393,26 @@ impl Events {
     /// Tells a fact to everybody.
     pub fn send(&self, kind: impl FnOnce() -> EventKind) {
         if self.recorder.is_some() || self.ear.is_some() || self.is_heard() {
-            self.tell(self.event(kind()));
+            self.tell(self.event(self.without_keys(kind())));
+        }
+    }
+
+    /// Words of code that runs elsewhere.
+    fn without_keys(&self, kind: EventKind) -> EventKind {
+        let redacted = |text: String| self.redactor.redacted(text);
+        match kind {
+            EventKind::ProcessOutput { stream, text } => EventKind::ProcessOutput { stream, text: redacted(text) },
+            EventKind::Notice { text } => EventKind::Notice { text: redacted(text) },
+            EventKind::ToolProgressed { id, tool, progress, total, message } => {
+                EventKind::ToolProgressed { id, tool, progress, total, message: message.map(redacted) }
+            }
+            EventKind::ToolRefused { id, tool, arguments, reason } => {
+                EventKind::ToolRefused { id, tool, arguments, reason: redacted(reason) }
+            }
+            EventKind::ToolsetCloseFailed { toolset, error } => {
+                EventKind::ToolsetCloseFailed { toolset, error: redacted(error) }
+            }
+            other => other,
         }
     }
 

@@ -90,6 +90,7 @@ pub mod judgement;
 pub mod message;
 pub mod model;
 pub mod project;
+pub mod redact;
 pub mod runtime;
 pub mod syntax;
 pub mod tools;

@@ -14,6 +14,7 @@ mod example;
 mod faults;
 mod models;
 mod plain;
+mod secrets;
 mod start;
 mod toolsets;
 mod trust;

@@ -117,3 +117,38 @@ fn the_working_directory_is_not_the_project() {
         assert!(answer.contains(&format!("\"content\":\"{place}\"")), "{toolset}: {answer}");
     }
 }
+
+/// Whoever read a file without its keys cannot write the marks back over them.
+#[test]
+fn a_key_in_a_file_is_not_shown_and_not_written_over() {
+    const KEY: &str = "sk-live-0123456789abcdef";
+    let run = |calls: &str| {
+        let script = format!("{calls}- say: \"{{{{ result }}}}\"\n");
+        let main = "toolsets: [filesystem_cwd]\napproval: { write_file: allow, edit_file: allow }";
+        let sandbox = project(&[("main", main)], &script);
+        sandbox.file("settings.txt", &format!("name = a\ntoken = {KEY}\n"));
+        sandbox.file("doc.txt", "a log with [redacted] in it\n");
+        let arguments = ["run", ".", "hi", "-q", "-m", "scripted:script.yaml"];
+        let ended = sandbox.run_in(&arguments, &[("OPENAI_API_KEY", KEY)]);
+        let file = |name: &str| std::fs::read_to_string(sandbox.path().join(name)).unwrap();
+        (ended.stdout, file("settings.txt"), file("doc.txt"))
+    };
+    let kept = format!("name = a\ntoken = {KEY}\n");
+    let (said, file, _) = run("- { round: 1, call: { read_file: { path: settings.txt } } }\n");
+    assert!(said.contains("token = [redacted]") && !said.contains(KEY), "{said}");
+    assert_eq!(file, kept);
+    let (said, file, _) =
+        run("- { round: 1, call: { edit_file: { path: settings.txt, old: 'token = [redacted]', new: x } } }\n");
+    assert!(said.contains("stands for a key that is not shown; give the text around it"), "{said}");
+    assert_eq!(file, kept);
+    let (said, file, _) = run(
+        "- { round: 1, call: { write_file: { path: settings.txt, content: \"name = b\\ntoken = [redacted]\\n\" } } }\n",
+    );
+    assert!(said.contains("is not written in its place"), "{said}");
+    assert_eq!(file, kept);
+    let (_, file, doc) =
+        run("- { round: 1, call: { edit_file: { path: settings.txt, old: 'name = a', new: 'name = b' } } }\n\
+         - { round: 2, call: { edit_file: { path: doc.txt, old: 'a log with', new: 'one with' } } }\n");
+    assert_eq!(file, kept.replace("name = a", "name = b"), "what lies around a key can be edited");
+    assert_eq!(doc, "one with [redacted] in it\n", "and so can a file that has the mark");
+}

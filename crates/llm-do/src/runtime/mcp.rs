@@ -141,6 +141,11 @@ impl Servers {
             Setting::Text(text) => Ok(text.clone()),
             Setting::FromEnv(name) => {
                 let value = self.environment.offered.get(name).cloned();
+                // A header has other words before the secret.
+                if let Some(value) = &value {
+                    self.events.redactor().learn(value);
+                    self.events.redactor().learn(value.split_whitespace().last().unwrap_or_default());
+                }
                 value.ok_or_else(|| format!("needs the environment variable `{name}`, which is not set"))
             }
         };

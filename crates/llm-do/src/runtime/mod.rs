@@ -35,6 +35,7 @@ use crate::project::create::{CreateError, WorkerDefaults};
 use crate::project::created::{CreatedAgents, CreatedStore};
 use crate::project::trust::TrustedProgram;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program};
+use crate::redact::Redactor;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Permission, Verdict};
 use crate::tools::attachment::{self, Reach};
@@ -108,6 +109,8 @@ pub struct RuntimeConfig {
     pub creation_defaults: WorkerDefaults,
     /// Where it is kept which agents were created; without it they are callable in this run alone.
     pub created: Option<CreatedStore>,
+    /// Keys that no model, journal or screen is told of.
+    pub redactor: Redactor,
 }
 
 impl RuntimeConfig {
@@ -128,6 +131,7 @@ impl RuntimeConfig {
             known_answers: None,
             creation_defaults: WorkerDefaults::default(),
             created: None,
+            redactor: Redactor::default(),
         }
     }
 }
@@ -303,7 +307,7 @@ impl Runtime {
         program.created = Arc::new(CreatedAgents::of(&program.root, config.created.as_ref()));
         let session = Arc::new(Session::default());
         let recorder = Arc::clone(&session);
-        let events = events.recorded_by(recorder);
+        let events = events.recorded_by(recorder).redacted_by(config.redactor.clone());
         let gate = gate(run_id::run_id(), &config);
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);

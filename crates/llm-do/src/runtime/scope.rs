@@ -132,7 +132,7 @@ impl<'r> CallScope<'r> {
         };
         let opened = toolsets::open(runtime, &agent, &steps, &events).await;
         let Opened { toolsets, missing } = opened.map_err(|unopened| match unopened {
-            Unopened::Toolset(reason) => wrong(reason),
+            Unopened::Toolset(reason) => wrong(events.redactor().redacted(reason)),
             Unopened::Stopped(stop) => stop.into(),
         })?;
         let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);

@@ -19,7 +19,8 @@ use super::source::ToolsetSource;
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::event::{EventKind, Events, Returned, Told};
 use crate::journal::{Described, Recorded, StepKind};
-use crate::message::{Arguments, Content, RawJson, ToolCall, ToolResult};
+use crate::message::{Arguments, Attachment, Content, RawJson, ToolCall, ToolResult};
+use crate::redact::Redactor;
 use decision::{Decided, Place};
 
 /// A live toolset as one agent uses it.
@@ -237,7 +238,7 @@ impl ToolPlane {
             };
             match self.ending() {
                 Some(ending) => Err(ending),
-                None => Ok(Ran { edited, decided, ..Ran::of(outcome, started)? }),
+                None => Ok(Ran { edited, decided, ..Ran::of(outcome, started, cx.events.redactor())? }),
             }
         };
         let described = || slot.described(call, &arguments, cx.path);
@@ -413,10 +414,11 @@ enum Gave {
 }
 
 impl Ran {
-    fn of(outcome: Result<Vec<Content>, ToolError>, started: Instant) -> Result<Self, Ending> {
+    /// The one door from a tool to the conversation, the events and the journal: no key passes it.
+    fn of(outcome: Result<Vec<Content>, ToolError>, started: Instant, redactor: &Redactor) -> Result<Self, Ending> {
         let gave = match outcome {
-            Ok(content) => Gave::Content(cut(content)),
-            Err(ToolError::Failed(reason)) => Gave::Failed(cut_text(reason)),
+            Ok(content) => Gave::Content(cut(without_keys(content, redactor))),
+            Err(ToolError::Failed(reason)) => Gave::Failed(cut_text(redactor.redacted(reason))),
             Err(ToolError::Changed) => Gave::Changed,
             Err(ToolError::Ends(ending)) => return Err(ending),
         };
@@ -463,6 +465,19 @@ async fn guarded<T>(future: impl Future<Output = Result<T, ToolError>>) -> Resul
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
+}
+
+/// Texts without keys, and files that are text as well.
+fn without_keys(content: Vec<Content>, redactor: &Redactor) -> Vec<Content> {
+    let part = |part| match part {
+        Content::Text { text } => Content::Text { text: redactor.redacted(text) },
+        Content::Attachment(file) if redactor.finds(&file.data) => {
+            let text = redactor.redacted(String::from_utf8_lossy(&file.data).into_owned());
+            Content::Attachment(Attachment { data: Arc::from(text.into_bytes()), ..file })
+        }
+        attachment @ Content::Attachment(_) => attachment,
+    };
+    content.into_iter().map(part).collect()
 }
 
 /// Long texts are cut, with a mark that says so.

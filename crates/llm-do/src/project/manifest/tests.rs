@@ -175,6 +175,7 @@ const KEYS: &[Row] = &[
         &[NOT_LIST, &["[§1]", "[§\"ls\"]", "[§{\"approval\": \"ask\"}]", "[§{\"pattern\": \"ls\"}]"]],
     ),
     (&IN_SHELL, "default", &["\"ask\"", "\"block\""], &[NOT_TEXT, &["\"deny\"", "\"\"", "\"allow\""]]),
+    (&IN_SHELL, "directory", &["\"ro\"", "\"rw\""], &[NOT_TEXT, &["\"r\"", "\"RW\"", "\"\""]]),
     (&IN_SHELL, "write", &["[]", "[\"target\", \"/tmp/x\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
     (&IN_SHELL, "network", &["true", "false"], &[NOT_BOOL]),
     (

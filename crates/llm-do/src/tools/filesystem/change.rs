@@ -12,6 +12,7 @@ use super::root::{Root, Spot};
 use super::text::Replacement;
 use crate::beneath::{Kind, Unopened};
 use crate::escape::visible;
+use crate::redact::REDACTED;
 use crate::tools::approval::{Question, Verdict, digest};
 use crate::tools::protected::Protected;
 
@@ -64,6 +65,15 @@ impl From<std::io::Error> for Unchangeable {
     }
 }
 
+/// Whoever read a file without its keys and writes it back would put a mark in their place.
+fn kept_keys(old: Option<&[u8]>, new: String) -> Result<String, String> {
+    let holds = |text: &[u8]| memchr::memmem::find(text, REDACTED.as_bytes()).is_some();
+    if holds(new.as_bytes()) && !old.is_some_and(holds) {
+        return Err(format!("`{REDACTED}` stands for a key that is not shown, and is not written in its place"));
+    }
+    Ok(new)
+}
+
 impl<'a> Change<'a> {
     pub fn of(root: &'a Root, path: PathBuf, wanted: Wanted, protected: &Protected) -> Result<Self, Unchangeable> {
         let spot = root.find(&path)?;
@@ -76,6 +86,7 @@ impl<'a> Change<'a> {
                 Some(Ok(text)) => replacement.applied(text),
             },
         };
+        let new = new.and_then(|new| kept_keys(old.as_deref(), new));
         if new.as_ref().is_ok_and(|new| new.len() as u64 > LARGEST || root.is_too_large(new.len() as u64)) {
             return Err(Unchangeable::TooLarge);
         }

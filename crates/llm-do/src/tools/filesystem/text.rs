@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use serde::Serialize;
 
 use super::change;
+use crate::redact::REDACTED;
 use crate::tools::plane::LONGEST_RESULT;
 
 /// A part of a file, counted in characters.
@@ -145,6 +146,9 @@ impl Replacement {
             return Err("`old` is empty".to_owned());
         }
         match (text.matches(old.as_str()).count(), replace_all) {
+            (0, _) if old.contains(REDACTED) => Err(format!(
+                "`old` holds `{REDACTED}`, which stands for a key that is not shown; give the text around it instead"
+            )),
             (0, _) => Err("`old` does not occur in the file; read it again".to_owned()),
             (count @ 1, _) | (count, true) => {
                 // A short text replaced by a long one, often enough, is more than there is memory.
