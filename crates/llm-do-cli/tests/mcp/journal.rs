@@ -65,14 +65,14 @@ fn a_server_that_offers_something_else_when_a_run_goes_on_is_not_called() {
     let key = "5c".repeat(32);
     let begun = run(&sandbox, &["--json", "--journal", "run.journal"]).with("SECRET", "s");
     let (_, result) = begun.with("LLM_DO_STATE_KEY", &key).events();
-    let id = result["pending"][0]["id"].as_str().unwrap();
+    assert_eq!(result["exit_code"], 4);
     let journal = std::fs::read_to_string(sandbox.path().join("run.journal")).unwrap();
     // As if the server had said something else then, and llm-do had written it down.
     let said = journal.replace("\"description\":\"Fails\"", "\"description\":\"Reads\"");
     assert_ne!(said, journal);
     sandbox.file("run.journal", &signed_anew(&said, &StateKey::from_hex(&key).unwrap()));
     let path = std::env::var("PATH").unwrap();
-    let resumed = Run::of(&sandbox, &["resume", "run.journal", "--approve", id, "--json", "--trust"]);
+    let resumed = Run::of(&sandbox, &["resume", "run.journal", "--approve-all", "--json", "--trust"]);
     let (_, result) = resumed.with("SECRET", "s").with("PATH", path).with("LLM_DO_STATE_KEY", &key).events();
     let said = result["output"].as_str().unwrap();
     assert!(said.contains("`desk` has changed what the tool `fail` is"), "{said}");

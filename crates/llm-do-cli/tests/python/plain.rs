@@ -213,15 +213,15 @@ def echo(text: str, times: int) -> str:
 async def tool(ctx: CallContext) -> str:
     back = await ctx.call('echo', {'text': 'é', 'times': 25_000_000})
     try:
-        await ctx.call('echo', {'text': back, 'times': 1})
+        await ctx.call('echo', {'text': 'é' * 25_000_000, 'times': 1})
     except CallFailed as error:
-        return f'{len(back)} {back[:3]} {error}'
+        return f'{back[:3]} {error}'
 TOOLS = [echo, tool]
 ";
     let main = "entry: true\ntools: [tool, echo]\napproval: { tool: allow, echo: allow }";
     let sandbox = project(&[("main", main)], &[("kit.py", kit)], &calls(&["{ tool: {} }"]));
     let bound = "the arguments are longer than 1 MiB; do it in several calls";
-    assert_eq!(run(&sandbox, &["-q"]).answer(), format!("25000000 ééé {bound}\n"));
+    assert_eq!(run(&sandbox, &["-q"]).answer(), format!("ééé {bound}\n"));
 }
 
 #[test]
