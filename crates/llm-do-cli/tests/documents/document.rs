@@ -23,7 +23,8 @@ pub struct Typed {
 }
 
 /// Fences that are shown and not typed.
-const SHOWN: &[&str] = &["", "json", "yaml", "toml", "python", "rust", "text", "mermaid", "jinja", "jsonrpc"];
+const SHOWN: &[&str] =
+    &["", "json", "yaml", "toml", "python", "rust", "text", "mermaid", "jinja", "jsonrpc", "javascript"];
 
 /// Reads a document. A command in any other place than a fence that is typed is a mistake, so that none is shown without
 /// having been run.

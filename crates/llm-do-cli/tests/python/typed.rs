@@ -138,6 +138,6 @@ TOOLS = [look]
     let script = "- { agent: writer, round: 1, call: { look: {} } }\n- { agent: writer, say: '{{ result }}' }\n";
     let sandbox = project(&[("writer", writer)], &[("start.py", start), ("notes.md", "the notes")], script);
     let answer = typed_run(&sandbox, &["--input-json", r#"{"topic": "rain"}"#]).answer();
-    let expected = "writer writer [('notes.md', 'text/markdown')] the notes";
+    let expected = "writer writer [('./notes.md', 'text/markdown')] the notes";
     assert_eq!(answer, format!("{{\n  \"topic\": \"rain\",\n  \"answer\": \"{expected}\"\n}}\n"));
 }

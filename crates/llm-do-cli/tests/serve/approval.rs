@@ -163,7 +163,7 @@ fn rules_of_a_program_hold_for_its_tools() {
     client.decide(&question, &json!({"approved": true}));
     client.answer(turn);
     // A rule may be for a function of the program itself.
-    let scope = client.open(&json!({"tool_rules": {"sandbox.write": {"allowed": false}}}));
+    let scope = client.open(&json!({"tool_rules": {"sandbox.write": {"allowed": false, "optional": true}}}));
     assert_eq!(client.turn(scope, "hello"), "You said hello");
     client.ends_well();
 }

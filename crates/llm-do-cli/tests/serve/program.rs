@@ -341,10 +341,7 @@ print("".join(output))
         .as_str(),
     );
     assert!(printed.starts_with("error: CallFailed: there is no agent `nobody`; agents: friend, main"), "{printed}");
-    assert!(
-        printed.contains("[('friend', []), ('ask', []), ('ask', [])]"),
-        "the call is in the tree of the run: {printed}"
-    );
+    assert!(printed.contains("[('ask', ['friend']), ('ask', [])]"), "the call is in the tree of the run: {printed}");
     assert!(printed.contains("within a run a call is awaited: use call_worker_async\nI am friend, hello"), "{printed}");
 }
 

@@ -36,12 +36,7 @@ pub async fn entry(host: &Arc<PythonHost>, file: &Path, function: &str) -> Resul
     Ok(FunctionEntry::of(shape.name, shape.schema.unwrap_or_else(untyped), run))
 }
 
-/// What `PromptInput` takes.
+/// What `PromptInput` is made of where a text was given. Files come beside it, and any other value is taken as it is.
 fn untyped() -> RawJson {
-    RawJson::of(&json!({
-        "type": "object",
-        "properties": {"input": {"type": "string"}, "attachments": {"type": "array", "items": {"type": "string"}}},
-        "required": ["input"],
-        "additionalProperties": false,
-    }))
+    RawJson::of(&json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}))
 }

@@ -219,7 +219,7 @@ fn arguments_that_do_not_fit_never_reach_the_tool() {
         (r#"{"pth":"a"}"#, "unknown field `pth`"),
         ("{}", "missing field `path`"),
         (r#"{"path":"a","offset":-1}"#, "invalid value"),
-        (r#"{"path":"a","max_chars":"many"}"#, "invalid type"),
+        (r#"{"path":"a","max_chars":"many"}"#, "`max_chars`: expected a whole number, found a text"),
     ];
     for (arguments, reason) in cases {
         let error = files.verdict("read_file", &RawJson::parse(arguments).unwrap()).unwrap_err();
