@@ -42,7 +42,7 @@ fn an_entry_function_gets_texts_lists_and_objects_with_their_files() {
         (&["hi", "-f", "notes.md"], format!("'hi' 'hi' 'hi' [{notes}] ['notes.md']")),
         (
             &["--input-json", r#"{"input": "x", "attachments": ["more.txt"]}"#, "-f", "notes.md"],
-            format!("'x' 'x' {{'input': 'x', 'attachments': ['more.txt']}} [{more}, {notes}] ['more.txt', 'notes.md']"),
+            format!("'x' 'x' {{'attachments': ['more.txt'], 'input': 'x'}} [{more}, {notes}] ['more.txt', 'notes.md']"),
         ),
         (
             &["--input-json", r#"["a", {"attachment": "notes.md"}, "b"]"#],
