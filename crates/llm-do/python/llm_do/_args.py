@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel
 
 from llm_do.runtime import PromptContent, PromptInput
 
 
-class WorkerArgs(BaseModel):
+class _Kind(type(BaseModel)):  # type: ignore[misc]
+    """A `PromptInput` is a `WorkerArgs` in all but Pydantic, which nobody needs for plain text."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if isinstance(instance, PromptInput):
+            return cls is WorkerArgs
+        return bool(super().__instancecheck__(instance))
+
+
+class WorkerArgs(BaseModel, metaclass=_Kind):
     """A typed input: its fields are what callers give, `prompt_messages` is what the agent reads."""
 
     def prompt_messages(self) -> list[PromptContent]:
@@ -15,6 +26,3 @@ class WorkerArgs(BaseModel):
 
 
 AgentArgs = WorkerArgs
-
-# It is one in all but Pydantic, which nobody needs for plain text.
-WorkerArgs.register(PromptInput)
