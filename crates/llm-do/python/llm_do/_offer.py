@@ -314,16 +314,16 @@ def given_to(entry: EntrySpec, value: Any) -> Any:
     """An input as an entry function takes it: an instance of its input class, else a `PromptInput`."""
     from llm_do._host.host import annotated_class
 
-    kind = entry.schema_in or annotated_class(entry.main)
+    kind: Any = entry.schema_in or annotated_class(entry.main)
     if kind is None:
         return prompt_input(value)
     if isinstance(value, kind):
         return value
     if isinstance(value, str):
-        required = [name for name, field in kind.model_fields.items() if field.is_required()]  # type: ignore[attr-defined]
+        required = [name for name, field in kind.model_fields.items() if field.is_required()]
         if len(required) == 1:
             value = {required[0]: value}
-    return kind.model_validate(value)  # type: ignore[attr-defined]
+    return kind.model_validate(value)
 
 
 def prompt_input(value: Any) -> Any:

@@ -314,7 +314,7 @@ class Server:
                 _in_loop(peer.loop, peer.take_back, params["id"])
             return
         with self._tables:
-            peer = self._peers.get(params.get("scope"))
+            peer = self._peers.get(params.get("scope", -1))
         if peer is not None and isinstance(identifier, int):
             self._asked_of[identifier] = peer
         if peer is None or not _in_loop(peer.loop, peer.hear, message):

@@ -42,7 +42,8 @@ class Classes:
     def add(self, reference: str, kind: Any) -> dict[str, Any]:
         check_input(kind, kind.__name__, kind.__module__)
         self._classes[reference] = kind
-        return kind.model_json_schema()
+        schema: dict[str, Any] = kind.model_json_schema()
+        return schema
 
     def instance(self, reference: str, value: Any) -> Any:
         """Raises Pydantic's `ValidationError`."""

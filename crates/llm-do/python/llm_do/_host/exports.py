@@ -197,7 +197,8 @@ def named(declared: Any, what: str, module: ModuleType) -> Iterator[tuple[Any, A
 
 def own_name(value: Any) -> str | None:
     if is_tool(value):
-        return value.name
+        name: str = value.name
+        return name
     if is_toolset(value):
         return getattr(value, "id", None)
     return getattr(value, "__name__", None)

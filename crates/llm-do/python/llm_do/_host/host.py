@@ -83,7 +83,8 @@ class Host:
             CURRENT_CALL.reset(token)
 
     def context(self, params: Any) -> CallContext:
-        return self._make_context(self._ask, {**params.get("context", {}), "project_root": self._root})
+        made: CallContext = self._make_context(self._ask, {**params.get("context", {}), "project_root": self._root})
+        return made
 
     def import_files(self, params: Any) -> dict[str, Any] | None:
         """Imports the files and says what they offer; `None` if only a loop can find out all of it."""

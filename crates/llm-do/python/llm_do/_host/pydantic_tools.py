@@ -83,7 +83,7 @@ class PydanticToolset:
     async def _validated(self, name: str, arguments: Any, ctx: RunContext[Any]) -> dict[str, Any]:
         tool = self._tools[name]
         try:
-            validated = tool.args_validator.validate_python(arguments, context=ctx.validation_context)
+            validated: dict[str, Any] = tool.args_validator.validate_python(arguments, context=ctx.validation_context)
             if tool.args_validator_func is not None:
                 await maybe_await(tool.args_validator_func(ctx, **validated))
         except ValidationError as error:
@@ -103,8 +103,8 @@ class PydanticToolset:
             given = (tool, validated, ctx, self._config)
             answer = opinion(await maybe_await(self._needs_approval(*given[: _arity(self._needs_approval, 4)])))
         if answer["verdict"] == "ask" and self._describe is not None:
-            given = (tool, validated, ctx)
-            answer["description"] = str(await maybe_await(self._describe(*given[: _arity(self._describe, 3)])))
+            shown = (tool, validated, ctx)
+            answer["description"] = str(await maybe_await(self._describe(*shown[: _arity(self._describe, 3)])))
         return answer
 
     async def call(self, tool: str, arguments: Any, context: CallContext, call: dict[str, Any]) -> Any:

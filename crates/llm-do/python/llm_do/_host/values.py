@@ -40,7 +40,8 @@ def _parts(value: Any) -> list[dict[str, Any]] | None:
 def to_json(value: Any) -> str:
     core = sys.modules.get("pydantic_core")
     if core is not None:
-        return core.to_json(value).decode("utf-8", "replace")
+        text: str = core.to_json(value).decode("utf-8", "replace")
+        return text
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
 
 
