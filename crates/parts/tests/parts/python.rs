@@ -82,7 +82,8 @@ fn the_package_is_typed() {
     }
     let place = workplace();
     let package = repository().join("crates/llm-do/python");
-    let mut checking = command(&python, &package);
+    let mut checking = command(&python, place.path());
+    checking.current_dir(&package);
     checking.args(["-m", "mypy", "--strict", "--no-incremental", "--python-version", "3.10"]);
     checking.args(["--cache-dir", place.path().to_str().unwrap(), "-p", "llm_do"]);
     let said = printed(&mut checking);
