@@ -307,19 +307,25 @@ fn meanwhile<T>(place: &Place, deed: impl FnOnce() + Send, run: impl FnOnce() ->
     })
 }
 
+type Deed = fn(&Place);
+
 /// What somebody does between two commands. Each alone: what one of them is noticed by must not stand in for the others.
-const MEANWHILE: &[(&str, fn(&Place))] = &[
+const MEANWHILE: &[(&str, Deed)] = &[
     ("a secret is replaced", |place| replace(place, ".env")),
-    ("a secret comes", |place| drop(place.file("inside/sub/new/.env", "top-secret-value\n"))),
-    ("a secret comes among others", |place| drop(place.file("inside/sub/.env", "top-secret-value\n"))),
+    ("a secret comes", |place| come(place, "inside/sub/new/.env", "top-secret-value\n")),
+    ("a secret comes among others", |place| come(place, "inside/sub/.env", "top-secret-value\n")),
     ("a worker file is replaced", |place| replace(place, "main.worker")),
-    ("a worker file comes", |place| drop(place.file("inside/sub/new/main.worker", "---\nname: new\n---\n"))),
-    ("a repository comes", |place| drop(place.file("inside/sub/new/.git/hooks/sample", ""))),
+    ("a worker file comes", |place| come(place, "inside/sub/new/main.worker", "---\nname: new\n---\n")),
+    ("a repository comes", |place| come(place, "inside/sub/new/.git/hooks/sample", "")),
     ("a directory is replaced", |place| {
         fs::rename(place.path("inside/deep"), place.path("inside/old")).unwrap();
         place.file("inside/deep/.git/hooks/sample", "");
     }),
 ];
+
+fn come(place: &Place, path: &str, text: &str) {
+    place.file(path, text);
+}
 
 /// As editors do: written beside it, then moved over it.
 fn replace(place: &Place, path: &str) {
@@ -358,7 +364,9 @@ fn what_came_or_was_replaced_since_the_last_command_is_kept_from_the_next() {
 fn open_to_all(path: &Path) {
     let metadata = path.symlink_metadata().unwrap();
     if metadata.is_dir() {
-        fs::read_dir(path).unwrap().for_each(|entry| open_to_all(&entry.unwrap().path()));
+        for entry in fs::read_dir(path).unwrap() {
+            open_to_all(&entry.unwrap().path());
+        }
     }
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
 }
