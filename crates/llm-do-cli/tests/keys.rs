@@ -3,7 +3,7 @@
 
 mod support;
 
-use fake_llm::{FakeLlm, Reply, Script};
+use fake_llm::{Call, FakeLlm, Reply, Script};
 use support::Sandbox;
 
 fn authorizations(fake: &FakeLlm) -> Vec<Option<String>> {
@@ -96,4 +96,28 @@ fn a_question_that_shows_a_key_is_written_down_without_it_and_can_be_answered_la
     let resumed = sandbox.run_in(&["resume", "run.journal", "-p", "--approve", &id[..12]], &key);
     assert_eq!((resumed.code, resumed.stdout.as_str()), (Some(0), "done\n"), "{}", resumed.stderr);
     assert_eq!(std::fs::read_to_string(sandbox.path().join("notes.txt")).unwrap(), "after");
+}
+
+#[test]
+fn a_key_of_a_command_that_a_tool_returns_is_told_to_nobody() {
+    const KEY: &str = "hunter-0123456789abcdef";
+    let read = Call::new("read_file", serde_json::json!({"path": "notes.txt"}));
+    let fake = FakeLlm::start(Script::new().reply(Reply::calls([read])).reply(Reply::text("Read.")));
+    let sandbox = two_agents(&provider("acme", &fake, &format!("echo {KEY}")));
+    std::fs::remove_file(sandbox.path().join("other.worker")).unwrap();
+    sandbox.file("main.worker", "---\nname: main\nmodel: acme:m\ntoolsets: [filesystem_cwd]\n---\nRead.\n");
+    sandbox.file("notes.txt", &format!("the key is {KEY}, is it?\n"));
+    let ended = sandbox.run(&["run", ".", "Hi", "-vv", "--json", "--journal", "run.journal"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    fake.assert_finished();
+    assert_eq!(authorizations(&fake), vec![Some(format!("Bearer {KEY}")); 2]);
+    let sent = fake.requests().last().unwrap().body.to_string();
+    let journal = std::fs::read_to_string(sandbox.path().join("run.journal")).unwrap();
+    for (place, text) in [("sent", &sent), ("stdout", &ended.stdout), ("journal", &journal)] {
+        assert!(text.contains("the key is [redacted], is it?"), "{place}: {text}");
+    }
+    for (place, text) in [("sent", &sent), ("stdout", &ended.stdout), ("stderr", &ended.stderr), ("journal", &journal)]
+    {
+        assert!(!text.contains(KEY), "{place}: {text}");
+    }
 }

@@ -75,6 +75,23 @@ fn schema(format: &str) -> jsonschema::Validator {
     jsonschema::validator_for(&schema).unwrap()
 }
 
+#[test]
+fn the_schema_offers_no_word_that_is_a_mistake() {
+    let project = schema("project");
+    for (default, is_offered) in [("ask", true), ("block", true), ("allow", false), ("deny", false)] {
+        let shell = serde_json::json!({"shell": {"rules": [], "default": default}});
+        let manifest = serde_json::json!({"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"],
+            "toolsets": {"sh": shell}});
+        assert_eq!(project.is_valid(&manifest), is_offered, "{default}");
+        let sandbox = Sandbox::new();
+        sandbox
+            .file("main.worker", "---\nname: main\ntoolsets: [sh]\n---\nx\n")
+            .file("project.json", &manifest.to_string());
+        let checked = sandbox.run(&["check", ".", "-m", "ollama:qwen3"]);
+        assert_eq!(checked.code, Some(if is_offered { 0 } else { 2 }), "{default}: {}", checked.stderr);
+    }
+}
+
 /// A worker file's keys as JSON.
 fn keys(text: &str) -> Value {
     let yaml = match text.strip_prefix("---\n") {

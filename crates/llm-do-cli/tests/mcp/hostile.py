@@ -38,6 +38,20 @@ def listed(cursor):
     return {"tools": [tool("t")]}
 
 
+def looked():
+    """What there is to see of the process that started this one, and of this one."""
+    parent = "/proc/%d/" % os.getppid()
+    said = [open(parent + "comm").read().strip()]
+    for path in (parent + "environ", parent + "mem", parent + "fd", "/proc/self/environ", "/proc/self/fd"):
+        name = path.replace(parent, "")
+        try:
+            os.listdir(path) if path.endswith("fd") else open(path, "rb").read(64)
+            said.append(name + ": read")
+        except OSError as error:
+            said.append(name + ": " + error.strerror)
+    return ", ".join(said)
+
+
 def call(identity):
     if MODE == "hang":
         sys.stderr.write("thinking about it\n")
@@ -79,7 +93,7 @@ def call(identity):
         send({"id": 4711, "result": {}})
         send({"id": "x", "result": {}})
         send({"method": "notifications/unheard", "params": 7})
-    send({"id": identity, "result": {"content": [{"type": "text", "text": "fine"}]}})
+    send({"id": identity, "result": {"content": [{"type": "text", "text": looked() if MODE == "looks" else "fine"}]}})
 
 
 def main():

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::session::Run;
-use crate::support::Sandbox;
+use crate::support::{Sandbox, wait};
 use crate::{calls, check_ended, project, run};
 
 const SERVER: &str = include_str!("hostile.py");
@@ -254,4 +254,18 @@ fn a_service_that_asks_without_end_is_given_up() {
     assert!(said.contains("the MCP server `far` did not start within 2 seconds"), "{said}");
     let connections = connections.load(std::sync::atomic::Ordering::Relaxed);
     assert!(connections <= 66, "{connections}");
+}
+
+/// As somebody who is not root, who sees everything.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_cannot_read_the_process_that_started_it() {
+    let sandbox = hostile("looks", 30.0, &calls(&["{ t: {} }"]));
+    let words = ["run", ".", "hi", "-q", "--trust", "--approve-all", "-m", "scripted:script.yaml"];
+    let mut command = sandbox.unprivileged(&words);
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("OPENAI_API_KEY", crate::session::KEY);
+    let ended = wait(&mut command);
+    let denied = "environ: Permission denied, mem: Permission denied, fd: Permission denied";
+    let expected = format!("llm-do, {denied}, /proc/self/environ: read, /proc/self/fd: read\n");
+    assert_eq!((ended.code, ended.stdout), (Some(0), expected), "{}", ended.stderr);
 }

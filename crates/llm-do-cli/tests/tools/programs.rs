@@ -1,14 +1,14 @@
 //! Where the programs of rules come from: a project brings none of its own, and says so before anything runs.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use super::project;
 use crate::session::Run;
-use crate::support::{Sandbox, wait};
+use crate::support::{Ended, Sandbox, wait};
 
 /// A clone in a home, whose shell has this rule or default and whose model calls these commands.
 fn clone(shell: &serde_json::Value, commands: &[&str]) -> Sandbox {
@@ -176,17 +176,140 @@ fn what_llm_do_keeps_for_itself_asks_to_be_read_and_written() {
 }
 
 #[test]
-fn a_program_of_the_users_own_runs_by_its_path_until_others_may_write_it() {
-    let own = tempfile::Builder::new().prefix("own").tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    let above = own.path().canonicalize().unwrap();
-    fs::set_permissions(&above, fs::Permissions::from_mode(0o755)).unwrap();
-    let is_reached = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o027 == 0o005;
-    if !above.ancestors().all(is_reached) {
-        return;
+fn what_llm_do_keeps_for_itself_asks_to_be_attached() {
+    for (file, asks) in [
+        ("settings/config.toml", true),
+        ("settings/state/runs/x", true),
+        ("settings/cache/x.py", true),
+        ("x.md", false),
+    ] {
+        let call = json!({"child": {"input": "x", "attachments": [file]}});
+        let script = json!([{"agent": "main", "heard": "hi", "round": 1, "call": [call]}, {"say": "sent"}]);
+        let sandbox = project(&[("main", "entry: true\ntools: [child]"), ("child", "")], &script.to_string());
+        sandbox.file(file, "# kept\n");
+        let home = sandbox.path().join("settings").display().to_string();
+        let given = json!({"input": "x", "attachments": [file]}).to_string();
+        let words = |how: &[&'static str]| [&[".", "-m", "scripted:script.yaml", "--trust"], how].concat();
+        let by_model = words(&["hi"]);
+        let by_input = [&words(&["--input-json"])[..], &[given.as_str()]].concat();
+        for words in [by_model, by_input] {
+            let ended = Run::new(&sandbox, &words).with("LLM_DO_HOME", home.clone()).ended();
+            assert_eq!(ended.code, Some(if asks { 4 } else { 0 }), "{words:?}: {ended:?}");
+            assert_eq!(ended.stderr.contains("belongs to llm-do itself"), asks, "{ended:?}");
+            let agreed = [&words[..], &["--approve-all"]].concat();
+            let ended = Run::new(&sandbox, &agreed).with("LLM_DO_HOME", home.clone()).ended();
+            assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "sent\n"), "{ended:?}");
+        }
     }
+}
+
+/// A directory of the user's own, which others may enter and not write; `None` where the tests lie elsewhere.
+fn own_directory() -> Option<tempfile::TempDir> {
+    let own = tempfile::Builder::new().prefix("own").tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    fs::set_permissions(own.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let is_reached = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o027 == 0o005;
+    own.path().canonicalize().unwrap().ancestors().all(is_reached).then_some(own)
+}
+
+fn tool(path: &Path, script: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, script).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn the_directory_of_temporary_files_is_one_wherever_it_lies() {
+    let Some(own) = own_directory() else { return };
+    let path = own.path().canonicalize().unwrap().join("deep/mytool");
+    tool(&path, "#!/bin/sh\n: > fired\n");
+    let pattern = path.to_str().unwrap();
+    let sandbox = clone(&allow(pattern), &[pattern]);
+    let ended = run(&sandbox, &[]).with("TMPDIR", own.path().display().to_string()).ended();
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("it leads into a temporary directory"), "{ended:?}");
+    assert!(!has_fired(&sandbox));
+    let elsewhere = sandbox.path().display().to_string();
+    let ended = run(&sandbox, &[]).with("TMPDIR", elsewhere).ended();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(has_fired(&sandbox), "{ended:?}");
+}
+
+/// A program in a home whose directories are closed to others, and who runs it.
+struct Mine<'a> {
+    sandbox: &'a Sandbox,
+    home: &'a Path,
+    tool: PathBuf,
+}
+
+impl Mine<'_> {
+    /// Gives all of it to somebody who is not root.
+    fn give(&self, script: &str) {
+        tool(&self.tool, script);
+        for path in self.tool.ancestors().take_while(|path| path.starts_with(self.home)) {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+            if rustix::process::geteuid().is_root() {
+                std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
+            }
+        }
+    }
+
+    fn run(&self, flags: &[&str]) -> Ended {
+        let words = ["run", "clone/helper", "hi", "-m", "scripted:script.yaml"];
+        let mut command = self.sandbox.unprivileged(&[&words, flags].concat());
+        // They write here.
+        fs::set_permissions(self.sandbox.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        wait(command.env("HOME", self.home).env("LLM_DO_TRUST", ""))
+    }
+
+    fn runs(&self, flags: &[&str]) {
+        let ended = self.run(flags);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "done\n"), "{flags:?}: {ended:?}");
+        fs::remove_file(self.sandbox.path().join("fired")).unwrap();
+    }
+
+    /// Lists the program as something to run, and runs nothing. The digest to agree with.
+    fn asks(&self, flags: &[&str]) -> String {
+        let ended = self.run(flags);
+        assert_eq!(ended.code, Some(4), "{flags:?}: {ended:?}");
+        let listed = |line: &str| line.trim_start().starts_with("run ") && line.contains(self.tool.to_str().unwrap());
+        assert!(ended.stderr.lines().any(listed), "{}", ended.stderr);
+        assert!(!has_fired(self.sandbox), "{flags:?}");
+        let (_, digest) = ended.stderr.split_once("--trust=").unwrap();
+        digest.chars().take_while(char::is_ascii_hexdigit).collect()
+    }
+}
+
+#[test]
+fn a_program_in_directories_of_ones_own_is_agreed_to_as_it_is_now() {
+    let Some(own) = own_directory() else { return };
+    let home = own.path().canonicalize().unwrap().join("home");
+    let path = home.join("bin/mytool");
+    let sandbox = clone(&allow(path.to_str().unwrap()), &[path.to_str().unwrap()]);
+    let mine = Mine { sandbox: &sandbox, home: &home, tool: path };
+    let (first, second) = ("#!/bin/sh\n: > fired\n", "#!/bin/sh\n: > fired # !\n");
+    mine.give(first);
+    if rustix::process::geteuid().is_root() {
+        // Root's own would be as good as the system's.
+        assert_eq!(fs::metadata(&mine.tool).unwrap().uid(), 65_534);
+    }
+    let digest = mine.asks(&["--approve-all"]);
+    mine.give(second);
+    let other = mine.asks(&[&format!("--trust={digest}")]);
+    assert_ne!(other, digest);
+    mine.give(first);
+    mine.runs(&[&format!("--trust={digest}")]);
+    mine.runs(&[]);
+    mine.give(second);
+    mine.asks(&[]);
+    mine.runs(&["--trust"]);
+}
+
+#[test]
+fn a_program_of_the_users_own_runs_by_its_path_until_others_may_write_it() {
+    let Some(own) = own_directory() else { return };
+    let above = own.path().canonicalize().unwrap();
     let tool = above.join("mytool");
-    fs::write(&tool, "#!/bin/sh\n: > fired\n").unwrap();
-    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    self::tool(&tool, "#!/bin/sh\n: > fired\n");
     if rustix::process::geteuid().is_root() {
         for path in [&above, &tool] {
             std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();

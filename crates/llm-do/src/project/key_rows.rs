@@ -153,6 +153,7 @@ fn tables_in(shape: &Shape, tables: &mut Vec<&'static Table>) {
         | Shape::Count { .. }
         | Shape::Number { .. }
         | Shape::OneOf(_)
+        | Shape::OneOfBut { .. }
         | Shape::JsonObject => {}
     }
 }

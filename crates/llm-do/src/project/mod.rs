@@ -31,6 +31,7 @@ use crate::model::scripted::Script;
 use crate::model::{ModelSettings, ServerTool};
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 use crate::tools::approval::Rules;
+use crate::tools::attachment::Premises;
 use crate::tools::function::{FunctionEntry, InputRenderer, MadeToolset, Registry, Tool, ToolsetFactory};
 use crate::tools::protected::Protected;
 use crate::tools::source::{McpConfig, ToolsetSource};
@@ -143,6 +144,13 @@ pub struct Program {
     pub registry: Registry,
     /// The user's choice of a model for created agents that name none; absent if there can be none.
     pub fallback: Option<Fallback>,
+}
+
+impl Program {
+    /// Where files that inputs name are looked for.
+    pub fn premises(&self) -> Premises<'_> {
+        Premises { root: &self.root, protected: &self.protected }
+    }
 }
 
 /// A model for agents that are not known yet.

@@ -205,7 +205,7 @@ impl Toolset for DynamicAgents {
             }
             let asked: AgentCall = parse(call.arguments()).map_err(ToolError::Failed)?;
             let input = asked.callee_input();
-            let reach = reach(&input, &self.program.root, &call)?;
+            let reach = reach(&input, self.program.premises(), &call)?;
             cx.agents.call(&asked.agent, &input, reach, cx).await
         })
     }

@@ -142,7 +142,7 @@ impl Runtime {
             })?;
             let mut given = Vec::new();
             for named in attachment::named_in(&value) {
-                let file = attachment::read(named, &self.program.root, &reach).map_err(InputError::from)?;
+                let file = attachment::read(named, self.program.premises(), &reach).map_err(InputError::from)?;
                 let path = named.as_str().map(|path| self.program.root.join(path).display().to_string());
                 given.push(Content::Attachment(Attachment { path, ..file }));
             }

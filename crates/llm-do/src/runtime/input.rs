@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::io;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +10,7 @@ use crate::json_schema;
 use crate::judgement;
 use crate::message::{Attachment, Content, RawJson};
 use crate::project::{AgentSpec, AttachmentPolicy, Typing};
-use crate::tools::attachment::{self, AttachmentError, Reach};
+use crate::tools::attachment::{self, AttachmentError, Premises, Reach};
 use crate::tools::function::Registry;
 use crate::tools::python::RenderedPart;
 
@@ -73,29 +72,29 @@ impl Input {
     pub async fn into_message(
         self,
         agent: &AgentSpec,
-        root: &Path,
+        premises: Premises<'_>,
         reach: &Reach,
         registry: &Registry,
     ) -> Result<Vec<Content>, InputError> {
         let parts = match (&agent.input, registry.inputs.get(&agent.name), registry.python.as_ref()) {
             (Typing::Schema(schema), Some(renderer), _) => {
-                Box::pin(self.rendered(agent, Some(schema), root, reach, |value| renderer(value))).await?
+                Box::pin(self.rendered(agent, Some(schema), premises, reach, |value| renderer(value))).await?
             }
-            (Typing::Schema(schema), None, _) => Box::pin(self.typed(agent, schema, root, reach)).await?,
+            (Typing::Schema(schema), None, _) => Box::pin(self.typed(agent, schema, premises, reach)).await?,
             (Typing::Python(class), _, Some(python)) => {
                 let render = |value: Value| python.render(&class.reference, value);
-                Box::pin(self.rendered(agent, class.schema.as_ref(), root, reach, render)).await?
+                Box::pin(self.rendered(agent, class.schema.as_ref(), premises, reach, render)).await?
             }
-            (Typing::Untyped | Typing::Python(_), _, _) => self.untyped(agent, root, reach)?,
+            (Typing::Untyped | Typing::Python(_), _, _) => self.untyped(agent, premises, reach)?,
         };
         check_policy(&agent.attachment_policy, &parts)?;
         Ok(parts)
     }
 
     /// Any value: text is what is said, other values are shown as readable JSON. `attachments` are files.
-    fn untyped(self, agent: &AgentSpec, root: &Path, reach: &Reach) -> Result<Vec<Content>, InputError> {
+    fn untyped(self, agent: &AgentSpec, premises: Premises<'_>, reach: &Reach) -> Result<Vec<Content>, InputError> {
         let mut admission = Admission::by(&agent.attachment_policy);
-        let mut read = |path: &Value| admission.read(path, root, reach).map(Content::Attachment);
+        let mut read = |path: &Value| admission.read(path, premises, reach).map(Content::Attachment);
         let (value, attachments) = match self {
             Self::Text(text) => return Ok(vec![Content::text(spoken(text))]),
             Self::Parts(parts) => return Ok(parts),
@@ -124,7 +123,7 @@ impl Input {
         self,
         agent: &AgentSpec,
         schema: &RawJson,
-        root: &Path,
+        premises: Premises<'_>,
         reach: &Reach,
     ) -> Result<Vec<Content>, InputError> {
         let schema_value: Value = schema.to().unwrap_or(Value::Null);
@@ -137,7 +136,7 @@ impl Input {
         let (mut files, mut admission) = (Vec::new(), Admission::by(&agent.attachment_policy));
         if takes_attachments(&schema_value) {
             for path in attachment::named_in(&value) {
-                files.push(admission.read(path, root, reach)?);
+                files.push(admission.read(path, premises, reach)?);
             }
             name_attachments(&mut value, &attachments, |file| &file.name);
         }
@@ -152,7 +151,7 @@ impl Input {
         self,
         agent: &AgentSpec,
         schema: Option<&RawJson>,
-        root: &Path,
+        premises: Premises<'_>,
         reach: &Reach,
         render: impl FnOnce(Value) -> Rendering,
     ) -> Result<Vec<Content>, InputError> {
@@ -174,7 +173,7 @@ impl Input {
                 RenderedPart::Attachment(path) => {
                     Content::Attachment(match beside.iter().position(|file| file.name == path) {
                         Some(given) => beside.remove(given),
-                        None => admission.read(&Value::String(path), root, reach)?,
+                        None => admission.read(&Value::String(path), premises, reach)?,
                     })
                 }
             });
@@ -340,9 +339,9 @@ impl<'a> Admission<'a> {
         Self { policy, count: 0, bytes: 0 }
     }
 
-    fn read(&mut self, path: &Value, root: &Path, reach: &Reach) -> Result<Attachment, AttachmentError> {
-        let attachment = attachment::read(path, root, reach)?;
-        let place = path.as_str().map(|path| root.join(path).display().to_string());
+    fn read(&mut self, path: &Value, premises: Premises<'_>, reach: &Reach) -> Result<Attachment, AttachmentError> {
+        let attachment = attachment::read(path, premises, reach)?;
+        let place = path.as_str().map(|path| premises.root.join(path).display().to_string());
         self.admit(&attachment).map(|()| Attachment { path: place, ..attachment })
     }
 

@@ -511,7 +511,7 @@ impl Runtime {
                 return Ok(Reach::Project);
             };
             // Others than those that were shown are asked about again.
-            if let Ok(reach) = attachment::reach(value, &self.program.root, permission.bound_to()) {
+            if let Ok(reach) = attachment::reach(value, self.program.premises(), permission.bound_to()) {
                 return Ok(reach);
             }
         }
@@ -529,7 +529,7 @@ impl Runtime {
         events: &Events,
     ) -> Result<Option<Permission>, RunError> {
         let callee = path.last().map_or("", String::as_str);
-        let Some(question) = attachment::question(input, &self.program.root, callee) else { return Ok(None) };
+        let Some(question) = attachment::question(input, self.program.premises(), callee) else { return Ok(None) };
         let arguments = RawJson::of(&serde_json::json!({"paths": attachment::named_in(input)}));
         let place = if attempt == 0 { "attach".to_owned() } else { format!("attach.{attempt}") };
         let key = || format!("{}/{place}", steps.path());
@@ -555,7 +555,7 @@ impl Runtime {
         };
         let read = |file: &serde_json::Value| match attachment::held(file) {
             Some(key) => self.held(key).ok_or_else(|| AttachmentError::new(key, "was given to nobody")),
-            None => attachment::read(file, &self.program.root, reach),
+            None => attachment::read(file, self.program.premises(), reach),
         };
         let attachments = files.iter().map(read).collect::<Result<_, _>>()?;
         Ok(Input::Object { value, attachments })

@@ -376,8 +376,8 @@ impl<'r> CallScope<'r> {
                 Some(reach) => reach,
                 None => runtime.permitted_reach(&input, &frame.path, &turn, &telling).await?,
             };
-            let (root, registry) = (&runtime.program.root, &runtime.program.registry);
-            Ok(input.into_message(agent, root, &reach, registry).await?)
+            let (premises, registry) = (runtime.program.premises(), &runtime.program.registry);
+            Ok(input.into_message(agent, premises, &reach, registry).await?)
         };
         steps.run(|| Described::new(StepKind::Decide, &request), &telling, effect).await
     }

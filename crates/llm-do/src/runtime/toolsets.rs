@@ -338,5 +338,6 @@ pub fn agent_tool(program: &Program, callee: &AgentSpec) -> AgentTool {
         calls_ask: exception.calls_require_approval.unwrap_or(policy.agent_calls_require_approval),
         attachments_ask: exception.attachments_require_approval.unwrap_or(policy.agent_attachments_require_approval),
         project_root: program.root.clone(),
+        protected: program.protected.clone(),
     }
 }

@@ -72,6 +72,11 @@ pub enum Shape {
         max: f64,
     },
     OneOf(&'static [&'static str]),
+    /// One of these words. Others are for the reader to refuse, which says why: no schema offers them.
+    OneOfBut {
+        words: &'static [&'static str],
+        refused: &'static [&'static str],
+    },
     List {
         of: &'static Shape,
         least: usize,
@@ -265,7 +270,8 @@ impl Shape {
             (Self::Integer { min }, Kind::Integer(value)) if value >= min => None,
             (Self::Count { max }, Kind::Integer(value)) if (1..=*max).contains(value) => None,
             (Self::Number { .. }, Kind::Integer(_) | Kind::Number(..)) if self.holds(number(node)) => None,
-            (Self::OneOf(words), Kind::Text(text)) => {
+            (Self::OneOfBut { refused, .. }, Kind::Text(text)) if refused.contains(&text.as_str()) => None,
+            (Self::OneOf(words) | Self::OneOfBut { words, .. }, Kind::Text(text)) => {
                 let known = words.contains(&text.as_str());
                 let suggestion = || problems.suggest(text, "values", words.iter().copied());
                 (!known).then(|| expected(&self.describe(), node).maybe_hint(suggestion()))
@@ -318,7 +324,9 @@ impl Shape {
     /// Whether a value of this kind is meant for this shape, so that its error speaks of it.
     fn is_for(&self, kind: &Kind) -> bool {
         match self {
-            Self::Text | Self::AnyText | Self::Name | Self::Variable | Self::OneOf(_) => matches!(kind, Kind::Text(_)),
+            Self::Text | Self::AnyText | Self::Name | Self::Variable | Self::OneOf(_) | Self::OneOfBut { .. } => {
+                matches!(kind, Kind::Text(_))
+            }
             Self::Bool => matches!(kind, Kind::Bool(_)),
             Self::Constant(_) | Self::Integer { .. } | Self::Count { .. } => matches!(kind, Kind::Integer(_)),
             Self::Number { .. } => matches!(kind, Kind::Integer(_) | Kind::Number(..)),
@@ -349,7 +357,7 @@ impl Shape {
             Self::Number { min, max, .. } if max.is_finite() => format!("a number from {min} to {max}"),
             Self::Number { min, min_included: true, .. } => format!("a number of at least {min}"),
             Self::Number { min, .. } => format!("a number greater than {min}"),
-            Self::OneOf(words) => format!("one of `{}`", words.join("`, `")),
+            Self::OneOf(words) | Self::OneOfBut { words, .. } => format!("one of `{}`", words.join("`, `")),
             Self::List { of, .. } => format!("a list ({} each)", of.describe()),
             Self::Map { .. } | Self::Object(_) | Self::JsonObject => "a mapping".into(),
             Self::AnyOf(shapes) => shapes.iter().map(Shape::describe).collect::<Vec<_>>().join(" or "),
@@ -374,7 +382,7 @@ impl Shape {
                 }
                 schema
             }
-            Self::OneOf(words) => json!({"enum": words}),
+            Self::OneOf(words) | Self::OneOfBut { words, .. } => json!({"enum": words}),
             Self::List { of, least, repeats } => {
                 let mut schema = json!({"type": "array", "items": of.schema()});
                 if *least > 0 {

@@ -1,11 +1,12 @@
 //! Another agent, seen as a tool. A leaf: it holds a name, not a tree of toolsets, so cycles are legal.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::approval::{PermittedCall, Question, Verdict};
-use super::attachment::{self, Changed, Reach};
+use super::attachment::{self, Changed, Premises, Reach};
+use super::protected::Protected;
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
 use crate::message::{Content, RawJson};
@@ -22,12 +23,17 @@ pub struct AgentTool {
     pub attachments_ask: bool,
     /// Attachments are relative to it.
     pub project_root: PathBuf,
+    pub protected: Protected,
 }
 
 /// The input of an agent without a schema.
 const UNTYPED: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"what to say to the agent"},"attachments":{"type":"array","items":{"type":"string"},"description":"paths of files in the project"}},"required":["input"],"additionalProperties":false}"#;
 
 impl AgentTool {
+    fn premises(&self) -> Premises<'_> {
+        Premises { root: &self.project_root, protected: &self.protected }
+    }
+
     /// Whether the agent itself says what its attachments are; else whoever calls it may give files beside its input.
     pub fn has_own_attachments(&self) -> bool {
         let schema = self.parameters.as_ref().and_then(|schema| schema.to::<Value>().ok());
@@ -65,13 +71,13 @@ impl AgentTool {
                 return Err(format!("{violation}; the schema is {schema}"));
             }
         }
-        if let Some(question) = attachment::question(&value, &self.project_root, &self.name) {
+        if let Some(question) = attachment::question(&value, self.premises(), &self.name) {
             return Ok(Verdict::AskAnyway(question));
         }
         let has_attachments = !attachment::named_in(&value).is_empty();
         let ask = |deed: &str| {
             let question = Question::because(format!("{deed} the agent `{}`", self.name)).quoting(&self.description);
-            let bound_to = has_attachments.then(|| attachment::binding(&value, &self.project_root));
+            let bound_to = has_attachments.then(|| attachment::binding(&value, self.premises()));
             Verdict::Ask(Question { bound_to, ..question })
         };
         Ok(match (self.calls_ask, self.attachments_ask && has_attachments) {
@@ -83,9 +89,9 @@ impl AgentTool {
 }
 
 /// How far the files that an agent is given reach: those that somebody was asked about are the ones that were shown.
-pub fn reach(input: &RawJson, root: &Path, call: &PermittedCall) -> Result<Reach, ToolError> {
+pub fn reach(input: &RawJson, premises: Premises<'_>, call: &PermittedCall) -> Result<Reach, ToolError> {
     let value: Value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
-    attachment::reach(&value, root, call.bound_to()).map_err(|Changed| ToolError::Changed)
+    attachment::reach(&value, premises, call.bound_to()).map_err(|Changed| ToolError::Changed)
 }
 
 impl Toolset for AgentTool {
@@ -116,7 +122,7 @@ impl Toolset for AgentTool {
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
         Box::pin(async move {
-            let reach = reach(call.arguments(), &self.project_root, &call)?;
+            let reach = reach(call.arguments(), self.premises(), &call)?;
             cx.agents.call(&self.name, call.arguments(), reach, cx).await
         })
     }

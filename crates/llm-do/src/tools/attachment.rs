@@ -15,16 +15,26 @@ use sha2::{Digest as _, Sha256};
 
 use super::approval::{Question, digest};
 use super::filesystem::walk;
+use super::protected::{Protected, Target};
 use super::secret::looks_secret;
 use crate::beneath::{self, Identity, Kind, Place, Unopened};
 use crate::escape::visible;
 use crate::journal::digest::hex;
 use crate::message::Attachment;
 
+/// Where the files that an input names are looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Premises<'a> {
+    /// Names are relative to it, and what lies beneath it is the project's.
+    pub root: &'a Path,
+    /// What belongs to this program itself is asked about beneath the root, too.
+    pub protected: &'a Protected,
+}
+
 /// How far the attachments that an input names may reach.
 #[derive(Clone, Debug)]
 pub enum Reach {
-    /// Beneath the project root, and nothing that looks like a secret.
+    /// Beneath the project root, nothing that looks like a secret and nothing of this program itself.
     Project,
     /// Also what somebody agreed to: exactly the bytes that they were asked about.
     Agreed(Agreed),
@@ -105,14 +115,14 @@ pub fn held_as(file: &Attachment) -> String {
     digest([file.name.as_str(), &BASE64.encode(&file.data)])[..32].to_owned()
 }
 
-/// What somebody must be asked before the files that an input names are sent to an agent: those outside the project and
-/// those that look like secrets. `None` if there are none.
-pub fn question(input: &Value, root: &Path, agent: &str) -> Option<Question> {
+/// What somebody must be asked before the files that an input names are sent to an agent: those outside the project, those
+/// that look like secrets and those of this program itself. `None` if there are none.
+pub fn question(input: &Value, premises: Premises<'_>, agent: &str) -> Option<Question> {
     let mut named = names(input);
-    if !named.any(|path| find(path, root).is_ok_and(|found| found.exception.is_some())) {
+    if !named.any(|path| find(path, premises).is_ok_and(|found| found.exception.is_some())) {
         return None;
     }
-    let looks = look_at(input, root);
+    let looks = look_at(input, premises);
     let exceptions = looks.iter().filter_map(|look| {
         let why = look.exception?;
         Some(format!("`{}`, which {why}", visible(&look.resolved.display().to_string())))
@@ -139,15 +149,15 @@ fn inside<'a>(named: &'a str, root: &Path) -> Cow<'a, Path> {
 }
 
 /// What an answer about the files of an input is for: their paths, which files they are, and what is in them.
-pub fn binding(input: &Value, root: &Path) -> String {
-    state_of(&look_at(input, root))
+pub fn binding(input: &Value, premises: Premises<'_>) -> String {
+    state_of(&look_at(input, premises))
 }
 
 /// How far an input reaches after somebody was asked about its files: `bound_to` is what they were shown. The files are read
 /// here, once: what was compared is what is sent.
-pub fn reach(input: &Value, root: &Path, bound_to: Option<&str>) -> Result<Reach, Changed> {
+pub fn reach(input: &Value, premises: Premises<'_>, bound_to: Option<&str>) -> Result<Reach, Changed> {
     let Some(bound_to) = bound_to else { return Ok(Reach::Project) };
-    let looks = look_at(input, root);
+    let looks = look_at(input, premises);
     if state_of(&looks) != bound_to {
         return Err(Changed);
     }
@@ -178,22 +188,22 @@ struct Read {
 /// All of them together are read up to this: no request is larger, and nobody has to wait for more.
 const MOST_READ: u64 = 4 * LARGEST;
 
-fn look_at(input: &Value, root: &Path) -> Vec<Look> {
+fn look_at(input: &Value, premises: Premises<'_>) -> Vec<Look> {
     let mut left = MOST_READ;
     let look = |named: &str| {
-        let look = look_at_one(named, root, left);
+        let look = look_at_one(named, premises, left);
         left = left.saturating_sub(look.content.as_ref().map_or(0, |read| read.bytes.len() as u64));
         look
     };
     names(input).map(look).collect()
 }
 
-fn look_at_one(named: &str, root: &Path, left: u64) -> Look {
+fn look_at_one(named: &str, premises: Premises<'_>, left: u64) -> Look {
     let unread = |error: &Unopened| {
         let content = Err(AttachmentError::unopened(named, error));
-        Look { named: named.to_owned(), resolved: root.join(named), exception: None, content }
+        Look { named: named.to_owned(), resolved: premises.root.join(named), exception: None, content }
     };
-    let Finding { place, resolved, exception } = match find(named, root) {
+    let Finding { place, resolved, exception } = match find(named, premises) {
         Ok(found) => found,
         Err(error) => return unread(&error),
     };
@@ -226,11 +236,12 @@ struct Finding {
 }
 
 /// A file that is missing or no file needs no consent: reading it says so.
-fn find(named: &str, root: &Path) -> Result<Finding, Unopened> {
+fn find(named: &str, premises: Premises<'_>) -> Result<Finding, Unopened> {
+    let Premises { root, .. } = premises;
     let directory = Dir::open_ambient_dir(root, ambient_authority())?;
     match beneath::resolve(&directory, &inside(named, root)) {
         Ok(place) => {
-            let exception = is_secret(&directory, named, &place).then_some("looks like a secret");
+            let exception = premises.exception(&directory, named, &place);
             Ok(Finding { resolved: place.path.clone(), place, exception })
         }
         Err(Unopened::Outside) => {
@@ -260,6 +271,21 @@ fn read_place(named: &str, place: &Place, most: u64) -> Result<Read, AttachmentE
     Ok(Read { identity, bytes })
 }
 
+impl Premises<'_> {
+    /// Why a file beneath the root is not sent unasked, if so.
+    fn exception(self, directory: &Dir, named: &str, place: &Place) -> Option<&'static str> {
+        let own = || self.is_private(place).then_some("belongs to llm-do itself");
+        own().or_else(|| is_secret(directory, named, place).then_some("looks like a secret"))
+    }
+
+    /// A root that cannot be looked at is nobody's to say of.
+    fn is_private(self, place: &Place) -> bool {
+        let is_file = place.found.as_ref().is_some_and(|found| found.kind == Kind::Regular);
+        let is_own = |root: Target| self.protected.is_private(&root.at(place));
+        is_file && self.protected.private().next().is_some() && Target::of_path(self.root).map_or(true, is_own)
+    }
+}
+
 /// By the name it is called, by its name behind all links, or by another name of the same file.
 fn is_secret(root: &Dir, named: &str, place: &Place) -> bool {
     let Some(found) = place.found.as_ref().filter(|found| found.kind == Kind::Regular) else { return false };
@@ -268,7 +294,7 @@ fn is_secret(root: &Dir, named: &str, place: &Place) -> bool {
 }
 
 /// Reads a file that an input names, relative to the project root.
-pub fn read(path: &Value, root: &Path, reach: &Reach) -> Result<Attachment, AttachmentError> {
+pub fn read(path: &Value, premises: Premises<'_>, reach: &Reach) -> Result<Attachment, AttachmentError> {
     let Some(name) = path.as_str() else { return Err(AttachmentError::new(&path.to_string(), "is not a path")) };
     if let Reach::Agreed(Agreed(files)) = reach
         && let Some(agreed) = files.get(name)
@@ -276,11 +302,12 @@ pub fn read(path: &Value, root: &Path, reach: &Reach) -> Result<Attachment, Atta
         return agreed.clone();
     }
     let failed = |error: Unopened| AttachmentError::unopened(name, &error);
+    let Premises { root, .. } = premises;
     let directory = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| failed(error.into()))?;
     let place = beneath::resolve(&directory, &inside(name, root)).map_err(failed)?;
     let Read { bytes, .. } = read_place(name, &place, LARGEST + 1)?;
-    if is_secret(&directory, name, &place) {
-        return Err(AttachmentError::new(name, "looks like a secret, and nobody was asked"));
+    if let Some(why) = premises.exception(&directory, name, &place) {
+        return Err(AttachmentError::new(name, format!("{why}, and nobody was asked")));
     }
     of_bytes(Path::new(name), bytes)
 }
@@ -341,6 +368,10 @@ mod tests {
 
     use super::*;
 
+    fn premises<'a>(root: &'a Path, own: &'a Protected) -> Premises<'a> {
+        Premises { root, protected: own }
+    }
+
     /// A project with a file, a secret and links, and a file outside it.
     fn project() -> (tempfile::TempDir, tempfile::TempDir) {
         let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -358,6 +389,7 @@ mod tests {
     #[test]
     fn files_outside_and_secrets_are_asked_for_with_the_path_they_lead_to() {
         let (inside, outside) = project();
+        let own = Protected::default();
         let other = outside.path().canonicalize().unwrap().join("other.md").display().to_string();
         let absolute = outside.path().join("other.md").display().to_string();
         let cases = [
@@ -372,7 +404,7 @@ mod tests {
         ];
         for (path, expected) in cases {
             for input in [json!({"input": "x", "attachments": [path]}), json!(["x", {"attachment": path}])] {
-                let reason = question(&input, inside.path(), "child").map(|question| question.reason);
+                let reason = question(&input, premises(inside.path(), &own), "child").map(|question| question.reason);
                 let expected = expected.as_ref().map(|what| format!("sends to the agent `child` {what}"));
                 assert_eq!(reason, expected, "{path}");
             }
@@ -382,11 +414,12 @@ mod tests {
     #[test]
     fn without_consent_only_plain_files_of_the_project_are_read() {
         let (inside, outside) = project();
+        let own = Protected::default();
         let absolute = outside.path().join("other.md").display().to_string();
         let agreed = |path: &str| {
             let input = json!({"attachments": [path]});
-            let bound_to = question(&input, inside.path(), "child").unwrap().bound_to;
-            reach(&input, inside.path(), bound_to.as_deref()).unwrap()
+            let bound_to = question(&input, premises(inside.path(), &own), "child").unwrap().bound_to;
+            reach(&input, premises(inside.path(), &own), bound_to.as_deref()).unwrap()
         };
         for (path, reach, expected) in [
             ("notes.md", Reach::Project, Ok("notes")),
@@ -402,7 +435,7 @@ mod tests {
             ("innocent.md", agreed("innocent.md"), Ok("KEY=1")),
             (".env", agreed("innocent.md"), Err("looks like a secret, and nobody was asked")),
         ] {
-            let read = read(&json!(path), inside.path(), &reach);
+            let read = read(&json!(path), premises(inside.path(), &own), &reach);
             let read = read.map(|file| String::from_utf8(file.data.to_vec()).unwrap()).map_err(|error| error.reason);
             assert_eq!(read.as_deref().map_err(String::as_str), expected, "{path}");
         }
@@ -411,6 +444,7 @@ mod tests {
     #[test]
     fn an_answer_is_for_the_file_that_was_shown_and_for_what_was_in_it() {
         let (inside, outside) = project();
+        let own = Protected::default();
         let (named, other) = (outside.path().join("harmless.txt"), outside.path().join("id_rsa"));
         let input = json!({"attachments": [named.to_str().unwrap()]});
         let fresh = || {
@@ -429,16 +463,56 @@ mod tests {
         ];
         for (name, change) in changes {
             fresh();
-            let bound_to = question(&input, inside.path(), "child").unwrap().bound_to;
-            assert!(reach(&input, inside.path(), bound_to.as_deref()).is_ok(), "{name}: unchanged");
+            let bound_to = question(&input, premises(inside.path(), &own), "child").unwrap().bound_to;
+            assert!(reach(&input, premises(inside.path(), &own), bound_to.as_deref()).is_ok(), "{name}: unchanged");
             change();
-            assert_eq!(reach(&input, inside.path(), bound_to.as_deref()).err(), Some(Changed), "{name}");
+            assert_eq!(
+                reach(&input, premises(inside.path(), &own), bound_to.as_deref()).err(),
+                Some(Changed),
+                "{name}"
+            );
         }
         fresh();
-        let bound_to = question(&input, inside.path(), "child").unwrap().bound_to;
-        let agreed = reach(&input, inside.path(), bound_to.as_deref()).unwrap();
+        let bound_to = question(&input, premises(inside.path(), &own), "child").unwrap().bound_to;
+        let agreed = reach(&input, premises(inside.path(), &own), bound_to.as_deref()).unwrap();
         std::fs::write(&named, "SECRET").unwrap();
-        let sent = read(&json!(named.to_str().unwrap()), inside.path(), &agreed).unwrap();
+        let sent = read(&json!(named.to_str().unwrap()), premises(inside.path(), &own), &agreed).unwrap();
         assert_eq!(&*sent.data, b"harmless", "the bytes that were compared are sent");
+    }
+
+    #[test]
+    fn files_of_this_program_ask_wherever_the_project_lies() {
+        let (home, own) = (tempfile::tempdir().unwrap(), [".config/llm-do", "state", "cache/not-yet"]);
+        let mut protected = Protected::default();
+        for path in own {
+            protected.add(home.path().join(path), crate::tools::protected::Covers::Private, "belongs to llm-do itself");
+        }
+        for path in [".config/llm-do/config.toml", "state/runs/one", "cache/notes.md", "states/notes.md"] {
+            std::fs::create_dir_all(home.path().join(path).parent().unwrap()).unwrap();
+            std::fs::write(home.path().join(path), "text").unwrap();
+        }
+        std::os::unix::fs::symlink("state", home.path().join("notes")).unwrap();
+        let absolute = home.path().join("state/runs/one").display().to_string();
+        let premises = premises(home.path(), &protected);
+        for (path, is_own) in [
+            (".config/llm-do/config.toml", true),
+            ("state/runs/one", true),
+            ("states/../state/runs/one", true),
+            ("notes/runs/one", true),
+            (absolute.as_str(), true),
+            ("cache/notes.md", false),
+            ("states/notes.md", false),
+        ] {
+            let input = json!({"attachments": [path]});
+            let asked = question(&input, premises, "child");
+            let says = |question: &Question| question.reason.ends_with("which belongs to llm-do itself");
+            assert_eq!(asked.as_ref().is_some_and(says), is_own, "{path}: {asked:?}");
+            let unasked = read(&json!(path), premises, &Reach::Project).map_err(|error| error.reason);
+            let expected = Err("belongs to llm-do itself, and nobody was asked".to_owned());
+            assert_eq!(unasked.map(drop), if is_own { expected } else { Ok(()) }, "{path}");
+            let bound_to = asked.and_then(|question| question.bound_to);
+            let agreed = reach(&input, premises, bound_to.as_deref()).unwrap();
+            assert_eq!(&*read(&json!(path), premises, &agreed).unwrap().data, b"text", "{path}");
+        }
     }
 }

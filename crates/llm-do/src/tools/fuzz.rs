@@ -165,6 +165,7 @@ fn judges() -> Vec<(Vec<ToolSpec>, Judge)> {
     let schema = r#"{"type":"object","properties":{"topic":{"type":"string","maxLength":9},"n":{"type":"integer"}},"required":["topic"]}"#;
     let agent = |parameters: Option<&str>| AgentTool {
         project_root: std::path::PathBuf::from("."),
+        protected: Protected::default(),
         name: "reader".to_owned(),
         description: String::new(),
         parameters: parameters.map(|schema| RawJson::from_valid(schema.to_owned())),

@@ -5,14 +5,15 @@
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::repository;
 use super::secret::looks_secret;
 use crate::beneath::{Identity, Place};
 
-/// The protected files of one program and run.
+/// The protected files of one program and run; a copy is the same list.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Protected(Vec<Entry>);
+pub struct Protected(Arc<Vec<Entry>>);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
@@ -40,7 +41,7 @@ pub enum Covers {
 impl Protected {
     /// Protects a path: absolute, or relative to the working directory. It need not exist.
     pub fn add(&mut self, path: impl Into<PathBuf>, covers: Covers, why: &'static str) {
-        self.0.push(Entry { path: path.into(), covers, why });
+        Arc::make_mut(&mut self.0).push(Entry { path: path.into(), covers, why });
     }
 
     /// What is protected by its place.

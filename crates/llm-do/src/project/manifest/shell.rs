@@ -6,7 +6,7 @@ use crate::project::trust::claims;
 use crate::syntax::claim::Bearing::{Covered, Item, Neutral};
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
-use crate::syntax::table::Shape::{Bool, List, Object, OneOf, Text};
+use crate::syntax::table::Shape::{Bool, List, Object, OneOf, OneOfBut, Text};
 use crate::syntax::table::{Fields, Table, optional, required, texts_of};
 use crate::syntax::tree::Kind;
 use crate::tools::approval::Rule;
@@ -22,7 +22,12 @@ pub const SHELL: Table = Table {
             Item(claims::rules),
             "the first that matches decides",
         ),
-        optional("default", OneOf(Rule::WORDS), Item(claims::default), "for commands that no rule matches"),
+        optional(
+            "default",
+            OneOfBut { words: &["ask", "block"], refused: &["allow"] },
+            Item(claims::default),
+            "for commands that no rule matches",
+        ),
         optional("directory", OneOf(&["rw", "ro"]), Covered, "whether commands may write the working directory"),
         optional(
             "write",

@@ -79,7 +79,7 @@ pub struct Grounds(Vec<(Identity, String)>);
 
 impl Grounds {
     pub fn new<'a>(project_root: &Path, working: &Path, written: impl IntoIterator<Item = &'a Path>) -> Self {
-        let temporary = ["/tmp", "/var/tmp", "/dev/shm"].map(Path::new);
+        let temporary = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into_iter().chain([std::env::temp_dir()]);
         let named = |path: &Path, what: String| Some((Identity::of_path(path).ok()?, what));
         let shown = |path: &Path| visible(&path.display().to_string()).into_owned();
         let mut grounds = Vec::new();
@@ -89,7 +89,7 @@ impl Grounds {
             let what = format!("`{}`, which commands or tools may write", shown(path));
             named(path, what)
         }));
-        let temporary = temporary.into_iter().filter_map(|path| named(path, "a temporary directory".to_owned()));
+        let temporary = temporary.filter_map(|path| named(&path, "a temporary directory".to_owned()));
         grounds.extend(temporary);
         Self(grounds)
     }
