@@ -13,6 +13,8 @@ mod approval;
 mod client;
 mod documents;
 mod endings;
+mod forms;
+mod nesting;
 mod offers;
 mod package;
 mod program;

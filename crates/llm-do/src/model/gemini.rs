@@ -28,9 +28,9 @@ impl Protocol for Gemini {
         Box::new(decode::ContentDecoder::new(head, turn))
     }
 
-    fn path(&self, head: &Head, _: &Quirks) -> String {
+    fn path(&self, head: &Head, quirks: &Quirks) -> String {
         let method = if head.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        format!("/v1beta/{}:{method}", resource(&head.model.model))
+        format!("{}{}:{method}", quirks.gemini_path, resource(&head.model.model))
     }
 
     fn headers(&self, _: &Head, key: Option<&str>) -> Vec<(&'static str, String)> {

@@ -24,8 +24,15 @@ impl ModelName {
         if provider.is_empty() || model.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(ModelNameError::Malformed { text: text.to_owned() });
         }
-        Ok(Self { provider: provider.to_owned(), model: model.to_owned() })
+        Ok(Self { provider: usual(provider).to_owned(), model: model.to_owned() })
     }
+}
+
+/// Providers that others know by another name.
+const ALIASES: &[(&str, &str)] = &[("google-gla", "google")];
+
+fn usual(provider: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == provider).map_or(provider, |(_, usual)| usual)
 }
 
 impl fmt::Display for ModelName {
@@ -52,7 +59,11 @@ pub struct ModelPattern {
 impl ModelPattern {
     pub fn parse(text: &str) -> Result<Self, globset::Error> {
         // `*` crosses `/`: in a model's name a slash is no directory.
-        let glob = GlobBuilder::new(text).case_insensitive(true).literal_separator(false).build()?;
+        let known = text.split_once(':').map(|(provider, rest)| format!("{}:{rest}", usual(provider)));
+        let glob = GlobBuilder::new(known.as_deref().unwrap_or(text))
+            .case_insensitive(true)
+            .literal_separator(false)
+            .build()?;
         Ok(Self { text: text.to_owned(), matcher: glob.compile_matcher() })
     }
 

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod approval;
 pub mod attachment;
+pub mod callback;
 pub mod fence;
 pub mod filesystem;
 pub mod function;

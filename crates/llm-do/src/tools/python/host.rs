@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,7 +23,7 @@ use crate::message::{Content, RawJson};
 use crate::tools::rpc::child::{Child, listen_to};
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
-use crate::tools::{CallContext, ToolError, attachment};
+use crate::tools::{CallContext, ToolError, callback};
 
 /// The oldest Python that the package is written for.
 const OLDEST: (u32, u32) = (3, 10);
@@ -304,69 +302,24 @@ impl PythonHost {
         cx: &CallContext<'_>,
     ) -> Result<RawJson, ToolError> {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, mut requests) = mpsc::unbounded_channel();
+        let (sender, requests) = mpsc::unbounded_channel();
         let _open = self.calls.begin(call, OpenCall { requests: sender, events: cx.events.clone() });
         let params = RawJson::of(&Asked { asked, context: Seen::of(call, sight, cx) });
-        let mut answer = std::pin::pin!(self.connection.request(method, &params));
-        let mut served = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                answer = &mut answer => return answer.map_err(|fault| {
-                    self.tell_traceback(&fault, Some(cx.events));
-                    ToolError::Failed(fault.to_string())
-                }),
-                Some(request) = requests.recv() => served.push(self.serve(request, cx)),
-                Some(()) = served.next(), if !served.is_empty() => {}
-            }
-        }
-    }
-
-    /// What code asks of the runtime.
-    async fn serve(&self, request: Request, cx: &CallContext<'_>) {
-        request.serve(|method, params| async move { self.answer(&method, &params, cx).await }).await;
-    }
-
-    async fn answer(&self, method: &str, params: &RawJson, cx: &CallContext<'_>) -> Result<RawJson, Fault> {
-        #[derive(Deserialize)]
-        struct ByName {
-            #[serde(alias = "agent", default)]
-            name: String,
-            #[serde(default)]
-            input: Option<RawJson>,
-        }
-        let malformed = |error: serde_json::Error| Fault::told(code::INVALID_PARAMS, error.to_string());
-        let ByName { name, input } = params.to().map_err(malformed)?;
-        let input = input.unwrap_or_else(|| RawJson::of(&json!({})));
-        let is_agent = method == "call_agent" || cx.plane.has_agent(&name) || !cx.plane.has(&name);
-        let input = passed_on(input, is_agent, cx);
-        let called = match method {
-            "is_untyped" => return Ok(RawJson::of(&json!({"value": is_agent && cx.agents.is_untyped(&name)}))),
-            "call" => cx.call(&name, &input).await,
-            "call_agent" => cx.call_agent(&name, &input).await,
-            "tools" => return Ok(RawJson::of(&cx.tools())),
-            "usage" => return Ok(RawJson::of(&json!({"value": cx.usage()}))),
-            "trace" => return Ok(RawJson::of(&json!({"value": cx.trace()}))),
-            unknown => return Err(Fault::told(code::INVALID_PARAMS, format!("there is no `{unknown}`"))),
-        };
-        let content = called.map_err(|error| match error {
-            ToolError::Ends(ending) => Fault::told(code::ENDS, ending.to_string()),
-            error @ (ToolError::Failed(_) | ToolError::Changed) => Fault::told(code::FAILED, error.to_string()),
-        })?;
-        Ok(self.typed(&content, is_agent.then_some(&name)))
-    }
-
-    /// Text is text, a value a value; that of an agent may be an instance of a class.
-    fn typed(&self, content: &[Content], agent: Option<&String>) -> RawJson {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let class = agent.and_then(|agent| answers.get(agent));
-        RawJson::of(&match (content, class) {
-            ([Content::Value { json }], Some(class)) => json!({"text": json, "class": class}),
-            ([Content::Value { json }], None) => match serde_json::from_str::<Value>(json) {
-                Ok(value) => json!({"value": value}),
-                Err(_) => json!({"text": json}),
-            },
-            (content, _) => json!({"text": Content::shown(content)}),
+        let answer = self.connection.request(method, &params);
+        let answer = callback::while_serving(answer, requests, cx, |content, agent| self.typed(content, agent)).await;
+        answer.map_err(|fault| {
+            self.tell_traceback(&fault, Some(cx.events));
+            ToolError::Failed(fault.to_string())
         })
+    }
+
+    /// The answer of an agent may be an instance of a class.
+    fn typed(&self, content: &[Content], agent: Option<&str>) -> RawJson {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        match (content, agent.and_then(|agent| answers.get(agent))) {
+            ([Content::Value { json }], Some(class)) => RawJson::of(&json!({"text": json, "class": class})),
+            (content, _) => callback::value_of(content),
+        }
     }
 }
 
@@ -403,35 +356,6 @@ fn not_begun(python: &Python, reason: &str) -> StartError {
 
 fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
     answer.to().map_err(|error| format!("Python answered what nobody asked: {error}"))
-}
-
-/// An input in which files that the caller was given itself have a name that agents know them by; other tools get their
-/// paths.
-fn passed_on(input: RawJson, is_agent: bool, cx: &CallContext<'_>) -> RawJson {
-    if !input.get().contains("\"given\"") {
-        return input;
-    }
-    let Ok(mut value) = input.to::<Value>() else { return input };
-    let named = |file: &mut Value| {
-        let number = file.get("given").and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
-        let Some(given) = number.and_then(|number| cx.attachments().nth(number)) else { return };
-        cx.agents.hold(given);
-        let path = || given.path.as_ref().unwrap_or(&given.name).clone();
-        *file = if is_agent { attachment::as_held(given) } else { Value::String(path()) };
-    };
-    match &mut value {
-        Value::Object(fields) => {
-            for field in fields.values_mut() {
-                match field {
-                    Value::Array(items) => items.iter_mut().for_each(named),
-                    field => named(field),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().filter_map(|item| item.get_mut("attachment")).for_each(named),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-    RawJson::of(&value)
 }
 
 /// How much of the call a function may look at.
@@ -476,10 +400,6 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn of(call: u64, sight: Sight, cx: &'a CallContext<'a>) -> Self {
         let full = sight == Sight::Full;
-        let file = |attachment: &crate::message::Attachment| match &attachment.path {
-            Some(path) => json!({"name": attachment.name, "media_type": attachment.media_type, "path": path}),
-            None => json!(attachment),
-        };
         Self {
             call,
             agent: cx.agent,
@@ -488,7 +408,7 @@ impl<'a> Seen<'a> {
             model: cx.model,
             prompt: full.then(|| Content::shown(cx.input)),
             messages: full.then(|| serde_json::to_string(cx.messages).unwrap_or_default()),
-            attachments: if full { cx.attachments().map(file).collect() } else { Vec::new() },
+            attachments: if full { callback::files(cx) } else { Vec::new() },
         }
     }
 }
