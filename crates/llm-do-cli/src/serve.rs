@@ -120,7 +120,7 @@ impl Desk {
     fn hear(self: &Arc<Self>, message: Incoming, tasks: &mut JoinSet<()>) {
         match message {
             Incoming::Request(request) if callback::METHODS.contains(&request.method.as_str()) => {
-                self.calls.route(request)
+                self.calls.route(request);
             }
             Incoming::Request(request) => drop(tasks.spawn(Arc::clone(self).serve(request))),
             Incoming::Notification { method, params } => {

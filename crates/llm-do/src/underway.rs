@@ -130,19 +130,24 @@ mod tests {
         assert!(polls.load(Ordering::Relaxed) - before <= 2 * LEVELS, "{}", polls.load(Ordering::Relaxed));
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[tokio::test]
     async fn whatever_wakes_from_another_thread_is_heard() {
+        let (orders, waiting) = std::sync::mpsc::channel::<(oneshot::Sender<usize>, usize)>();
+        let other =
+            std::thread::spawn(move || waiting.into_iter().for_each(|(sender, round)| sender.send(round).unwrap()));
         for round in 0..2_000_usize {
             let mut underway = Underway::default();
             for _ in 0..3 {
-                let (sender, receiver) = oneshot::channel::<usize>();
-                tokio::spawn(async move { sender.send(round) });
+                let (sender, receiver) = oneshot::channel();
+                orders.send((sender, round)).unwrap();
                 underway.push(receiver);
             }
             for _ in 0..3 {
                 assert_eq!(underway.next().await, Ok(round));
             }
         }
+        drop(orders);
+        other.join().unwrap();
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use fake_llm::{FakeLlm, Reply, Script};
 
 use crate::program::{command, printed, printed_with_library};
 use crate::support::{Sandbox, wait_for_all};
+use crate::terminal::Terminal;
 
 fn sandbox(script: &str) -> Sandbox {
     let sandbox = Sandbox::new();
@@ -264,5 +265,46 @@ for given in ({"registry": "open.worker", "input_data": "x"}, {"registry": "main
         "give `input_data`",
     ]) {
         assert!(line.contains(words) && !line.contains("`--") && !line.contains("`-m"), "{line}");
+    }
+}
+
+/// A person at a real terminal is asked, in words that no tool can draw over.
+#[test]
+fn a_person_is_asked_at_the_terminal() {
+    let script = "\
+- {round: 1, call: {note: {text: \"x\\e[2Jy\"}}}
+- {round: 2, call: {note: {text: \"x\\e[2Jy\"}}}
+- {round: 3, call: {note: {text: z}}}
+- {say: '{{ result }}'}
+";
+    let source = r#"
+import asyncio
+from llm_do.runtime import AgentSpec
+from llm_do.ui import RunConfig, run_ui
+
+said = []
+def note(text: str) -> str:
+    said.append(text)
+    return f"noted {len(said)}"
+
+agent = AgentSpec(name="main", model="scripted:script.yaml", instructions="Note.", tools=[note])
+outcome = asyncio.run(run_ui(input="x", config=RunConfig(entry=agent, verbosity=0), mode="tui"))
+print("the end:", outcome.result, outcome.exit_code, len(said))
+"#;
+    let sandbox = sandbox(script);
+    for (second, end) in
+        [("y\n", "the end: noted 3 0 3"), ("n\n", "the end: error: refused"), ("\n", "the end: error: refused")]
+    {
+        let terminal = Terminal::start(command(&sandbox, source));
+        terminal.expect("questions are asked here; `llm-do chat` is the chat");
+        terminal.expect_written("main: note {'text': 'x\\x1b[2Jy'}", 1);
+        terminal.expect_written("run it? [y/a/n]", 1).press("a\n");
+        // The same call is not asked about again, another one is.
+        terminal.expect("main: note {'text': 'z'}").expect_written("run it? [y/a/n]", 2).press(second);
+        terminal.expect(end);
+        let left = terminal.left();
+        assert_eq!(left.code, Some(0), "{}", left.screen);
+        assert_eq!(left.written.matches("run it?").count(), 2, "{}", left.written);
+        assert!(!left.written.contains("\u{1b}[2J"), "{}", left.written);
     }
 }

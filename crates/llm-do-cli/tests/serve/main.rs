@@ -8,6 +8,8 @@ mod python;
 mod session;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/terminal.rs"]
+mod terminal;
 
 mod approval;
 mod client;

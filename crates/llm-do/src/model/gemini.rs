@@ -58,6 +58,7 @@ fn resource(model: &str) -> String {
 mod tests {
     use super::*;
     use crate::model::fixtures::head;
+    use crate::model::provider::provider;
 
     #[test]
     fn the_path_names_the_model_and_the_form_of_the_answer() {
@@ -72,6 +73,9 @@ mod tests {
             let head = Head { stream, ..head(model) };
             assert_eq!(Gemini.path(&head, &Quirks::NONE), expected);
         }
+        let vertex = provider("google-vertex").unwrap();
+        let path = Gemini.path(&Head { stream: false, ..head("google-vertex:gemini-2.5-pro") }, &vertex.quirks);
+        assert_eq!(path, "/v1/publishers/google/models/gemini-2.5-pro:generateContent");
     }
 
     #[test]

@@ -180,6 +180,8 @@ mod tests {
             ("anthropic/claude-haiku-4-5", "anthropic", "claude-haiku-4-5"),
             ("openrouter:meta/llama:free", "openrouter", "meta/llama:free"),
             ("ollama:qwen3:8b", "ollama", "qwen3:8b"),
+            ("google-gla:gemini-2.5-pro", "google", "gemini-2.5-pro"),
+            ("google-vertex:gemini-2.5-pro", "google-vertex", "gemini-2.5-pro"),
         ];
         for (text, provider, model) in cases {
             let name = ModelName::parse(text).unwrap();
@@ -199,6 +201,11 @@ mod tests {
             ("openrouter:*", "openrouter:meta/llama", true),
             ("*", "ollama:qwen3", true),
             ("openai:gpt-?", "openai:gpt-55", false),
+            ("google-gla:gemini-*", "google:gemini-2.5-pro", true),
+            ("google:*", "google-gla:gemini-2.5-pro", true),
+            ("google-gla:*", "google-gla:gemini-2.5-pro", true),
+            ("google-vertex:*", "google-vertex:gemini-2.5-pro", true),
+            ("google-gla:*", "google-vertex:gemini-2.5-pro", false),
         ];
         for (pattern, name, expected) in cases {
             let pattern = ModelPattern::parse(pattern).unwrap();

@@ -144,7 +144,7 @@ class PlainTools:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "pydantic_ai.toolsets.function":
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             executed = spec.loader.exec_module
