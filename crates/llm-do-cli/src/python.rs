@@ -1,8 +1,8 @@
-//! Which Python runs a project's files, and where what it needs is kept. Pure.
+//! Which Python runs a project's files, and what it sees. Pure.
 
 use std::path::{Path, PathBuf};
 
-use llm_do::tools::python::{Python, Tracebacks, interpreter};
+use llm_do::tools::python::{CompiledStore, Python, Tracebacks, interpreter};
 use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::children;
@@ -15,7 +15,6 @@ pub struct PythonPlan {
     named: Option<PathBuf>,
     virtual_env: Option<String>,
     environment: ChildEnvironment,
-    cache: PathBuf,
     tracebacks: Tracebacks,
 }
 
@@ -25,7 +24,6 @@ impl PythonPlan {
             named,
             virtual_env: environment.get("VIRTUAL_ENV").map(str::to_owned),
             environment: children::environment(environment, config),
-            cache: environment.cache_directory(),
             tracebacks: Tracebacks::Nothing,
         }
     }
@@ -37,11 +35,11 @@ impl PythonPlan {
     }
 
     /// For a project with this root.
-    pub fn python(&self, root: &Path) -> Python {
+    pub fn python(&self, root: &Path, compiled: Option<CompiledStore>) -> Python {
         Python {
             program: self.named.clone().unwrap_or_else(|| interpreter(root, self.virtual_env.as_deref())),
             environment: self.environment.clone(),
-            cache: self.cache.clone(),
+            compiled,
             tracebacks: self.tracebacks,
         }
     }
@@ -65,7 +63,7 @@ mod tests {
         let environment = Environment::of([("VIRTUAL_ENV", path.as_str())]);
         let chosen = |named: Option<&str>, environment: &Environment| {
             let plan = PythonPlan::of(named.map(PathBuf::from), environment, &Config::default());
-            plan.python(directory.path()).program
+            plan.python(directory.path(), None).program
         };
         assert_eq!(chosen(None, &Environment::default()), Path::new("python3"));
         assert_eq!(chosen(None, &environment), active);

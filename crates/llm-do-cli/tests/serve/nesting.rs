@@ -59,7 +59,7 @@ asyncio.run(main())
     assert_eq!(lines, expected);
 }
 
-/// PydanticAI's own threads are fewer than the levels.
+/// The library's own threads are fewer than the levels.
 #[test]
 fn functions_of_the_library_that_are_not_async_wait_for_each_other_too() {
     let sandbox = Sandbox::new();

@@ -12,10 +12,12 @@ mod approval;
 mod created;
 mod fence;
 mod files;
+mod matrix;
 mod programs;
 mod secrets;
 mod shell;
 mod trace;
+mod walls;
 
 use session::Run;
 use support::Sandbox;

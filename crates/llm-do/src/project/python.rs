@@ -33,12 +33,16 @@ fn beneath(base: &Path, file: &str) -> PathBuf {
 }
 
 impl Project {
+    /// Whether there is something that only an interpreter can say.
+    pub fn needs_python(&self) -> bool {
+        matches!(self.code, Code::Unread) || !self.wanted_classes().is_empty()
+    }
+
     /// Starts an interpreter and imports the project's Python files in it, each once; does nothing if there are none.
     /// What is wrong with them is reported by [`Project::link`] with everything else; an error here is an interpreter
     /// that cannot be started.
     pub(super) async fn start_python(mut self, python: &Python) -> Result<Self, Report> {
-        let wanted = self.wanted_classes();
-        if matches!(self.code, Code::Absent | Code::Read(_)) && wanted.is_empty() {
+        if !self.needs_python() {
             return Ok(self);
         }
         let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());

@@ -37,8 +37,6 @@ pub enum StartError {
     NotStarted { program: String, reason: String },
     #[error("`{program}` is Python {found}, and 3.10 or newer is needed")]
     TooOld { program: String, found: String },
-    #[error("the package for Python cannot be written to `{directory}`: {reason}")]
-    NoPackage { directory: String, reason: String },
     #[error("Python {0}")]
     Died(String),
 }
@@ -50,7 +48,6 @@ impl StartError {
             Self::NotStarted { .. } | Self::TooOld { .. } => {
                 "name one with `--python PATH`, or make one with `python3 -m venv .venv` in the project"
             }
-            Self::NoPackage { .. } => "set `XDG_CACHE_HOME` to a directory that can be written to",
             Self::Died(_) => "the files of the project are imported when it starts",
         }
     }
@@ -87,11 +84,7 @@ struct OpenCall {
 impl PythonHost {
     /// Starts the interpreter and imports the files, each once.
     pub(crate) async fn start(python: &Python, root: &Path, files: &[PathBuf]) -> Result<(Self, Exports), StartError> {
-        let directory = package::unpacked(&python.cache).map_err(|error| StartError::NoPackage {
-            directory: python.cache.display().to_string(),
-            reason: error.to_string(),
-        })?;
-        let mut host = Self::spawn(python, &directory)?;
+        let mut host = Self::spawn(python).await?;
         let params = RawJson::of(&json!({"root": root, "files": files}));
         let exports = match host.connection.request("import", &params).await {
             Ok(exports) => exports,
@@ -105,7 +98,7 @@ impl PythonHost {
         Ok((host, exports))
     }
 
-    fn spawn(python: &Python, package: &Path) -> Result<Self, StartError> {
+    async fn spawn(python: &Python) -> Result<Self, StartError> {
         let program = python.program.display().to_string();
         let failed = |error: std::io::Error| {
             let reason = match error.kind() {
@@ -114,11 +107,12 @@ impl PythonHost {
             };
             StartError::NotStarted { program: program.clone(), reason }
         };
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
         let theirs = theirs.into_std().map_err(failed)?;
         theirs.set_nonblocking(false).map_err(failed)?;
         let mut command = Command::new(&python.program);
-        command.args(["-X", "utf8", "-c", BOOTSTRAP]).arg(package).arg(python.cache.join("compiled"));
+        // Isolated: neither variables nor the directory it is started in choose its modules.
+        command.args(["-I", "-X", "utf8", "-c", BOOTSTRAP]);
         command.env_clear().envs(&python.environment.fixed);
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped());
         let calls = Arc::new(Calls { open: Mutex::default(), output: Output::of("Python") });
@@ -130,6 +124,8 @@ impl PythonHost {
         if let Some(stdout) = pipes.stdout {
             tokio::spawn(listen_to(stdout, hears(OutputStream::Stdout)));
         }
+        // One that cannot take it has ended, and the first request says why.
+        let _ = package::hand_over(&mut ours, python).await;
         let (reader, writer) = ours.into_split();
         let heard = {
             let calls = Arc::clone(&calls);
@@ -329,20 +325,7 @@ impl std::fmt::Debug for PythonHost {
     }
 }
 
-/// Takes the place of the current directory on the module path, which an interpreter started with `-c` looks at first;
-/// compiled files go to the cache, so that a project stays as it is and nobody can put one into it.
-const BOOTSTRAP: &str = "\
-import sys
-if sys.version_info < (3, 10):
-    sys.stderr.write('llm-do: too old: %d.%d' % sys.version_info[:2])
-    sys.exit(1)
-sys.path[0] = sys.argv[1]
-sys.pycache_prefix = sys.argv[2]
-sys.argv = ['llm-do']
-from llm_do._host.main import main
-del sys.path[0]
-main()
-";
+const BOOTSTRAP: &str = include_str!("../../../python/bootstrap.py");
 
 fn not_begun(python: &Python, reason: &str) -> StartError {
     match reason.split_once("llm-do: too old: ") {
