@@ -220,6 +220,7 @@ TOOLS = [outer, inner]
     let (_, first) = run(&sandbox, &["--json", "--journal", "run.journal"]).events();
     let ended = crate::session::Run::of(&sandbox, &["resume", "run.journal", "--json"])
         .with("XDG_CACHE_HOME", crate::python::cache().to_str().unwrap())
+        .with("LLM_DO_STATE_KEY", crate::python::KEY.repeat(32))
         .ended();
     let again: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
     let tree = |result: &Value| result["trace"][0]["calls"][0]["calls"][0]["name"].clone();

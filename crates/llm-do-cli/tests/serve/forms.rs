@@ -64,7 +64,7 @@ async def run():
     entry = FunctionEntry(name="pitch", fn=main)
     result, ctx = await runtime.run_entry(entry, {"input": ""})
     print(result)
-    print([(call.name, call.kind) for call in ctx.trace])
+    print(sorted((call.name, call.kind) for call in ctx.trace))
     runtime.close()
 
 asyncio.run(run())
@@ -74,7 +74,7 @@ asyncio.run(run())
     assert!(printed.contains("    evaluate starts: {\"input\": \"it\"}\n"), "{printed}");
     assert!(printed.contains("judged it") && printed.contains("deck.pdf"), "{printed}");
     let last = printed.lines().last().unwrap();
-    let tree = "[('pitch', 'function'), ('main', 'worker'), ('list_files', 'tool'), ('evaluate', 'worker')]";
+    let tree = "[('evaluate', 'worker'), ('list_files', 'tool'), ('main', 'worker'), ('pitch', 'function')]";
     assert_eq!(last, tree, "{printed}");
 }
 
