@@ -28,9 +28,9 @@ impl Protocol for Gemini {
         Box::new(decode::ContentDecoder::new(head, turn))
     }
 
-    fn path(&self, head: &Head, quirks: &Quirks) -> String {
+    fn path(&self, head: &Head, _: &Quirks) -> String {
         let method = if head.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        format!("{}{}:{method}", quirks.gemini_path, resource(&head.model.model))
+        format!("/v1beta/{}:{method}", resource(&head.model.model))
     }
 
     fn headers(&self, _: &Head, key: Option<&str>) -> Vec<(&'static str, String)> {
@@ -58,7 +58,6 @@ fn resource(model: &str) -> String {
 mod tests {
     use super::*;
     use crate::model::fixtures::head;
-    use crate::model::provider::provider;
 
     #[test]
     fn the_path_names_the_model_and_the_form_of_the_answer() {
@@ -73,9 +72,6 @@ mod tests {
             let head = Head { stream, ..head(model) };
             assert_eq!(Gemini.path(&head, &Quirks::NONE), expected);
         }
-        let vertex = provider("google-vertex").unwrap();
-        let path = Gemini.path(&Head { stream: false, ..head("google-vertex:gemini-2.5-pro") }, &vertex.quirks);
-        assert_eq!(path, "/v1/publishers/google/models/gemini-2.5-pro:generateContent");
     }
 
     #[test]

@@ -122,8 +122,6 @@ impl From<DecodeError> for ModelError {
 pub struct Quirks {
     /// Behind the base URL.
     pub chat_path: &'static str,
-    /// Behind the base URL, before the model.
-    pub gemini_path: &'static str,
     pub max_tokens_field: &'static str,
     pub seed_field: &'static str,
     pub stream_usage: StreamUsage,
@@ -140,7 +138,6 @@ impl Quirks {
     /// As `OpenAI` does it.
     pub const NONE: Self = Self {
         chat_path: "/chat/completions",
-        gemini_path: "/v1beta/",
         max_tokens_field: "max_completion_tokens",
         seed_field: "seed",
         stream_usage: StreamUsage::Asked,

@@ -229,17 +229,6 @@ pub const PROVIDERS: &[Provider] = &[
         quirks: Quirks::NONE,
     },
     Provider {
-        name: "google-vertex",
-        protocol: ProtocolKind::Gemini,
-        base_url: "https://aiplatform.googleapis.com",
-        base_url_variables: &["GOOGLE_VERTEX_BASE_URL"],
-        key_variables: &["GOOGLE_API_KEY"],
-        key_need: KeyNeed::Always,
-        paid: true,
-        server_tools: GOOGLE_TOOLS,
-        quirks: Quirks { gemini_path: "/v1/publishers/google/", ..Quirks::NONE },
-    },
-    Provider {
         key_need: KeyNeed::Sometimes, // a server of one's own has none, the hosted one has
         paid: false,
         ..chat("ollama", "http://localhost:11434/v1", &["OLLAMA_HOST"], &["OLLAMA_API_KEY"], OLLAMA)
