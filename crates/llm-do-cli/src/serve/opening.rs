@@ -65,7 +65,7 @@ pub async fn prepare(
     let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
     let outside = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
     let trusted = settle_trust(&open, surveyed, environment, &config)?;
-    fencing::open_written(trusted.program(), &plan.fence)?;
+    fencing::open_declared(&trusted, &plan.fence)?;
     let trusted = run::with_python(trusted, &plan).await?;
     let has_servers = !trusted.project().servers().is_empty();
     let creation_defaults = WorkerDefaults::from(open.creation_defaults);

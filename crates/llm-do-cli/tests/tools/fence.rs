@@ -14,7 +14,7 @@ use crate::support::{Ended, Sandbox, wait};
 
 /// What the kernel lets the program have, and whoever it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kernel {
+pub enum Kernel {
     AsItIs,
     /// As in many containers: no namespaces for users.
     WithoutNamespaces,
@@ -26,10 +26,13 @@ const KERNELS: [Kernel; 3] = [Kernel::AsItIs, Kernel::WithoutNamespaces, Kernel:
 const LANDLOCK: std::ops::RangeInclusive<i64> = 444..=446;
 
 /// Runs a command on such a kernel: the filter belongs to the thread, and to all that it starts.
-fn on(kernel: Kernel, command: Command) -> Ended {
-    let mut command = command;
+pub fn on(kernel: Kernel, mut command: Command) -> Ended {
+    under(kernel, move || wait(&mut command))
+}
+
+pub fn under<T: Send + 'static>(kernel: Kernel, start: impl FnOnce() -> T + Send + 'static) -> T {
     let refused = match kernel {
-        Kernel::AsItIs => return wait(&mut command),
+        Kernel::AsItIs => return start(),
         Kernel::WithoutNamespaces => Vec::new(),
         Kernel::WithoutLandlock => LANDLOCK.collect(),
     };
@@ -44,14 +47,14 @@ fn on(kernel: Kernel, command: Command) -> Ended {
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture).unwrap();
         let program: seccompiler::BpfProgram = filter.try_into().unwrap();
         seccompiler::apply_filter(&program).unwrap();
-        wait(&mut command)
+        start()
     })
     .join()
     .unwrap()
 }
 
 #[derive(Clone, Copy, Debug)]
-enum User {
+pub enum User {
     Ours,
     Another,
 }

@@ -13,6 +13,7 @@ mod created;
 mod fence;
 mod files;
 mod programs;
+mod residents;
 mod secrets;
 mod shell;
 mod trace;

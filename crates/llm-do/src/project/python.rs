@@ -14,7 +14,7 @@ use crate::escape::visible_start;
 use crate::model::provider::PROVIDERS;
 use crate::model::scripted::script_of;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report, Span};
-use crate::tools::python::{ExportedAgent, Exports, FoundClass, Problem, Python, PythonHost, WantedClass};
+use crate::tools::python::{ExportedAgent, Exports, Fenced, FoundClass, Problem, Python, PythonHost, WantedClass};
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::source::{Exported, PythonToolset};
 
@@ -36,9 +36,8 @@ impl Project {
     /// Starts an interpreter and imports the project's Python files in it, each once; does nothing if there are none.
     /// What is wrong with them is reported by [`Project::link`] with everything else; an error here is an interpreter
     /// that cannot be started.
-    pub(super) async fn start_python(mut self, python: &Python) -> Result<Self, Report> {
-        let wanted = self.wanted_classes();
-        if matches!(self.code, Code::Absent | Code::Read(_)) && wanted.is_empty() {
+    pub(super) async fn start_python(mut self, python: &Python, fenced: Option<Fenced<'_>>) -> Result<Self, Report> {
+        if !self.needs_python() {
             return Ok(self);
         }
         let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
@@ -50,7 +49,7 @@ impl Project {
             let fact = "the path of the project is not UTF-8, and its Python files are found by it".to_owned();
             return Err(failed(fact, "give its directory another name"));
         }
-        let started = PythonHost::start(&python, &root, &files).await;
+        let started = PythonHost::start(&python, &root, &files, fenced).await;
         let (host, exports) = started.map_err(|error| failed(error.to_string(), error.hint()))?;
         let died = |reason: String| failed(reason, "the files of the project are imported when it starts");
         for problem in &exports.problems {
@@ -66,6 +65,11 @@ impl Project {
         self.code = Code::Read(offer(exports, wanted.into_iter().zip(found)));
         self.registry.python = Some(Arc::new(host));
         Ok(self)
+    }
+
+    /// Whether an interpreter has to be started for it.
+    pub fn needs_python(&self) -> bool {
+        matches!(self.code, Code::Unread) || !self.wanted_classes().is_empty()
     }
 
     /// Those that the manifest lists, each once, beneath the root.

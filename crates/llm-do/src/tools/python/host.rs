@@ -18,10 +18,12 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use super::{
-    EntryShape, Exports, FoundClass, Python, PythonEndpoint, PythonTool, RenderedPart, Tracebacks, WantedClass, package,
+    EntryShape, Exports, Fenced, FoundClass, Python, PythonEndpoint, PythonTool, RenderedPart, Tracebacks, WantedClass,
+    package,
 };
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
+use crate::tools::fence::tenant::{Premises, Resident, Tenant, is_script};
 use crate::tools::rpc::child::{Child, listen_to};
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
@@ -41,6 +43,8 @@ pub enum StartError {
     TooOld { program: String, found: String },
     #[error("the package for Python cannot be written to `{directory}`: {reason}")]
     NoPackage { directory: String, reason: String },
+    #[error("Python is to run behind a fence (`python_fence`), and cannot: {0}")]
+    NotFenced(String),
     #[error("Python {0}")]
     Died(String),
 }
@@ -53,6 +57,7 @@ impl StartError {
                 "name one with `--python PATH`, or make one with `python3 -m venv .venv` in the project"
             }
             Self::NoPackage { .. } => "set `XDG_CACHE_HOME` to a directory that can be written to",
+            Self::NotFenced(_) => "`llm-do check` says which fence there is; without the key it runs with your rights",
             Self::Died(_) => "the files of the project are imported when it starts",
         }
     }
@@ -73,6 +78,7 @@ pub struct PythonHost {
     answers: Mutex<HashMap<String, String>>,
     tracebacks: Tracebacks,
     _child: Child,
+    _tenant: Option<Tenant>,
 }
 
 /// The calls under way in the interpreter, and what it prints.
@@ -88,12 +94,18 @@ struct OpenCall {
 
 impl PythonHost {
     /// Starts the interpreter and imports the files, each once.
-    pub(crate) async fn start(python: &Python, root: &Path, files: &[PathBuf]) -> Result<(Self, Exports), StartError> {
+    pub(crate) async fn start(
+        python: &Python,
+        root: &Path,
+        files: &[PathBuf],
+        fenced: Option<Fenced<'_>>,
+    ) -> Result<(Self, Exports), StartError> {
         let directory = package::unpacked(&python.cache).map_err(|error| StartError::NoPackage {
             directory: python.cache.display().to_string(),
             reason: error.to_string(),
         })?;
-        let mut host = Self::spawn(python, &directory)?;
+        let tenant = fenced.map(|fenced| tenant(python, &directory, root, fenced)).transpose();
+        let mut host = Self::spawn(python, &directory, tenant.map_err(StartError::NotFenced)?).await?;
         let params = RawJson::of(&json!({"root": root, "files": files}));
         let exports = match host.connection.request("import", &params).await {
             Ok(exports) => exports,
@@ -107,7 +119,7 @@ impl PythonHost {
         Ok((host, exports))
     }
 
-    fn spawn(python: &Python, package: &Path) -> Result<Self, StartError> {
+    async fn spawn(python: &Python, package: &Path, tenant: Option<Tenant>) -> Result<Self, StartError> {
         let program = python.program.display().to_string();
         let failed = |error: std::io::Error| {
             let reason = match error.kind() {
@@ -116,12 +128,13 @@ impl PythonHost {
             };
             StartError::NotStarted { program: program.clone(), reason }
         };
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
         let theirs = theirs.into_std().map_err(failed)?;
         theirs.set_nonblocking(false).map_err(failed)?;
-        let mut command = Command::new(&python.program);
-        command.args(["-X", "utf8", "-c", BOOTSTRAP]).arg(package).arg(python.cache.join("compiled"));
-        command.env_clear().envs(&python.environment.fixed);
+        let mut command = match &tenant {
+            Some(tenant) => tenant.command(),
+            None => with_users_rights(python, package),
+        };
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped());
         let calls = Arc::new(Calls { open: Mutex::default(), output: Output::of("Python") });
         let hears = |stream| {
@@ -129,7 +142,10 @@ impl PythonHost {
             move |text: &str| calls.say(None, stream, text)
         };
         let (child, pipes) = Child::spawn(command, hears(OutputStream::Stderr)).map_err(failed)?;
-        if let Some(stdout) = pipes.stdout {
+        if let Some(mut stdout) = pipes.stdout {
+            if let Some(tenant) = &tenant {
+                tenant.move_in(&mut ours, &mut stdout).await.map_err(StartError::NotFenced)?;
+            }
             tokio::spawn(listen_to(stdout, hears(OutputStream::Stdout)));
         }
         let (reader, writer) = ours.into_split();
@@ -151,6 +167,7 @@ impl PythonHost {
             answers: Mutex::default(),
             tracebacks: python.tracebacks,
             _child: child,
+            _tenant: tenant,
         })
     }
 
@@ -390,6 +407,60 @@ from llm_do._host.main import main
 del sys.path[0]
 main()
 ";
+
+/// `-X utf8`, the program, where its package is, and where compiled files are.
+fn arguments(python: &Python, package: &Path) -> [PathBuf; 6] {
+    let words = ["-X", "utf8", "-c", BOOTSTRAP].map(PathBuf::from);
+    let [first, second, third, fourth] = words;
+    [first, second, third, fourth, package.to_owned(), compiled(python)]
+}
+
+fn compiled(python: &Python) -> PathBuf {
+    python.cache.join("compiled")
+}
+
+fn with_users_rights(python: &Python, package: &Path) -> Command {
+    let mut command = Command::new(&python.program);
+    command.args(arguments(python, package)).env_clear().envs(&python.environment.fixed);
+    command
+}
+
+/// Python behind a fence is made of the project's own directory, which it imports from, its package, what it has installed,
+/// and what was compiled of these: others' compiled files are as good as their sources.
+fn tenant(python: &Python, package: &Path, project: &Path, fenced: Fenced<'_>) -> Result<Tenant, String> {
+    let fence = python.fence.fence();
+    let variables = python.environment.fixed.clone();
+    let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
+    // Such as those of version managers.
+    if is_script(&python.program, &directory, &variables) {
+        let program = python.program.display();
+        return Err(format!(
+            "`{program}` is a script that looks for Python; name the interpreter with `--python PATH`"
+        ));
+    }
+    let words = arguments(python, package).map(|word| word.into_os_string().into_string());
+    let unspeakable = |word: std::ffi::OsString| format!("a path is not UTF-8: {}", word.display());
+    let beneath = |path: &Path| compiled(python).join(path.strip_prefix("/").unwrap_or(path));
+    let mut parts = vec![package.to_owned(), beneath(package), beneath(project)];
+    parts.extend(variables.get("HOME").map(|home| installed_by_user(Path::new(home))).unwrap_or_default());
+    let resident = Resident {
+        program: python.program.clone(),
+        arguments: words.into_iter().collect::<Result<_, _>>().map_err(unspeakable)?,
+        variables,
+        directory,
+        code: vec![project.to_owned()],
+        parts,
+    };
+    let Fenced { enclosure, protected } = fenced;
+    Premises { fence: &fence, project, protected, enclosure }.prepare(resident)
+}
+
+/// What a user installs for all projects.
+fn installed_by_user(home: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home.join(".local/lib")).into_iter().flatten().flatten();
+    let is_python = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("python3");
+    entries.filter(is_python).map(|entry| entry.path().join("site-packages")).collect()
+}
 
 fn not_begun(python: &Python, reason: &str) -> StartError {
     match reason.split_once("llm-do: too old: ") {
