@@ -1,9 +1,9 @@
-//! Which Python runs a project's files, and where what it needs is kept. Pure.
+//! Which Python runs a project's files, and what it sees. Pure.
 
 use std::path::{Path, PathBuf};
 
 use llm_do::tools::fence::FenceConfig;
-use llm_do::tools::python::{Python, Tracebacks, interpreter};
+use llm_do::tools::python::{CompiledStore, Python, Tracebacks, interpreter};
 use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::children;
@@ -16,7 +16,6 @@ pub struct PythonPlan {
     named: Option<PathBuf>,
     virtual_env: Option<String>,
     environment: ChildEnvironment,
-    cache: PathBuf,
     tracebacks: Tracebacks,
 }
 
@@ -26,7 +25,6 @@ impl PythonPlan {
             named,
             virtual_env: environment.get("VIRTUAL_ENV").map(str::to_owned),
             environment: children::environment(environment, config),
-            cache: environment.cache_directory(),
             tracebacks: Tracebacks::Nothing,
         }
     }
@@ -38,11 +36,11 @@ impl PythonPlan {
     }
 
     /// For a project with this root, which may ask to be put behind a fence.
-    pub fn python(&self, root: &Path, fence: &FenceConfig) -> Python {
+    pub fn python(&self, root: &Path, compiled: Option<CompiledStore>, fence: &FenceConfig) -> Python {
         Python {
             program: self.named.clone().unwrap_or_else(|| interpreter(root, self.virtual_env.as_deref())),
             environment: self.environment.clone(),
-            cache: self.cache.clone(),
+            compiled,
             tracebacks: self.tracebacks,
             fence: fence.clone(),
         }
@@ -67,7 +65,7 @@ mod tests {
         let environment = Environment::of([("VIRTUAL_ENV", path.as_str())]);
         let chosen = |named: Option<&str>, environment: &Environment| {
             let plan = PythonPlan::of(named.map(PathBuf::from), environment, &Config::default());
-            plan.python(directory.path(), &FenceConfig::default()).program
+            plan.python(directory.path(), None, &FenceConfig::default()).program
         };
         assert_eq!(chosen(None, &Environment::default()), Path::new("python3"));
         assert_eq!(chosen(None, &environment), active);

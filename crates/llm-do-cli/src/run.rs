@@ -23,6 +23,7 @@ use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::fence::FenceConfig;
 use llm_do::tools::plane::Refusals;
+use llm_do::tools::python::CompiledStore;
 use llm_do::tools::source::McpConfig;
 use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
@@ -172,7 +173,8 @@ fn checked(plan: &plan::CheckPlan, state: &State, http: &HttpSettings) -> Result
     // What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
     let residents = check::residents(trusted.project(), trusted.program(), &plan.fence);
     if !residents.iter().any(|resident| resident.is_python_refused()) {
-        let python = plan.python.python(&trusted.project().root, &plan.fence);
+        let compiled = state.compiled(trusted.project())?;
+        let python = plan.python.python(&trusted.project().root, compiled, &plan.fence);
         trusted = executor.block_on(trusted.start_python(&python)).map_err(mistaken)?;
     }
     if let Code::Read(_) = trusted.project().code {
@@ -296,7 +298,8 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     let is_recorded = known.is_some() || replayed.is_some();
     let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&plan, header)));
     let executor = executor()?;
-    let (trusted, talk) = match executor.block_on(begin(trusted, &plan, known)) {
+    let compiled = state.compiled(trusted.project())?;
+    let (trusted, talk) = match executor.block_on(begin(trusted, &plan, compiled, known)) {
         Ok(begun) => begun,
         Err(failure) => {
             // Whoever still reads stdin is not waited for.
@@ -451,9 +454,13 @@ pub fn survey_with(plan: &RunPlan, add: impl FnOnce(Project) -> Project) -> Resu
 
 /// Starts the project's Python files, if it has any, and links it again with what they offer. Mistakes that need no code
 /// to be found were reported before any code ran.
-pub async fn with_python(trusted: TrustedProject, plan: &RunPlan) -> Result<TrustedProject, Failure> {
+pub async fn with_python(
+    trusted: TrustedProject,
+    plan: &RunPlan,
+    compiled: Option<CompiledStore>,
+) -> Result<TrustedProject, Failure> {
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
-    let python = plan.python.python(&trusted.project().root, &plan.fence);
+    let python = plan.python.python(&trusted.project().root, compiled, &plan.fence);
     let trusted = trusted.start_python(&python).await.map_err(mistaken)?;
     let Code::Read(offer) = &trusted.project().code else { return Ok(trusted) };
     if plan.output.debug {
@@ -473,6 +480,7 @@ fn meant_command(project: &Path) -> Option<String> {
 async fn begin(
     trusted: TrustedProject,
     plan: &RunPlan,
+    compiled: Option<CompiledStore>,
     known: Option<Input>,
 ) -> Result<(TrustedProject, Talk), Failure> {
     let reading = Reading {
@@ -485,7 +493,7 @@ async fn begin(
         (Some(input), _) => {
             let without_python =
                 matches!(plan.recording, Recording::Replay(..)) && is_told_without_python(trusted.program());
-            let trusted = match with_python(trusted, plan).await {
+            let trusted = match with_python(trusted, plan, compiled).await {
                 // Every step is in the record: what Python would do was done.
                 Err(failure) if without_python => {
                     if !matches!(plan.output.view.verbosity, Verbosity::Quiet | Verbosity::Messages) {
@@ -501,13 +509,13 @@ async fn begin(
         }
         (None, Code::Unread) => {
             let reading = tokio::task::spawn_blocking(move || reading.talk());
-            let trusted = with_python(trusted, plan).await?;
+            let trusted = with_python(trusted, plan, compiled).await?;
             let talk = reading.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
             Ok((trusted, talk))
         }
         // A thread would cost more than there is to wait for.
         (None, Code::Absent | Code::Read(_)) => {
-            let trusted = with_python(trusted, plan).await?;
+            let trusted = with_python(trusted, plan, compiled).await?;
             Ok((trusted, reading.talk()?))
         }
     }

@@ -4,7 +4,9 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use llm_do::journal::mac::StateKey;
+use llm_do::project::Project;
 use llm_do::project::created::CreatedStore;
+use llm_do::tools::python::CompiledStore;
 
 use crate::config::Config;
 use crate::console;
@@ -18,6 +20,7 @@ pub const KEY_VARIABLE: &str = "LLM_DO_STATE_KEY";
 #[derive(Debug)]
 pub struct State {
     directory: Option<PathBuf>,
+    cache: PathBuf,
     source: KeySource,
     key: OnceCell<Option<StateKey>>,
 }
@@ -39,7 +42,12 @@ impl State {
                 (None, Some(file)) => KeySource::File(file.clone()),
                 (None, None) => KeySource::Directory,
             };
-        Ok(Self { directory: environment.state_directory(), source, key: OnceCell::new() })
+        Ok(Self {
+            directory: environment.state_directory(),
+            cache: environment.cache_directory(),
+            source,
+            key: OnceCell::new(),
+        })
     }
 
     pub fn directory(&self) -> Option<&Path> {
@@ -52,27 +60,37 @@ impl State {
         if let Some(key) = self.key.get() {
             return Ok(key.as_ref());
         }
-        let key = match (&self.source, &self.directory) {
-            (KeySource::Given(key), _) => Some(key.clone()),
-            (KeySource::File(file), _) => Some(from_file(file)?),
-            (KeySource::Directory, Some(directory)) => match StateKey::of_directory(directory) {
-                Ok(key) => Some(key),
-                Err(error) => {
-                    console::complain(&format!(
-                        "note: nothing can be signed, so what is kept now counts as a stranger's later: {error}\n"
-                    ));
-                    None
-                }
-            },
-            (KeySource::Directory, None) => {
-                console::complain(
-                    "note: nothing can be signed, so what is kept now counts as a stranger's later: there is no home \
-                     directory for a key\n",
-                );
-                None
+        let key = self.found()?.map_err(|reason| {
+            console::complain(&format!(
+                "note: nothing can be signed, so what is kept now counts as a stranger's later: {reason}\n"
+            ));
+        });
+        Ok(self.key.get_or_init(|| key.ok()).as_ref())
+    }
+
+    /// The key, or why there is none.
+    fn found(&self) -> Result<Result<StateKey, String>, Failure> {
+        Ok(match (&self.source, &self.directory) {
+            (KeySource::Given(key), _) => Ok(key.clone()),
+            (KeySource::File(file), _) => Ok(from_file(file)?),
+            (KeySource::Directory, Some(directory)) => {
+                StateKey::of_directory(directory).map_err(|error| error.to_string())
             }
+            (KeySource::Directory, None) => Err("there is no home directory for a key".to_owned()),
+        })
+    }
+
+    /// Where compiled code is kept, for a project that needs any. Without a key none is: that costs time and nothing else,
+    /// so nothing is said of it.
+    pub fn compiled(&self, project: &Project) -> Result<Option<CompiledStore>, Failure> {
+        if !project.needs_python() {
+            return Ok(None);
+        }
+        let key = match self.key.get() {
+            Some(known) => known.clone(),
+            None => self.found()?.ok(),
         };
-        Ok(self.key.get_or_init(|| key).as_ref())
+        Ok(key.map(|key| CompiledStore { directory: self.cache.join("compiled"), key }))
     }
 }
 

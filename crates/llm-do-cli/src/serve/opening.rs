@@ -66,7 +66,8 @@ pub async fn prepare(
     let outside = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
     let trusted = settle_trust(&open, surveyed, environment, &config)?;
     fencing::open_declared(&trusted, &plan.fence)?;
-    let trusted = run::with_python(trusted, &plan).await?;
+    let compiled = State::of(environment, &config)?.compiled(trusted.project())?;
+    let trusted = run::with_python(trusted, &plan, compiled).await?;
     let has_servers = !trusted.project().servers().is_empty();
     let creation_defaults = WorkerDefaults::from(open.creation_defaults);
     let program = trusted.into_program().adapted(|program| {

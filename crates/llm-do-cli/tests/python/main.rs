@@ -13,6 +13,7 @@ mod agents;
 mod example;
 mod faults;
 mod inputs;
+mod isolation;
 mod models;
 mod nesting;
 mod plain;
@@ -58,6 +59,7 @@ fn run<'a>(sandbox: &'a Sandbox, flags: &[&'a str]) -> Run<'a> {
     let cache = python::cache().to_str().unwrap().to_owned();
     Run::new(sandbox, &[&[".", "hi", "--trust", "-m", "scripted:script.yaml"], flags].concat())
         .with("XDG_CACHE_HOME", cache)
+        .with("LLM_DO_STATE_KEY", python::KEY.repeat(32))
 }
 
 /// A run whose model is a provider.
@@ -66,6 +68,7 @@ fn ask<'a>(sandbox: &'a Sandbox, fake: &FakeLlm, flags: &[&'a str]) -> Run<'a> {
     Run::new(sandbox, &[&[".", "hi", "-q", "--trust", "-m", "anthropic:m"], flags].concat())
         .asking(fake)
         .with("XDG_CACHE_HOME", cache)
+        .with("LLM_DO_STATE_KEY", python::KEY.repeat(32))
 }
 
 /// A run with an interpreter that has the libraries.

@@ -96,14 +96,20 @@ fn what_pip_installs_is_what_the_program_carries() {
         "project.json",
         r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"], "python_files": ["kit.py"]}"#,
     );
-    sandbox.file("kit.py", "TOOLS = []\n");
+    // The package says itself what it is made of.
+    let kit = "\
+import llm_do, pathlib
+for name, (file, *_) in llm_do.__loader__.files.items():
+    path = pathlib.Path('carried', file.removeprefix('<llm-do>/'))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(llm_do.__loader__.get_source(name))
+TOOLS = []
+";
+    sandbox.file("kit.py", kit);
     let ended = sandbox.run(&["run", ".", "x", "-q", "--trust", "--python", python.to_str().unwrap()]);
     assert_eq!(ended, Ended { code: Some(0), stdout: "hi\n".into(), stderr: String::new() });
-    let cache = sandbox.path().join(".cache/llm-do");
-    let carried = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path());
-    let carried = carried.filter(|path| path.join("llm_do").exists()).collect::<Vec<_>>();
-    assert_eq!(carried.len(), 1);
-    let (carried, installed) = (files(&carried[0].join("llm_do")), files(&site));
+    let (carried, mut installed) = (files(&sandbox.path().join("carried/llm_do")), files(&site));
+    assert_eq!(installed.remove(Path::new("py.typed")).as_deref(), Some(""), "for who checks types, not for who runs");
     let differing = |(path, text): &(&PathBuf, &String)| installed.get(*path) != Some(*text);
     let differing: Vec<&PathBuf> = carried.iter().filter(differing).map(|(path, _)| path).collect();
     assert_eq!((carried.len(), differing), (installed.len(), Vec::new()));

@@ -563,7 +563,7 @@ for registry, trust in ((".", None), (WorkerRegistry("."), None), (WorkerRegistr
     let others = "('run', 'program.py of this project, if it is imported')";
     let refused = format!("the project is not trusted [('run', 'start.py of this project'), {others}] 32");
     assert_eq!(ended.stdout, format!("{refused}\n{refused}\nHI\nHI\nHI\nHI\n"));
-    assert!(!sandbox.path().join(".local").exists(), "nothing is kept");
+    assert!(!sandbox.path().join(".local/state/llm-do/trust").exists(), "nothing is kept");
 }
 
 #[test]

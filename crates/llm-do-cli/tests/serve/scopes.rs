@@ -259,7 +259,7 @@ fn a_project_with_code_is_opened_for_whoever_agrees_to_it() {
     assert!(imported.exists());
     client.result("open", &json!({"project": ".", "trust": true}));
     client.error("open", &json!({"project": "."}));
-    assert!(!sandbox.path().join(".local").exists(), "nothing is kept");
+    assert!(!sandbox.path().join(".local/state/llm-do/trust").exists(), "nothing is kept");
     let kept = sandbox.run_in(&["check", ".", "--trust"], &[("LLM_DO_TRUST", "")]);
     assert_eq!(kept.code, Some(0), "{}", kept.stderr);
     client.result("open", &json!({"project": ".", "trust": false}));

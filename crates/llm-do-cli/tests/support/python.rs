@@ -14,7 +14,10 @@ const BLOCKING_APPROVAL: &str = "pydantic-ai-blocking-approval==0.9.0";
 
 const MCP: &str = "mcp==2.3.0";
 
-/// Where Python's own caches are kept, so that each test does not compile everything again.
+/// One of the 32 bytes of a key that tests share, so that one of them knows what another one compiled.
+pub const KEY: &str = "5c";
+
+/// Where what was compiled is kept, so that each test does not compile everything again.
 pub fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-cache")
 }

@@ -52,7 +52,7 @@ def probe(port, wait):
     report = {
         "secret": attempt(lambda: open(ABOVE + "/secret.txt").read()),
         "hidden": attempt(lambda: open(HERE + "/data/.env").read()),
-        "state": attempt(lambda: os.listdir(os.environ["HOME"] + "/.cache/llm-do")),
+        "home": attempt(lambda: os.listdir(os.environ["HOME"])),
         "beside": attempt(lambda: write(HERE + "/beside.txt")),
         "above": attempt(lambda: write(ABOVE + "/above.txt")),
         "itself": attempt(lambda: write(HERE + "/probe.py.new")),
@@ -61,7 +61,7 @@ def probe(port, wait):
         "read": attempt(lambda: open(HERE + "/data/in.txt").read()),
         "write": attempt(lambda: write(HERE + "/out/written.txt")),
         "temporary": attempt(lambda: tempfile.TemporaryFile().close()),
-        "program": attempt(lambda: subprocess.run(["/bin/ls", "/"], check=True, **quiet)),
+        "program": attempt(lambda: subprocess.run(["/bin/ls", "/usr"], check=True, **quiet)),
         "pair": attempt(lambda: socket.socketpair()),
         "variable": os.environ.get("MINE", "none"),
     }
@@ -136,6 +136,8 @@ impl Scene {
             ("proj/data/in.txt", "hello"),
             ("proj/data/.env", "TOKEN=1"),
             ("proj/out/.keep", ""),
+            ("of-us/notes.txt", "mine"),
+            ("of-another/notes.txt", "mine"),
         ] {
             scene.sandbox.file(path, text);
         }
@@ -165,7 +167,7 @@ impl Scene {
 
     /// Nothing but the fence is in the way.
     fn open_to_all(&self) {
-        for directory in ["", "proj", "proj/out", "proj/data"] {
+        for directory in ["", "proj", "proj/out", "proj/data", "of-us", "of-another"] {
             let directory = self.sandbox.path().join(directory);
             fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
         }
@@ -223,7 +225,7 @@ fn reaching(network: bool) -> Value {
     json!({"read": ["data"], "write": ["out"], "network": network})
 }
 
-const REFUSED: [&str; 6] = ["secret", "state", "beside", "above", "itself", "local"];
+const REFUSED: [&str; 6] = ["secret", "home", "beside", "above", "itself", "local"];
 const HONEST: [&str; 5] = ["read", "write", "temporary", "program", "pair"];
 
 #[track_caller]
@@ -281,6 +283,7 @@ fn behind_the_thin_fence_only_if_somebody_accepts_it() {
     for (who, user) in ALL {
         let scene = Scene::new(who, &reaching(false), false);
         let accepted = scene.fence(Kernel::WithoutNamespaces, &["--fence", "thin"]);
+        let _ = fs::remove_file(scene.sandbox.path().join("proj/out/imported"));
         let refused = scene.run(user, Kernel::WithoutNamespaces, &[]);
         assert_eq!(refused.code, Some(4), "{who:?} {refused:?}");
         assert!(!scene.has("proj/out/report.json") && !scene.has("proj/out/imported"), "{who:?}");

@@ -41,6 +41,8 @@ pub enum Purpose {
     Trust,
     /// An agent that was made at run time.
     Created,
+    /// Code that was compiled and kept.
+    Compiled,
 }
 
 impl Purpose {
@@ -50,6 +52,7 @@ impl Purpose {
             Self::Answer => b"llm-do answer 2\0",
             Self::Trust => b"llm-do trust 2\0",
             Self::Created => b"llm-do created 2\0",
+            Self::Compiled => b"llm-do compiled 2\0",
         }
     }
 }

@@ -33,6 +33,11 @@ fn beneath(base: &Path, file: &str) -> PathBuf {
 }
 
 impl Project {
+    /// Whether there is something that only an interpreter can say.
+    pub fn needs_python(&self) -> bool {
+        matches!(self.code, Code::Unread) || !self.wanted_classes().is_empty()
+    }
+
     /// Starts an interpreter and imports the project's Python files in it, each once; does nothing if there are none.
     /// What is wrong with them is reported by [`Project::link`] with everything else; an error here is an interpreter
     /// that cannot be started.
@@ -65,11 +70,6 @@ impl Project {
         self.code = Code::Read(offer(exports, wanted.into_iter().zip(found)));
         self.registry.python = Some(Arc::new(host));
         Ok(self)
-    }
-
-    /// Whether an interpreter has to be started for it.
-    pub fn needs_python(&self) -> bool {
-        matches!(self.code, Code::Unread) || !self.wanted_classes().is_empty()
     }
 
     /// Those that the manifest lists, each once, beneath the root.

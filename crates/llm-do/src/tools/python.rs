@@ -3,6 +3,7 @@
 //! The child is asked over a socket of its own, so that whatever user code prints never touches the channel. Code that
 //! calls agents asks back: such a request is served inside the call that it belongs to, with that call's context.
 
+mod compiled;
 mod host;
 mod package;
 mod toolset;
@@ -21,6 +22,7 @@ use super::source::Enclosure;
 use super::{Capabilities, DeclaredTool, Order, ToolKind};
 use crate::message::RawJson;
 
+pub use compiled::CompiledStore;
 pub use host::{PythonHost, StartError};
 pub use toolset::{Opened, PythonTools, open, single};
 
@@ -29,9 +31,8 @@ pub use toolset::{Opened, PythonTools, open, single};
 pub struct Python {
     pub program: PathBuf,
     pub environment: ChildEnvironment,
-    /// Where the package `llm_do` and compiled files are kept between runs: a directory that only the user can write
-    /// to. Compiling them anew would take longer than importing them.
-    pub cache: PathBuf,
+    /// Where the package `llm_do` is kept compiled between runs; without it each compiles what it needs of it.
+    pub compiled: Option<CompiledStore>,
     pub tracebacks: Tracebacks,
     /// What a project may ask to be put behind.
     pub fence: FenceConfig,

@@ -13,6 +13,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from llm_do._host.faults import install_command, problem
+from llm_do._host.places import ProjectFiles
 from llm_do._host.signature import Unsupported, signature_of
 from llm_do._host.tools import PlainTool
 from llm_do.runtime import AgentSpec, EntrySpec, ToolsetSpec
@@ -30,6 +31,7 @@ class Exports:
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self._own = ProjectFiles(root)
         self.modules: dict[str, ModuleType] = {}
         self.toolsets: dict[str, Any] = {}
         self.tools: dict[str, Any] = {}
@@ -42,6 +44,7 @@ class Exports:
     def load(self, files: list[str]) -> None:
         if self.root not in sys.path:
             sys.path.insert(0, self.root)
+            self._own.compile_always()
             sys.path_hooks.insert(0, self._finder)
             sys.path_importer_cache.clear()
         for file in files:
@@ -59,8 +62,7 @@ class Exports:
 
     def _finder(self, path: str) -> FileFinder:
         """Finds modules of the project itself, not those that are installed beneath it."""
-        inside = path == self.root or path.startswith(os.path.join(self.root, ""))
-        if not inside or "site-packages" in path:
+        if not os.path.isdir(path) or not self._own.hold(path):
             raise ImportError(path)
         return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (AsWritten, SOURCE_SUFFIXES))
 

@@ -10,6 +10,7 @@ from typing import Any, Union
 
 from llm_do._host.host import Host
 from llm_do._host.output import Output
+from llm_do._host.places import add_places
 from llm_do._host.wire import Wire
 
 
@@ -24,6 +25,7 @@ def main() -> None:
     wire = Wire(descriptor)
     sys.stdout = Output("stdout", 1, wire.tell)
     sys.stderr = Output("stderr", 2, wire.tell)
+    add_places()
     host = Host()
     try:
         request = wire.first()

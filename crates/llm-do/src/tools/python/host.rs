@@ -41,8 +41,6 @@ pub enum StartError {
     NotStarted { program: String, reason: String },
     #[error("`{program}` is Python {found}, and 3.10 or newer is needed")]
     TooOld { program: String, found: String },
-    #[error("the package for Python cannot be written to `{directory}`: {reason}")]
-    NoPackage { directory: String, reason: String },
     #[error("Python is to run behind a fence (`python_fence`), and cannot: {0}")]
     NotFenced(String),
     #[error("Python {0}")]
@@ -56,7 +54,6 @@ impl StartError {
             Self::NotStarted { .. } | Self::TooOld { .. } => {
                 "name one with `--python PATH`, or make one with `python3 -m venv .venv` in the project"
             }
-            Self::NoPackage { .. } => "set `XDG_CACHE_HOME` to a directory that can be written to",
             Self::NotFenced(_) => "`llm-do check` says which fence there is; without the key it runs with your rights",
             Self::Died(_) => "the files of the project are imported when it starts",
         }
@@ -100,12 +97,8 @@ impl PythonHost {
         files: &[PathBuf],
         fenced: Option<Fenced<'_>>,
     ) -> Result<(Self, Exports), StartError> {
-        let directory = package::unpacked(&python.cache).map_err(|error| StartError::NoPackage {
-            directory: python.cache.display().to_string(),
-            reason: error.to_string(),
-        })?;
-        let tenant = fenced.map(|fenced| tenant(python, &directory, root, fenced)).transpose();
-        let mut host = Self::spawn(python, &directory, tenant.map_err(StartError::NotFenced)?).await?;
+        let tenant = fenced.map(|fenced| tenant(python, root, fenced)).transpose().map_err(StartError::NotFenced)?;
+        let mut host = Self::spawn(python, tenant).await?;
         let params = RawJson::of(&json!({"root": root, "files": files}));
         let exports = match host.connection.request("import", &params).await {
             Ok(exports) => exports,
@@ -119,7 +112,7 @@ impl PythonHost {
         Ok((host, exports))
     }
 
-    async fn spawn(python: &Python, package: &Path, tenant: Option<Tenant>) -> Result<Self, StartError> {
+    async fn spawn(python: &Python, tenant: Option<Tenant>) -> Result<Self, StartError> {
         let program = python.program.display().to_string();
         let failed = |error: std::io::Error| {
             let reason = match error.kind() {
@@ -133,7 +126,7 @@ impl PythonHost {
         theirs.set_nonblocking(false).map_err(failed)?;
         let mut command = match &tenant {
             Some(tenant) => tenant.command(),
-            None => with_users_rights(python, package),
+            None => with_users_rights(python),
         };
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped());
         let calls = Arc::new(Calls { open: Mutex::default(), output: Output::of("Python") });
@@ -148,6 +141,8 @@ impl PythonHost {
             }
             tokio::spawn(listen_to(stdout, hears(OutputStream::Stdout)));
         }
+        // One that cannot take it has ended, and the first request says why.
+        let _ = package::hand_over(&mut ours, python, tenant.is_some()).await;
         let (reader, writer) = ours.into_split();
         let heard = {
             let calls = Arc::clone(&calls);
@@ -393,41 +388,19 @@ impl std::fmt::Debug for PythonHost {
     }
 }
 
-/// Takes the place of the current directory on the module path, which an interpreter started with `-c` looks at first;
-/// compiled files go to the cache, so that a project stays as it is and nobody can put one into it.
-const BOOTSTRAP: &str = "\
-import sys
-if sys.version_info < (3, 10):
-    sys.stderr.write('llm-do: too old: %d.%d' % sys.version_info[:2])
-    sys.exit(1)
-sys.path[0] = sys.argv[1]
-sys.pycache_prefix = sys.argv[2]
-sys.argv = ['llm-do']
-from llm_do._host.main import main
-del sys.path[0]
-main()
-";
+const BOOTSTRAP: &str = include_str!("../../../python/bootstrap.py");
 
-/// `-X utf8`, the program, where its package is, and where compiled files are.
-fn arguments(python: &Python, package: &Path) -> [PathBuf; 6] {
-    let words = ["-X", "utf8", "-c", BOOTSTRAP].map(PathBuf::from);
-    let [first, second, third, fourth] = words;
-    [first, second, third, fourth, package.to_owned(), compiled(python)]
-}
+/// Isolated: neither variables nor the directory it is started in choose its modules.
+const ARGUMENTS: [&str; 5] = ["-I", "-X", "utf8", "-c", BOOTSTRAP];
 
-fn compiled(python: &Python) -> PathBuf {
-    python.cache.join("compiled")
-}
-
-fn with_users_rights(python: &Python, package: &Path) -> Command {
+fn with_users_rights(python: &Python) -> Command {
     let mut command = Command::new(&python.program);
-    command.args(arguments(python, package)).env_clear().envs(&python.environment.fixed);
+    command.args(ARGUMENTS).env_clear().envs(&python.environment.fixed);
     command
 }
 
-/// Python behind a fence is made of the project's own directory, which it imports from, its package, what it has installed,
-/// and what was compiled of these: others' compiled files are as good as their sources.
-fn tenant(python: &Python, package: &Path, project: &Path, fenced: Fenced<'_>) -> Result<Tenant, String> {
+/// Python behind a fence is made of the project's own directory, which it imports from, and of what is installed for it.
+fn tenant(python: &Python, project: &Path, fenced: Fenced<'_>) -> Result<Tenant, String> {
     let fence = python.fence.fence();
     let variables = python.environment.fixed.clone();
     let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
@@ -438,14 +411,10 @@ fn tenant(python: &Python, package: &Path, project: &Path, fenced: Fenced<'_>) -
             "`{program}` is a script that looks for Python; name the interpreter with `--python PATH`"
         ));
     }
-    let words = arguments(python, package).map(|word| word.into_os_string().into_string());
-    let unspeakable = |word: std::ffi::OsString| format!("a path is not UTF-8: {}", word.display());
-    let beneath = |path: &Path| compiled(python).join(path.strip_prefix("/").unwrap_or(path));
-    let mut parts = vec![package.to_owned(), beneath(package), beneath(project)];
-    parts.extend(variables.get("HOME").map(|home| installed_by_user(Path::new(home))).unwrap_or_default());
+    let parts = variables.get("HOME").map(|home| installed_by_user(Path::new(home))).unwrap_or_default();
     let resident = Resident {
         program: python.program.clone(),
-        arguments: words.into_iter().collect::<Result<_, _>>().map_err(unspeakable)?,
+        arguments: ARGUMENTS.map(str::to_owned).to_vec(),
         variables,
         directory,
         code: vec![project.to_owned()],
