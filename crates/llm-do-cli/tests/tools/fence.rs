@@ -1,63 +1,15 @@
 //! The program behind the fences that a kernel offers or refuses, as root and as somebody else.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
 use serde_json::{Value, json};
 
+use super::matrix::{KERNELS, Kernel, User, on};
 use super::project;
 use crate::support::{Ended, Sandbox, wait};
-
-/// What the kernel lets the program have, and whoever it starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kernel {
-    AsItIs,
-    /// As in many containers: no namespaces for users.
-    WithoutNamespaces,
-    /// As an old one.
-    WithoutLandlock,
-}
-
-const KERNELS: [Kernel; 3] = [Kernel::AsItIs, Kernel::WithoutNamespaces, Kernel::WithoutLandlock];
-const LANDLOCK: std::ops::RangeInclusive<i64> = 444..=446;
-
-/// Runs a command on such a kernel: the filter belongs to the thread, and to all that it starts.
-pub fn on(kernel: Kernel, mut command: Command) -> Ended {
-    under(kernel, move || wait(&mut command))
-}
-
-pub fn under<T: Send + 'static>(kernel: Kernel, start: impl FnOnce() -> T + Send + 'static) -> T {
-    let refused = match kernel {
-        Kernel::AsItIs => return start(),
-        Kernel::WithoutNamespaces => Vec::new(),
-        Kernel::WithoutLandlock => LANDLOCK.collect(),
-    };
-    std::thread::spawn(move || {
-        let new_user = u64::from(libc::CLONE_NEWUSER.unsigned_abs());
-        let condition =
-            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(new_user), new_user).unwrap();
-        let mut rules: BTreeMap<i64, Vec<SeccompRule>> = refused.into_iter().map(|call| (call, Vec::new())).collect();
-        rules.insert(libc::SYS_unshare, vec![SeccompRule::new(vec![condition]).unwrap()]);
-        let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-        let architecture = std::env::consts::ARCH.try_into().unwrap();
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture).unwrap();
-        let program: seccompiler::BpfProgram = filter.try_into().unwrap();
-        seccompiler::apply_filter(&program).unwrap();
-        start()
-    })
-    .join()
-    .unwrap()
-}
-
-#[derive(Clone, Copy, Debug)]
-pub enum User {
-    Ours,
-    Another,
-}
 
 /// A project whose agent runs these commands with `sh`, which a rule allows.
 fn with_sh(shell: &Value, commands: &[&str]) -> Sandbox {
@@ -85,14 +37,14 @@ fn run(sandbox: &Sandbox, user: User, kernel: Kernel, flags: &[&str], variables:
         }
     }
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    on(kernel, command)
+    on(kernel, || wait(&mut command))
 }
 
 fn fence_of(sandbox: &Sandbox, kernel: Kernel, flags: &[&str]) -> String {
     let arguments = [&["check", ".", "-m", "scripted:script.yaml"], flags].concat();
     let mut command = sandbox.command(&arguments, &[]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let ended = on(kernel, command);
+    let ended = on(kernel, || wait(&mut command));
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let line = ended.stdout.lines().find_map(|line| line.strip_prefix("fence")).unwrap_or_default();
     line.trim().to_owned()

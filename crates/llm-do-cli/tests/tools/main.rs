@@ -12,11 +12,13 @@ mod approval;
 mod created;
 mod fence;
 mod files;
+mod matrix;
 mod programs;
 mod residents;
 mod secrets;
 mod shell;
 mod trace;
+mod walls;
 
 use session::Run;
 use support::Sandbox;

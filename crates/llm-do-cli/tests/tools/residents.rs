@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::fence::{Kernel, User, on, under};
-use crate::support::{Ended, Sandbox};
+use super::matrix::{Kernel, User, on};
+use crate::support::{Ended, Sandbox, wait};
 
 /// Tries everything, and writes down what it could do.
 const PROBE: &str = r#"
@@ -189,7 +189,7 @@ impl Scene {
     }
 
     fn run(&self, user: User, kernel: Kernel, flags: &[&str]) -> Ended {
-        on(kernel, self.command(user, flags))
+        on(kernel, || wait(&mut self.command(user, flags)))
     }
 
     fn has(&self, path: &str) -> bool {
@@ -216,7 +216,7 @@ impl Scene {
             self.sandbox.command(&[&["check", "proj", "-m", "scripted:script.yaml"], flags].concat(), &[]);
         command.env("HOME", self.sandbox.path().join("of-us")).env("PATH", "/usr/local/bin:/usr/bin:/bin");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let ended = on(kernel, command);
+        let ended = on(kernel, || wait(&mut command));
         assert_eq!(ended.code, Some(0), "{ended:?}");
         let said = |line: &str| line.strip_prefix("python ").or(line.strip_prefix("server ")).map(str::to_owned);
         ended.stdout.lines().find_map(said).unwrap().trim().to_owned()
@@ -323,7 +323,7 @@ fn nothing_outlives_a_program_that_is_killed() {
             }
             let mut command = scene.command(user, &["--fence", "thin"]);
             command.stdout(Stdio::null()).stderr(Stdio::null());
-            let mut running = under(kernel, move || command.spawn().unwrap());
+            let mut running = on(kernel, || command.spawn().unwrap());
             let began = Instant::now();
             while !scene.has("proj/out/report.json") {
                 assert!(began.elapsed() < Duration::from_secs(60) && running.try_wait().unwrap().is_none(), "{who:?}");
@@ -351,7 +351,7 @@ fn another_fence_is_another_trust() {
             untrusted.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
             untrusted.env_remove("LLM_DO_TRUST").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             command = untrusted;
-            on(Kernel::AsItIs, command)
+            wait(&mut command)
         };
         assert_eq!(scene.run(User::Ours, Kernel::AsItIs, &["--fence", "thin"]).code, Some(0), "{who:?}");
         assert_eq!(again().code, Some(0), "{who:?}: the same is trusted");

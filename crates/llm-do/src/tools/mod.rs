@@ -12,6 +12,7 @@ pub mod mcp;
 pub mod plane;
 pub mod protected;
 pub mod python;
+mod repository;
 pub mod rpc;
 pub mod secret;
 pub mod shell;

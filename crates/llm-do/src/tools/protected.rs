@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::repository;
 use super::secret::looks_secret;
 use crate::beneath::{Identity, Place};
 
@@ -60,7 +61,7 @@ impl Protected {
         let held: Vec<Target> = self.0.iter().filter_map(|entry| Target::of_path(&entry.path).ok()).collect();
         targets.into_iter().find(|target| {
             let covers = |entry: &Entry| entry.covers(target);
-            by_name(target).is_some()
+            by_name(target).or_else(|| by_repository(target)).is_some()
                 || (target.is_there() && looks_secret(&target.path))
                 || self.0.iter().any(covers)
                 || held.iter().any(|held| held.path.starts_with(&target.path))
@@ -86,7 +87,7 @@ impl Protected {
     pub fn reason(&self, target: &Target) -> Option<&'static str> {
         let entry = || self.0.iter().find(|entry| entry.covers(target)).map(|entry| entry.why);
         let secret = || looks_secret(&target.path).then_some("looks like a secret");
-        by_name(target).or_else(secret).or_else(|| by_dot(target)).or_else(entry)
+        by_name(target).or_else(secret).or_else(|| by_dot(target)).or_else(|| by_repository(target)).or_else(entry)
     }
 }
 
@@ -290,6 +291,11 @@ fn by_name(target: &Target) -> Option<&'static str> {
     found.or_else(of_name).or_else(of_agent).or_else(of_paths)
 }
 
+/// Hooks and settings may lie anywhere: in a bare repository, or where the settings of another one say.
+fn by_repository(target: &Target) -> Option<&'static str> {
+    repository::is_run(&target.path).then_some(RUN_BY_GIT)
+}
+
 /// Hidden files are settings, and nobody can list whose: writing any of them asks.
 fn by_dot(target: &Target) -> Option<&'static str> {
     let (named, _) = target.parts();
@@ -422,6 +428,42 @@ mod tests {
         );
         std::fs::create_dir_all(root.join(".config/work")).unwrap();
         assert!(reason(&nothing, &root.join(".config/work"), "notes.md").is_some());
+    }
+
+    #[test]
+    fn what_git_runs_asks_wherever_its_settings_say_that_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, nothing) = (directory.path(), Protected::default());
+        for (path, text) in [
+            ("bare/HEAD", ""),
+            ("bare/objects/x", ""),
+            ("bare/refs/x", ""),
+            ("work/.git/config", "[core]\n\thooksPath = tools/hooks\n[include]\n\tpath = ../shared\n"),
+            ("work/tools/hooks/pre-commit", ""),
+            ("work/shared", ""),
+            ("work/linked/x", ""),
+            ("almost/HEAD", ""),
+            ("almost/refs/x", ""),
+        ] {
+            std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            std::fs::write(root.join(path), text).unwrap();
+        }
+        std::os::unix::fs::symlink("../linked", root.join("work/.git/hooks")).unwrap();
+        for path in [
+            "bare",
+            "bare/config",
+            "bare/hooks/post-receive",
+            "work/tools",
+            "work/tools/hooks/new",
+            "work/shared",
+            "work/linked/pre-commit",
+        ] {
+            assert_eq!(reason(&nothing, root, path), Some(RUN_BY_GIT), "{path}");
+            assert!(nothing.is_touched(&root.join(path)), "{path}");
+        }
+        for path in ["almost/config", "work/notes.md", "work/tools/new", "work/hooks/pre-commit", "work"] {
+            assert_eq!(reason(&nothing, root, path), None, "{path}");
+        }
     }
 
     #[test]

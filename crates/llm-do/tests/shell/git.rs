@@ -27,8 +27,19 @@ fn repository(fencing: Fencing) -> World {
     world
 }
 
-const READS: &[&str] =
-    &["git status", "git diff", "git log -p", "git show", "git diff HEAD~1", "git log --stat", "git status -s"];
+const READS: &[&str] = &[
+    "git status",
+    "git diff",
+    "git log -p",
+    "git show",
+    "git diff HEAD~1",
+    "git log --stat",
+    "git status -s",
+    "git log",
+    "git show HEAD:a.txt",
+    "git diff --stat",
+    "git log --oneline -- a.txt",
+];
 
 /// Nothing planted has run, whether the command was stopped or not.
 #[track_caller]
@@ -68,6 +79,7 @@ fn overridden_settings_run_nothing_and_need_no_question() {
             ("diff.external", "./evil"),
             ("pager.log", "./evil"),
             ("alias.status", "!./evil"),
+            ("alias.log", "!./evil"),
             ("log.showSignature", "true"),
         ] {
             let world = repository(fencing);

@@ -60,6 +60,13 @@ pub struct Tenancy {
 }
 
 impl Bounds {
+    /// Everything that is named.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        let Shelter { read_only, hidden, private } = &self.shelter;
+        let named = self.read.iter().chain(&self.run).chain(self.written());
+        named.chain(read_only).chain(hidden).chain(private)
+    }
+
     pub fn written(&self) -> &[PathBuf] {
         match &self.write {
             Write::Nothing => &[],

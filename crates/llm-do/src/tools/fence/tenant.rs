@@ -15,7 +15,7 @@ use super::bounds::Tenancy;
 use super::keep::{COMMAND, TENANT, THIN_TENANT};
 use super::message::{self, Reply};
 use super::private::PrivateDirectory;
-use super::shelter::{Found, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
+use super::shelter::{Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
 use super::{Accept, Bounds, Fence, Kind, Network, Shelter, Write};
 use crate::escape::visible;
 use crate::tools::protected::Protected;
@@ -146,7 +146,8 @@ impl Premises<'_> {
             return Ok(Shelter::default());
         }
         let (protected, hidden) = (self.protected, self.fence.hidden.as_slice());
-        let found: Found = Search { written, read, protected, hidden, repositories: Repositories::ReadOnly }.run();
+        let search = Search { written, read, protected, hidden, repositories: Repositories::ReadOnly };
+        let found = search.run(&mut Listings::default());
         if !found.is_whole {
             return Err(format!("more than {MOST_ENTRIES} files are in its roots, and not all secrets can be hidden"));
         }

@@ -9,6 +9,7 @@ use landlock::{
     Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
 use rustix::process::Pid;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
@@ -84,8 +85,27 @@ impl Restriction {
         for filter in &self.filters {
             seccompiler::apply_filter(filter).map_err(|error| format!("seccomp: {error}"))?;
         }
+        give_up_privileges().map_err(|error| format!("privileges stay: {error}"))?;
         Ok(status.landlock)
     }
+}
+
+/// Of the privileges of root those are left that are about files, which Landlock keeps in their places: a container's root
+/// works on files of others. A keeper has none to give up. Landlock has seen to it that no program gets any back.
+fn give_up_privileges() -> rustix::io::Result<()> {
+    let files = CapabilitySet::CHOWN
+        | CapabilitySet::DAC_OVERRIDE
+        | CapabilitySet::DAC_READ_SEARCH
+        | CapabilitySet::FOWNER
+        | CapabilitySet::FSETID;
+    let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
+    clear_ambient_capability_set()?;
+    let left = CapabilitySets {
+        effective: effective & files,
+        permitted: permitted & files,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, left)
 }
 
 /// What the thin fence is made of here, in words for people, or why there can be none. Found out by putting one on a
@@ -216,6 +236,7 @@ const NEVER: Calls = &[
     libc::SYS_clock_adjtime,
     libc::SYS_adjtimex,
     libc::SYS_acct,
+    libc::SYS_syslog,
 ];
 #[cfg(target_arch = "x86_64")]
 const NEVER_HERE: Calls = &[libc::SYS_iopl, libc::SYS_ioperm];

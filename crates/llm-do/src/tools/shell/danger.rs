@@ -136,27 +136,28 @@ const CLASSES: &[Class] = &[
 
 /// They run their arguments, here or elsewhere.
 const WRAPPERS: &str = "
-    ansible at batch busybox busctl bwrap capsh catchsegv ccache cgexec chpst choom chroot chrt command cpulimit
-    crontab daemon daemonize dbus-launch dbus-run-session dbus-send dbus-daemon distcc doas docker
-    dpkg-architecture dtach dumb-init entr env eval exec fakechroot faketime fakeroot firejail flock gdbus genie
-    git-shell gosu hyperfine i386 i586 i686 icecc ionice ip kubectl linux32 linux64 logsave ltrace machinectl
-    multitime newgrp nice nohup nsenter numactl parallel perf pexec pidstat pkexec podman ppc ppc32 ppc64
-    prlimit proot rlwrap rsh run-mailcap run-parts run0 runcon runuser s390 s390x sccache schroot scp screen
-    script scriptreplay sem service setarch setpriv setsid setuidgid sftp sg socat softlimit sparc sparc32
-    sparc64 ssh ssh-agent sshpass start-stop-daemon stdbuf strace su su-exec sudo sudoedit systemctl systemd-cat
-    systemd-inhibit systemd-nspawn systemd-run systemd-socket-activate taskset tini time timeout tmate tmux
-    torify torsocks toybox trace-cmd uclampset uname26 unbuffer unshare valgrind virsh watch watchexec x86_64
-    xargs xdg-open xterm xvfb-run
+    abduco agetty ansible at batch busybox busctl bwrap byobu capsh catchsegv ccache cgexec chpst choom chroot
+    chrt command cpulimit crontab daemon daemonize dbus-launch dbus-run-session dbus-send dbus-daemon direnv
+    distcc distrobox doas docker dpkg-architecture dtach dumb-init entr env eval exec fakechroot faketime
+    fakeroot firejail flatpak flock gdbus genie getty git-shell gosu guix hyperfine i386 i586 i686 icecc ionice
+    ip kubectl launchctl ldd linux32 linux64 login logsave ltrace machinectl mono multitime newgrp nice nohup
+    nsenter numactl opam open parallel perf pexec pidstat pkexec podman ppc ppc32 ppc64 prlimit proot
+    qemu-aarch64 qemu-arm qemu-i386 qemu-x86_64 rlwrap rsh run-mailcap run-parts run0 runcon runuser s390 s390x
+    sccache schroot scp screen script scriptreplay sem service setarch setpriv setsid setuidgid sftp sg snap
+    socat softlimit sops sparc sparc32 sparc64 ssh ssh-agent sshpass start-stop-daemon stdbuf strace su su-exec
+    sudo sudoedit systemctl systemd-cat systemd-inhibit systemd-nspawn systemd-run systemd-socket-activate
+    taskset tini time timeout tmate tmux toolbox torify torsocks toybox trace-cmd uclampset uname26 unbuffer
+    unshare valgrind virsh watch watchexec wine wine64 x86_64 xargs xdg-open xterm xvfb-run
 ";
 
 const INTERPRETERS: &str = "
-    Rscript R ash awk bash bpftrace bun bunx byebug cowsay cowthink cpan crash csh csi dash dc debugfs deno
-    dotnet elixir elvish erl escript expect fish gawk gdb gdbserver ghc ghci ginsh gnuplot groovy guile iex
-    ipython irb java jjs jrunscript jshell julia jupyter ksh kotlin lldb lua luajit luatex lualatex latex
-    pdflatex pdftex tex xelatex xetex latexmk m4 mawk mksh mysql mariadb nawk nim node nodejs npx nu ocaml
-    octave original-awk osascript pdb perl perlbug perldoc php pip pipx pnpx posh pry psql pwsh pydoc pypy
-    pytest python rbash rc rksh ruby runghc runhaskell rustup rzsh sash scala sed sh slsh sqlite swift swipl
-    tclsh tcsh ts-node tsx uvx wish xonsh yash zsh
+    clisp es gs maxima powershell racket Rscript R ash awk bash bpftrace bun bunx byebug cowsay cowthink cpan
+    crash csh csi dash dc debugfs deno dotnet elixir elvish erl escript expect fish gawk gdb gdbserver ghc ghci
+    ginsh gnuplot groovy guile iex ipython irb java jjs jrunscript jshell julia jupyter ksh kotlin lldb lua
+    luajit luatex lualatex latex pdflatex pdftex sbcl scsh tex xelatex xetex latexmk m4 mawk mksh mysql mariadb
+    nawk nim node nodejs npx nu ocaml octave original-awk osascript pdb perl perlbug perldoc php pip pipx pnpx
+    posh pry psql pwsh pydoc pypy pytest python rbash rc rksh ruby runghc runhaskell rustup rzsh sash scala sed
+    sh slsh sqlite swift swipl tclsh tcsh ts-node tsx uvx wish xonsh yash zsh
 ";
 
 /// `!command`, `:!command`, `--cmd`, and whatever their files say.
@@ -178,9 +179,10 @@ const BUILD_TOOLS: &str = "
 
 /// Archivers, copiers and packagers with hooks, filters and helpers.
 const HOOKED: &str = "
-    7z 7za 7zr apk apt apt-get aria2c brew bsdtar cpio dnf dpkg dpkg-deb dpkg-source exiftool find fzf gpg gtar
-    logrotate msgfilter nc ncat netcat openssl openvpn pacman pax rclone restic rg rpm rpmbuild rsync split star
-    tar tcpdump tshark yum zip zypper
+    7z 7za 7zr apk apt apt-get aria2c brew bsdtar bzr cpio cvs dnf dpkg dpkg-deb dpkg-source exiftool find
+    fossil fzf git-lfs gpg groff gtar hg insmod logrotate modprobe mount msgfilter nc ncat netcat openssl
+    openvpn pacman pax rclone restic rg rpm rpmbuild rsync split star svn tar tcpdump troff tshark udevadm yum
+    zip zypper
 ";
 
 const BUILDERS: &[Builder] = &[
@@ -260,7 +262,8 @@ mod tests {
              x86_64-linux-gnu-gcc-12, c++, clang++-15, git x, sqlite3, dc, ssh-agent, dbus-run-session, sg, \
              run-parts, dpkg-architecture, busybox.static, git-shell, cargo evil, python3-dbg, ksh93, \
              arm-linux-gnueabihf-ld.bfd, tclsh8.6, php8.2, nano, less, cc, ar, bsdtar, rsync, uclampset, \
-             flock, gh alias, git bisect, m4, top, nc.traditional, mysql, socat, tmux, screen"
+             flock, gh alias, git bisect, m4, top, nc.traditional, mysql, socat, tmux, screen, ldd, snap run, hg, \
+             qemu-x86_64-static, wine64, sbcl, gs, mount, direnv exec"
                 .split(", ")
         {
             assert!(danger_of(pattern).is_some(), "{pattern}");

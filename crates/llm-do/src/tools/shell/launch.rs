@@ -1,15 +1,14 @@
 //! From a judged command to what is started: its real arguments, its environment, its limits and its bounds.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::grammar::harden;
 use super::process::{Launch, Limit, MARK, Overflow, Resource, Within};
 use super::program::Program;
 use super::{By, Judged, Matched, Shell};
-use crate::tools::fence::shelter::{Found, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
+use crate::tools::fence::shelter::{Found, Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
 use crate::tools::fence::{Accept, Bounds, Kind, Network, Write};
 use crate::tools::source::{Access, ShellConfig};
 
@@ -24,7 +23,7 @@ impl Shell {
         program: &Program,
         timeout: Duration,
         approved: &[PathBuf],
-    ) -> Result<(Launch, Arc<Found>), String> {
+    ) -> Result<(Launch, Found), String> {
         let mut texts: Vec<String> = judged.words.iter().map(|word| word.text.clone()).collect();
         let name = texts.remove(0);
         let config = &judged.matched.part.config;
@@ -70,7 +69,7 @@ impl Shell {
         let found = if self.fence.is_full() {
             self.sheltered.found(self, &written, &read, judged.matched.repositories())
         } else {
-            Arc::default()
+            Found::default()
         };
         // A path of the user's own may lead through links that are not there behind the fence.
         let run: Vec<PathBuf> =
@@ -137,30 +136,15 @@ impl Shell {
     }
 }
 
-/// What is kept from commands, looked for when it is first needed and whenever it is not the same any more.
+/// What is kept from commands: looked for before each of them, with what is known of directories that stayed the same.
 #[derive(Debug, Default)]
-pub struct Sheltered(Mutex<HashMap<Place, Arc<Found>>>);
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
-    written: Vec<PathBuf>,
-    read: Vec<PathBuf>,
-    repositories: Repositories,
-}
+pub struct Sheltered(Mutex<Listings>);
 
 impl Sheltered {
-    fn found(&self, shell: &Shell, written: &[PathBuf], read: &[PathBuf], repositories: Repositories) -> Arc<Found> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = Place { written: written.to_owned(), read: read.to_owned(), repositories };
-        match known.get(&place).filter(|found| found.is_current(&shell.protected)) {
-            Some(found) => Arc::clone(found),
-            None => {
-                let (protected, hidden) = (&shell.protected, &shell.fence.hidden);
-                let found = Arc::new(Search { written, read, protected, hidden, repositories }.run());
-                known.insert(place, Arc::clone(&found));
-                found
-            }
-        }
+    fn found(&self, shell: &Shell, written: &[PathBuf], read: &[PathBuf], repositories: Repositories) -> Found {
+        let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (protected, hidden) = (&shell.protected, &shell.fence.hidden);
+        Search { written, read, protected, hidden, repositories }.run(&mut listings)
     }
 }
 

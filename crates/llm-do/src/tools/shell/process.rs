@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::beneath::Identity;
 use crate::tools::fence::thin::{Around, Restriction};
 use crate::tools::fence::{Bounds, Fence, Kind};
 
@@ -42,14 +43,18 @@ pub enum Within {
     #[default]
     Nothing,
     Thin(Bounds),
-    Full(Bounds),
+    /// A keeper has what these were when it was started: what another file replaced since is not kept.
+    Full(Bounds, Vec<Option<Identity>>),
 }
 
 impl Within {
     /// These bounds, as far as the fence can keep them.
     pub fn new(bounds: Bounds, fence: &Fence) -> Self {
         match fence.kind {
-            Kind::Full { .. } => Self::Full(bounds),
+            Kind::Full { .. } => {
+                let identities = bounds.paths().map(|path| Identity::of_path(path).ok()).collect();
+                Self::Full(bounds, identities)
+            }
             Kind::Thin { .. } => Self::Thin(bounds),
             Kind::None { .. } => Self::Nothing,
         }
@@ -167,7 +172,7 @@ impl Supervisors {
 
     fn start(&self, within: &Within) -> Result<Supervisor, String> {
         match (within, &self.fence.kind) {
-            (Within::Full(bounds), Kind::Full { keepers, .. }) => {
+            (Within::Full(bounds, _), Kind::Full { keepers, .. }) => {
                 let (mut keeper, bounds) = (keepers.take()?, bounds.clone());
                 let group = keeper.group();
                 let mut enclosed = None;
@@ -179,7 +184,7 @@ impl Supervisors {
                     finished
                 })
             }
-            (Within::Full(_), _) => Err("there is no keeper".to_owned()),
+            (Within::Full(..), _) => Err("there is no keeper".to_owned()),
             (Within::Thin(_) | Within::Nothing, _) => {
                 let held = Group::new(self.holder.as_ref().ok_or("the program `true` is not there")?)?;
                 let group = held.id;
@@ -239,7 +244,7 @@ impl Ground {
     fn among_others(within: &Within, group: Pid) -> Result<Self, String> {
         let starter = match within {
             Within::Thin(bounds) => Some(Starter::new(Restriction::new(bounds, Around::Thread { group })?)?),
-            Within::Nothing | Within::Full(_) => None,
+            Within::Nothing | Within::Full(..) => None,
         };
         Ok(Self { starter, end: End::Group(group) })
     }

@@ -1,14 +1,21 @@
 //! What a full fence keeps inside of directories that commands may write and read: which files stay as they are, which
 //! cannot be looked at, and which names must not come to be.
 
+mod listing;
+mod made;
+
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Shelter;
-use crate::beneath::Identity;
+pub use listing::Listings;
+use listing::Mark;
+use made::Made;
+
 use crate::tools::protected::{Covers, Protected};
+use crate::tools::repository;
 use crate::tools::secret::looks_secret;
 
 /// More mounts than a command should wait for.
@@ -46,8 +53,8 @@ pub struct Found {
     guarded: BTreeSet<PathBuf>,
     /// Directories of which new names are told, with those that were there.
     watched: Vec<Watched>,
-    /// Each path that is kept, and which file it was: another one is not kept.
-    identities: Vec<(PathBuf, Option<Identity>)>,
+    /// What commands write: what they made lies beneath it.
+    written: Vec<PathBuf>,
     seen: usize,
 }
 
@@ -69,7 +76,8 @@ pub enum Trace {
 }
 
 /// Directories that other programs run or take instructions from, wherever they are.
-const DIRECTORIES: &[&str] = &[".llm-do", ".venv", ".vscode", ".idea", ".husky", ".devcontainer", ".cursor", ".claude"];
+const DIRECTORIES: &[&str] =
+    &[".llm-do", ENVIRONMENT, ".vscode", ".idea", ".husky", ".devcontainer", ".cursor", ".claude"];
 /// Files of this kind.
 const FILES: &[&str] = &[
     "project.json",
@@ -93,23 +101,24 @@ const FILES: &[&str] = &[
 ];
 const AGENT_ENDINGS: &[&str] = &[".worker", ".agent"];
 const MODULE_ENDINGS: &[&str] = &[".py", ".pyc", ".so", ".pth"];
+const ENVIRONMENT: &str = ".venv";
 const GIT: &str = ".git";
 const CACHE: &str = "__pycache__";
 
-/// What `git` takes as settings or runs, in each of its directories.
-const GIT_SETTINGS: &[&str] =
-    &["config", "config.worktree", "hooks", "info/attributes", "objects/info/alternates", "commondir"];
-
 impl Search<'_> {
-    pub fn run(&self) -> Found {
-        let mut found = Found { is_whole: true, ..Found::default() };
+    /// Looks at everything there is, but reads again only what has changed since.
+    pub fn run(&self, listings: &mut Listings) -> Found {
+        let mut found = Found { is_whole: true, written: self.written.to_owned(), ..Found::default() };
         for root in self.written {
-            self.walk(root, Access::Written, &mut found);
+            if root.ancestors().any(|above| above.file_name() == Some(OsStr::new(GIT))) {
+                found.read_only.insert(root.clone());
+            }
+            self.walk(root, Access::Written, listings, &mut found);
             self.watch(root, false, &mut found);
         }
         let is_new = |root: &&PathBuf| !self.written.iter().any(|written| root.starts_with(written));
         for root in self.read.iter().filter(is_new) {
-            self.walk(root, Access::Read, &mut found);
+            self.walk(root, Access::Read, listings, &mut found);
         }
         for (path, covers) in self.protected.entries() {
             // One that cannot be resolved is not there.
@@ -127,56 +136,61 @@ impl Search<'_> {
         for path in self.hidden.iter().filter_map(|path| path.canonicalize().ok()) {
             self.hide(path, &mut found);
         }
-        found.identities = found.identified();
         found
     }
 
-    fn walk(&self, root: &Path, access: Access, found: &mut Found) {
+    fn walk(&self, root: &Path, access: Access, listings: &mut Listings, found: &mut Found) {
         let mut waiting = vec![root.to_owned()];
         while let Some(directory) = waiting.pop() {
-            // What cannot be listed cannot be read either.
-            let Ok(entries) = fs::read_dir(&directory) else { continue };
-            for entry in entries.flatten() {
-                found.seen += 1;
-                if found.seen > MOST_ENTRIES {
-                    found.is_whole = false;
-                    return;
-                }
-                let Ok(kind) = entry.file_type() else { continue };
-                if self.meet(&entry.path(), kind, access, found) == Then::GoOn && kind.is_dir() {
-                    waiting.push(entry.path());
-                }
+            let room = MOST_ENTRIES.saturating_sub(found.seen) + 1;
+            let Some(listing) = listings.of(&directory, room, &|path, kind| self.meaning(path, kind)) else { continue };
+            found.seen += listing.entries;
+            if found.seen > MOST_ENTRIES {
+                found.is_whole = false;
+                return;
+            }
+            waiting.extend(listing.directories.iter().cloned());
+            for (path, mark) in &listing.marked {
+                self.meet(path, *mark, access, found);
+            }
+            if listing.is_repository && access == Access::Written {
+                self.keep_settings(&directory, &directory, found);
             }
         }
     }
 
-    fn meet(&self, path: &Path, kind: fs::FileType, access: Access, found: &mut Found) -> Then {
-        let Some(name) = path.file_name() else { return Then::GoOn };
-        let lower = name.to_string_lossy().to_lowercase();
+    /// What an entry is, and whether what is in it is looked at.
+    fn meaning(&self, path: &Path, kind: fs::FileType) -> (Option<Mark>, bool) {
+        let lower = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         if lower == GIT {
-            if access == Access::Written {
-                self.keep_repository(path, found);
-            }
-            return Then::Stop;
+            return (Some(Mark::Repository), false);
         }
         if is_secret(path, kind) {
+            return (Some(Mark::Secret), false);
+        }
+        let is_protected = is_protected_name(&lower, kind.is_dir()) || self.protected.is_agent(path);
+        // What is installed there holds certificates, which look like secrets.
+        (is_protected.then_some(Mark::Protected), lower != ENVIRONMENT)
+    }
+
+    fn meet(&self, path: &Path, mark: Mark, access: Access, found: &mut Found) {
+        match (mark, access) {
             // A link leads to what is secret.
-            found.hidden.extend(path.canonicalize().ok());
-            return Then::Stop;
+            (Mark::Secret, _) => found.hidden.extend(path.canonicalize().ok()),
+            (Mark::Repository, Access::Written) => self.keep_repository(path, found),
+            (Mark::Protected, Access::Written) => found.read_only.extend(path.canonicalize().ok()),
+            (Mark::Repository | Mark::Protected, Access::Read) => {}
         }
-        let is_agent = self.protected.is_agent(path);
-        if access == Access::Written && (is_protected_name(&lower, kind.is_dir()) || is_agent) {
-            found.read_only.extend(path.canonicalize().ok());
-            return if DIRECTORIES.contains(&lower.as_str()) { Then::Stop } else { Then::GoOn };
-        }
-        Then::GoOn
     }
 
     fn keep(&self, path: PathBuf, found: &mut Found) {
-        let is_reached = |root: &PathBuf| path.starts_with(root) || root.starts_with(&path);
-        if self.written.iter().any(is_reached) {
+        if self.is_written(&path) || self.written.iter().any(|root| root.starts_with(&path)) {
             found.read_only.insert(path);
         }
+    }
+
+    fn is_written(&self, path: &Path) -> bool {
+        self.written.iter().any(|root| path.starts_with(root))
     }
 
     fn hide(&self, path: PathBuf, found: &mut Found) {
@@ -188,25 +202,40 @@ impl Search<'_> {
 
     /// A directory of `git`, or a file or link that leads to one.
     fn keep_repository(&self, path: &Path, found: &mut Found) {
-        let Ok(real) = path.canonicalize() else { return };
-        if real.is_file() {
-            found.read_only.insert(real.clone());
+        if let Ok(real) = path.canonicalize()
+            && real.is_file()
+        {
+            found.read_only.insert(real);
         }
-        let own = if real.is_dir() { Some(real) } else { pointed_to(&real, "gitdir: ") };
-        let common = own.as_ref().and_then(|own| pointed_to(&own.join("commondir"), ""));
-        for directory in own.into_iter().chain(common) {
-            let is_written = self.written.iter().any(|root| directory.starts_with(root));
+        let worktree = path.parent().unwrap_or(path);
+        for directory in repository::directories(path) {
             match self.repositories {
-                _ if !is_written => {}
-                Repositories::ReadOnly => drop(found.read_only.insert(directory)),
-                Repositories::Written => keep_settings(&directory, found),
+                Repositories::ReadOnly if self.is_written(&directory) => {
+                    let elsewhere = repository::elsewhere(&directory, worktree);
+                    found.read_only.extend(elsewhere.into_iter().filter(|path| self.is_written(path)));
+                    found.read_only.insert(directory);
+                }
+                Repositories::ReadOnly | Repositories::Written => self.keep_settings(&directory, worktree, found),
             }
         }
     }
 
+    /// Keeps what is there; what is not there must not be made.
+    fn keep_settings(&self, directory: &Path, worktree: &Path, found: &mut Found) {
+        for path in repository::settings(directory) {
+            match path.canonicalize() {
+                Ok(real) if self.is_written(&real) => drop(found.read_only.insert(real)),
+                Ok(_) => {}
+                Err(_) => found.guarded.extend(without_links(&path).filter(|path| self.is_written(path))),
+            }
+        }
+        let named = repository::named(directory, worktree).into_iter();
+        found.read_only.extend(named.filter(|path| self.is_written(path)));
+    }
+
     /// What Python imports from a directory: its modules and packages. It is also one that is built in.
     fn keep_modules(&self, directory: &Path, found: &mut Found) {
-        if !self.written.iter().any(|root| directory.starts_with(root)) {
+        if !self.is_written(directory) {
             return self.keep(directory.to_owned(), found);
         }
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -233,24 +262,7 @@ enum Access {
     Written,
 }
 
-#[derive(PartialEq, Eq)]
-enum Then {
-    GoOn,
-    Stop,
-}
-
 impl Found {
-    /// Whether what is kept is still what is there.
-    pub fn is_current(&self, protected: &Protected) -> bool {
-        self.identities.iter().all(|(path, identity)| Identity::of_path(path).ok() == *identity)
-            && self.watched.iter().all(|watched| watched.present(protected) == watched.names)
-    }
-
-    fn identified(&self) -> Vec<(PathBuf, Option<Identity>)> {
-        let kept = self.read_only.iter().chain(&self.hidden).chain(&self.guarded);
-        kept.map(|path| (path.clone(), Identity::of_path(path).ok())).collect()
-    }
-
     /// How many mounts it takes.
     pub fn mounts(&self, written: &[PathBuf]) -> usize {
         let kept: BTreeSet<&Path> = self.read_only.iter().chain(&self.hidden).map(PathBuf::as_path).collect();
@@ -280,15 +292,27 @@ impl Found {
                 if is_approved(&path) || traces.contains(&Trace::Removed(path.clone())) {
                     continue;
                 }
-                let is_removed = watched.is_imported && is_imported_name(&path) && remove(&path);
+                let is_removed = watched.is_imported
+                    && is_imported_name(&path)
+                    && self.made(&path).is_some_and(|made| made.remove());
                 traces.retain(|trace| *trace != Trace::Made(path.clone()));
                 traces.push(if is_removed { Trace::Removed(path) } else { Trace::Made(path) });
             }
         }
-        for path in self.guarded.iter().filter(|path| !is_approved(path) && path.symlink_metadata().is_ok()) {
-            traces.push(if remove(path) { Trace::Removed(path.clone()) } else { Trace::Made(path.clone()) });
+        for made in self.guarded.iter().filter(|path| !is_approved(path)).filter_map(|path| self.made(path)) {
+            let is_removed = made.remove();
+            let trace = if is_removed { Trace::Removed(made.path) } else { Trace::Made(made.path) };
+            if !traces.contains(&trace) {
+                traces.push(trace);
+            }
         }
         traces
+    }
+
+    /// What stands now at a path, or a link that was put on the way to it.
+    fn made(&self, path: &Path) -> Option<Made> {
+        let root = self.written.iter().find(|root| path.starts_with(root))?;
+        Made::at(root, path)
     }
 }
 
@@ -307,43 +331,12 @@ impl Watched {
     }
 }
 
-/// Keeps what is there; what is not there must not be made.
-fn keep_settings(directory: &Path, found: &mut Found) {
-    let mut keep = |path: PathBuf| {
-        let set = if path.symlink_metadata().is_ok() { &mut found.read_only } else { &mut found.guarded };
-        set.insert(path);
-    };
-    for name in GIT_SETTINGS {
-        keep(directory.join(name));
-    }
-    for worktree in children(&directory.join("worktrees")) {
-        for name in ["config.worktree", "commondir", "gitdir"] {
-            keep(worktree.join(name));
-        }
-    }
-    // Modules have slashes in their names, and modules of their own.
-    let mut waiting: Vec<(PathBuf, usize)> = vec![(directory.join("modules"), 0)];
-    while let Some((path, depth)) = waiting.pop() {
-        if path.join("HEAD").exists() {
-            keep_settings(&path, found);
-        } else if depth < 8 {
-            waiting.extend(children(&path).into_iter().map(|child| (child, depth + 1)));
-        }
-    }
-}
-
-fn children(directory: &Path) -> Vec<PathBuf> {
-    const MOST: usize = 10_000;
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten().take(MOST);
-    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
-}
-
-/// The directory that a file of `git` names, relative to the file's own.
-fn pointed_to(file: &Path, prefix: &str) -> Option<PathBuf> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    fs::File::open(file).ok()?.take(4096).read_to_string(&mut text).ok()?;
-    file.parent()?.join(text.strip_prefix(prefix)?.trim_end()).canonicalize().ok()
+/// The path of something that is not there, behind the links on the way to it.
+fn without_links(path: &Path) -> Option<PathBuf> {
+    path.ancestors().skip(1).find_map(|above| {
+        let real = above.canonicalize().ok()?;
+        Some(real.join(path.strip_prefix(above).ok()?))
+    })
 }
 
 fn is_protected_name(lower: &str, is_directory: bool) -> bool {
@@ -370,9 +363,4 @@ fn is_imported_name(path: &Path) -> bool {
 fn has_module_ending(name: &OsStr) -> bool {
     let lower = name.to_string_lossy().to_lowercase();
     MODULE_ENDINGS.iter().any(|ending| lower.ends_with(ending))
-}
-
-fn remove(path: &Path) -> bool {
-    let is_directory = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
-    if is_directory { fs::remove_dir_all(path).is_ok() } else { fs::remove_file(path).is_ok() }
 }

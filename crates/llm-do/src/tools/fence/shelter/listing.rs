@@ -1,0 +1,96 @@
+//! What a directory holds, read again only when it has changed: before every command a whole tree is looked at.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::beneath::Identity;
+use crate::tools::repository;
+
+/// The entries of a directory that somebody has to look at.
+#[derive(Debug)]
+pub struct Listing {
+    /// How many there are in all.
+    pub entries: usize,
+    pub directories: Vec<PathBuf>,
+    /// Of those that mean something.
+    pub marked: Vec<(PathBuf, Mark)>,
+    /// It is a directory of `git` whatever it is called.
+    pub is_repository: bool,
+    /// None if it changed just now: a clock that is too coarse would not tell the next change.
+    stamp: Option<Stamp>,
+}
+
+/// What a name means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    Repository,
+    Secret,
+    Protected,
+}
+
+/// Nobody can set the time at which the kernel saw a directory change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    identity: Identity,
+    changed: (i64, i64),
+}
+
+/// Listings by directory.
+#[derive(Debug, Default)]
+pub struct Listings(HashMap<PathBuf, Listing>);
+
+/// How coarse the clock of a file system may be.
+const COARSE: Duration = Duration::from_millis(100);
+
+impl Listings {
+    /// What is in a directory now. `None` if it cannot be listed: then it cannot be read either.
+    pub fn of(&mut self, directory: &Path, most: usize, meaning: Meaning<'_>) -> Option<&Listing> {
+        let stamp = Stamp::of(directory)?;
+        let is_known = self.0.get(directory).is_some_and(|listing| listing.stamp == Some(stamp));
+        if !is_known {
+            let listing = Listing::read(directory, stamp, most, meaning)?;
+            self.0.insert(directory.to_owned(), listing);
+        }
+        self.0.get(directory)
+    }
+}
+
+/// What an entry means, by its path and kind, and whether what is in it is looked at.
+pub type Meaning<'a> = &'a dyn Fn(&Path, fs::FileType) -> (Option<Mark>, bool);
+
+impl Listing {
+    fn read(directory: &Path, stamp: Stamp, most: usize, meaning: Meaning<'_>) -> Option<Self> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let stamp = Some(stamp).filter(|stamp| stamp.since_epoch() + COARSE < now);
+        let mut listing = Self { entries: 0, directories: Vec::new(), marked: Vec::new(), is_repository: false, stamp };
+        for entry in fs::read_dir(directory).ok()?.flatten().take(most) {
+            listing.entries += 1;
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = entry.path();
+            let (mark, is_entered) = meaning(&path, kind);
+            listing.is_repository |= kind.is_file() && entry.file_name() == "HEAD";
+            if is_entered && kind.is_dir() {
+                listing.directories.push(path.clone());
+            }
+            listing.marked.extend(mark.map(|mark| (path, mark)));
+        }
+        listing.is_repository = listing.is_repository && repository::is_directory(directory);
+        Some(listing)
+    }
+}
+
+impl Stamp {
+    fn of(directory: &Path) -> Option<Self> {
+        let metadata = fs::symlink_metadata(directory).ok().filter(fs::Metadata::is_dir)?;
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        Some(Self { identity: Identity::of_file_metadata(&metadata), changed })
+    }
+
+    fn since_epoch(self) -> Duration {
+        let (seconds, nanoseconds) = self.changed;
+        Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0))
+    }
+}
