@@ -324,6 +324,7 @@ fn what_is_written_is_read_under_either_spelling() {
         agent_attachments_require_approval: true,
         agent_approval_overrides: vec![(name, exception)],
         limits,
+        python_fence: None,
     };
     assert_eq!(manifest.runtime, expected);
 }
