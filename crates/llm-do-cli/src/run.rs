@@ -172,7 +172,7 @@ fn checked(plan: &plan::CheckPlan, state: &State, http: &HttpSettings) -> Result
     let executor = executor()?;
     // What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
     let residents = check::residents(trusted.project(), trusted.program(), &plan.fence);
-    if !residents.iter().any(|resident| resident.is_python_refused()) {
+    if !residents.iter().any(check::CheckedResident::is_python_refused) {
         let compiled = state.compiled(trusted.project())?;
         let python = plan.python.python(&trusted.project().root, compiled, &plan.fence);
         trusted = executor.block_on(trusted.start_python(&python)).map_err(mistaken)?;
