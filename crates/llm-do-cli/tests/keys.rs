@@ -71,3 +71,29 @@ fn a_key_that_is_not_always_needed_is_sent_if_it_is_there() {
         assert!(!checked.stderr.contains("OLLAMA_API_KEY") && checked.code == Some(0), "{}", checked.stderr);
     }
 }
+
+#[test]
+fn a_question_that_shows_a_key_is_written_down_without_it_and_can_be_answered_later() {
+    const KEY: &str = "sk-live-0123456789abcdef";
+    let sandbox = Sandbox::new();
+    sandbox.file("main.worker", "---\nname: main\ntoolsets: [filesystem_cwd]\n---\nx\n");
+    sandbox.file("notes.txt", &format!("before\nkey {KEY}\n"));
+    sandbox.file(
+        "script.yaml",
+        "- { round: 1, call: { write_file: { path: notes.txt, content: after } } }\n- say: done\n",
+    );
+    let key = [("OPENAI_API_KEY", KEY)];
+    let words = ["main.worker", "hi", "-p", "-m", "scripted:script.yaml", "--journal", "run.journal", "--json"];
+    let suspended = sandbox.run_in(&words, &key);
+    assert_eq!(suspended.code, Some(4), "{}", suspended.stderr);
+    let journal = std::fs::read_to_string(sandbox.path().join("run.journal")).unwrap();
+    for (place, text) in [("stdout", &suspended.stdout), ("stderr", &suspended.stderr), ("journal", &journal)] {
+        assert!(!text.contains(KEY), "{place}: {text}");
+    }
+    assert!(journal.contains("- key [redacted]"), "{journal}");
+    let result: serde_json::Value = serde_json::from_str(suspended.stdout.lines().last().unwrap()).unwrap();
+    let id = result["pending"][0]["id"].as_str().unwrap();
+    let resumed = sandbox.run_in(&["resume", "run.journal", "-p", "--approve", &id[..12]], &key);
+    assert_eq!((resumed.code, resumed.stdout.as_str()), (Some(0), "done\n"), "{}", resumed.stderr);
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("notes.txt")).unwrap(), "after");
+}

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::message::{Finish, Message, RawJson, Usage};
-use crate::redact::Redactor;
+use crate::redact::{REDACTED, Redactor};
 use told::Ear;
 
 pub use told::Told;
@@ -402,22 +402,48 @@ impl Events {
         }
     }
 
-    /// Words of code that runs elsewhere.
-    fn without_keys(&self, kind: EventKind) -> EventKind {
-        let redacted = |text: String| self.redactor.redacted(text);
-        match kind {
-            EventKind::ProcessOutput { stream, text } => EventKind::ProcessOutput { stream, text: redacted(text) },
-            EventKind::Notice { text } => EventKind::Notice { text: redacted(text) },
-            EventKind::ToolProgressed { id, tool, progress, total, message } => {
-                EventKind::ToolProgressed { id, tool, progress, total, message: message.map(redacted) }
+    /// What we or code of others say, and what is given to tools. What a model or a person said is told as they said it:
+    /// whoever sent a key there knows it. A result was redacted where it was made.
+    fn without_keys(&self, mut kind: EventKind) -> EventKind {
+        let clean = |text: &mut String| *text = self.redactor.redacted(std::mem::take(text));
+        match &mut kind {
+            EventKind::ProcessOutput { text, .. } | EventKind::Notice { text } => clean(text),
+            EventKind::ToolProgressed { message, .. } => message.iter_mut().for_each(clean),
+            EventKind::ToolCalled { arguments, .. } => self.clean_json(arguments),
+            EventKind::ToolRefused { arguments, reason, .. } | EventKind::ApprovalAsked { arguments, reason, .. } => {
+                self.clean_json(arguments);
+                clean(reason);
             }
-            EventKind::ToolRefused { id, tool, arguments, reason } => {
-                EventKind::ToolRefused { id, tool, arguments, reason: redacted(reason) }
-            }
-            EventKind::ToolsetCloseFailed { toolset, error } => {
-                EventKind::ToolsetCloseFailed { toolset, error: redacted(error) }
-            }
-            other => other,
+            EventKind::ApprovalAnswered { note, .. } => note.iter_mut().for_each(clean),
+            EventKind::CallStarted { input, .. } => self.clean_json(input),
+            EventKind::CallFinished { ended: Ended::Error(error), .. }
+            | EventKind::ToolReturned { returned: Returned::Error(error), .. }
+            | EventKind::ToolsetFailed { error, .. }
+            | EventKind::ToolsetCloseFailed { error, .. }
+            | EventKind::RunFailed { error }
+            | EventKind::RetryScheduled { reason: error, .. } => clean(error),
+            EventKind::CallFinished { ended: Ended::Output(_), .. }
+            | EventKind::ToolReturned { returned: Returned::Result(_), .. }
+            | EventKind::UserMessage { .. }
+            | EventKind::TextDelta { .. }
+            | EventKind::TextComplete { .. }
+            | EventKind::ThinkingDelta { .. }
+            | EventKind::ServerToolUsed { .. }
+            | EventKind::RequestStarted { .. }
+            | EventKind::RequestFinished { .. }
+            | EventKind::LimitApproached { .. }
+            | EventKind::LimitReached { .. }
+            | EventKind::ToolsetStarted { .. }
+            | EventKind::ToolsetReady { .. } => {}
+        }
+        kind
+    }
+
+    /// A key that is no text of its own, a number for example, takes all of the value with it.
+    fn clean_json(&self, json: &mut RawJson) {
+        if self.redactor.finds(json.get().as_bytes()) {
+            let cleaned = self.redactor.redacted(json.get().to_owned());
+            *json = RawJson::parse(&cleaned).unwrap_or_else(|_| RawJson::of(&REDACTED));
         }
     }
 
@@ -451,6 +477,29 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_event_tells_a_key_that_a_question_or_a_call_of_code_holds() {
+        let (events, mut listener) = Events::new(Hearing::Everything);
+        let events = events.redacted_by(Redactor::of(["sk-0123456789", "123456789012"]));
+        let asked = |arguments: &str| EventKind::ApprovalAsked {
+            id: "q".into(),
+            path: Vec::new(),
+            tool: "send".into(),
+            arguments: RawJson::parse(arguments).unwrap(),
+            reason: "sends sk-0123456789".into(),
+        };
+        for (arguments, expected) in [
+            (r#"{"a":"x sk-0123456789 y"}"#, r#"{"a":"x [redacted] y"}"#),
+            (r#"{"a":123456789012}"#, r#""[redacted]""#),
+            (r#"{"a": "honest"}"#, r#"{"a": "honest"}"#),
+        ] {
+            events.send(|| asked(arguments));
+            let told = listener.try_recv().unwrap().kind;
+            let EventKind::ApprovalAsked { arguments, reason, .. } = told else { panic!("another event: {told:?}") };
+            assert_eq!((arguments.get(), reason.as_str()), (expected, "sends [redacted]"));
+        }
+    }
 
     #[test]
     fn an_event_is_one_flat_json_object() {

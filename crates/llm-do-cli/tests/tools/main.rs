@@ -9,6 +9,7 @@ mod support;
 
 mod agents;
 mod approval;
+mod clones;
 mod created;
 mod fence;
 mod files;

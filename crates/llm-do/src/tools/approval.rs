@@ -12,6 +12,7 @@ use crate::BoxFuture;
 use crate::event::{Answered, EventKind, Events};
 use crate::journal::{Described, Prior, StepKind, Steps, Stop};
 use crate::message::RawJson;
+use crate::redact::Redactor;
 
 pub use crate::journal::digest::digest;
 
@@ -609,7 +610,7 @@ impl Gate {
             Verdict::Block(reason) => return refused(reason.clone(), RefusedBy::Policy),
             Verdict::Ask(question) | Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question) => question,
         };
-        let pending = || candidate.asked(question).pending(&self.run, &(candidate.key)());
+        let pending = || candidate.asked(question, events.redactor()).pending(&self.run, &(candidate.key)());
         let Given { answer, judged } = match self.answered(&candidate, &verdict, question, &judge, steps, events).await
         {
             Ok(given) => given,
@@ -662,7 +663,7 @@ impl Gate {
         if is_first && self.is_unasked(candidate, verdict, events) {
             return Err(NoAnswer::Unasked);
         }
-        let asked = candidate.asked(question);
+        let asked = candidate.asked(question, events.redactor());
         let id = asked.digest(&self.run, &(candidate.key)());
         let steps = steps.at(format_args!("ask"));
         let is_recorded = matches!(steps.prior(StepKind::Ask, || RawJson::of(&id)), Prior::Done);
@@ -817,7 +818,9 @@ impl Candidate<'_> {
     /// Who watches a run learns also of what would have been asked.
     fn tell(&self, run: &str, events: &Events, verdict: &Verdict, answer: Answered) {
         events.send(|| EventKind::ApprovalAnswered {
-            id: self.asked(verdict.question().unwrap_or(&Question::default())).digest(run, &(self.key)()),
+            id: self
+                .asked(verdict.question().unwrap_or(&Question::default()), events.redactor())
+                .digest(run, &(self.key)()),
             path: self.path.to_vec(),
             tool: self.tool.to_owned(),
             answer,
@@ -825,8 +828,11 @@ impl Candidate<'_> {
         });
     }
 
-    fn asked(&self, question: &Question) -> AskedQuestion {
+    /// As it is written down: without keys. Whoever is asked now reads it as it is, and what an answer is bound to is too.
+    fn asked(&self, question: &Question, redactor: &Redactor) -> AskedQuestion {
         let Question { reason, preview, bound_to, foreign, covers } = question.clone();
+        let clean = |text: String| redactor.redacted(text);
+        let (reason, preview, foreign) = (clean(reason), preview.map(clean), foreign.map(clean));
         let (path, tool, arguments) = (self.path.to_vec(), self.tool.to_owned(), self.arguments.clone());
         AskedQuestion { path, tool, arguments, reason, preview, foreign, covers, bound_to }
     }
