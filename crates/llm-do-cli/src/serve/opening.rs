@@ -69,7 +69,7 @@ pub async fn prepare(
     let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
     let outside = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
     let trusted = settle_trust(&open, surveyed, environment, &config)?;
-    fencing::open_written(trusted.program(), &plan.fence)?;
+    fencing::open_declared(&trusted, &plan.fence)?;
     let compiled = State::of(environment, &config)?.compiled(trusted.project())?;
     let trusted = run::with_python(trusted, &plan, compiled).await?;
     let has_servers = !trusted.project().servers().is_empty();

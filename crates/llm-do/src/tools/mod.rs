@@ -19,7 +19,7 @@ pub mod secret;
 pub mod shell;
 pub mod source;
 pub mod variant;
-mod working_directory;
+pub mod working_directory;
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -16,10 +16,12 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use super::{
-    EntryShape, Exports, FoundClass, Python, PythonEndpoint, PythonTool, RenderedPart, Tracebacks, WantedClass, package,
+    EntryShape, Exports, Fenced, FoundClass, Python, PythonEndpoint, PythonTool, RenderedPart, Tracebacks, WantedClass,
+    package,
 };
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
+use crate::tools::fence::tenant::{Premises, Resident, Tenant, is_script};
 use crate::tools::rpc::child::{Child, listen_to};
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
@@ -37,6 +39,8 @@ pub enum StartError {
     NotStarted { program: String, reason: String },
     #[error("`{program}` is Python {found}, and 3.10 or newer is needed")]
     TooOld { program: String, found: String },
+    #[error("Python is to run behind a fence (`python_fence`), and cannot: {0}")]
+    NotFenced(String),
     #[error("Python {0}")]
     Died(String),
 }
@@ -48,6 +52,7 @@ impl StartError {
             Self::NotStarted { .. } | Self::TooOld { .. } => {
                 "name one with `--python PATH`, or make one with `python3 -m venv .venv` in the project"
             }
+            Self::NotFenced(_) => "`llm-do check` says which fence there is; without the key it runs with your rights",
             Self::Died(_) => "the files of the project are imported when it starts",
         }
     }
@@ -68,6 +73,7 @@ pub struct PythonHost {
     answers: Mutex<HashMap<String, String>>,
     tracebacks: Tracebacks,
     _child: Child,
+    _tenant: Option<Tenant>,
 }
 
 /// The calls under way in the interpreter, and what it prints.
@@ -83,8 +89,14 @@ struct OpenCall {
 
 impl PythonHost {
     /// Starts the interpreter and imports the files, each once.
-    pub(crate) async fn start(python: &Python, root: &Path, files: &[PathBuf]) -> Result<(Self, Exports), StartError> {
-        let mut host = Self::spawn(python).await?;
+    pub(crate) async fn start(
+        python: &Python,
+        root: &Path,
+        files: &[PathBuf],
+        fenced: Option<Fenced<'_>>,
+    ) -> Result<(Self, Exports), StartError> {
+        let tenant = fenced.map(|fenced| tenant(python, root, fenced)).transpose().map_err(StartError::NotFenced)?;
+        let mut host = Self::spawn(python, tenant).await?;
         let params = RawJson::of(&json!({"root": root, "files": files}));
         let exports = match host.connection.request("import", &params).await {
             Ok(exports) => exports,
@@ -98,7 +110,7 @@ impl PythonHost {
         Ok((host, exports))
     }
 
-    async fn spawn(python: &Python) -> Result<Self, StartError> {
+    async fn spawn(python: &Python, tenant: Option<Tenant>) -> Result<Self, StartError> {
         let program = python.program.display().to_string();
         let failed = |error: std::io::Error| {
             let reason = match error.kind() {
@@ -110,10 +122,10 @@ impl PythonHost {
         let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
         let theirs = theirs.into_std().map_err(failed)?;
         theirs.set_nonblocking(false).map_err(failed)?;
-        let mut command = Command::new(&python.program);
-        // Isolated: neither variables nor the directory it is started in choose its modules.
-        command.args(["-I", "-X", "utf8", "-c", BOOTSTRAP]);
-        command.env_clear().envs(&python.environment.fixed);
+        let mut command = match &tenant {
+            Some(tenant) => tenant.command(),
+            None => with_users_rights(python),
+        };
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped());
         let calls = Arc::new(Calls { open: Mutex::default(), output: Output::of("Python") });
         let hears = |stream| {
@@ -121,11 +133,14 @@ impl PythonHost {
             move |text: &str| calls.say(None, stream, text)
         };
         let (child, pipes) = Child::spawn(command, hears(OutputStream::Stderr)).map_err(failed)?;
-        if let Some(stdout) = pipes.stdout {
+        if let Some(mut stdout) = pipes.stdout {
+            if let Some(tenant) = &tenant {
+                tenant.move_in(&mut ours, &mut stdout).await.map_err(StartError::NotFenced)?;
+            }
             tokio::spawn(listen_to(stdout, hears(OutputStream::Stdout)));
         }
         // One that cannot take it has ended, and the first request says why.
-        let _ = package::hand_over(&mut ours, python).await;
+        let _ = package::hand_over(&mut ours, python, tenant.is_some()).await;
         let (reader, writer) = ours.into_split();
         let heard = {
             let calls = Arc::clone(&calls);
@@ -145,6 +160,7 @@ impl PythonHost {
             answers: Mutex::default(),
             tracebacks: python.tracebacks,
             _child: child,
+            _tenant: tenant,
         })
     }
 
@@ -326,6 +342,47 @@ impl std::fmt::Debug for PythonHost {
 }
 
 const BOOTSTRAP: &str = include_str!("../../../python/bootstrap.py");
+
+/// Isolated: neither variables nor the directory it is started in choose its modules.
+const ARGUMENTS: [&str; 5] = ["-I", "-X", "utf8", "-c", BOOTSTRAP];
+
+fn with_users_rights(python: &Python) -> Command {
+    let mut command = Command::new(&python.program);
+    command.args(ARGUMENTS).env_clear().envs(&python.environment.fixed);
+    command
+}
+
+/// Python behind a fence is made of the project's own directory, which it imports from, and of what is installed for it.
+fn tenant(python: &Python, project: &Path, fenced: Fenced<'_>) -> Result<Tenant, String> {
+    let fence = python.fence.fence();
+    let variables = python.environment.fixed.clone();
+    let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
+    // Such as those of version managers.
+    if is_script(&python.program, &directory, &variables) {
+        let program = python.program.display();
+        return Err(format!(
+            "`{program}` is a script that looks for Python; name the interpreter with `--python PATH`"
+        ));
+    }
+    let parts = variables.get("HOME").map(|home| installed_by_user(Path::new(home))).unwrap_or_default();
+    let resident = Resident {
+        program: python.program.clone(),
+        arguments: ARGUMENTS.map(str::to_owned).to_vec(),
+        variables,
+        directory,
+        code: vec![project.to_owned()],
+        parts,
+    };
+    let Fenced { enclosure, protected } = fenced;
+    Premises { fence: &fence, project, protected, enclosure }.prepare(resident)
+}
+
+/// What a user installs for all projects.
+fn installed_by_user(home: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home.join(".local/lib")).into_iter().flatten().flatten();
+    let is_python = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("python3");
+    entries.filter(is_python).map(|entry| entry.path().join("site-packages")).collect()
+}
 
 fn not_begun(python: &Python, reason: &str) -> StartError {
     match reason.split_once("llm-do: too old: ") {
