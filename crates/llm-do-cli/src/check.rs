@@ -4,23 +4,26 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use llm_do::escape::{visible, visible_start};
 use llm_do::project::link::Linked;
 use llm_do::project::reach::{AgentTool, Graph, Node, Worst};
 use llm_do::project::worker::PythonModule;
-use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, PythonType, Typing};
+use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, Project, PythonType, Typing};
 use llm_do::runtime::mcp::Offer;
 use llm_do::syntax::diagnostic::Report;
 use llm_do::tools::DeclaredTool;
 use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
-use llm_do::tools::fence::{Accept, Fence, Kind};
+use llm_do::tools::fence::tenant::Unfenced;
+use llm_do::tools::fence::{Accept, Fence, FenceConfig, Kind};
 use llm_do::tools::shell::fence_words;
 use llm_do::tools::source::{
     Access, Base, FileRoot, FilesystemConfig, Grammar, Roots, ShellConfig, ShellRule, ToolsetSource,
 };
 use serde_json::{Value, json};
 
+use crate::fencing::{self, Resident};
 use crate::json;
 use crate::trust::{Standing, screen};
 
@@ -30,6 +33,53 @@ pub struct Checked {
     pub trust: Standing,
     /// Empty if nobody wanted to know.
     pub servers: Vec<ConnectedServer>,
+    pub residents: Vec<CheckedResident>,
+}
+
+/// A program that lives as long as a run, and what there is to keep it in if it asks for that.
+pub struct CheckedResident {
+    resident: Resident,
+    /// The fence in a word, or why the program is not started.
+    fence: Option<Result<&'static str, Unfenced>>,
+}
+
+/// The kernel is asked only if somebody is to run behind a fence.
+pub fn residents(project: &Project, program: &Program, fence: &FenceConfig) -> Vec<CheckedResident> {
+    let found = || {
+        let fence = fence.fence();
+        fence.houses().map(|()| fence.name())
+    };
+    let checked = |resident: Resident| {
+        let fence = resident.enclosure.as_ref().map(|_| found());
+        CheckedResident { resident, fence }
+    };
+    fencing::residents(project, program).into_iter().map(checked).collect()
+}
+
+impl CheckedResident {
+    pub fn is_python_refused(&self) -> bool {
+        self.resident.server.is_none() && matches!(self.fence, Some(Err(_)))
+    }
+
+    fn words(&self) -> String {
+        let name = self.resident.server.as_ref().map(|name| format!("`{name}` ")).unwrap_or_default();
+        match (&self.fence, &self.resident.enclosure) {
+            (Some(Ok(fence)), Some(enclosure)) => format!("{name}runs behind the {fence} fence: {}", enclosure.words()),
+            (Some(Err(Unfenced { why, hint })), _) => format!("{name}is not started: {why}; {hint}"),
+            (Some(Ok(_)) | None, _) => format!("{name}runs with your rights"),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let enclosure = self.resident.enclosure.as_ref();
+        json!({
+            "server": self.resident.server,
+            "rights": if enclosure.is_some() { "fence" } else { "user" },
+            "fence": enclosure.map(|it| json!({"read": it.read, "write": it.write, "network": it.network})),
+            "kind": self.fence.as_ref().and_then(|fence| fence.as_ref().ok()),
+            "not_started": self.fence.as_ref().and_then(|fence| fence.as_ref().err()).map(|unfenced| &unfenced.why),
+        })
+    }
 }
 
 /// An MCP server that was asked what it offers.
@@ -43,7 +93,7 @@ pub struct ConnectedServer {
 /// Where commands run and what keeps them in; asked for only if an agent has a shell.
 pub struct ShellGround {
     pub directory: PathBuf,
-    pub fence: Fence,
+    pub fence: Arc<Fence>,
 }
 
 /// The shells of an agent, variants included.
@@ -55,7 +105,7 @@ pub fn shells(agent: &AgentSpec) -> impl Iterator<Item = (&str, &ShellConfig)> {
 }
 
 pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> String {
-    let Checked { linked: Linked { program, .. }, trust, servers } = checked;
+    let Checked { linked: Linked { program, .. }, trust, servers, residents } = checked;
     let mut out = String::new();
     let mut line = |label: &str, value: &str| writeln!(out, "{label:<9}{value}").expect("a text takes all");
     line("project", &visible(&path.display().to_string()));
@@ -89,6 +139,10 @@ pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
             line("", item.trim_start());
         }
         line("", &format!("digest {}", trust.digest));
+    }
+    for resident in residents {
+        let label = if resident.resident.server.is_some() { "server" } else { "python" };
+        line(label, &visible(&resident.words()));
     }
     if let Some(ground) = ground {
         let directory = ground.directory.display().to_string();
@@ -478,7 +532,7 @@ fn push_prefix(out: &mut String, path: &[Branch<'_>]) {
 }
 
 pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> String {
-    let Checked { linked, trust, servers } = checked;
+    let Checked { linked, trust, servers, residents } = checked;
     let program = &linked.program;
     let graph = Graph::new(program);
     let agents: Vec<Value> =
@@ -502,6 +556,7 @@ pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
         "unreached": graph.unreached(),
         "open": program.open,
         "trust": {"given": trust.is_given, "digest": trust.digest, "items": trust.items},
+        "programs": residents.iter().map(CheckedResident::json).collect::<Vec<_>>(),
         "servers": servers.iter().map(server_json).collect::<Vec<_>>(),
         "created": program.generated.keys().map(|name| json!({"name": name, "counts": program.counts(name)}))
             .collect::<Vec<_>>(),

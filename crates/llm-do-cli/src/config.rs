@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use llm_do::model::exchange::Secret;
 use llm_do::model::name::{CustomProvider, ModelName, ModelNameError};
 use llm_do::model::prices::{ModelPrice, Prices, Rate, Rates};
 use llm_do::model::provider::{ProtocolKind, provider};
@@ -65,6 +66,9 @@ pub struct ProviderConfig {
     pub api_key_env: Option<String>,
     /// An argument vector without a shell, run when the key is first needed.
     pub api_key_cmd: Option<Vec<String>>,
+    /// The key itself, which no file holds: a program that opens a scope may say it.
+    #[serde(skip)]
+    pub api_key: Option<Secret>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -1,10 +1,15 @@
-//! Which fence is enough, what commands never see, and what they may write besides the working directory.
+//! Which fence is enough, what is never seen behind it, and who declares what about it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use llm_do::project::Program;
+use llm_do::escape::visible;
+use llm_do::project::trust::TrustedProject;
+use llm_do::project::{Program, Project};
+use llm_do::tools::fence::tenant::Unfenced;
 use llm_do::tools::fence::{Accept, FenceConfig, Fencing};
+use llm_do::tools::source::{Enclosure, McpConfig, McpServer};
+use llm_do::tools::working_directory::is_too_wide;
 
 use crate::args::FenceArg;
 use crate::check;
@@ -28,15 +33,65 @@ pub fn config(flag: Option<FenceArg>, environment: &Environment, config: &Config
     let hidden = own.into_iter().flatten().collect();
     // Whatever becomes of the file, this program is what is started.
     let keeper = Some(PathBuf::from("/proc/self/exe"));
-    Ok(FenceConfig { fencing: Fencing::WhereOffered, accept, keeper, hidden, written: Arc::default() })
+    let (written, found) = (Arc::default(), Arc::default());
+    Ok(FenceConfig { fencing: Fencing::WhereOffered, accept, keeper, hidden, written, found })
 }
 
-/// Opens what shells declare that they write, so that it is the same for all of them until the run ends.
-pub fn open_written(program: &Program, fence: &FenceConfig) -> Result<(), Failure> {
-    for (_, shell) in program.agents.values().flat_map(|agent| check::shells(agent)) {
-        for declared in &shell.write {
-            fence.written.open(&program.root, declared).map_err(|why| Failure::usage(format!("`write`: {why}")))?;
+/// A program of a project that lives as long as a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resident {
+    /// The toolset that a server is; `None`: Python.
+    pub server: Option<String>,
+    /// What it may reach; `None`: whatever the user may.
+    pub enclosure: Option<Enclosure>,
+}
+
+/// Python, if the project has some, and its local servers.
+pub fn residents(project: &Project, program: &Program) -> Vec<Resident> {
+    let python = || Resident { server: None, enclosure: program.python_fence.clone() };
+    let server = |config: &McpConfig| match &config.server {
+        McpServer::Command { fence, .. } => {
+            Some(Resident { server: Some(config.name.clone()), enclosure: fence.clone() })
         }
+        McpServer::Url { .. } => None,
+    };
+    let servers = project.servers().into_iter().filter_map(server);
+    project.needs_python().then(python).into_iter().chain(servers).collect()
+}
+
+impl Resident {
+    /// Who it is, and the key that its fence is declared with.
+    pub fn words(&self) -> (String, &'static str) {
+        match &self.server {
+            None => ("Python".to_owned(), "python_fence"),
+            Some(name) => (format!("the MCP server `{name}`"), "fence"),
+        }
+    }
+}
+
+/// Opens what shells and programs behind a fence declare, so that it is the same for all of them until the run ends, and
+/// refuses what could not be kept there before any of it starts.
+pub fn open_declared(trusted: &TrustedProject, fence: &FenceConfig) -> Result<(), Failure> {
+    let program = trusted.program();
+    let open = |key: &str, declared: &String| {
+        let opened = fence.written.open(&program.root, declared);
+        opened.map_err(|why| Failure::usage(format!("`{key}`: {why}")))
+    };
+    for (_, shell) in program.agents.values().flat_map(|agent| check::shells(agent)) {
+        shell.write.iter().try_for_each(|declared| open("write", declared).map(drop))?;
+    }
+    for resident in residents(trusted.project(), program) {
+        let Some(enclosure) = &resident.enclosure else { continue };
+        let (who, key) = resident.words();
+        for declared in enclosure.read.iter().chain(&enclosure.write) {
+            if open(key, declared)?.as_deref().is_some_and(is_too_wide) {
+                let hint = "name what is meant in it";
+                return Err(Failure::usage(format!("`{key}`: `{}` is too wide", visible(declared))).hint(hint));
+            }
+        }
+        fence.fence().houses().map_err(|Unfenced { why, hint }| {
+            Failure::refused(format!("{who} is to run behind a fence (`{key}`), and is not started: {why}")).hint(hint)
+        })?;
     }
     Ok(())
 }

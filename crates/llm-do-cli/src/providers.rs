@@ -131,6 +131,7 @@ fn configured(name: &str, custom: &ProviderConfig, environment: &Environment) ->
         .protocol()
         .ok_or_else(|| Failure::usage(format!("the kind of `[providers.{name}]` cannot be spoken yet")))?;
     let key = match (&custom.api_key_env, &custom.api_key_cmd) {
+        (None, None) => custom.api_key.clone().map_or(Key::Unneeded, Key::Secret),
         (Some(variable), _) => match environment.get(variable) {
             Some(key) => Key::Secret(Secret::new(key.trim())),
             None => Key::Missing { variables: vec![variable.clone()] },
@@ -138,7 +139,6 @@ fn configured(name: &str, custom: &ProviderConfig, environment: &Environment) ->
         (None, Some(command)) => {
             Key::Later(LaterKey::new(KeyCommand::new(name, command, environment.redactor.clone())))
         }
-        (None, None) => Key::Unneeded,
     };
     let quirks = Quirks::COMPATIBLE;
     Ok(Endpoint { provider: name.to_owned(), protocol, quirks, base_url: custom.base_url.clone(), key })

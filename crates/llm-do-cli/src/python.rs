@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use llm_do::tools::fence::FenceConfig;
 use llm_do::tools::python::{CompiledStore, Python, Tracebacks, interpreter};
 use llm_do::tools::rpc::child::ChildEnvironment;
 
@@ -34,13 +35,14 @@ impl PythonPlan {
         Self { tracebacks, ..self }
     }
 
-    /// For a project with this root.
-    pub fn python(&self, root: &Path, compiled: Option<CompiledStore>) -> Python {
+    /// For a project with this root, which may ask to be put behind a fence.
+    pub fn python(&self, root: &Path, compiled: Option<CompiledStore>, fence: &FenceConfig) -> Python {
         Python {
             program: self.named.clone().unwrap_or_else(|| interpreter(root, self.virtual_env.as_deref())),
             environment: self.environment.clone(),
             compiled,
             tracebacks: self.tracebacks,
+            fence: fence.clone(),
         }
     }
 }
@@ -63,7 +65,7 @@ mod tests {
         let environment = Environment::of([("VIRTUAL_ENV", path.as_str())]);
         let chosen = |named: Option<&str>, environment: &Environment| {
             let plan = PythonPlan::of(named.map(PathBuf::from), environment, &Config::default());
-            plan.python(directory.path(), None).program
+            plan.python(directory.path(), None, &FenceConfig::default()).program
         };
         assert_eq!(chosen(None, &Environment::default()), Path::new("python3"));
         assert_eq!(chosen(None, &environment), active);

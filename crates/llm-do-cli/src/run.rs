@@ -21,7 +21,7 @@ use llm_do::runtime::mcp::{self, Offer};
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
-use llm_do::tools::fence::{Fence, FenceConfig};
+use llm_do::tools::fence::FenceConfig;
 use llm_do::tools::plane::Refusals;
 use llm_do::tools::python::CompiledStore;
 use llm_do::tools::source::McpConfig;
@@ -165,13 +165,18 @@ fn checked(plan: &plan::CheckPlan, state: &State, http: &HttpSettings) -> Result
             return Err(Failure::usage("`--connect` starts nothing of a project that is not trusted")
                 .hint("`llm-do check` lists what it can do, and `--trust` trusts it"));
         }
-        return Ok(Checked { linked: surveyed.into_linked(), trust, servers: Vec::new() });
+        let residents = check::residents(surveyed.project(), &surveyed.linked().program, &plan.fence);
+        return Ok(Checked { linked: surveyed.into_linked(), trust, servers: Vec::new(), residents });
     }
     let mut trusted = trust::settle(surveyed, &plan.project, &plan.trust, state)?;
     let executor = executor()?;
     // What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
-    let python = plan.python.python(&trusted.project().root, state.compiled(trusted.project())?);
-    trusted = executor.block_on(trusted.start_python(&python)).map_err(mistaken)?;
+    let residents = check::residents(trusted.project(), trusted.program(), &plan.fence);
+    if !residents.iter().any(check::CheckedResident::is_python_refused) {
+        let compiled = state.compiled(trusted.project())?;
+        let python = plan.python.python(&trusted.project().root, compiled, &plan.fence);
+        trusted = executor.block_on(trusted.start_python(&python)).map_err(mistaken)?;
+    }
     if let Code::Read(_) = trusted.project().code {
         trusted = trusted.relinked(&plan.models, entry).map_err(mistaken)?;
     }
@@ -182,7 +187,7 @@ fn checked(plan: &plan::CheckPlan, state: &State, http: &HttpSettings) -> Result
             servers.iter().filter_map(|server| Some((server.offer.toolset.clone(), server.declared.clone()?)));
         trusted = trusted.offering(offered.collect()).relinked(&plan.models, entry).map_err(mistaken)?;
     }
-    Ok(Checked { linked: trusted.into_linked(), trust, servers })
+    Ok(Checked { linked: trusted.into_linked(), trust, servers, residents })
 }
 
 /// Asks the servers of a project what they offer.
@@ -192,7 +197,7 @@ async fn connected(
     http: &HttpSettings,
 ) -> Vec<check::ConnectedServer> {
     let (events, mut listener) = Events::new(Hearing::Facts);
-    let offers = mcp::ask(trusted, &plan.children, http, &events).await;
+    let offers = mcp::ask(trusted, &plan.children, http, &plan.fence, &events).await;
     while let Ok(event) = listener.try_recv() {
         if let EventKind::Notice { text } = event.kind {
             console::complain(&format!("note: {text}\n"));
@@ -217,7 +222,7 @@ pub fn executor() -> Result<Executor, Failure> {
 fn shell_ground(program: &Program, fence: &FenceConfig) -> Option<ShellGround> {
     program.agents.values().find(|agent| check::shells(agent).next().is_some())?;
     let directory = std::env::current_dir().unwrap_or_default();
-    Some(ShellGround { directory, fence: Fence::find(fence) })
+    Some(ShellGround { directory, fence: fence.fence() })
 }
 
 /// Scripts that the user names outside the project, relative to the working directory.
@@ -287,7 +292,7 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     // A record that is not the user's is refused before anybody is asked about the project.
     let replayed = replayed(&plan, &state)?;
     let trusted = trust::settle(surveyed, &plan.project, &plan.trust, &state)?;
-    fencing::open_written(trusted.program(), &plan.fence)?;
+    fencing::open_declared(&trusted, &plan.fence)?;
     let known = before.map(|before| before.input);
     // What comes from a record comes whole: there are no pieces of it to show.
     let is_recorded = known.is_some() || replayed.is_some();
@@ -455,7 +460,7 @@ pub async fn with_python(
     compiled: Option<CompiledStore>,
 ) -> Result<TrustedProject, Failure> {
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
-    let python = plan.python.python(&trusted.project().root, compiled);
+    let python = plan.python.python(&trusted.project().root, compiled, &plan.fence);
     let trusted = trusted.start_python(&python).await.map_err(mistaken)?;
     let Code::Read(offer) = &trusted.project().code else { return Ok(trusted) };
     if plan.output.debug {

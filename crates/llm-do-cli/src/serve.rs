@@ -18,6 +18,7 @@ use llm_do::project::create::{Existing, WorkerDefaults, WorkerSpec};
 use llm_do::runtime::input::Input;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::tools::attachment::{self, AttachmentError};
+use llm_do::tools::callback;
 use llm_do::tools::rpc::{Connection, Fault, Incoming, Request, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,7 +33,7 @@ use crate::run;
 use crate::signals::{Received, Signals};
 use crate::state::State;
 use crate::watch::Stopped;
-use calls::{Calls, WITHIN};
+use calls::Calls;
 use protocol::{
     AttachmentParam, Cancelled, Create, Created, Hello, Inline, OfScope, Open, Opened, PROTOCOL, Turn, Welcome, misfit,
 };
@@ -118,7 +119,9 @@ struct Desk {
 impl Desk {
     fn hear(self: &Arc<Self>, message: Incoming, tasks: &mut JoinSet<()>) {
         match message {
-            Incoming::Request(request) if WITHIN.contains(&request.method.as_str()) => self.calls.route(request),
+            Incoming::Request(request) if callback::METHODS.contains(&request.method.as_str()) => {
+                self.calls.route(request);
+            }
             Incoming::Request(request) => drop(tasks.spawn(Arc::clone(self).serve(request))),
             Incoming::Notification { method, params } => {
                 if let ("cancel", Ok(OfScope { scope })) = (method.as_str(), params.to()) {
@@ -160,7 +163,7 @@ impl Desk {
                 code::METHOD_NOT_FOUND,
                 format!(
                     "there is no method `{unknown}`; there are: hello, open, turn, close, cancel, create, definition, {}",
-                    WITHIN.join(", ")
+                    callback::METHODS.join(", ")
                 ),
             )),
         }

@@ -95,6 +95,7 @@ pub mod runtime;
 mod stack;
 pub mod syntax;
 pub mod tools;
+mod underway;
 
 use std::{future::Future, pin::Pin};
 

@@ -5,19 +5,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use llm_do::message::{Content, Message, RawJson};
+use llm_do::tools::callback;
 use llm_do::tools::rpc::{Connection, Fault, Request, code};
 use llm_do::tools::{CallContext, ToolError};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::order::Order;
-
-/// The methods that belong to a call that is under way.
-pub const WITHIN: [&str; 5] = ["call", "call_agent", "tools", "usage", "trace"];
 
 /// The calls that a client works on, by their ids.
 #[derive(Debug, Default)]
@@ -113,7 +109,6 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn of(sight: Sight, cx: &'a CallContext<'a>) -> Self {
         let full = sight == Sight::Full;
-        let file = |file: &llm_do::message::Attachment| json!({"name": file.name, "media_type": file.media_type});
         Self {
             agent: cx.agent,
             depth: cx.depth,
@@ -121,7 +116,7 @@ impl<'a> Seen<'a> {
             model: cx.model,
             prompt: full.then(|| Content::shown(cx.input)),
             messages: full.then_some(cx.messages),
-            attachments: if full { cx.attachments().map(file).collect() } else { Vec::new() },
+            attachments: if full { callback::files(cx) } else { Vec::new() },
         }
     }
 }
@@ -143,57 +138,13 @@ impl Caller {
         sight: Sight,
         cx: &CallContext<'_>,
     ) -> Result<RawJson, ToolError> {
-        let (begun, mut requests) = self.calls.begin();
+        let (begun, requests) = self.calls.begin();
         self.order.told().await;
         let context = Some(Seen::of(sight, cx));
         let params = RawJson::of(&Question { scope: self.scope, call: Some(&begun.id), asked, context });
-        let mut answer = std::pin::pin!(self.client.request(method, &params));
-        let mut served = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                answer = &mut answer => return answer.map_err(|fault| ToolError::Failed(fault.to_string())),
-                Some(request) = requests.recv() => served.push(serve(request, cx)),
-                Some(()) = served.next(), if !served.is_empty() => {}
-            }
-        }
+        let answer = self.client.request(method, &params);
+        let given = |content: &[Content], _: Option<&str>| callback::value_of(content);
+        let answer = callback::while_serving(answer, requests, cx, given).await;
+        answer.map_err(|fault| ToolError::Failed(fault.to_string()))
     }
-}
-
-async fn serve(request: Request, cx: &CallContext<'_>) {
-    request.serve(|method, params| async move { answer(&method, &params, cx).await }).await;
-}
-
-/// What the client's code asks from inside a call.
-async fn answer(method: &str, params: &RawJson, cx: &CallContext<'_>) -> Result<RawJson, Fault> {
-    #[derive(Deserialize)]
-    struct ByName {
-        #[serde(alias = "agent", default)]
-        name: String,
-        #[serde(default)]
-        input: Option<RawJson>,
-    }
-    let malformed = |error: serde_json::Error| Fault::told(code::INVALID_PARAMS, error.to_string());
-    let ByName { name, input } = params.to().map_err(malformed)?;
-    let input = input.unwrap_or_else(|| RawJson::of(&json!({})));
-    let called = match method {
-        "call" => cx.call(&name, &input).await,
-        "call_agent" => cx.call_agent(&name, &input).await,
-        "tools" => return Ok(RawJson::of(&json!({"value": cx.tools()}))),
-        "usage" => return Ok(RawJson::of(&json!({"value": cx.usage()}))),
-        "trace" => return Ok(RawJson::of(&json!({"value": cx.trace()}))),
-        unknown => return Err(Fault::told(code::METHOD_NOT_FOUND, format!("there is no `{unknown}`"))),
-    };
-    called.map(|content| value_of(&content)).map_err(|error| match error {
-        ToolError::Ends(ending) => Fault::told(code::ENDS, ending.to_string()),
-        error @ (ToolError::Failed(_) | ToolError::Changed) => Fault::told(code::FAILED, error.to_string()),
-    })
-}
-
-/// A result as code gets it: text is text, a value a value.
-fn value_of(content: &[Content]) -> RawJson {
-    let value = match content {
-        [Content::Value { json }] => serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.clone())),
-        content => Value::String(Content::shown(content)),
-    };
-    RawJson::of(&json!({"value": value}))
 }

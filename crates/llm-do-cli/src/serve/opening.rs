@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use llm_do::event::Hearing;
 use llm_do::message::RawJson;
+use llm_do::model::exchange::Secret;
 use llm_do::model::name::ModelName;
+use llm_do::model::provider::provider;
 use llm_do::project::create::WorkerDefaults;
 use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProject};
 use llm_do::project::{AllowWorkers, ApprovalMode, Entry, EntryFunction, Fallback, Program, Project, ToolsetUse};
@@ -14,6 +16,7 @@ use llm_do::runtime::{OutsideCaller, Runtime, RuntimeConfig};
 use llm_do::syntax::diagnostic::nearest;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::function::FunctionEntry;
+use llm_do::tools::python::PythonEndpoint;
 use llm_do::tools::rpc::{Connection, Fault};
 use tokio::sync::mpsc;
 
@@ -26,7 +29,7 @@ use super::protocol::{
 use super::questions::{Client, Trouble};
 use super::scope::Prepared;
 use crate::args::{ConductArgs, ModelArgs, RunArgs};
-use crate::config::Config;
+use crate::config::{Config, Kind, ProviderConfig};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::plan::{self, RunPlan};
@@ -59,13 +62,14 @@ pub async fn prepare(
     let (order, waiting) = Order::new();
     let caller = Caller { scope, client: client.clone(), calls: Arc::clone(calls), order: order.clone() };
 
-    let config = Config::load(environment.config_file().as_deref())?;
+    let mut config = Config::load(environment.config_file().as_deref())?;
+    add_providers(&mut config, std::mem::take(&mut open.providers), environment)?;
     let plan = planned(&open, environment, &config)?;
     let surveyed = surveyed(&open, &offered, &caller, &plan)?;
     let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
     let outside = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
     let trusted = settle_trust(&open, surveyed, environment, &config)?;
-    fencing::open_written(trusted.program(), &plan.fence)?;
+    fencing::open_declared(&trusted, &plan.fence)?;
     let compiled = State::of(environment, &config)?.compiled(trusted.project())?;
     let trusted = run::with_python(trusted, &plan, compiled).await?;
     let has_servers = !trusted.project().servers().is_empty();
@@ -108,9 +112,29 @@ pub async fn prepare(
     Ok(Ready { prepared, agent, model, run })
 }
 
+/// Endpoints that the client brings, beside those of the configuration; they speak the Chat Completions of `OpenAI`.
+fn add_providers(
+    config: &mut Config,
+    given: BTreeMap<String, PythonEndpoint>,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    for (name, PythonEndpoint { base_url, api_key }) in given {
+        if provider(&name).is_some() || config.providers.contains_key(&name) {
+            return Err(Failure::usage(format!("`providers.{name}` is a provider that there is already")));
+        }
+        let api_key = api_key.map(|key| {
+            environment.redactor.learn(key.trim());
+            Secret::new(key.trim())
+        });
+        let (kind, api_key_env, api_key_cmd) = (Kind::OpenAiChat, None, None);
+        config.providers.insert(name, ProviderConfig { kind, base_url, api_key_env, api_key_cmd, api_key });
+    }
+    Ok(())
+}
+
 /// A project of files, or of values; with what the client offers to it.
 fn surveyed(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> Result<SurveyedProject, Failure> {
-    if open.agents.is_empty() {
+    if !open.is_of_values() {
         let undefinable = offered.toolsets.iter().find(|(_, toolset)| toolset.definition().is_some());
         if let Some((name, _)) = undefinable {
             return Err(Failure::usage(format!(
@@ -130,7 +154,7 @@ fn surveyed(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> 
         manifest["runtime"] = runtime.to().unwrap_or_default();
     }
     let mut project = Project::of_manifest(&plan.project, &manifest.to_string());
-    for (index, agent) in open.agents.iter().enumerate() {
+    for (index, agent) in open.agents.iter().flatten().enumerate() {
         project = project.agent(&format!("agents[{index}].worker"), agent);
     }
     project = offer::offered(project.read_references(), offered, caller);
@@ -190,7 +214,7 @@ pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definiti
 fn planned(open: &Open, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
     let of_one = open.models.iter().map(|(agent, model)| format!("{agent}={model}"));
     let agent = open.agent.clone().or_else(|| open.entry.as_ref().and_then(|entry| entry.agent.clone()));
-    let project = match (&open.project, open.agents.is_empty()) {
+    let project = match (&open.project, !open.is_of_values()) {
         (Some(project), _) => project.clone(),
         (None, false) => PathBuf::from("."),
         (None, true) => return Err(Failure::usage("`open` needs a `project`, or `agents`")),
@@ -255,7 +279,7 @@ fn settle_trust(
     environment: &Environment,
     config: &Config,
 ) -> Result<TrustedProject, Fault> {
-    if !open.agents.is_empty() {
+    if open.is_of_values() {
         // What a program gives as values is its own.
         return surveyed.trusted(Agreement::Everything).map_err(|_| trust::untrusted().into());
     }

@@ -10,6 +10,7 @@ use llm_do::project::create::{WorkerDefaults, WorkerSpec};
 use llm_do::project::trust::{TrustDigest, TrustItem};
 use llm_do::project::{ApprovalMode, AttachmentPolicy, Limits};
 use llm_do::tools::approval::{Answer, ApprovalRequest, Coverage, Memory, Pending, Rule};
+use llm_do::tools::python::PythonEndpoint;
 use llm_do::tools::rpc::{Fault, code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -45,7 +46,7 @@ pub struct Open {
     pub scope: Option<u64>,
     /// Worker files as text: the project is made of these, not of files.
     #[serde(default)]
-    pub agents: Vec<String>,
+    pub agents: Option<Vec<String>>,
     /// Single tools of the client.
     #[serde(default)]
     pub tools: Vec<OfferedTool>,
@@ -64,6 +65,9 @@ pub struct Open {
     /// For agents whose file names none.
     #[serde(default)]
     pub model: Option<String>,
+    /// Endpoints of the client's own, by the name of the provider that they are.
+    #[serde(default)]
+    pub providers: BTreeMap<String, PythonEndpoint>,
     /// Instead of those in the files, by agent.
     #[serde(default)]
     pub models: BTreeMap<String, String>,
@@ -85,6 +89,14 @@ pub struct Open {
     pub trust: TrustParam,
     #[serde(default)]
     pub python: Option<PathBuf>,
+}
+
+impl Open {
+    /// Whether there is nothing on disk that it is of: the client gives its agents, or an entry that needs none.
+    pub fn is_of_values(&self) -> bool {
+        let has_function = self.entry.as_ref().is_some_and(|entry| entry.function.is_some());
+        self.agents.as_ref().is_some_and(|agents| !agents.is_empty() || has_function)
+    }
 }
 
 /// Whether a program agrees to what a project asks for.

@@ -205,7 +205,10 @@ fn a_replay_needs_no_python() {
     let cache = crate::python::cache().to_str().unwrap().to_owned();
     for flags in [&[][..], &["--python", "/nonexistent/python"]] {
         let replay = [&[".", "--trust", "-m", "scripted:script.yaml", "--replay", "journal"], flags].concat();
-        let ended = Run::new(&sandbox, &replay).with("XDG_CACHE_HOME", cache.clone()).ended();
+        let ended = Run::new(&sandbox, &replay)
+            .with("XDG_CACHE_HOME", cache.clone())
+            .with("LLM_DO_STATE_KEY", crate::python::KEY.repeat(32))
+            .ended();
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "from the tool\n"), "{}", ended.stderr);
         assert!(ended.stderr.starts_with("note: replayed without Python: "), "{}", ended.stderr);
     }

@@ -12,6 +12,7 @@ mod support;
 mod agents;
 mod example;
 mod faults;
+mod forms;
 mod inputs;
 mod isolation;
 mod models;

@@ -72,11 +72,11 @@ fn code_resolves_models_for_agents_of_its_own() {
 import llm_do
 def tool() -> str:
     try:
-        return str(llm_do.resolve_model('acme:rocket-1'))
+        return str(llm_do.models.pydantic_ai_model('acme:rocket-1'))
     except ImportError as error:
         return str(error)
 def other() -> str:
-    return llm_do.resolve_model('openai:gpt-5') + ' ' + repr(endpoint('x'))
+    return ' '.join([llm_do.resolve_model('openai:gpt-5'), llm_do.resolve_model('acme:rocket-1'), repr(endpoint('x'))])
 TOOLS = [tool, other]
 "
     );
@@ -86,7 +86,7 @@ TOOLS = [tool, other]
             "tool",
             "`acme:rocket-1` in Python needs PydanticAI with OpenAI's client: pip install 'pydantic-ai-slim[openai]'",
         ),
-        ("other", "openai:gpt-5 OpenAICompatibleProvider('http://mine')"),
+        ("other", "openai:gpt-5 acme:rocket-1 OpenAICompatibleProvider('http://mine')"),
     ] {
         let sandbox = project(&[("main", main)], &[("kit.py", &kit)], &crate::calls(&[&format!("{{ {tool}: {{}} }}")]));
         assert_eq!(run(&sandbox, &["-q"]).with("MINE", "http://mine").answer(), format!("{words}\n"));

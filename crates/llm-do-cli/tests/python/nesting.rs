@@ -67,6 +67,60 @@ kit = Judging([go])
     assert!(said.contains("calls stand within each other, and `max_call_depth` is 74"), "{said}");
 }
 
+/// A function that waits keeps its thread: more of them than any pool has must not wait for each other.
+#[test]
+fn functions_that_are_not_async_call_each_other_as_deep_as_others() {
+    let plain = "\
+from llm_do.runtime import CallContext, CallFailed
+def dig(ctx: CallContext, left: int) -> str:
+    try:
+        return ctx.call_sync('dig', {'left': left - 1})
+    except CallFailed as failed:
+        return f'{10_000 - left} {failed}'
+TOOLS = [dig]
+";
+    let main = "entry: true\ntools: [dig]\napproval: { dig: allow }";
+    let sandbox = project(&[("main", main)], &[("kit.py", plain)], &calls(&["{ dig: { left: 10000 } }"]));
+    with_runtime(&sandbox, r#"{"max_call_depth": 200}"#);
+    let said = run(&sandbox, &["-q"]).answer();
+    assert!(said.starts_with("199 `dig` cannot call `dig`: 200 calls stand within each other"), "{said}");
+    // PydanticAI runs functions on threads of its own, unless it is told otherwise.
+    let library = "\
+from pydantic_ai import FunctionToolset, RunContext
+from llm_do.runtime import CallContext, CallFailed
+def dig(ctx: RunContext[CallContext], left: int) -> str:
+    try:
+        return ctx.deps.call_sync('dig', {'left': left - 1})
+    except CallFailed as failed:
+        return f'{10_000 - left} {failed}'
+kit = FunctionToolset([dig])
+";
+    let main = "entry: true\ntoolsets: [kit]\napproval: { dig: allow }";
+    let sandbox = project(&[("main", main)], &[("kit.py", library)], &calls(&["{ dig: { left: 10000 } }"]));
+    let said = run_pydantic(&sandbox, &["-q"]).answer();
+    assert!(said.starts_with("73 `dig` cannot call `dig`: 74 calls stand within each other"), "{said}");
+}
+
+#[test]
+fn without_another_thread_a_call_fails_instead_of_waiting() {
+    let kit = "\
+import llm_do._host.threads as threads
+threads._MOST = 20
+from llm_do.runtime import CallContext, CallFailed
+def dig(ctx: CallContext, left: int) -> str:
+    try:
+        return ctx.call_sync('dig', {'left': left - 1})
+    except CallFailed as failed:
+        return f'{100 - left} {failed}'
+TOOLS = [dig]
+";
+    let main = "entry: true\ntools: [dig]\napproval: { dig: allow }";
+    let sandbox = project(&[("main", main)], &[("kit.py", kit)], &calls(&["{ dig: { left: 100 } }"]));
+    let said = run(&sandbox, &["-q"]).answer();
+    let expected = "19 RuntimeError: 20 functions that are not async wait for what they have called: make them async\n";
+    assert_eq!(said, expected);
+}
+
 #[test]
 fn what_code_calls_stands_beneath_it_in_trace_events_and_questions() {
     let kit = "\
@@ -166,6 +220,7 @@ TOOLS = [outer, inner]
     let (_, first) = run(&sandbox, &["--json", "--journal", "run.journal"]).events();
     let ended = crate::session::Run::of(&sandbox, &["resume", "run.journal", "--json"])
         .with("XDG_CACHE_HOME", crate::python::cache().to_str().unwrap())
+        .with("LLM_DO_STATE_KEY", crate::python::KEY.repeat(32))
         .ended();
     let again: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
     let tree = |result: &Value| result["trace"][0]["calls"][0]["calls"][0]["name"].clone();

@@ -131,3 +131,27 @@ fn the_steward_answers_for_its_worker() {
     assert!(sandbox.path().join("examples/steward/drafts/minutes.md").exists());
     assert!(!sandbox.path().join("examples/steward/minutes.md").exists());
 }
+
+/// Every name that a module of the package offers, by the module.
+const NAMES: &str = r#"
+import importlib, pkgutil, llm_do
+found = [module.name for module in pkgutil.walk_packages(llm_do.__path__, "llm_do.")]
+for name in ["llm_do", *(name for name in found if not any(part.startswith("_") for part in name.split(".")))]:
+    module = importlib.import_module(name)
+    for public in module.__all__:
+        getattr(module, public)
+        print(name, public)
+"#;
+
+#[test]
+fn every_public_name_of_the_package_is_described() {
+    let read = |name: &str| fs::read_to_string(repository().join("docs").join(name)).unwrap();
+    let document = read("python.md") + &read("python-api.md");
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let quoted = document.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let words: std::collections::BTreeSet<&str> = quoted.flat_map(|text| text.split(|c| !is_part(c))).collect();
+    let printed = program::printed_with_library(&Sandbox::new(), NAMES);
+    let missing: Vec<&str> = printed.lines().filter(|line| !words.contains(line.rsplit(' ').next().unwrap())).collect();
+    assert_eq!(missing, Vec::<&str>::new());
+    assert!(printed.lines().count() > 100, "{printed}");
+}

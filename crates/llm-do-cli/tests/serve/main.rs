@@ -8,11 +8,15 @@ mod python;
 mod session;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/terminal.rs"]
+mod terminal;
 
 mod approval;
 mod client;
 mod documents;
 mod endings;
+mod forms;
+mod nesting;
 mod offers;
 mod package;
 mod program;

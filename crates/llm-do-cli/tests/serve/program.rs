@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::python::cache;
+use crate::python::{cache, with_pydantic_ai};
 use crate::support::{Ended, Sandbox, wait_for_all};
 use crate::{WRITER, sandbox};
 
@@ -33,6 +33,20 @@ pub fn python(sandbox: &Sandbox, arguments: &[&str]) -> Command {
 #[track_caller]
 pub fn printed(sandbox: &Sandbox, source: &str) -> String {
     let Ended { code, stdout, stderr } = wait_for_all(&mut command(sandbox, source));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
+    assert_eq!(left_in(sandbox.path()), [0; 0], "processes are left");
+    stdout
+}
+
+/// The same with an interpreter that has the libraries.
+#[track_caller]
+pub fn printed_with_library(sandbox: &Sandbox, source: &str) -> String {
+    let usual = command(sandbox, source);
+    let mut command = Command::new(with_pydantic_ai());
+    command.args(usual.get_args()).current_dir(sandbox.path()).env_clear();
+    command.envs(usual.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ended { code, stdout, stderr } = wait_for_all(&mut command);
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
     assert_eq!(left_in(sandbox.path()), [0; 0], "processes are left");
     stdout

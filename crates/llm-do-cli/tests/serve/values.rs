@@ -3,8 +3,8 @@
 use std::fs;
 
 use crate::documents::repository;
-use crate::program::{command, printed};
-use crate::support::{Sandbox, wait_for_all};
+use crate::program::{printed, printed_with_library};
+use crate::support::Sandbox;
 
 fn sandbox(script: &str) -> Sandbox {
     let sandbox = Sandbox::new();
@@ -98,19 +98,12 @@ async def main():
 
 asyncio.run(main())
 "#;
-    let mut usual = command(&sandbox, source);
-    let mut with_library = std::process::Command::new(crate::python::with_pydantic_ai());
-    with_library.args(usual.get_args()).current_dir(sandbox.path()).env_clear();
-    with_library.envs(usual.get_envs().filter_map(|(key, value)| Some((key, value?))));
-    with_library.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    usual.stdin(std::process::Stdio::null());
-    let ended = wait_for_all(&mut with_library);
     let expected = "\
 True
 ['main'] 1 2 ('toolset_1',)
 ['main', 'cleaned up'] 1 ['main', 'cleaned up', 'main', 'cleaned up']
 ";
-    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), (expected, ""));
+    assert_eq!(printed_with_library(&sandbox, source), expected);
 }
 
 #[test]

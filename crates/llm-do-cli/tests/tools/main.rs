@@ -15,6 +15,7 @@ mod fence;
 mod files;
 mod matrix;
 mod programs;
+mod residents;
 mod secrets;
 mod shell;
 mod trace;

@@ -18,6 +18,7 @@ from llm_do.approval import ApprovalCallback
 from llm_do.errors import LlmDoError
 from llm_do.faults import CallFailed, RunEnded
 from llm_do.runtime import AgentSpec, Attachment, CallContext, EntrySpec, PromptInput, ToolsetSpec, plain_input
+from llm_do.toolsets.builtins import BuiltIn
 
 KEYS = ("description", "compatible_models", "approval", "allow_workers", "model_settings", "limits")
 """The keys of a worker file that a spec has under the same names."""
@@ -133,7 +134,7 @@ class Offer:
 
     def _toolset(self, toolset: Any, agent: AgentSpec) -> str:
         if isinstance(toolset, str):
-            return toolset
+            return toolset.check(self._root) if isinstance(toolset, BuiltIn) else toolset
         if isinstance(toolset, AgentSpec) or getattr(toolset, "kind", None) == "worker":
             return self.add_agent(toolset)
         for name, known in self._toolsets.items():
@@ -149,6 +150,10 @@ class Offer:
 
     def toolsets_of(self, agent: str) -> list[str]:
         return list(self._uses.get(agent, ()))
+
+    def models(self) -> list[Any]:
+        """What its agents want to ask."""
+        return [agent.model for agent in self._agents.values()]
 
     def add_entry(self, entry: EntrySpec) -> None:
         self._entry = entry

@@ -134,12 +134,34 @@ _BY_KIND: dict[str, type[LlmDoError]] = {
 }
 
 
+_IN_PYTHON: dict[str, str] = {
+    "give a prompt, `--input-json`, or something on stdin": "give `input_data`",
+    "give `input`, or `attachments`": "give `input_data`, or `attachments`",
+    "`-m AGENT=PROVIDER:MODEL`": "`models={AGENT: 'PROVIDER:MODEL'}`",
+    "`-m provider:model`": "`cli_model='provider:model'` (a Runtime and a Context have `model=`)",
+    "`--agent NAME`": "`worker=NAME`",
+    "`--approve-all`": "`approval_callback=approve_all_callback`",
+    "`--timeout`": "`limits={'timeout_seconds': …}`",
+    "`--max-cost-usd`": "`limits={'max_cost_usd': …}`",
+    "`--python PATH`": "`python=PATH`",
+    "`--trust`": "`trust=True`",
+}
+"""What the program says of its flags, as what is written in Python."""
+
+
+def in_python(words: str) -> str:
+    """What was meant for somebody at a terminal, for somebody who writes Python."""
+    for flag, keyword in _IN_PYTHON.items():
+        words = words.replace(flag, keyword)
+    return words
+
+
 def from_answer(error: Mapping[str, Any]) -> LlmDoError:
     """The error of a JSON-RPC answer."""
     data = error.get("data") or {}
     kind = data.get("kind", "failed")
     made = _BY_KIND.get(kind, WorkerFailed)
-    words = error.get("message", "")
-    told = made(words, hint=data.get("hint"), kind=kind, exit_code=data.get("exit_code"), data=data)
+    words, hint = in_python(error.get("message", "")), data.get("hint")
+    told = made(words, hint=None if hint is None else in_python(hint), kind=kind, exit_code=data.get("exit_code"), data=data)
     told.code = error.get("code")
     return told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["CallFailed", "RunEnded"]
+
 
 class CallFailed(Exception):
     """An agent or a tool that was called by name failed; the message says why. Code may catch it and go on."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Union
 
-__all__ = ["OpenAICompatibleProvider", "register_model_factory", "resolve_model"]
+__all__ = ["OpenAICompatibleProvider", "pydantic_ai_model", "register_model_factory", "resolve_model"]
 
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
@@ -31,7 +31,7 @@ def register_model_factory(prefix: str, factory: Factory, replace: bool = False)
     """Makes `prefix:model` a model that workers may use.
 
     `factory` is the endpoint, or a function of the model's name that gives it: an `OpenAICompatibleProvider`, or anything
-    else with a `base_url` (and an `api_key`). To be called while a file of the project is imported.
+    else with a `base_url` (and an `api_key`). In a file of a project to be called while it is imported, in a program before a run.
     """
     if not isinstance(prefix, str) or not _PREFIX.match(prefix.strip()):
         raise ValueError(f"{prefix!r} is not a prefix: letters, digits, `_` and `-`, at most 64")
@@ -55,14 +55,38 @@ def endpoint(prefix: str, model: str) -> OpenAICompatibleProvider:
     key = getattr(made, "api_key", None) or getattr(getattr(made, "client", None), "api_key", None)
     base_url = getattr(made, "base_url", None)
     if not base_url:
-        raise TypeError(f"the factory of `{prefix}` gave {made!r}, which has no `base_url`: llm-do makes the requests itself")
+        raise TypeError(
+            f"the factory of `{prefix}` gave {made!r}, which has no `base_url`: llm-do makes the"
+            " requests itself. Give an OpenAICompatibleProvider, or follow a script with the model `scripted:FILE`"
+        )
     return OpenAICompatibleProvider(str(base_url), None if key is None else str(key), prefix)
 
 
-def resolve_model(model: str) -> Any:
+def providers_of(models: Iterable[Union[str, None]]) -> dict[str, dict[str, Union[str, None]]]:
+    """Where the registered providers of these models are, as a run is told of them."""
+    found: dict[str, dict[str, Union[str, None]]] = {}
+    for prefix, _, name in (model.partition(":") for model in models if model):
+        if prefix in _factories:
+            made = endpoint(prefix, name)
+            told = {"base_url": made.base_url, "api_key": made.api_key}
+            if found.setdefault(prefix, told) != told:
+                raise ValueError(f"the models of `{prefix}` are at several addresses: register one prefix for each")
+    return found
+
+
+def resolve_model(model: str) -> str:
+    """A model by its name, which is what agents take. One of a registered provider is looked for, so that a factory which
+    cannot make it says so here."""
+    prefix, _, name = model.partition(":")
+    if prefix in _factories:
+        endpoint(prefix, name)
+    return model
+
+
+def pydantic_ai_model(model: str) -> Any:
     """A model for agents that Python code runs itself, with PydanticAI: one of a registered provider, else the name as it is."""
-    prefix, separator, name = model.partition(":")
-    if not separator or prefix not in _factories:
+    prefix, _, name = model.partition(":")
+    if prefix not in _factories:
         return model
     found = endpoint(prefix, name)
     try:

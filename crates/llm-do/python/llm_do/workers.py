@@ -33,6 +33,7 @@ from llm_do.approval import (
     strict_mode_callback,
 )
 from llm_do.errors import UsageError
+from llm_do.models import providers_of
 from llm_do.runtime import Attachment, CallContext, plain_input
 
 __all__ = [
@@ -243,6 +244,7 @@ class _Order:
             "agent": self.worker,
             "model": self.cli_model,
             "models": dict(self.models or {}),
+            "providers": providers_of([self.cli_model, *(self.models or {}).values()]),
             "approval_mode": _approval_mode(callback),
             "tool_rules": rules,
             "limits": dict(self.limits or {}),

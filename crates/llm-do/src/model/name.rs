@@ -24,8 +24,15 @@ impl ModelName {
         if provider.is_empty() || model.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(ModelNameError::Malformed { text: text.to_owned() });
         }
-        Ok(Self { provider: provider.to_owned(), model: model.to_owned() })
+        Ok(Self { provider: usual(provider).to_owned(), model: model.to_owned() })
     }
+}
+
+/// Providers that others know by another name.
+const ALIASES: &[(&str, &str)] = &[("google-gla", "google")];
+
+fn usual(provider: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == provider).map_or(provider, |(_, usual)| usual)
 }
 
 impl fmt::Display for ModelName {
@@ -52,7 +59,11 @@ pub struct ModelPattern {
 impl ModelPattern {
     pub fn parse(text: &str) -> Result<Self, globset::Error> {
         // `*` crosses `/`: in a model's name a slash is no directory.
-        let glob = GlobBuilder::new(text).case_insensitive(true).literal_separator(false).build()?;
+        let known = text.split_once(':').map(|(provider, rest)| format!("{}:{rest}", usual(provider)));
+        let glob = GlobBuilder::new(known.as_deref().unwrap_or(text))
+            .case_insensitive(true)
+            .literal_separator(false)
+            .build()?;
         Ok(Self { text: text.to_owned(), matcher: glob.compile_matcher() })
     }
 
@@ -169,6 +180,8 @@ mod tests {
             ("anthropic/claude-haiku-4-5", "anthropic", "claude-haiku-4-5"),
             ("openrouter:meta/llama:free", "openrouter", "meta/llama:free"),
             ("ollama:qwen3:8b", "ollama", "qwen3:8b"),
+            ("google-gla:gemini-2.5-pro", "google", "gemini-2.5-pro"),
+            ("google-vertex:gemini-2.5-pro", "google-vertex", "gemini-2.5-pro"),
         ];
         for (text, provider, model) in cases {
             let name = ModelName::parse(text).unwrap();
@@ -188,6 +201,11 @@ mod tests {
             ("openrouter:*", "openrouter:meta/llama", true),
             ("*", "ollama:qwen3", true),
             ("openai:gpt-?", "openai:gpt-55", false),
+            ("google-gla:gemini-*", "google:gemini-2.5-pro", true),
+            ("google:*", "google-gla:gemini-2.5-pro", true),
+            ("google-gla:*", "google-gla:gemini-2.5-pro", true),
+            ("google-vertex:*", "google-vertex:gemini-2.5-pro", true),
+            ("google-gla:*", "google-vertex:gemini-2.5-pro", false),
         ];
         for (pattern, name, expected) in cases {
             let pattern = ModelPattern::parse(pattern).unwrap();

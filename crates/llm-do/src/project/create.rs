@@ -370,7 +370,11 @@ impl Program {
         let model = ModelName::parse(&named.value).map_err(|error| error.to_string())?;
         let is_chosen = self.fallback.iter().any(|fallback| fallback.model == model && fallback.script.is_none());
         let is_used = is_chosen || self.agents.values().any(|agent| agent.model == model && agent.script.is_none());
-        if is_used { Ok((model, None)) } else { Err(format!("may not use `{model}`; {}", self.models_in_use())) }
+        if is_used {
+            Ok((model, None))
+        } else {
+            Err(format!("may not use `{model}`; {}; {}", self.models_in_use(), to_use(&model)))
+        }
     }
 
     fn models_in_use(&self) -> String {
@@ -383,6 +387,13 @@ impl Program {
         }
         format!("the project uses: {}", names.join(", "))
     }
+}
+
+/// How a model comes into a project that does not name it.
+fn to_use(model: &ModelName) -> String {
+    format!(
+        "start the run with `-m {model}` for agents without a `model` of their own (their `compatible_models` must allow it)"
+    )
 }
 
 /// What is known of a name in the directory of created agents.

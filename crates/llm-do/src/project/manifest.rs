@@ -22,7 +22,8 @@ use crate::syntax::tree::{self, Kind, Node};
 use crate::tools::Nesting;
 use crate::tools::approval::Rule;
 use crate::tools::source::{
-    Access, Base, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting, ShellConfig, ToolsetSource,
+    Access, Base, Enclosure, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting, ShellConfig,
+    ToolsetSource,
 };
 
 /// The manifest as it was written, aliases resolved, names not yet.
@@ -65,6 +66,8 @@ pub struct RuntimeKeys {
     pub agent_attachments_require_approval: bool,
     pub agent_approval_overrides: Vec<(Located<String>, AgentApprovalOverride)>,
     pub limits: Limits,
+    /// `None`: Python runs with the user's rights.
+    pub python_fence: Option<Enclosure>,
 }
 
 impl Default for RuntimeKeys {
@@ -78,6 +81,7 @@ impl Default for RuntimeKeys {
             agent_attachments_require_approval: false,
             agent_approval_overrides: Vec::new(),
             limits: Limits::default(),
+            python_fence: None,
         }
     }
 }
@@ -176,6 +180,17 @@ const RUNTIME: Table = Table {
         optional("agent_approval_overrides", Map { of: &Object(&APPROVAL_OVERRIDE) }, Neutral, "exceptions by agent")
             .or(&["worker_approval_overrides"]),
         optional("limits", Object(&LIMITS), Neutral, "for the whole run"),
+        optional("python_fence", Object(&FENCE), Covered, "Python runs behind a fence, or not at all"),
+    ],
+};
+
+/// Of a program that lives as long as a run.
+pub const FENCE: Table = Table {
+    what: "a fence",
+    keys: &[
+        optional("read", PATHS, Covered, "what it reads besides itself: beneath the project, or absolute"),
+        optional("write", PATHS, Covered, "directories that it writes: beneath the project, or absolute"),
+        optional("network", Bool, Covered, "whether it may open sockets"),
     ],
 };
 
@@ -244,6 +259,7 @@ const MCP: Table = Table {
         optional("url", Text, Covered, "the address of a remote server"),
         optional("headers", SETTINGS, Covered, "sent with each request"),
         optional("timeout_seconds", SECONDS, Neutral, "for start and each call"),
+        optional("fence", Object(&FENCE), Covered, "a local server runs behind a fence, or not at all"),
     ],
 };
 
@@ -338,7 +354,13 @@ fn runtime(fields: &Fields<'_>) -> RuntimeKeys {
             .map(|(name, node)| (name.clone(), override_of(node)))
             .collect(),
         limits: fields.object("limits").map(|fields| limits(&fields)).unwrap_or_default(),
+        python_fence: fields.object("python_fence").map(|fields| enclosure(&fields)),
     }
+}
+
+pub fn enclosure(fields: &Fields<'_>) -> Enclosure {
+    let paths = |key| fields.texts(key).into_iter().map(|path| path.value).collect();
+    Enclosure { read: paths("read"), write: paths("write"), network: fields.bool("network").unwrap_or(false) }
 }
 
 pub fn limits(fields: &Fields<'_>) -> Limits {
@@ -505,9 +527,10 @@ fn mcp(name: &str, fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<To
     let (server, misplaced, owner) = match (command, url) {
         (Some(command), None) => {
             let args = fields.texts("args").into_iter().map(|arg| arg.value).collect();
-            (McpServer::Command { command: command.value, args, env }, foreign(["headers"; 3]), "url")
+            let fence = fields.object("fence").map(|fields| enclosure(&fields));
+            (McpServer::Command { command: command.value, args, env, fence }, foreign(["headers"; 3]), "url")
         }
-        (None, Some(url)) => (McpServer::Url { url: url.value, headers }, foreign(["args", "env", "env"]), "command"),
+        (None, Some(url)) => (McpServer::Url { url: url.value, headers }, foreign(["args", "env", "fence"]), "command"),
         (Some(_), Some(url)) => {
             problems.push(Diagnostic::error(url.span, "`mcp` has both `command` and `url`").hint("keep one of them"));
             return None;

@@ -34,7 +34,7 @@ use crate::tools::approval::Rules;
 use crate::tools::attachment::Premises;
 use crate::tools::function::{FunctionEntry, InputRenderer, MadeToolset, Registry, Tool, ToolsetFactory};
 use crate::tools::protected::Protected;
-use crate::tools::source::{McpConfig, ToolsetSource};
+use crate::tools::source::{Enclosure, McpConfig, ToolsetSource};
 use crate::tools::{DeclaredTool, Toolset};
 use created::CreatedAgents;
 use manifest::{AgentApprovalOverride, Manifest, ToolsetDefinition};
@@ -138,6 +138,8 @@ pub struct Program {
     pub programs: BTreeMap<String, crate::tools::shell::program::Program>,
     /// Variables that Python and MCP children see besides the fixed ones.
     pub env: Vec<String>,
+    /// What Python may reach; `None`: whatever the user may.
+    pub python_fence: Option<Enclosure>,
     /// Names that only Python files which were not looked at can define.
     pub open: Vec<String>,
     /// What the embedding program offers by name.

@@ -22,7 +22,7 @@ use crate::syntax::claim::{Claim, Class, Subject};
 use crate::syntax::diagnostic::{Diagnostic, Located, Place, Report, Span};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::Rule;
-use crate::tools::python::Python;
+use crate::tools::python::{Fenced, Python};
 use crate::tools::shell::program::ProgramPlace;
 use crate::tools::source::{Access, Base, FilesystemConfig, ToolsetSource};
 use contents::{Content, Contents, Modules};
@@ -213,7 +213,9 @@ impl TrustedProject {
     /// is wrong with them is reported by [`TrustedProject::relinked`]; an error here is an interpreter that cannot be
     /// started.
     pub async fn start_python(self, python: &Python) -> Result<Self, Report> {
-        Ok(Self { project: self.project.start_python(python).await?, ..self })
+        let program = &self.linked.program;
+        let fenced = program.python_fence.as_ref().map(|enclosure| Fenced { enclosure, protected: &program.protected });
+        Ok(Self { project: self.project.start_python(python, fenced).await?, ..self })
     }
 
     /// The same project, of whose servers it is known what they offer: linking then checks names against it.
@@ -287,12 +289,16 @@ impl Listing<'_> {
         }
         match &claim.subject {
             Subject::Text(text) => item.shown.clone_from(text),
-            Subject::Module(module) => item.shown = format!("the Python module {module}"),
+            Subject::Module(module) => {
+                item.hidden.extend(self.python_fence());
+                item.shown = format!("the Python module {module}{}", self.behind_fence());
+            }
             Subject::Command { words, remark } => self.command(&mut item, words, remark),
             Subject::Python(file) => {
                 let file = lexical_join(base, Path::new(file)).unwrap_or_else(|| PathBuf::from(file));
                 item.hidden.push(covered(self.contents().of_project(&file)));
-                item.shown = format!("{} of this project", file.display());
+                item.hidden.extend(self.python_fence());
+                item.shown = format!("{} of this project{}", file.display(), self.behind_fence());
             }
             Subject::Script(file) => {
                 item.hidden.extend([std::mem::take(&mut item.source), self.script(base, file)]);
@@ -313,6 +319,17 @@ impl Listing<'_> {
 
     fn contents(&self) -> &Contents {
         &self.surveyed.contents
+    }
+
+    /// What Python may reach, if the project says so: whoever agreed to run it behind one fence has not agreed to another.
+    fn python_fence(&self) -> Option<String> {
+        let fence = self.surveyed.linked.program.python_fence.as_ref()?;
+        Some(serde_json::json!([fence.read, fence.write, fence.network]).to_string())
+    }
+
+    fn behind_fence(&self) -> String {
+        let fence = self.surveyed.linked.program.python_fence.as_ref();
+        fence.map(|fence| format!(", behind a fence ({})", fence.words())).unwrap_or_default()
     }
 
     /// The agent whose file this is in.
@@ -420,7 +437,7 @@ impl Listing<'_> {
             class: Class::Run,
             words: vec![shown.clone()],
             shown,
-            hidden,
+            hidden: hidden.into_iter().chain(self.python_fence()).collect(),
             source: "Python".to_owned(),
             span: None,
         };

@@ -20,7 +20,10 @@ use crate::project::Program;
 use crate::project::trust::TrustedProject;
 use crate::tools::DeclaredTool;
 use crate::tools::approval::DeclaredVerdict;
+use crate::tools::fence::FenceConfig;
+use crate::tools::fence::tenant::{Premises, Resident};
 use crate::tools::mcp::{Launch, McpTool, Server};
+use crate::tools::protected::Protected;
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::source::{McpConfig, McpServer, Setting, ToolsetSource};
 
@@ -36,9 +39,10 @@ pub async fn ask(
     project: &TrustedProject,
     children: &ChildEnvironment,
     http: &HttpSettings,
+    fence: &FenceConfig,
     events: &Events,
 ) -> Vec<Offer> {
-    let all = Servers::within(project.program(), children, http, events);
+    let all = Servers::within(project.program(), children, http, fence, events);
     let servers = project.project().servers();
     let asking = servers.iter().map(|config| async {
         let tools = all.get(config).tools(events).await;
@@ -69,6 +73,8 @@ pub(super) struct Servers {
     env: Vec<String>,
     environment: ChildEnvironment,
     http: HttpSettings,
+    fence: FenceConfig,
+    protected: Protected,
     client: OnceLock<Result<HttpClient, String>>,
     events: Events,
     known: Mutex<HashMap<String, Arc<Server>>>,
@@ -76,10 +82,16 @@ pub(super) struct Servers {
 
 impl Servers {
     pub fn new(program: &Program, config: &RuntimeConfig, events: &Events) -> Self {
-        Self::within(program, &config.children, &config.http, events)
+        Self::within(program, &config.children, &config.http, &config.fence, events)
     }
 
-    fn within(program: &Program, children: &ChildEnvironment, http: &HttpSettings, events: &Events) -> Self {
+    fn within(
+        program: &Program,
+        children: &ChildEnvironment,
+        http: &HttpSettings,
+        fence: &FenceConfig,
+        events: &Events,
+    ) -> Self {
         // A tool may think for as long as its own limit says.
         let http = HttpSettings { first_byte_timeout: Duration::MAX, idle_timeout: Duration::MAX, ..http.clone() };
         Self {
@@ -87,6 +99,8 @@ impl Servers {
             env: program.env.clone(),
             environment: children.clone(),
             http,
+            fence: fence.clone(),
+            protected: program.protected.clone(),
             client: OnceLock::new(),
             events: events.clone(),
             known: Mutex::default(),
@@ -120,11 +134,20 @@ impl Servers {
 
     fn launch(&self, config: &McpConfig) -> Result<Launch, String> {
         match &config.server {
-            McpServer::Command { command, args, env } => {
+            McpServer::Command { command, args, env, fence } => {
                 let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
                 let mut variables = self.environment.with(&self.env);
                 variables.extend(self.settings(env)?);
-                Ok(Launch::Command { program: program(&root, command), args: args.clone(), variables, directory: root })
+                let (program, args, directory) = (program(&root, command), args.clone(), root);
+                let Some(enclosure) = fence else {
+                    return Ok(Launch::Command { program, args, variables, directory });
+                };
+                let code = scripts(&directory, std::iter::once(command).chain(&args));
+                let (project, protected) = (directory.clone(), &self.protected);
+                let premises = Premises { fence: &self.fence.fence(), project: &project, protected, enclosure };
+                let resident = Resident { program, arguments: args, variables, directory, code, parts: Vec::new() };
+                let tenant = premises.prepare(resident);
+                Ok(Launch::Fenced(tenant.map_err(|why| format!("is to run behind a fence, and cannot: {why}"))?))
             }
             McpServer::Url { url, headers } => {
                 let invalid = |_| format!("has an address that is none: `{}`", visible_start(url, 200));
@@ -167,4 +190,10 @@ impl Servers {
 /// A bare name is looked for on the path; anything else is relative to the project.
 fn program(root: &Path, command: &str) -> PathBuf {
     if command.contains('/') { root.join(command) } else { PathBuf::from(command) }
+}
+
+/// The directories of what the words of a command name in the project: a script finds the rest of itself beside it.
+fn scripts<'a>(root: &Path, words: impl Iterator<Item = &'a String>) -> Vec<PathBuf> {
+    let file = |word: &String| root.join(word).canonicalize().ok().filter(|path| path.is_file());
+    words.filter_map(file).filter_map(|file| file.parent().map(Path::to_owned)).collect()
 }

@@ -40,7 +40,7 @@ use crate::stack;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Permission, Verdict};
 use crate::tools::attachment::{self, AttachmentError, Reach};
-use crate::tools::fence::{Fence, FenceConfig};
+use crate::tools::fence::FenceConfig;
 use crate::tools::plane::{MOST_QUESTIONS, Refusals};
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
@@ -164,8 +164,6 @@ pub struct Runtime {
     events: Events,
     /// Calls that nobody in the run has made.
     entered: AtomicU64,
-    /// What keeps commands in, found out when the first shell opens.
-    fence: OnceLock<Arc<Fence>>,
     /// What was said once and for all.
     said: Mutex<BTreeSet<String>>,
     /// Made when the first of them is needed.
@@ -336,7 +334,7 @@ impl Runtime {
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
         let (program, resumed) = (Arc::new(program), Resumed::default());
-        let (fence, servers) = (OnceLock::new(), OnceLock::new());
+        let servers = OnceLock::new();
         let (said, prices, held) = (Mutex::default(), Mutex::default(), Mutex::default());
         python::attach(&program, &events);
         Self {
@@ -351,7 +349,6 @@ impl Runtime {
             resumed,
             events,
             entered,
-            fence,
             said,
             servers,
             held,

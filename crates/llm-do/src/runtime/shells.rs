@@ -7,7 +7,7 @@ use crate::event::{EventKind, Events};
 use crate::project::{AgentSpec, ToolsetUse};
 use crate::tools::Toolset;
 use crate::tools::approval::{Rule, Rules};
-use crate::tools::fence::{Fence, Kind};
+use crate::tools::fence::Kind;
 use crate::tools::plane::OpenToolset;
 use crate::tools::shell::{Part, Shell, Surroundings};
 use crate::tools::source::{ShellConfig, ToolsetSource};
@@ -31,7 +31,7 @@ pub fn alone(runtime: &Runtime, name: &str, config: &ShellConfig, events: &Event
 
 fn opened(runtime: &Runtime, tool: &str, parts: Vec<Part>, events: &Events) -> Result<OpenToolset, String> {
     let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
-    let fence = Arc::clone(runtime.fence.get_or_init(|| Arc::new(Fence::find(&runtime.config.fence))));
+    let fence = runtime.config.fence.fence();
     if let Kind::None { why: reason } = &fence.kind {
         let text = format!("commands run without a fence: {reason}; configured shells ask where they would allow");
         if runtime.is_news(&text) {

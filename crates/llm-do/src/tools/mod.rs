@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod approval;
 pub mod attachment;
+pub mod callback;
 pub mod fence;
 pub mod filesystem;
 pub mod function;
@@ -18,7 +19,7 @@ pub mod secret;
 pub mod shell;
 pub mod source;
 pub mod variant;
-mod working_directory;
+pub mod working_directory;
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -15,7 +15,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::approval::DeclaredVerdict;
+use super::fence::FenceConfig;
+use super::protected::Protected;
 use super::rpc::child::ChildEnvironment;
+use super::source::Enclosure;
 use super::{Capabilities, DeclaredTool, Order, ToolKind};
 use crate::message::RawJson;
 
@@ -31,6 +34,16 @@ pub struct Python {
     /// Where the package `llm_do` is kept compiled between runs; without it each compiles what it needs of it.
     pub compiled: Option<CompiledStore>,
     pub tracebacks: Tracebacks,
+    /// What a project may ask to be put behind.
+    pub fence: FenceConfig,
+}
+
+/// What a project asks Python to be put behind.
+#[derive(Clone, Copy, Debug)]
+pub struct Fenced<'a> {
+    pub enclosure: &'a Enclosure,
+    /// What stays as it is, wherever it may write.
+    pub protected: &'a Protected,
 }
 
 /// What is told of an exception besides what the model reads of it, which names the project's own lines.

@@ -139,8 +139,33 @@ pub struct McpConfig {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum McpServer {
-    Command { command: String, args: Vec<String>, env: BTreeMap<String, Setting> },
+    Command { command: String, args: Vec<String>, env: BTreeMap<String, Setting>, fence: Option<Enclosure> },
     Url { url: String, headers: BTreeMap<String, Setting> },
+}
+
+/// What a program that lives behind a fence may reach besides what it is made of, as its project declares it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Enclosure {
+    /// Relative to the project, or absolute.
+    pub read: Vec<String>,
+    pub write: Vec<String>,
+    pub network: bool,
+}
+
+impl Enclosure {
+    /// For people: "reads /srv/data; writes cache; no network".
+    pub fn words(&self) -> String {
+        let network = if self.network { "network" } else { "no network" }.to_owned();
+        // A path may hold what reads like the next words.
+        let is_plain = |path: &str| path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@~".contains(&byte));
+        let shown = |path: &String| if is_plain(path) { path.clone() } else { format!("{path:?}") };
+        let named = |verb: &str, paths: &[String]| {
+            let paths: Vec<String> = paths.iter().map(shown).collect();
+            (!paths.is_empty()).then(|| format!("{verb} {}", paths.join(", ")))
+        };
+        let parts = [named("reads", &self.read), named("writes", &self.write), Some(network)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// A value of a server's environment or headers.

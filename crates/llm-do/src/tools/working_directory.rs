@@ -9,10 +9,15 @@ const OF_THE_SYSTEM: &[&str] = &["/proc", "/sys", "/dev", "/run"];
 /// But for this one: desktops put disks there.
 const OF_PEOPLE: &str = "/run/media";
 
+/// Whether more lies beneath a directory (absolute, without links) than anybody means.
+pub fn is_too_wide(path: &Path) -> bool {
+    let is_of_system = OF_THE_SYSTEM.iter().any(|system| path.starts_with(system)) && !path.starts_with(OF_PEOPLE);
+    path == Path::new("/") || is_of_system
+}
+
 /// Why a working directory (absolute, without links) is no place to look around in.
 pub fn refusal(path: &Path) -> Option<String> {
-    let is_of_system = OF_THE_SYSTEM.iter().any(|system| path.starts_with(system)) && !path.starts_with(OF_PEOPLE);
-    (path == Path::new("/") || is_of_system).then(|| {
+    is_too_wide(path).then(|| {
         let path = path.display().to_string();
         format!("the working directory is `{}`: everything would lie beneath it", visible(&path))
     })

@@ -215,6 +215,11 @@ async fn what_cannot_be_created_comes_back_to_the_model() {
         ),
         ("{name: a, instructions: x, tools: [look]}", "`look` is not among the tools of `maker`, which has: none"),
         ("{name: a, instructions: x, model: 'anthropic:claude-opus-4-5'}", "may not use `anthropic:claude-opus-4-5`"),
+        (
+            "{name: a, instructions: x, model: 'openai:gpt-5'}",
+            "start the run with `-m openai:gpt-5` for agents without a",
+        ),
+        ("{name: a, instructions: x, model: 'openai:gpt-5'}", "(their `compatible_models` must allow it)"),
         ("{name: a, instructions: x, model: 'scripted:script'}", "may not use `scripted:script`"),
         ("{name: a, instructions: x, colour: red}", "unknown field `colour`"),
     ] {

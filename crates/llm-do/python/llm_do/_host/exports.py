@@ -12,7 +12,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFi
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from llm_do._host.faults import install_command, problem
+from llm_do._host.faults import install_command, outdated_library, problem
 from llm_do._host.places import ProjectFiles
 from llm_do._host.signature import Unsupported, signature_of
 from llm_do._host.tools import PlainTool
@@ -47,6 +47,7 @@ class Exports:
             self._own.compile_always()
             sys.path_hooks.insert(0, self._finder)
             sys.path_importer_cache.clear()
+            sys.meta_path.insert(0, PlainTools())
         for file in files:
             path = os.path.join(self.root, file)
             try:
@@ -115,6 +116,11 @@ class Exports:
                 self._seen[id(value)] = (file, variable)
                 self.entries.append((file, variable, value))
 
+    def also(self, used: AgentSpec, by: AgentSpec) -> None:
+        """An agent that another one uses, whether or not it is a variable of a file."""
+        if self.agents.get(used.name) != used:
+            self._add(self.agents, "agent", used.name, used, self.places["agent", by.name])
+
     def live_tool(self, name: str) -> Any:
         """A single tool, ready to be called: a plain function without a library, anything else with PydanticAI."""
         value = self.tools[name]
@@ -128,8 +134,47 @@ class Exports:
         try:
             from llm_do._host.pydantic_tools import function_toolset
         except ModuleNotFoundError as error:
+            if (outdated := outdated_library()) is not None:
+                raise Mistake(outdated) from error
             raise Mistake(f"the tool `{name}` needs PydanticAI, which is not installed ({reason})") from error
         return function_toolset(value)
+
+
+class PlainTools:
+    """Lets `@toolset.tool` take functions without a context, which PydanticAI wants to be `@toolset.tool_plain`."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "pydantic_ai.toolsets.function":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            executed = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: taking_plain(executed, module)  # type: ignore[method-assign]
+        return spec
+
+
+def taking_plain(execute: Any, module: ModuleType) -> None:
+    execute(module)
+    kind: Any = getattr(module, "FunctionToolset", None)
+    usual = getattr(kind, "tool", None)
+    if usual is None:
+        return
+
+    def tool(self: Any, function: Any = None, /, **named: Any) -> Any:
+        if function is None:
+            return lambda given: tool(self, given, **named)
+        return (usual if wants_context(function) else kind.tool_plain)(self, function, **named)
+
+    kind.tool = tool
+
+
+def wants_context(function: Any) -> bool:
+    """Whether a function's first parameter is the context; one that nothing is said of may be."""
+    import inspect
+
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and (first.annotation is first.empty or "RunContext" in str(first.annotation))
 
 
 class AsWritten(SourceFileLoader):

@@ -17,6 +17,7 @@ _LONGEST_MESSAGE = 4000
 _MOST_FRAMES = 5
 
 DISTRIBUTION = "pydantic-ai-slim==2.66.*"
+OLDEST_LIBRARY = (2, 66)
 
 
 def install_command(distribution: str = DISTRIBUTION) -> str:
@@ -49,9 +50,25 @@ def refused(error: BaseException, root: str) -> Refused:
     if name in ("ModelRetry", "ToolFailed") and type(error).__module__.startswith("pydantic_ai"):
         return Refused(str(getattr(error, "message", error)))
     message = shown(error)
+    variable = missing_variable(error)
     places = [f"{os.path.relpath(frame.filename, root)}:{frame.lineno} in {frame.name}" for frame in own_frames(error, root)]
     where = f" ({' › '.join(places[-_MOST_FRAMES:])})" if places else ""
-    return Refused(f"{message}{where}", {"traceback": trace(error)})
+    more = f"; {variable_hint(variable)}" if variable else ""
+    return Refused(f"{message}{where}{more}", {"traceback": trace(error)})
+
+
+def missing_variable(error: BaseException) -> str | None:
+    """The variable that `os.environ[…]` was asked for in vain."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    is_asked = isinstance(error, KeyError) and frames and frames[-1].filename in (os.__file__, "<frozen os>")
+    name = error.args[0] if is_asked and error.args else None
+    return name if isinstance(name, str) else None
+
+
+def variable_hint(variable: str) -> str:
+    return f'code of a project sees the variables that its manifest names, if they are set: "env": ["{variable}"]'
 
 
 def shown(error: BaseException) -> str:
@@ -81,14 +98,47 @@ def problem(error: BaseException, path: str, root: str) -> dict[str, Any]:
         if frames:
             file, line = frames[-1].filename, frames[-1].lineno
         words = shown(error)
-    hint = None
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        top = error.name.split(".")[0]
+    return {"file": file, "line": line, "fact": words, "hint": hint_of(error), "traceback": trace(error)}
+
+
+def hint_of(error: BaseException) -> str | None:
+    """What to do about a file that cannot be imported."""
+    if (variable := missing_variable(error)) is not None:
+        return variable_hint(variable)
+    if not isinstance(error, ImportError) or not error.name:
+        return None
+    top = error.name.split(".")[0]
+    if top == "llm_do":
+        from llm_do._host.successors import of_module, of_name
+
+        # Its attribute for it is younger than some Pythons.
+        wanted = str(error).partition("cannot import name '")[2].partition("'")[0]
+        return of_name(wanted) if wanted else of_module(error.name)
+    if top == "pydantic_ai" and (outdated := outdated_library()):
+        return outdated
+    if isinstance(error, ModuleNotFoundError):
         distribution = DISTRIBUTION if top in ("pydantic_ai", "pydantic") else top
         if top == "pydantic_ai_blocking_approval":
             distribution = "pydantic-ai-blocking-approval"
             hint = f"{interpreter()} -m pip install --no-deps {distribution}"
         else:
             hint = install_command(distribution)
-        hint = f"install it with: {hint}"
-    return {"file": file, "line": line, "fact": words, "hint": hint, "traceback": trace(error)}
+        return f"install it with: {hint}"
+    return None
+
+
+def outdated_library() -> str | None:
+    """What is wrong with a PydanticAI that is older than what this is written for."""
+    from importlib import metadata
+
+    for name in ("pydantic-ai-slim", "pydantic-ai"):
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+        numbers = [int(part) for part in found.split(".")[:2] if part.isdigit()]
+        if tuple(numbers) < OLDEST_LIBRARY:
+            shown = ".".join(map(str, numbers))
+            return f"llm-do needs PydanticAI {'.'.join(map(str, OLDEST_LIBRARY))} or newer, found {shown}: {install_command()}"
+        return None
+    return None

@@ -18,6 +18,7 @@ from llm_do._host.tools import ApprovalNeeded, PlainTool, Toolset, maybe_await, 
 from llm_do.faults import RunEnded
 from llm_do.runtime import AgentSpec, CallContext, EntrySpec, PromptInput, ToolsetSpec
 from llm_do.toolsets import BuiltInToolset
+from llm_do.toolsets.builtins import BuiltIn
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
@@ -118,7 +119,7 @@ class Host:
         return {
             "tools": [{"file": exports.places["tool", name], "tool": self._single[name].specs()[0]} for name in tools],
             "toolsets": [{"name": name, "file": exports.places["toolset", name]} for name in exports.toolsets],
-            "agents": [self._agent(agent) for agent in exports.agents.values()],
+            "agents": self._agents(),
             "entries": [{"file": file, "function": variable} for file, variable, _ in exports.entries],
             "providers": self._providers(),
             "problems": exports.problems,
@@ -172,6 +173,13 @@ class Host:
             set_toolset_approval_config(live, config)
         return await PydanticToolset.open(live, self.context({}), None)
 
+    def _agents(self) -> list[dict[str, Any]]:
+        """Those that files export, and those that they use."""
+        told: dict[str, dict[str, Any]] = {}
+        while waiting := [agent for name, agent in self._exports.agents.items() if name not in told]:
+            told.update({agent.name: self._agent(agent) for agent in waiting})
+        return list(told.values())
+
     def _agent(self, agent: AgentSpec) -> dict[str, Any]:
         keys: dict[str, Any] = {"name": agent.name, "instructions": agent.instructions}
         for key in ("description", "model", "compatible_models", "approval", "allow_workers", "model_settings", "limits"):
@@ -193,8 +201,9 @@ class Host:
 
     def _name_of(self, value: Any, known: dict[str, Any], agent: AgentSpec, key: str) -> str:
         if isinstance(value, str):
-            return value
+            return value.check(self._root) if isinstance(value, BuiltIn) else value
         if isinstance(value, AgentSpec):
+            self._exports.also(value, agent)
             return value.name
         name = next((name for name, other in known.items() if other is value), None)
         if name is None:
@@ -265,6 +274,8 @@ class Host:
             from llm_do._host.pydantic_tools import PydanticToolset
         except ModuleNotFoundError as error:
             raise Mistake(needs_install(error)) from error
+        except ImportError as error:
+            raise Mistake(str(error)) from error
         # A toolset that the module shares outlives this call.
         cleanup = getattr(made, "cleanup", None) if fresh else None
         return await PydanticToolset.open(made, context, cleanup)

@@ -6,14 +6,21 @@ import inspect
 import sys
 from typing import Any
 
+from llm_do._host.faults import outdated_library
+
+# An old one lacks names, which would be the worse message.
+if (_outdated := outdated_library()) is not None:
+    raise ImportError(_outdated, name="pydantic_ai")
+
 from pydantic import ValidationError
-from pydantic_ai import RunContext
+from pydantic_ai import Agent, RunContext
 from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
 from pydantic_ai.usage import RunUsage
 
+from llm_do._host.threads import threads
 from llm_do._host.tools import ApprovalNeeded, maybe_await, verdict_of
 from llm_do._host.signature import Invalid
 from llm_do._host.violations import violations
@@ -111,7 +118,9 @@ class PydanticToolset:
         ctx = run_context(context, tool_name=tool, tool_call_id=call.get("id"), tool_call_approved=bool(call.get("approved")))
         validated = await self._validated(tool, arguments, ctx)
         try:
-            return await self._toolset.call_tool(tool, validated, ctx, self._tools[tool])
+            # PydanticAI's own threads are forty, and would wait for each other.
+            with Agent.using_thread_executor(threads()):
+                return await self._toolset.call_tool(tool, validated, ctx, self._tools[tool])
         except ApprovalRequired as required:
             raise ApprovalNeeded(str(required.metadata or "")) from required
 

@@ -11,16 +11,6 @@ from llm_do._host.signature import Invalid, Signature
 from llm_do.runtime import CallContext
 from llm_do.toolsets.approval import get_toolset_approval_config
 
-# A function that blocks must not stop the others; more threads than these would only wait for each other.
-_MOST_THREADS = 128
-
-
-@functools.lru_cache(maxsize=None)
-def _threads() -> Any:
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(max_workers=_MOST_THREADS, thread_name_prefix="tool")
-
 
 class ApprovalNeeded(Exception):
     """Code decided in the middle of a call that somebody has to agree to it."""
@@ -39,15 +29,17 @@ class Toolset(Protocol):
 
 
 async def run(function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
-    """Calls a function: an async one on the loop, any other on a thread of its own."""
+    """Calls a function: an async one on the loop, any other on a thread."""
     import asyncio
     import inspect
+
+    from llm_do._host.threads import threads
 
     if inspect.iscoroutinefunction(function):
         return await function(*positional, **named)
     context = contextvars.copy_context()
     work = functools.partial(context.run, functools.partial(function, *positional, **named))
-    result = await asyncio.get_running_loop().run_in_executor(_threads(), work)
+    result = await asyncio.get_running_loop().run_in_executor(threads(), work)
     return await result if inspect.isawaitable(result) else result
 
 

@@ -225,8 +225,38 @@ class EntrySpec(_Value):
         self.name, self.main, self.schema_in = name, main, schema_in
 
 
-FunctionEntry = EntrySpec
-"""Another name of `EntrySpec`."""
+class FunctionEntry(EntrySpec):
+    """An `EntrySpec` whose function is `fn`, and its input class `input_model`; the other words are taken too."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        name: str,
+        fn: Union[Callable[..., Any], None] = None,
+        input_model: Union[type, None] = None,
+        *,
+        main: Union[Callable[..., Any], None] = None,
+        schema_in: Union[type, None] = None,
+    ) -> None:
+        function = fn or main
+        if function is None:
+            raise TypeError(f"the entry `{name}` has no function: give `fn`")
+        super().__init__(name, function, input_model or schema_in)
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        return self.main
+
+    @property
+    def input_model(self) -> Union[type, None]:
+        return self.schema_in
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.main, self.name, self.schema_in)
+
+    def __repr__(self) -> str:
+        return f"FunctionEntry(name={self.name!r}, fn={self.main!r}, input_model={self.schema_in!r})"
 
 
 class AgentSpec(_Value):
@@ -401,7 +431,10 @@ class CallContext:
         if self._loop is None or asyncio._get_running_loop() is self._loop:
             work.close()
             raise CallFailed("this is async code: await it instead")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        from llm_do._host.threads import threads
+
+        with threads().waiting():
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def call_sync(self, name: str, input: Any = None) -> Any:
         """`call`, for a tool that is not async."""

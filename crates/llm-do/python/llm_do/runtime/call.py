@@ -10,6 +10,7 @@ from llm_do._offer import Offer, agents_near, as_agent, given_to, sent
 from llm_do._serve import Peer, Server
 from llm_do.approval import maybe_await
 from llm_do.errors import UsageError
+from llm_do.models import providers_of
 from llm_do.runtime import AgentSpec, CallConfig, CallContext, EntrySpec
 from llm_do.runtime.events import RuntimeEvent
 from llm_do.workers import attachment, json_input, turn
@@ -75,6 +76,7 @@ class CallScope:
         params.update(
             approval_mode=policy.mode,
             model=config.model,
+            providers=providers_of([*offer.models(), config.model]),
             max_depth=config.max_depth,
             events="none" if config.on_event is None else "all",
         )

@@ -40,7 +40,12 @@ class FileSystemToolset(BuiltInToolset):
         max_file_bytes: Union[int, None] = None,
         read_approval: bool = False,
         write_approval: bool = True,
+        config: Union[Mapping[str, Any], None] = None,
     ) -> None:
+        if config is not None:
+            # The same keywords, as a mapping.
+            FileSystemToolset.__init__(self, **_keywords(config, type(self).__name__, FileSystemToolset.__init__))
+            return
         definition: dict[str, Any] = {"root": str(base_path), "mode": self._mode}
         if suffixes:
             definition["suffixes"] = list(suffixes)
@@ -64,17 +69,40 @@ class ShellToolset(BuiltInToolset):
 
     def __init__(
         self,
-        rules: Sequence[Mapping[str, Any]],
+        rules: Sequence[Mapping[str, Any]] = (),
         *,
-        default: Union[str, None] = None,
+        default: Union[str, Mapping[str, Any], None] = None,
         write: Sequence[str] = (),
         network: bool = False,
+        config: Union[Mapping[str, Any], None] = None,
     ) -> None:
-        definition: dict[str, Any] = {"rules": [dict(rule) for rule in rules]}
+        if config is not None:
+            # The same keywords, as a mapping.
+            ShellToolset.__init__(self, **_keywords(config, "ShellToolset", ShellToolset.__init__))
+            return
+        definition: dict[str, Any] = {"rules": [_rule(rule) for rule in rules]}
         if default is not None:
-            definition["default"] = default
+            definition["default"] = default if isinstance(default, str) else _rule(default)["approval"]
         if write:
             definition["write"] = list(write)
         if network:
             definition["network"] = True
         super().__init__({"shell": definition})
+
+
+def _keywords(config: Mapping[str, Any], kind: str, function: Any) -> dict[str, Any]:
+    """The keywords that a mapping has, and no others: one that nobody knows would be lost."""
+    code = function.__code__
+    known = [name for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if name not in ("self", "config")]
+    unknown = [str(key) for key in config if key not in known]
+    if unknown:
+        raise TypeError(f"`config` of {kind} has `{unknown[0]}`; there are: {', '.join(known)}")
+    return dict(config)
+
+
+def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """`approval_required` is another word for `approval`."""
+    written = dict(rule)
+    if "approval_required" in written:
+        written["approval"] = "ask" if written.pop("approval_required") else "allow"
+    return written

@@ -11,7 +11,7 @@ use crate::escape::{visible, visible_start};
 use crate::json_schema::{self, Direction};
 use crate::model::ServerTool;
 use crate::model::name::{Choice, ChoiceError, ChosenBy, ModelName, ModelNameError, ModelPattern};
-use crate::model::provider::{OfferedTool, PROVIDERS, Restriction, provider};
+use crate::model::provider::{OfferedTool, PROVIDERS, ProtocolKind, Restriction, provider};
 use crate::model::scripted::{Script, script_of};
 use crate::project::worker::{PythonClass, SchemaSource, WorkerFile};
 use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, PythonType, ToolsetUse, Typing, lexical_join};
@@ -31,9 +31,7 @@ impl<'a> Linker<'a> {
         let worker = &loaded.worker;
         let base = loaded.path.parent().unwrap_or(Path::new(""));
         let choice = self.model(worker);
-        if let Some(choice) = &choice {
-            self.check_server_tools(worker, &choice.model);
-        }
+        let server_tools = choice.as_ref().map(|choice| self.server_tools(worker, &choice.model));
         let script = choice.as_ref().and_then(|choice| self.script(base, worker, choice));
         let input = self.typing(base, worker.schema_in.as_ref(), Direction::Input);
         self.check_prompt(worker, &input);
@@ -57,7 +55,7 @@ impl<'a> Linker<'a> {
             tools,
             toolsets,
             allow_workers: self.allow_workers(worker),
-            server_tools: worker.server_side_tools.iter().map(|tool| tool.value.clone()).collect(),
+            server_tools: server_tools.unwrap_or_default(),
             settings: worker.model_settings.clone(),
             limits: worker.limits.clone(),
             attachment_policy: worker.attachment_policy.clone(),
@@ -211,10 +209,19 @@ impl<'a> Linker<'a> {
         true
     }
 
-    fn check_server_tools(&mut self, worker: &WorkerFile, model: &ModelName) {
-        if worker.server_side_tools.is_empty() {
-            return;
+    /// A script has no server: its agents do without, so that a project can be tried as it is.
+    fn server_tools(&mut self, worker: &WorkerFile, model: &ModelName) -> Vec<ServerTool> {
+        let Some(first) = worker.server_side_tools.first() else { return Vec::new() };
+        if provider(&model.provider).is_some_and(|row| row.protocol == ProtocolKind::Scripted) {
+            let fact = "a scripted model has no server-side tools: they are left out";
+            self.problems.push(Diagnostic::note(first.span, fact));
+            return Vec::new();
         }
+        self.check_server_tools(worker, model);
+        worker.server_side_tools.iter().map(|tool| tool.value.clone()).collect()
+    }
+
+    fn check_server_tools(&mut self, worker: &WorkerFile, model: &ModelName) {
         let offered: Vec<OfferedTool> = match provider(&model.provider) {
             Some(row) => row.server_tools.to_vec(),
             // An endpoint that speaks a protocol may offer what the protocol's own providers do.

@@ -89,6 +89,12 @@ const IN_REMOTE_MCP: Mapping = inside(
     &[("url", "\"http://localhost:1/mcp\"")],
     "}}}}",
 );
+const IN_FENCE: Mapping = inside(
+    "a fence",
+    "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"toolsets\": {\"t\": {\"mcp\": {\"command\": \"s\", \"fence\": {",
+    &[],
+    "}}}}}",
+);
 const IN_SETTING: Mapping = inside(
     "a setting",
     "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"toolsets\": {\"t\": {\"mcp\": {\"command\": \"s\", \"env\": {\"A\": {",
@@ -137,6 +143,7 @@ const KEYS: &[Row] = &[
     (&IN_RUNTIME, "agent_attachments_require_approval", &["true", "false"], &[NOT_BOOL]),
     (&IN_RUNTIME, "agent_approval_overrides", &["{}", "{\"main\": {}}"], &[NOT_MAP, &["{\"main\": §true}"]]),
     (&IN_RUNTIME, "limits", &["{}", "{\"max_requests\": 1}"], &[NOT_MAP]),
+    (&IN_RUNTIME, "python_fence", &["{}", "{\"read\": [\"/srv\"], \"network\": true}"], &[NOT_MAP]),
     (&IN_OVERRIDE, "calls_require_approval", &["true", "false"], &[NOT_BOOL]),
     (&IN_OVERRIDE, "attachments_require_approval", &["true", "false"], &[NOT_BOOL]),
     (&IN_LIMITS, "max_requests", &["1", "50"], &[NOT_INTEGER, NOT_POSITIVE]),
@@ -207,6 +214,10 @@ const KEYS: &[Row] = &[
     (&IN_REMOTE_MCP, "url", &["\"http://localhost:1/mcp\""], &[NOT_TEXT, BLANK]),
     (&IN_REMOTE_MCP, "headers", SETTING_MAPS, &[NOT_MAP, NOT_SETTINGS]),
     (&IN_LOCAL_MCP, "timeout_seconds", &["1", "0.5"], &[NOT_NUMBER, NOT_POSITIVE, &["1e300"]]),
+    (&IN_LOCAL_MCP, "fence", &["{}", "{\"write\": [\"cache\"]}"], &[NOT_MAP]),
+    (&IN_FENCE, "read", &["[]", "[\"data\", \"/srv/x\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
+    (&IN_FENCE, "write", &["[]", "[\"cache\", \"/srv/x\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
+    (&IN_FENCE, "network", &["true", "false"], &[NOT_BOOL]),
     (&IN_SETTING, "from_env", &["\"TOKEN\"", "\"_x\""], &[NOT_TEXT, NOT_VARIABLE]),
 ];
 
@@ -313,6 +324,7 @@ fn what_is_written_is_read_under_either_spelling() {
         agent_attachments_require_approval: true,
         agent_approval_overrides: vec![(name, exception)],
         limits,
+        python_fence: None,
     };
     assert_eq!(manifest.runtime, expected);
 }
@@ -357,7 +369,7 @@ fn toolset_definitions_are_read_whole() {
     let ToolsetDefinition::Mcp(config, from_env) = mcp else { panic!("{mcp:?}") };
     let env =
         BTreeMap::from([("A".to_owned(), Setting::Text("x".into())), ("B".to_owned(), Setting::FromEnv("C".into()))]);
-    let server = McpServer::Command { command: "c".into(), args: vec!["a".into()], env };
+    let server = McpServer::Command { command: "c".into(), args: vec!["a".into()], env, fence: None };
     let (name, timeout) = (config.name.clone(), Duration::from_secs(2));
     assert_eq!(config, McpConfig { name, server, timeout, tools: None });
     assert_eq!(from_env[0].value, "C");
@@ -388,6 +400,7 @@ fn keys_that_do_not_go_together_are_refused_where_they_meet() {
     check_mistake(&inner(r#"{"mcp": {"command": "c", §"headers": {}}}"#), "`headers` belongs to a server with `url`");
     check_mistake(&inner(r#"{"mcp": {"url": "u", §"args": []}}"#), "`args` belongs to a server with `command`");
     check_mistake(&inner(r#"{"mcp": {"url": "u", §"env": {}}}"#), "`env` belongs to a server with `command`");
+    check_mistake(&inner(r#"{"mcp": {"url": "u", §"fence": {}}}"#), "`fence` belongs to a server with `command`");
     check_mistake(",\n \"toolsets\": {§\"a b\": {\"shell\": {}}}", "`a b` is not a name");
 }
 

@@ -80,6 +80,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         created: std::sync::Arc::default(),
         protected: crate::tools::protected::Protected::default(),
         programs: BTreeMap::new(),
+        python_fence: None,
         env: Vec::new(),
         open: Vec::new(),
         registry: crate::tools::function::Registry::default(),

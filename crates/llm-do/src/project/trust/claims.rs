@@ -2,6 +2,7 @@
 
 use crate::journal::digest::digest;
 use crate::model::scripted;
+use crate::project::manifest;
 use crate::project::worker::{PythonModule, SchemaSource, parse_reference};
 use crate::syntax::claim::{Claim, Class, Subject, Written};
 use crate::syntax::diagnostic::Located;
@@ -114,7 +115,7 @@ pub fn server(written: &Written<'_>, claims: &mut Claims) {
         (Some(command), _) => {
             let arguments = value(written.value, "args").map(texts_of).unwrap_or_default();
             let words = std::iter::once(command).chain(arguments).map(|word| word.value).collect();
-            let remark = settings(value(written.value, "env"));
+            let remark = format!("{}{}", settings(value(written.value, "env")), fence(value(written.value, "fence")));
             Claim::new(Class::Run, Subject::Command { words, remark })
         }
         (None, Some(url)) => {
@@ -124,6 +125,13 @@ pub fn server(written: &Written<'_>, claims: &mut Claims) {
         (None, None) => return,
     };
     claims.push(claim.with(literals).of(owner("mcp", written)).at(written.span));
+}
+
+/// `, behind a fence (reads /srv/data; no network)`.
+fn fence(node: Option<&Node>) -> String {
+    let words =
+        |node: &Node| format!(", behind a fence ({})", manifest::enclosure(&manifest::FENCE.fields(node)).words());
+    node.map(words).unwrap_or_default()
 }
 
 /// ` with TOKEN, USER from LOGNAME`.

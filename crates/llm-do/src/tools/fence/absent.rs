@@ -10,7 +10,10 @@ use super::Bounds;
 use crate::tools::shell::process::{Finished, Launch};
 
 const NONE: &str = "this system has none that is known here";
-pub const COMMAND: &str = "__keep";
+pub use super::message::COMMAND;
+/// Nobody is asked to be these here.
+pub const TENANT: &str = "tenant";
+pub const THIN_TENANT: &str = "thin-tenant";
 
 /// Cannot be made.
 #[derive(Debug)]

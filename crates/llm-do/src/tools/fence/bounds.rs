@@ -1,5 +1,6 @@
 //! What a fenced command may do, as plain data: the keeper reads it as JSON.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Bounds {
     /// Besides the system's programs and libraries.
     pub read: Vec<PathBuf>,
-    /// Programs, and directories of them, besides the system's.
+    /// Programs, and directories of them, besides the system's. They are never hidden.
     pub run: Vec<PathBuf>,
     pub write: Write,
     pub network: Network,
@@ -41,6 +42,21 @@ pub struct Shelter {
     pub hidden: Vec<PathBuf>,
     /// A directory that commands see as `/tmp`.
     pub private: Option<PathBuf>,
+}
+
+/// A program that lives behind a fence of its own, as its keeper is told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenancy {
+    pub bounds: Bounds,
+    /// Absolute, without links.
+    pub program: PathBuf,
+    /// As which the program knows itself.
+    pub name: String,
+    pub arguments: Vec<String>,
+    /// All of it.
+    pub environment: BTreeMap<String, String>,
+    /// Absolute, without links. Where the bounds do not show it, it is there, and empty.
+    pub directory: PathBuf,
 }
 
 impl Bounds {

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::Bounds;
-use super::keep::{COMMAND, Reply, read_message, write_message};
+use super::message::{COMMAND, Reply, read_message, write_message};
 use crate::tools::shell::process::{Finished, Launch};
 
 /// Starts keepers.

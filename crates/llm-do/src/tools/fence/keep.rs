@@ -4,43 +4,34 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc;
 
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::SigSet;
 use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, configure_capability_in_ambient_set,
     set_capabilities, set_no_new_privs,
 };
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-use super::Bounds;
+use super::message::{Reply, read_message, write_message};
 use super::mounts::Stage;
 use super::thin::{Around, Restriction};
-use crate::tools::shell::process::{Ended, Finished, Ground, Launch};
+use super::{Bounds, lodge};
+use crate::tools::shell::process::{Finished, Ground, Launch};
 
-/// The first argument of a program that is to be a keeper.
-pub const COMMAND: &str = "__keep";
+pub use super::message::COMMAND;
+
 const INIT: &str = "init";
-
-/// What a keeper answers.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Reply {
-    /// It has namespaces, and waits for bounds; then, that it is within them.
-    Ready,
-    /// The command has ended; so many bytes of its two streams follow.
-    Finished {
-        ended: Ended,
-        truncated: bool,
-        stdout: usize,
-        stderr: usize,
-    },
-    Failed(String),
-}
+/// The keeper of one program, which has to have namespaces first.
+pub const TENANT: &str = "tenant";
+const TENANT_INIT: &str = "tenant-init";
+/// The same without namespaces.
+pub const THIN_TENANT: &str = "thin-tenant";
 
 /// Becomes a keeper if the arguments ask for one. It must be the first thing that a program does: namespaces are for
 /// processes with one thread.
@@ -50,12 +41,15 @@ pub fn kept(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
         return None;
     }
     let ended = match arguments.next() {
-        None => separate(),
+        None => separate(INIT),
         Some(role) if role == INIT => live(),
+        Some(role) if role == TENANT => separate_for_tenant(),
+        Some(role) if role == TENANT_INIT => lodge::live(),
+        Some(role) if role == THIN_TENANT => lodge::live_among_others(),
         Some(_) => Err("it is started by `llm-do` alone".to_owned()),
     };
     Some(match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(reason) => {
             // Whoever does not listen any more needs no reason.
             let _ = say(&Reply::Failed(reason), &[]);
@@ -64,8 +58,16 @@ pub fn kept(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     })
 }
 
+/// A group is asked to end by a signal, which is for the program: its keeper ends after it.
+fn separate_for_tenant() -> Result<ExitCode, String> {
+    let mut asked = SigSet::empty();
+    asked.add(nix::sys::signal::Signal::SIGTERM);
+    asked.thread_block().map_err(|error| format!("the keeper cannot begin: {}", error.desc()))?;
+    separate(TENANT_INIT)
+}
+
 /// Leaves the namespaces of the user, and starts process 1 of the new ones.
-fn separate() -> Result<(), String> {
+fn separate(role: &str) -> Result<ExitCode, String> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let own = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
     unshare(own).map_err(|error| format!("no namespaces: {}", error.desc()))?;
@@ -80,27 +82,43 @@ fn separate() -> Result<(), String> {
     set_capabilities(None, CapabilitySets { inheritable: mount, ..present }).map_err(no_privileges)?;
     configure_capability_in_ambient_set(mount, true).map_err(no_privileges)?;
     let mut init = Command::new("/proc/self/exe");
-    init.args([COMMAND, INIT]).env_clear();
+    init.args([COMMAND, role]).env_clear();
+    // Process 1 soon takes the root away, for both.
+    let nothing = lodge::nothing()?;
     let mut init = init.spawn().map_err(|error| format!("the keeper does not start: {error}"))?;
-    init.wait().map(drop).map_err(|error| format!("the keeper is lost: {error}"))
+    lodge::leave_streams(&nothing)?;
+    let status = init.wait().map_err(|error| format!("the keeper is lost: {error}"))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 fn no_privileges(error: rustix::io::Errno) -> String {
     format!("no privileges in its namespaces: {error}")
 }
 
+/// The first thing that process 1 does: it ends with the one that started it.
+pub fn begin() -> Result<(), String> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(lost)
+}
+
+fn lost(error: rustix::io::Errno) -> String {
+    format!("the keeper cannot begin: {error}")
+}
+
+/// What it starts cannot look into it, nor speak through its pipes.
+pub fn without_privileges() -> Result<(), String> {
+    give_up_privileges().map_err(no_privileges)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(lost)
+}
+
 /// The life of process 1.
-fn live() -> Result<(), String> {
-    let lost = |error: rustix::io::Errno| format!("the keeper cannot begin: {error}");
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(lost)?;
+fn live() -> Result<ExitCode, String> {
+    begin()?;
     let stage = Stage::set()?;
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?);
     said(say(&Reply::Ready, &[]))?;
-    let Some(bounds) = hear::<Bounds>(&mut input)? else { return Ok(()) };
-    stage.enter(&bounds)?;
-    give_up_privileges().map_err(no_privileges)?;
-    // What it started cannot look into it, nor speak through its pipes.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(lost)?;
+    let Some(bounds) = hear::<Bounds>(&mut input)? else { return Ok(ExitCode::SUCCESS) };
+    stage.enter(&bounds, None)?;
+    without_privileges()?;
     let ground = Ground::kept(Restriction::new(&bounds, Around::Keeper)?)?;
     said(say(&Reply::Ready, &[]))?;
     for launch in launches(input) {
@@ -113,7 +131,7 @@ fn live() -> Result<(), String> {
             Err(reason) => say(&Reply::Failed(reason), &[]),
         })?;
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// All of them, for good: a program that is executed by root gets none back.
@@ -138,42 +156,17 @@ fn launches(mut input: File) -> mpsc::Receiver<Result<Launch, String>> {
     receiver
 }
 
-fn said(said: io::Result<()>) -> Result<(), String> {
+pub fn said(said: io::Result<()>) -> Result<(), String> {
     said.map_err(|error| format!("nobody listens: {error}"))
 }
 
-fn say(reply: &Reply, bytes: &[&[u8]]) -> io::Result<()> {
+pub fn say(reply: &Reply, bytes: &[&[u8]]) -> io::Result<()> {
     let mut output = io::stdout().lock();
     write_message(&mut output, reply)?;
     bytes.iter().try_for_each(|bytes| output.write_all(bytes))?;
     output.flush()
 }
 
-fn hear<T: DeserializeOwned>(input: &mut File) -> Result<Option<T>, String> {
+pub fn hear<T: DeserializeOwned>(input: &mut File) -> Result<Option<T>, String> {
     read_message(input).map_err(|error| format!("it is spoken to in words that it does not know: {error}"))
-}
-
-/// A message is its length, four bytes, and JSON.
-pub fn write_message(output: &mut impl io::Write, message: &impl Serialize) -> io::Result<()> {
-    let json = serde_json::to_vec(message)?;
-    let length = u32::try_from(json.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    output.write_all(&[&length.to_le_bytes(), json.as_slice()].concat())
-}
-
-/// The next message; `None` at the end.
-pub fn read_message<T: DeserializeOwned>(input: &mut impl io::Read) -> io::Result<Option<T>> {
-    const LONGEST: u32 = 64 << 20;
-    let mut length = [0; 4];
-    match input.read_exact(&mut length) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        Err(error) => return Err(error),
-    }
-    let length = u32::from_le_bytes(length);
-    if length > LONGEST {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut json = Vec::new();
-    input.take(length.into()).read_to_end(&mut json)?;
-    Ok(Some(serde_json::from_slice(&json)?))
 }

@@ -10,8 +10,13 @@ pub mod full;
 #[cfg(target_os = "linux")]
 pub mod keep;
 #[cfg(target_os = "linux")]
+mod lodge;
+mod message;
+#[cfg(target_os = "linux")]
 mod mounts;
+pub mod private;
 pub mod shelter;
+pub mod tenant;
 #[cfg(target_os = "linux")]
 pub mod thin;
 pub mod written;
@@ -27,7 +32,7 @@ pub mod keep;
 pub mod thin;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use bounds::{Bounds, Network, Shelter, Write};
 use full::Keepers;
@@ -66,6 +71,15 @@ pub struct FenceConfig {
     pub hidden: Vec<PathBuf>,
     /// What shells declare that they write, as it was when the run began.
     pub written: Arc<WrittenRoots>,
+    /// What was found, the same for whoever needs it.
+    pub found: Arc<OnceLock<Arc<Fence>>>,
+}
+
+impl FenceConfig {
+    /// The fence of the session, looked for when somebody first needs it.
+    pub fn fence(&self) -> Arc<Fence> {
+        Arc::clone(self.found.get_or_init(|| Arc::new(Fence::find(self))))
+    }
 }
 
 /// The fence of a session, found out by trying.
@@ -73,6 +87,7 @@ pub struct FenceConfig {
 pub struct Fence {
     pub kind: Kind,
     pub accept: Accept,
+    pub keeper: Option<PathBuf>,
     pub hidden: Vec<PathBuf>,
     pub written: Arc<WrittenRoots>,
 }
@@ -107,7 +122,13 @@ impl Fence {
                 },
             },
         };
-        Self { kind, accept: config.accept, hidden: config.hidden.clone(), written: Arc::clone(&config.written) }
+        Self {
+            kind,
+            accept: config.accept,
+            keeper: config.keeper.clone(),
+            hidden: config.hidden.clone(),
+            written: Arc::clone(&config.written),
+        }
     }
 
     pub fn is_full(&self) -> bool {
@@ -116,6 +137,15 @@ impl Fence {
 
     pub fn is_there(&self) -> bool {
         !matches!(self.kind, Kind::None { .. })
+    }
+
+    /// Which one it is, in a word.
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Full { .. } => "full",
+            Kind::Thin { .. } => "thin",
+            Kind::None { .. } => "none",
+        }
     }
 
     /// What it is, for people.

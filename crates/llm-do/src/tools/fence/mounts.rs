@@ -62,11 +62,14 @@ impl Stage {
         Ok(Self { mounted: mount_points(&table), system })
     }
 
-    /// Brings in what commands may see, and makes it the root.
-    pub fn enter(self, bounds: &Bounds) -> Done {
+    /// Brings in what commands may see, and makes it the root. A directory that they do not see, and are in, is empty.
+    pub fn enter(self, bounds: &Bounds, directory: Option<&Path>) -> Done {
         self.bind_system(bounds)?;
         self.bind_declared(bounds)?;
-        shelter(bounds)?;
+        self.shelter(bounds)?;
+        if let Some(directory) = directory.map(new).filter(|directory| !directory.exists()) {
+            make_directory(&directory)?;
+        }
         // Read-only: without privileges root's own number is enough to set what the kernel does. Some containers have
         // covered parts of theirs, and give none; then there is none.
         make_directory(&new(Path::new("/proc")))?;
@@ -87,6 +90,11 @@ impl Stage {
                 }
                 Some(_) | None => self.bind(real, path, !is_device)?,
             }
+        }
+        if bounds.shelter.private.is_some() {
+            // Where programs keep what they share among their processes.
+            symlink("/tmp", new(Path::new("/dev/shm")))
+                .map_err(|error| failed("link", Path::new("/dev/shm"), error))?;
         }
         for (name, target) in [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")] {
             let path = Path::new("/dev").join(name);
@@ -136,6 +144,63 @@ impl Stage {
         }
         Ok(())
     }
+
+    /// Inside of what was brought in: what stays as it is, and what cannot be looked at.
+    fn shelter(&self, bounds: &Bounds) -> Done {
+        let mut kept: BTreeMap<(usize, &Path), Kept> = BTreeMap::new();
+        let written = bounds.written();
+        let all = bounds.shelter.read_only.iter().map(|path| (path, Kept::ReadOnly));
+        for (path, how) in all.chain(bounds.shelter.hidden.iter().map(|path| (path, Kept::Hidden))) {
+            kept.insert((depth(path), path), how);
+            if how == Kept::ReadOnly {
+                kept.extend(
+                    written.iter().filter(|root| root.starts_with(path)).map(|root| ((depth(root), &**root), how)),
+                );
+            }
+            for root in written.iter().filter(|root| path.starts_with(root)) {
+                let above = path.ancestors().skip(1).take_while(|above| above != root);
+                for above in above {
+                    kept.entry((depth(above), above)).or_insert(Kept::Held);
+                }
+            }
+        }
+        let mut read_only: Vec<&Path> = Vec::new();
+        for ((_, path), how) in kept {
+            let target = new(path);
+            let is_kept = how != Kept::Hidden && read_only.iter().any(|above| path.starts_with(above));
+            let Ok(metadata) = target.symlink_metadata() else { continue };
+            if is_kept || metadata.is_symlink() {
+                continue;
+            }
+            let done = match how {
+                Kept::Held => hold(&target),
+                Kept::ReadOnly => {
+                    read_only.push(path);
+                    hold(&target).and_then(|()| remount_read_only(&target))
+                }
+                Kept::Hidden if bounds.run.iter().any(|run| run == path) => continue,
+                Kept::Hidden if bounds.run.iter().any(|run| run.starts_with(path)) => {
+                    self.hide_around(path, &bounds.run)?;
+                    continue;
+                }
+                Kept::Hidden if metadata.is_dir() => mount_bind_recursive(NO_DIRECTORY_PATH.make()?, &target),
+                Kept::Hidden => mount_bind_recursive(NO_FILE_PATH.make()?, &target),
+            };
+            done.map_err(|error| failed("keep", path, error))?;
+        }
+        Ok(())
+    }
+
+    /// A directory in which there is nothing but what is run from beneath it.
+    fn hide_around(&self, path: &Path, run: &[PathBuf]) -> Done {
+        let target = new(path);
+        let wrong = |error| failed("keep", path, error);
+        mount("tmpfs", &target, "tmpfs", PLAIN, c"mode=0755").map_err(wrong)?;
+        for run in run.iter().filter(|run| run.starts_with(path) && old(run).exists()) {
+            self.bind(run, run, true)?;
+        }
+        remount_read_only(&target).map_err(wrong)
+    }
 }
 
 impl SystemPath {
@@ -165,45 +230,6 @@ enum Kept {
     Held,
     ReadOnly,
     Hidden,
-}
-
-/// Inside of what was brought in: what stays as it is, and what cannot be looked at.
-fn shelter(bounds: &Bounds) -> Done {
-    let mut kept: BTreeMap<(usize, &Path), Kept> = BTreeMap::new();
-    let written = bounds.written();
-    let all = bounds.shelter.read_only.iter().map(|path| (path, Kept::ReadOnly));
-    for (path, how) in all.chain(bounds.shelter.hidden.iter().map(|path| (path, Kept::Hidden))) {
-        kept.insert((depth(path), path), how);
-        if how == Kept::ReadOnly {
-            kept.extend(written.iter().filter(|root| root.starts_with(path)).map(|root| ((depth(root), &**root), how)));
-        }
-        for root in written.iter().filter(|root| path.starts_with(root)) {
-            let above = path.ancestors().skip(1).take_while(|above| above != root);
-            for above in above {
-                kept.entry((depth(above), above)).or_insert(Kept::Held);
-            }
-        }
-    }
-    let mut read_only: Vec<&Path> = Vec::new();
-    for ((_, path), how) in kept {
-        let target = new(path);
-        let is_kept = how != Kept::Hidden && read_only.iter().any(|above| path.starts_with(above));
-        let Ok(metadata) = target.symlink_metadata() else { continue };
-        if is_kept || metadata.is_symlink() {
-            continue;
-        }
-        let done = match how {
-            Kept::Held => hold(&target),
-            Kept::ReadOnly => {
-                read_only.push(path);
-                hold(&target).and_then(|()| remount_read_only(&target))
-            }
-            Kept::Hidden if metadata.is_dir() => mount_bind_recursive(NO_DIRECTORY_PATH.make()?, &target),
-            Kept::Hidden => mount_bind_recursive(NO_FILE_PATH.make()?, &target),
-        };
-        done.map_err(|error| failed("keep", path, error))?;
-    }
-    Ok(())
 }
 
 /// Something that nobody may look into.

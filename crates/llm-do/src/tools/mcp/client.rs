@@ -16,6 +16,7 @@ use super::result;
 use super::server::Launch;
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
+use crate::tools::fence::tenant::Tenant;
 use crate::tools::rpc::child::Child;
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, code};
@@ -69,7 +70,7 @@ struct OpenCall {
 
 impl Client {
     /// Starts the program, or gets ready to ask the service. What it says in no call is told to these.
-    pub fn connect(name: &str, launch: &Launch, timeout: Duration, session: &Events) -> Result<Self, String> {
+    pub async fn connect(name: &str, launch: &Launch, timeout: Duration, session: &Events) -> Result<Self, String> {
         let heard = Arc::new(Heard {
             output: Output::of(format!("`{name}`")),
             calls: Mutex::default(),
@@ -81,13 +82,18 @@ impl Client {
             Launch::Command { program, args, variables, directory } => {
                 let mut command = Command::new(program);
                 command.args(args).env_clear().envs(variables).current_dir(directory);
-                spawned(command, &heard).map_err(|error| {
+                let live = spawned(command, None, &heard).await;
+                live.map_err(|error| {
                     let reason = match error.kind() {
                         std::io::ErrorKind::NotFound => "there is no such program".to_owned(),
                         _ => error.to_string(),
                     };
                     format!("the MCP server `{name}` cannot be started: `{}`: {reason}", program.display())
                 })?
+            }
+            Launch::Fenced(tenant) => {
+                let live = spawned(tenant.command(), Some(tenant), &heard).await;
+                live.map_err(|error| format!("the MCP server `{name}` cannot be started behind a fence: {error}"))?
             }
             Launch::Url { url, headers, http } => {
                 let (stream, session) = http::open(http.clone(), url.clone(), headers.clone());
@@ -253,16 +259,19 @@ async fn within<T>(time: Duration, has_progressed: &AtomicBool, coming: impl Fut
     None
 }
 
-fn spawned(mut command: Command, heard: &Arc<Heard>) -> std::io::Result<Live> {
+async fn spawned(mut command: Command, tenant: Option<&Tenant>, heard: &Arc<Heard>) -> std::io::Result<Live> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let said = {
         let heard = Arc::clone(heard);
         move |text: &str| heard.output.say(None, OutputStream::Stderr, text)
     };
     let (child, pipes) = Child::spawn(command, said)?;
-    let (Some(stdin), Some(stdout)) = (pipes.stdin, pipes.stdout) else {
+    let (Some(mut stdin), Some(mut stdout)) = (pipes.stdin, pipes.stdout) else {
         return Err(std::io::Error::other("its pipes are lost"));
     };
+    if let Some(tenant) = tenant {
+        tenant.move_in(&mut stdin, &mut stdout).await.map_err(std::io::Error::other)?;
+    }
     let connection = speaking(stdout, stdin, heard, child.why_ended());
     Ok(Live { connection, other: Other::Child(child) })
 }

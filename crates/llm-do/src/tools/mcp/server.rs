@@ -12,11 +12,14 @@ use super::client::Client;
 use super::protocol::McpTool;
 use crate::event::{EventKind, Events};
 use crate::http::HttpClient;
+use crate::tools::fence::tenant::Tenant;
 
 /// How a server is reached.
 pub enum Launch {
     /// A program of our own.
     Command { program: PathBuf, args: Vec<String>, variables: BTreeMap<String, String>, directory: PathBuf },
+    /// The same behind a fence.
+    Fenced(Tenant),
     /// A service elsewhere.
     Url { url: Uri, headers: HeaderMap, http: HttpClient },
 }
@@ -72,7 +75,7 @@ impl Server {
     }
 
     async fn begun(&self, launch: &Launch, events: &Events) -> Result<(Client, usize), String> {
-        let client = Client::connect(&self.name, launch, self.timeout, &self.session)?;
+        let client = Client::connect(&self.name, launch, self.timeout, &self.session).await?;
         let tools = client.begin(events).await?;
         Ok((client, tools))
     }

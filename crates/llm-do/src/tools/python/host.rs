@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,14 +16,16 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use super::{
-    EntryShape, Exports, FoundClass, Python, PythonEndpoint, PythonTool, RenderedPart, Tracebacks, WantedClass, package,
+    EntryShape, Exports, Fenced, FoundClass, Python, PythonEndpoint, PythonTool, RenderedPart, Tracebacks, WantedClass,
+    package,
 };
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
+use crate::tools::fence::tenant::{Premises, Resident, Tenant, is_script};
 use crate::tools::rpc::child::{Child, listen_to};
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
-use crate::tools::{CallContext, ToolError, attachment};
+use crate::tools::{CallContext, ToolError, callback};
 
 /// The oldest Python that the package is written for.
 const OLDEST: (u32, u32) = (3, 10);
@@ -39,6 +39,8 @@ pub enum StartError {
     NotStarted { program: String, reason: String },
     #[error("`{program}` is Python {found}, and 3.10 or newer is needed")]
     TooOld { program: String, found: String },
+    #[error("Python is to run behind a fence (`python_fence`), and cannot: {0}")]
+    NotFenced(String),
     #[error("Python {0}")]
     Died(String),
 }
@@ -50,6 +52,7 @@ impl StartError {
             Self::NotStarted { .. } | Self::TooOld { .. } => {
                 "name one with `--python PATH`, or make one with `python3 -m venv .venv` in the project"
             }
+            Self::NotFenced(_) => "`llm-do check` says which fence there is; without the key it runs with your rights",
             Self::Died(_) => "the files of the project are imported when it starts",
         }
     }
@@ -70,6 +73,7 @@ pub struct PythonHost {
     answers: Mutex<HashMap<String, String>>,
     tracebacks: Tracebacks,
     _child: Child,
+    _tenant: Option<Tenant>,
 }
 
 /// The calls under way in the interpreter, and what it prints.
@@ -85,8 +89,14 @@ struct OpenCall {
 
 impl PythonHost {
     /// Starts the interpreter and imports the files, each once.
-    pub(crate) async fn start(python: &Python, root: &Path, files: &[PathBuf]) -> Result<(Self, Exports), StartError> {
-        let mut host = Self::spawn(python).await?;
+    pub(crate) async fn start(
+        python: &Python,
+        root: &Path,
+        files: &[PathBuf],
+        fenced: Option<Fenced<'_>>,
+    ) -> Result<(Self, Exports), StartError> {
+        let tenant = fenced.map(|fenced| tenant(python, root, fenced)).transpose().map_err(StartError::NotFenced)?;
+        let mut host = Self::spawn(python, tenant).await?;
         let params = RawJson::of(&json!({"root": root, "files": files}));
         let exports = match host.connection.request("import", &params).await {
             Ok(exports) => exports,
@@ -100,7 +110,7 @@ impl PythonHost {
         Ok((host, exports))
     }
 
-    async fn spawn(python: &Python) -> Result<Self, StartError> {
+    async fn spawn(python: &Python, tenant: Option<Tenant>) -> Result<Self, StartError> {
         let program = python.program.display().to_string();
         let failed = |error: std::io::Error| {
             let reason = match error.kind() {
@@ -112,10 +122,10 @@ impl PythonHost {
         let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
         let theirs = theirs.into_std().map_err(failed)?;
         theirs.set_nonblocking(false).map_err(failed)?;
-        let mut command = Command::new(&python.program);
-        // Isolated: neither variables nor the directory it is started in choose its modules.
-        command.args(["-I", "-X", "utf8", "-c", BOOTSTRAP]);
-        command.env_clear().envs(&python.environment.fixed);
+        let mut command = match &tenant {
+            Some(tenant) => tenant.command(),
+            None => with_users_rights(python),
+        };
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped());
         let calls = Arc::new(Calls { open: Mutex::default(), output: Output::of("Python") });
         let hears = |stream| {
@@ -123,11 +133,14 @@ impl PythonHost {
             move |text: &str| calls.say(None, stream, text)
         };
         let (child, pipes) = Child::spawn(command, hears(OutputStream::Stderr)).map_err(failed)?;
-        if let Some(stdout) = pipes.stdout {
+        if let Some(mut stdout) = pipes.stdout {
+            if let Some(tenant) = &tenant {
+                tenant.move_in(&mut ours, &mut stdout).await.map_err(StartError::NotFenced)?;
+            }
             tokio::spawn(listen_to(stdout, hears(OutputStream::Stdout)));
         }
         // One that cannot take it has ended, and the first request says why.
-        let _ = package::hand_over(&mut ours, python).await;
+        let _ = package::hand_over(&mut ours, python, tenant.is_some()).await;
         let (reader, writer) = ours.into_split();
         let heard = {
             let calls = Arc::clone(&calls);
@@ -147,6 +160,7 @@ impl PythonHost {
             answers: Mutex::default(),
             tracebacks: python.tracebacks,
             _child: child,
+            _tenant: tenant,
         })
     }
 
@@ -300,69 +314,24 @@ impl PythonHost {
         cx: &CallContext<'_>,
     ) -> Result<RawJson, ToolError> {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, mut requests) = mpsc::unbounded_channel();
+        let (sender, requests) = mpsc::unbounded_channel();
         let _open = self.calls.begin(call, OpenCall { requests: sender, events: cx.events.clone() });
         let params = RawJson::of(&Asked { asked, context: Seen::of(call, sight, cx) });
-        let mut answer = std::pin::pin!(self.connection.request(method, &params));
-        let mut served = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                answer = &mut answer => return answer.map_err(|fault| {
-                    self.tell_traceback(&fault, Some(cx.events));
-                    ToolError::Failed(fault.to_string())
-                }),
-                Some(request) = requests.recv() => served.push(self.serve(request, cx)),
-                Some(()) = served.next(), if !served.is_empty() => {}
-            }
-        }
-    }
-
-    /// What code asks of the runtime.
-    async fn serve(&self, request: Request, cx: &CallContext<'_>) {
-        request.serve(|method, params| async move { self.answer(&method, &params, cx).await }).await;
-    }
-
-    async fn answer(&self, method: &str, params: &RawJson, cx: &CallContext<'_>) -> Result<RawJson, Fault> {
-        #[derive(Deserialize)]
-        struct ByName {
-            #[serde(alias = "agent", default)]
-            name: String,
-            #[serde(default)]
-            input: Option<RawJson>,
-        }
-        let malformed = |error: serde_json::Error| Fault::told(code::INVALID_PARAMS, error.to_string());
-        let ByName { name, input } = params.to().map_err(malformed)?;
-        let input = input.unwrap_or_else(|| RawJson::of(&json!({})));
-        let is_agent = method == "call_agent" || cx.plane.has_agent(&name) || !cx.plane.has(&name);
-        let input = passed_on(input, is_agent, cx);
-        let called = match method {
-            "is_untyped" => return Ok(RawJson::of(&json!({"value": is_agent && cx.agents.is_untyped(&name)}))),
-            "call" => cx.call(&name, &input).await,
-            "call_agent" => cx.call_agent(&name, &input).await,
-            "tools" => return Ok(RawJson::of(&cx.tools())),
-            "usage" => return Ok(RawJson::of(&json!({"value": cx.usage()}))),
-            "trace" => return Ok(RawJson::of(&json!({"value": cx.trace()}))),
-            unknown => return Err(Fault::told(code::INVALID_PARAMS, format!("there is no `{unknown}`"))),
-        };
-        let content = called.map_err(|error| match error {
-            ToolError::Ends(ending) => Fault::told(code::ENDS, ending.to_string()),
-            error @ (ToolError::Failed(_) | ToolError::Changed) => Fault::told(code::FAILED, error.to_string()),
-        })?;
-        Ok(self.typed(&content, is_agent.then_some(&name)))
-    }
-
-    /// Text is text, a value a value; that of an agent may be an instance of a class.
-    fn typed(&self, content: &[Content], agent: Option<&String>) -> RawJson {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let class = agent.and_then(|agent| answers.get(agent));
-        RawJson::of(&match (content, class) {
-            ([Content::Value { json }], Some(class)) => json!({"text": json, "class": class}),
-            ([Content::Value { json }], None) => match serde_json::from_str::<Value>(json) {
-                Ok(value) => json!({"value": value}),
-                Err(_) => json!({"text": json}),
-            },
-            (content, _) => json!({"text": Content::shown(content)}),
+        let answer = self.connection.request(method, &params);
+        let answer = callback::while_serving(answer, requests, cx, |content, agent| self.typed(content, agent)).await;
+        answer.map_err(|fault| {
+            self.tell_traceback(&fault, Some(cx.events));
+            ToolError::Failed(fault.to_string())
         })
+    }
+
+    /// The answer of an agent may be an instance of a class.
+    fn typed(&self, content: &[Content], agent: Option<&str>) -> RawJson {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        match (content, agent.and_then(|agent| answers.get(agent))) {
+            ([Content::Value { json }], Some(class)) => RawJson::of(&json!({"text": json, "class": class})),
+            (content, _) => callback::value_of(content),
+        }
     }
 }
 
@@ -373,6 +342,47 @@ impl std::fmt::Debug for PythonHost {
 }
 
 const BOOTSTRAP: &str = include_str!("../../../python/bootstrap.py");
+
+/// Isolated: neither variables nor the directory it is started in choose its modules.
+const ARGUMENTS: [&str; 5] = ["-I", "-X", "utf8", "-c", BOOTSTRAP];
+
+fn with_users_rights(python: &Python) -> Command {
+    let mut command = Command::new(&python.program);
+    command.args(ARGUMENTS).env_clear().envs(&python.environment.fixed);
+    command
+}
+
+/// Python behind a fence is made of the project's own directory, which it imports from, and of what is installed for it.
+fn tenant(python: &Python, project: &Path, fenced: Fenced<'_>) -> Result<Tenant, String> {
+    let fence = python.fence.fence();
+    let variables = python.environment.fixed.clone();
+    let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
+    // Such as those of version managers.
+    if is_script(&python.program, &directory, &variables) {
+        let program = python.program.display();
+        return Err(format!(
+            "`{program}` is a script that looks for Python; name the interpreter with `--python PATH`"
+        ));
+    }
+    let parts = variables.get("HOME").map(|home| installed_by_user(Path::new(home))).unwrap_or_default();
+    let resident = Resident {
+        program: python.program.clone(),
+        arguments: ARGUMENTS.map(str::to_owned).to_vec(),
+        variables,
+        directory,
+        code: vec![project.to_owned()],
+        parts,
+    };
+    let Fenced { enclosure, protected } = fenced;
+    Premises { fence: &fence, project, protected, enclosure }.prepare(resident)
+}
+
+/// What a user installs for all projects.
+fn installed_by_user(home: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home.join(".local/lib")).into_iter().flatten().flatten();
+    let is_python = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("python3");
+    entries.filter(is_python).map(|entry| entry.path().join("site-packages")).collect()
+}
 
 fn not_begun(python: &Python, reason: &str) -> StartError {
     match reason.split_once("llm-do: too old: ") {
@@ -386,35 +396,6 @@ fn not_begun(python: &Python, reason: &str) -> StartError {
 
 fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
     answer.to().map_err(|error| format!("Python answered what nobody asked: {error}"))
-}
-
-/// An input in which files that the caller was given itself have a name that agents know them by; other tools get their
-/// paths.
-fn passed_on(input: RawJson, is_agent: bool, cx: &CallContext<'_>) -> RawJson {
-    if !input.get().contains("\"given\"") {
-        return input;
-    }
-    let Ok(mut value) = input.to::<Value>() else { return input };
-    let named = |file: &mut Value| {
-        let number = file.get("given").and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
-        let Some(given) = number.and_then(|number| cx.attachments().nth(number)) else { return };
-        cx.agents.hold(given);
-        let path = || given.path.as_ref().unwrap_or(&given.name).clone();
-        *file = if is_agent { attachment::as_held(given) } else { Value::String(path()) };
-    };
-    match &mut value {
-        Value::Object(fields) => {
-            for field in fields.values_mut() {
-                match field {
-                    Value::Array(items) => items.iter_mut().for_each(named),
-                    field => named(field),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().filter_map(|item| item.get_mut("attachment")).for_each(named),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-    RawJson::of(&value)
 }
 
 /// How much of the call a function may look at.
@@ -459,10 +440,6 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn of(call: u64, sight: Sight, cx: &'a CallContext<'a>) -> Self {
         let full = sight == Sight::Full;
-        let file = |attachment: &crate::message::Attachment| match &attachment.path {
-            Some(path) => json!({"name": attachment.name, "media_type": attachment.media_type, "path": path}),
-            None => json!(attachment),
-        };
         Self {
             call,
             agent: cx.agent,
@@ -471,7 +448,7 @@ impl<'a> Seen<'a> {
             model: cx.model,
             prompt: full.then(|| Content::shown(cx.input)),
             messages: full.then(|| serde_json::to_string(cx.messages).unwrap_or_default()),
-            attachments: if full { cx.attachments().map(file).collect() } else { Vec::new() },
+            attachments: if full { callback::files(cx) } else { Vec::new() },
         }
     }
 }

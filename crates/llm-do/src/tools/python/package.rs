@@ -36,6 +36,8 @@ const FILES: &[(&str, &str)] = package![
     "providers.py",
     "tools.py",
     "workers.py",
+    "project/__init__.py",
+    "project/host_toolsets.py",
     "runtime/__init__.py",
     "runtime/approval.py",
     "runtime/args.py",
@@ -46,7 +48,12 @@ const FILES: &[(&str, &str)] = package![
     "runtime/shared.py",
     "runtime/toolsets.py",
     "toolsets/__init__.py",
+    "toolsets/agent.py",
     "toolsets/approval.py",
+    "toolsets/builtins.py",
+    "toolsets/filesystem.py",
+    "toolsets/loader.py",
+    "toolsets/shell.py",
     "ui/__init__.py",
     "ui/adapter.py",
     "ui/display.py",
@@ -62,6 +69,8 @@ const FILES: &[(&str, &str)] = package![
     "_host/places.py",
     "_host/pydantic_tools.py",
     "_host/signature.py",
+    "_host/successors.py",
+    "_host/threads.py",
     "_host/tools.py",
     "_host/values.py",
     "_host/violations.py",
@@ -77,10 +86,10 @@ const MOST_COMPILED: usize = 16 << 20;
 
 /// Hands the package to an interpreter that has just begun, in its own code if that was kept. What it compiled is kept for
 /// the next one.
-pub(super) async fn hand_over(channel: &mut UnixStream, python: &Python) -> io::Result<()> {
+pub(super) async fn hand_over(channel: &mut UnixStream, python: &Python, is_fenced: bool) -> io::Result<()> {
     let mut magic = [0; MAGIC_DIGITS];
     channel.read_exact(&mut magic).await?;
-    let store = python.compiled.as_ref().map(|store| (store, identity(python, &magic)));
+    let store = python.compiled.as_ref().map(|store| (store, identity(python, &magic, is_fenced)));
     let kept = store.as_ref().and_then(|(store, identity)| store.read(identity));
     let codes = kept.as_deref().and_then(Codes::of);
     // One that cannot be kept is not worth to be compiled whole.
@@ -97,8 +106,9 @@ pub(super) async fn hand_over(channel: &mut UnixStream, python: &Python) -> io::
 }
 
 /// What compiled code is for: these sources, and this interpreter. Another program may be a project's own, and what that
-/// one compiled is for nobody else; so is what a library compiled that was loaded into it.
-fn identity(python: &Python, magic: &[u8]) -> String {
+/// one compiled is for nobody else; so is what a library compiled that was loaded into it. What comes from behind a fence
+/// stays behind one.
+fn identity(python: &Python, magic: &[u8], is_fenced: bool) -> String {
     let (named, real) = program(&python.program, python.environment.fixed.get("PATH"));
     let about = std::fs::metadata(&real).map_or_else(
         |_| String::new(),
@@ -109,7 +119,8 @@ fn identity(python: &Python, magic: &[u8]) -> String {
     let loaded = python.environment.fixed.iter().filter(|(name, _)| loads(name));
     let loaded = loaded.flat_map(|(name, value)| [name.as_str(), value.as_str()]);
     let texts = FILES.iter().flat_map(|(path, text)| [*path, *text]);
-    digest(texts.chain([named.as_str(), &real, &about, &magic]).chain(loaded))
+    let fenced = is_fenced.then_some("fenced");
+    digest(texts.chain(fenced).chain([named.as_str(), &real, &about, &magic]).chain(loaded))
 }
 
 /// The path of a program as it is started, and where that leads.

@@ -1,7 +1,6 @@
 //! From a judged command to what is started: its real arguments, its environment, its limits and its bounds.
 
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -172,36 +171,4 @@ fn processes() -> u64 {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let total = load.split(' ').nth(3).and_then(|counts| counts.split_once('/')?.1.parse().ok());
     total.unwrap_or(4096)
-}
-
-/// A directory for the commands of one shell alone, made when one first needs it, gone with the shell.
-#[derive(Debug, Default)]
-pub struct PrivateDirectory(Mutex<Option<PathBuf>>);
-
-impl PrivateDirectory {
-    fn path(&self) -> Result<PathBuf, String> {
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(path) = &*made {
-            return Ok(path.clone());
-        }
-        let path = Path::new("/tmp").join(format!("llm-do-{:016x}", fastrand::u64(..)));
-        let built = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        built.map_err(|error| format!("no private directory for commands: {error}"))?;
-        *made = Some(path.clone());
-        Ok(path)
-    }
-
-    pub fn remove(&self) -> Result<(), String> {
-        let made = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match made {
-            Some(path) => std::fs::remove_dir_all(&path).map_err(|error| format!("{}: {error}", path.display())),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for PrivateDirectory {
-    fn drop(&mut self) {
-        let _ = self.remove();
-    }
 }

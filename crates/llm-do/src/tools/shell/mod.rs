@@ -26,6 +26,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::approval::{Coverage, PermittedCall, Question, Rule, Verdict, digest};
+use super::fence::private::PrivateDirectory;
 use super::fence::shelter::{Repositories, Trace};
 use super::fence::{Fence, Kind};
 use super::function::parse;
@@ -38,7 +39,7 @@ use crate::event::{EventKind, Events};
 use crate::message::{Content, RawJson};
 use directory::{Place, WorkingDirectory};
 use grammar::Fit;
-use launch::{PrivateDirectory, Sheltered};
+use launch::Sheltered;
 use operands::Operands;
 use process::{Ended, Finished, Supervisors};
 use program::{Grounds, Program, Programs};

@@ -212,6 +212,17 @@ fn server_side_tools_are_those_of_the_provider() {
 }
 
 #[test]
+fn a_script_does_without_server_side_tools() {
+    let keys = "server_side_tools: [{tool_type: web_search, max_uses: 3}, {tool_type: image_generation}]";
+    let files = directory().bare("main", keys).choosing(|choices| {
+        choices.flag = Some(model("scripted:s"));
+        choices.scripts = [("s".to_owned(), "- say: x".to_owned())].into();
+    });
+    assert_eq!(files.program().agents["main"].server_tools, []);
+    assert_eq!(files.notes(), ["main.worker:3:21 a scripted model has no server-side tools: they are left out"]);
+}
+
+#[test]
 fn a_restriction_that_the_provider_does_not_keep_is_refused() {
     let files = |model: &str, tools: &str| {
         let keys = ["anthropic", "openai", "google"].map(str::to_owned);

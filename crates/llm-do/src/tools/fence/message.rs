@@ -1,0 +1,60 @@
+//! How keepers are spoken to: a message is its length, four bytes, and JSON.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::tools::shell::process::Ended;
+
+/// The first argument of a program that is to be a keeper.
+pub const COMMAND: &str = "__keep";
+
+/// So much is said at once.
+const LONGEST: u32 = 64 << 20;
+
+/// What a keeper answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// It has namespaces, and waits for bounds; then, that it is within them.
+    Ready,
+    /// The command has ended; so many bytes of its two streams follow.
+    Finished {
+        ended: Ended,
+        truncated: bool,
+        stdout: usize,
+        stderr: usize,
+    },
+    Failed(String),
+}
+
+pub fn framed(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_vec(message)?;
+    let length = u32::try_from(json.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    Ok([&length.to_le_bytes(), json.as_slice()].concat())
+}
+
+/// How many bytes follow.
+pub fn length(head: [u8; 4]) -> io::Result<u32> {
+    let length = u32::from_le_bytes(head);
+    if length > LONGEST { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }
+}
+
+#[cfg(target_os = "linux")]
+pub fn write_message(output: &mut impl io::Write, message: &impl Serialize) -> io::Result<()> {
+    output.write_all(&framed(message)?)
+}
+
+/// The next message; `None` at the end. No byte behind it is read.
+#[cfg(target_os = "linux")]
+pub fn read_message<T: serde::de::DeserializeOwned>(input: &mut impl io::Read) -> io::Result<Option<T>> {
+    use io::Read as _;
+    let mut head = [0; 4];
+    match input.read_exact(&mut head) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let mut json = Vec::new();
+    input.take(length(head)?.into()).read_to_end(&mut json)?;
+    Ok(Some(serde_json::from_slice(&json)?))
+}
