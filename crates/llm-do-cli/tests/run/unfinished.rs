@@ -43,9 +43,7 @@ fn what_was_filtered_is_a_failure_also_if_something_was_said() {
     for (model, word) in MODELS.iter().zip(["refusal", "content_filter", "content_filter", "SAFETY"]) {
         let (ended, _) = ended(model, Reply::text("Half an").finishing(Finish::Refusal));
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), "Half an\n[unfinished]\n"), "{model}");
-        let said = format!(
-            "error: the model of agent `main` declined: the provider filtered the answer ({word})\n"
-        );
+        let said = format!("error: the model of agent `main` declined: the provider filtered the answer ({word})\n");
         assert_eq!(ended.stderr, said, "{model}");
     }
 }
@@ -55,8 +53,7 @@ fn an_end_that_nobody_knows_is_no_success() {
     for model in MODELS {
         let (ended, _) = ended(model, Reply::text("Half an").finishing(Finish::Unheard("a_new_reason".to_owned())));
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), "Half an\n[unfinished]\n"), "{model}");
-        let said =
-            "error: the answer of agent `main` is not whole: its provider ended it with `a_new_reason`\n";
+        let said = "error: the answer of agent `main` is not whole: its provider ended it with `a_new_reason`\n";
         assert_eq!(ended.stderr, said, "{model}");
     }
 }

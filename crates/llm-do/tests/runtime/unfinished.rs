@@ -14,14 +14,24 @@ fn config() -> RuntimeConfig {
 async fn a_calling_agent_reads_an_error_and_not_half_an_answer() {
     let main = worker("main", "entry: true\ntoolsets: [child]");
     for (finish, said) in [
-        ("length", "error: agent `child` was stopped: the answer of agent `child` was cut off: it reached the longest that is allowed; until then it said: Half"),
-        ("content_filter", "error: agent `child` failed: the model of agent `child` declined: the provider filtered the answer (the script says so)"),
-        ("error", "error: agent `child` failed: the answer of agent `child` is not whole: its provider ended it with `the script says so`"),
+        (
+            "length",
+            "error: agent `child` was stopped: the answer of agent `child` was cut off: it reached the longest that is allowed; until then it said: Half",
+        ),
+        (
+            "content_filter",
+            "error: agent `child` failed: the model of agent `child` declined: the provider filtered the answer (the script says so)",
+        ),
+        (
+            "error",
+            "error: agent `child` failed: the answer of agent `child` is not whole: its provider ended it with `the script says so`",
+        ),
     ] {
         let script = format!(
             "- {{agent: child, say: Half, finish: {finish}}}\n- {{agent: main, tool: child, say: '{{{{ result }}}}'}}\n- {{agent: main, call: {{child: {{input: x}}}}}}"
         );
-        let files = Files::new(&[("main.worker", &main), ("child.worker", &worker("child", "")), ("script.yaml", &script)]);
+        let files =
+            Files::new(&[("main.worker", &main), ("child.worker", &worker("child", "")), ("script.yaml", &script)]);
         let outcome = runtime(&files.project(), config()).run("go").await.unwrap();
         assert_eq!(outcome.finish, Some(Finish::Stop));
         assert_eq!(text(Ok(outcome.output)), said);
