@@ -91,7 +91,7 @@ fn the_result_says_how_the_reply_ended() {
         let (sandbox, fake) = (project(), FakeLlm::start(Script::new().otherwise(reply)));
         let (_, result) = Run::new(&sandbox, &["main.worker", "hi", "--json", "-m", MODELS[0]]).asking(&fake).events();
         assert_eq!((&result["finish"], &result["output"]), (&json!(finish), &json!(output)));
-        assert_eq!(result["exit_code"], if finish == "stop" { 0 } else { 1 }, "{finish}");
+        assert_eq!(result["exit_code"], i32::from(finish != "stop"), "{finish}");
     }
 }
 
