@@ -1,6 +1,7 @@
 //! Regular files beneath a directory, opened by descriptor: no path, link or race leads outside, and nothing that would
 //! block or never end is opened.
 
+pub mod beside;
 mod place;
 
 use std::io::{self, Read as _};
@@ -44,11 +45,27 @@ pub fn read(directory: &Dir, path: &Path, most: u64) -> Result<Vec<u8>, Unopened
     Ok(bytes)
 }
 
+/// Reads a regular file of the user's, wherever it is, or as many bytes of its start. A pipe is an error: nobody would know
+/// what is waited for.
+pub fn read_named(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(non_blocking()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opening a FIFO would wait for its writer.
+fn non_blocking() -> i32 {
+    i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0)
+}
+
 /// Opens a regular file for reading: never a device, a FIFO or a directory.
 fn open(directory: &Dir, path: &Path) -> Result<(File, Metadata), Unopened> {
-    // Non-blocking, because opening a FIFO would wait for its writer.
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = directory.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?;
+    let file = directory.open_with(path, OpenOptions::new().read(true).custom_flags(non_blocking()))?;
     let metadata = file.metadata()?;
     if metadata.is_file() { Ok((file, metadata)) } else { Err(Unopened::NotRegular) }
 }
