@@ -49,6 +49,8 @@ pub struct Flags {
     pub no_tools: bool,
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
+    #[serde(default)]
+    pub allow_unknown_prices: bool,
     pub max_depth: Option<u64>,
     pub python: Option<PathBuf>,
 }
@@ -64,6 +66,7 @@ impl Flags {
             no_tools: args.no_tools,
             max_requests: conduct.max_requests,
             max_cost_usd: conduct.max_cost_usd,
+            allow_unknown_prices: conduct.allow_unknown_prices,
             max_depth: conduct.max_depth,
             python: args.python.clone(),
         }
@@ -172,6 +175,7 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
         | RunError::Declined { .. }
         | RunError::Limit { .. }
         | RunError::UnknownPrice { .. }
+        | RunError::UnboundedTool { .. }
         | RunError::RepeatedFailure { .. }
         | RunError::Output { .. }
         | RunError::NoAgent { .. }

@@ -43,8 +43,6 @@ pub struct Ended {
     pub trace: Vec<Arc<TraceCall>>,
     pub run: String,
     pub elapsed: Duration,
-    /// Requests that somebody cut short.
-    pub unanswered: u64,
     /// Where it can be resumed from.
     pub journal: Option<PathBuf>,
 }
@@ -53,14 +51,14 @@ impl Ended {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
-        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed, unanswered: 0, journal: None }
+        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed, journal: None }
     }
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
         let Outcome { output, messages, usage, trace } = outcome;
         let elapsed = Duration::ZERO;
-        Self { answer: Ok(output), stopped: None, messages, usage, trace, run, elapsed, unanswered: 0, journal: None }
+        Self { answer: Ok(output), stopped: None, messages, usage, trace, run, elapsed, journal: None }
     }
 
     pub fn report(self, plan: &OutputPlan) -> Result<(), Failure> {
@@ -144,7 +142,7 @@ impl Ended {
     }
 
     fn summary(&self) -> Summary {
-        Summary { elapsed: self.elapsed, usage: self.usage.total, unanswered: self.unanswered }
+        Summary { elapsed: self.elapsed, usage: self.usage.total }
     }
 
     fn pending(&self) -> Vec<Pending> {
@@ -185,7 +183,6 @@ fn keep(output: Option<&Output>, plan: &OutputPlan) -> Result<(), Failure> {
 struct Summary {
     elapsed: Duration,
     usage: Usage,
-    unanswered: u64,
 }
 
 impl Summary {
@@ -194,7 +191,7 @@ impl Summary {
         let is_wanted = !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages);
         let is_empty = self.usage.requests == 0 && failure.is_some_and(|failure| !failure.cuts_short());
         if is_wanted && !is_empty {
-            let line = summary::line(self.elapsed, &self.usage, self.unanswered);
+            let line = summary::line(self.elapsed, &self.usage);
             console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
         }
     }

@@ -401,6 +401,7 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
             max_cost_usd: plan.max_cost_usd.or(policy.limits.max_cost_usd),
             ..policy.limits.clone()
         },
+        unknown_prices: plan.unknown_prices,
         stream: plan.stream,
         fence: plan.fence.clone(),
         ..RuntimeConfig::new(approvals)
@@ -671,12 +672,7 @@ impl Prepared {
             },
         };
         Ok((
-            Ended {
-                messages,
-                journal,
-                unanswered: watch.display.unanswered(),
-                ..Ended::of(&runtime, turn, started.elapsed())
-            },
+            Ended { messages, journal, ..Ended::of(&runtime, turn, started.elapsed()) },
             chat,
         ))
     }

@@ -84,7 +84,8 @@ impl Recorder for Session {
                     state.finish(id, parent, call);
                 }
             }
-            EventKind::RequestFinished { model, usage, .. } => state.add_usage(id, &model, &usage),
+            EventKind::RequestFailed { usage, .. } if usage.requests == 0 => {}
+            EventKind::RequestFinished { model, usage, .. } | EventKind::RequestFailed { model, usage, .. } => state.add_usage(id, &model, &usage),
             EventKind::ToolCalled { id: tool_call, tool, arguments, calls_as } => {
                 let call = started(tool, CallKind::Tool, depth, Some(arguments));
                 let running = match calls_as {

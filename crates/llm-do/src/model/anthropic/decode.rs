@@ -203,6 +203,10 @@ impl Decoder for MessagesDecoder {
         self.calls
     }
 
+    fn usage(&self) -> Usage {
+        self.usage.total()
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Reply, DecodeError> {
         if !self.ended {
             return Err(DecodeError::Cut);
@@ -456,7 +460,7 @@ impl WireUsage {
                 .as_ref()
                 .and_then(|details| details.thinking_tokens)
                 .unwrap_or(0),
-            cost_usd: None,
+            ..Usage::default()
         }
     }
 }
