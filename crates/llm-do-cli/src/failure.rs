@@ -182,7 +182,7 @@ impl From<RunError> for Failure {
                 Ending::Limit { .. } => (LIMIT, Some("a flag or `runtime.limits` in the manifest allows more")),
                 Ending::Journal(_) => (FAILED, None),
             },
-            RunError::Model { unretried: Some(_), .. } => (PROVIDER, None),
+            RunError::NotAskedAgain { .. } => (PROVIDER, None),
             RunError::Model { error, .. } => of_model(error),
             RunError::Empty { .. }
             | RunError::Declined { .. }
@@ -200,13 +200,15 @@ impl From<RunError> for Failure {
             ),
             RunError::UnboundedTool { .. } => (
                 USAGE,
-                Some("`max_uses` in the agent's file bounds it; with `--allow-unknown-prices` the limit does not cover it"),
+                Some(
+                    "`max_uses` in the agent's file bounds it; with `--allow-unknown-prices` the limit does not cover it",
+                ),
             ),
             RunError::Output { .. } => (SCHEMA, None),
         };
         let (message, debug) = (error.to_string(), Some(format!("{error:?}")));
         let hint = match &error {
-            RunError::Model { unretried: Some(limit), .. } => {
+            RunError::NotAskedAgain { limit, .. } => {
                 Some(format!("it was not asked again, since the limit `{limit}` is reached"))
             }
             _ => hint.map(str::to_owned),

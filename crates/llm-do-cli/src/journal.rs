@@ -36,6 +36,7 @@ pub struct Header {
 }
 
 /// Flags of `run` that a resumed run inherits.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag, as it was given")]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Flags {
     #[serde(default)]
@@ -171,6 +172,7 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
         RunError::Ended(Ending::Journal(_)) => return Failure::from(error),
         RunError::Input(_)
         | RunError::Model { .. }
+        | RunError::NotAskedAgain { .. }
         | RunError::Empty { .. }
         | RunError::Declined { .. }
         | RunError::Limit { .. }

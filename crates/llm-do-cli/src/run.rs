@@ -671,10 +671,7 @@ impl Prepared {
                 Attended::Killed(_) => (turn, Vec::new()),
             },
         };
-        Ok((
-            Ended { messages, journal, ..Ended::of(&runtime, turn, started.elapsed()) },
-            chat,
-        ))
+        Ok((Ended { messages, journal, ..Ended::of(&runtime, turn, started.elapsed()) }, chat))
     }
 }
 

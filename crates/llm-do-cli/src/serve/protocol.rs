@@ -295,7 +295,7 @@ pub struct LimitsParam {
 
 impl LimitsParam {
     pub fn unknown_prices(&self) -> UnknownPrices {
-        if self.allow_unknown_prices { UnknownPrices::Allowed } else { UnknownPrices::Refused }
+        UnknownPrices::when(self.allow_unknown_prices)
     }
 
     /// These, and the project's own where they say nothing.

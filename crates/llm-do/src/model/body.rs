@@ -203,7 +203,10 @@ mod tests {
         let tail = Tail::new("]", "max_tokens", None, "}");
         assert_eq!((&*tail.text(None), &*tail.text(Some(7))), ("]}", r#"],"max_tokens":7}"#));
         let tail = Tail::new(r#"],"config":{"#, "most", Some(9), "}}");
-        assert_eq!((&*tail.text(None), &*tail.text(Some(7))), (r#"],"config":{"most":9}}"#, r#"],"config":{"most":7}}"#));
+        assert_eq!(
+            (&*tail.text(None), &*tail.text(Some(7))),
+            (r#"],"config":{"most":9}}"#, r#"],"config":{"most":7}}"#)
+        );
     }
 
     #[test]

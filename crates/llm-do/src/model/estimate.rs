@@ -23,7 +23,8 @@ pub struct Input {
 
 /// Of the instructions, the tools and the output schema, which go in with each request.
 pub fn of_head(head: &Head) -> u64 {
-    let tools = head.tools.iter().map(|tool| of_text(&tool.name) + of_text(&tool.description) + of_json(&tool.parameters));
+    let tools =
+        head.tools.iter().map(|tool| of_text(&tool.name) + of_text(&tool.description) + of_json(&tool.parameters));
     of_text(&head.instructions) + tools.sum::<u64>() + head.output.as_ref().map_or(0, of_json)
 }
 
@@ -94,9 +95,7 @@ fn of_part(part: &ReplyPart) -> u64 {
             };
             of_text(&call.tool) + arguments + private(&call.private)
         }
-        ReplyPart::ServerTool(part) => {
-            private(&part.private).max(private(&part.input) + private(&part.output))
-        }
+        ReplyPart::ServerTool(part) => private(&part.private).max(private(&part.input) + private(&part.output)),
     }
 }
 
@@ -135,7 +134,9 @@ fn openai_picture(size: Size, model: &str) -> Option<u64> {
     let is_small = model.contains("-mini") || model.contains("-nano");
     match model {
         model if model.starts_with("gpt-4o-mini") => Some(2_833 + 5_667 * squares),
-        model if is_small && (model.starts_with("gpt-4.1") || model.starts_with("gpt-5-") || model.starts_with("o4")) => {
+        model
+            if is_small && (model.starts_with("gpt-4.1") || model.starts_with("gpt-5-") || model.starts_with("o4")) =>
+        {
             Some(patches * 246 / 100)
         }
         model if model.starts_with("gpt-4o") || model.starts_with("gpt-4.1") => Some(85 + 170 * squares),
@@ -170,8 +171,8 @@ mod tests {
 
     use super::*;
     use crate::message::{Finish, TextPart, Usage};
-    use crate::model::fixtures::{call, head, json};
     use crate::model::ToolDeclaration;
+    use crate::model::fixtures::{call, head, json};
 
     fn model(name: &str) -> ModelName {
         ModelName::parse(name).unwrap()
@@ -190,13 +191,15 @@ mod tests {
 
     fn reply(name: &str, text: &str, input_tokens: u64, output_tokens: u64) -> Message {
         let usage = Usage { requests: 1, input_tokens, output_tokens, ..Usage::default() };
-        let parts = vec![ReplyPart::Text(TextPart { text: text.into(), private: None }), ReplyPart::ToolCall(call("c", "{}"))];
+        let parts =
+            vec![ReplyPart::Text(TextPart { text: text.into(), private: None }), ReplyPart::ToolCall(call("c", "{}"))];
         Message::Assistant(Reply { parts, model: name.into(), finish: Finish::Stop, usage })
     }
 
     #[test]
     fn text_has_three_bytes_to_a_token_and_other_text_one() {
-        for (text, tokens) in [("", 0), ("a", 1), ("abc", 1), ("abcd", 2), ("äöü", 6), ("日本", 6), ("abc日", 4)] {
+        for (text, tokens) in [("", 0), ("a", 1), ("abc", 1), ("abcd", 2), ("äöü", 6), ("日本", 6), ("abc日", 4)]
+        {
             assert_eq!(of_text(text), tokens, "{text}");
         }
     }

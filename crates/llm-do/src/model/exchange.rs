@@ -195,12 +195,7 @@ impl From<HttpError> for ModelError {
 }
 
 impl Talk {
-    async fn ask(
-        &mut self,
-        history: &[Message],
-        meter: &mut dyn Meter,
-        events: &Events,
-    ) -> Result<Reply, ModelError> {
+    async fn ask(&mut self, history: &[Message], meter: &mut dyn Meter, events: &Events) -> Result<Reply, ModelError> {
         if self.headers.is_empty() {
             self.headers = self.line.headers().await?;
         }
@@ -402,12 +397,7 @@ impl Line {
         reading.finish()
     }
 
-    fn reading<'a, 't, 's>(
-        &self,
-        turn: usize,
-        told: &'a mut Told<'t>,
-        sent: &'a mut Sent<'s>,
-    ) -> Reading<'a, 't, 's> {
+    fn reading<'a, 't, 's>(&self, turn: usize, told: &'a mut Told<'t>, sent: &'a mut Sent<'s>) -> Reading<'a, 't, 's> {
         let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
         Reading { decoder: Some(protocol.decoder(&self.head, quirks, turn)), told, sent }
     }
@@ -456,7 +446,8 @@ impl Reading<'_, '_, '_> {
     /// What cannot be read on. An error instead of any content is a refusal, only said later than others.
     fn broken(mut self, error: DecodeError) -> ModelError {
         self.note();
-        let is_told = self.told.bytes > 0 || self.decoder.take().is_some_and(|decoder| decoder.usage().input_tokens > 0);
+        let is_told =
+            self.told.bytes > 0 || self.decoder.take().is_some_and(|decoder| decoder.usage().input_tokens > 0);
         if matches!(error, DecodeError::Reported(_)) && !is_told {
             self.sent.taken = Some(Taken::Refused);
         }

@@ -105,7 +105,7 @@ mod tests {
         lossy.extend([0; 10]);
         lossy.extend([0x20, 0x43, 0x10, 0x80]);
         let mut lossless = b"RIFF....WEBPVP8L....\x2f".to_vec();
-        lossless.extend((799_u32 | 599 << 14).to_le_bytes());
+        lossless.extend((0x31f_u32 | 0x257 << 14).to_le_bytes());
         let mut extended = b"RIFF....WEBPVP8X........".to_vec();
         extended.extend([0x1f, 0x03, 0, 0x57, 0x02, 0]);
         let cases = [

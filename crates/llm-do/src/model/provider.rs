@@ -113,11 +113,7 @@ const ANTHROPIC_TOOLS: &[OfferedTool] = &[
 ];
 
 const OPENAI_TOOLS: &[OfferedTool] = &[
-    OfferedTool {
-        kind: WebSearch,
-        keeps: &[MaxUsesAlone, AllowedDomains, BlockedDomains],
-        per_use: Money::mills(25),
-    },
+    OfferedTool { kind: WebSearch, keeps: &[MaxUsesAlone, AllowedDomains, BlockedDomains], per_use: Money::mills(25) },
     OfferedTool { kind: CodeExecution, keeps: &[MaxUsesAlone], per_use: Money::mills(30) },
     OfferedTool { kind: ImageGeneration, keeps: &[MaxUsesAlone], per_use: Money::mills(250) },
 ];

@@ -455,7 +455,7 @@ mod tests {
     }
 
     /// What comes of a reservation that does not have to wait.
-    fn at_once<'a>(ledger: &'a Ledger, account: Account, wish: Wish) -> Result<Reservation<'a>, Reached> {
+    fn at_once(ledger: &Ledger, account: Account, wish: Wish) -> Result<Reservation<'_>, Reached> {
         let mut reserving = Box::pin(ledger.reserve(account, wish));
         match poll(&mut reserving) {
             Poll::Ready(reserved) => reserved,
@@ -562,7 +562,13 @@ mod tests {
         fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, Reached>> {
             Box::pin(async move {
                 if self.is_empty {
-                    return Err(Reached { limit: "budget", used: 1.0, allowed: 1.0, needed: None, account: Account(0) });
+                    return Err(Reached {
+                        limit: "budget",
+                        used: 1.0,
+                        allowed: 1.0,
+                        needed: None,
+                        account: Account(0),
+                    });
                 }
                 let reserved = OfBudget(Arc::clone(&self.spent), wish.longest.min(10), false);
                 Ok(Box::new(reserved) as Box<dyn FurtherReservation>)

@@ -127,6 +127,13 @@ pub enum UnknownPrices {
     Allowed,
 }
 
+impl UnknownPrices {
+    /// `--allow-unknown-prices`.
+    pub fn when(allowed: bool) -> Self {
+        if allowed { Self::Allowed } else { Self::Refused }
+    }
+}
+
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
@@ -246,9 +253,11 @@ impl Output {
 pub enum RunError {
     #[error(transparent)]
     Input(#[from] InputError),
-    /// `unretried`: the limit that forbade to ask again.
     #[error("agent `{agent}`: {error}")]
-    Model { agent: String, error: ModelError, unretried: Option<String> },
+    Model { agent: String, error: ModelError },
+    /// Asking again may have helped, but a limit forbade it.
+    #[error("agent `{agent}`: {error}")]
+    NotAskedAgain { agent: String, error: Box<ModelError>, limit: &'static str },
     #[error("agent `{agent}` gave an empty answer twice")]
     Empty { agent: String },
     #[error("the model of agent `{agent}` declined: {words}")]
@@ -294,6 +303,7 @@ impl RunError {
             }
             Self::Input(_)
             | Self::Model { .. }
+            | Self::NotAskedAgain { .. }
             | Self::Empty { .. }
             | Self::Declined { .. }
             | Self::UnknownPrice { .. }
@@ -691,7 +701,7 @@ fn failure_of(agent: &str, error: RunError) -> ToolError {
     match error {
         RunError::Ended(ending) => ToolError::Ends(ending),
         // No model can get a key.
-        RunError::Model { agent, error: error @ ModelError::Authenticate(_), .. } => {
+        RunError::Model { agent, error: error @ ModelError::Authenticate(_) } => {
             ToolError::Ends(Ending::Unauthenticated { agent, reason: error.to_string() })
         }
         RunError::Limit { ref partial, .. } if !partial.is_empty() => {

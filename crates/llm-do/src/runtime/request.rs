@@ -44,7 +44,8 @@ pub(super) struct Opening {
 
 impl Opening {
     pub fn of(head: &Head) -> Self {
-        let most = |tool: &ServerTool| per_use(&head.model.provider, tool.kind.name()).times(tool.max_uses.unwrap_or(0));
+        let most =
+            |tool: &ServerTool| per_use(&head.model.provider, tool.kind.name()).times(tool.max_uses.unwrap_or(0));
         let server_tools = head.server_tools.iter().map(most).fold(Money::ZERO, Money::plus);
         Self { tokens: estimate::of_head(head), server_tools }
     }
@@ -89,9 +90,15 @@ impl OwnRequests {
 pub(super) enum Unanswered {
     Limit(Reached),
     /// The answer was bounded for want of money, and ended there: what was said.
-    CutByMoney { reached: Reached, said: String },
+    CutByMoney {
+        reached: Reached,
+        said: String,
+    },
     /// With the limit that forbade to ask again, if one did.
-    Model { error: ModelError, forbidden: Option<Reached> },
+    Model {
+        error: ModelError,
+        forbidden: Option<Box<Reached>>,
+    },
     Stopped(Stop),
 }
 
@@ -169,7 +176,7 @@ struct Sendings<'a> {
     taken: Taken,
     started: Instant,
     /// The limit that does not allow another.
-    forbidden: Option<Reached>,
+    forbidden: Option<Box<Reached>>,
 }
 
 impl<'a> Sendings<'a> {
@@ -302,7 +309,7 @@ impl Meter for Sendings<'_> {
         let Request { ledger, account, .. } = self.request;
         let room = self.request.own.check(account).and_then(|()| ledger.check(account, &self.wish));
         room.map_err(|reached| {
-            self.forbidden = Some(reached);
+            self.forbidden = Some(Box::new(reached));
             Forbidden
         })
     }
@@ -310,7 +317,7 @@ impl Meter for Sendings<'_> {
     fn again(&mut self) -> BoxFuture<'_, Result<(), Forbidden>> {
         Box::pin(async {
             self.admit().await.map_err(|reached| {
-                self.forbidden = Some(reached);
+                self.forbidden = Some(Box::new(reached));
                 Forbidden
             })
         })

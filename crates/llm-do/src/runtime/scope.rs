@@ -494,12 +494,11 @@ impl<'r> CallScope<'r> {
                 let all = [before, said].into_iter().filter(|text| !text.trim().is_empty()).collect::<Vec<_>>();
                 self.limited(&reached, all.join("\n"))
             }
-            Unanswered::Model { error, forbidden } => {
-                let unretried = forbidden.map(|Reached { limit, used, allowed, .. }| {
-                    self.tell_limit(limit, used, allowed);
-                    limit.to_owned()
-                });
-                RunError::Model { agent: self.agent.name.clone(), error, unretried }
+            Unanswered::Model { error, forbidden: None } => RunError::Model { agent: self.agent.name.clone(), error },
+            Unanswered::Model { error, forbidden: Some(reached) } => {
+                let Reached { limit, used, allowed, .. } = *reached;
+                self.tell_limit(limit, used, allowed);
+                RunError::NotAskedAgain { agent: self.agent.name.clone(), error: Box::new(error), limit }
             }
             Unanswered::Stopped(stop) => stop.into(),
         })
