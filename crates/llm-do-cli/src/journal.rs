@@ -174,7 +174,7 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
         | RunError::Model { .. }
         | RunError::NotAskedAgain { .. }
         | RunError::Empty { .. }
-        | RunError::Declined { .. }
+        | RunError::Unfinished { .. }
         | RunError::Limit { .. }
         | RunError::UnknownPrice { .. }
         | RunError::UnboundedTool { .. }

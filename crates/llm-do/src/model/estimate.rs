@@ -8,7 +8,7 @@ use super::Head;
 use super::content::{Shown, shown};
 use super::name::ModelName;
 use super::picture::Size;
-use crate::message::{Arguments, Attachment, Content, Message, RawJson, Reply, ReplyPart, ToolResult};
+use crate::message::{Arguments, Attachment, Content, Message, RawJson, Reply, ReplyPart, ToolResult, Usage};
 
 /// A picture or a document of which nobody says how it is counted.
 const UNKNOWN_FILE: u64 = 6_000;
@@ -32,7 +32,7 @@ pub fn of_head(head: &Head) -> u64 {
 pub fn of_request(head: u64, history: &[Message], model: &ModelName) -> Input {
     let new = |messages: &[Message]| messages.iter().map(|message| of_message(message, model)).sum::<u64>();
     let counted = history.iter().enumerate().rev().find_map(|(index, message)| match message {
-        Message::Assistant(reply) if reply.usage.input_tokens > 0 && is_of(reply, model) => Some((index, reply)),
+        Message::Assistant(reply) if is_counted(&reply.usage) && is_of(reply, model) => Some((index, reply)),
         Message::User(_) | Message::Assistant(_) | Message::Tool(_) => None,
     });
     match counted {
@@ -42,6 +42,11 @@ pub fn of_request(head: u64, history: &[Message], model: &ModelName) -> Input {
             Input { tokens: counted + of_reply(reply) + new(&history[index + 1..]), counted }
         }
     }
+}
+
+/// An estimate is none, and the sum of two requests is not what went in with one.
+fn is_counted(usage: &Usage) -> bool {
+    usage.input_tokens > 0 && usage.requests == 1 && usage.estimated == 0
 }
 
 /// Others count otherwise.
@@ -170,7 +175,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::message::{Finish, TextPart, Usage};
+    use crate::message::{Finish, TextPart};
     use crate::model::ToolDeclaration;
     use crate::model::fixtures::{call, head, json};
 
@@ -193,7 +198,7 @@ mod tests {
         let usage = Usage { requests: 1, input_tokens, output_tokens, ..Usage::default() };
         let parts =
             vec![ReplyPart::Text(TextPart { text: text.into(), private: None }), ReplyPart::ToolCall(call("c", "{}"))];
-        Message::Assistant(Reply { parts, model: name.into(), finish: Finish::Stop, usage })
+        Message::Assistant(Reply { parts, model: name.into(), finish: Finish::Stop, finish_reason: None, usage })
     }
 
     #[test]
