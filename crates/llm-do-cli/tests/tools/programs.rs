@@ -165,12 +165,13 @@ fn programs_of_an_installation_and_of_rustup_find_what_they_start() {
     // As rustup does it: `cargo` is a link to a program that looks for the real one in the user's home.
     tool(&home.join(".cargo/bin/rustup"), "#!/bin/sh\nexec $RUSTUP_HOME/toolchains/x/bin/cargo \"$@\"\n");
     std::os::unix::fs::symlink("rustup", home.join(".cargo/bin/cargo")).unwrap();
-    tool(&home.join(".rustup/toolchains/x/bin/cargo"), "#!/bin/sh\n[ $1 = fmt ] && : > fired\n");
+    tool(&home.join("elsewhere/toolchains/x/bin/cargo"), "#!/bin/sh\n[ $1 = fmt ] && : > fired\n");
+    std::os::unix::fs::symlink("elsewhere", home.join(".rustup")).unwrap();
     tool(&home.join("opt/bin/mytool"), "#!/bin/sh\n. ${0%/*}/../lib/part.sh\n");
     tool(&home.join("opt/lib/part.sh"), ": > fired\n");
     fs::write(home.join(".cargo/credentials.toml"), "secret").unwrap();
     for (pattern, command) in [("cargo fmt", "cargo fmt --all"), ("mytool", "mytool")] {
-        let sandbox = clone(&allow(pattern), &[command]);
+        let sandbox = clone(&json!({"rules": [{"pattern": pattern, "approval": "allow"}]}), &[command]);
         sandbox.file("settings/config.toml", "[shell]\ndirectories = [\"~/.cargo/bin\", \"~/opt/bin\"]\n");
         let settings = sandbox.path().join("settings").display().to_string();
         let run = run(&sandbox, &[]).with("LLM_DO_HOME", settings).with("HOME", home.display().to_string());

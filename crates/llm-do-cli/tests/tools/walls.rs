@@ -332,7 +332,7 @@ const AT_HOME: &[&str] = &[
 
 #[test]
 fn a_home_is_worked_in_and_what_starts_with_its_user_stays_as_it_is() {
-    let plant = AT_HOME.iter().map(|path| format!("echo planted >> {path}; ")).collect::<String>();
+    let plant = AT_HOME.iter().map(|path| format!("echo planted >> {path}; ")).collect::<Vec<_>>().concat();
     let honest = "mkdir -p src && echo x > src/new && cat notes.md src/new && echo x > .brand-new";
     for setting in Setting::all().into_iter().filter(|setting| setting.wall == Wall::Full) {
         let place = Place::new(&["sh"], &json!({}));
@@ -358,7 +358,8 @@ fn settings_of_other_programs_stay_and_what_they_work_in_is_written() {
         [".cargo/config.toml", ".github/workflows/ci.yml", ".npmrc", ".codex/config.toml", ".exrc", "CLAUDE.local.md"];
     let worked_in = [".gradle/x", ".yarn/x", ".gitattributes", ".cache/x", ".pytest_cache/x", ".next/x"];
     let all = || kept.iter().chain(&worked_in);
-    let script = all().map(|path| format!("echo changed > {path}; ")).collect::<String>() + "true";
+    let script =
+        all().map(|path| format!("echo changed > {path}; ")).chain(["true".to_owned()]).collect::<Vec<_>>().concat();
     for setting in Setting::all().into_iter().filter(|setting| setting.wall == Wall::Full) {
         let place = Place::new(&["sh"], &json!({}));
         for path in all() {

@@ -61,16 +61,14 @@ pub fn linked(worktree: &Path) -> Vec<PathBuf> {
     if !git.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Vec::new();
     }
-    let Some((own, shared)) = directories(&git).split_first().map(|(own, shared)| (own.clone(), shared.to_vec()))
-    else {
-        return Vec::new();
+    let found = directories(&git);
+    let Some((own, shared)) = found.split_first() else { return Vec::new() };
+    let is_worktree = || pointed_to(&own.join("gitdir"), "").is_some_and(|named| named == git);
+    let is_known = match shared {
+        [] => has_worktree(own, worktree),
+        [shared, ..] => own.parent() == Some(&shared.join("worktrees")) && is_worktree(),
     };
-    let names_file = pointed_to(&own.join("gitdir"), "").is_some_and(|named| named == git);
-    let names_worktree = || has_worktree(&own, worktree);
-    if !(names_file && is_worktree_of(&own, &shared)) && !(shared.is_empty() && names_worktree()) {
-        return Vec::new();
-    }
-    std::iter::once(own).chain(shared).collect()
+    if is_known { found } else { Vec::new() }
 }
 
 /// The `.git` that a program would find from a directory, if commands in this directory do not reach what it stands for: it
@@ -80,11 +78,6 @@ pub fn out_of_reach(directory: &Path) -> Option<PathBuf> {
     let is_own = git.parent() == Some(directory);
     let leads_elsewhere = directories(&git).iter().any(|real| !real.starts_with(directory));
     (!is_own || (leads_elsewhere && linked(directory).is_empty())).then_some(git)
-}
-
-/// Whether a directory of a worktree lies where the shared one has them.
-fn is_worktree_of(own: &Path, shared: &[PathBuf]) -> bool {
-    shared.iter().any(|shared| own.parent() == Some(&shared.join("worktrees")))
 }
 
 /// Whether the settings of a module name the directory that it is checked out in.

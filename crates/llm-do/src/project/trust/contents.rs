@@ -128,7 +128,7 @@ fn normal(path: &Path) -> Option<PathBuf> {
 impl Modules {
     fn beneath(root: &Path) -> Self {
         let mut walk = Walk { files: Vec::new(), seen: BTreeSet::new(), names: 0 };
-        let files = walk.directory(root, Path::new("")).and_then(|()| digests(root, walk.files));
+        let files = walk.directory(root, Path::new("")).and_then(|()| digests(root, &walk.files));
         files.map_or(Self::TooMany, Self::Read)
     }
 }
@@ -177,7 +177,7 @@ const FILES_OF_A_THREAD: usize = 64;
 const MOST_THREADS: usize = 8;
 
 /// The digests of files beneath a directory, `None` if they are too large together. What cannot be read is left out.
-fn digests(root: &Path, files: Vec<PathBuf>) -> Option<BTreeMap<OsString, String>> {
+fn digests(root: &Path, files: &[PathBuf]) -> Option<BTreeMap<OsString, String>> {
     let (next, bytes) = (AtomicUsize::new(0), AtomicU64::new(0));
     let work = || {
         let mut found = Vec::new();

@@ -38,7 +38,9 @@ impl Shell {
         ];
         let mut variable = |name: &str, value: String| environment.push((name.to_owned(), value));
         let homes = self.programs.homes(program, self.fence.home.as_deref());
-        homes.iter().for_each(|(name, path)| variable(name, path.display().to_string()));
+        for (name, path) in &homes {
+            variable(name, path.display().to_string());
+        }
         let mut arguments = texts;
         let mut private = None;
         let write = if is_grammar {

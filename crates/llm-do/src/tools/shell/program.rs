@@ -233,8 +233,9 @@ impl Programs {
                 || self.directories.iter().any(|directory| directory.join(file).is_file())
         };
         let known = HOMES.iter().filter(|(file, _, _)| is_used(file));
-        let found = known.filter_map(|(_, directory, variable)| Some((*variable, home?.join(directory))));
-        found.filter(|(_, path)| path.is_dir()).collect()
+        // A fence shows directories where they are, and no links to them.
+        let found = |directory: &str| home?.join(directory).canonicalize().ok().filter(|path| path.is_dir());
+        known.filter_map(|(_, directory, variable)| Some((*variable, found(directory)?))).collect()
     }
 }
 
