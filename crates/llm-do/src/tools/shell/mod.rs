@@ -411,7 +411,8 @@ impl Shell {
         let (launch, found) = launched.map_err(ToolError::Failed)?;
         let finished = process::run(launch, &self.supervisors).await;
         let mut notes: Vec<String> = found.traces(&self.protected, &approved).iter().map(trace_words).collect();
-        notes.extend(self.out_of_reach(&judged.matched));
+        let has_failed = !matches!(&finished, Ok(Finished { ended: Ended::Exited(0), .. }));
+        notes.extend(has_failed.then(|| self.out_of_reach(&judged.matched)).flatten());
         for text in &notes {
             events.send(|| EventKind::Notice { text: format!("`{}`: {text}", quoted(&judged.words)) });
         }
