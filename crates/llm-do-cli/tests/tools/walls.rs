@@ -464,6 +464,20 @@ fn what_somebody_agreed_to_opens_nothing_beside_it() {
     }
 }
 
+#[test]
+fn a_private_directory_is_removed_whatever_was_closed_in_it() {
+    let leave = "mkdir -p $TMPDIR/a/b $TMPDIR/c; : > $TMPDIR/a/b/x; chmod 500 $TMPDIR/a/b; chmod 000 $TMPDIR/a $TMPDIR/c; \
+                 echo $TMPDIR; grep -o '/tmp/llm-do-[0-9a-f]*' /proc/self/mountinfo | head -n 1";
+    for setting in Setting::all().into_iter().filter(|setting| setting.allows()) {
+        let place = Place::new(&["sh"], &json!({}));
+        let outcome = place.scripts(setting, &[leave]).remove(0);
+        let Outcome::Ran { stdout, .. } = &outcome else { panic!("{outcome:?}") };
+        let private =
+            stdout.lines().find(|line| line.starts_with("/tmp/llm-do-")).unwrap_or_else(|| panic!("{outcome:?}"));
+        assert!(!Path::new(private).exists(), "{setting:?} {private}");
+    }
+}
+
 /// Where llm-do looks for settings of `git`, a command may leave what never ends or never begins.
 #[test]
 fn what_a_command_left_in_place_of_a_file_holds_nobody_up() {
