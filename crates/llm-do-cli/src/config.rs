@@ -152,7 +152,7 @@ impl Config {
     /// A file that is not there is an empty one.
     pub fn load(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self::default()) };
-        let read = beneath::read_named(path, LARGEST).and_then(|bytes| std::io::read_to_string(bytes.as_slice()));
+        let read = beneath::read_regular(path, LARGEST).and_then(|bytes| std::io::read_to_string(bytes.as_slice()));
         match read {
             Ok(text) => Self::parse(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display()))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),

@@ -168,7 +168,7 @@ pub fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<H
 
 fn read_certificates(path: &Path) -> Result<Vec<u8>, Failure> {
     const LARGEST: u64 = 16 * 1024 * 1024;
-    beneath::read_named(path, LARGEST)
+    beneath::read_regular(path, LARGEST)
         .map_err(|error| Failure::usage(format!("`[http] ca_file` {} cannot be read: {error}", path.display())))
 }
 

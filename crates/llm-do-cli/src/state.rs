@@ -115,7 +115,7 @@ const LARGEST: u64 = 4096;
 
 fn from_file(file: &Path) -> Result<StateKey, Failure> {
     let wrong = |what: String| Failure::usage(format!("`[runs] key_file`: {}: {what}", file.display()));
-    let bytes = beneath::read_named(file, LARGEST).map_err(|error| wrong(error.to_string()))?;
+    let bytes = beneath::read_regular(file, LARGEST).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8_lossy(&bytes);
     StateKey::from_hex(&text).ok_or_else(|| wrong("a key has 64 hex digits".to_owned()))
 }

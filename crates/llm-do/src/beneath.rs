@@ -45,16 +45,20 @@ pub fn read(directory: &Dir, path: &Path, most: u64) -> Result<Vec<u8>, Unopened
     Ok(bytes)
 }
 
-/// Reads a regular file of the user's, wherever it is, or as many bytes of its start. A pipe is an error: nobody would know
-/// what is waited for.
-pub fn read_named(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+/// Opens a regular file at a path of which others decide what is there: never a device, a FIFO, which would wait for its
+/// writer, or a directory.
+pub fn open_regular(path: &Path) -> io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(non_blocking()).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
+    let file = std::fs::File::options().read(true).custom_flags(non_blocking()).open(path)?;
+    let is_regular = file.metadata()?.is_file();
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+    if is_regular { Ok(file) } else { Err(refused()) }
+}
+
+/// Reads such a file, or as many bytes of its start.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
+    open_regular(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -93,6 +97,11 @@ mod tests {
         for path in ["d", "fifo"] {
             assert!(matches!(opened(path), Err(Unopened::NotRegular)), "{path}");
         }
+        for path in ["d", "fifo", "nothing"] {
+            assert!(read_regular(&inside.path().join(path), 9).is_err(), "{path}");
+        }
+        assert!(read_regular(Path::new("/dev/zero"), 9).is_err());
+        assert_eq!(read_regular(&inside.path().join("a"), 9).unwrap(), b"x");
         for path in ["out", "../b", "/etc/passwd"] {
             assert!(matches!(opened(path), Err(Unopened::Outside)), "{path}");
         }

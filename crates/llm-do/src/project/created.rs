@@ -100,7 +100,7 @@ impl Kept {
     }
 
     fn read(&self) -> io::Result<BTreeMap<String, Made>> {
-        let bytes = match beneath::read_named(&self.file, LARGEST) {
+        let bytes = match beneath::read_regular(&self.file, LARGEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             read => read?,
         };

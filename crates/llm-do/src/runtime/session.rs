@@ -34,7 +34,7 @@ struct Open {
 
 #[derive(Debug)]
 enum Running {
-    Tool(TraceCall, u64),
+    Tool(Box<TraceCall>, u64),
     /// Code is an open call.
     Code(u64),
 }
@@ -93,7 +93,10 @@ impl Recorder for Session {
                     state.finish(id, parent, call, rank);
                 }
             }
-            EventKind::RequestFinished { model, usage, .. } => state.add_usage(id, &model, &usage),
+            EventKind::RequestFailed { usage, .. } if usage.requests == 0 => {}
+            EventKind::RequestFinished { model, usage, .. } | EventKind::RequestFailed { model, usage, .. } => {
+                state.add_usage(id, &model, &usage);
+            }
             EventKind::ToolCalled { id: tool_call, tool, arguments, calls_as } => {
                 let call = started(tool, CallKind::Tool, depth, Some(arguments));
                 let running = match calls_as {
@@ -101,7 +104,7 @@ impl Recorder for Session {
                         state.open.insert(code, Open::of(Some(id), rank, call));
                         Running::Code(code)
                     }
-                    None => Running::Tool(call, rank),
+                    None => Running::Tool(Box::new(call), rank),
                 };
                 state.tools.insert((id, tool_call), running);
             }
@@ -169,7 +172,7 @@ impl State {
     /// A tool that runs no longer, with what its code called.
     fn returned(&mut self, caller: u64, tool_call: String) -> Option<(TraceCall, u64)> {
         match self.tools.remove(&(caller, tool_call))? {
-            Running::Tool(call, rank) => Some((call, rank)),
+            Running::Tool(call, rank) => Some((*call, rank)),
             Running::Code(code) => self.open.remove(&code).map(|open| (open.call, open.rank)),
         }
     }
