@@ -182,10 +182,10 @@ for given in ({"input": "x", "when": datetime.date(2026, 1, 2)}, {"rows": [1, {"
 "#,
     );
     let expected = "\
-`input_data.when` is a date
-`input_data.rows[1].a` is a set
+`input_data.when` is of type date
+`input_data.rows[1].a` is of type set
 `input_data.n` is nan
-`input_data` is a object
+`input_data` is of type object
 ";
     assert_eq!(printed, expected);
 }

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Union
 
 from llm_do.approval import ApprovalCallback
+from llm_do.errors import WorkerFailed
 from llm_do.runtime import CallContext, EntrySpec
 
 __all__ = ["Context", "TraceEntry", "Usage"]
@@ -149,9 +150,14 @@ class Context(CallContext):
 
         with Runtime(model=self._default_model, approval_callback=self._approval, max_depth=self._max_depth + 1) as runtime:
             runtime._record = self._record
-            return await runtime._run(
-                EntrySpec(name="context", main=main), input, agents=self._workers(), tools=self._tools(), make_context=self._within, outermost=-1
-            )
+            try:
+                return await runtime._run(
+                    EntrySpec(name="context", main=main), input, agents=self._workers(), tools=self._tools(), make_context=self._within, outermost=-1
+                )
+            except WorkerFailed as failed:
+                # Whoever calls a tool knows nothing of a function around the call.
+                failed.message = str(failed.__cause__ or failed.message)
+                raise
 
     def _workers(self) -> list[Any]:
         return [entry for entry in self._registry.values() if entry.kind == "worker"]

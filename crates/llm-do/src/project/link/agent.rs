@@ -511,6 +511,8 @@ fn origin(by: ChosenBy) -> &'static str {
     match by {
         ChosenBy::Override | ChosenBy::Flag => "from `--model`",
         ChosenBy::File => "from its file",
+        ChosenBy::Unasked => "for an agent that is not asked",
+        ChosenBy::Program => "from `model`",
         ChosenBy::Environment => "from `LLM_DO_MODEL`",
         ChosenBy::Config => "from the user's configuration",
     }
