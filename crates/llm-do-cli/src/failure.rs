@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use llm_do::escape::visible_lines;
+use llm_do::message::Unfinished;
 use llm_do::model::ModelError;
 use llm_do::runtime::RunError;
 use llm_do::syntax::diagnostic::{Colour, Report};
@@ -199,8 +200,8 @@ impl From<RunError> for Failure {
                 }
                 ModelError::Garbled(_) | ModelError::GiveUp(_) => (FAILED, None),
             },
+            RunError::Unfinished { unfinished, .. } => (FAILED, hint_for(unfinished)),
             RunError::Empty { .. }
-            | RunError::Declined { .. }
             | RunError::TooDeep { .. }
             | RunError::TooManyCalls(_)
             | RunError::RepeatedFailure { .. }
@@ -213,6 +214,14 @@ impl From<RunError> for Failure {
         };
         let (message, debug) = (error.to_string(), Some(format!("{error:?}")));
         Self::Failed { message, hint: hint.map(str::to_owned), code, debug }
+    }
+}
+
+fn hint_for(unfinished: &Unfinished) -> Option<&'static str> {
+    match unfinished {
+        Unfinished::Length => Some("`max_tokens` of `model_settings` allows longer answers, as far as the model does"),
+        Unfinished::ContextWindow => Some("give less input, or choose a model with a larger context"),
+        Unfinished::Declined { .. } | Unfinished::Broken { .. } => None,
     }
 }
 

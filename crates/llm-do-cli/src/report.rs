@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use llm_do::escape::{visible_json, visible_lines};
 use llm_do::event::{TraceCall, UsageReport};
-use llm_do::message::{Message, RawJson, Usage};
-use llm_do::runtime::{Outcome, Output, RunError, Runtime};
+use llm_do::message::{Finish, Message, RawJson, Usage};
+use llm_do::runtime::{Outcome, Output, RunError, Runtime, finish_of};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::Pending;
 
@@ -58,7 +58,7 @@ impl Ended {
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
-        let Outcome { output, messages, usage, trace } = outcome;
+        let Outcome { output, messages, usage, trace, finish: _ } = outcome;
         let elapsed = Duration::ZERO;
         Self { answer: Ok(output), stopped: None, messages, usage, trace, run, elapsed, unanswered: 0, journal: None }
     }
@@ -133,6 +133,7 @@ impl Ended {
         ResultJson {
             r#type: "result",
             output,
+            finish: self.finish(),
             exit_code: failure.map_or(0, Failure::code),
             error: failure.map(error_json),
             usage: self.usage,
@@ -140,6 +141,14 @@ impl Ended {
             messages: self.messages,
             pending,
             run: Some(self.run),
+        }
+    }
+
+    /// How the reply ended that is the answer, or that is none.
+    fn finish(&self) -> Option<Finish> {
+        match &self.answer {
+            Ok(_) => finish_of(&self.messages),
+            Err(error) => error.finish(),
         }
     }
 
@@ -164,11 +173,20 @@ pub fn print_turn(output: &Output, plan: &OutputPlan) -> Result<(), Failure> {
     }
 }
 
+/// Stands behind what is only the beginning of an answer, also where nobody reads the error.
+const UNFINISHED: &str = "[unfinished]\n";
+
 /// What somebody interrupted nobody waits for; what ran out of time or money was paid for.
 pub fn print_partial(error: &RunError, stopped: Option<Stopped>, plan: &OutputPlan) -> Result<(), Failure> {
     let is_wanted = matches!(stopped, None | Some(Stopped::TimedOut(_)));
     match error.partial().filter(|_| is_wanted) {
-        Some(partial) => print_turn(&Output::Text(partial.to_owned()), plan),
+        Some(partial) => {
+            print_turn(&Output::Text(partial.to_owned()), plan)?;
+            match plan.format {
+                OutputFormat::Text => console::print(UNFINISHED),
+                OutputFormat::Json | OutputFormat::StreamJson => Ok(()),
+            }
+        }
         None => Ok(()),
     }
 }
