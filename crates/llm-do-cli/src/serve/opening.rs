@@ -146,6 +146,9 @@ fn surveyed(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> 
         }
         return run::survey_with(plan, |project| offer::offered(project, offered, caller));
     }
+    if !plan.project.is_dir() {
+        return Err(Failure::usage(format!("the project root `{}` is no directory", plan.project.display())));
+    }
     let definitions = offered.toolsets.iter().filter_map(|(name, toolset)| Some((name, toolset.definition()?)));
     let definitions: BTreeMap<&String, &RawJson> = definitions.collect();
     let entry = open.entry.as_ref();

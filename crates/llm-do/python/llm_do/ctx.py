@@ -166,8 +166,10 @@ class Context(CallContext):
         return [entry for entry in self._registry.values() if entry.kind == "tool"]
 
     def _within(self, ask: Callable[[str, dict[str, Any]], Awaitable[Any]], seen: Mapping[str, Any]) -> Context:
-        """The context that code gets inside a call: one level deeper, with the same registry, trace and usage."""
-        depth = max(seen.get("depth", 0) - 1, 0)
+        """The context that code gets inside a call: as deep as the call is in the trace, with the same registry, trace and
+        usage."""
+        # The function around the call is not seen.
+        depth = max(len(seen.get("path", ())) - 2, 0)
         inner = Context.__new__(Context)
         CallContext.__init__(inner, ask, {**seen, "depth": depth})
         inner._registry, inner._record = self._registry, self._record
