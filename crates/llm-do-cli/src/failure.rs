@@ -1,6 +1,5 @@
 //! Why the program ends without doing what was asked, printed in one place.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use llm_do::escape::visible_lines;
@@ -40,6 +39,8 @@ const SCHEMA: u8 = 6;
 const TIMEOUT: u8 = 124;
 /// 128 and the number of the signal, as shells count.
 pub const INTERRUPTED: u8 = 130;
+/// Nobody reads stdout any more: the signal would be SIGPIPE.
+const UNREAD: u8 = 141;
 pub const TERMINATED: u8 = 143;
 
 impl Failure {
@@ -65,6 +66,11 @@ impl Failure {
 
     pub fn terminated() -> Self {
         Self::with_code(TERMINATED, "terminated")
+    }
+
+    /// The reader of stdout has gone.
+    pub fn unread() -> Self {
+        Self::with_code(UNREAD, "nobody reads stdout any more")
     }
 
     pub fn timed_out(limit: Duration) -> Self {
@@ -113,6 +119,7 @@ impl Failure {
             (_, SCHEMA) => "output",
             (_, TIMEOUT) => "timeout",
             (_, INTERRUPTED) => "cancelled",
+            (_, UNREAD) => "unread",
             (_, TERMINATED) => "terminated",
             _ => "failed",
         }
@@ -120,7 +127,12 @@ impl Failure {
 
     /// Whether somebody or something ended what was going well.
     pub fn cuts_short(&self) -> bool {
-        matches!(self.code(), APPROVAL | LIMIT | TIMEOUT | INTERRUPTED | TERMINATED)
+        self.is_stop() || matches!(self.code(), APPROVAL | LIMIT)
+    }
+
+    /// Whether somebody, or the clock, wants the process to end.
+    pub fn is_stop(&self) -> bool {
+        matches!(self.code(), TIMEOUT | INTERRUPTED | UNREAD | TERMINATED)
     }
 
     /// The same in one text and a hint, for JSON.
@@ -134,13 +146,6 @@ impl Failure {
             Self::Failed { message, hint, .. } => (message.clone(), hint.clone()),
             Self::Said { .. } => (String::new(), None),
         }
-    }
-
-    /// Prints it and turns it into the exit code.
-    pub fn report(self) -> ExitCode {
-        let code = ExitCode::from(self.code());
-        self.print();
-        code
     }
 
     /// Says it, in one place for all commands.
