@@ -14,19 +14,17 @@ struct Statement<'a> {
 
 fn statements(document: &str) -> Vec<Statement<'_>> {
     let rows = document.lines().filter_map(|line| line.strip_prefix("| ")?.trim_end().strip_suffix('|'));
-    rows.map(|row| row.split(" | ").map(str::trim).collect()).filter(is_numbered).map(statement).collect()
+    rows.filter_map(|row| statement(&row.split(" | ").map(str::trim).collect::<Vec<_>>())).collect()
 }
 
-fn is_numbered(cells: &Vec<&str>) -> bool {
-    let (letter, digits) = cells[0].split_at(1.min(cells[0].len()));
-    letter.chars().all(|letter| letter.is_ascii_uppercase()) && digits.parse::<u32>().is_ok()
-}
-
-fn statement(cells: Vec<&str>) -> Statement<'_> {
+/// That of a row whose first cell is a number like `A12`.
+fn statement<'a>(cells: &[&'a str]) -> Option<Statement<'a>> {
+    let digits = cells[0].strip_prefix(|letter: char| letter.is_ascii_uppercase())?;
+    digits.parse::<u32>().ok()?;
     let [number, _, here, test] = cells[..] else { panic!("{cells:?}") };
     let test = test.split('`').nth(1);
     assert_eq!(test.is_none(), here == "not yet", "{number} has a test, or is not there yet");
-    Statement { number, test }
+    Some(Statement { number, test })
 }
 
 /// The names of functions that are marked as tests.
