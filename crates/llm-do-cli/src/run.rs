@@ -403,6 +403,7 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
             max_cost_usd: plan.max_cost_usd.or(policy.limits.max_cost_usd),
             ..policy.limits.clone()
         },
+        unknown_prices: plan.unknown_prices,
         stream: plan.stream,
         fence: plan.fence.clone(),
         ..RuntimeConfig::new(approvals)
@@ -689,16 +690,7 @@ impl Prepared {
             }
             (Some(_) | None, _) => None,
         };
-        Ok((
-            Ended {
-                messages,
-                journal,
-                handed_over,
-                unanswered: watch.display.unanswered(),
-                ..Ended::of(&runtime, turn, started.elapsed())
-            },
-            chat,
-        ))
+        Ok((Ended { messages, journal, handed_over, ..Ended::of(&runtime, turn, started.elapsed()) }, chat))
     }
 }
 

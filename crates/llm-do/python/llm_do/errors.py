@@ -154,6 +154,7 @@ _IN_PYTHON: tuple[tuple[str, str], ...] = (
     ("`--approve-all`", "`approval_callback=approve_all_callback` (a Runtime has `run_approval_policy=`)"),
     ("`--timeout`", "`limits={'timeout_seconds': …}`"),
     ("`--max-cost-usd`", "`limits={'max_cost_usd': …}`"),
+    ("`--allow-unknown-prices`", "`limits={'allow_unknown_prices': True}`"),
     ("`--python PATH`", "`python=PATH`"),
     ("`--trust`", "`trust=True`"),
     ("`trust: true`", "`trust=True`"),
