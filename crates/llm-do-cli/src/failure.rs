@@ -192,6 +192,9 @@ impl From<RunError> for Failure {
                     PROVIDER,
                     Some("is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model"),
                 ),
+                ModelError::TimedOut(_) => {
+                    (PROVIDER, Some("`[http]` in config.toml and `timeout_seconds` allow more time"))
+                }
                 ModelError::Wait(_) => {
                     (PROVIDER, Some("try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`"))
                 }

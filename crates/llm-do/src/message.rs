@@ -5,6 +5,7 @@
 
 mod repeated_key;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+use crate::escape::whole_characters;
 
 pub use repeated_key::repeated_key;
 
@@ -243,6 +246,10 @@ pub enum Arguments {
 impl Arguments {
     /// Judges the raw text of a model: an empty one means no arguments.
     pub fn parse(text: String) -> Self {
+        let text = match whole_characters(text.as_bytes()) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(whole) => String::from_utf8_lossy(&whole).into_owned(),
+        };
         let trimmed = text.trim();
         if trimmed.is_empty() {
             return Self::Object(RawJson::from_valid("{}".to_owned()));
@@ -577,5 +584,7 @@ mod tests {
         for text in ["", "  ", "{}"] {
             assert!(matches!(Arguments::parse(text.into()), Arguments::Object(_)));
         }
+        let half = Arguments::parse(r#"{"a":"\ud83d"}"#.into());
+        assert_eq!(half, Arguments::Object(RawJson::parse(r#"{"a":"\ufffd"}"#).unwrap()), "half a character");
     }
 }

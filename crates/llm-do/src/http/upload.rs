@@ -36,6 +36,11 @@ impl Progress {
     pub(super) fn last(&self) -> Instant {
         lock(&self.0).last
     }
+
+    /// Whether all of it was taken.
+    pub(super) fn is_taken(&self) -> bool {
+        lock(&self.0).rest.is_empty()
+    }
 }
 
 /// The rest goes with the request: what was lent is given back when nobody sends it any more.

@@ -45,8 +45,11 @@ impl Request<'_> {
         self.ledger.reserve(self.account, estimate).map_err(Unanswered::Limit)?;
         // Dropped with the future: what was reserved and never spent is given back.
         let mut reserved = Reserved { ledger: self.ledger, account: self.account, estimate, spent: None };
-        let model = self.model.to_owned();
-        self.events.send(|| EventKind::RequestStarted { model });
+        let longest_wait = conversation.longest_wait();
+        self.events.send(|| EventKind::RequestStarted {
+            model: self.model.to_owned(),
+            longest_wait_ms: longest_wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+        });
         let started = Instant::now();
         let mut reply = conversation.reply(history, self.events).await.map_err(Unanswered::Model)?;
         // A model that says itself what it took knows better than a table.

@@ -22,8 +22,8 @@ const KINDS: &[&str] = &[
 /// … and may have these beside it.
 const BESIDE: &[&str] = &["mediaResolution", "partMetadata", "thought", "thoughtSignature", "videoMetadata"];
 
-/// What the manual allows in place of a signature that does not exist.
-const STAND_IN: &str = "skip_thought_signature_validator";
+/// What the manual allows in place of a signature that does not exist, as it stands there and in base64.
+const STAND_INS: [&str; 2] = ["skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="];
 
 /// A call that waits for its answer.
 struct OpenCall {
@@ -125,7 +125,7 @@ fn check_part(part: &Value, role: Role, at: &str, findings: &mut Findings) {
 }
 
 fn read_part(part: &Value, at: &str, open: &mut Vec<OpenCall>, parts: &mut Vec<Part>, findings: &mut Findings) {
-    let signature = field(part, "thoughtSignature").and_then(Value::as_str).filter(|text| *text != STAND_IN);
+    let signature = field(part, "thoughtSignature").and_then(Value::as_str).filter(|text| !STAND_INS.contains(text));
     let signature = signature.map(str::to_owned);
     let text = field(part, "text").and_then(Value::as_str).map(str::to_owned);
     match (text, field(part, "functionCall")) {
