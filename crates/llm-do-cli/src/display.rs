@@ -29,11 +29,6 @@ impl Display {
         Self { view, format, renderer, status, started: Instant::now(), drawn: false }
     }
 
-    /// Requests that were begun and not finished.
-    pub fn unanswered(&self) -> u64 {
-        self.status.unanswered
-    }
-
     /// The clock of the status line begins anew.
     pub fn restart(&mut self) {
         self.started = Instant::now();
@@ -43,7 +38,7 @@ impl Display {
     pub fn show(&mut self, events: &mut Vec<Event>) {
         if self.format == OutputFormat::StreamJson {
             let lines: String = events.iter().map(json::event).collect();
-            // A reader that left hears nothing more; the run goes on to its end.
+            // A stdout that cannot be written is told of at the end.
             let _ = console::print(&lines);
         }
         let columns = if self.view.live { console::columns() } else { None };

@@ -1,6 +1,5 @@
 //! Why the program ends without doing what was asked, printed in one place.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use llm_do::escape::visible_lines;
@@ -40,6 +39,8 @@ const SCHEMA: u8 = 6;
 const TIMEOUT: u8 = 124;
 /// 128 and the number of the signal, as shells count.
 pub const INTERRUPTED: u8 = 130;
+/// Nobody reads stdout any more: the signal would be SIGPIPE.
+const UNREAD: u8 = 141;
 pub const TERMINATED: u8 = 143;
 
 impl Failure {
@@ -65,6 +66,11 @@ impl Failure {
 
     pub fn terminated() -> Self {
         Self::with_code(TERMINATED, "terminated")
+    }
+
+    /// The reader of stdout has gone.
+    pub fn unread() -> Self {
+        Self::with_code(UNREAD, "nobody reads stdout any more")
     }
 
     pub fn timed_out(limit: Duration) -> Self {
@@ -113,6 +119,7 @@ impl Failure {
             (_, SCHEMA) => "output",
             (_, TIMEOUT) => "timeout",
             (_, INTERRUPTED) => "cancelled",
+            (_, UNREAD) => "unread",
             (_, TERMINATED) => "terminated",
             _ => "failed",
         }
@@ -120,7 +127,12 @@ impl Failure {
 
     /// Whether somebody or something ended what was going well.
     pub fn cuts_short(&self) -> bool {
-        matches!(self.code(), APPROVAL | LIMIT | TIMEOUT | INTERRUPTED | TERMINATED)
+        self.is_stop() || matches!(self.code(), APPROVAL | LIMIT)
+    }
+
+    /// Whether somebody, or the clock, wants the process to end.
+    pub fn is_stop(&self) -> bool {
+        matches!(self.code(), TIMEOUT | INTERRUPTED | UNREAD | TERMINATED)
     }
 
     /// The same in one text and a hint, for JSON.
@@ -134,13 +146,6 @@ impl Failure {
             Self::Failed { message, hint, .. } => (message.clone(), hint.clone()),
             Self::Said { .. } => (String::new(), None),
         }
-    }
-
-    /// Prints it and turns it into the exit code.
-    pub fn report(self) -> ExitCode {
-        let code = ExitCode::from(self.code());
-        self.print();
-        code
     }
 
     /// Says it, in one place for all commands.
@@ -183,26 +188,8 @@ impl From<RunError> for Failure {
                 Ending::Limit { .. } => (LIMIT, Some("a flag or `runtime.limits` in the manifest allows more")),
                 Ending::Journal(_) => (FAILED, None),
             },
-            RunError::Model { error, .. } => match error {
-                ModelError::Authenticate(_) => (PROVIDER, Some(OTHER_MODEL)),
-                ModelError::FixRequest(_) => (PROVIDER, None),
-                ModelError::Unreachable(_) => (PROVIDER, Some("`[http]` in config.toml sets `ca_file` and `proxy`")),
-                // Nobody has answered: on one's own machine it was perhaps not started.
-                ModelError::Wait(fault) if fault.status.is_none() => (
-                    PROVIDER,
-                    Some("is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model"),
-                ),
-                ModelError::TimedOut(_) => {
-                    (PROVIDER, Some("`[http]` in config.toml and `timeout_seconds` allow more time"))
-                }
-                ModelError::Wait(_) => {
-                    (PROVIDER, Some("try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`"))
-                }
-                ModelError::ContextTooLong(_) => {
-                    (LIMIT, Some("give less input, or choose a model with a larger context"))
-                }
-                ModelError::Garbled(_) | ModelError::GiveUp(_) => (FAILED, None),
-            },
+            RunError::NotAskedAgain { .. } => (PROVIDER, None),
+            RunError::Model { error, .. } => of_model(error),
             RunError::Unfinished { unfinished, .. } => (FAILED, hint_for(unfinished)),
             RunError::Empty { .. }
             | RunError::TooDeep { .. }
@@ -210,13 +197,48 @@ impl From<RunError> for Failure {
             | RunError::RepeatedFailure { .. }
             | RunError::Function { .. } => (FAILED, None),
             RunError::Limit { .. } => (LIMIT, Some("`limits` in the agent's file allows more")),
-            RunError::UnknownPrice { .. } => {
-                (USAGE, Some("`[prices]` in config.toml names it, in USD per million tokens"))
-            }
+            RunError::UnknownPrice { .. } => (
+                USAGE,
+                Some(
+                    "`[prices]` in config.toml names it, in USD per million tokens; with `--allow-unknown-prices` the \
+                     limit holds for what has a price",
+                ),
+            ),
+            RunError::UnboundedTool { .. } => (
+                USAGE,
+                Some(
+                    "`max_uses` in the agent's file bounds it; with `--allow-unknown-prices` the limit does not cover it",
+                ),
+            ),
             RunError::Output { .. } => (SCHEMA, None),
         };
         let (message, debug) = (error.to_string(), Some(format!("{error:?}")));
-        Self::Failed { message, hint: hint.map(str::to_owned), code, debug }
+        let hint = match &error {
+            RunError::NotAskedAgain { limit, .. } => {
+                Some(format!("it was not asked again, since the limit `{limit}` is reached"))
+            }
+            _ => hint.map(str::to_owned),
+        };
+        Self::Failed { message, hint, code, debug }
+    }
+}
+
+/// The exit code, and what to do about it.
+fn of_model(error: &ModelError) -> (u8, Option<&'static str>) {
+    match error {
+        ModelError::Authenticate(_) => (PROVIDER, Some(OTHER_MODEL)),
+        ModelError::FixRequest(_) => (PROVIDER, None),
+        ModelError::Unreachable(_) => (PROVIDER, Some("`[http]` in config.toml sets `ca_file` and `proxy`")),
+        // Nobody has answered: on one's own machine it was perhaps not started.
+        ModelError::Wait(fault) if fault.status.is_none() => {
+            (PROVIDER, Some("is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model"))
+        }
+        ModelError::TimedOut(_) => (PROVIDER, Some("`[http]` in config.toml and `timeout_seconds` allow more time")),
+        ModelError::Wait(_) => {
+            (PROVIDER, Some("try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`"))
+        }
+        ModelError::ContextTooLong(_) => (LIMIT, Some("give less input, or choose a model with a larger context")),
+        ModelError::Garbled(_) | ModelError::GiveUp(_) => (FAILED, None),
     }
 }
 

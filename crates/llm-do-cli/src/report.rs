@@ -43,30 +43,32 @@ pub struct Ended {
     pub trace: Vec<Arc<TraceCall>>,
     pub run: String,
     pub elapsed: Duration,
-    /// Requests that somebody cut short.
-    pub unanswered: u64,
     /// Where it can be resumed from.
     pub journal: Option<PathBuf>,
+    /// What became of the answer's way into a pipe or a device, if that is where it goes.
+    pub handed_over: Option<Result<(), Failure>>,
 }
 
 impl Ended {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
-        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed, unanswered: 0, journal: None }
+        let (messages, journal, handed_over) = (Vec::new(), None, None);
+        Self { answer, stopped, messages, usage, trace, run, elapsed, journal, handed_over }
     }
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
         let Outcome { output, messages, usage, trace, finish: _ } = outcome;
-        let elapsed = Duration::ZERO;
-        Self { answer: Ok(output), stopped: None, messages, usage, trace, run, elapsed, unanswered: 0, journal: None }
+        let (answer, stopped, elapsed) = (Ok(output), None, Duration::ZERO);
+        let (journal, handed_over) = (None, None);
+        Self { answer, stopped, messages, usage, trace, run, elapsed, journal, handed_over }
     }
 
-    pub fn report(self, plan: &OutputPlan) -> Result<(), Failure> {
+    pub fn report(mut self, plan: &OutputPlan) -> Result<(), Failure> {
         let pending = self.pending();
         console::complain(&pending_text(&pending));
-        let kept = keep(self.answer.as_ref().ok(), plan);
+        let kept = self.handed_over.take().unwrap_or_else(|| keep(self.answer.as_ref().ok(), plan));
         let reported = match plan.format {
             OutputFormat::Text => self.report_text(plan, kept),
             OutputFormat::Json | OutputFormat::StreamJson => self.report_json(plan, pending, kept),
@@ -115,9 +117,9 @@ impl Ended {
     }
 
     /// A chat has said everything but its end.
-    pub fn report_chat(self, plan: &OutputPlan, chat: ChatEnded) -> Result<(), Failure> {
+    pub fn report_chat(mut self, plan: &OutputPlan, chat: ChatEnded) -> Result<(), Failure> {
         let ChatEnded { last, failure } = chat;
-        let kept = keep(last.as_ref(), plan);
+        let kept = self.handed_over.take().unwrap_or_else(|| keep(last.as_ref(), plan));
         let summary = self.summary();
         if plan.format != OutputFormat::Text {
             let output = last.as_ref().map(Output::to_json);
@@ -153,7 +155,7 @@ impl Ended {
     }
 
     fn summary(&self) -> Summary {
-        Summary { elapsed: self.elapsed, usage: self.usage.total, unanswered: self.unanswered }
+        Summary { elapsed: self.elapsed, usage: self.usage.total }
     }
 
     fn pending(&self) -> Vec<Pending> {
@@ -203,7 +205,6 @@ fn keep(output: Option<&Output>, plan: &OutputPlan) -> Result<(), Failure> {
 struct Summary {
     elapsed: Duration,
     usage: Usage,
-    unanswered: u64,
 }
 
 impl Summary {
@@ -212,7 +213,7 @@ impl Summary {
         let is_wanted = !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages);
         let is_empty = self.usage.requests == 0 && failure.is_some_and(|failure| !failure.cuts_short());
         if is_wanted && !is_empty {
-            let line = summary::line(self.elapsed, &self.usage, self.unanswered);
+            let line = summary::line(self.elapsed, &self.usage);
             console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
         }
     }
@@ -222,9 +223,7 @@ impl Summary {
 pub fn failure(error: RunError, stopped: Option<Stopped>, journal: Option<&Path>) -> Failure {
     let failure = match stopped {
         None => return journal::failure(error, journal),
-        Some(Stopped::Interrupted) => Failure::interrupted(),
-        Some(Stopped::Terminated) => Failure::terminated(),
-        Some(Stopped::TimedOut(limit)) => Failure::timed_out(limit),
+        Some(stopped) => stopped.failure(),
     };
     match journal {
         Some(file) => failure.hint(format!("`llm-do resume {}` goes on where it stopped", file.display())),
@@ -242,7 +241,7 @@ fn pending_text(pending: &[Pending]) -> String {
 }
 
 /// Text as it is, a typed answer as indented JSON.
-fn answer(output: &Output) -> Cow<'_, str> {
+pub fn answer(output: &Output) -> Cow<'_, str> {
     let text = match output {
         Output::Text(text) => Cow::Borrowed(text.as_str()),
         Output::Value(value) => Cow::Owned(visible_json(&json::indented(value)).into_owned()),

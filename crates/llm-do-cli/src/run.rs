@@ -34,6 +34,7 @@ use crate::asking::{Asking, Forwarding, Waiting};
 use crate::chat::{Chat, ChatEnded};
 use crate::check::{Checked, ShellGround};
 use crate::config::Config;
+use crate::console::Reader;
 use crate::display::{Display, MessageLines};
 use crate::dry_run::Rehearsed;
 use crate::editor::Editor;
@@ -401,6 +402,7 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
             max_cost_usd: plan.max_cost_usd.or(policy.limits.max_cost_usd),
             ..policy.limits.clone()
         },
+        unknown_prices: plan.unknown_prices,
         stream: plan.stream,
         fence: plan.fence.clone(),
         ..RuntimeConfig::new(approvals)
@@ -632,12 +634,13 @@ impl Prepared {
             ((ended, _), Some(request)) => ended.report_request(&output, &request),
             ((ended, None), None) => ended.report(&output),
             ((ended, Some(chat)), None) => ended.report_chat(&output, chat),
-        }
+        }?;
+        console::delivered()
     }
 
     async fn attend(self) -> Result<(Ended, Option<ChatEnded>), Failure> {
         let started = Instant::now();
-        let OutputPlan { format, view, .. } = self.output;
+        let OutputPlan { format, view, .. } = self.output.clone();
         let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
         let mut config = self.config;
         config.own_files.extend(journal.clone());
@@ -652,7 +655,8 @@ impl Prepared {
         };
         let (signals, display) = (Signals::listen()?, Display::new(view, format));
         let asking = self.editor.map(|editor| asking(editor, view.stderr)).transpose()?;
-        let mut watch = Watch { events, signals, display, questions: self.questions, asking, timeout: self.timeout };
+        let (reader, questions, timeout) = (Reader::of_stdout(), self.questions, self.timeout);
+        let mut watch = Watch { events, signals, reader, display, questions, asking, timeout };
         let session = Session::start(runtime);
         let runtime = Arc::clone(&session.runtime);
         let (turn, chat) = match self.talk {
@@ -663,22 +667,29 @@ impl Prepared {
                 (Attended::Ended(TurnEnded::default()), Some(chat?))
             }
         };
+        let mut killed = None;
         let (turn, messages) = match turn {
             Attended::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
             Attended::Ended(turn) => match watch.close(session).await {
                 Attended::Ended(messages) => (turn, messages),
-                Attended::Killed(_) => (turn, Vec::new()),
+                Attended::Killed(stopped) => {
+                    killed = Some(stopped);
+                    (turn, Vec::new())
+                }
             },
         };
-        Ok((
-            Ended {
-                messages,
-                journal,
-                unanswered: watch.display.unanswered(),
-                ..Ended::of(&runtime, turn, started.elapsed())
-            },
-            chat,
-        ))
+        let answer = chat.as_ref().map_or(turn.answer.as_ref().ok(), |chat| chat.last.as_ref());
+        let handed_over = match (answer, self.output.file) {
+            (Some(answer), Some(file)) if answer_file::is_stream(&file) => {
+                let text = report::answer(answer).into_owned();
+                Some(match killed {
+                    None => watch.hand_over(move || answer_file::write(&file, &text)).await,
+                    Some(stopped) => Err(stopped.failure()),
+                })
+            }
+            (Some(_) | None, _) => None,
+        };
+        Ok((Ended { messages, journal, handed_over, ..Ended::of(&runtime, turn, started.elapsed()) }, chat))
     }
 }
 

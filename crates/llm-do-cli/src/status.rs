@@ -15,8 +15,6 @@ pub struct Status {
     calls: Vec<Call>,
     model: String,
     usage: Usage,
-    /// Requests that were begun and not finished.
-    pub unanswered: u64,
     /// In seconds: how long the answer to the latest request may take to begin. `None` once it has begun.
     longest_wait: Option<u64>,
     /// Servers that are being started.
@@ -69,11 +67,9 @@ impl Status {
             EventKind::RequestStarted { model, longest_wait_ms } => {
                 self.model.clone_from(model);
                 self.longest_wait = longest_wait_ms.map(|wait| wait.div_ceil(1000));
-                self.unanswered += 1;
             }
-            EventKind::RequestFinished { usage, .. } => {
+            EventKind::RequestFinished { usage, .. } | EventKind::RequestFailed { usage, .. } => {
                 self.longest_wait = None;
-                self.unanswered = self.unanswered.saturating_sub(1);
                 self.usage = prices::sum(&self.usage, usage);
             }
             EventKind::TextDelta { .. } | EventKind::ThinkingDelta { .. } => self.longest_wait = None,

@@ -117,6 +117,14 @@ pub enum EventKind {
         usage: Usage,
         finish: Finish,
     },
+    /// It gave no reply: refused, cut, or nobody waits for it any more. What it counts for is what was reported, or else
+    /// an estimate; nothing if it was never sent.
+    RequestFailed {
+        model: String,
+        duration_ms: u64,
+        usage: Usage,
+        error: String,
+    },
     RetryScheduled {
         model: String,
         attempt: u32,
@@ -423,6 +431,7 @@ impl Events {
             | EventKind::ToolsetFailed { error, .. }
             | EventKind::ToolsetCloseFailed { error, .. }
             | EventKind::RunFailed { error }
+            | EventKind::RequestFailed { error, .. }
             | EventKind::RetryScheduled { reason: error, .. } => clean(error),
             EventKind::CallFinished { ended: Ended::Output(_), .. }
             | EventKind::ToolReturned { returned: Returned::Result(_), .. }

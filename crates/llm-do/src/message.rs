@@ -5,7 +5,6 @@
 
 mod repeated_key;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -246,22 +245,18 @@ pub enum Arguments {
 impl Arguments {
     /// Judges the raw text of a model: an empty one means no arguments.
     pub fn parse(text: String) -> Self {
-        let text = match whole_characters(text.as_bytes()) {
-            Cow::Borrowed(_) => text,
-            Cow::Owned(whole) => String::from_utf8_lossy(&whole).into_owned(),
-        };
-        let trimmed = text.trim();
-        if trimmed.is_empty() {
-            return Self::Object(RawJson::from_valid("{}".to_owned()));
-        }
-        if !trimmed.starts_with('{') {
-            return Self::Malformed(text);
-        }
-        match RawJson::parse(trimmed) {
-            Ok(json) if repeated_key(trimmed).is_none() => Self::Object(json),
-            Ok(_) | Err(_) => Self::Malformed(text),
-        }
+        object(&text).map_or(Self::Malformed(text), Self::Object)
     }
+}
+
+fn object(text: &str) -> Option<RawJson> {
+    let whole = whole_characters(text.as_bytes());
+    let trimmed = str::from_utf8(&whole).ok()?.trim();
+    if trimmed.is_empty() {
+        return Some(RawJson::from_valid("{}".to_owned()));
+    }
+    let is_object = trimmed.starts_with('{') && repeated_key(trimmed).is_none();
+    RawJson::parse(trimmed).ok().filter(|_| is_object)
 }
 
 /// What became of one tool call. An error is a result too: the model reads it and may recover.
@@ -312,7 +307,8 @@ pub enum Unfinished {
     Broken { word: String },
 }
 
-/// Tokens and requests; `cost_usd` is unknown rather than zero where no price is known.
+/// Tokens and requests; `cost_usd` is unknown rather than zero where no price is known. Every request that was sent
+/// counts, also if it gave no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     pub requests: u64,
@@ -324,6 +320,12 @@ pub struct Usage {
     pub cache_write_tokens: u64,
     pub reasoning_tokens: u64,
     pub cost_usd: Option<f64>,
+    /// Of the requests, those that gave no reply: refused, cut or interrupted.
+    #[serde(default)]
+    pub unanswered: u64,
+    /// Of the requests, those of which nobody said all that they took: their tokens and costs are estimates.
+    #[serde(default)]
+    pub estimated: u64,
 }
 
 /// What has to happen next, read off the end of the conversation.

@@ -94,6 +94,7 @@ pub async fn prepare(
             ApprovalMode::Prompt => Approvals::prompt(asking),
         },
         limits: open.limits.over(&program.policy.limits),
+        unknown_prices: open.limits.unknown_prices(),
         creation_defaults,
         ..run::runtime_config(&plan, &program.policy, mpsc::unbounded_channel().0)
     };

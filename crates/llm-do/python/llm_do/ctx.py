@@ -26,12 +26,14 @@ class TraceEntry:
 
 
 class Usage:
-    """Tokens and money that one model took."""
+    """Tokens and money that one model took. Requests that gave no reply are `unanswered`; those of which nobody said all
+    that they took are `estimated`, and the sums with them are about right."""
 
-    __slots__ = ("cost_usd", "input_tokens", "output_tokens", "requests")
+    __slots__ = ("cost_usd", "estimated", "input_tokens", "output_tokens", "requests", "unanswered")
 
     def __init__(self, requests: int = 0, input_tokens: int = 0, output_tokens: int = 0, cost_usd: Union[float, None] = None) -> None:
         self.requests, self.input_tokens, self.output_tokens, self.cost_usd = requests, input_tokens, output_tokens, cost_usd
+        self.unanswered = self.estimated = 0
 
     @property
     def total_tokens(self) -> int:
@@ -41,6 +43,8 @@ class Usage:
         self.requests += told.get("requests") or 0
         self.input_tokens += told.get("input_tokens") or 0
         self.output_tokens += told.get("output_tokens") or 0
+        self.unanswered += told.get("unanswered") or 0
+        self.estimated += told.get("estimated") or 0
         cost = told.get("cost_usd")
         if cost is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost

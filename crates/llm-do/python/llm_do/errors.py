@@ -145,6 +145,7 @@ _IN_PYTHON: dict[str, str] = {
     "`--approve-all`": "`approval_callback=approve_all_callback`",
     "`--timeout`": "`limits={'timeout_seconds': …}`",
     "`--max-cost-usd`": "`limits={'max_cost_usd': …}`",
+    "`--allow-unknown-prices`": "`limits={'allow_unknown_prices': True}`",
     "`--python PATH`": "`python=PATH`",
     "`--trust`": "`trust=True`",
 }

@@ -14,7 +14,7 @@ mod upload;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -207,30 +207,33 @@ impl HttpClient {
 
     /// Returns with the head of the answer; its body follows as it comes.
     pub fn send(&self, request: Request) -> impl Future<Output = Result<Response, HttpError>> + Send + '_ {
-        self.send_at(request, Pace::Usual)
+        self.watched(request, Pace::Usual).0
     }
 
-    /// The same for an answer that may take its time.
-    pub fn send_at(
+    /// The same at a pace, and what tells whether anything of the request has left.
+    pub fn watched(
         &self,
         request: Request,
         pace: Pace,
-    ) -> impl Future<Output = Result<Response, HttpError>> + Send + '_ {
+    ) -> (impl Future<Output = Result<Response, HttpError>> + Send + '_, Departure) {
+        let departure = Departure::default();
+        let watched = departure.clone();
         // Boxed: the future would otherwise be as large as the request as long as the exchange takes.
         let request = Box::new(request);
-        async move {
+        let answered = async move {
             check_address(&request.url)?;
             let first_byte = self.first_byte_timeout(pace);
             // One timer for all of the exchange: it is only moved.
             let mut timer = Box::pin(sleep_until(later(Instant::now(), first_byte)));
-            let answer = self.answer(&request, &mut timer, first_byte).await?;
+            let answer = self.answer(&request, &mut timer, first_byte, &watched).await?;
             let (head, incoming) = answer.into_parts();
             let first = Some(first_byte.max(self.shared.idle_timeout));
             let silence = Silence { limit: self.idle_timeout(pace), first, timer, since: None };
             let (url, limit) = (request.url, self.shared.maximum_response);
             let received = Receiving { incoming, url, silence, limit, received: 0, encoding: Encoding::Unread };
             Ok(Response { status: head.status, headers: head.headers, body: Body(Box::new(received)) })
-        }
+        };
+        (answered, departure)
     }
 
     /// A kept connection that the server had closed meanwhile has taken no request: another one is used at once.
@@ -239,9 +242,11 @@ impl HttpClient {
         request: &Request,
         timer: &mut Pin<Box<Sleep>>,
         after: Duration,
+        departure: &Departure,
     ) -> Result<hyper::Response<Incoming>, HttpError> {
         for stale in 0.. {
             let (answer, progress) = self.ask(request);
+            departure.watch(&progress);
             match wait(answer, timer, &progress, &request.url, after).await {
                 Ok(answer) => {
                     answer.extensions().get::<Served>().into_iter().for_each(Served::note);
@@ -307,6 +312,21 @@ async fn wait(
             return Err(Unanswered { error, was_kept });
         }
         timer.as_mut().reset(deadline);
+    }
+}
+
+/// Whether anything of a request has left: there was a connection that took it.
+#[derive(Clone, Default)]
+pub struct Departure(Arc<Mutex<Option<Progress>>>);
+
+impl Departure {
+    /// Of the latest connection: one that had been closed has taken nothing.
+    fn watch(&self, progress: &Progress) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Progress::has_begun)
     }
 }
 

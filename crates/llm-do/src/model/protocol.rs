@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{Fault, Head, ModelError};
 use crate::http::frames::{Frame, FrameTooLong};
-use crate::message::{Message, Reply, ServerToolPart};
+use crate::message::{Message, Reply, ServerToolPart, Usage};
 
 /// One wire format.
 pub trait Protocol: Sync {
@@ -45,8 +45,9 @@ pub trait Encoder: Send {
     /// Forgets all messages but the first ones.
     fn truncate(&mut self, messages: usize);
 
-    /// Lends the body. Appending is free of copies once it was dropped.
-    fn body(&mut self) -> Bytes;
+    /// Lends the body: with this bound of the answer, in tokens, or with the one that was set. Appending is free of copies
+    /// once it was dropped.
+    fn body(&mut self, longest_answer: Option<u64>) -> Bytes;
 }
 
 /// The reader of one answer: frames of a stream or one document, then `finish`. Both ways give equal replies.
@@ -68,6 +69,9 @@ pub trait Decoder: Send {
 
     /// How much of the answer has come: it grows with every piece of content, and with nothing else.
     fn progress(&self) -> usize;
+
+    /// What the answer took, as far as the provider has said.
+    fn usage(&self) -> Usage;
 
     /// The reply; an error if the answer is not complete.
     fn finish(self: Box<Self>) -> Result<Reply, DecodeError>;

@@ -237,6 +237,10 @@ impl Decoder for MessagesDecoder {
         self.progress
     }
 
+    fn usage(&self) -> Usage {
+        self.usage.total()
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Reply, DecodeError> {
         if !self.is_complete() {
             return Err(DecodeError::Cut);
@@ -505,7 +509,7 @@ impl WireUsage {
                 .as_ref()
                 .and_then(|details| details.thinking_tokens)
                 .unwrap_or(0),
-            cost_usd: None,
+            ..Usage::default()
         }
     }
 }

@@ -31,6 +31,7 @@ use super::fence::shelter::{Repositories, Trace};
 use super::fence::{Fence, Kind};
 use super::function::parse;
 use super::protected::{Protected, Target};
+use super::repository;
 use super::source::{Access, Grammar, READ_ONLY_COMMANDS, ShellConfig, ShellRule};
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
@@ -181,7 +182,7 @@ impl Shell {
         let matched = self.matched(&words)?;
         let (fit, verdict) = match matched.by {
             By::Grammar => {
-                let fit = grammar::fit(&words, &self.directory)
+                let fit = grammar::fit(&words, &self.directory, &self.hidden_when_met(&[], Repositories::ReadOnly))
                     .map_err(|reason| format!("`{}`: {reason}", visible(&words[0].text)))?;
                 let verdict = self.grammar_verdict(&words, &matched, &fit);
                 (fit, verdict)
@@ -278,10 +279,13 @@ impl Shell {
 
     /// Why an operand asks each time, if one does.
     fn protected_operand(&self, operands: &Operands) -> Option<String> {
-        let targets = || operands.all.iter().map(|operand| &operand.target);
-        let touched = self.protected.touched(targets())?;
-        let operand = operands.all.iter().find(|operand| operand.target == *touched)?;
+        let operand = operands.all.iter().find(|operand| self.is_touched(&operand.target))?;
         Some(format!("`{}` decides what a project does", visible(&operands.shown(operand))))
+    }
+
+    /// Whether a command that names this may change something protected. The full fence keeps what lies deeper.
+    fn is_touched(&self, target: &Target) -> bool {
+        if self.fence.is_full() { self.protected.names(target) } else { self.protected.touched([target]).is_some() }
     }
 
     /// Why the operands ask whatever a rule allows, if they do.
@@ -304,7 +308,11 @@ impl Shell {
         }
         let directories = operands.all.iter().filter(|operand| operand.is_directory);
         let read = directories.filter_map(|operand| self.directory.overlap(&operand.target.path)).collect::<Vec<_>>();
-        read.iter().find_map(|start| grammar::doubt_about_secrets(&self.directory, start, &|_| true))
+        // Nobody is asked about a command that cannot be started.
+        let written = self.written(matched).unwrap_or_default();
+        let is_hidden = self.hidden_when_met(&written, matched.repositories());
+        let is_read = |path: &Path| !is_hidden(path);
+        read.iter().find_map(|start| grammar::doubt_about_secrets(&self.directory, start, &is_read))
     }
 
     /// Why the program, or an option of it, is no matter of a rule alone.
@@ -346,6 +354,8 @@ impl Shell {
         lines.extend(
             changes.iter().map(|place| format!("changes   {}", self.directory.path.join(&place.beneath).display())),
         );
+        let linked = self.linked_repository(matched);
+        lines.extend(linked.iter().map(|path| format!("writes    {}", path.display())));
         lines.push(self.bounds_words(matched));
         let preview = lines.iter().map(|line| visible(line)).collect::<Vec<_>>().join("\n");
         let binding = operands.binding();
@@ -400,21 +410,27 @@ impl Shell {
         let launched = self.launch(&judged, &program, timeout, &approved);
         let (launch, found) = launched.map_err(ToolError::Failed)?;
         let finished = process::run(launch, &self.supervisors).await;
-        let notes: Vec<String> = found.traces(&self.protected, &approved).iter().map(trace_words).collect();
+        let mut notes: Vec<String> = found.traces(&self.protected, &approved).iter().map(trace_words).collect();
+        let has_failed = !matches!(&finished, Ok(Finished { ended: Ended::Exited(0), .. }));
+        notes.extend(has_failed.then(|| self.out_of_reach(&judged.matched)).flatten());
         for text in &notes {
             events.send(|| EventKind::Notice { text: format!("`{}`: {text}", quoted(&judged.words)) });
         }
         Ok(report(&finished.map_err(ToolError::Failed)?, timeout, &notes))
     }
 
+    /// Why a rule for `git` finds no repository, if it cannot: `git` itself says only that there is none.
+    fn out_of_reach(&self, matched: &Matched<'_>) -> Option<String> {
+        let is_concerned = matched.repositories() == Repositories::Written && self.fence.is_there();
+        let git = is_concerned.then(|| repository::out_of_reach(&self.directory.path)).flatten()?;
+        let shown = git.display().to_string();
+        Some(format!("the repository of {} is not reached from here: start where it is", visible(&shown)))
+    }
+
     /// What somebody has seen in the question and agreed to: files that are otherwise kept from commands.
     fn named_by(&self, judged: &Judged<'_>) -> Vec<PathBuf> {
         let operands = self.operands(&judged.words, &judged.matched);
-        let is_kept = |target: &Target| {
-            judged.matched.by == By::Grammar
-                || self.protected.touched([target]).is_some()
-                || super::secret::looks_secret(&target.path)
-        };
+        let is_kept = |target: &Target| self.is_touched(target) || super::secret::looks_secret(&target.path);
         operands.all.into_iter().map(|operand| operand.target).filter(is_kept).map(|target| target.path).collect()
     }
 
