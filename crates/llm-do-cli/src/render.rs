@@ -232,7 +232,8 @@ impl Renderer {
             }
             // Also where calls have no lines: whoever waits wants to know what for.
             EventKind::RetryScheduled { wait_ms, reason, .. } if self.view.tells_notes() => {
-                let text = format!("… asking again in {}: {reason}", milliseconds(*wait_ms));
+                let when = if *wait_ms == 0 { "at once".to_owned() } else { format!("in {}", milliseconds(*wait_ms)) };
+                let text = format!("… asking again {when}: {reason}");
                 Some(Line { depth: event.depth, style: Style::Warning, text })
             }
             EventKind::LimitApproached { limit, used, allowed } if self.view.tells_calls() => {

@@ -305,9 +305,10 @@ async fn wait(
         let deadline = later(progress.last(), after);
         if deadline <= timer.deadline() {
             let (at, was_kept) = (host_and_port(url), false);
-            let error = match progress.is_taken() {
-                true => HttpError::FirstByteTimeout { at, after },
-                false => HttpError::SendTimeout { at, after },
+            let error = if progress.is_taken() {
+                HttpError::FirstByteTimeout { at, after }
+            } else {
+                HttpError::SendTimeout { at, after }
             };
             return Err(Unanswered { error, was_kept });
         }

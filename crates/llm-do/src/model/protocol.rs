@@ -145,7 +145,7 @@ impl From<DecodeError> for ModelError {
         let fault = |message: String| Fault { message, ..Fault::default() };
         match error {
             DecodeError::Cut => Self::Wait(fault(error.to_string())),
-            DecodeError::Malformed(_) => Self::Garbled(fault(error.to_string())),
+            DecodeError::Malformed(reason) => Self::Garbled(fault(reason)),
             DecodeError::Reported(error) => error,
         }
     }

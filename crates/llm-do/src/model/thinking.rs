@@ -66,7 +66,7 @@ mod tests {
         for (model, expected) in cases {
             assert_eq!(thinks(&head(model)), expected, "{model}");
             let set = |thinking, effort| {
-                let settings = ModelSettings { thinking, effort, ..ModelSettings::default() };
+                let settings = ModelSettings { effort, thinking, ..ModelSettings::default() };
                 thinks(&Head { settings, ..head(model) })
             };
             assert!(set(Some(Thinking::On), None) && set(None, Some(Effort::Low)), "{model}");

@@ -214,7 +214,7 @@ impl Playing {
         match (self.fault, &outcome) {
             (Fault::Harmless, _) => assert_eq!(heard.retries, 0, "{}", recorded.place()),
             (Fault::RefusedFirst, _) => assert_eq!(heard.retries, 1, "{}", recorded.place()),
-            (Fault::BrokenFirst, Ok(reply)) => recorded.is_without_usage = reply.usage == NO_USAGE,
+            (Fault::BrokenFirst, Ok(reply)) => recorded.is_without_usage = is_unknown(&reply.usage),
             // A refusal that breaks off is judged by its status; its words come with the next.
             (Fault::BrokenFirst, Err(error)) => {
                 recorded.check_consequence(error);
@@ -227,15 +227,9 @@ impl Playing {
 }
 
 /// Of an answer that broke off behind its last word.
-const NO_USAGE: Usage = Usage {
-    requests: 1,
-    input_tokens: 0,
-    output_tokens: 0,
-    cache_read_tokens: 0,
-    cache_write_tokens: 0,
-    reasoning_tokens: 0,
-    cost_usd: None,
-};
+fn is_unknown(usage: &Usage) -> bool {
+    usage.input_tokens == 0 && usage.output_tokens == 0
+}
 
 /// What stays the same in the recorded conversation, and what was said in it.
 fn read(recorded: &Recorded<'_>, tally: &mut Tally) -> (Head, Vec<Turn>) {

@@ -42,10 +42,17 @@ pub fn read_system(body: &Value, findings: &mut Findings) -> String {
 pub fn read(body: &Value, signs_calls: bool, findings: &mut Findings) -> Vec<Message> {
     let contents = findings.required_list(body, "contents", "");
     let mut open = Vec::new();
-    let mut messages = Vec::with_capacity(contents.len());
+    let mut messages: Vec<Message> = Vec::with_capacity(contents.len());
     for (index, content) in contents.iter().enumerate() {
         let at = format!("contents[{index}]");
-        messages.push(read_content(content, &at, signs_calls, &mut open, findings));
+        let message = read_content(content, &at, signs_calls, &mut open, findings);
+        match messages.last_mut() {
+            // What a model said in several pieces is one.
+            Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
+                last.parts.extend(message.parts);
+            }
+            Some(_) | None => messages.push(message),
+        }
     }
     check_order(&messages, findings);
     if signs_calls {
@@ -56,7 +63,7 @@ pub fn read(body: &Value, signs_calls: bool, findings: &mut Findings) -> Vec<Mes
 
 fn check_order(messages: &[Message], findings: &mut Findings) {
     if messages.windows(2).any(|pair| pair[0].role == pair[1].role) {
-        findings.refuse("contents: roles must alternate between user and model");
+        findings.refuse("contents: roles must alternate: the user spoke twice in a row");
     }
     let is_model = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::Assistant);
     if is_model(messages.first()) || is_model(messages.last()) {

@@ -225,8 +225,8 @@ impl Decoder for MessagesDecoder {
 
     // After the reason only the terminal event comes.
     fn is_complete(&self) -> bool {
-        let is_closed = |block: &Box<Block>| matches!(**block, Block::Closed(_));
-        self.ended || (self.stop_reason.is_some() && self.blocks.values().all(is_closed))
+        let mut blocks = self.blocks.values();
+        self.ended || (self.stop_reason.is_some() && blocks.all(|block| matches!(**block, Block::Closed(_))))
     }
 
     fn calls(&self) -> usize {

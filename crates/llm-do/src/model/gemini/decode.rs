@@ -95,7 +95,9 @@ impl ContentDecoder {
         self.finish_message = candidate.finish_message.or(self.finish_message.take());
         self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
         if self.finish_reason.is_some() {
-            std::mem::take(&mut self.without_result).iter().for_each(|part| tell(Delta::ServerTool(part)));
+            for part in std::mem::take(&mut self.without_result) {
+                tell(Delta::ServerTool(&part));
+            }
             self.show_metadata(tell);
         }
         Ok(())

@@ -289,10 +289,7 @@ fn call_fields(call: &ToolCall, own: bool, named: bool, sign: bool) -> BTreeMap<
 
 /// Whether a call goes by its id: one that the provider gave, and since 3 also those of others.
 fn is_named(call: &ToolCall, own: bool, generation: Generation) -> bool {
-    match own {
-        true => fields(call.private.as_ref()).contains_key("id"),
-        false => generation == Generation::Levels,
-    }
+    if own { fields(call.private.as_ref()).contains_key("id") } else { generation == Generation::Levels }
 }
 
 #[cfg(test)]
