@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use llm_do::descriptors;
 use llm_do::event::{EventKind, Events, Hearing};
 use llm_do::http::HttpSettings;
 use llm_do::journal::record::Contents;
@@ -19,6 +20,7 @@ use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Projec
 use llm_do::runtime::input::Input;
 use llm_do::runtime::mcp::{self, Offer};
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
+use llm_do::stack;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::fence::FenceConfig;
@@ -213,10 +215,11 @@ async fn connected(
 }
 
 pub fn executor() -> Result<Executor, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))
+    // It would panic where no more files can be opened.
+    let built = descriptors::room().and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build());
+    built.map_err(|error| {
+        Failure::failed(format!("cannot start: {error}")).hint("`ulimit -n` says how many files may be open")
+    })
 }
 
 /// The kernel is asked only if somebody runs commands.
@@ -228,7 +231,7 @@ fn shell_ground(program: &Program, fence: &FenceConfig) -> Option<ShellGround> {
 
 /// Scripts that the user names outside the project, relative to the working directory.
 pub fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
-    let chosen = [&models.flag, &models.environment, &models.config].into_iter().flatten();
+    let chosen = [&models.flag, &models.program, &models.environment, &models.config].into_iter().flatten();
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
     for ModelName { model: file, .. } in named {
@@ -625,7 +628,7 @@ impl Prepared {
     pub fn run(self) -> Result<(), Failure> {
         let (output, rehearsed) = (self.output.clone(), self.rehearsed.clone());
         let executor = Arc::clone(&self.executor);
-        let ended = executor.block_on(self.attend());
+        let ended = stack::with_room(|| executor.block_on(self.attend()));
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
         if let Some(executor) = Arc::into_inner(executor) {
             executor.shutdown_background();

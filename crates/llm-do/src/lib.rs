@@ -81,6 +81,7 @@
 //! - [`runtime`]: the imperative shell, which opens calls and drives their turns
 
 pub mod beneath;
+pub mod descriptors;
 pub mod escape;
 pub mod event;
 pub mod http;
@@ -92,7 +93,7 @@ pub mod model;
 pub mod project;
 pub mod redact;
 pub mod runtime;
-mod stack;
+pub mod stack;
 pub mod syntax;
 pub mod tools;
 mod underway;

@@ -24,6 +24,7 @@ use hyper::header::{HeaderMap, PROXY_AUTHORIZATION};
 use hyper::{Method, StatusCode, Uri};
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use connect::{Connector, Proxies, Served};
@@ -33,6 +34,8 @@ use tls::LazyTls;
 use upload::{Progress, Upload};
 
 pub use error::{HttpError, Stage};
+
+use crate::descriptors;
 
 /// Everything that may be set, each with a value that suits most: `HttpSettings { idle_timeout, ..HttpSettings::STANDARD }`.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,6 +171,7 @@ impl HttpClient {
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new()) // without it idle connections are never dropped
+            .pool_max_idle_per_host(if descriptors::are_few() { 0 } else { usize::MAX })
             .http2_keep_alive_interval(HTTP2_PING_INTERVAL)
             .http2_keep_alive_timeout(HTTP2_PING_TIMEOUT)
             .build(connector);
@@ -222,6 +226,7 @@ impl HttpClient {
         let request = Box::new(request);
         let answered = async move {
             check_address(&request.url)?;
+            let permit = descriptors::connection().await;
             let first_byte = self.first_byte_timeout(pace);
             // One timer for all of the exchange: it is only moved.
             let mut timer = Box::pin(sleep_until(later(Instant::now(), first_byte)));
@@ -230,7 +235,8 @@ impl HttpClient {
             let first = Some(first_byte.max(self.shared.idle_timeout));
             let silence = Silence { limit: self.idle_timeout(pace), first, timer, since: None };
             let (url, limit) = (request.url, self.shared.maximum_response);
-            let received = Receiving { incoming, url, silence, limit, received: 0, encoding: Encoding::Unread };
+            let encoding = Encoding::Unread;
+            let received = Receiving { incoming, url, silence, limit, received: 0, encoding, _permit: permit };
             Ok(Response { status: head.status, headers: head.headers, body: Body(Box::new(received)) })
         };
         (answered, departure)
@@ -361,6 +367,7 @@ struct Receiving {
     limit: u64,
     received: u64,
     encoding: Encoding,
+    _permit: Option<SemaphorePermit<'static>>,
 }
 
 impl Body {
