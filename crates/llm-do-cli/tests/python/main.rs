@@ -18,6 +18,7 @@ mod isolation;
 mod models;
 mod nesting;
 mod plain;
+mod renewal;
 mod secrets;
 mod start;
 mod toolsets;

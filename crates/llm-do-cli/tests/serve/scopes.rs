@@ -292,3 +292,30 @@ fn an_entry_function_takes_turns_too() {
     assert_eq!(closed["trace"].as_array().unwrap().len(), 2);
     client.ends_well();
 }
+
+#[test]
+fn the_turn_after_one_in_which_python_has_ended_starts_it_again() {
+    let sandbox = sandbox(
+        "entry: true\ntools: [count, stop]\napproval: { count: allow, stop: allow }",
+        "- {tool: count, say: '{{ result }}'}\n- {tool: stop, say: '{{ result }}'}\n\
+         - {heard: stop, call: {stop: {}}}\n- {call: {count: {}}}",
+    );
+    let manifest = r#"{"version": 1, "entry": {}, "worker_files": ["main.worker"], "python_files": ["kit.py"]}"#;
+    let kit = "import os\nnumbers = []\n\
+               def count() -> int:\n    numbers.append(0)\n    return len(numbers)\n\
+               def stop() -> str:\n    os._exit(7)\nTOOLS = [count, stop]\n";
+    sandbox.file("project.json", manifest).file("kit.py", kit);
+    let mut command = sandbox.command(&["serve", "--stdio"], &[]);
+    command.env("XDG_CACHE_HOME", python::cache());
+    let mut client = Client::of(command);
+    let open = json!({"project": ".", "events": "facts", "trust": true});
+    let scope = client.result("open", &open)["scope"].as_u64().unwrap();
+    let ended = "error: Python ended with exit code 7";
+    for (input, output) in [("count", "1"), ("count", "2"), ("stop", ended), ("count", "1"), ("count", "2")] {
+        assert_eq!(client.turn(scope, input), output, "{input}");
+    }
+    let notices = client.heard.iter().filter(|message| message["params"]["event"]["type"] == "notice");
+    let texts: Vec<&Value> = notices.map(|message| &message["params"]["event"]["text"]).collect();
+    assert_eq!(texts, ["Python had ended and was started again; what its code kept in memory is gone"]);
+    client.ends_well();
+}

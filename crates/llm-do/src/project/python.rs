@@ -14,7 +14,9 @@ use crate::escape::visible_start;
 use crate::model::provider::PROVIDERS;
 use crate::model::scripted::script_of;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report, Span};
-use crate::tools::python::{ExportedAgent, Exports, Fenced, FoundClass, Problem, Python, PythonHost, WantedClass};
+use crate::tools::python::{
+    Beginning, ExportedAgent, Exports, Fenced, FoundClass, Problem, Python, PythonHost, WantedClass,
+};
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::source::{Exported, PythonToolset};
 
@@ -41,7 +43,12 @@ impl Project {
     /// Starts an interpreter and imports the project's Python files in it, each once; does nothing if there are none.
     /// What is wrong with them is reported by [`Project::link`] with everything else; an error here is an interpreter
     /// that cannot be started.
-    pub(super) async fn start_python(mut self, python: &Python, fenced: Option<Fenced<'_>>) -> Result<Self, Report> {
+    pub(super) async fn start_python(
+        mut self,
+        python: &Python,
+        fenced: Option<Fenced>,
+        is_unchanged: Arc<dyn Fn() -> bool + Send + Sync>,
+    ) -> Result<Self, Report> {
         if !self.needs_python() {
             return Ok(self);
         }
@@ -54,7 +61,8 @@ impl Project {
             let fact = "the path of the project is not UTF-8, and its Python files are found by it".to_owned();
             return Err(failed(fact, "give its directory another name"));
         }
-        let started = PythonHost::start(&python, &root, &files, fenced).await;
+        let beginning = Beginning { python, root: root.clone(), files, fenced, is_unchanged };
+        let started = PythonHost::start(beginning).await;
         let (host, exports) = started.map_err(|error| failed(error.to_string(), error.hint()))?;
         let died = |reason: String| failed(reason, "the files of the project are imported when it starts");
         for problem in &exports.problems {

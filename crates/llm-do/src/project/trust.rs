@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -103,6 +104,7 @@ pub enum Agreement<'a> {
 pub struct TrustedProject {
     project: Project,
     linked: Linked,
+    contents: Arc<Contents>,
 }
 
 /// A program of a trusted project: what a runtime takes.
@@ -187,8 +189,11 @@ impl SurveyedProject {
             Agreement::List(digest) => TrustDigest::of_list(&items) == *digest,
             Agreement::Items(agreed) => items.iter().all(|item| agreed.contains(&item.digest)),
         };
-        let Self { project, linked, .. } = self;
-        if is_agreed { Ok(TrustedProject { project, linked }) } else { Err(Box::new(Self { project, linked, ..self })) }
+        if !is_agreed {
+            return Err(Box::new(self));
+        }
+        let Self { project, linked, contents } = self;
+        Ok(TrustedProject { project, linked, contents: Arc::new(contents) })
     }
 }
 
@@ -215,8 +220,11 @@ impl TrustedProject {
     /// started.
     pub async fn start_python(self, python: &Python) -> Result<Self, Report> {
         let program = &self.linked.program;
-        let fenced = program.python_fence.as_ref().map(|enclosure| Fenced { enclosure, protected: &program.protected });
-        Ok(Self { project: self.project.start_python(python, fenced).await?, ..self })
+        let fenced = program.python_fence.clone();
+        let fenced = fenced.map(|enclosure| Fenced { enclosure, protected: program.protected.clone() });
+        let (contents, root) = (Arc::clone(&self.contents), self.project.root.clone());
+        let is_unchanged = Arc::new(move || contents.has_same_modules(&root));
+        Ok(Self { project: self.project.start_python(python, fenced, is_unchanged).await?, ..self })
     }
 
     /// The same project, of whose servers it is known what they offer: linking then checks names against it.

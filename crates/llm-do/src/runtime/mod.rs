@@ -528,6 +528,7 @@ impl Runtime {
             }
             EntryFunction::Python { file, function } => {
                 let host = registry.python.as_ref().ok_or(RunError::NotStarted)?;
+                python::renew(&self.program, &self.events).await;
                 let entry = python::entry(host, file, function).await?;
                 self.run_function(&entry, input, call).await
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::RunError;
-use crate::event::Events;
+use crate::event::{EventKind, Events};
 use crate::message::RawJson;
 use crate::project::{Program, Typing};
 use crate::tools::function::{FunctionEntry, RunEntry};
@@ -22,6 +22,15 @@ pub fn attach(program: &Program, events: &Events) {
     };
     let agents = program.agents.values();
     host.expect_answers(agents.filter_map(|agent| Some((agent.name.clone(), answer(&agent.output)?))).collect());
+}
+
+/// Before an outermost call begins, and before each turn of it: an interpreter that has ended meanwhile is followed by
+/// another. That is no step of a run, so none of it is recorded.
+pub async fn renew(program: &Program, events: &Events) {
+    let Some(host) = &program.registry.python else { return };
+    if let Some(text) = host.renew().await {
+        events.send(|| EventKind::Notice { text });
+    }
 }
 
 /// An entry function in Python, as the function that it is.

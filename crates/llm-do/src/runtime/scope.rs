@@ -8,6 +8,7 @@ use super::continuation::joined;
 use super::input::Input;
 use super::ledger::{Account, Cost, Limited, Reached};
 use super::output;
+use super::python;
 use super::record::Turn;
 use super::request::{Opening, OwnRequests, Request, Unanswered, tell_near};
 use super::toolsets::{self, Opened, Unopened};
@@ -146,6 +147,9 @@ impl<'r> CallScope<'r> {
             Caller::Outside(caller) => (vec![caller.agent.clone()], runtime.steps_of_entry(&agent.name), None),
             Caller::Call(cx) => (cx.path.to_vec(), cx.steps.clone(), Some(cx.call)),
         };
+        if parent.is_none() {
+            Box::pin(python::renew(&runtime.program, &events)).await;
+        }
         let opened = toolsets::open(runtime, &agent, &steps, &events).await;
         let Opened { toolsets, missing } = opened.map_err(|unopened| match unopened {
             Unopened::Toolset(reason) => wrong(events.redactor().redacted(reason)),
@@ -339,6 +343,9 @@ impl<'r> CallScope<'r> {
 
     /// A turn of the entry is one step; that of a nested call is its caller's.
     async fn take_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
+        if self.is_entry() {
+            Box::pin(python::renew(&self.runtime.program, &self.events)).await;
+        }
         if !self.is_entry() || !self.steps.is_recorded() {
             return self.live_turn(input, reach).await;
         }

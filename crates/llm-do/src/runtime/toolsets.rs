@@ -221,10 +221,9 @@ async fn python_toolset(
     }
     let failed =
         |reason: String| format!("`{}` of {} cannot be opened: {reason}", toolset.name, toolset.file.display());
-    let model = agent.model.to_string();
-    let opening = python::open(Arc::clone(host), &toolset.name, &agent.name, &model, events.depth());
-    match opening.await.map_err(failed)? {
-        Made::Tools(tools) => Ok(Some(Box::new(tools))),
+    let opening = Opening { agent: agent.name.clone(), model: agent.model.to_string(), depth: events.depth() };
+    match python::open(Arc::clone(host), toolset.name.clone(), opening).await.map_err(failed)? {
+        Made::Tools(tools) => Ok(Some(tools)),
         Made::BuiltIn { definition, rules } => {
             defined(runtime, agent, &toolset.name, &definition, rules, events).await.map_err(failed)
         }

@@ -297,7 +297,7 @@ impl FunctionEntry {
 pub type ToolsetFactory = Arc<dyn Fn(Opening) -> BoxFuture<'static, Result<MadeToolset, String>> + Send + Sync>;
 
 /// The call that a toolset is made for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Opening {
     pub agent: String,
     /// `provider:model`.

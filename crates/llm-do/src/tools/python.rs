@@ -5,12 +5,14 @@
 
 mod compiled;
 mod host;
+mod interpreter;
 mod package;
 mod toolset;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +25,8 @@ use super::{Capabilities, DeclaredTool, Order, ToolKind};
 use crate::message::RawJson;
 
 pub use compiled::CompiledStore;
-pub use host::{PythonHost, StartError};
+pub use host::PythonHost;
+pub use interpreter::StartError;
 pub use toolset::{Opened, PythonTools, open, single};
 
 /// How the interpreter of a project is started.
@@ -39,11 +42,22 @@ pub struct Python {
 }
 
 /// What a project asks Python to be put behind.
-#[derive(Clone, Copy, Debug)]
-pub struct Fenced<'a> {
-    pub enclosure: &'a Enclosure,
+#[derive(Clone, Debug)]
+pub struct Fenced {
+    pub enclosure: Enclosure,
     /// What stays as it is, wherever it may write.
-    pub protected: &'a Protected,
+    pub protected: Protected,
+}
+
+/// All that an interpreter of a project is started with, each time.
+pub(crate) struct Beginning {
+    pub python: Python,
+    pub root: PathBuf,
+    /// What is imported, beneath the root.
+    pub files: Vec<PathBuf>,
+    pub fenced: Option<Fenced>,
+    /// Whether what could be imported is still what somebody agreed to.
+    pub is_unchanged: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// What is told of an exception besides what the model reads of it, which names the project's own lines.
@@ -73,7 +87,7 @@ pub struct ExportedTool {
 }
 
 /// A tool as its code declares it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct PythonTool {
     pub name: String,
     pub description: String,
@@ -93,7 +107,7 @@ pub enum PythonVerdict {
     Dynamic,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ExportedToolset {
     pub name: String,
     pub file: PathBuf,
@@ -135,7 +149,7 @@ pub struct WantedClass {
 }
 
 /// Its JSON Schema, or what is wrong with it.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundClass {
     Schema(RawJson),

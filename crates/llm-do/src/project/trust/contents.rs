@@ -40,7 +40,7 @@ pub enum Content {
     Place,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Modules {
     /// By their paths beneath the root: as text, which is compared faster than parts of paths.
     Read(BTreeMap<OsString, String>),
@@ -80,6 +80,13 @@ impl Contents {
     /// A file of the project, if this is one.
     pub fn of_project(&self, path: &Path) -> Option<&Content> {
         self.named.get(&normal(path)?)
+    }
+
+    /// Whether Python would find what it would have found when this was read.
+    pub fn has_same_modules(&self, root: &Path) -> bool {
+        let mut named = self.named.iter().filter(|(path, _)| is_module(path));
+        self.modules.as_ref().is_none_or(|modules| *modules == Modules::beneath(root))
+            && named.all(|(path, known)| content(&root.join(path)).as_ref() == Some(known))
     }
 
     /// The file that a word of a command names, if it was read.

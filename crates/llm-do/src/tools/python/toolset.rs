@@ -1,18 +1,20 @@
 //! A live toolset in the interpreter, as one call of an agent uses it.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::host::{PythonHost, Sight};
+use super::host::PythonHost;
+use super::interpreter::{Interpreter, Sight};
 use super::{PythonTool, PythonVerdict};
 use crate::BoxFuture;
 use crate::escape::visible;
 use crate::message::{Attachment, Content, RawJson};
 use crate::tools::approval::{PermittedCall, Question, Rule, Verdict, canonical};
+use crate::tools::function::Opening;
 use crate::tools::{CallContext, LONGEST_CALL, Repeat, ToolError, ToolSpec, Toolset};
 
 /// A description by a toolset's own code is cut here.
@@ -20,7 +22,7 @@ const LONGEST_DESCRIPTION: usize = 2_000;
 
 /// What a Python toolset turned out to be.
 pub enum Opened {
-    Tools(PythonTools),
+    Tools(Box<PythonTools>),
     /// One of ours, configured in Python: a definition as in a manifest, and the rules of its approval config.
     BuiltIn {
         definition: RawJson,
@@ -31,68 +33,95 @@ pub enum Opened {
 /// Tools that run in the interpreter.
 pub struct PythonTools {
     host: Arc<PythonHost>,
-    instance: Instance,
+    origin: Origin,
     tools: Vec<PythonTool>,
     /// Calls whose code found out only while it ran that somebody has to agree.
     needing: Mutex<HashSet<(String, String)>>,
+    /// Calls that could not be judged, since Python had ended or has not made the toolset anew, and why. They must not run,
+    /// even if another interpreter is there by then.
+    hopeless: Mutex<HashMap<(String, String), String>>,
     closed: bool,
 }
 
 impl Drop for PythonTools {
     /// A call that was dropped waits for nobody, but its toolsets are still asked to clean up.
     fn drop(&mut self) {
-        if let (false, Instance::Made(instance)) = (self.closed, &self.instance) {
-            self.host.abandon(*instance);
+        if let (false, Origin::Made(_, made)) = (self.closed, &mut self.origin) {
+            let Made { interpreter, instance } = made.get_mut();
+            interpreter.abandon(*instance);
         }
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
-#[serde(untagged)]
-enum Instance {
-    /// Made for this call.
-    Made(u64),
+enum Origin {
+    /// Made for this call, by this interpreter.
+    Made(Making, tokio::sync::Mutex<Made>),
     /// A single tool, which has no state of its own.
     Single(String),
 }
 
+struct Made {
+    interpreter: Arc<Interpreter>,
+    instance: u64,
+}
+
+/// How the interpreter knows a tool's owner.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+enum Instance {
+    Made(u64),
+    Single(String),
+}
+
+/// Which toolset is made, and for which call.
+#[derive(Clone, Debug, Serialize)]
+struct Making {
+    toolset: String,
+    context: Opening,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    instance: u64,
+    #[serde(default)]
+    tools: Vec<PythonTool>,
+    built_in: Option<RawJson>,
+    #[serde(default)]
+    approval: BTreeMap<String, Value>,
+    #[serde(default)]
+    rules: BTreeMap<String, String>,
+}
+
+impl Making {
+    async fn ask(&self, interpreter: &Interpreter) -> Result<Answer, String> {
+        interpreter.ask("open", &json!(self)).await
+    }
+}
+
 /// A single exported tool.
 pub fn single(host: Arc<PythonHost>, tool: PythonTool) -> PythonTools {
+    let origin = Origin::Single(tool.name.clone());
     PythonTools {
         host,
-        instance: Instance::Single(tool.name.clone()),
+        origin,
         tools: vec![tool],
         needing: Mutex::default(),
+        hopeless: Mutex::default(),
         closed: false,
     }
 }
 
 /// Makes a toolset for one call of an agent.
-pub async fn open(
-    host: Arc<PythonHost>,
-    toolset: &str,
-    agent: &str,
-    model: &str,
-    depth: usize,
-) -> Result<Opened, String> {
-    #[derive(Deserialize)]
-    struct Answer {
-        #[serde(default)]
-        instance: u64,
-        #[serde(default)]
-        tools: Vec<PythonTool>,
-        built_in: Option<RawJson>,
-        #[serde(default)]
-        approval: BTreeMap<String, Value>,
-        #[serde(default)]
-        rules: BTreeMap<String, String>,
-    }
-    let context = json!({"agent": agent, "model": model, "depth": depth});
-    let answer: Answer = host.ask("open", &json!({"toolset": toolset, "context": context})).await?;
+pub async fn open(host: Arc<PythonHost>, toolset: String, context: Opening) -> Result<Opened, String> {
+    let (interpreter, making) = (host.live(), Making { toolset, context });
+    let answer = making.ask(&interpreter).await?;
     Ok(match answer.built_in {
         None => {
-            let (instance, tools) = (Instance::Made(answer.instance), answer.tools);
-            Opened::Tools(PythonTools { host, instance, tools, needing: Mutex::default(), closed: false })
+            let made = Made { interpreter, instance: answer.instance };
+            let (origin, tools) = (Origin::Made(making, tokio::sync::Mutex::new(made)), answer.tools);
+            let (needing, hopeless) = (Mutex::default(), Mutex::default());
+            Opened::Tools(Box::new(PythonTools { host, origin, tools, needing, hopeless, closed: false }))
         }
         Some(built_in) => {
             let configured = answer.rules.into_iter().filter_map(|(tool, word)| Some((tool, Rule::parse(&word)?)));
@@ -105,7 +134,7 @@ pub async fn open(
 
 #[derive(Serialize)]
 struct Judging<'a> {
-    instance: &'a Instance,
+    instance: Instance,
     tool: &'a str,
     arguments: &'a RawJson,
 }
@@ -157,15 +186,63 @@ impl PythonTools {
         !needing.is_empty() && needing.contains(&(tool.to_owned(), canonical(arguments)))
     }
 
+    fn hopeless(&self) -> MutexGuard<'_, HashMap<(String, String), String>> {
+        self.hopeless.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why a call must not run, if so.
+    fn hopelessness(&self, tool: &str, arguments: &RawJson) -> Option<String> {
+        let hopeless = self.hopeless();
+        if hopeless.is_empty() { None } else { hopeless.get(&(tool.to_owned(), canonical(arguments))).cloned() }
+    }
+
+    /// Where its code lives now. A toolset that has ended with its interpreter is made anew by the next one.
+    async fn place(&self) -> Result<(Arc<Interpreter>, Instance), String> {
+        let live = self.host.live();
+        let (making, made) = match &self.origin {
+            Origin::Single(name) => return Ok((live, Instance::Single(name.clone()))),
+            Origin::Made(making, made) => (making, made),
+        };
+        let mut made = made.lock().await;
+        if !Arc::ptr_eq(&made.interpreter, &live) {
+            let answer = making.ask(&live).await?;
+            // The model knows those that there were.
+            if answer.built_in.is_some() || answer.tools != self.tools {
+                live.abandon(answer.instance);
+                return Err(format!("the toolset `{}` was made anew and has other tools than before", making.toolset));
+            }
+            *made = Made { interpreter: live, instance: answer.instance };
+        }
+        Ok((Arc::clone(&made.interpreter), Instance::Made(made.instance)))
+    }
+
     /// Asks the code what it thinks of a call; a person is only asked about arguments that fit.
     async fn opinion(&self, tool: &str, arguments: &RawJson, cx: &CallContext<'_>) -> Result<Verdict, String> {
-        let asked = Judging { instance: &self.instance, tool, arguments };
-        let opinion: Opinion = match self.host.within("judge", asked, self.sight(tool), time_of(cx), cx).await {
-            Ok(answer) => answer.to().map_err(|error| error.to_string())?,
-            // Nothing can run any more, and the call says why.
-            Err(_) if self.host.is_gone() => return Ok(Verdict::Allow),
-            // Whoever cannot say whether a call may run has not allowed it.
-            Err(error) => return Ok(Verdict::Block(format!("its toolset cannot judge the call: {error}"))),
+        let answer = match self.place().await {
+            Err(reason) => Err(reason),
+            Ok((interpreter, instance)) => {
+                let asked = Judging { instance, tool, arguments };
+                match interpreter.within("judge", asked, self.sight(tool), time_of(cx), cx).await {
+                    Ok(answer) => Ok(answer),
+                    Err(error) if interpreter.is_gone() => Err(error.to_string()),
+                    // Whoever cannot say whether a call may run has not allowed it.
+                    Err(error) => return Ok(Verdict::Block(format!("its toolset cannot judge the call: {error}"))),
+                }
+            }
+        };
+        let opinion: Opinion = match answer {
+            Ok(answer) => {
+                let mut hopeless = self.hopeless();
+                if !hopeless.is_empty() {
+                    hopeless.remove(&(tool.to_owned(), canonical(arguments)));
+                }
+                answer.to().map_err(|error| error.to_string())?
+            }
+            // Nobody is asked about what cannot run, and the call says why.
+            Err(reason) => {
+                self.hopeless().insert((tool.to_owned(), canonical(arguments)), reason);
+                return Ok(Verdict::Allow);
+            }
         };
         if let Some(violation) = opinion.invalid {
             return Err(violation);
@@ -181,11 +258,15 @@ impl PythonTools {
     async fn run(&self, call: PermittedCall, cx: &CallContext<'_>) -> Result<Vec<Content>, ToolError> {
         let (tool, arguments) = (call.tool(), call.arguments());
         let is_allowed = self.tool(tool).is_some_and(|tool| tool.verdict == PythonVerdict::Allow);
+        if let Some(reason) = self.hopelessness(tool, arguments) {
+            return Err(ToolError::Failed(reason));
+        }
+        let (interpreter, instance) = self.place().await.map_err(ToolError::Failed)?;
         let asked = Calling {
-            call: Judging { instance: &self.instance, tool, arguments },
+            call: Judging { instance, tool, arguments },
             approved: !is_allowed || self.is_needing(tool, arguments),
         };
-        let answer = self.host.within("call", asked, self.sight(tool), time_of(cx), cx).await?;
+        let answer = interpreter.within("call", asked, self.sight(tool), time_of(cx), cx).await?;
         let malformed =
             |error: serde_json::Error| ToolError::Failed(format!("Python answered what nobody asked: {error}"));
         match answer.to().map_err(malformed)? {
@@ -272,9 +353,12 @@ impl Toolset for PythonTools {
     fn close(mut self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(async move {
             self.closed = true;
-            match &self.instance {
-                Instance::Made(instance) => self.host.close(*instance).await,
-                Instance::Single(_) => Ok(()),
+            match &mut self.origin {
+                Origin::Made(_, made) => {
+                    let Made { interpreter, instance } = made.get_mut();
+                    interpreter.close(*instance).await
+                }
+                Origin::Single(_) => Ok(()),
             }
         })
     }

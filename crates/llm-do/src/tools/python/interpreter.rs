@@ -1,0 +1,423 @@
+//! One running interpreter, which is asked by many calls at the same time.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+use tokio::process::Command;
+use tokio::sync::mpsc;
+
+use super::{Beginning, Exports, Fenced, Python, Tracebacks, package};
+use crate::event::{EventKind, Events, OutputStream};
+use crate::message::{Content, RawJson};
+use crate::tools::fence::tenant::{Premises, Resident, Tenant, is_script};
+use crate::tools::rpc::child::{Child, listen_to};
+use crate::tools::rpc::output::Output;
+use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
+use crate::tools::{CallContext, ToolError, callback};
+
+/// The oldest Python that the package is written for.
+const OLDEST: (u32, u32) = (3, 10);
+/// How long code that was taken back may take to stop.
+const STOPPING: Duration = Duration::from_secs(2);
+/// How long a toolset may take to close before nobody waits for it.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// Why the interpreter could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    #[error("the Python interpreter `{program}` cannot be started: {reason}")]
+    NotStarted { program: String, reason: String },
+    #[error("`{program}` is Python {found}, and 3.10 or newer is needed")]
+    TooOld { program: String, found: String },
+    #[error("Python is to run behind a fence (`python_fence`), and cannot: {0}")]
+    NotFenced(String),
+    #[error("Python {0}")]
+    Died(String),
+}
+
+impl StartError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NotStarted { .. } | Self::TooOld { .. } => {
+                "name one with `--python PATH`, or make one with `python3 -m venv .venv` in the project"
+            }
+            Self::NotFenced(_) => "`llm-do check` says which fence there is; without the key it runs with your rights",
+            Self::Died(_) => "the files of the project are imported when it starts",
+        }
+    }
+}
+
+/// A live interpreter. Dropped, it is killed with everything it started.
+pub struct Interpreter {
+    connection: Connection,
+    calls: Arc<Calls>,
+    shared: Arc<Shared>,
+    next: AtomicU64,
+    /// What is said instead of how it ended: why we have ended it, and why no other could take its place.
+    ended_for: Mutex<Option<String>>,
+    child: Child,
+    _tenant: Option<Tenant>,
+}
+
+/// What an interpreter has in common with the one that takes its place.
+pub struct Shared {
+    pub output: Arc<Output>,
+    /// The classes that the answers of agents are instances of: by agent.
+    pub answers: Mutex<HashMap<String, String>>,
+    pub tracebacks: Tracebacks,
+}
+
+/// The calls under way in the interpreter, and what it prints.
+struct Calls {
+    open: Mutex<HashMap<u64, OpenCall>>,
+    output: Arc<Output>,
+}
+
+struct OpenCall {
+    requests: mpsc::UnboundedSender<Request>,
+    events: Events,
+}
+
+impl Interpreter {
+    /// Starts it and imports the files, each once.
+    pub async fn start(beginning: &Beginning, shared: Arc<Shared>) -> Result<(Self, Exports), StartError> {
+        let Beginning { python, root, files, fenced, .. } = beginning;
+        let tenant = fenced.as_ref().map(|fenced| tenant(python, root, fenced)).transpose();
+        let interpreter = Self::spawn(python, tenant.map_err(StartError::NotFenced)?, shared).await?;
+        let params = RawJson::of(&json!({"root": root, "files": files}));
+        let exports = match interpreter.connection.request("import", &params).await {
+            Ok(exports) => exports,
+            Err(Fault::Gone(reason)) => return Err(not_begun(python, &reason)),
+            Err(fault @ Fault::Told { .. }) => return Err(StartError::Died(format!("failed: {fault}"))),
+        };
+        let exports = exports.to().map_err(|error| StartError::Died(format!("said what nobody asked: {error}")))?;
+        Ok((interpreter, exports))
+    }
+
+    async fn spawn(python: &Python, tenant: Option<Tenant>, shared: Arc<Shared>) -> Result<Self, StartError> {
+        let program = python.program.display().to_string();
+        let failed = |error: std::io::Error| {
+            let reason = match error.kind() {
+                std::io::ErrorKind::NotFound => "there is no such program".to_owned(),
+                _ => error.to_string(),
+            };
+            StartError::NotStarted { program: program.clone(), reason }
+        };
+        let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let theirs = theirs.into_std().map_err(failed)?;
+        theirs.set_nonblocking(false).map_err(failed)?;
+        let mut command = match &tenant {
+            Some(tenant) => tenant.command(),
+            None => with_users_rights(python),
+        };
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped());
+        let calls = Arc::new(Calls { open: Mutex::default(), output: Arc::clone(&shared.output) });
+        let hears = |stream| {
+            let calls = Arc::clone(&calls);
+            move |text: &str| calls.say(None, stream, text)
+        };
+        let (child, pipes) = Child::spawn(command, hears(OutputStream::Stderr)).map_err(failed)?;
+        if let Some(mut stdout) = pipes.stdout {
+            if let Some(tenant) = &tenant {
+                tenant.move_in(&mut ours, &mut stdout).await.map_err(StartError::NotFenced)?;
+            }
+            tokio::spawn(listen_to(stdout, hears(OutputStream::Stdout)));
+        }
+        // One that cannot take it has ended, and the first request says why.
+        let _ = package::hand_over(&mut ours, python, tenant.is_some()).await;
+        let (reader, writer) = ours.into_split();
+        let heard = {
+            let calls = Arc::clone(&calls);
+            move |incoming| calls.hear(incoming)
+        };
+        let take_back = |id: u64| ("$/cancelRequest", RawJson::of(&json!({"id": id})));
+        let ended = child.why_ended();
+        let why_ended = async move { format!("Python {}", ended.await) };
+        let connection = Connection::open(reader, writer, take_back, heard, why_ended);
+        let (next, ended_for) = (AtomicU64::new(1), Mutex::default());
+        Ok(Self { connection, calls, shared, next, ended_for, child, _tenant: tenant })
+    }
+
+    pub async fn ask<T: DeserializeOwned>(&self, method: &str, params: &Value) -> Result<T, String> {
+        let answer = self.connection.request(method, &RawJson::of(params)).await.map_err(|fault| {
+            let events = self.shared.output.listener();
+            self.tell_traceback(&fault, events.as_ref());
+            self.words(&fault)
+        })?;
+        read(&answer)
+    }
+
+    /// Line by line, so that none of it can be taken for a line of ours.
+    fn tell_traceback(&self, fault: &Fault, events: Option<&Events>) {
+        #[derive(Deserialize)]
+        struct Told {
+            traceback: String,
+        }
+        let (Tracebacks::Whole, Fault::Told { data: Some(data), .. }, Some(events)) =
+            (self.shared.tracebacks, fault, events)
+        else {
+            return;
+        };
+        let told = data.to::<Told>().map(|told| told.traceback).unwrap_or_default();
+        for line in told.lines() {
+            events.send(|| EventKind::Notice { text: line.to_owned() });
+        }
+    }
+
+    /// Closes an instance, within bounds: code that never returns must not hold the run.
+    pub async fn close(&self, instance: u64) -> Result<(), String> {
+        let params = json!({"instance": instance});
+        let closing = self.ask::<Value>("close", &params);
+        match tokio::time::timeout(CLOSING, closing).await {
+            Ok(closed) => closed.map(drop),
+            Err(_) => Err(format!("it did not close within {} seconds", CLOSING.as_secs())),
+        }
+    }
+
+    /// Whether it has ended, or is about to.
+    pub fn is_gone(&self) -> bool {
+        self.ended_for().is_some() || self.connection.ended().is_some()
+    }
+
+    /// From now on whoever asks it for something is told this.
+    pub fn refuse(&self, words: String) {
+        *self.ended_for() = Some(words);
+    }
+
+    fn ended_for(&self) -> MutexGuard<'_, Option<String>> {
+        self.ended_for.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks an instance to close without waiting for it.
+    pub fn abandon(&self, instance: u64) {
+        self.connection.notify("close", &RawJson::of(&json!({"instance": instance})));
+    }
+
+    /// Asks for something inside a call of ours: whatever its code calls back comes through that call's context.
+    pub async fn within(
+        &self,
+        method: &str,
+        asked: impl Serialize,
+        sight: Sight,
+        time: Duration,
+        cx: &CallContext<'_>,
+    ) -> Result<RawJson, ToolError> {
+        let call = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, requests) = mpsc::unbounded_channel();
+        let _open = self.calls.begin(call, OpenCall { requests: sender, events: cx.events.clone() });
+        let params = RawJson::of(&Asked { asked, context: Seen::of(call, sight, cx) });
+        let answer = self.connection.request(method, &params);
+        let given = |content: &[Content], agent: Option<&str>| self.typed(content, agent);
+        let Some(answer) = callback::while_serving_within(time, answer, requests, cx, given).await else {
+            return Err(ToolError::Failed(self.overdue(call, time).await));
+        };
+        answer.map_err(|fault| {
+            self.tell_traceback(&fault, Some(cx.events));
+            ToolError::Failed(self.words(&fault))
+        })
+    }
+
+    /// A call that took too long was taken back. Code that does not stop for that is ended with its process.
+    async fn overdue(&self, call: u64, time: Duration) -> String {
+        let fact = format!("not done after {} seconds (`timeout_seconds` of its toolset)", time.as_secs_f64());
+        let params = json!({"call": call});
+        let stopping = tokio::time::timeout(STOPPING, self.ask::<bool>("has_stopped", &params));
+        if let Ok(Ok(true)) = stopping.await {
+            return fact;
+        }
+        self.refuse("Python was ended, since a call of it did not stop".to_owned());
+        self.child.end();
+        format!("{fact}; it did not stop, so Python was ended")
+    }
+
+    fn words(&self, fault: &Fault) -> String {
+        match (fault, self.ended_for().as_ref()) {
+            (Fault::Gone(_), Some(words)) => words.clone(),
+            (Fault::Gone(_) | Fault::Told { .. }, _) => fault.to_string(),
+        }
+    }
+
+    /// The answer of an agent may be an instance of a class.
+    fn typed(&self, content: &[Content], agent: Option<&str>) -> RawJson {
+        let answers = self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        match (content, agent.and_then(|agent| answers.get(agent))) {
+            ([Content::Value { json }], Some(class)) => RawJson::of(&json!({"text": json, "class": class})),
+            (content, _) => callback::value_of(content),
+        }
+    }
+}
+
+const BOOTSTRAP: &str = include_str!("../../../python/bootstrap.py");
+
+/// Isolated: neither variables nor the directory it is started in choose its modules.
+const ARGUMENTS: [&str; 5] = ["-I", "-X", "utf8", "-c", BOOTSTRAP];
+
+fn with_users_rights(python: &Python) -> Command {
+    let mut command = Command::new(&python.program);
+    command.args(ARGUMENTS).env_clear().envs(&python.environment.fixed);
+    command
+}
+
+/// Python behind a fence is made of the project's own directory, which it imports from, and of what is installed for it.
+fn tenant(python: &Python, project: &Path, fenced: &Fenced) -> Result<Tenant, String> {
+    let fence = python.fence.fence();
+    let variables = python.environment.fixed.clone();
+    let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
+    // Such as those of version managers.
+    if is_script(&python.program, &directory, &variables) {
+        let program = python.program.display();
+        return Err(format!(
+            "`{program}` is a script that looks for Python; name the interpreter with `--python PATH`"
+        ));
+    }
+    let parts = variables.get("HOME").map(|home| installed_by_user(Path::new(home))).unwrap_or_default();
+    let resident = Resident {
+        program: python.program.clone(),
+        arguments: ARGUMENTS.map(str::to_owned).to_vec(),
+        variables,
+        directory,
+        code: vec![project.to_owned()],
+        parts,
+    };
+    let Fenced { enclosure, protected } = fenced;
+    Premises { fence: &fence, project, protected, enclosure }.prepare(resident)
+}
+
+/// What a user installs for all projects.
+fn installed_by_user(home: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home.join(".local/lib")).into_iter().flatten().flatten();
+    let is_python = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("python3");
+    entries.filter(is_python).map(|entry| entry.path().join("site-packages")).collect()
+}
+
+fn not_begun(python: &Python, reason: &str) -> StartError {
+    match reason.split_once("llm-do: too old: ") {
+        Some((_, found)) => {
+            debug_assert_eq!(OLDEST, (3, 10), "the bootstrap says the same");
+            StartError::TooOld { program: python.program.display().to_string(), found: found.trim().to_owned() }
+        }
+        None => StartError::Died(reason.trim_start_matches("Python ").to_owned()),
+    }
+}
+
+pub fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
+    answer.to().map_err(|error| format!("Python answered what nobody asked: {error}"))
+}
+
+/// How much of the call a function may look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Where it is, not what was said.
+    Place,
+    Full,
+}
+
+#[derive(Serialize)]
+struct Asked<'a, T> {
+    #[serde(flatten)]
+    asked: T,
+    context: Seen<'a>,
+}
+
+/// The context of a call as Python sees it.
+#[derive(Serialize)]
+struct Seen<'a> {
+    call: u64,
+    agent: &'a str,
+    depth: usize,
+    path: &'a [String],
+    model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<String>,
+    /// As text: it is parsed only where somebody looks at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<Value>,
+}
+
+impl<'a> Seen<'a> {
+    fn of(call: u64, sight: Sight, cx: &'a CallContext<'a>) -> Self {
+        let full = sight == Sight::Full;
+        Self {
+            call,
+            agent: cx.agent,
+            depth: cx.depth,
+            path: cx.path,
+            model: cx.model,
+            prompt: full.then(|| Content::shown(cx.input)),
+            messages: full.then(|| serde_json::to_string(cx.messages).unwrap_or_default()),
+            attachments: if full { callback::files(cx) } else { Vec::new() },
+        }
+    }
+}
+
+impl Calls {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, OpenCall>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, call: u64, open: OpenCall) -> Begun<'_> {
+        self.open().insert(call, open);
+        Begun { calls: self, call }
+    }
+
+    fn hear(&self, incoming: Incoming) {
+        #[derive(Deserialize)]
+        struct Routed {
+            call: u64,
+        }
+        #[derive(Deserialize)]
+        struct Printed {
+            call: Option<u64>,
+            stream: String,
+            text: String,
+        }
+        match incoming {
+            Incoming::Request(request) => {
+                let call = request.params.to::<Routed>().ok().map(|routed| routed.call);
+                let sender = call.and_then(|call| self.open().get(&call).map(|open| open.requests.clone()));
+                match sender {
+                    Some(sender) => drop(sender.send(request)),
+                    None => {
+                        request.refuse(Fault::told(code::FAILED, "the call is over: nothing can be called from it"));
+                    }
+                }
+            }
+            Incoming::Notification { method, params } if method == "output" => {
+                if let Ok(Printed { call, stream, text }) = params.to() {
+                    let stream = if stream == "stderr" { OutputStream::Stderr } else { OutputStream::Stdout };
+                    self.say(call, stream, &text);
+                }
+            }
+            // The channel is ours alone, so there is nothing else to hear.
+            Incoming::Notification { .. } | Incoming::Noise(_) => {}
+        }
+    }
+
+    fn say(&self, call: Option<u64>, stream: OutputStream, text: &str) {
+        let events = call.and_then(|call| self.open().get(&call).map(|open| open.events.clone()));
+        self.output.say(events.as_ref(), stream, text);
+    }
+}
+
+struct Begun<'a> {
+    calls: &'a Calls,
+    call: u64,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.calls.open().remove(&self.call);
+    }
+}
