@@ -18,7 +18,8 @@ pub struct ResultJson {
     pub exit_code: u8,
     pub error: Option<ErrorJson>,
     pub usage: UsageReport,
-    pub trace: Vec<Arc<TraceCall>>,
+    /// The call of the entry; none of a run that never began.
+    pub trace: Option<Arc<TraceCall>>,
     pub messages: Vec<Message>,
     pub pending: Vec<Pending>,
     pub run: Option<String>,
@@ -39,7 +40,7 @@ impl ResultJson {
             exit_code,
             error: Some(error),
             usage: UsageReport::default(),
-            trace: Vec::new(),
+            trace: None,
             messages: Vec::new(),
             pending: Vec::new(),
             run: None,

@@ -136,7 +136,7 @@ impl Ended {
             exit_code: failure.map_or(0, Failure::code),
             error: failure.map(error_json),
             usage: self.usage,
-            trace: self.trace,
+            trace: self.trace.into_iter().next(),
             messages: self.messages,
             pending,
             run: Some(self.run),

@@ -51,7 +51,7 @@ fn two_is_a_mistake_of_usage_or_of_the_project() {
 3 | modle: x
   | ^^^^^
   |
-  = hint: did you mean `model`?
+  = hint: did you mean `model`? keys: allow_workers, approval, attachment_policy, compatible_models, description, entry, instructions, limits, locked, model, model_settings, name, and 8 more
 
 1 error";
     check(&ended("modle: x", "- say: never\n", &[]), 2, "", said);

@@ -84,7 +84,11 @@ pub enum EventKind {
     ToolRefused {
         id: String,
         tool: String,
-        arguments: RawJson,
+        /// Unless they are no JSON object.
+        arguments: Option<RawJson>,
+        /// What the model wrote instead, or its beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        arguments_text: Option<String>,
         reason: String,
     },
     ApprovalAsked {
@@ -256,9 +260,45 @@ pub fn schema() -> serde_json::Value {
     serde_json::to_value(schema).expect("a schema is JSON")
 }
 
+impl EventKind {
+    /// Whether it tells of a run that goes well: what was asked, called and answered.
+    fn is_routine(&self) -> bool {
+        match self {
+            Self::CallStarted { .. }
+            | Self::CallFinished { .. }
+            | Self::UserMessage { .. }
+            | Self::TextDelta { .. }
+            | Self::TextComplete { .. }
+            | Self::ThinkingDelta { .. }
+            | Self::ToolCalled { .. }
+            | Self::ToolReturned { .. }
+            | Self::ToolProgressed { .. }
+            | Self::ApprovalAsked { .. }
+            | Self::ApprovalAnswered { .. }
+            | Self::ServerToolUsed { .. }
+            | Self::ToolsetStarted { .. }
+            | Self::ToolsetReady { .. } => true,
+            // Whoever is told of neither does not know what was asked for and never came.
+            Self::RequestStarted { .. }
+            | Self::RequestFinished { .. }
+            | Self::ToolRefused { .. }
+            | Self::RetryScheduled { .. }
+            | Self::LimitApproached { .. }
+            | Self::LimitReached { .. }
+            | Self::ToolsetFailed { .. }
+            | Self::ToolsetCloseFailed { .. }
+            | Self::ProcessOutput { .. }
+            | Self::Notice { .. }
+            | Self::RunFailed { .. } => false,
+        }
+    }
+}
+
 /// What a listener wants to hear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hearing {
+    /// What is worth a line where nobody watches: no calls, no answers. The rest is built only for whoever records it.
+    Exceptions,
     /// Everything but the pieces of streams: those are not even built.
     Facts,
     Everything,
@@ -390,6 +430,12 @@ impl Events {
         self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
     }
 
+    /// Whoever wants to hear this.
+    fn listener(&self, kind: &EventKind) -> Option<&mpsc::UnboundedSender<Event>> {
+        let is_wanted = self.hearing != Hearing::Exceptions || !kind.is_routine();
+        self.sender.as_ref().filter(|sender| is_wanted && !sender.is_closed())
+    }
+
     /// Whether anybody wants to hear pieces of streams.
     pub fn hears_deltas(&self) -> bool {
         self.hearing == Hearing::Everything && self.is_heard()
@@ -410,7 +456,12 @@ impl Events {
             EventKind::ProcessOutput { text, .. } | EventKind::Notice { text } => clean(text),
             EventKind::ToolProgressed { message, .. } => message.iter_mut().for_each(clean),
             EventKind::ToolCalled { arguments, .. } => self.clean_json(arguments),
-            EventKind::ToolRefused { arguments, reason, .. } | EventKind::ApprovalAsked { arguments, reason, .. } => {
+            EventKind::ToolRefused { arguments, arguments_text, reason, .. } => {
+                arguments.iter_mut().for_each(|arguments| self.clean_json(arguments));
+                arguments_text.iter_mut().for_each(clean);
+                clean(reason);
+            }
+            EventKind::ApprovalAsked { arguments, reason, .. } => {
                 self.clean_json(arguments);
                 clean(reason);
             }
@@ -451,7 +502,7 @@ impl Events {
         if let Some(ear) = &self.ear {
             ear.hear(&event);
         }
-        match (&self.recorder, self.sender.as_ref().filter(|_| self.is_heard())) {
+        match (&self.recorder, self.listener(&event.kind)) {
             (Some(recorder), None) => recorder.record(event),
             (Some(recorder), Some(sender)) => {
                 recorder.record(event.clone());

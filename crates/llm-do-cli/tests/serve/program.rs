@@ -489,7 +489,7 @@ ProviderError provider 3 True
 OutputInvalid output 6 False
 LimitReached limit 5 True
 UsageError usage 2 False
-UsageError usage 2 False
+UsageError usage 2 True
 ";
     assert_eq!(printed, expected);
 }

@@ -155,7 +155,8 @@ impl Fields {
             }
             "tool_refused" => {
                 let (id, arguments, reason) = (self.take("id")?, self.take("arguments")?, self.take("reason")?);
-                EventKind::ToolRefused { id, tool, arguments, reason }
+                let arguments_text = self.0.remove("arguments_text").map(|text| text.to()).transpose()?;
+                EventKind::ToolRefused { id, tool, arguments, arguments_text, reason }
             }
             _ => {
                 let returned = match self.0.remove("result") {
@@ -224,6 +225,13 @@ mod tests {
         let (kind, usage) = (CallKind::Agent, Usage { requests: 1, cost_usd: Some(0.25), ..Usage::default() });
         let call = |ended| EventKind::CallFinished { name: text(), kind, ended, duration_ms: 3, usage };
         let tool = |returned| EventKind::ToolReturned { id: text(), tool: text(), returned, duration_ms: 3 };
+        let refused = |arguments, arguments_text| EventKind::ToolRefused {
+            id: text(),
+            tool: text(),
+            arguments,
+            arguments_text,
+            reason: text(),
+        };
         let path = || vec![text(), text()];
         let (answer, note) = (Answered::Edited, Some(text()));
         vec![
@@ -239,7 +247,8 @@ mod tests {
             EventKind::ToolCalled { id: text(), tool: text(), arguments: json(), calls_as: Some(7) },
             tool(Returned::Result(text())),
             tool(Returned::Error(text())),
-            EventKind::ToolRefused { id: text(), tool: text(), arguments: json(), reason: text() },
+            refused(Some(json()), None),
+            refused(None, Some(text())),
             EventKind::ApprovalAsked { id: text(), path: path(), tool: text(), arguments: json(), reason: text() },
             EventKind::ApprovalAnswered { id: text(), path: path(), tool: text(), answer, note },
             EventKind::ServerToolUsed { tool: text(), input: Some(json()), output: None },

@@ -18,6 +18,7 @@ use crate::beneath::{self, Unopened};
 use crate::escape::visible;
 use crate::model::name::ModelName;
 use crate::syntax::diagnostic::{Diagnostics, FileId, Located, Sources, Span};
+use crate::syntax::names;
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::approval::{Rule, Rules};
@@ -282,7 +283,7 @@ impl Program {
 
     /// Whether agents can be created, or were.
     pub fn has_created(&self) -> bool {
-        let creates = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::DynamicAgents);
+        let creates = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::DynamicAgents(_));
         let is_created = |agent: &AgentSpec| agent.file.starts_with(&self.generated_agents_dir);
         !self.generated.is_empty()
             || self.agents.values().any(|agent| is_created(agent) || agent.toolsets.iter().any(creates))
@@ -348,6 +349,8 @@ impl Program {
             output: inline(worker.schema_out.as_ref()).map_err(wrong)?,
             tools,
             toolsets,
+            // Its rules are its creator's, which were held against the tools.
+            doubtful_rules: Vec::new(),
             allow_workers: worker.allow_workers.as_deref().map(AllowWorkers::of),
             server_tools: Vec::new(),
             settings: worker.model_settings.clone(),
@@ -379,13 +382,11 @@ impl Program {
 
     fn models_in_use(&self) -> String {
         let real = self.agents.values().filter(|agent| agent.script.is_none());
-        let mut names: Vec<String> = real.map(|agent| agent.model.to_string()).collect();
-        names.sort();
-        names.dedup();
-        if names.is_empty() {
-            return "no agent of the project uses a model that a created one may use".to_owned();
+        let models: Vec<String> = real.map(|agent| agent.model.to_string()).collect();
+        match names::listed(models.iter().map(String::as_str)) {
+            None => "no agent of the project uses a model that a created one may use".to_owned(),
+            Some(models) => format!("the project uses: {models}"),
         }
-        format!("the project uses: {}", names.join(", "))
     }
 }
 
@@ -431,11 +432,7 @@ fn within(what: &'static str, given: &[String], has: &[ToolsetUse], creator: &Ag
             what,
             given: visible(name).into_owned(),
             creator: creator.name.clone(),
-            has: if has.is_empty() {
-                "none".to_owned()
-            } else {
-                has.iter().map(|used| used.name.as_str()).collect::<Vec<_>>().join(", ")
-            },
+            has: names::listed(has.iter().map(|used| used.name.as_str())).unwrap_or_else(|| "none".to_owned()),
         }),
     }
 }

@@ -37,6 +37,7 @@ use crate::project::trust::TrustedProgram;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program, Typing};
 use crate::redact::Redactor;
 use crate::stack;
+use crate::syntax::names;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Permission, Verdict};
 use crate::tools::attachment::{self, AttachmentError, Reach};
@@ -258,6 +259,8 @@ pub enum RunError {
     TooManyCalls(String),
     #[error("a toolset of agent `{agent}`: {reason}")]
     Toolset { agent: String, reason: String },
+    #[error("{place}: agent `{agent}` has no tool `{tool}`; {instead}")]
+    IdleRule { agent: String, place: String, tool: String, instead: String },
     #[error("the entry function `{function}` failed: {reason}")]
     Function { function: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
@@ -289,6 +292,7 @@ impl RunError {
             | Self::NoProvider { .. }
             | Self::TooManyCalls(_)
             | Self::Toolset { .. }
+            | Self::IdleRule { .. }
             | Self::Function { .. }
             | Self::NotStarted
             | Self::Ended(_) => None,
@@ -602,13 +606,14 @@ impl Agents for Runtime {
         let spec = self.program.agent(caller.agent).ok();
         match spec.as_ref().and_then(|spec| spec.allow_workers.as_ref()) {
             Some(AllowWorkers::Only(names)) if !names.iter().any(|name| name == agent) => {
-                return Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent, names.join(", ")));
+                let callable = names::instead(agent, "agents that it may call", names.iter().map(String::as_str));
+                return Err(format!("`{}` may not call `{agent}`; {callable}", caller.agent));
             }
             None | Some(AllowWorkers::Any | AllowWorkers::Only(_)) => {}
         }
         let callee = self.program.agent(agent).map_err(|error| {
-            let names: Vec<&str> = self.program.agents.keys().map(String::as_str).take(MOST_NAMES).collect();
-            format!("{error}; agents: {}", names.join(", "))
+            let known = self.program.agents.keys().map(String::as_str);
+            format!("{error}; {}", names::instead(agent, "agents", known))
         })?;
         Ok(toolsets::agent_tool(&self.program, &callee))
     }
@@ -649,9 +654,6 @@ impl Agents for Runtime {
         self.session.trace()
     }
 }
-
-/// As many names as help somebody who misspelled one.
-const MOST_NAMES: usize = 20;
 
 /// What the caller of an agent makes of its failure.
 fn failure_of(agent: &str, error: RunError) -> ToolError {

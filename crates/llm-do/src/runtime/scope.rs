@@ -151,6 +151,9 @@ impl<'r> CallScope<'r> {
         let opened = toolsets::open(runtime, &agent, &steps, &events).await;
         let Opened { toolsets, missing } = opened.map_err(|unopened| match unopened {
             Unopened::Toolset(reason) => wrong(events.redactor().redacted(reason)),
+            Unopened::IdleRule { place, tool, instead } => {
+                RunError::IdleRule { agent: agent.name.clone(), place, tool, instead }
+            }
             Unopened::Stopped(stop) => stop.into(),
         })?;
         let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);

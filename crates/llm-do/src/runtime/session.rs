@@ -106,8 +106,9 @@ impl Recorder for Session {
                     state.add_call(id, call);
                 }
             }
-            EventKind::ToolRefused { tool, arguments, reason, .. } => {
-                let call = started(tool, CallKind::Tool, depth, Some(arguments));
+            EventKind::ToolRefused { tool, arguments, arguments_text, reason, .. } => {
+                let input = arguments.or_else(|| arguments_text.map(|text| RawJson::of(&text)));
+                let call = started(tool, CallKind::Tool, depth, input);
                 state.add_call(id, TraceCall { error: Some(reason), ..call });
             }
             EventKind::ServerToolUsed { tool, input, output } => {

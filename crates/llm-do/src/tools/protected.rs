@@ -23,6 +23,15 @@ struct Entry {
     why: &'static str,
 }
 
+/// What becomes of protected files beneath a directory that somebody names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inner {
+    /// They change with it.
+    Changes,
+    /// Something else keeps each of them as it is.
+    IsKept,
+}
+
 /// How far the protection of a path goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
@@ -56,10 +65,13 @@ impl Protected {
         has_ending && self.0.iter().any(is_beneath)
     }
 
-    /// The first of these whose change, removal or move would change something protected: itself, or what is in it. A
-    /// command only may write what it names, so of names those count that are known to be run or obeyed.
-    pub fn touched<'a>(&self, targets: impl IntoIterator<Item = &'a Target>) -> Option<&'a Target> {
-        let held: Vec<Target> = self.0.iter().filter_map(|entry| Target::of_path(&entry.path).ok()).collect();
+    /// The first of these whose change, removal or move would change something protected: itself, or what is in it unless
+    /// that is kept. A command only may write what it names, so of names those count that are known to be run or obeyed.
+    pub fn touched<'a>(&self, targets: impl IntoIterator<Item = &'a Target>, inner: Inner) -> Option<&'a Target> {
+        let held: Vec<Target> = match inner {
+            Inner::Changes => self.0.iter().filter_map(|entry| Target::of_path(&entry.path).ok()).collect(),
+            Inner::IsKept => Vec::new(),
+        };
         targets.into_iter().find(|target| {
             let covers = |entry: &Entry| entry.covers(target);
             by_name(target).or_else(|| by_repository(target)).is_some()
@@ -71,7 +83,7 @@ impl Protected {
 
     /// Whether changing, moving or removing what a path leads to changes something protected.
     pub fn is_touched(&self, path: &Path) -> bool {
-        Target::of_path(path).map_or(true, |target| self.touched([&target]).is_some())
+        Target::of_path(path).map_or(true, |target| self.touched([&target], Inner::Changes).is_some())
     }
 
     /// Whether the target belongs to this program itself, and is not even read unasked.
@@ -330,6 +342,11 @@ mod tests {
         for path in ["other.json", "schemas/other.json", "workersx", "notes.md"] {
             assert!(!protected.is_touched(&root.join(path)), "{path}");
         }
+        // Where each of them is kept, naming a directory around them changes none.
+        let is_touched =
+            |path: &str| protected.touched([&Target::of_path(&root.join(path)).unwrap()], Inner::IsKept).is_some();
+        assert!(!is_touched("schemas") && !is_touched(".") && !is_touched("workers"));
+        assert!(is_touched("schemas/in.json") && is_touched("link") && is_touched("workers/generated/x.yaml"));
     }
 
     #[test]
@@ -419,7 +436,7 @@ mod tests {
         for path in [".unheard-of", "a/.b/c", ".gitignore/x", ".prettierrc"] {
             assert_eq!(reason(&nothing, root, path), Some("is hidden, as settings of programs are"), "{path}");
             let target = Target::of_path(&root.join(path)).unwrap().within(&root.canonicalize().unwrap());
-            assert_eq!(nothing.touched([&target]), None, "{path}");
+            assert_eq!(nothing.touched([&target], Inner::Changes), None, "{path}");
         }
         std::fs::create_dir_all(root.join(".hidden/work")).unwrap();
         assert_eq!(

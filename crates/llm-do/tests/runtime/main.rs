@@ -245,7 +245,10 @@ async fn what_a_model_gets_wrong_comes_back_to_it_and_the_same_failure_three_tim
             "- {round: 1, call: {nothing: {}}}\n- say: '{{ result }}'",
             "there is no tool `nothing`; tools: list_files, read_file",
         ),
-        ("- {round: 1, call: {read_file: {pth: a}}}\n- say: '{{ result }}'", "invalid arguments: unknown field `pth`"),
+        (
+            "- {round: 1, call: {read_file: {pth: a}}}\n- say: '{{ result }}'",
+            "invalid arguments: `pth` is unknown; did you mean `path`? arguments: max_chars, offset, path",
+        ),
         ("- {round: 1, call: {read_file: {path: a}}}\n- say: '{{ result }}'", "`a` does not exist"),
     ];
     let main = worker("main", "toolsets: [filesystem_project_ro]");

@@ -104,6 +104,7 @@ impl Namespace {
                     let tools = linker.project.offered.get(&name.value).cloned();
                     ToolsetSource::Mcp(McpConfig { tools, ..config.clone() })
                 }
+                ToolsetDefinition::DynamicAgents(names) => ToolsetSource::DynamicAgents(*names),
                 ToolsetDefinition::Use { target, prefix, tools, approval } => {
                     variants.push(Use { name, target, prefix, tools: tools.as_deref(), approval });
                     continue;

@@ -1,17 +1,17 @@
 //! A live toolset in the interpreter, as one call of an agent uses it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::host::{PythonHost, Sight};
-use super::{PythonTool, PythonVerdict};
+use super::{DefinedToolset, PythonTool, PythonVerdict};
 use crate::BoxFuture;
 use crate::escape::visible;
 use crate::message::{Attachment, Content, RawJson};
-use crate::tools::approval::{PermittedCall, Question, Rule, Verdict, canonical};
+use crate::tools::approval::{PermittedCall, Question, Verdict, canonical};
 use crate::tools::{CallContext, Repeat, ToolError, ToolSpec, Toolset};
 
 /// A description by a toolset's own code is cut here.
@@ -20,11 +20,8 @@ const LONGEST_DESCRIPTION: usize = 2_000;
 /// What a Python toolset turned out to be.
 pub enum Opened {
     Tools(PythonTools),
-    /// One of ours, configured in Python: a definition as in a manifest, and the rules of its approval config.
-    BuiltIn {
-        definition: RawJson,
-        rules: BTreeMap<String, Rule>,
-    },
+    /// One of ours, configured in Python.
+    BuiltIn(DefinedToolset),
 }
 
 /// Tools that run in the interpreter.
@@ -80,11 +77,7 @@ pub async fn open(
         instance: u64,
         #[serde(default)]
         tools: Vec<PythonTool>,
-        built_in: Option<RawJson>,
-        #[serde(default)]
-        approval: BTreeMap<String, Value>,
-        #[serde(default)]
-        rules: BTreeMap<String, String>,
+        built_in: Option<DefinedToolset>,
     }
     let context = json!({"agent": agent, "model": model, "depth": depth});
     let answer: Answer = host.ask("open", &json!({"toolset": toolset, "context": context})).await?;
@@ -93,12 +86,7 @@ pub async fn open(
             let (instance, tools) = (Instance::Made(answer.instance), answer.tools);
             Opened::Tools(PythonTools { host, instance, tools, needing: Mutex::default(), closed: false })
         }
-        Some(built_in) => {
-            let configured = answer.rules.into_iter().filter_map(|(tool, word)| Some((tool, Rule::parse(&word)?)));
-            let allowed = answer.approval.into_iter().filter(|(_, rule)| rule["pre_approved"] == true);
-            let allowed = allowed.map(|(tool, _)| (tool, Rule::Allow));
-            Opened::BuiltIn { definition: built_in, rules: configured.chain(allowed).collect() }
-        }
+        Some(built_in) => Opened::BuiltIn(built_in),
     })
 }
 
