@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("beneath", &[]),
     ("escape", &[]),
+    ("glob", &[]),
     ("redact", &[]),
     ("stack", &[]),
     ("underway", &[]),
@@ -21,12 +22,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("event", &["escape", "message", "redact"]),
     ("journal", &["escape", "message", "event"]),
     ("http", &["escape", "message", "event", "journal"]),
-    ("model", &["escape", "message", "json_schema", "syntax", "event", "journal", "http"]),
+    ("model", &["escape", "glob", "message", "json_schema", "syntax", "event", "journal", "http"]),
     (
         "tools",
         &[
             "beneath",
             "escape",
+            "glob",
             "redact",
             "stack",
             "underway",
