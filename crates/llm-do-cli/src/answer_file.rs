@@ -49,6 +49,11 @@ pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     written.map_err(|error| Failure::failed(format!("{} cannot be written: {error}", path.display())))
 }
 
+/// Whether whoever writes there may have to wait for others.
+pub fn is_stream(path: &Path) -> bool {
+    matches!(Place::of(path), Place::Stream | Place::OfTheSystem)
+}
+
 /// What a path names. Only its last part is looked at: directories are where they are.
 #[derive(Debug, PartialEq)]
 enum Place {

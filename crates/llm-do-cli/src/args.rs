@@ -22,7 +22,7 @@ Examples:
 
 Exit codes: 0 success, 1 agent or model failure, 2 usage or project error, 3 provider error,
 4 approval needed or refused, 5 limit reached, 6 the answer violates its schema, 124 --timeout,
-130 interrupted, 143 terminated.")]
+130 interrupted, 141 nobody reads stdout any more, 143 terminated.")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,

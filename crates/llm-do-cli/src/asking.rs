@@ -91,7 +91,7 @@ impl Asking {
             return Ok(answer);
         }
         let help = question::keys(request, self.styles).join("\n");
-        keys.show(&format!("{help}\n"), Stage::Answer);
+        keys.show(&format!("{help}\n"), Stage::Answer).await;
         loop {
             let key = keys.next().await?;
             match key.to_ascii_lowercase() {
@@ -150,7 +150,7 @@ async fn show(keys: &mut Keys<'_>, shown: &[String], rows: usize) -> io::Result<
             break;
         }
         let mark = format!("-- {seen} of {} lines: space for more, n no, q end the run --", shown.len());
-        keys.show(&mark, Stage::Page);
+        keys.show(&mark, Stage::Page).await;
         let key = more(keys).await?;
         console::complain("\r\u{1b}[K");
         if key.is_some() {

@@ -19,8 +19,8 @@ use crate::failure::Failure;
 use crate::line_editor::{LineEditor, Typed};
 use crate::report::{self, OutputPlan};
 use crate::session::Session;
-use crate::summary;
 use crate::watch::{Attended, Stopped, TurnEnded, Watch};
+use crate::{summary, terminal};
 
 /// What was planned of a chat.
 pub struct Chat {
@@ -180,7 +180,9 @@ impl ChatEnded {
         let TurnEnded { answer, stopped } = turn;
         let goes = match (&answer, stopped) {
             (_, Some(Stopped::Interrupted)) if !is_typed => Goes::Away,
-            (_, Some(Stopped::Terminated)) | (Err(RunError::Ended(Ending::EndedByPerson)), None) => Goes::Away,
+            (_, Some(Stopped::Terminated | Stopped::Unread)) | (Err(RunError::Ended(Ending::EndedByPerson)), None) => {
+                Goes::Away
+            }
             (Ok(_) | Err(_), _) => Goes::On,
         };
         match answer {
@@ -216,6 +218,8 @@ impl Lines {
     async fn next(&mut self, watch: &mut Watch) -> Next {
         let draft = watch.take_draft();
         let read = async {
+            // Nothing is typed into the middle of an answer.
+            console::told().await;
             match self {
                 Self::Editor(editor) => match editor.read(draft).await {
                     Typed::Text(text) => Next::Text(text),
@@ -233,7 +237,14 @@ impl Lines {
         };
         tokio::select! {
             next = read => next,
-            stopped = watch.stopped() => Next::Stopped(stopped),
+            stopped = watch.stopped() => {
+                if let Self::Editor(_) = self {
+                    // What is said now stands below the line that was being typed.
+                    terminal::restore_lent();
+                    console::complain("\n");
+                }
+                Next::Stopped(stopped)
+            }
         }
     }
 }

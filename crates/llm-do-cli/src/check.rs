@@ -21,6 +21,7 @@ use llm_do::tools::shell::fence_words;
 use llm_do::tools::source::{
     Access, Base, FileRoot, FilesystemConfig, Grammar, Roots, ShellConfig, ShellRule, ToolsetSource,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::fencing::{self, Resident};
@@ -119,18 +120,19 @@ pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
         let names = visible_list(&program.open, ", ");
         line("open", &format!("{names} (defined in Python, which check does not run)"));
     }
-    if !program.generated.is_empty() {
-        let (made, foreign): (Vec<&str>, Vec<&str>) =
-            program.generated.keys().map(String::as_str).partition(|name| program.counts(name));
-        if !made.is_empty() {
-            line("created", &format!("{} (at run time; reached by `agent_call`)", made.join(", ")));
-        }
-        if !foreign.is_empty() {
-            line(
-                "created",
-                &format!("{} (not made here, so not callable; list in `worker_files`)", foreign.join(", ")),
-            );
-        }
+    let created = created(program);
+    let names = |is_wanted: &dyn Fn(&CreatedAgent<'_>) -> bool| {
+        let wanted: Vec<&str> = created.iter().filter(|agent| is_wanted(agent)).map(|agent| agent.name).collect();
+        (!wanted.is_empty()).then(|| wanted.join(", "))
+    };
+    if let Some(made) = names(&|agent| agent.counts) {
+        line("created", &format!("{made} (at run time; reached by `agent_call`)"));
+    }
+    if let Some(foreign) = names(&|agent| !agent.counts) {
+        line("created", &format!("{foreign} (not made here, so not callable; list in `worker_files`)"));
+    }
+    for mistake in created.iter().filter_map(|agent| agent.mistake.as_ref()) {
+        line("", &visible(mistake));
     }
     if !trust.items.is_empty() {
         let state = if trust.is_given { "given for" } else { "needed for, and none of it was run or looked at here" };
@@ -318,6 +320,26 @@ fn rule_json(rule: &ShellRule) -> Value {
         "allowed_args": rule.allowed_args,
         "i_understand": rule.i_understand,
     })
+}
+
+/// A file in the directory of agents that are created at run time.
+#[derive(Serialize)]
+struct CreatedAgent<'a> {
+    name: &'a str,
+    /// Whether it was made here, so that it can be called.
+    counts: bool,
+    /// Why a call of it would fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mistake: Option<String>,
+}
+
+fn created(program: &Program) -> Vec<CreatedAgent<'_>> {
+    let looked_at = program.generated.keys().map(|name| {
+        let counts = program.counts(name);
+        let mistake = program.agent(name).err().filter(|_| counts).map(|error| error.to_string());
+        CreatedAgent { name, counts, mistake }
+    });
+    looked_at.collect()
 }
 
 /// What keeps commands in, and what follows from it.
@@ -560,8 +582,7 @@ pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> Str
         "trust": {"given": trust.is_given, "digest": trust.digest, "items": trust.items},
         "programs": residents.iter().map(CheckedResident::json).collect::<Vec<_>>(),
         "servers": servers.iter().map(server_json).collect::<Vec<_>>(),
-        "created": program.generated.keys().map(|name| json!({"name": name, "counts": program.counts(name)}))
-            .collect::<Vec<_>>(),
+        "created": created(program),
         "notes": linked.notes.json(),
         "errors": [],
     }))

@@ -1,25 +1,377 @@
-//! The one door to stdout and stderr.
+//! The one door to stdout and stderr. Whoever says something does not wait for it to be read: threads write, so that a
+//! reader who does not read holds neither the run nor those who listen for signals and the clock.
 
-use std::io::{self, Write};
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
+use tokio::sync::{oneshot, watch};
 
 use crate::failure::Failure;
 
-/// What a command says goes to stdout; a reader that left early (`| head`) is not an error.
+/// What a command says goes to stdout. A reader that left early (`| head`) is not an error here; whoever must not go on
+/// without one asks [`delivered`], or listens to [`Reader::gone`].
 pub fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::failed(format!("cannot write to stdout: {error}")))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
+    CONSOLE.say(Stream::Out, text);
+    CONSOLE.trouble()
 }
 
 /// Everything else goes to stderr. If nobody can be told, there is nothing left to do.
 pub fn complain(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    CONSOLE.say(Stream::Err, text);
+}
+
+/// Returns when everything that was said so far can be seen.
+pub async fn told() {
+    for lane in CONSOLE.lanes() {
+        let (sender, written) = oneshot::channel();
+        lane.mark(move || {
+            let _ = sender.send(());
+        });
+        // A thread that is gone writes nothing more.
+        let _ = written.await;
+    }
+}
+
+/// Waits until stdout has taken everything: a run that nobody could read the end of has not succeeded.
+pub fn delivered() -> Result<(), Failure> {
+    CONSOLE.wait(Stream::Out, Patience::Endless);
+    CONSOLE.trouble()?;
+    if *CONSOLE.loss() == Some(Loss::Unread) { Err(Failure::unread()) } else { Ok(()) }
+}
+
+/// The last words of the process, and its exit code. Readers are given the time that they need; if somebody wants the
+/// process to end, only as long as they read.
+pub fn leave(ended: Result<ExitCode, Failure>) -> ExitCode {
+    let (code, patience) = match &ended {
+        Ok(code) => (*code, Patience::Endless),
+        Err(failure) => {
+            failure.print();
+            (ExitCode::from(failure.code()), if failure.is_stop() { Patience::LastWords } else { Patience::Endless })
+        }
+    };
+    CONSOLE.wait(Stream::Out, patience);
+    let code = match (ended, CONSOLE.trouble()) {
+        (Ok(_), Err(failure)) => {
+            failure.print();
+            ExitCode::from(failure.code())
+        }
+        (Ok(_) | Err(_), _) => code,
+    };
+    CONSOLE.wait(Stream::Err, patience);
+    code
+}
+
+/// Does some work, which stands still as long as too much of what was said is not read. Whoever listens for signals and
+/// the clock is not within it.
+pub async fn paced<T>(work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    poll_fn(|cx| if CONSOLE.holds(cx.waker()) { Poll::Pending } else { work.as_mut().poll(cx) }).await
+}
+
+/// From now on nothing stands still: it is to end.
+pub fn hurry() {
+    CONSOLE.pace().is_hurried = true;
+    CONSOLE.wake();
+}
+
+/// Something new begins, which stands still if need be.
+pub fn take_time() {
+    CONSOLE.pace().is_hurried = false;
 }
 
 /// How wide the terminal of stderr is now.
 pub fn columns() -> Option<usize> {
     rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// Whoever reads stdout, as far as that can be known: of a pipe, or a socket.
+pub struct Reader(watch::Receiver<bool>);
+
+impl Reader {
+    pub fn of_stdout() -> Self {
+        let is_heard = matches!(file_type(Stream::Out), Some(FileType::Fifo | FileType::Socket));
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let (sender, gone) = watch::channel(is_heard && has_gone(Stream::Out.descriptor(), Some(&now)));
+        if is_heard {
+            // It ends with the process. Without it the reader's end shows when something is written.
+            let thread = std::thread::Builder::new().name("reader".to_owned());
+            let _ = thread.spawn(move || sender.send(has_gone(Stream::Out.descriptor(), None)));
+        }
+        Self(gone)
+    }
+
+    /// Returns when nobody can read it any more.
+    pub async fn gone(&self) {
+        let mut gone = self.0.clone();
+        if gone.wait_for(|gone| *gone).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub fn has_gone(&self) -> bool {
+        *self.0.borrow()
+    }
+}
+
+/// Whether nobody can read a stream any more, as soon as that is so and until a time is over.
+fn has_gone(stream: BorrowedFd<'_>, time: Option<&Timespec>) -> bool {
+    let mut polled = [PollFd::new(&stream, PollFlags::empty())];
+    while poll(&mut polled, time) == Err(rustix::io::Errno::INTR) {}
+    polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    Out,
+    Err,
+}
+
+impl Stream {
+    fn descriptor(self) -> BorrowedFd<'static> {
+        match self {
+            Self::Out => rustix::stdio::stdout(),
+            Self::Err => rustix::stdio::stderr(),
+        }
+    }
+}
+
+fn file_type(stream: Stream) -> Option<FileType> {
+    fstat(stream.descriptor()).ok().map(|stat| FileType::from_raw_mode(stat.st_mode))
+}
+
+/// How long a reader is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    Endless,
+    /// As long as it reads.
+    LastWords,
+}
+
+/// How long a reader may read nothing of the last words of a process that is to end.
+pub const LAST_WORDS: Duration = Duration::from_secs(3);
+/// Bytes that wait to be read before the work stands still.
+const MOST_UNREAD: usize = 4 * 1024 * 1024;
+/// So much is written at once, so that it shows whether somebody reads.
+const PIECE: usize = 16 * 1024;
+
+/// Streams belong to the process, and so does who writes to them.
+struct Console {
+    lanes: OnceLock<Lanes>,
+    pace: Mutex<Pace>,
+    /// Of stdout.
+    loss: Mutex<Option<Loss>>,
+    /// Bytes that wait.
+    unread: AtomicUsize,
+    /// Bytes that were written, ever.
+    written: AtomicU64,
+}
+
+static CONSOLE: Console = Console {
+    lanes: OnceLock::new(),
+    pace: Mutex::new(Pace { is_hurried: false, waiting: Vec::new() }),
+    loss: Mutex::new(None),
+    unread: AtomicUsize::new(0),
+    written: AtomicU64::new(0),
+};
+
+struct Pace {
+    is_hurried: bool,
+    waiting: Vec<Waker>,
+}
+
+/// Why stdout takes nothing more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Loss {
+    /// Its reader has gone.
+    Unread,
+    Broken(String),
+}
+
+/// Both streams may be one terminal or one file: then what is said stays in order, on one lane.
+struct Lanes {
+    out: Lane,
+    err: Option<Lane>,
+}
+
+/// Texts on their way to a stream, and the thread that writes them. Without a thread whoever speaks writes.
+struct Lane(Option<mpsc::Sender<Said>>);
+
+enum Said {
+    Text(Stream, String),
+    /// To be called when everything before it was written.
+    Mark(Box<dyn FnOnce() + Send>),
+}
+
+impl Console {
+    fn say(&self, stream: Stream, text: &str) {
+        if !text.is_empty() {
+            self.unread.fetch_add(text.len(), Ordering::Relaxed);
+            self.lane(stream).say(stream, text);
+        }
+    }
+
+    fn both(&self) -> &Lanes {
+        self.lanes.get_or_init(|| Lanes { out: Lane::start(), err: (!is_one_file()).then(Lane::start) })
+    }
+
+    fn lane(&self, stream: Stream) -> &Lane {
+        let Lanes { out, err } = self.both();
+        match stream {
+            Stream::Out => out,
+            Stream::Err => err.as_ref().unwrap_or(out),
+        }
+    }
+
+    /// Those on which anything was said.
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.get().into_iter().flat_map(|Lanes { out, err }| [Some(out), err.as_ref()]).flatten()
+    }
+
+    /// Writes all of a text, however long that takes.
+    fn write(&self, stream: Stream, text: &str) {
+        for piece in text.as_bytes().chunks(PIECE) {
+            let is_lost = stream == Stream::Out && self.loss().is_some();
+            if !is_lost
+                && let Err(error) = write_all(stream.descriptor(), piece)
+                && stream == Stream::Out
+            {
+                *self.loss() = Some(match error {
+                    rustix::io::Errno::PIPE => Loss::Unread,
+                    error => Loss::Broken(io::Error::from(error).to_string()),
+                });
+            }
+            self.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            let before = self.unread.fetch_sub(piece.len(), Ordering::Relaxed);
+            if before.saturating_sub(piece.len()) <= MOST_UNREAD / 2 {
+                self.wake();
+            }
+        }
+    }
+
+    /// Waits until everything is written that was said on a stream.
+    fn wait(&self, stream: Stream, patience: Patience) {
+        if self.lanes.get().is_none() {
+            return;
+        }
+        let (sender, written) = mpsc::channel();
+        self.lane(stream).mark(move || {
+            let _ = sender.send(());
+        });
+        let mut before = self.written.load(Ordering::Relaxed);
+        while let Err(RecvTimeoutError::Timeout) = written.recv_timeout(LAST_WORDS) {
+            let now = self.written.load(Ordering::Relaxed);
+            if patience == Patience::LastWords && now == before {
+                return;
+            }
+            before = now;
+        }
+    }
+
+    /// Why stdout cannot be written, as far as that is known.
+    fn trouble(&self) -> Result<(), Failure> {
+        match &*self.loss() {
+            Some(Loss::Broken(error)) => Err(Failure::failed(format!("cannot write to stdout: {error}"))),
+            Some(Loss::Unread) | None => Ok(()),
+        }
+    }
+
+    /// Whether work stands still now; if so, it is woken later.
+    fn holds(&self, waker: &Waker) -> bool {
+        // Almost always, and without a lock.
+        if self.unread.load(Ordering::Relaxed) <= MOST_UNREAD {
+            return false;
+        }
+        let mut pace = self.pace();
+        let holds = !pace.is_hurried && self.unread.load(Ordering::Relaxed) > MOST_UNREAD;
+        if holds && !pace.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
+            pace.waiting.push(waker.clone());
+        }
+        holds
+    }
+
+    fn wake(&self) {
+        let waiting = std::mem::take(&mut self.pace().waiting);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    // What they guard is whole whatever panicked elsewhere.
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn loss(&self) -> MutexGuard<'_, Option<Loss>> {
+        self.loss.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lane {
+    fn start() -> Self {
+        let (sender, said) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("console".to_owned());
+        Self(thread.spawn(move || serve(&said)).ok().map(|_| sender))
+    }
+
+    fn say(&self, stream: Stream, text: &str) {
+        match &self.0 {
+            Some(lane) => drop(lane.send(Said::Text(stream, text.to_owned()))),
+            None => CONSOLE.write(stream, text),
+        }
+    }
+
+    fn mark(&self, call: impl FnOnce() + Send + 'static) {
+        match &self.0 {
+            Some(lane) => drop(lane.send(Said::Mark(Box::new(call)))),
+            None => call(),
+        }
+    }
+}
+
+/// What has come together for one stream is written together.
+fn serve(lane: &mpsc::Receiver<Said>) {
+    let mut next = lane.recv().ok();
+    while let Some(said) = next.take() {
+        match said {
+            Said::Mark(call) => call(),
+            Said::Text(stream, mut text) => {
+                next = lane.try_recv().ok();
+                while let Some(Said::Text(other, more)) = &next
+                    && *other == stream
+                    && text.len() < PIECE
+                {
+                    text.push_str(more);
+                    next = lane.try_recv().ok();
+                }
+                CONSOLE.write(stream, &text);
+            }
+        }
+        next = next.or_else(|| lane.recv().ok());
+    }
+}
+
+/// A stream that its maker set not to block is waited for.
+fn write_all(stream: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(stream, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => drop(poll(&mut [PollFd::new(&stream, PollFlags::OUT)], None)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn is_one_file() -> bool {
+    let [out, err] = [Stream::Out, Stream::Err].map(|stream| fstat(stream.descriptor()).ok());
+    out.zip(err).is_some_and(|(out, err)| (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino))
 }

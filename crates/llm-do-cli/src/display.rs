@@ -43,7 +43,7 @@ impl Display {
     pub fn show(&mut self, events: &mut Vec<Event>) {
         if self.format == OutputFormat::StreamJson {
             let lines: String = events.iter().map(json::event).collect();
-            // A reader that left hears nothing more; the run goes on to its end.
+            // A stdout that cannot be written is told of at the end.
             let _ = console::print(&lines);
         }
         let columns = if self.view.live { console::columns() } else { None };

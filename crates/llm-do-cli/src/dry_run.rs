@@ -83,6 +83,10 @@ impl Conversation for Unsent {
             encoder.truncate(messages.min(encoder.messages()));
         }
     }
+
+    fn goes_on_with(&self, _: &Reply) -> bool {
+        false
+    }
 }
 
 impl Unsent {

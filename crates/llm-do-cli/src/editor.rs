@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
+use crate::console;
 use crate::environment::Environment;
 use crate::state::KEY_VARIABLE;
 use crate::terminal::Terminal;
@@ -46,6 +47,7 @@ pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<St
     let words = shlex::split(&editor.command).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| format!("`{}` is no command", editor.command))?;
     let lent = || Terminal::lend().map_err(|error| format!("the terminal cannot be lent: {error}"));
+    console::told().await;
     let lent_out = terminal.as_before();
     let mut command = Command::new(&words[0]);
     command.env_remove(KEY_VARIABLE);

@@ -1,9 +1,9 @@
 //! Why the program ends without doing what was asked, printed in one place.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use llm_do::escape::visible_lines;
+use llm_do::message::Unfinished;
 use llm_do::model::ModelError;
 use llm_do::runtime::RunError;
 use llm_do::syntax::diagnostic::{Colour, Report};
@@ -39,6 +39,8 @@ const SCHEMA: u8 = 6;
 const TIMEOUT: u8 = 124;
 /// 128 and the number of the signal, as shells count.
 pub const INTERRUPTED: u8 = 130;
+/// Nobody reads stdout any more: the signal would be SIGPIPE.
+const UNREAD: u8 = 141;
 pub const TERMINATED: u8 = 143;
 
 impl Failure {
@@ -64,6 +66,11 @@ impl Failure {
 
     pub fn terminated() -> Self {
         Self::with_code(TERMINATED, "terminated")
+    }
+
+    /// The reader of stdout has gone.
+    pub fn unread() -> Self {
+        Self::with_code(UNREAD, "nobody reads stdout any more")
     }
 
     pub fn timed_out(limit: Duration) -> Self {
@@ -112,6 +119,7 @@ impl Failure {
             (_, SCHEMA) => "output",
             (_, TIMEOUT) => "timeout",
             (_, INTERRUPTED) => "cancelled",
+            (_, UNREAD) => "unread",
             (_, TERMINATED) => "terminated",
             _ => "failed",
         }
@@ -119,7 +127,12 @@ impl Failure {
 
     /// Whether somebody or something ended what was going well.
     pub fn cuts_short(&self) -> bool {
-        matches!(self.code(), APPROVAL | LIMIT | TIMEOUT | INTERRUPTED | TERMINATED)
+        self.is_stop() || matches!(self.code(), APPROVAL | LIMIT)
+    }
+
+    /// Whether somebody, or the clock, wants the process to end.
+    pub fn is_stop(&self) -> bool {
+        matches!(self.code(), TIMEOUT | INTERRUPTED | UNREAD | TERMINATED)
     }
 
     /// The same in one text and a hint, for JSON.
@@ -133,13 +146,6 @@ impl Failure {
             Self::Failed { message, hint, .. } => (message.clone(), hint.clone()),
             Self::Said { .. } => (String::new(), None),
         }
-    }
-
-    /// Prints it and turns it into the exit code.
-    pub fn report(self) -> ExitCode {
-        let code = ExitCode::from(self.code());
-        self.print();
-        code
     }
 
     /// Says it, in one place for all commands.
@@ -200,8 +206,8 @@ impl From<RunError> for Failure {
                 }
                 ModelError::Garbled(_) | ModelError::GiveUp(_) => (FAILED, None),
             },
+            RunError::Unfinished { unfinished, .. } => (FAILED, hint_for(unfinished)),
             RunError::Empty { .. }
-            | RunError::Declined { .. }
             | RunError::TooDeep { .. }
             | RunError::TooManyCalls(_)
             | RunError::RepeatedFailure { .. }
@@ -214,6 +220,14 @@ impl From<RunError> for Failure {
         };
         let (message, debug) = (error.to_string(), Some(format!("{error:?}")));
         Self::Failed { message, hint: hint.map(str::to_owned), code, debug }
+    }
+}
+
+fn hint_for(unfinished: &Unfinished) -> Option<&'static str> {
+    match unfinished {
+        Unfinished::Length => Some("`max_tokens` of `model_settings` allows longer answers, as far as the model does"),
+        Unfinished::ContextWindow => Some("give less input, or choose a model with a larger context"),
+        Unfinished::Declined { .. } | Unfinished::Broken { .. } => None,
     }
 }
 

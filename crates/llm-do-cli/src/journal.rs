@@ -169,7 +169,7 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
         RunError::Input(_)
         | RunError::Model { .. }
         | RunError::Empty { .. }
-        | RunError::Declined { .. }
+        | RunError::Unfinished { .. }
         | RunError::Limit { .. }
         | RunError::UnknownPrice { .. }
         | RunError::RepeatedFailure { .. }

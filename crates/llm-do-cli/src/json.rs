@@ -6,7 +6,7 @@ use std::sync::Arc;
 use llm_do::escape::visible_json;
 use llm_do::event::Event;
 use llm_do::event::{TraceCall, UsageReport};
-use llm_do::message::{Message, RawJson};
+use llm_do::message::{Finish, Message, RawJson};
 use llm_do::tools::approval::Pending;
 use serde::Serialize;
 
@@ -15,6 +15,7 @@ use serde::Serialize;
 pub struct ResultJson {
     pub r#type: &'static str,
     pub output: Option<RawJson>,
+    pub finish: Option<Finish>,
     pub exit_code: u8,
     pub error: Option<ErrorJson>,
     pub usage: UsageReport,
@@ -37,6 +38,7 @@ impl ResultJson {
         Self {
             r#type: "result",
             output: None,
+            finish: None,
             exit_code,
             error: Some(error),
             usage: UsageReport::default(),

@@ -15,6 +15,8 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Behavior, Cmd, Config, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
 use tokio::sync::oneshot;
 
+use crate::terminal::{self, Lease};
+
 /// What came of a prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Typed {
@@ -28,6 +30,7 @@ pub enum Typed {
 }
 
 pub struct LineEditor {
+    _lease: Option<Lease>,
     prompts: mpsc::Sender<Prompt>,
 }
 
@@ -53,9 +56,11 @@ impl LineEditor {
             // Without one there is nothing to go back to yet.
             let _ = editor.load_history(history);
         }
+        // Where nothing controls the process the editor has nothing to change.
+        let lease = Lease::of_editor().ok();
         let (prompts, asked) = mpsc::channel();
         std::thread::spawn(move || serve(&mut editor, history.as_deref(), &asked));
-        Ok(Self { prompts })
+        Ok(Self { _lease: lease, prompts })
     }
 
     pub async fn read(&self, draft: String) -> Typed {
@@ -67,7 +72,10 @@ impl LineEditor {
 
 fn serve(editor: &mut Editor<Habits, FileHistory>, history: Option<&Path>, asked: &mpsc::Receiver<Prompt>) {
     while let Ok(Prompt { draft, typed: answer }) = asked.recv() {
-        let typed = match editor.readline_with_initial(PROMPT, (&draft, "")) {
+        terminal::edits(true);
+        let read = editor.readline_with_initial(PROMPT, (&draft, ""));
+        terminal::edits(false);
+        let typed = match read {
             Ok(line) => {
                 let _ = editor.add_history_entry(line.as_str());
                 if let Some(history) = history {

@@ -56,5 +56,5 @@ fn main() -> ExitCode {
         return ended;
     }
     hardening::harden();
-    run::run(std::env::args_os()).unwrap_or_else(failure::Failure::report)
+    console::leave(run::run(std::env::args_os()))
 }

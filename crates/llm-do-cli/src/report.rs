@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use llm_do::escape::{visible_json, visible_lines};
 use llm_do::event::{TraceCall, UsageReport};
-use llm_do::message::{Message, RawJson, Usage};
-use llm_do::runtime::{Outcome, Output, RunError, Runtime};
+use llm_do::message::{Finish, Message, RawJson, Usage};
+use llm_do::runtime::{Outcome, Output, RunError, Runtime, finish_of};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::Pending;
 
@@ -47,26 +47,30 @@ pub struct Ended {
     pub unanswered: u64,
     /// Where it can be resumed from.
     pub journal: Option<PathBuf>,
+    /// What became of the answer's way into a pipe or a device, if that is where it goes.
+    pub handed_over: Option<Result<(), Failure>>,
 }
 
 impl Ended {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
-        Self { answer, stopped, messages: Vec::new(), usage, trace, run, elapsed, unanswered: 0, journal: None }
+        let (messages, unanswered, journal, handed_over) = (Vec::new(), 0, None, None);
+        Self { answer, stopped, messages, usage, trace, run, elapsed, unanswered, journal, handed_over }
     }
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
-        let Outcome { output, messages, usage, trace } = outcome;
-        let elapsed = Duration::ZERO;
-        Self { answer: Ok(output), stopped: None, messages, usage, trace, run, elapsed, unanswered: 0, journal: None }
+        let Outcome { output, messages, usage, trace, finish: _ } = outcome;
+        let (answer, stopped, elapsed, unanswered) = (Ok(output), None, Duration::ZERO, 0);
+        let (journal, handed_over) = (None, None);
+        Self { answer, stopped, messages, usage, trace, run, elapsed, unanswered, journal, handed_over }
     }
 
-    pub fn report(self, plan: &OutputPlan) -> Result<(), Failure> {
+    pub fn report(mut self, plan: &OutputPlan) -> Result<(), Failure> {
         let pending = self.pending();
         console::complain(&pending_text(&pending));
-        let kept = keep(self.answer.as_ref().ok(), plan);
+        let kept = self.handed_over.take().unwrap_or_else(|| keep(self.answer.as_ref().ok(), plan));
         let reported = match plan.format {
             OutputFormat::Text => self.report_text(plan, kept),
             OutputFormat::Json | OutputFormat::StreamJson => self.report_json(plan, pending, kept),
@@ -115,9 +119,9 @@ impl Ended {
     }
 
     /// A chat has said everything but its end.
-    pub fn report_chat(self, plan: &OutputPlan, chat: ChatEnded) -> Result<(), Failure> {
+    pub fn report_chat(mut self, plan: &OutputPlan, chat: ChatEnded) -> Result<(), Failure> {
         let ChatEnded { last, failure } = chat;
-        let kept = keep(last.as_ref(), plan);
+        let kept = self.handed_over.take().unwrap_or_else(|| keep(last.as_ref(), plan));
         let summary = self.summary();
         if plan.format != OutputFormat::Text {
             let output = last.as_ref().map(Output::to_json);
@@ -133,6 +137,7 @@ impl Ended {
         ResultJson {
             r#type: "result",
             output,
+            finish: self.finish(),
             exit_code: failure.map_or(0, Failure::code),
             error: failure.map(error_json),
             usage: self.usage,
@@ -140,6 +145,14 @@ impl Ended {
             messages: self.messages,
             pending,
             run: Some(self.run),
+        }
+    }
+
+    /// How the reply ended that is the answer, or that is none.
+    fn finish(&self) -> Option<Finish> {
+        match &self.answer {
+            Ok(_) => finish_of(&self.messages),
+            Err(error) => error.finish(),
         }
     }
 
@@ -164,11 +177,20 @@ pub fn print_turn(output: &Output, plan: &OutputPlan) -> Result<(), Failure> {
     }
 }
 
+/// Stands behind what is only the beginning of an answer, also where nobody reads the error.
+const UNFINISHED: &str = "[unfinished]\n";
+
 /// What somebody interrupted nobody waits for; what ran out of time or money was paid for.
 pub fn print_partial(error: &RunError, stopped: Option<Stopped>, plan: &OutputPlan) -> Result<(), Failure> {
     let is_wanted = matches!(stopped, None | Some(Stopped::TimedOut(_)));
     match error.partial().filter(|_| is_wanted) {
-        Some(partial) => print_turn(&Output::Text(partial.to_owned()), plan),
+        Some(partial) => {
+            print_turn(&Output::Text(partial.to_owned()), plan)?;
+            match plan.format {
+                OutputFormat::Text => console::print(UNFINISHED),
+                OutputFormat::Json | OutputFormat::StreamJson => Ok(()),
+            }
+        }
         None => Ok(()),
     }
 }
@@ -204,9 +226,7 @@ impl Summary {
 pub fn failure(error: RunError, stopped: Option<Stopped>, journal: Option<&Path>) -> Failure {
     let failure = match stopped {
         None => return journal::failure(error, journal),
-        Some(Stopped::Interrupted) => Failure::interrupted(),
-        Some(Stopped::Terminated) => Failure::terminated(),
-        Some(Stopped::TimedOut(limit)) => Failure::timed_out(limit),
+        Some(stopped) => stopped.failure(),
     };
     match journal {
         Some(file) => failure.hint(format!("`llm-do resume {}` goes on where it stopped", file.display())),
@@ -224,7 +244,7 @@ fn pending_text(pending: &[Pending]) -> String {
 }
 
 /// Text as it is, a typed answer as indented JSON.
-fn answer(output: &Output) -> Cow<'_, str> {
+pub fn answer(output: &Output) -> Cow<'_, str> {
     let text = match output {
         Output::Text(text) => Cow::Borrowed(text.as_str()),
         Output::Value(value) => Cow::Owned(visible_json(&json::indented(value)).into_owned()),

@@ -34,6 +34,7 @@ use crate::asking::{Asking, Forwarding, Waiting};
 use crate::chat::{Chat, ChatEnded};
 use crate::check::{Checked, ShellGround};
 use crate::config::Config;
+use crate::console::Reader;
 use crate::display::{Display, MessageLines};
 use crate::dry_run::Rehearsed;
 use crate::editor::Editor;
@@ -632,12 +633,13 @@ impl Prepared {
             ((ended, _), Some(request)) => ended.report_request(&output, &request),
             ((ended, None), None) => ended.report(&output),
             ((ended, Some(chat)), None) => ended.report_chat(&output, chat),
-        }
+        }?;
+        console::delivered()
     }
 
     async fn attend(self) -> Result<(Ended, Option<ChatEnded>), Failure> {
         let started = Instant::now();
-        let OutputPlan { format, view, .. } = self.output;
+        let OutputPlan { format, view, .. } = self.output.clone();
         let journal = self.recorded.as_ref().and_then(|recorded| recorded.file.clone());
         let mut config = self.config;
         config.own_files.extend(journal.clone());
@@ -652,7 +654,8 @@ impl Prepared {
         };
         let (signals, display) = (Signals::listen()?, Display::new(view, format));
         let asking = self.editor.map(|editor| asking(editor, view.stderr)).transpose()?;
-        let mut watch = Watch { events, signals, display, questions: self.questions, asking, timeout: self.timeout };
+        let (reader, questions, timeout) = (Reader::of_stdout(), self.questions, self.timeout);
+        let mut watch = Watch { events, signals, reader, display, questions, asking, timeout };
         let session = Session::start(runtime);
         let runtime = Arc::clone(&session.runtime);
         let (turn, chat) = match self.talk {
@@ -663,17 +666,33 @@ impl Prepared {
                 (Attended::Ended(TurnEnded::default()), Some(chat?))
             }
         };
+        let mut killed = None;
         let (turn, messages) = match turn {
             Attended::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
             Attended::Ended(turn) => match watch.close(session).await {
                 Attended::Ended(messages) => (turn, messages),
-                Attended::Killed(_) => (turn, Vec::new()),
+                Attended::Killed(stopped) => {
+                    killed = Some(stopped);
+                    (turn, Vec::new())
+                }
             },
+        };
+        let answer = chat.as_ref().map_or(turn.answer.as_ref().ok(), |chat| chat.last.as_ref());
+        let handed_over = match (answer, self.output.file) {
+            (Some(answer), Some(file)) if answer_file::is_stream(&file) => {
+                let text = report::answer(answer).into_owned();
+                Some(match killed {
+                    None => watch.hand_over(move || answer_file::write(&file, &text)).await,
+                    Some(stopped) => Err(stopped.failure()),
+                })
+            }
+            (Some(_) | None, _) => None,
         };
         Ok((
             Ended {
                 messages,
                 journal,
+                handed_over,
                 unanswered: watch.display.unanswered(),
                 ..Ended::of(&runtime, turn, started.elapsed())
             },

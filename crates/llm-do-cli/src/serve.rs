@@ -27,10 +27,11 @@ use tokio::task::JoinSet;
 
 use crate::args::ServeArgs;
 use crate::config::Config;
+use crate::console::{LAST_WORDS, Reader};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::run;
-use crate::signals::{Received, Signals};
+use crate::signals::Signals;
 use crate::state::State;
 use crate::watch::Stopped;
 use calls::Calls;
@@ -43,8 +44,6 @@ use scope::Scope;
 const MOST_SCOPES: usize = 1000;
 /// How long requests may take to be answered once every call is closed.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// How long what was said last may take to be read.
-const LAST_WORDS: Duration = Duration::from_secs(5);
 
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     debug_assert!(args.stdio, "there is no other way yet");
@@ -72,19 +71,17 @@ async fn attend(environment: Environment) -> Result<(), Failure> {
     let (scopes, numbers, calls) = (Mutex::default(), Mutex::default(), Arc::default());
     let desk = Arc::new(Desk { client, environment, scopes, numbers, calls });
     let mut tasks = JoinSet::new();
-    let received = loop {
+    let reader = Reader::of_stdout();
+    let stopped = loop {
         tokio::select! {
             biased;
-            signal = signals.next() => break Some(signal),
+            signal = signals.next() => break Some(signal.stops()),
+            () = reader.gone() => break Some(Stopped::Unread),
             Some(message) = incoming.recv() => desk.hear(message, &mut tasks),
             _ = &mut gone => break None,
             Some(_) = tasks.join_next() => {}
         }
     };
-    let stopped = received.map(|signal| match signal {
-        Received::Interrupt => Stopped::Interrupted,
-        Received::Terminate => Stopped::Terminated,
-    });
     let ending = async {
         desk.close_all(stopped).await;
         // The answers of turns that ended now; what is still being opened is not waited for.
@@ -98,10 +95,10 @@ async fn attend(environment: Environment) -> Result<(), Failure> {
         () = ending => {}
         _ = signals.next() => {}
     }
-    match received {
+    match stopped {
+        Some(stopped) => Err(stopped.failure()),
+        None if reader.has_gone() => Err(Stopped::Unread.failure()),
         None => Ok(()),
-        Some(Received::Interrupt) => Err(Failure::interrupted()),
-        Some(Received::Terminate) => Err(Failure::terminated()),
     }
 }
 

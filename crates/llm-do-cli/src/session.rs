@@ -9,6 +9,8 @@ use llm_do::runtime::{CallScope, Output, RunError, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::console;
+
 pub struct Session {
     pub runtime: Arc<Runtime>,
     orders: mpsc::UnboundedSender<Order>,
@@ -46,7 +48,7 @@ impl Session {
     pub fn start(runtime: Runtime) -> Self {
         let runtime = Arc::new(runtime);
         let (orders, received) = mpsc::unbounded_channel();
-        let task = tokio::spawn(serve(Arc::clone(&runtime), received));
+        let task = tokio::spawn(console::paced(serve(Arc::clone(&runtime), received)));
         Self { runtime, orders, task }
     }
 

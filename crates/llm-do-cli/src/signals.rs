@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::failure::{self, Failure};
@@ -92,10 +92,18 @@ impl Listening {
 }
 
 fn start() -> std::io::Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
     let thread = std::thread::Builder::new().name("signals".to_owned());
-    thread.spawn(move || signals.forever().for_each(|signal| LISTENING.hear(Received::of(signal))))?;
+    let hear = |signal| if signal == SIGQUIT { quit() } else { LISTENING.hear(Received::of(signal)) };
+    thread.spawn(move || signals.forever().for_each(hear))?;
     Ok(())
+}
+
+/// Ctrl-\\ ends a program without a word, as it ends any other; but for the terminal, which others use afterwards.
+fn quit() {
+    terminal::restore_lent();
+    // It does not return.
+    let _ = signal_hook::low_level::emulate_default_handler(SIGQUIT);
 }
 
 /// At once: nothing is flushed, because whoever does not read would be waited for.

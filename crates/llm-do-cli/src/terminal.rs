@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::getpgrp;
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
+};
 use tokio::net::unix::pipe::Receiver;
 
 use crate::attention::{Attention, Stage, Taken};
@@ -21,6 +23,7 @@ pub struct Terminal {
     input: Receiver,
     /// As we found it.
     before: Termios,
+    _lease: Lease,
     between: Between,
     /// What was typed for the next line, and came while a question stood.
     draft: RefCell<Vec<u8>>,
@@ -52,9 +55,9 @@ impl Terminal {
     pub fn open() -> io::Result<Self> {
         let terminal = open(OFlags::RDWR | OFlags::NONBLOCK)?;
         let before = tcgetattr(&terminal)?;
-        *lent() = Some(before.clone());
+        let lease = Lease::take(&before);
         let (input, draft) = (Receiver::from_owned_fd_unchecked(terminal)?, RefCell::default());
-        Ok(Self { input, before, between: Between::Before, draft })
+        Ok(Self { input, before, _lease: lease, between: Between::Before, draft })
     }
 
     /// From now on keys are neither shown nor edited until somebody reads them, so that what is typed ahead does not
@@ -75,11 +78,11 @@ impl Terminal {
 
     /// Single keys, unseen. What was typed before this moment was not meant for the question.
     pub fn keys(&self) -> io::Result<Keys<'_>> {
-        let queued = match self.between {
-            Between::Before => OptionalActions::Flush,
-            Between::Hushed => OptionalActions::Now,
-        };
-        tcsetattr(&self.input, queued, &self.unseen())?;
+        // Not together with the flush: that would wait until everything that was written is seen.
+        tcsetattr(&self.input, OptionalActions::Now, &self.unseen())?;
+        if self.between == Between::Before {
+            tcflush(&self.input, QueueSelector::IFlush)?;
+        }
         let keys = Keys { terminal: self, attention: None };
         keys.set_aside()?;
         Ok(keys)
@@ -94,6 +97,7 @@ impl Terminal {
     pub async fn line(&self, question: &str) -> io::Result<Option<String>> {
         let _seen = self.as_before();
         console::complain(question);
+        console::told().await;
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\n") {
             let mut part = [0; 512];
@@ -169,9 +173,10 @@ pub struct Keys<'a> {
 
 impl Keys<'_> {
     /// Shows a question, or a page of it. From its end on the time is counted.
-    pub fn show(&mut self, text: &str, stage: Stage) {
+    pub async fn show(&mut self, text: &str, stage: Stage) {
         self.hide_sign();
         console::complain(text);
+        console::told().await;
         self.attention = Some(Attention::from(stage, Instant::now()));
     }
 
@@ -305,24 +310,68 @@ impl Drop for Terminal {
         if self.between != Between::Before {
             self.restore();
         }
-        *lent() = None;
     }
 }
 
-/// How the terminal was before, as long as somebody may have changed it.
-fn lent() -> MutexGuard<'static, Option<Termios>> {
-    static LENT: Mutex<Option<Termios>> = Mutex::new(None);
+/// The right to change the terminal. Where the last one ends, in whatever way, the terminal is as it was found.
+pub struct Lease(());
+
+/// What is known of a terminal that somebody may have changed.
+struct Lent {
+    before: Termios,
+    leases: usize,
+    /// A line is being typed: the editor has modes of its own, and marks around pastes.
+    is_edited: bool,
+}
+
+impl Lease {
+    /// For the line editor, which changes the terminal by itself.
+    pub fn of_editor() -> io::Result<Self> {
+        Ok(Self::take(&tcgetattr(open(OFlags::RDONLY)?)?))
+    }
+
+    fn take(before: &Termios) -> Self {
+        let mut lent = lent();
+        let first = || Lent { before: before.clone(), leases: 0, is_edited: false };
+        lent.get_or_insert_with(first).leases += 1;
+        Self(())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let is_last = lent().as_mut().is_some_and(|lent| {
+            lent.leases = lent.leases.saturating_sub(1);
+            lent.leases == 0
+        });
+        if is_last {
+            restore_lent();
+        }
+    }
+}
+
+/// Whether a line is being typed now.
+pub fn edits(is_edited: bool) {
+    if let Some(lent) = &mut *lent() {
+        lent.is_edited = is_edited;
+    }
+}
+
+fn lent() -> MutexGuard<'static, Option<Lent>> {
+    static LENT: Mutex<Option<Lent>> = Mutex::new(None);
     LENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As it was found, for a process that ends at once. Whoever runs in the background leaves it alone.
+/// As it was found, whoever changed it. Whoever runs in the background leaves it alone, and so does whoever changed nothing.
 pub fn restore_lent() {
     const NO_MARKS_AROUND_PASTES: &[u8] = b"\x1b[?2004l";
-    let Some(before) = lent().take() else { return };
+    let Some(Lent { before, is_edited, .. }) = lent().take() else { return };
     let Ok(terminal) = open(OFlags::RDWR | OFlags::NONBLOCK) else { return };
     if tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp()) {
         let _ = tcsetattr(&terminal, OptionalActions::Now, &before);
-        let _ = rustix::io::write(&terminal, NO_MARKS_AROUND_PASTES);
+        if is_edited {
+            let _ = rustix::io::write(&terminal, NO_MARKS_AROUND_PASTES);
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::attention::Stage;
 use crate::console;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::signals::{Received, Signals};
+use crate::signals::Signals;
 use crate::state::State;
 use crate::terminal::{Keys, Size, Terminal};
 use screen::List;
@@ -218,7 +218,7 @@ fn ask_about(list: &List<'_>, offers_place: bool) -> Result<Answer, Failure> {
         let choices = if offers_place { WITH_PLACE } else { WITHOUT_PLACE };
         let Size { rows, columns } = terminal.size();
         for page in list.pages(rows, columns, choices) {
-            asking.keys.show(&page.text, if page.is_last { Stage::Answer } else { Stage::Page });
+            asking.show(&page.text, if page.is_last { Stage::Answer } else { Stage::Page }).await?;
             if !page.is_last && !asking.wants_more().await? {
                 return Ok(Answer::No);
             }
@@ -230,7 +230,7 @@ fn ask_about(list: &List<'_>, offers_place: bool) -> Result<Answer, Failure> {
 /// The same for another question: yes or no.
 pub fn ask(question: &str) -> Result<bool, Failure> {
     attended(async |_, asking| {
-        asking.keys.show(question, Stage::Answer);
+        asking.show(question, Stage::Answer).await?;
         Ok(asking.answer(false).await? == Answer::Exactly)
     })
 }
@@ -256,13 +256,17 @@ struct Questions<'a> {
 }
 
 impl Questions<'_> {
+    async fn show(&mut self, text: &str, stage: Stage) -> Result<(), Failure> {
+        tokio::select! {
+            () = self.keys.show(text, stage) => Ok(()),
+            signal = self.signals.next() => Err(signal.stops().failure()),
+        }
+    }
+
     async fn key(&mut self) -> Result<u8, Failure> {
         tokio::select! {
             key = self.keys.next() => Ok(key.map_err(unreadable)?.to_ascii_lowercase()),
-            signal = self.signals.next() => Err(match signal {
-                Received::Interrupt => Failure::interrupted(),
-                Received::Terminate => Failure::terminated(),
-            }),
+            signal = self.signals.next() => Err(signal.stops().failure()),
         }
     }
 
@@ -286,8 +290,8 @@ impl Questions<'_> {
                 b'p' if offers_place && pressed => return Ok(Answer::Place),
                 b'p' if offers_place => {
                     pressed = true;
-                    self.keys
-                        .show("p again: whatever this place will contain runs without a question\n", Stage::Answer);
+                    let warning = "p again: whatever this place will contain runs without a question\n";
+                    self.show(warning, Stage::Answer).await?;
                 }
                 _ => {
                     pressed = false;

@@ -12,8 +12,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
 use crate::asking::{Asking, Waiting};
-use crate::console;
+use crate::console::{self, Reader};
 use crate::display::Display;
+use crate::failure::Failure;
 use crate::session::{Session, Turn};
 use crate::signals::{Received, Signals};
 
@@ -26,6 +27,28 @@ pub enum Stopped {
     Terminated,
     /// The clock, after this time.
     TimedOut(Duration),
+    /// Whoever read the answers has gone.
+    Unread,
+}
+
+impl Stopped {
+    pub fn failure(self) -> Failure {
+        match self {
+            Self::Interrupted => Failure::interrupted(),
+            Self::Terminated => Failure::terminated(),
+            Self::TimedOut(limit) => Failure::timed_out(limit),
+            Self::Unread => Failure::unread(),
+        }
+    }
+}
+
+impl Received {
+    pub fn stops(self) -> Stopped {
+        match self {
+            Self::Interrupt => Stopped::Interrupted,
+            Self::Terminate => Stopped::Terminated,
+        }
+    }
 }
 
 /// How a turn ended.
@@ -46,6 +69,8 @@ impl Default for TurnEnded {
 pub struct Watch {
     pub events: UnboundedReceiver<Event>,
     pub signals: Signals,
+    /// Whoever reads what it prints.
+    pub reader: Reader,
     pub display: Display,
     pub questions: UnboundedReceiver<Waiting>,
     /// Whoever is at the terminal; without anybody no question comes.
@@ -69,6 +94,7 @@ impl Watch {
     /// One turn to its end. The first signal cancels it; the second does not wait for anything.
     pub async fn turn(&mut self, session: &Session, input: Input) -> Attended<TurnEnded> {
         self.signals.settle();
+        console::take_time();
         let mut turn = session.turn(input);
         let deadline = tokio::time::sleep(self.timeout.unwrap_or(Duration::MAX));
         tokio::pin!(deadline);
@@ -77,14 +103,15 @@ impl Watch {
             tokio::select! {
                 biased;
                 signal = self.signals.next() => match stopped {
-                    None => stopped = Some(cancel(&mut turn, by(signal))),
-                    Some(_) => return Attended::Killed(by(signal)),
+                    None => stopped = Some(cancel(&mut turn, signal.stops())),
+                    Some(_) => return Attended::Killed(signal.stops()),
                 },
                 // Before the events: those of agents that never wait do not end.
                 () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
                     let limit = self.timeout.unwrap_or_default();
                     stopped = Some(cancel(&mut turn, Stopped::TimedOut(limit)));
                 }
+                () = self.reader.gone(), if stopped.is_none() => stopped = Some(cancel(&mut turn, Stopped::Unread)),
                 _ = self.events.recv_many(&mut events, MOST_AT_ONCE) => self.display.show(&mut events),
                 Some(waiting) = self.questions.recv() => {
                     let interrupted = self.ask(waiting, deadline.as_mut()).await;
@@ -123,7 +150,10 @@ impl Watch {
     /// A signal while no turn goes on.
     pub async fn stopped(&mut self) -> Stopped {
         self.signals.settle();
-        by(self.signals.next().await)
+        tokio::select! {
+            signal = self.signals.next() => signal.stops(),
+            () = self.reader.gone() => Stopped::Unread,
+        }
     }
 
     /// Asks whoever is at the terminal. A signal and the clock answer for them: no, and that was it.
@@ -137,14 +167,34 @@ impl Watch {
                 let _ = answer.send(answered);
                 return None;
             }
-            signal = self.signals.next() => by(signal),
+            signal = self.signals.next() => signal.stops(),
             () = deadline, if self.timeout.is_some() => Stopped::TimedOut(self.timeout.unwrap_or_default()),
+            () = self.reader.gone() => Stopped::Unread,
             // The call that waited was given up.
             () = answer.closed() => return None,
         };
         console::complain("\n");
         let _ = answer.send(Answer::EndRun);
         Some(stopped)
+    }
+
+    /// Writes where others may have to be waited for. A signal and the clock end that too.
+    pub async fn hand_over(
+        &mut self,
+        writing: impl FnOnce() -> Result<(), Failure> + Send + 'static,
+    ) -> Result<(), Failure> {
+        // Both may be one terminal.
+        let written = async {
+            console::told().await;
+            tokio::task::spawn_blocking(writing).await
+        };
+        let limit = self.timeout.unwrap_or(Duration::MAX);
+        tokio::select! {
+            biased;
+            written = written => written.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic())),
+            signal = self.signals.next() => Err(signal.stops().failure()),
+            () = tokio::time::sleep(limit), if self.timeout.is_some() => Err(Failure::timed_out(limit)),
+        }
     }
 
     /// Closes the call and gives its messages.
@@ -156,7 +206,7 @@ impl Watch {
                 biased;
                 signal = self.signals.next() => {
                     closing.abort();
-                    return Attended::Killed(by(signal));
+                    return Attended::Killed(signal.stops());
                 }
                 count = self.events.recv_many(&mut events, MOST_AT_ONCE), if is_heard => {
                     is_heard = count > 0;
@@ -187,14 +237,8 @@ fn ticks_from(first: Instant) -> Interval {
 
 fn cancel(turn: &mut Turn, stopped: Stopped) -> Stopped {
     turn.cancel();
+    console::hurry();
     stopped
-}
-
-fn by(signal: Received) -> Stopped {
-    match signal {
-        Received::Interrupt => Stopped::Interrupted,
-        Received::Terminate => Stopped::Terminated,
-    }
 }
 
 #[cfg(test)]
@@ -263,7 +307,7 @@ mod tests {
         let view = View { verbosity, live, streamed, stdout_is_terminal, stdout: plain, stderr: plain };
         let (_, questions) = mpsc::unbounded_channel();
         let (signals, display) = (Signals::listen().unwrap(), Display::new(view, OutputFormat::Text));
-        Watch { events, signals, display, questions, asking: None, timeout: None }
+        Watch { events, signals, reader: Reader::of_stdout(), display, questions, asking: None, timeout: None }
     }
 
     #[tokio::test]

@@ -92,7 +92,12 @@ fn five_is_a_limit() {
          hint: a flag or `runtime.limits` in the manifest allows more"
     );
     let script = "- { say: So far., call: { list_files: {} } }\n";
-    check(&ended("toolsets: [filesystem_cwd_ro]", script, &["--max-requests", "1"]), 5, "So far.\n", &said);
+    check(
+        &ended("toolsets: [filesystem_cwd_ro]", script, &["--max-requests", "1"]),
+        5,
+        "So far.\n[unfinished]\n",
+        &said,
+    );
 }
 
 #[test]

@@ -124,6 +124,9 @@ pub struct Reply {
     /// `provider:model` that wrote it: private parts go back to this provider only.
     pub model: String,
     pub finish: Finish,
+    /// The provider's own word for it, where it did not end by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<String>,
     pub usage: Usage,
 }
 
@@ -140,6 +143,26 @@ impl Reply {
             ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) | ReplyPart::Refusal(_) => None,
         });
         texts.collect()
+    }
+
+    /// Why it is no whole answer; `None` for an answer, for calls to run, and for a pause. What is not whole is nobody's
+    /// answer: no call of it runs, and whoever asked reads an error.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        let declined = self.parts.iter().find_map(|part| match part {
+            ReplyPart::Refusal(refusal) => Some(refusal.text.clone()),
+            ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) => None,
+        });
+        let word = || self.finish_reason.clone().unwrap_or_else(|| "an unknown reason".to_owned());
+        match (self.finish, declined) {
+            (_, Some(words)) => Some(Unfinished::Declined { words }),
+            (Finish::Stop | Finish::ToolCalls | Finish::Pause, None) => None,
+            (Finish::Length, None) => Some(Unfinished::Length),
+            (Finish::ContextWindow, None) => Some(Unfinished::ContextWindow),
+            (Finish::ContentFilter, None) => {
+                Some(Unfinished::Declined { words: format!("the provider filtered the answer ({})", word()) })
+            }
+            (Finish::Error, None) => Some(Unfinished::Broken { word: word() }),
+        }
     }
 
     /// Nothing that could be an answer or a step towards one.
@@ -294,12 +317,39 @@ pub struct ToolResult {
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     Stop,
+    /// At the longest answer that was allowed.
     Length,
+    /// The conversation fills all that the model can see.
+    ContextWindow,
     ToolCalls,
     ContentFilter,
     /// The provider wants to be asked again with the same history to go on.
     Pause,
+    /// For a reason that nobody here knows.
     Error,
+}
+
+impl Finish {
+    /// Whether the model ended by itself.
+    pub fn is_natural(self) -> bool {
+        match self {
+            Self::Stop | Self::ToolCalls | Self::Pause => true,
+            Self::Length | Self::ContextWindow | Self::ContentFilter | Self::Error => false,
+        }
+    }
+}
+
+/// Why a reply is no whole answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// It was cut at the longest answer that was allowed.
+    Length,
+    /// It was cut where the model's context window was full.
+    ContextWindow,
+    /// The model refused, or the provider's filter took the answer away; in their words.
+    Declined { words: String },
+    /// It ended in a way that the provider has its own word for.
+    Broken { word: String },
 }
 
 /// Tokens and requests; `cost_usd` is unknown rather than zero where no price is known.
@@ -322,16 +372,22 @@ pub enum Step<'a> {
     AskModel,
     RunTools(&'a Reply),
     Finish(&'a Reply),
+    /// It is neither an answer nor a step towards one.
+    GiveUp(&'a Reply, Unfinished),
 }
 
 /// The agent loop's only decision. The history is the program counter, so a turn can be inspected, tested or resumed
 /// from any prefix of it.
 pub fn next_step(history: &[Message]) -> Step<'_> {
-    match history.last() {
-        Some(Message::Assistant(reply)) if reply.tool_calls().next().is_some() => Step::RunTools(reply),
-        Some(Message::Assistant(reply)) if reply.finish == Finish::Pause => Step::AskModel,
-        Some(Message::Assistant(reply)) => Step::Finish(reply),
-        Some(Message::User(_) | Message::Tool(_)) | None => Step::AskModel,
+    let reply = match history.last() {
+        Some(Message::Assistant(reply)) => reply,
+        Some(Message::User(_) | Message::Tool(_)) | None => return Step::AskModel,
+    };
+    match reply.unfinished() {
+        Some(unfinished) => Step::GiveUp(reply, unfinished),
+        None if reply.tool_calls().next().is_some() => Step::RunTools(reply),
+        None if reply.finish == Finish::Pause => Step::AskModel,
+        None => Step::Finish(reply),
     }
 }
 
@@ -496,7 +552,8 @@ mod tests {
     use super::*;
 
     fn reply(parts: Vec<ReplyPart>, finish: Finish) -> Message {
-        Message::Assistant(Reply { parts, model: "anthropic:m".into(), finish, usage: Usage::default() })
+        let finish_reason = None;
+        Message::Assistant(Reply { parts, model: "anthropic:m".into(), finish, finish_reason, usage: Usage::default() })
     }
 
     fn text(text: &str) -> ReplyPart {
@@ -517,6 +574,28 @@ mod tests {
         assert_eq!(next_step(&[reply(vec![text("…")], Finish::Pause)]), Step::AskModel);
         assert!(matches!(next_step(&[reply(vec![text("done")], Finish::Stop)]), Step::Finish(_)));
         assert!(matches!(next_step(&[reply(vec![text("so"), call()], Finish::Stop)]), Step::RunTools(_)));
+    }
+
+    #[test]
+    fn what_is_not_whole_is_no_answer_and_none_of_its_calls_runs() {
+        let refusal = ReplyPart::Refusal(TextPart { text: "no".into(), private: None });
+        let declined = |words: &str| Unfinished::Declined { words: words.into() };
+        let filtered = "the provider filtered the answer (an unknown reason)";
+        let broken = Unfinished::Broken { word: "an unknown reason".into() };
+        let cases = [
+            (vec![text("so")], Finish::Length, Unfinished::Length),
+            (vec![text("so"), call()], Finish::Length, Unfinished::Length),
+            (vec![call()], Finish::ContextWindow, Unfinished::ContextWindow),
+            (vec![text("so"), call()], Finish::ContentFilter, declined(filtered)),
+            (vec![text("so"), refusal.clone()], Finish::ContentFilter, declined("no")),
+            (vec![refusal, call()], Finish::ToolCalls, declined("no")),
+            (vec![text("so"), call()], Finish::Error, broken),
+        ];
+        for (parts, finish, expected) in cases {
+            let history = [reply(parts, finish)];
+            let Step::GiveUp(_, unfinished) = next_step(&history) else { panic!("{finish:?}") };
+            assert_eq!(unfinished, expected, "{finish:?}");
+        }
     }
 
     #[test]

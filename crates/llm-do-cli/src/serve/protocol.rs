@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use llm_do::event::{Event, TraceCall, UsageReport};
-use llm_do::message::{Message, RawJson};
+use llm_do::message::{Finish, Message, RawJson};
 use llm_do::project::create::{WorkerDefaults, WorkerSpec};
 use llm_do::project::trust::{TrustDigest, TrustItem};
 use llm_do::project::{ApprovalMode, AttachmentPolicy, Limits};
@@ -415,6 +415,8 @@ pub struct Inline {
 #[derive(Debug, Serialize)]
 pub struct Turned {
     pub output: RawJson,
+    /// How the reply ended that is the answer; none if a function gave it.
+    pub finish: Option<Finish>,
     /// What was said in this turn.
     pub messages: Vec<Message>,
     /// Of the scope so far.
@@ -652,6 +654,9 @@ pub struct ErrorData {
     /// What was said before a limit or somebody stopped the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
+    /// Why the reply is no whole answer, if that is what went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
     /// Questions that nobody answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Pending>,

@@ -8,7 +8,7 @@ use llm_do::event::{Event, TraceCall, UsageReport};
 use llm_do::message::{Message, RawJson};
 use llm_do::project::Entry;
 use llm_do::runtime::input::Input;
-use llm_do::runtime::{CallScope, Output, OutsideCaller, RunError, Runtime};
+use llm_do::runtime::{CallScope, Output, OutsideCaller, RunError, Runtime, finish_of};
 use llm_do::tools::Ending;
 use llm_do::tools::rpc::{Connection, Fault};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -175,7 +175,10 @@ async fn live(
                 let (output, messages) = ear.during(turn(&runtime, &mut place, input, cancellation)).await;
                 let (usage, trace) = (runtime.usage(), calls_since(&runtime, &place, &mut calls));
                 let _ = answer.send(match output {
-                    Ok(output) => Ok(Turned { output: output.to_json(), messages, usage, trace }),
+                    Ok(output) => {
+                        let (output, finish) = (output.to_json(), finish_of(&messages));
+                        Ok(Turned { output, finish, messages, usage, trace })
+                    }
                     Err(error) => Err(failed(error, stopped, usage, &trouble)),
                 });
             }
@@ -242,7 +245,7 @@ fn calls_since(runtime: &Runtime, place: &Place<'_>, told: &mut usize) -> Vec<Tr
 
 /// What a program is told of a turn that came to nothing.
 fn failed(error: RunError, stopped: Option<Stopped>, usage: UsageReport, trouble: &Trouble) -> Fault {
-    let partial = error.partial().map(str::to_owned);
+    let (partial, finish) = (error.partial().map(str::to_owned), error.finish());
     let pending = match &error {
         RunError::Ended(Ending::NeedsApproval(pending)) => pending.clone(),
         _ => Vec::new(),
@@ -251,5 +254,5 @@ fn failed(error: RunError, stopped: Option<Stopped>, usage: UsageReport, trouble
         Some(words) => Failure::refused(words),
         None => report::failure(error, stopped, None).plain(),
     };
-    ErrorData { partial, pending, usage: Some(usage), ..ErrorData::of(&failure) }.fault(&failure)
+    ErrorData { partial, finish, pending, usage: Some(usage), ..ErrorData::of(&failure) }.fault(&failure)
 }

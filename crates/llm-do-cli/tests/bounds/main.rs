@@ -16,6 +16,7 @@ mod places;
 mod printed;
 mod schemas;
 mod signals;
+mod unread;
 
 use support::Sandbox;
 

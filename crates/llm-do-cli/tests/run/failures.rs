@@ -214,7 +214,7 @@ fn a_loop_without_an_answer_ends_at_its_limit() {
                 hint: a flag or `runtime.limits` in the manifest allows more\n";
     let silent = Ended { code: Some(5), stdout: String::new(), stderr: said.into() };
     assert_eq!(run("- call: { list_files: {} }\n"), silent);
-    let partial = Ended { stdout: "So far.\n".into(), ..silent };
+    let partial = Ended { stdout: "So far.\n[unfinished]\n".into(), ..silent };
     assert_eq!(run("- { say: So far., call: { list_files: {} } }\n"), partial);
 }
 

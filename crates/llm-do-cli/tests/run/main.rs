@@ -14,6 +14,7 @@ mod model;
 mod output;
 mod protocol;
 mod typed;
+mod unfinished;
 
 /// An agent that names no model and no tools.
 const MAIN: &str = "---\nname: main\n---\nAnswer.\n";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::MAIN;
 use crate::session::{KEY, Run, check_result, of_type};
-use crate::support::{Ended, Sandbox, is_summary, wait_for_all};
+use crate::support::{Ended, Sandbox, wait_for_all};
 
 fn saying(script: &str) -> Sandbox {
     let sandbox = Sandbox::new();
@@ -38,22 +38,6 @@ fn the_command_may_be_left_out() {
     let sandbox = saying("- say: Hi.\n");
     let ended = sandbox.run(&SCRIPTED);
     assert_eq!(ended, Ended { code: Some(0), stdout: "Hi.\n".into(), stderr: String::new() });
-}
-
-#[test]
-fn a_reader_that_left_is_no_failure() {
-    let sandbox = saying("- say: Hi.\n");
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    for format in ["text", "json", "stream-json"] {
-        let arguments = [&["run"], &SCRIPTED[..], &["--output-format", format]].concat();
-        let output =
-            sandbox.command(&arguments, &[]).stdout(writer.try_clone().unwrap()).stderr(Stdio::piped()).output();
-        let output = output.unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{format}: {said}");
-        assert!(is_summary(&said), "{format}: {said}");
-    }
 }
 
 #[test]

@@ -451,7 +451,8 @@ four is reply 1
 
 #[test]
 fn errors_are_classes_with_kinds_and_hints() {
-    let sandbox = sandbox("", "- {heard: fail, fail: give_up, say: broken}\n- say: ok");
+    let script = "- {heard: fail, fail: give_up, say: broken}\n- {heard: cut, say: Half, finish: length}\n- say: ok";
+    let sandbox = sandbox("", script);
     sandbox.file("broken.worker", "---\nname: broken\nmodel: ollama:q\ntolsets: [x]\n---\nx\n");
     sandbox.file("keyless.worker", "---\nname: keyless\nmodel: anthropic:claude-haiku-4-5\n---\nx\n");
     sandbox.file(
@@ -470,6 +471,7 @@ for registry, input, more in (
     ("broken.worker", "x", {}),
     ("keyless.worker", "x", {}),
     ("typed.worker", "x", {}),
+    ("main.worker", "cut", {}),
     ("main.worker", "x", {"limits": {"max_input_tokens": 1}}),
     ("main.worker", "x", {"limits": {"max_reqests": 1}}),
     ("main.worker", "x", {"tool_rules": {"write": {}}}),
@@ -477,19 +479,20 @@ for registry, input, more in (
     try:
         run_worker(registry, None, input, **more)
     except LlmDoError as error:
-        print(type(error).__name__, error.kind, error.exit_code, error.hint is not None)
+        print(type(error).__name__, error.kind, error.exit_code, error.hint is not None, error.finish)
 "#,
     );
     let expected = "\
-WorkerFailed failed 1 False
-UsageError usage 2 True
-ProjectError project 2 False
-ProjectError project 2 False
-ProviderError provider 3 True
-OutputInvalid output 6 False
-LimitReached limit 5 True
-UsageError usage 2 False
-UsageError usage 2 True
+WorkerFailed failed 1 False None
+UsageError usage 2 True None
+ProjectError project 2 False None
+ProjectError project 2 False None
+ProviderError provider 3 True None
+OutputInvalid output 6 False None
+WorkerFailed failed 1 True length
+LimitReached limit 5 True None
+UsageError usage 2 False None
+UsageError usage 2 True None
 ";
     assert_eq!(printed, expected);
 }

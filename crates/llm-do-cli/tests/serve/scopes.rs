@@ -33,6 +33,18 @@ fn a_scope_keeps_what_was_said_and_tells_what_happened_before_its_answers() {
 }
 
 #[test]
+fn a_client_is_told_how_the_reply_ended() {
+    let sandbox = sandbox("", "- {heard: cut, say: Half an, finish: length}\n- say: All of it");
+    let mut client = Client::start(&sandbox);
+    let scope = client.open(&json!({}));
+    assert_eq!(client.result("turn", &json!({"scope": scope, "input": "x"}))["finish"], "stop");
+    let error = client.error("turn", &json!({"scope": scope, "input": "cut"}));
+    assert_eq!((&error["data"]["finish"], &error["data"]["partial"]), (&json!("length"), &json!("Half an")));
+    assert_eq!((&error["data"]["kind"], &error["data"]["exit_code"]), (&json!("failed"), &json!(1)));
+    client.ends_well();
+}
+
+#[test]
 fn clients_hear_only_what_they_want() {
     let sandbox = sandbox("", "- say: hi");
     for (wanted, deltas, facts) in [("all", true, true), ("facts", false, true), ("none", false, false)] {

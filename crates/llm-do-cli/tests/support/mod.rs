@@ -8,7 +8,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -131,6 +131,20 @@ pub fn wait_for_all(command: &mut Command) -> Ended {
         panic!("{command:?} does not end");
     };
     Ended { code: child.wait().unwrap().code(), stdout, stderr }
+}
+
+/// The exit code of a program that must end by itself.
+#[track_caller]
+pub fn wait_for_end(child: &mut Child) -> Option<i32> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
+    let deadline = Timespec { tv_sec: DEADLINE.as_secs().cast_signed(), tv_nsec: 0 };
+    if poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&deadline)).unwrap() == 0 {
+        child.kill().unwrap();
+        panic!("it does not end");
+    }
+    child.wait().unwrap().code()
 }
 
 fn read_all(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {

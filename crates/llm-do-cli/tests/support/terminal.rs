@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -47,6 +48,8 @@ pub struct Elsewhere {
 #[derive(Debug)]
 pub struct Left {
     pub code: Option<i32>,
+    /// Which ended it, if it was one.
+    pub signal: Option<i32>,
     /// What the screen shows at the end.
     pub screen: String,
     /// Everything that was written, control codes and all.
@@ -167,9 +170,11 @@ impl Terminal {
 
     /// Whether the terminal echoes what is typed and hands it over line by line, as it was before.
     pub fn is_as_before(&self) -> bool {
-        use rustix::termios::LocalModes;
-        let modes = rustix::termios::tcgetattr(&self.keyboard).unwrap().local_modes;
-        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+        use rustix::termios::{InputModes, LocalModes, OutputModes};
+        let modes = rustix::termios::tcgetattr(&self.keyboard).unwrap();
+        modes.local_modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+            && modes.output_modes.contains(OutputModes::OPOST)
+            && modes.input_modes.contains(InputModes::ICRNL)
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -180,12 +185,18 @@ impl Terminal {
     #[track_caller]
     pub fn left(mut self) -> Left {
         self.wait("the end", |seen| seen.closed);
-        let code = self.child.wait().unwrap().code();
+        let status = self.child.wait().unwrap();
         assert!(self.is_as_before(), "the terminal was not restored");
         self.reader.join().unwrap();
         let seen = self.seen.0.lock().unwrap();
+        assert!(!seen.screen.screen().bracketed_paste(), "pastes are still marked");
         let screen = seen.screen.screen().contents();
-        Left { code, screen, written: String::from_utf8_lossy(&seen.bytes).into_owned() }
+        Left {
+            code: status.code(),
+            signal: status.signal(),
+            screen,
+            written: String::from_utf8_lossy(&seen.bytes).into_owned(),
+        }
     }
 }
 

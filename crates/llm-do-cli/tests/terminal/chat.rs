@@ -199,12 +199,19 @@ fn what_was_typed_before_a_question_is_no_answer_and_stands_in_the_next_line() {
 
 #[test]
 fn a_signal_ends_the_chat_and_leaves_the_terminal_as_it_was() {
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 143)] {
+    for (signal, code, said) in [
+        (Signal::TERM, Some(143), "> half\nerror: terminated"),
+        (Signal::HUP, Some(143), "> half\nerror: terminated"),
+        (Signal::INT, Some(130), "> half\nerror: interrupted"),
+        (Signal::QUIT, None, "> half"),
+    ] {
         let sandbox = echo();
         let chat = start(&sandbox, &[]);
         chat.expect("> ").press("half").expect("> half").send(signal);
         let left = chat.left();
-        assert_eq!(left.code, Some(code), "{}", left.screen);
+        assert_eq!(left.code, code, "{signal:?}: {}", left.screen);
+        assert_eq!(left.signal, code.is_none().then_some(Signal::QUIT.as_raw()), "{signal:?}");
+        assert!(left.screen.contains(said), "{signal:?}: {}", left.screen);
     }
 }
 

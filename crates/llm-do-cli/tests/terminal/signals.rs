@@ -10,6 +10,15 @@ use crate::support::{is_summary, wait_for_all};
 use crate::terminal::{Elsewhere, Terminal};
 use crate::{command, run, sandbox};
 
+/// Whoever ends a question: a key that the terminal makes a signal of, or another process.
+const ENDS: [(Option<&str>, Signal, Option<i32>); 5] = [
+    (Some("\u{3}"), Signal::INT, Some(130)),
+    (Some("\u{1c}"), Signal::QUIT, None),
+    (None, Signal::QUIT, None),
+    (None, Signal::TERM, Some(143)),
+    (None, Signal::HUP, Some(143)),
+];
+
 /// A provider that never comes to the end of its answer.
 fn stalled() -> (FakeLlm, Gate) {
     let gate = Gate::new();
@@ -87,4 +96,34 @@ fn the_second_signal_restores_a_terminal_whose_program_waits_for_a_reader() {
         std::thread::yield_now();
     }
     assert_eq!(terminal.left().code, Some(143));
+}
+
+#[test]
+fn whatever_ends_a_question_leaves_the_terminal_as_it_was() {
+    let writer = "---\nname: main\ntoolsets: [filesystem_cwd]\n---\nWrite.\n";
+    let script = "- { round: 1, call: { write_file: { path: out.txt, content: x } } }\n- say: done\n";
+    for is_trusted in [true, false] {
+        for (key, signal, code) in ENDS {
+            let sandbox = sandbox();
+            sandbox.file("main.worker", writer).file("script.yaml", script);
+            sandbox.file(
+                "project.json",
+                r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"],
+                "toolsets": {"hub": {"mcp": {"command": "true"}}}}"#,
+            );
+            let mut command = sandbox.command(&["run", ".", "hi", "-m", "scripted:script.yaml"], &[]);
+            if !is_trusted {
+                command.env_remove("LLM_DO_TRUST");
+            }
+            let terminal = Terminal::start(command);
+            terminal.expect_listening();
+            assert!(!terminal.is_as_before(), "single keys are read");
+            match key {
+                Some(key) => terminal.press(key),
+                None => terminal.send(signal),
+            };
+            let left = terminal.left();
+            assert_eq!((left.code, left.signal.is_some()), (code, code.is_none()), "{signal:?}: {}", left.screen);
+        }
+    }
 }

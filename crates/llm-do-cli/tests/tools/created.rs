@@ -70,3 +70,21 @@ fn a_run_that_waited_for_somebody_calls_what_it_made_before() {
     let resumed = Run::of(&sandbox, &["resume", "run.journal", "--approve", &id]).ended();
     assert_eq!(resumed.stdout, "wrote 1 characters to poem.txt\n");
 }
+
+#[test]
+fn what_was_made_and_does_not_fit_the_project_any_more_is_told_by_check() {
+    let keys = |toolsets: &str| format!("entry: true\ntoolsets: [dynamic_agents, {toolsets}]");
+    let script = CREATE_AND_CALL.replace("filesystem_cwd", "drafts");
+    let sandbox = project(&[("main", &keys("drafts"))], &script);
+    let toolsets = r#""toolsets": {"drafts": {"use": "filesystem_cwd"}}, "worker_files""#;
+    sandbox.file("project.json", &manifest("\"main.worker\"", "").replace("\"worker_files\"", toolsets));
+    assert_eq!(run(&sandbox, &["--approve-all"]).answer(), "wrote 1 characters to poem.txt\n");
+    assert_eq!(created(&sandbox), json!([{"name": "poet", "counts": true}]));
+    let main = fs::read_to_string(sandbox.path().join("main.worker")).unwrap();
+    sandbox.file("main.worker", &main.replace("drafts", "filesystem_cwd"));
+    let said = created(&sandbox)[0]["mistake"].as_str().unwrap().to_owned();
+    assert!(said.starts_with("the file of the agent `poet` has mistakes: workers/generated/poet.yaml:"), "{said}");
+    assert!(said.contains("agent `poet` asks for an unknown toolset `drafts`"), "{said}");
+    let shown = Run::of(&sandbox, &["check", ".", "-m", "scripted:script.yaml"]).answer();
+    assert!(shown.contains("asks for an unknown toolset `drafts`"), "{shown}");
+}

@@ -184,6 +184,8 @@ class WorkerRunResult:
     """Tokens and money: `total` and `by_model`."""
     trace: list[dict[str, Any]]
     """The calls that were made, as trees."""
+    finish: Union[str, None] = None
+    """How the reply ended that is the output, such as `stop`; `None` if a function gave it."""
 
 
 @dataclass(frozen=True)
@@ -363,7 +365,7 @@ class WorkerScope:
         answer = await self._turn(params)
         self.messages += answer["messages"]
         self.usage = answer["usage"]
-        return WorkerRunResult(answer["output"], answer["messages"], answer["usage"], answer["trace"])
+        return WorkerRunResult(answer["output"], answer["messages"], answer["usage"], answer["trace"], answer["finish"])
 
     async def _turn(self, params: dict[str, Any]) -> Any:
         return await turn(self._server, self._peer, self._scope, params)
@@ -538,7 +540,7 @@ async def _run(order: _Order, input_data: Any, attachments: Union[Sequence[Attac
     async with await _opened(order) as scope:
         turn = await scope.run_turn(input_data, attachments)
         await scope.close()
-    return WorkerRunResult(turn.output, turn.messages, turn.usage, scope.trace)
+    return WorkerRunResult(turn.output, turn.messages, turn.usage, scope.trace, turn.finish)
 
 
 async def run_worker_async(

@@ -8,7 +8,7 @@ mod decode;
 mod encode;
 
 use super::protocol::{Decoder, Encoder, Protocol, Quirks};
-use super::{Head, ModelError, ServerToolKind, fault};
+use super::{Head, ModelError, ServerToolKind, Thinking, fault};
 
 pub struct Anthropic;
 
@@ -33,6 +33,11 @@ impl Protocol for Anthropic {
             headers.push(("anthropic-beta", betas.join(",")));
         }
         headers
+    }
+
+    /// Models since 4.6 refuse it, and so does thinking.
+    fn continues_answers(&self, head: &Head, _: &Quirks) -> bool {
+        encode::takes_prefill(&head.model.model) && matches!(head.settings.thinking, None | Some(Thinking::Off))
     }
 
     fn fault(&self, status: u16, body: &[u8]) -> ModelError {

@@ -17,7 +17,7 @@ use crate::BoxFuture;
 use crate::event::{EventKind, Events};
 use crate::http::frames::{EventStream, FRAME_LIMIT};
 use crate::http::{Body, HttpClient, HttpError, Request, Response};
-use crate::message::{Message, Reply};
+use crate::message::{Message, Reply, ReplyPart, TextPart};
 use told::Told;
 
 /// Where a model is asked, and as whom.
@@ -163,6 +163,13 @@ impl Conversation for Talk {
 
     fn rewind(&mut self, messages: usize) {
         self.encoder.truncate(messages.min(self.encoder.messages()));
+    }
+
+    fn goes_on_with(&self, cut: &Reply) -> bool {
+        let Exchange { endpoint, .. } = &self.line.exchange;
+        // Anything but plain text, such as thoughts or citations, must be whole to go back.
+        let is_plain = |part: &ReplyPart| matches!(part, ReplyPart::Text(TextPart { private: None, .. }));
+        endpoint.protocol.continues_answers(&self.line.head, &endpoint.quirks) && cut.parts.iter().all(is_plain)
     }
 }
 

@@ -37,6 +37,11 @@ impl Protocol for Gemini {
         key.map(|key| ("x-goog-api-key", key.to_owned())).into_iter().collect()
     }
 
+    // The API wants the user's words last.
+    fn continues_answers(&self, _: &Head, _: &Quirks) -> bool {
+        false
+    }
+
     fn fault(&self, status: u16, body: &[u8]) -> ModelError {
         fault::of_answer(status, body)
     }

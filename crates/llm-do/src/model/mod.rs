@@ -46,6 +46,9 @@ pub trait Conversation: Send {
 
     /// Forgets all messages but the first ones: a failed turn was taken back.
     fn rewind(&mut self, messages: usize);
+
+    /// Whether a request whose history ends with this reply, which was cut, is answered with the rest of it.
+    fn goes_on_with(&self, cut: &Reply) -> bool;
 }
 
 /// What stays the same during a conversation.

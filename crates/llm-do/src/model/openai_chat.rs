@@ -7,7 +7,7 @@ mod decode;
 mod encode;
 mod wire;
 
-use super::protocol::{Decoder, Encoder, Protocol, Quirks};
+use super::protocol::{Decoder, Encoder, Prefill, Protocol, Quirks};
 use super::{Head, ModelError, fault};
 
 pub struct OpenAiChat;
@@ -27,6 +27,13 @@ impl Protocol for OpenAiChat {
 
     fn headers(&self, _: &Head, key: Option<&str>) -> Vec<(&'static str, String)> {
         key.map(|key| ("authorization", format!("Bearer {key}"))).into_iter().collect()
+    }
+
+    fn continues_answers(&self, _: &Head, quirks: &Quirks) -> bool {
+        match quirks.prefill {
+            Prefill::None => false,
+            Prefill::Plain | Prefill::Marked => true,
+        }
     }
 
     fn fault(&self, status: u16, body: &[u8]) -> ModelError {

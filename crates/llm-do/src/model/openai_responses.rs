@@ -32,6 +32,11 @@ impl Protocol for OpenAiResponses {
         key.map(|key| ("authorization", format!("Bearer {key}"))).into_iter().collect()
     }
 
+    // What the model said before is a message of its own: it would begin another.
+    fn continues_answers(&self, _: &Head, _: &Quirks) -> bool {
+        false
+    }
+
     fn fault(&self, status: u16, body: &[u8]) -> ModelError {
         fault::of_answer(status, body)
     }

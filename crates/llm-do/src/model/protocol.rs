@@ -25,6 +25,9 @@ pub trait Protocol: Sync {
     /// Headers of its own, the key among them; the content type is always JSON and not listed.
     fn headers(&self, head: &Head, key: Option<&str>) -> Vec<(&'static str, String)>;
 
+    /// Whether a request that ends with the beginning of an answer is answered with the rest of it.
+    fn continues_answers(&self, head: &Head, quirks: &Quirks) -> bool;
+
     /// What an answer with an error status says.
     fn fault(&self, status: u16, body: &[u8]) -> ModelError;
 }
@@ -132,6 +135,7 @@ pub struct Quirks {
     pub prompt_caching: PromptCaching,
     pub call_ids: CallIdForm,
     pub reported_cost: ReportedCost,
+    pub prefill: Prefill,
 }
 
 impl Quirks {
@@ -148,6 +152,7 @@ impl Quirks {
         prompt_caching: PromptCaching::Automatic,
         call_ids: CallIdForm::Any,
         reported_cost: ReportedCost::None,
+        prefill: Prefill::None,
     };
 
     /// The usual case among the compatible ones: the older name of the limit.
@@ -227,6 +232,16 @@ pub enum ReportedCost {
     None,
     /// `usage.cost` in US dollars. With a key of one's own at the provider behind it, that one's price comes on top.
     Dollars,
+}
+
+/// Whether the provider goes on with an answer whose beginning is the last message of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefill {
+    /// It begins another answer, or refuses.
+    None,
+    Plain,
+    /// If the message says `prefix: true`.
+    Marked,
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use super::gemini::Gemini;
 use super::openai_chat::OpenAiChat;
 use super::openai_responses::OpenAiResponses;
 use super::protocol::{
-    CallIdForm, InlineThinking, OutputFormat, PromptCaching, Protocol, Quirks, ReasoningField, ReasoningReturn,
-    ReportedCost, StreamUsage, ThinkingSetting,
+    CallIdForm, InlineThinking, OutputFormat, Prefill, PromptCaching, Protocol, Quirks, ReasoningField,
+    ReasoningReturn, ReportedCost, StreamUsage, ThinkingSetting,
 };
 use super::{ServerTool, ServerToolKind};
 use Restriction::{AllowedDomains, BlockedDomains, MaxUses, MaxUsesAlone};
@@ -175,12 +175,15 @@ const OPENROUTER: Quirks = Quirks {
     ..Quirks::NONE
 };
 
-const GROQ: Quirks = Quirks { inline_thinking: InlineThinking::Thinking, ..Quirks::NONE };
+const CEREBRAS: Quirks = Quirks { inline_thinking: InlineThinking::Thinking, ..Quirks::NONE };
+
+const GROQ: Quirks = Quirks { prefill: Prefill::Plain, ..CEREBRAS };
 
 const MISTRAL: Quirks = Quirks {
     seed_field: "random_seed",
     stream_usage: StreamUsage::Unasked,
     call_ids: CallIdForm::NineAlphanumeric,
+    prefill: Prefill::Marked,
     ..Quirks::COMPATIBLE
 };
 
@@ -246,7 +249,7 @@ pub const PROVIDERS: &[Provider] = &[
         &["FIREWORKS_API_KEY"],
         OPEN_MODELS,
     ),
-    chat("cerebras", "https://api.cerebras.ai/v1", &["CEREBRAS_BASE_URL"], &["CEREBRAS_API_KEY"], GROQ),
+    chat("cerebras", "https://api.cerebras.ai/v1", &["CEREBRAS_BASE_URL"], &["CEREBRAS_API_KEY"], CEREBRAS),
     chat(
         "huggingface",
         "https://router.huggingface.co/v1",

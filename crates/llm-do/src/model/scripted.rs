@@ -15,8 +15,8 @@
 //! ```
 //!
 //! Conditions: `agent`, `heard`, `tool`, `round` (1 for the first reply of a conversation). Actions: `say`, `call` (a
-//! mapping from tools to arguments, or a list of such mappings), `think`, `usage`, and `fail` to play a provider's
-//! error. Texts are Jinja templates over `heard`, `result`, `agent` and `round`.
+//! mapping from tools to arguments, or a list of such mappings), `think`, `usage`, `finish` to play a reply that is not
+//! whole, and `fail` to play a provider's error. Texts are Jinja templates over `heard`, `result`, `agent` and `round`.
 
 use std::sync::Arc;
 
@@ -58,6 +58,7 @@ struct Rule {
     say: Option<String>,
     calls: Vec<(String, Node)>,
     usage: (u64, u64),
+    finish: Option<Finish>,
     fail: Option<Failure>,
 }
 
@@ -78,6 +79,13 @@ const FAILURES: &[(&str, Failure)] = &[
     ("give_up", Failure::GiveUp),
 ];
 
+const FINISHES: &[(&str, Finish)] = &[
+    ("length", Finish::Length),
+    ("context_window", Finish::ContextWindow),
+    ("content_filter", Finish::ContentFilter),
+    ("error", Finish::Error),
+];
+
 const RULE: Table = Table {
     what: "a rule of a script",
     keys: &[
@@ -94,6 +102,12 @@ const RULE: Table = Table {
             "tools to call, with their arguments",
         ),
         optional("usage", Object(&USAGE), Neutral, "tokens to report"),
+        optional(
+            "finish",
+            OneOf(&["length", "context_window", "content_filter", "error"]),
+            Neutral,
+            "why the reply is not whole",
+        ),
         optional(
             "fail",
             OneOf(&["fix_request", "authenticate", "wait", "context_too_long", "give_up"]),
@@ -172,6 +186,8 @@ impl Rule {
             say: text("say"),
             calls: calls(fields.get("call")),
             usage: (tokens("input"), tokens("output")),
+            finish: text("finish")
+                .and_then(|word| FINISHES.iter().find(|(name, _)| *name == word).map(|(_, finish)| *finish)),
             fail,
         })
     }
@@ -278,6 +294,11 @@ impl Conversation for Acting {
 
     // A reply is a function of the history alone.
     fn rewind(&mut self, _: usize) {}
+
+    // A rule that says the first half says it again.
+    fn goes_on_with(&self, _: &Reply) -> bool {
+        false
+    }
 }
 
 impl Acting {
@@ -312,7 +333,8 @@ impl Acting {
         }
         let (input_tokens, output_tokens) = rule.usage;
         Ok(Reply {
-            finish: if rule.calls.is_empty() { Finish::Stop } else { Finish::ToolCalls },
+            finish: rule.finish.unwrap_or(if rule.calls.is_empty() { Finish::Stop } else { Finish::ToolCalls }),
+            finish_reason: rule.finish.map(|_| "the script says so".to_owned()),
             parts,
             model: self.head.model.to_string(),
             usage: Usage { requests: 1, input_tokens, output_tokens, ..Usage::default() },
@@ -436,6 +458,7 @@ mod tests {
         let meaning = |wanted: &str| rows.clone().find(|(key, _)| *key == wanted).unwrap().1;
         assert!(USAGE.keys.iter().all(|key| meaning("usage").contains(&format!("`{}`", key.name))));
         assert!(FAILURES.iter().all(|(word, _)| meaning("fail").contains(&format!("`{word}`"))));
+        assert!(FINISHES.iter().all(|(word, _)| meaning("finish").contains(&format!("`{word}`"))));
     }
 
     #[test]

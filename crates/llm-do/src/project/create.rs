@@ -12,16 +12,15 @@ use cap_std::fs::Dir;
 
 use super::created::{CreatedAgents, CreatedStore, Made};
 use super::load::DEFAULT_GENERATED_DIR;
-use super::worker::{self, Format, SchemaSource, WorkerFile};
-use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, Program, Project, ToolsetUse, Typing};
+use super::worker::{self, Format, WorkerFile};
+use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, Program, Project, ToolsetUse};
 use crate::beneath::{self, Unopened};
 use crate::escape::visible;
-use crate::model::name::ModelName;
-use crate::syntax::diagnostic::{Diagnostics, FileId, Located, Sources, Span};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Report, Severity, Sources, Span};
 use crate::syntax::names;
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
-use crate::tools::approval::{Rule, Rules};
+use crate::tools::approval::Rule;
 use crate::tools::source::{self, ToolsetSource};
 
 /// An agent to be written into the project.
@@ -189,7 +188,7 @@ impl Program {
         spec.check()?;
         let path = self.created_path(&spec.name);
         let is_elsewhere = self.agents.get(&spec.name).is_some_and(|agent| agent.file != path);
-        if is_elsewhere || (self.source(&spec.name).is_some() && !self.agents.contains_key(&spec.name)) {
+        if is_elsewhere || (self.names_toolset(&spec.name) && !self.agents.contains_key(&spec.name)) {
             return Err(CreateError::Taken(spec.name.clone()));
         }
         let old = read(&self.root, &path).map_err(|error| CreateError::Unwritten(error.to_string()))?;
@@ -210,10 +209,9 @@ impl Program {
             locked: false,
             ..spec.clone()
         };
-        let file = inherited.to_file();
-        self.link_created(&file, &path)?;
-        let (name, creator) = (spec.name.clone(), creator.name.clone());
-        Ok(Draft { name, creator, path, text: worker::render(&file, Format::Yaml), old })
+        let text = worker::render(&inherited.to_file(), Format::Yaml);
+        self.link_created(&path, &text).map_err(|report| unlinked(&spec.name, &report))?;
+        Ok(Draft { name: spec.name.clone(), creator: creator.name.clone(), path, text, old })
     }
 
     /// Writes a draft, over nothing else than what it was made against. It is recorded first: a record without its file
@@ -269,9 +267,10 @@ impl Program {
         const DEEPEST: usize = 16;
         let Made { name, creator, .. } = made;
         let wrong = |what: String| CreateError::Unlinked(format!("the agent `{name}` {what}"));
-        let unreadable = || CreateError::Unlinked(format!("the file of the agent `{name}` has mistakes"));
-        let worker = parse(path, text).filter(|worker| worker.name.value == *name).ok_or_else(unreadable)?;
-        let agent = self.link_created(&worker, path)?;
+        let agent = self.link_created(path, text).map_err(|report| unlinked(name, &report))?;
+        if agent.name != *name {
+            return Err(wrong(format!("has another name in its file: `{}`", visible(&agent.name))));
+        }
         let Some(creator) = creator else { return Ok(agent) };
         if depth == DEEPEST {
             return Err(wrong("was made by agents that made each other; list it in `worker_files`".to_owned()));
@@ -305,96 +304,11 @@ impl Program {
         self.generated_agents_dir.join(format!("{name}.yaml"))
     }
 
-    /// What a name in `toolsets` means in this program.
-    fn source(&self, name: &str) -> Option<Arc<ToolsetSource>> {
+    /// Whether the name means a toolset in this program.
+    fn names_toolset(&self, name: &str) -> bool {
         let mut uses = self.agents.values().flat_map(|agent| &agent.toolsets);
-        let used = uses.find(|used| used.name == name).map(|used| Arc::clone(&used.source));
-        let agent = || self.agents.contains_key(name).then(|| ToolsetSource::Agent(name.to_owned()));
-        used.or_else(|| agent().or_else(|| source::built_in(name)).map(Arc::new))
+        source::built_in(name).is_some() || uses.any(|used| used.name == name)
     }
-
-    /// The project's other files are linked already, so what a created one refers to must be in the program.
-    fn link_created(&self, worker: &WorkerFile, path: &Path) -> Result<AgentSpec, CreateError> {
-        let name = &worker.name.value;
-        let wrong = |reason: String| CreateError::Unlinked(format!("the agent `{name}` {reason}"));
-        if !worker.server_side_tools.is_empty() {
-            return Err(wrong("has server-side tools, which created agents do not get".to_owned()));
-        }
-        let (model, script) = self.created_model(worker).map_err(wrong)?;
-        let mut toolsets = Vec::new();
-        for listed in &worker.toolsets {
-            let source = self.source(&listed.value);
-            let source = source.ok_or_else(|| wrong(format!("asks for an unknown toolset `{}`", listed.value)))?;
-            toolsets.push(ToolsetUse { name: listed.value.clone(), source, rules: Rules::new() });
-        }
-        let mut tools = Vec::new();
-        for listed in &worker.tools {
-            let mut known = self.agents.values().flat_map(|agent| &agent.tools);
-            let tool = known.find(|used| used.name == listed.value).cloned();
-            let tool = tool.ok_or_else(|| wrong(format!("asks for an unknown tool `{}`", listed.value)))?;
-            tools.push(ToolsetUse { rules: Rules::new(), ..tool });
-        }
-        for (key, rule) in &worker.approval {
-            apply(&key.value, *rule, tools.iter_mut().chain(&mut toolsets));
-        }
-        Ok(AgentSpec {
-            name: name.clone(),
-            file: path.to_owned(),
-            description: worker.described(),
-            instructions: worker.instructions.clone(),
-            model,
-            script,
-            input: inline(worker.schema_in.as_ref()).map_err(wrong)?,
-            prompt: worker.prompt.as_ref().map(|prompt| prompt.value.clone()),
-            output: inline(worker.schema_out.as_ref()).map_err(wrong)?,
-            tools,
-            toolsets,
-            // Its rules are its creator's, which were held against the tools.
-            doubtful_rules: Vec::new(),
-            allow_workers: worker.allow_workers.as_deref().map(AllowWorkers::of),
-            server_tools: Vec::new(),
-            settings: worker.model_settings.clone(),
-            limits: worker.limits.clone(),
-            attachment_policy: worker.attachment_policy.clone(),
-            locked: worker.locked,
-        })
-    }
-
-    /// A model that the project already uses, else the user's own choice.
-    fn created_model(
-        &self,
-        worker: &WorkerFile,
-    ) -> Result<(ModelName, Option<Arc<crate::model::scripted::Script>>), String> {
-        let Some(named) = &worker.model else {
-            let fallback = self.fallback.as_ref();
-            let fallback = fallback.map(|fallback| (fallback.model.clone(), fallback.script.clone()));
-            return fallback.ok_or_else(|| format!("needs a `model`: {}", self.models_in_use()));
-        };
-        let model = ModelName::parse(&named.value).map_err(|error| error.to_string())?;
-        let is_chosen = self.fallback.iter().any(|fallback| fallback.model == model && fallback.script.is_none());
-        let is_used = is_chosen || self.agents.values().any(|agent| agent.model == model && agent.script.is_none());
-        if is_used {
-            Ok((model, None))
-        } else {
-            Err(format!("may not use `{model}`; {}; {}", self.models_in_use(), to_use(&model)))
-        }
-    }
-
-    fn models_in_use(&self) -> String {
-        let real = self.agents.values().filter(|agent| agent.script.is_none());
-        let models: Vec<String> = real.map(|agent| agent.model.to_string()).collect();
-        match names::listed(models.iter().map(String::as_str)) {
-            None => "no agent of the project uses a model that a created one may use".to_owned(),
-            Some(models) => format!("the project uses: {models}"),
-        }
-    }
-}
-
-/// How a model comes into a project that does not name it.
-fn to_use(model: &ModelName) -> String {
-    format!(
-        "start the run with `-m {model}` for agents without a `model` of their own (their `compatible_models` must allow it)"
-    )
 }
 
 /// What is known of a name in the directory of created agents.
@@ -410,13 +324,6 @@ enum Found {
 }
 
 impl AllowWorkers {
-    fn of(names: &[Located<String>]) -> Self {
-        if names.iter().any(|name| name.value == "*") {
-            return Self::Any;
-        }
-        Self::Only(names.iter().map(|name| name.value.clone()).collect())
-    }
-
     fn names(&self) -> Vec<String> {
         match self {
             Self::Any => vec!["*".to_owned()],
@@ -447,26 +354,15 @@ fn rules_of(creator: &AgentSpec, spec: &WorkerSpec) -> Vec<(String, Rule)> {
     tools.chain(toolsets).collect()
 }
 
-fn apply<'a>(key: &str, rule: Rule, uses: impl Iterator<Item = &'a mut ToolsetUse>) {
-    let (toolset, tool) = match key.split_once('.') {
-        Some((toolset, tool)) => (Some(toolset), tool),
-        None => (None, key),
+/// Every mistake of a created agent's file, for the model or the person who reads why it cannot be called.
+fn unlinked(name: &str, report: &Report) -> CreateError {
+    let errors = report.diagnostics().filter(|problem| problem.severity == Severity::Error);
+    let words = |problem: &Diagnostic| {
+        let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        format!("{}: {}{hint}", report.place(problem), problem.fact)
     };
-    for used in uses {
-        if toolset.is_none_or(|toolset| toolset == used.name) {
-            used.rules.insert(tool.to_owned(), rule);
-        }
-    }
-}
-
-fn inline(schema: Option<&SchemaSource>) -> Result<Typing, String> {
-    match schema {
-        None => Ok(Typing::Untyped),
-        Some(SchemaSource::Inline(schema)) => Ok(Typing::Schema(schema.value.clone())),
-        Some(SchemaSource::File(_) | SchemaSource::Python(_)) => {
-            Err("refers to a schema in another file, which created agents may not".to_owned())
-        }
-    }
+    let mistakes: Vec<String> = errors.map(words).collect();
+    CreateError::Unlinked(format!("the file of the agent `{name}` has mistakes: {}", mistakes.join("; ")))
 }
 
 fn parse(path: &Path, text: &str) -> Option<WorkerFile> {

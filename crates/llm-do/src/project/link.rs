@@ -2,6 +2,7 @@
 //! the project goes out in one report.
 
 mod agent;
+mod created;
 mod namespace;
 mod prompt;
 mod protected;

@@ -84,6 +84,13 @@ pub struct LoadedWorker {
     pub worker: WorkerFile,
 }
 
+impl LoadedWorker {
+    /// What paths in the file are relative to, beneath the project root.
+    fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+}
+
 /// What is known of the project's Python files.
 #[derive(Clone, Debug)]
 pub enum Code {

@@ -1,5 +1,6 @@
 //! The imperative shell: a session that opens calls of agents and drives their turns.
 
+mod continuation;
 mod dynamic;
 mod function;
 pub mod input;
@@ -26,7 +27,7 @@ use crate::BoxFuture;
 use crate::event::{CallOutput, Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
 use crate::http::HttpSettings;
 use crate::journal::{Journal, Steps, Stop, run_id};
-use crate::message::{Attachment, Content, Message, RawJson};
+use crate::message::{Attachment, Content, Finish, Message, RawJson, Unfinished};
 use crate::model::name::ModelName;
 use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
@@ -183,11 +184,21 @@ fn gate(run: String, config: &RuntimeConfig) -> Arc<Gate> {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub output: Output,
+    /// How the reply ended that is the answer; none if a function gave it.
+    pub finish: Option<Finish>,
     /// The entry's conversation; those of nested calls are events.
     pub messages: Vec<Message>,
     pub usage: UsageReport,
     /// The call of the entry, with all that it called.
     pub trace: Vec<Arc<TraceCall>>,
+}
+
+/// How the last reply of a conversation ended.
+pub fn finish_of(messages: &[Message]) -> Option<Finish> {
+    messages.iter().rev().find_map(|message| match message {
+        Message::Assistant(reply) => Some(reply.finish),
+        Message::User(_) | Message::Tool(_) => None,
+    })
 }
 
 /// The answer: text, or a value that satisfies the agent's schema.
@@ -239,8 +250,9 @@ pub enum RunError {
     Model { agent: String, error: ModelError },
     #[error("agent `{agent}` gave an empty answer twice")]
     Empty { agent: String },
-    #[error("the model of agent `{agent}` declined: {words}")]
-    Declined { agent: String, words: String },
+    /// The reply that was to be the answer is not whole.
+    #[error("{}", cut_short(agent, unfinished))]
+    Unfinished { agent: String, unfinished: Unfinished, partial: String },
     #[error("agent `{agent}` reached its limit `{limit}`: {used} of {allowed}")]
     Limit { agent: String, limit: String, used: f64, allowed: f64, partial: String },
     #[error("`{limit}` needs the price of `{model}`, which nobody knows")]
@@ -277,13 +289,15 @@ impl RunError {
     /// What was said before a limit or a person stopped it.
     pub fn partial(&self) -> Option<&str> {
         match self {
-            Self::Limit { partial, .. } | Self::Cancelled { partial } | Self::Ended(Ending::Limit { partial, .. }) => {
+            Self::Unfinished { partial, .. }
+            | Self::Limit { partial, .. }
+            | Self::Cancelled { partial }
+            | Self::Ended(Ending::Limit { partial, .. }) => {
                 Some(partial.as_str()).filter(|partial| !partial.is_empty())
             }
             Self::Input(_)
             | Self::Model { .. }
             | Self::Empty { .. }
-            | Self::Declined { .. }
             | Self::UnknownPrice { .. }
             | Self::RepeatedFailure { .. }
             | Self::Output { .. }
@@ -296,6 +310,34 @@ impl RunError {
             | Self::Function { .. }
             | Self::NotStarted
             | Self::Ended(_) => None,
+        }
+    }
+}
+
+impl RunError {
+    /// How the last reply ended, if that is what went wrong.
+    pub fn finish(&self) -> Option<Finish> {
+        let Self::Unfinished { unfinished, .. } = self else { return None };
+        Some(match unfinished {
+            Unfinished::Length => Finish::Length,
+            Unfinished::ContextWindow => Finish::ContextWindow,
+            Unfinished::Declined { .. } => Finish::ContentFilter,
+            Unfinished::Broken { .. } => Finish::Error,
+        })
+    }
+}
+
+fn cut_short(agent: &str, unfinished: &Unfinished) -> String {
+    match unfinished {
+        Unfinished::Length => {
+            format!("the answer of agent `{agent}` was cut off: it reached the longest that is allowed")
+        }
+        Unfinished::ContextWindow => {
+            format!("the answer of agent `{agent}` was cut off: the context window of its model is full")
+        }
+        Unfinished::Declined { words } => format!("the model of agent `{agent}` declined: {words}"),
+        Unfinished::Broken { word } => {
+            format!("the answer of agent `{agent}` is not whole: its provider ended it with `{word}`")
         }
     }
 }
@@ -447,7 +489,7 @@ impl Runtime {
             Entry::Open => return Err(RunError::NotStarted),
         };
         let trace = self.session.trace_of(call).into_iter().collect();
-        Ok(Outcome { output, messages, usage: self.usage(), trace })
+        Ok(Outcome { output, finish: finish_of(&messages), messages, usage: self.usage(), trace })
     }
 
     /// Runs an entry that is a function: one input → one answer, and nothing is kept for another.
@@ -663,7 +705,10 @@ fn failure_of(agent: &str, error: RunError) -> ToolError {
         RunError::Model { agent, error: error @ ModelError::Authenticate(_) } => {
             ToolError::Ends(Ending::Unauthenticated { agent, reason: error.to_string() })
         }
-        RunError::Limit { ref partial, .. } if !partial.is_empty() => {
+        RunError::Limit { ref partial, .. }
+        | RunError::Unfinished { ref partial, unfinished: Unfinished::Length | Unfinished::ContextWindow, .. }
+            if !partial.is_empty() =>
+        {
             ToolError::Failed(format!("agent `{agent}` was stopped: {error}; until then it said: {partial}"))
         }
         error => ToolError::Failed(format!("agent `{agent}` failed: {error}")),

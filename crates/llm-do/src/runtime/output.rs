@@ -48,6 +48,10 @@ pub fn repair_request(violation: &str) -> String {
     )
 }
 
+/// What the model reads when its answer was cut before its end.
+pub const SHORTEN_REQUEST: &str =
+    "Your answer was cut off, because it is longer than allowed. Answer again with all of the JSON, and be brief.";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ledger::Cost;
 use super::session::Session;
-use super::{Outcome, Output};
+use super::{Outcome, Output, finish_of};
 use crate::event::{CallKind, Ended, Event, EventKind, Events, Recorder as _};
 use crate::journal::record::{Contents, Known, Record};
 use crate::journal::{Recorded, StepKind};
@@ -118,5 +118,5 @@ pub fn outcome(contents: &Contents) -> Option<Outcome> {
     let (ended, usage) = (Ended::Output(output.told()), session.usage());
     entry.send(|| EventKind::CallFinished { name: name.to_owned(), kind, ended, duration_ms: 0, usage: usage.total });
     let trace = session.trace();
-    Some(Outcome { output, messages, usage, trace })
+    Some(Outcome { output, finish: finish_of(&messages), messages, usage, trace })
 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::continuation::joined;
 use super::input::Input;
 use super::ledger::{Account, Cost, Reached};
 use super::output;
@@ -15,11 +16,11 @@ use crate::event::{CallKind, Ended, EventKind, Events, TraceCall};
 use crate::journal::digest::Chain;
 use crate::journal::{Described, StepKind, Steps};
 use crate::message::{
-    Arguments, Content, Message, RawJson, Reply, ReplyPart, Step, ToolCall, ToolResult, UserMessage, next_step,
+    Arguments, Content, Message, RawJson, Reply, Step, ToolCall, ToolResult, Unfinished, UserMessage, next_step,
 };
 use crate::model::prices::ModelPrice;
-use crate::model::{Conversation, Head, Model, ToolDeclaration};
-use crate::project::{AgentSpec, Limits};
+use crate::model::{Conversation, Head, Model, ModelError, ToolDeclaration};
+use crate::project::{AgentSpec, Limits, Typing};
 use crate::tools::approval::{Approvals, canonical};
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
@@ -414,9 +415,23 @@ impl<'r> CallScope<'r> {
                     }
                     Err(error) => return Err(error),
                 },
+                // Half a typed answer can be told from a whole one, so it is sent back like any other that does not fit.
+                Step::GiveUp(reply, Unfinished::Length)
+                    if self.agent.output != Typing::Untyped
+                        && reply.tool_calls().next().is_none()
+                        && repairs < MOST_REPAIRS =>
+                {
+                    repairs += 1;
+                    Message::user(output::SHORTEN_REQUEST)
+                }
+                Step::GiveUp(_, unfinished) => return Err(self.unfinished(unfinished)),
             };
             self.push(message);
         }
+    }
+
+    fn unfinished(&self, unfinished: Unfinished) -> RunError {
+        RunError::Unfinished { agent: self.agent.name.clone(), unfinished, partial: self.said() }
     }
 
     /// Calls that had begun in an earlier process were counted there.
@@ -459,26 +474,51 @@ impl<'r> CallScope<'r> {
         }
     }
 
-    /// Asks the model once, and once more if it said nothing at all.
+    /// Asks the model once, and once more if it said nothing at all. A text that was cut is gone on with, once.
     async fn ask(&mut self) -> Result<Reply, RunError> {
         for _ in 0..2 {
-            let (made, allowed) = match self.agent.limits.max_requests {
-                Some(allowed) => (self.requests, allowed),
-                None => (self.requests - self.earlier_requests, MAX_REQUESTS),
-            };
-            if made >= allowed {
-                return Err(self.limited(&reached_requests(made, allowed, self.account)));
-            }
-            self.requests += 1;
             let reply = self.request().await?;
-            if !reply.is_empty() {
+            let is_text = reply.unfinished() == Some(Unfinished::Length) && !reply.is_empty();
+            if is_text && self.agent.output == Typing::Untyped && self.conversation.goes_on_with(&reply) {
+                // Boxed: hardly any answer is cut.
+                return Box::pin(self.go_on_with(reply)).await;
+            }
+            if !reply.is_empty() || reply.unfinished().is_some() {
                 return Ok(reply);
             }
         }
         Err(RunError::Empty { agent: self.agent.name.clone() })
     }
 
+    /// Asks for the rest of an answer, with its beginning at the end of the history.
+    async fn go_on_with(&mut self, begun: Reply) -> Result<Reply, RunError> {
+        let start = self.frame.history.len();
+        self.frame.history.push(Message::Assistant(begun.clone()));
+        let rest = match self.request().await {
+            Ok(rest) => Some(rest),
+            // A model that does not want it: what was said is not lost with it.
+            Err(RunError::Model { error: ModelError::FixRequest(_), .. }) => None,
+            Err(error) => return Err(error),
+        };
+        self.frame.history.truncate(start);
+        self.heard = Heard::default();
+        self.chain = None;
+        self.conversation.rewind(start);
+        Ok(match rest {
+            Some(rest) => joined(begun, rest),
+            None => begun,
+        })
+    }
+
     async fn request(&mut self) -> Result<Reply, RunError> {
+        let (made, allowed) = match self.agent.limits.max_requests {
+            Some(allowed) => (self.requests, allowed),
+            None => (self.requests - self.earlier_requests, MAX_REQUESTS),
+        };
+        if made >= allowed {
+            return Err(self.limited(&reached_requests(made, allowed, self.account)));
+        }
+        self.requests += 1;
         self.extend_chain();
         let steps = self.request_steps();
         let telling = steps.telling(&self.events);
@@ -579,13 +619,6 @@ pub(super) fn seconds(limit: f64) -> Duration {
 /// The answer that ends a turn, judged. Not a method: what it waits for must not borrow the whole call.
 async fn answer(runtime: &Runtime, agent: &AgentSpec, reply: &Reply, events: &Events) -> Result<Output, RunError> {
     let text = reply.text();
-    let declined = reply.parts.iter().find_map(|part| match part {
-        ReplyPart::Refusal(refusal) => Some(refusal.text.clone()),
-        ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) => None,
-    });
-    if let (true, Some(words)) = (text.is_empty(), declined) {
-        return Err(RunError::Declined { agent: agent.name.clone(), words });
-    }
     let python = runtime.program.registry.python.as_deref();
     let output = output::judge(&agent.output, &text, python)
         .await

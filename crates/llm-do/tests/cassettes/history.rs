@@ -126,7 +126,7 @@ fn foreign(said: &Said, calls: &mut Calls) -> Reply {
         parts.push(ReplyPart::ToolCall(call));
     }
     let finish = if said.calls.is_empty() { Finish::Stop } else { Finish::ToolCalls };
-    Reply { parts, model: "elsewhere:unknown".to_owned(), finish, usage: Usage::default() }
+    Reply { parts, model: "elsewhere:unknown".to_owned(), finish, finish_reason: None, usage: Usage::default() }
 }
 
 /// What must be found again in a request that was asked with this history, as it stands in JSON.

@@ -148,6 +148,10 @@ impl Protocol for Counting {
         self.protocol.headers(head, key)
     }
 
+    fn continues_answers(&self, head: &Head, quirks: &Quirks) -> bool {
+        self.protocol.continues_answers(head, quirks)
+    }
+
     fn fault(&self, status: u16, body: &[u8]) -> ModelError {
         self.protocol.fault(status, body)
     }

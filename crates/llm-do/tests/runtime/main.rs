@@ -9,6 +9,7 @@ mod entry;
 mod journal;
 mod protected;
 mod support;
+mod unfinished;
 mod variants;
 
 use std::sync::Arc;

@@ -217,14 +217,16 @@ impl Decoder for MessagesDecoder {
         let refusal = self.refusal.take().filter(|words| !words.is_empty());
         parts.extend(refusal.map(|text| ReplyPart::Refusal(TextPart { text, private: None })));
         let finish = finish(self.stop_reason.as_deref());
-        Ok(Reply { parts, model: self.model, finish, usage: self.usage.total() })
+        let finish_reason = self.stop_reason.filter(|_| !finish.is_natural());
+        Ok(Reply { parts, model: self.model, finish, finish_reason, usage: self.usage.total() })
     }
 }
 
 fn finish(stop_reason: Option<&str>) -> Finish {
     match stop_reason {
         Some("end_turn" | "stop_sequence") => Finish::Stop,
-        Some("max_tokens" | "model_context_window_exceeded") => Finish::Length,
+        Some("max_tokens") => Finish::Length,
+        Some("model_context_window_exceeded") => Finish::ContextWindow,
         Some("tool_use") => Finish::ToolCalls,
         Some("pause_turn" | "compaction") => Finish::Pause,
         Some("refusal") => Finish::ContentFilter,
@@ -507,7 +509,9 @@ data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":5,
         let usage_fields = r#"{"input_tokens":5,"cache_read_input_tokens":2,"output_tokens":9}"#;
         let body = format!(r#"{{"content":[{whole}],"stop_reason":"{reason}","usage":{usage_fields}}}"#);
         let usage = Usage { cache_read_tokens: 2, ..usage(7, 9) };
-        let reply = Reply { parts: vec![expected.0], model: "anthropic:m".into(), finish: expected.1, usage };
+        let (parts, finish) = (vec![expected.0], expected.1);
+        let finish_reason = (!finish.is_natural()).then(|| reason.to_owned());
+        let reply = Reply { parts, model: "anthropic:m".into(), finish, finish_reason, usage };
         let (streamed, told) = stream(&sse);
         assert_eq!(streamed, Ok(reply.clone()));
         let (read, told_at_once) = document(&body);

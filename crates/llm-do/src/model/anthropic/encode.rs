@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::message::{
-    Attachment, Content, Message, RawJson, Reply, ReplyPart, TextPart, ThinkingPart, ToolCall, ToolMessage, ToolResult,
-    UserMessage,
+    Attachment, Content, Finish, Message, RawJson, Reply, ReplyPart, TextPart, ThinkingPart, ToolCall, ToolMessage,
+    ToolResult, UserMessage,
 };
 use crate::model::body::{Body, Fields};
 use crate::model::call_ids::CallIds;
@@ -166,10 +166,12 @@ fn result_blocks<'a>(message: &'a ToolMessage, call_ids: &'a CallIds) -> Vec<Blo
 }
 
 fn reply_blocks<'a>(reply: &'a Reply, own: bool, call_ids: &'a CallIds) -> Vec<Block<'a>> {
+    // The beginning of an answer to go on with must not end with white space.
+    let said = |text: &'a str| if reply.finish == Finish::Length { text.trim_end() } else { text };
     let block = |part: &'a ReplyPart| match part {
         ReplyPart::Text(TextPart { private: Some(block), .. }) if own => Some(Block::Own(block)),
         ReplyPart::Text(part) | ReplyPart::Refusal(part) => {
-            (!part.text.trim().is_empty()).then(|| text_block(&part.text))
+            (!part.text.trim().is_empty()).then(|| text_block(said(&part.text)))
         }
         ReplyPart::Thinking(ThinkingPart { private, .. }) => private.as_ref().filter(|_| own).map(Block::Own),
         ReplyPart::ServerTool(part) => part.private.as_ref().filter(|_| own).map(Block::Own),
@@ -290,6 +292,11 @@ fn thinks_adaptively(model: &str) -> bool {
     version(model).is_none_or(|version| version >= (4, 6))
 }
 
+/// Models since 4.6 refuse a request that ends with the beginning of their answer.
+pub fn takes_prefill(model: &str) -> bool {
+    version(model).is_some_and(|version| version < (4, 6))
+}
+
 /// `claude-sonnet-4-5-20250929` → (4, 5), `claude-opus-4-20250514` → (4, 0).
 fn version(model: &str) -> Option<(u64, u64)> {
     let mut numbers = model.split('-').skip_while(|word| word.parse::<u64>().is_err()).map(str::parse::<u64>);
@@ -353,7 +360,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::message::{Finish, ServerToolPart};
+    use crate::message::ServerToolPart;
     use crate::model::anthropic::Anthropic;
     use crate::model::fixtures::{self, call, head, usage};
     use crate::model::protocol::{Protocol as _, Quirks};
@@ -372,7 +379,13 @@ mod tests {
     }
 
     fn reply(model: &str, parts: Vec<ReplyPart>) -> Message {
-        Message::Assistant(Reply { parts, model: model.into(), finish: Finish::Stop, usage: usage(0, 0) })
+        Message::Assistant(Reply {
+            parts,
+            model: model.into(),
+            finish: Finish::Stop,
+            finish_reason: None,
+            usage: usage(0, 0),
+        })
     }
 
     fn text(text: &str, private: Option<&str>) -> ReplyPart {

@@ -264,7 +264,8 @@ impl Decoder for ContentDecoder {
             self.parts.extend(words.map(|text| ReplyPart::Refusal(TextPart { text, private: None })));
         }
         let usage = self.usage.map_or(Usage { requests: 1, ..Usage::default() }, |usage| usage.total());
-        Ok(Reply { parts: self.parts, model: self.model, finish, usage })
+        let finish_reason = self.finish_reason.filter(|_| !finish.is_natural());
+        Ok(Reply { parts: self.parts, model: self.model, finish, finish_reason, usage })
     }
 }
 
@@ -350,13 +351,15 @@ mod tests {
     }
 
     fn reply(parts: Vec<ReplyPart>, finish: Finish) -> Reply {
-        Reply { parts, model: "google:m".into(), finish, usage: usage(5, 9) }
+        Reply { parts, model: "google:m".into(), finish, finish_reason: None, usage: usage(5, 9) }
     }
 
     /// Both forms of an answer must give these parts.
     #[track_caller]
     fn check(pieces: &[&str], whole: &str, end: &str, expected: (Vec<ReplyPart>, Finish)) {
-        let expected = reply(expected.0, expected.1);
+        let mut expected = reply(expected.0, expected.1);
+        let reason = end.split('"').nth(3).map(str::to_owned);
+        expected.finish_reason = reason.filter(|_| !expected.finish.is_natural());
         let (read, told) = stream(&streamed(pieces, end));
         assert_eq!(read, Ok(expected.clone()));
         let (read, told_at_once) = document(&chunk(whole, end));

@@ -232,7 +232,8 @@ impl ChatDecoder {
     fn finish_of(&self) -> Finish {
         let finish = match self.finish_reason.as_deref() {
             Some("stop" | "end_turn" | "eos" | "stop_sequence") | None => Finish::Stop,
-            Some("length" | "model_length" | "max_tokens") => Finish::Length,
+            Some("length" | "max_tokens") => Finish::Length,
+            Some("model_length") => Finish::ContextWindow,
             Some("tool_calls" | "function_call") => Finish::ToolCalls,
             Some("content_filter" | "sensitive") => Finish::ContentFilter,
             Some(_) => Finish::Error,
@@ -300,7 +301,8 @@ impl Decoder for ChatDecoder {
         parts.extend(closed(self.calls, self.turn).map(ReplyPart::ToolCall));
         let unknown = Usage { requests: 1, ..Usage::default() };
         let usage = self.usage.map_or(unknown, |usage| usage.total(self.reported_cost));
-        Ok(Reply { parts, model: self.model, finish, usage })
+        let finish_reason = self.finish_reason.filter(|_| !finish.is_natural());
+        Ok(Reply { parts, model: self.model, finish, finish_reason, usage })
     }
 }
 
@@ -358,7 +360,8 @@ mod tests {
     #[track_caller]
     fn check_with(quirks: &Quirks, deltas: &[&str], message: &str, reason: &str, expected: (Vec<ReplyPart>, Finish)) {
         let (parts, finish) = expected;
-        let reply = Reply { parts, model: "groq:m".into(), finish, usage: usage(5, 9) };
+        let finish_reason = (!finish.is_natural()).then(|| reason.to_owned());
+        let reply = Reply { parts, model: "groq:m".into(), finish, finish_reason, usage: usage(5, 9) };
         let (streamed, told) = stream(quirks, &chunks(deltas, reason));
         assert_eq!(streamed, Ok(reply.clone()));
         let (read, told_at_once) = document(quirks, &whole(message, reason));
@@ -427,7 +430,7 @@ mod tests {
             ],
             r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]}"#,
             "model_length",
-            (vec![thinking("hm", None), text("x")], Finish::Length),
+            (vec![thinking("hm", None), text("x")], Finish::ContextWindow),
         );
         check(
             &[r#"{"refusal":"I "}"#, r#"{"refusal":"won't"}"#],

@@ -5,12 +5,15 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::message::{Attachment, Content, Message, RawJson, Reply, ReplyPart, ToolCall, ToolMessage, ToolResult};
+use crate::message::{
+    Attachment, Content, Finish, Message, RawJson, Reply, ReplyPart, ToolCall, ToolMessage, ToolResult,
+};
 use crate::model::body::{Body, Elements, Fields};
 use crate::model::call_ids::CallIds;
 use crate::model::content::{DataUrl, Required, Shown, arguments_object, is_strict, shown, with_schema};
 use crate::model::protocol::{
-    Encoder, OutputFormat, PromptCaching, Quirks, ReasoningField, ReasoningReturn, StreamUsage, ThinkingSetting,
+    Encoder, OutputFormat, Prefill, PromptCaching, Quirks, ReasoningField, ReasoningReturn, StreamUsage,
+    ThinkingSetting,
 };
 use crate::model::{Effort, Head, ModelSettings, Thinking, ToolDeclaration};
 
@@ -19,6 +22,8 @@ pub struct ChatEncoder {
     provider: String,
     quirks: Quirks,
     call_ids: CallIds,
+    /// Whether answers must satisfy a schema.
+    typed: bool,
 }
 
 impl ChatEncoder {
@@ -32,7 +37,8 @@ impl ChatEncoder {
             body.preface(&PlainMessage { role: "system", content: &instructions });
         }
         let call_ids = CallIds::new(quirks.call_ids);
-        Self { body, provider: head.model.provider.clone(), quirks: *quirks, call_ids }
+        let (provider, typed) = (head.model.provider.clone(), head.output.is_some());
+        Self { body, provider, quirks: *quirks, call_ids, typed }
     }
 
     fn push_reply(&mut self, reply: &Reply) {
@@ -40,7 +46,10 @@ impl ChatEncoder {
         if !own {
             reply.tool_calls().for_each(|call| self.call_ids.adopt(&call.id));
         }
-        let message = assistant(reply, own, &self.quirks, &self.call_ids);
+        let mut message = assistant(reply, own, &self.quirks, &self.call_ids);
+        // An answer that was cut stands last only to be gone on with; a typed one is sent back instead.
+        let is_begun = self.quirks.prefill == Prefill::Marked && !self.typed && reply.finish == Finish::Length;
+        message.prefix = is_begun.then_some(true);
         // A message that says nothing and calls nothing is refused.
         self.body.push(|elements| {
             if message.content.is_some() || message.tool_calls.is_some() {
@@ -197,6 +206,8 @@ struct AssistantMessage<'a> {
     reasoning: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<Vec<WireCall<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -235,6 +246,7 @@ fn assistant<'a>(reply: &'a Reply, own: bool, quirks: &Quirks, call_ids: &'a Cal
         reasoning_content: None,
         reasoning: None,
         tool_calls: (!calls.is_empty()).then_some(calls),
+        prefix: None,
     };
     match quirks.reasoning_return {
         ReasoningReturn::Details => message.reasoning_details = details,
@@ -380,7 +392,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::message::{Finish, TextPart, ThinkingPart};
+    use crate::message::{TextPart, ThinkingPart};
     use crate::model::fixtures::{self, call, head, usage};
     use crate::model::openai_chat::OpenAiChat;
     use crate::model::provider::provider;
@@ -393,7 +405,13 @@ mod tests {
     }
 
     fn reply(model: &str, parts: Vec<ReplyPart>) -> Message {
-        Message::Assistant(Reply { parts, model: model.into(), finish: Finish::Stop, usage: usage(0, 0) })
+        Message::Assistant(Reply {
+            parts,
+            model: model.into(),
+            finish: Finish::Stop,
+            finish_reason: None,
+            usage: usage(0, 0),
+        })
     }
 
     fn text(text: &str) -> ReplyPart {

@@ -24,6 +24,7 @@ pub struct ResponsesDecoder {
     usage: Option<WireUsage>,
     /// How the response that ended the answer says it ended.
     finish: Option<Finish>,
+    finish_reason: Option<String>,
 }
 
 #[derive(Default)]
@@ -44,6 +45,7 @@ impl ResponsesDecoder {
             calls: 0,
             usage: None,
             finish: None,
+            finish_reason: None,
         }
     }
 
@@ -111,14 +113,16 @@ impl ResponsesDecoder {
 
     fn response(&mut self, response: Response<'_>, tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
         let status = response.status.as_deref().unwrap_or("completed");
+        let reason = response.incomplete_details.and_then(|details| details.reason);
         if let Some(error) = response.error {
             return Err(DecodeError::Reported(fault::in_answer(error.get().as_bytes())));
         }
         let finish = match status {
             "completed" => Finish::Stop,
-            "incomplete" => match response.incomplete_details.and_then(|details| details.reason).as_deref() {
+            "incomplete" => match reason.as_deref() {
                 Some("content_filter") => Finish::ContentFilter,
-                Some(_) | None => Finish::Length,
+                Some("max_output_tokens") | None => Finish::Length,
+                Some(_) => Finish::Error,
             },
             "queued" | "in_progress" => Finish::Pause,
             "failed" => return Err(DecodeError::Reported(fault::in_answer(b""))),
@@ -132,6 +136,7 @@ impl ResponsesDecoder {
         }
         self.usage = response.usage.or(self.usage.take());
         self.finish = Some(finish);
+        self.finish_reason = Some(reason.unwrap_or_else(|| status.to_owned()));
         Ok(())
     }
 }
@@ -174,7 +179,8 @@ impl Decoder for ResponsesDecoder {
             other => other,
         };
         let usage = self.usage.map_or(Usage { requests: 1, ..Usage::default() }, WireUsage::total);
-        Ok(Reply { parts, model: self.model, finish, usage })
+        let finish_reason = self.finish_reason.filter(|_| !finish.is_natural());
+        Ok(Reply { parts, model: self.model, finish, finish_reason, usage })
     }
 }
 
@@ -390,7 +396,7 @@ mod tests {
 
     fn reply(parts: Vec<ReplyPart>, finish: Finish) -> Reply {
         let usage = Usage { cache_read_tokens: 2, reasoning_tokens: 4, ..usage(5, 9) };
-        Reply { parts, model: "openai:m".into(), finish, usage }
+        Reply { parts, model: "openai:m".into(), finish, finish_reason: None, usage }
     }
 
     /// An indented document as the provider writes it: spaces where a stream has none.
@@ -401,7 +407,9 @@ mod tests {
     /// Both forms of an answer with this item must give these parts, and tell the same.
     #[track_caller]
     fn check(deltas: &str, item: &str, status: &str, expected: (Vec<ReplyPart>, Finish)) {
-        let expected = reply(expected.0, expected.1);
+        let mut expected = reply(expected.0, expected.1);
+        // The last word of the end.
+        expected.finish_reason = status.rsplit('"').nth(1).map(str::to_owned).filter(|_| !expected.finish.is_natural());
         let sse = format!("{CREATED}{deltas}{}{}", item_done(0, item), end(&[item], status));
         let (streamed, told) = stream(&sse);
         assert_eq!(streamed, Ok(expected.clone()));

@@ -299,7 +299,13 @@ mod tests {
     }
 
     fn reply(model: &str, parts: Vec<ReplyPart>) -> Message {
-        Message::Assistant(Reply { parts, model: model.into(), finish: Finish::Stop, usage: usage(0, 0) })
+        Message::Assistant(Reply {
+            parts,
+            model: model.into(),
+            finish: Finish::Stop,
+            finish_reason: None,
+            usage: usage(0, 0),
+        })
     }
 
     fn result(id: &str, outcome: Result<Vec<Content>, String>) -> ToolResult {

@@ -22,23 +22,42 @@ use crate::syntax::names;
 use crate::syntax::tree::{self, Kind};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
-use crate::tools::source::{
-    AgentToolNames, BUILT_INS, Exported, Grammar, PythonToolset, Registered, ShellConfig, ToolsetSource,
-};
+use crate::tools::source::{AgentToolNames, BUILT_INS, Grammar, ShellConfig, ToolsetSource};
 
 /// Longer than any model's name; what is compiled has to be bounded.
 const LONGEST_PATTERN: usize = 256;
 /// A rule is kept for each toolset that may have its tool, so one file could ask for billions of them.
 const MOST_OPEN_RULES: usize = 100_000;
 
+/// What of an agent follows from its model.
+pub(super) struct AgentModel {
+    pub model: ModelName,
+    pub script: Option<Arc<Script>>,
+    pub server_tools: Vec<ServerTool>,
+}
+
 impl<'a> Linker<'a> {
     pub(super) fn agent(&mut self, loaded: &'a LoadedWorker, namespace: &Namespace) -> Option<AgentSpec> {
+        let model = self.agent_model(loaded);
+        self.agent_with(loaded, namespace, model)
+    }
+
+    fn agent_model(&mut self, loaded: &'a LoadedWorker) -> Option<AgentModel> {
+        let choice = self.model(&loaded.worker)?;
+        let server_tools = self.server_tools(&loaded.worker, &choice.model);
+        let script = self.script(loaded.directory(), &loaded.worker, &choice);
+        Some(AgentModel { model: choice.model, script, server_tools })
+    }
+
+    /// Everything else is looked at even if there is no model: all mistakes are reported together.
+    pub(super) fn agent_with(
+        &mut self,
+        loaded: &LoadedWorker,
+        namespace: &Namespace,
+        model: Option<AgentModel>,
+    ) -> Option<AgentSpec> {
         let worker = &loaded.worker;
-        let base = loaded.path.parent().unwrap_or(Path::new(""));
-        let choice = self.model(worker);
-        let server_tools = choice.as_ref().map(|choice| self.server_tools(worker, &choice.model));
-        let script = choice.as_ref().and_then(|choice| self.script(base, worker, choice));
-        let input = self.typing(base, worker.schema_in.as_ref(), Direction::Input);
+        let input = self.typing(loaded.directory(), worker.schema_in.as_ref(), Direction::Input);
         self.check_prompt(worker, &input);
         let mut tools: Vec<ToolsetUse> = worker.tools.iter().filter_map(|name| self.tool(name, namespace)).collect();
         let mut toolsets: Vec<ToolsetUse> =
@@ -47,21 +66,24 @@ impl<'a> Linker<'a> {
         for (used, rules) in tools.iter_mut().chain(&mut toolsets).zip(rules) {
             used.rules = rules;
         }
+        let output = self.typing(loaded.directory(), worker.schema_out.as_ref(), Direction::Output);
+        let allow_workers = self.allow_workers(worker);
+        let AgentModel { model, script, server_tools } = model?;
         Some(AgentSpec {
             name: worker.name.value.clone(),
             file: loaded.path.clone(),
             description: worker.described(),
             instructions: worker.instructions.clone(),
-            model: choice?.model,
+            model,
             script,
             input,
             prompt: worker.prompt.as_ref().map(|prompt| prompt.value.clone()),
-            output: self.typing(base, worker.schema_out.as_ref(), Direction::Output),
+            output,
             tools,
             toolsets,
             doubtful_rules,
-            allow_workers: self.allow_workers(worker),
-            server_tools: server_tools.unwrap_or_default(),
+            allow_workers,
+            server_tools,
             settings: worker.model_settings.clone(),
             limits: worker.limits.clone(),
             attachment_policy: worker.attachment_policy.clone(),
@@ -317,8 +339,8 @@ impl<'a> Linker<'a> {
     /// A name under `tools`: one exported function, or an agent. Work that moves from one to the other keeps its name, and
     /// whoever calls it need not know: each is one tool, under either key.
     fn tool(&mut self, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
-        let source = match (self.exported(&name.value), namespace.resolve(&name.value)) {
-            (Some(exported), _) => Arc::new(exported),
+        let source = match (namespace.function(&name.value), namespace.resolve(&name.value)) {
+            (Some(function), _) => Arc::clone(function),
             (None, Resolved::Source(agent)) if matches!(**agent, ToolsetSource::Agent(_)) => Arc::clone(agent),
             (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) if self.may_be_python() => {
                 self.open.insert(name.value.clone());
@@ -326,9 +348,8 @@ impl<'a> Linker<'a> {
             }
             (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) if self.lacks_names() => return None,
             (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) => {
-                let names = self.exported_names();
                 let hint = toolset_with(&name.value)
-                    .or_else(|| self.problems.suggest(&name.value, "tools", names.iter().map(String::as_str)));
+                    .or_else(|| self.problems.suggest(&name.value, "tools", namespace.function_names()));
                 let fact = format!("unknown tool `{}`", visible(&name.value));
                 self.problems.push(Diagnostic::error(name.span, fact).maybe_hint(hint));
                 return None;
@@ -337,54 +358,28 @@ impl<'a> Linker<'a> {
         Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() })
     }
 
-    fn offered_tools(&self) -> &[crate::project::OfferedTool] {
-        match &self.project.code {
-            Code::Read(offer) => &offer.tools,
-            Code::Absent | Code::Unread => &[],
-        }
-    }
-
-    /// A single function of this name: of the embedding program, or of a Python file.
-    fn exported(&self, name: &str) -> Option<ToolsetSource> {
-        if let Some(tool) = self.project.registry.tools.get(name) {
-            return Some(ToolsetSource::Registered(Registered::Tool(tool.declared())));
-        }
-        let offered = self.offered_tools().iter().find(|offered| offered.tool.name == name)?;
-        Some(ToolsetSource::Python(PythonToolset {
-            file: offered.file.clone(),
-            name: name.to_owned(),
-            exported: Exported::Tool,
-            tools: Some(vec![offered.tool.clone()]),
-        }))
-    }
-
-    fn exported_names(&self) -> Vec<String> {
-        let offered = self.offered_tools().iter().map(|offered| offered.tool.name.to_string());
-        offered.chain(self.project.registry.tools.keys().cloned()).collect()
-    }
-
     /// A name under `toolsets`: what the namespace has, or else one exported function.
     fn toolset(&mut self, worker: &WorkerFile, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
         let source = match namespace.resolve(&name.value) {
             Resolved::Source(source) => Arc::clone(source),
             Resolved::Broken => return None,
-            Resolved::Unknown => Arc::new(self.exported_or_open(worker, name, namespace)?),
+            Resolved::Unknown => self.function_or_open(worker, name, namespace)?,
         };
         Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() })
     }
 
-    fn exported_or_open(
+    fn function_or_open(
         &mut self,
         worker: &WorkerFile,
         name: &Located<String>,
         namespace: &Namespace,
-    ) -> Option<ToolsetSource> {
-        if let Some(source) = self.exported(&name.value) {
-            return Some(source);
+    ) -> Option<Arc<ToolsetSource>> {
+        if let Some(source) = namespace.function(&name.value) {
+            return Some(Arc::clone(source));
         }
         if self.may_be_python() {
             self.open.insert(name.value.clone());
-            return Some(ToolsetSource::Open);
+            return Some(Arc::new(ToolsetSource::Open));
         }
         if self.lacks_names() {
             return None;

@@ -7,16 +7,20 @@ use std::sync::Arc;
 use super::Linker;
 use crate::escape::visible;
 use crate::project::manifest::ToolsetDefinition;
-use crate::project::{Code, Offer};
+use crate::project::{Code, Offer, Program, Project, ToolsetUse};
 use crate::syntax::diagnostic::{Diagnostic, Located, Place, Span};
 use crate::syntax::table::is_name;
 use crate::tools::approval::Rule;
 use crate::tools::source::{
-    BUILT_INS, Base, FilesystemConfig, McpConfig, Registered, ToolsetSource, Variant, built_in,
+    BUILT_INS, Base, BuiltIn, Exported, FilesystemConfig, McpConfig, PythonToolset, Registered, ToolsetSource, Variant,
+    built_in,
 };
 
+#[derive(Default)]
 pub struct Namespace {
     sources: BTreeMap<String, Arc<ToolsetSource>>,
+    /// Single functions, each as a toolset of one: of the embedding program and of Python files.
+    functions: BTreeMap<String, Arc<ToolsetSource>>,
     /// Names whose definition is broken: referring to them is no further mistake.
     broken: BTreeSet<String>,
 }
@@ -31,10 +35,8 @@ pub enum Resolved<'a> {
 
 impl Namespace {
     pub fn new(linker: &mut Linker<'_>) -> Self {
-        let mut namespace = Self { sources: BTreeMap::new(), broken: linker.project.broken.clone() };
-        for built_in in BUILT_INS {
-            namespace.sources.insert(built_in.name.to_owned(), Arc::new((built_in.source)()));
-        }
+        let functions = functions_of(linker.project);
+        let mut namespace = Self { functions, broken: linker.project.broken.clone(), ..Self::of_built_ins() };
         for (name, loaded) in linker.agents.clone() {
             namespace.add(linker, "an agent", &loaded.worker.name, ToolsetSource::Agent(name.to_owned()));
         }
@@ -42,6 +44,33 @@ impl Namespace {
         namespace.add_python(linker);
         namespace.add_manifest(linker);
         namespace
+    }
+
+    fn of_built_ins() -> Self {
+        let source = |built_in: &BuiltIn| (built_in.name.to_owned(), Arc::new((built_in.source)()));
+        Self { sources: BUILT_INS.iter().map(source).collect(), ..Self::default() }
+    }
+
+    /// What the agents of a linked program use: what one that is created later may refer to.
+    pub fn of_program(program: &Program) -> Self {
+        let mut namespace = Self::of_built_ins();
+        let agent = |name: &String| (name.clone(), Arc::new(ToolsetSource::Agent(name.clone())));
+        namespace.sources.extend(program.agents.keys().map(agent));
+        let used = |used: &ToolsetUse| (used.name.clone(), Arc::clone(&used.source));
+        for agent in program.agents.values() {
+            namespace.sources.extend(agent.toolsets.iter().map(used));
+            namespace.functions.extend(agent.tools.iter().map(used));
+        }
+        namespace
+    }
+
+    /// A single function of this name.
+    pub fn function(&self, name: &str) -> Option<&Arc<ToolsetSource>> {
+        self.functions.get(name)
+    }
+
+    pub fn function_names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.functions.keys().map(String::as_str)
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
@@ -195,6 +224,30 @@ impl Namespace {
         };
         self.add(linker, "a toolset", variant.name, ToolsetSource::Variant(Arc::new(source)));
     }
+}
+
+/// The functions that a project offers one by one. Those of the embedding program come before those of Python files.
+fn functions_of(project: &Project) -> BTreeMap<String, Arc<ToolsetSource>> {
+    let offered = match &project.code {
+        Code::Read(offer) => offer.tools.as_slice(),
+        Code::Absent | Code::Unread => &[],
+    };
+    let of_python = offered.iter().rev().map(|offered| {
+        let name = offered.tool.name.to_string();
+        let source = ToolsetSource::Python(PythonToolset {
+            file: offered.file.clone(),
+            name: name.clone(),
+            exported: Exported::Tool,
+            tools: Some(vec![offered.tool.clone()]),
+        });
+        (name, Arc::new(source))
+    });
+    let of_program = project
+        .registry
+        .tools
+        .iter()
+        .map(|(name, tool)| (name.clone(), Arc::new(ToolsetSource::Registered(Registered::Tool(tool.declared())))));
+    of_python.chain(of_program).collect()
 }
 
 /// Variants nest, and what nests must not overflow the stack.

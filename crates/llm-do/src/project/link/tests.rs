@@ -1,6 +1,7 @@
 //! Linking from values: files by name and text, without a disk.
 
 mod agents;
+mod created;
 mod entries;
 mod toolsets;
 

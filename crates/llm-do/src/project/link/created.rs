@@ -1,0 +1,98 @@
+//! One more worker file against a linked program: an agent that is created at run time passes the same checks as any other.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Linker;
+use super::agent::AgentModel;
+use super::namespace::Namespace;
+use crate::model::name::{ModelChoices, ModelName};
+use crate::project::worker::{SchemaSource, WorkerFile};
+use crate::project::{AgentSpec, Program, Project};
+use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Report};
+use crate::syntax::names;
+
+impl Program {
+    /// Links a created agent, or reports every mistake in its file. The project's other files are linked already, so what
+    /// this one refers to must be in the program.
+    pub(in crate::project) fn link_created(&self, path: &Path, text: &str) -> Result<AgentSpec, Report> {
+        let project = Project::new(&self.root).add_file(path, text);
+        let models = ModelChoices::default();
+        let mut linker = Linker::new(&project, &models);
+        // It may name agents that are created after it.
+        linker.creates_agents = true;
+        let linked = project.workers.first().and_then(|loaded| {
+            check_created(&loaded.worker, &mut linker.problems);
+            let model = self.created_model(&loaded.worker, &mut linker.problems);
+            linker.agent_with(loaded, &Namespace::of_program(self), model)
+        });
+        match linked {
+            Some(agent) if !linker.problems.has_errors() => Ok(agent),
+            Some(_) | None => Err(Report::new(Arc::clone(&project.sources), linker.problems)),
+        }
+    }
+
+    /// A model that the project already uses, else the user's own choice.
+    fn created_model(&self, worker: &WorkerFile, problems: &mut Diagnostics) -> Option<AgentModel> {
+        let server_tools = Vec::new();
+        let Some(named) = &worker.model else {
+            if let Some(fallback) = &self.fallback {
+                return Some(AgentModel {
+                    model: fallback.model.clone(),
+                    script: fallback.script.clone(),
+                    server_tools,
+                });
+            }
+            let fact = format!("the agent `{}` needs a `model`", worker.name.value);
+            problems.push(Diagnostic::error(worker.name.span, fact).hint(self.models_in_use()));
+            return None;
+        };
+        let model = match ModelName::parse(&named.value) {
+            Ok(model) => model,
+            Err(error) => {
+                problems.push(Diagnostic::error(named.span, error.to_string()));
+                return None;
+            }
+        };
+        let is_chosen = self.fallback.iter().any(|fallback| fallback.model == model && fallback.script.is_none());
+        if !is_chosen && !self.agents.values().any(|agent| agent.model == model && agent.script.is_none()) {
+            let fact = format!("the agent `{}` may not use `{model}`", worker.name.value);
+            let hint = format!("{}; {}", self.models_in_use(), how_to_use(&model));
+            problems.push(Diagnostic::error(named.span, fact).hint(hint));
+            return None;
+        }
+        Some(AgentModel { model, script: None, server_tools })
+    }
+
+    fn models_in_use(&self) -> String {
+        let real = self.agents.values().filter(|agent| agent.script.is_none());
+        let models: Vec<String> = real.map(|agent| agent.model.to_string()).collect();
+        match names::listed(models.iter().map(String::as_str)) {
+            None => "no agent of the project uses a model that a created one may use".to_owned(),
+            Some(models) => format!("the project uses: {models}"),
+        }
+    }
+}
+
+/// How a model comes into a project that does not name it.
+fn how_to_use(model: &ModelName) -> String {
+    format!(
+        "start the run with `-m {model}` for agents without a `model` of their own (their `compatible_models` must allow it)"
+    )
+}
+
+/// What created agents do not get, whatever their files say.
+fn check_created(worker: &WorkerFile, problems: &mut Diagnostics) {
+    if let Some(tool) = worker.server_side_tools.first() {
+        problems.push(Diagnostic::error(tool.span, "created agents do not get server-side tools"));
+    }
+    for schema in worker.schema_in.iter().chain(&worker.schema_out) {
+        let span = match schema {
+            SchemaSource::Inline(_) => continue,
+            SchemaSource::File(file) => file.span,
+            SchemaSource::Python(class) => class.span,
+        };
+        let problem = Diagnostic::error(span, "a created agent may not refer to a schema in another file");
+        problems.push(problem.hint("write the schema into the agent's own file"));
+    }
+}
