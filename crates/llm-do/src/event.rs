@@ -457,7 +457,9 @@ impl Events {
             EventKind::ToolProgressed { message, .. } => message.iter_mut().for_each(clean),
             EventKind::ToolCalled { arguments, .. } => self.clean_json(arguments),
             EventKind::ToolRefused { arguments, arguments_text, reason, .. } => {
-                arguments.iter_mut().for_each(|arguments| self.clean_json(arguments));
+                if let Some(arguments) = arguments {
+                    self.clean_json(arguments);
+                }
                 arguments_text.iter_mut().for_each(clean);
                 clean(reason);
             }
@@ -550,6 +552,28 @@ mod tests {
             let EventKind::ApprovalAsked { arguments, reason, .. } = told else { panic!("another event: {told:?}") };
             assert_eq!((arguments.get(), reason.as_str()), (expected, "sends [redacted]"));
         }
+    }
+
+    #[derive(Default)]
+    struct Kept(std::sync::Mutex<Vec<EventKind>>);
+
+    impl Recorder for Kept {
+        fn record(&self, event: Event) {
+            self.0.lock().unwrap().push(event.kind);
+        }
+    }
+
+    #[test]
+    fn what_nobody_shows_is_recorded_and_not_sent() {
+        let (events, mut listener) = Events::new(Hearing::Exceptions);
+        let kept = Arc::new(Kept::default());
+        let events = events.recorded_by(Arc::clone(&kept) as Arc<dyn Recorder>);
+        events.send(|| EventKind::TextComplete { text: "well".into() });
+        events.send(|| EventKind::Notice { text: "odd".into() });
+        events.send_delta(|| panic!("no piece of a stream is built"));
+        assert_eq!(listener.try_recv().unwrap().kind, EventKind::Notice { text: "odd".into() });
+        assert!(listener.try_recv().is_err());
+        assert_eq!(kept.0.lock().unwrap().len(), 2);
     }
 
     #[test]

@@ -273,7 +273,7 @@ fn alternatives(characters: &mut Chars<'_>, depth: usize) -> Result<Vec<String>,
         match character {
             '\\' => {
                 let escaped = characters.next().ok_or(Mistake::LoneBackslash)?;
-                append(&mut current, &before[..1 + escaped.len_utf8()]);
+                append(&mut current, &before[..=escaped.len_utf8()]);
             }
             '[' => {
                 let length = class_length(characters.as_str()).ok_or(Mistake::OpenClass)?;

@@ -131,7 +131,7 @@ impl DynamicAgents {
             None => own.chain(created).collect(),
         };
         if names.is_empty() {
-            return "it may call agents that it created".to_owned();
+            return "it may call: agents that it created".to_owned();
         }
         names::instead(instead_of, "agents that it may call", names.into_iter().map(String::as_str))
     }

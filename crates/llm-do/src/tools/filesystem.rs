@@ -430,10 +430,11 @@ impl Toolset for Filesystem {
             match tool {
                 "list_files" => return parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
                 // Most files have one name, and whoever has found one has seen all that decides.
-                "read_file" => match self.judge_read(&parse(arguments)?, Looking::AtTheFile) {
-                    Some(verdict) => return Ok(verdict),
-                    None => {}
-                },
+                "read_file" => {
+                    if let Some(verdict) = self.judge_read(&parse(arguments)?, Looking::AtTheFile) {
+                        return Ok(verdict);
+                    }
+                }
                 _ if self.is_light(arguments) => return self.verdict(tool, arguments),
                 _ => {}
             }
