@@ -191,6 +191,9 @@ pub struct ConductArgs {
     /// Stop before the whole run costs more
     #[arg(long, visible_alias = "max-budget-usd", value_name = "USD")]
     pub max_cost_usd: Option<f64>,
+    /// Use what has no known price though money is limited: the limit holds for the rest
+    #[arg(long)]
+    pub allow_unknown_prices: bool,
     /// How deep agents may call each other
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_depth: Option<u64>,

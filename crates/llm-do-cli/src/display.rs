@@ -29,11 +29,6 @@ impl Display {
         Self { view, format, renderer, status, started: Instant::now(), drawn: false }
     }
 
-    /// Requests that were begun and not finished.
-    pub fn unanswered(&self) -> u64 {
-        self.status.unanswered
-    }
-
     /// The clock of the status line begins anew.
     pub fn restart(&mut self) {
         self.started = Instant::now();

@@ -8,6 +8,7 @@ use llm_do::escape::visible_json;
 use llm_do::event::Events;
 use llm_do::message::{Message, RawJson, Reply};
 use llm_do::model::exchange::{Endpoint, Key};
+use llm_do::model::meter::Meter;
 use llm_do::model::protocol::Encoder;
 use llm_do::model::{Conversation, Fault, Head, Model, ModelError};
 use serde::Serialize;
@@ -71,8 +72,13 @@ struct Unsent {
 }
 
 impl Conversation for Unsent {
-    fn reply<'a>(&'a mut self, history: &'a [Message], _: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        let request = self.request(history);
+    fn reply<'a>(
+        &'a mut self,
+        history: &'a [Message],
+        meter: &'a mut dyn Meter,
+        _: &'a Events,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let request = self.request(history, meter.longest_answer());
         self.rehearsed.keep(request);
         let message = "nothing is sent in a dry run".to_owned();
         Box::pin(async { Err(ModelError::GiveUp(Fault { message, ..Fault::default() })) })
@@ -90,14 +96,14 @@ impl Conversation for Unsent {
 }
 
 impl Unsent {
-    fn request(&mut self, history: &[Message]) -> FirstRequest {
+    fn request(&mut self, history: &[Message], longest_answer: Option<u64>) -> FirstRequest {
         let (Some(endpoint), Some(encoder)) = (&self.endpoint, &mut self.encoder) else {
             return FirstRequest { url: None, headers: BTreeMap::new(), body: plain(&self.head, history) };
         };
         for message in history.iter().skip(encoder.messages()) {
             encoder.push(message);
         }
-        let body = String::from_utf8_lossy(&encoder.body()).into_owned();
+        let body = String::from_utf8_lossy(&encoder.body(longest_answer)).into_owned();
         let path = endpoint.protocol.path(&self.head, &endpoint.quirks);
         let key = match endpoint.key {
             Key::Unneeded => None,

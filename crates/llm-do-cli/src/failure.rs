@@ -189,23 +189,8 @@ impl From<RunError> for Failure {
                 Ending::Limit { .. } => (LIMIT, Some("a flag or `runtime.limits` in the manifest allows more")),
                 Ending::Journal(_) => (FAILED, None),
             },
-            RunError::Model { error, .. } => match error {
-                ModelError::Authenticate(_) => (PROVIDER, Some(OTHER_MODEL)),
-                ModelError::FixRequest(_) => (PROVIDER, None),
-                ModelError::Unreachable(_) => (PROVIDER, Some("`[http]` in config.toml sets `ca_file` and `proxy`")),
-                // Nobody has answered: on one's own machine it was perhaps not started.
-                ModelError::Wait(fault) if fault.status.is_none() => (
-                    PROVIDER,
-                    Some("is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model"),
-                ),
-                ModelError::Wait(_) => {
-                    (PROVIDER, Some("try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`"))
-                }
-                ModelError::ContextTooLong(_) => {
-                    (LIMIT, Some("give less input, or choose a model with a larger context"))
-                }
-                ModelError::Garbled(_) | ModelError::GiveUp(_) => (FAILED, None),
-            },
+            RunError::NotAskedAgain { .. } => (PROVIDER, None),
+            RunError::Model { error, .. } => of_model(error),
             RunError::Unfinished { unfinished, .. } => (FAILED, hint_for(unfinished)),
             RunError::Empty { .. }
             | RunError::TooDeep { .. }
@@ -213,13 +198,47 @@ impl From<RunError> for Failure {
             | RunError::RepeatedFailure { .. }
             | RunError::Function { .. } => (FAILED, None),
             RunError::Limit { .. } => (LIMIT, Some("`limits` in the agent's file allows more")),
-            RunError::UnknownPrice { .. } => {
-                (USAGE, Some("`[prices]` in config.toml names it, in USD per million tokens"))
-            }
+            RunError::UnknownPrice { .. } => (
+                USAGE,
+                Some(
+                    "`[prices]` in config.toml names it, in USD per million tokens; with `--allow-unknown-prices` the \
+                     limit holds for what has a price",
+                ),
+            ),
+            RunError::UnboundedTool { .. } => (
+                USAGE,
+                Some(
+                    "`max_uses` in the agent's file bounds it; with `--allow-unknown-prices` the limit does not cover it",
+                ),
+            ),
             RunError::Output { .. } => (SCHEMA, None),
         };
         let (message, debug) = (error.to_string(), Some(format!("{error:?}")));
-        Self::Failed { message, hint: hint.map(str::to_owned), code, debug }
+        let hint = match &error {
+            RunError::NotAskedAgain { limit, .. } => {
+                Some(format!("it was not asked again, since the limit `{limit}` is reached"))
+            }
+            _ => hint.map(str::to_owned),
+        };
+        Self::Failed { message, hint, code, debug }
+    }
+}
+
+/// The exit code, and what to do about it.
+fn of_model(error: &ModelError) -> (u8, Option<&'static str>) {
+    match error {
+        ModelError::Authenticate(_) => (PROVIDER, Some(OTHER_MODEL)),
+        ModelError::FixRequest(_) => (PROVIDER, None),
+        ModelError::Unreachable(_) => (PROVIDER, Some("`[http]` in config.toml sets `ca_file` and `proxy`")),
+        // Nobody has answered: on one's own machine it was perhaps not started.
+        ModelError::Wait(fault) if fault.status.is_none() => {
+            (PROVIDER, Some("is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model"))
+        }
+        ModelError::Wait(_) => {
+            (PROVIDER, Some("try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`"))
+        }
+        ModelError::ContextTooLong(_) => (LIMIT, Some("give less input, or choose a model with a larger context")),
+        ModelError::Garbled(_) | ModelError::GiveUp(_) => (FAILED, None),
     }
 }
 

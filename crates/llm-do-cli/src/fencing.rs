@@ -33,8 +33,9 @@ pub fn config(flag: Option<FenceArg>, environment: &Environment, config: &Config
     let hidden = own.into_iter().flatten().collect();
     // Whatever becomes of the file, this program is what is started.
     let keeper = Some(PathBuf::from("/proc/self/exe"));
+    let home = environment.get("HOME").map(PathBuf::from);
     let (written, found) = (Arc::default(), Arc::default());
-    Ok(FenceConfig { fencing: Fencing::WhereOffered, accept, keeper, hidden, written, found })
+    Ok(FenceConfig { fencing: Fencing::WhereOffered, accept, keeper, hidden, home, written, found })
 }
 
 /// A program of a project that lives as long as a run.

@@ -36,6 +36,7 @@ pub struct Header {
 }
 
 /// Flags of `run` that a resumed run inherits.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag, as it was given")]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Flags {
     #[serde(default)]
@@ -49,6 +50,8 @@ pub struct Flags {
     pub no_tools: bool,
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
+    #[serde(default)]
+    pub allow_unknown_prices: bool,
     pub max_depth: Option<u64>,
     pub python: Option<PathBuf>,
 }
@@ -64,6 +67,7 @@ impl Flags {
             no_tools: args.no_tools,
             max_requests: conduct.max_requests,
             max_cost_usd: conduct.max_cost_usd,
+            allow_unknown_prices: conduct.allow_unknown_prices,
             max_depth: conduct.max_depth,
             python: args.python.clone(),
         }
@@ -168,10 +172,12 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
         RunError::Ended(Ending::Journal(_)) => return Failure::from(error),
         RunError::Input(_)
         | RunError::Model { .. }
+        | RunError::NotAskedAgain { .. }
         | RunError::Empty { .. }
         | RunError::Unfinished { .. }
         | RunError::Limit { .. }
         | RunError::UnknownPrice { .. }
+        | RunError::UnboundedTool { .. }
         | RunError::RepeatedFailure { .. }
         | RunError::Output { .. }
         | RunError::NoAgent { .. }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::model::provider::PROVIDERS;
 use llm_do::project::ApprovalMode;
+use llm_do::runtime::UnknownPrices;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::syntax::table::is_name;
 use llm_do::tools::fence::FenceConfig;
@@ -85,6 +86,7 @@ pub struct RunPlan {
     pub max_depth: Option<u64>,
     pub max_requests: Option<u64>,
     pub max_cost_usd: Option<f64>,
+    pub unknown_prices: UnknownPrices,
     pub tools: Tools,
     /// Show the first request instead of sending it.
     pub dry_run: bool,
@@ -189,6 +191,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             Some(usd) if usd.is_nan() || usd <= 0.0 => return Err(Failure::usage("`--max-cost-usd` is not an amount")),
             usd => usd,
         },
+        unknown_prices: UnknownPrices::when(args.conduct.allow_unknown_prices),
         tools: if args.no_tools { Tools::Withheld } else { Tools::Offered },
         dry_run: args.dry_run,
         recording: match (args.journal, args.replay) {
@@ -306,6 +309,8 @@ pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> R
     Ok(ModelChoices {
         overrides,
         flag,
+        unasked: None,
+        program: None,
         environment: environment.get("LLM_DO_MODEL").map(from_environment).transpose()?,
         config: config.model_name()?,
         scripts: BTreeMap::new(),

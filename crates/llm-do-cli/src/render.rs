@@ -246,6 +246,12 @@ impl Renderer {
                 let (tokens, cost) = (summary::tokens(usage), summary::cost(usage));
                 self.calls(event.depth, || format!("· {model} {}, {tokens}, {cost}", milliseconds(*duration_ms)))
             }
+            EventKind::RequestFailed { model, usage, error, .. }
+                if usage.requests > 0 && matches!(self.view.verbosity, Verbosity::Calls | Verbosity::Text) =>
+            {
+                let (tokens, cost) = (summary::tokens(usage), summary::cost(usage));
+                self.calls(event.depth, || format!("· {model} gave no reply, {tokens}, {cost}: {error}"))
+            }
             EventKind::ProcessOutput { text, .. } if self.view.verbosity >= Verbosity::Calls => {
                 self.calls(event.depth, || format!("| {}", visible_lines(text.trim_end())))
             }
@@ -258,6 +264,7 @@ impl Renderer {
             | EventKind::ApprovalAsked { .. }
             | EventKind::RequestStarted { .. }
             | EventKind::RequestFinished { .. }
+            | EventKind::RequestFailed { .. }
             | EventKind::ToolProgressed { .. }
             | EventKind::ToolsetStarted { .. }
             | EventKind::LimitApproached { .. }

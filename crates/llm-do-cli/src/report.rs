@@ -43,8 +43,6 @@ pub struct Ended {
     pub trace: Vec<Arc<TraceCall>>,
     pub run: String,
     pub elapsed: Duration,
-    /// Requests that somebody cut short.
-    pub unanswered: u64,
     /// Where it can be resumed from.
     pub journal: Option<PathBuf>,
     /// What became of the answer's way into a pipe or a device, if that is where it goes.
@@ -55,16 +53,16 @@ impl Ended {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
-        let (messages, unanswered, journal, handed_over) = (Vec::new(), 0, None, None);
-        Self { answer, stopped, messages, usage, trace, run, elapsed, unanswered, journal, handed_over }
+        let (messages, journal, handed_over) = (Vec::new(), None, None);
+        Self { answer, stopped, messages, usage, trace, run, elapsed, journal, handed_over }
     }
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
         let Outcome { output, messages, usage, trace, finish: _ } = outcome;
-        let (answer, stopped, elapsed, unanswered) = (Ok(output), None, Duration::ZERO, 0);
+        let (answer, stopped, elapsed) = (Ok(output), None, Duration::ZERO);
         let (journal, handed_over) = (None, None);
-        Self { answer, stopped, messages, usage, trace, run, elapsed, unanswered, journal, handed_over }
+        Self { answer, stopped, messages, usage, trace, run, elapsed, journal, handed_over }
     }
 
     pub fn report(mut self, plan: &OutputPlan) -> Result<(), Failure> {
@@ -157,7 +155,7 @@ impl Ended {
     }
 
     fn summary(&self) -> Summary {
-        Summary { elapsed: self.elapsed, usage: self.usage.total, unanswered: self.unanswered }
+        Summary { elapsed: self.elapsed, usage: self.usage.total }
     }
 
     fn pending(&self) -> Vec<Pending> {
@@ -207,7 +205,6 @@ fn keep(output: Option<&Output>, plan: &OutputPlan) -> Result<(), Failure> {
 struct Summary {
     elapsed: Duration,
     usage: Usage,
-    unanswered: u64,
 }
 
 impl Summary {
@@ -216,7 +213,7 @@ impl Summary {
         let is_wanted = !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages);
         let is_empty = self.usage.requests == 0 && failure.is_some_and(|failure| !failure.cuts_short());
         if is_wanted && !is_empty {
-            let line = summary::line(self.elapsed, &self.usage, self.unanswered);
+            let line = summary::line(self.elapsed, &self.usage);
             console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
         }
     }

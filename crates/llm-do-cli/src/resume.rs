@@ -142,6 +142,7 @@ fn merged(args: &ResumeArgs, models: &[String], flags: Flags, project: PathBuf) 
         reject_all: given.reject_all || (flags.reject_all && !given.approve_all),
         max_requests: given.max_requests.or(flags.max_requests),
         max_cost_usd: given.max_cost_usd.or(flags.max_cost_usd),
+        allow_unknown_prices: given.allow_unknown_prices || flags.allow_unknown_prices,
         max_depth: given.max_depth.or(flags.max_depth),
         ..given.clone()
     };

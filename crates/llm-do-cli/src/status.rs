@@ -15,8 +15,6 @@ pub struct Status {
     calls: Vec<Call>,
     model: String,
     usage: Usage,
-    /// Requests that were begun and not finished.
-    pub unanswered: u64,
     /// Servers that are being started.
     starting: Vec<String>,
     frame: usize,
@@ -64,12 +62,8 @@ impl Status {
             EventKind::ToolsetReady { toolset, .. } | EventKind::ToolsetFailed { toolset, .. } => {
                 self.starting.retain(|starting| starting != toolset);
             }
-            EventKind::RequestStarted { model } => {
-                self.model.clone_from(model);
-                self.unanswered += 1;
-            }
-            EventKind::RequestFinished { usage, .. } => {
-                self.unanswered = self.unanswered.saturating_sub(1);
+            EventKind::RequestStarted { model } => self.model.clone_from(model),
+            EventKind::RequestFinished { usage, .. } | EventKind::RequestFailed { usage, .. } => {
                 self.usage = prices::sum(&self.usage, usage);
             }
             EventKind::UserMessage { .. }

@@ -5,12 +5,15 @@ use std::time::Duration;
 use llm_do::message::Usage;
 
 /// The line that closes a run or a chat. What was asked and never answered may have cost something too.
-pub fn line(elapsed: Duration, usage: &Usage, unanswered: u64) -> String {
+pub fn line(elapsed: Duration, usage: &Usage) -> String {
     let requests = match usage.requests {
         1 => "1 request".to_owned(),
         count => format!("{count} requests"),
     };
-    let unanswered = if unanswered == 0 { String::new() } else { format!(", {unanswered} unanswered") };
+    let unanswered = match usage.unanswered {
+        0 => String::new(),
+        count => format!(", {count} unanswered"),
+    };
     format!("{} · {requests}{unanswered} · {} · {}\n", seconds(elapsed), tokens(usage), cost(usage))
 }
 
@@ -18,14 +21,15 @@ pub fn tokens(usage: &Usage) -> String {
     format!("{} tokens in, {} out", count(usage.input_tokens), count(usage.output_tokens))
 }
 
-/// What nobody knows is not nothing.
+/// What nobody knows is not nothing, and what is estimated is not known.
 pub fn cost(usage: &Usage) -> String {
+    let about = if usage.estimated == 0 { "" } else { "about " };
     match usage.cost_usd {
         None if usage.requests == 0 => "$0".to_owned(),
         None => "cost unknown".to_owned(),
         Some(0.0) => "$0".to_owned(),
-        Some(usd) if usd < 0.1 => format!("${usd:.4}"),
-        Some(usd) => format!("${usd:.2}"),
+        Some(usd) if usd < 0.1 => format!("{about}${usd:.4}"),
+        Some(usd) => format!("{about}${usd:.2}"),
     }
 }
 
@@ -78,9 +82,10 @@ mod tests {
             (0, usage(0, 0, 0, None), "0.0 s · 0 requests · 0 tokens in, 0 out · $0\n"),
         ];
         for (milliseconds, usage, expected) in cases {
-            assert_eq!(line(Duration::from_millis(milliseconds), &usage, 0), expected);
+            assert_eq!(line(Duration::from_millis(milliseconds), &usage), expected);
         }
-        let cut = line(Duration::ZERO, &usage(0, 0, 0, None), 1);
-        assert_eq!(cut, "0.0 s · 0 requests, 1 unanswered · 0 tokens in, 0 out · $0\n");
+        let cut = Usage { unanswered: 1, estimated: 1, ..usage(2, 12, 3, Some(0.25)) };
+        let expected = "0.0 s · 2 requests, 1 unanswered · 12 tokens in, 3 out · about $0.25\n";
+        assert_eq!(line(Duration::ZERO, &cut), expected);
     }
 }

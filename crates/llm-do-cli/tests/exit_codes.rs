@@ -130,7 +130,8 @@ fn stopped(flags: &[&str], signal: Option<Signal>) -> Ended {
     Ended { code: output.status.code(), stdout: text(output.stdout), stderr: timeless(&text(output.stderr)) }
 }
 
-const NOTHING: &str = "0.0 s · 0 requests, 1 unanswered · 0 tokens in, 0 out · $0";
+/// The provider has said what went in, and nobody knows what it would have charged for the rest.
+const NOTHING: &str = "0.0 s · 1 request, 1 unanswered · 10 tokens in, 1 out · about $0.0000";
 
 #[test]
 fn beyond_a_hundred_somebody_else_ended_it() {

@@ -44,6 +44,22 @@ pub fn read(directory: &Dir, path: &Path, most: u64) -> Result<Vec<u8>, Unopened
     Ok(bytes)
 }
 
+/// Opens a regular file at a path of which others decide what is there: never a device, a FIFO, which would wait for its
+/// writer, or a directory.
+pub fn open_regular(path: &Path) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = std::fs::File::options().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+/// Reads such a file, or as many bytes of its start.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Opens a regular file for reading: never a device, a FIFO or a directory.
 fn open(directory: &Dir, path: &Path) -> Result<(File, Metadata), Unopened> {
     // Non-blocking, because opening a FIFO would wait for its writer.
@@ -76,6 +92,11 @@ mod tests {
         for path in ["d", "fifo"] {
             assert!(matches!(opened(path), Err(Unopened::NotRegular)), "{path}");
         }
+        for path in ["d", "fifo", "nothing"] {
+            assert!(read_regular(&inside.path().join(path), 9).is_err(), "{path}");
+        }
+        assert!(read_regular(Path::new("/dev/zero"), 9).is_err());
+        assert_eq!(read_regular(&inside.path().join("a"), 9).unwrap(), b"x");
         for path in ["out", "../b", "/etc/passwd"] {
             assert!(matches!(opened(path), Err(Unopened::Outside)), "{path}");
         }

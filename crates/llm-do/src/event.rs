@@ -119,6 +119,14 @@ pub enum EventKind {
         usage: Usage,
         finish: Finish,
     },
+    /// It gave no reply: refused, cut, or nobody waits for it any more. What it counts for is what was reported, or else
+    /// an estimate; nothing if it was never sent.
+    RequestFailed {
+        model: String,
+        duration_ms: u64,
+        usage: Usage,
+        error: String,
+    },
     RetryScheduled {
         model: String,
         attempt: u32,
@@ -276,11 +284,11 @@ impl EventKind {
             | Self::ApprovalAsked { .. }
             | Self::ApprovalAnswered { .. }
             | Self::ServerToolUsed { .. }
+            | Self::RequestStarted { .. }
+            | Self::RequestFinished { .. }
             | Self::ToolsetStarted { .. }
             | Self::ToolsetReady { .. } => true,
-            // Whoever is told of neither does not know what was asked for and never came.
-            Self::RequestStarted { .. }
-            | Self::RequestFinished { .. }
+            Self::RequestFailed { .. }
             | Self::ToolRefused { .. }
             | Self::RetryScheduled { .. }
             | Self::LimitApproached { .. }
@@ -474,6 +482,7 @@ impl Events {
             | EventKind::ToolsetFailed { error, .. }
             | EventKind::ToolsetCloseFailed { error, .. }
             | EventKind::RunFailed { error }
+            | EventKind::RequestFailed { error, .. }
             | EventKind::RetryScheduled { reason: error, .. } => clean(error),
             EventKind::CallFinished { ended: Ended::Output(_), .. }
             | EventKind::ToolReturned { returned: Returned::Result(_), .. }

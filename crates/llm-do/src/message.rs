@@ -352,7 +352,8 @@ pub enum Unfinished {
     Broken { word: String },
 }
 
-/// Tokens and requests; `cost_usd` is unknown rather than zero where no price is known.
+/// Tokens and requests; `cost_usd` is unknown rather than zero where no price is known. Every request that was sent
+/// counts, also if it gave no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     pub requests: u64,
@@ -364,6 +365,12 @@ pub struct Usage {
     pub cache_write_tokens: u64,
     pub reasoning_tokens: u64,
     pub cost_usd: Option<f64>,
+    /// Of the requests, those that gave no reply: refused, cut or interrupted.
+    #[serde(default)]
+    pub unanswered: u64,
+    /// Of the requests, those of which nobody said all that they took: their tokens and costs are estimates.
+    #[serde(default)]
+    pub estimated: u64,
 }
 
 /// What has to happen next, read off the end of the conversation.

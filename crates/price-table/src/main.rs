@@ -1,10 +1,12 @@
-//! Writes `crates/llm-do/src/model/prices/table.txt`: what the models of our providers cost.
+//! Writes `crates/llm-do/src/model/prices/table.txt`: what the models of our providers cost; and `model/windows.txt`: how
+//! much they take and say.
 //!
 //! The prices are those of the crate `genai-prices`, whose data file lies in its package. To take newer ones:
 //! `cargo update -p genai-prices`, set [`SOURCE_DATE`], `cargo run -p price-table`, and look at the difference.
 
 mod source;
 mod table;
+mod windows;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -15,12 +17,14 @@ use source::Source;
 const SOURCE_DATE: &str = "2026-10-30";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    std::fs::write(table_path(), table::text(&Source::read()?, SOURCE_DATE))?;
+    std::fs::write(path("prices/table.txt"), table::text(&Source::read()?, SOURCE_DATE))?;
+    std::fs::write(path("windows.txt"), windows::text())?;
     Ok(())
 }
 
-fn table_path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../llm-do/src/model/prices/table.txt")
+/// Of a file that the library has in it.
+fn path(file: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../llm-do/src/model").join(file)
 }
 
 #[cfg(test)]
@@ -28,11 +32,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_table_is_what_would_be_written() {
-        let committed = std::fs::read_to_string(table_path()).unwrap();
-        let written = table::text(&Source::read().unwrap(), SOURCE_DATE);
-        let differs = committed.lines().zip(written.lines()).find(|(committed, written)| committed != written);
-        assert_eq!(differs, None, "`cargo run -p price-table` writes it anew");
-        assert_eq!(committed.len(), written.len());
+    fn the_committed_tables_are_what_would_be_written() {
+        let prices = table::text(&Source::read().unwrap(), SOURCE_DATE);
+        for (file, written) in [("prices/table.txt", prices), ("windows.txt", windows::text())] {
+            let committed = std::fs::read_to_string(path(file)).unwrap();
+            let differs = committed.lines().zip(written.lines()).find(|(committed, written)| committed != written);
+            assert_eq!(differs, None, "`cargo run -p price-table` writes {file} anew");
+            assert_eq!(committed.len(), written.len());
+        }
     }
 }

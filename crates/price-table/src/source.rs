@@ -25,6 +25,8 @@ pub struct Provider {
 #[derive(Deserialize)]
 pub struct Model {
     pub id: String,
+    #[cfg_attr(not(test), expect(dead_code, reason = "the rows of windows are held against it"))]
+    pub context_window: Option<u64>,
     r#match: Rule,
     prices: Prices,
 }

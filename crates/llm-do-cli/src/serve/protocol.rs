@@ -9,6 +9,7 @@ use llm_do::message::{Finish, Message, RawJson};
 use llm_do::project::create::{WorkerDefaults, WorkerSpec};
 use llm_do::project::trust::{TrustDigest, TrustItem};
 use llm_do::project::{ApprovalMode, AttachmentPolicy, Limits};
+use llm_do::runtime::UnknownPrices;
 use llm_do::tools::approval::{Answer, ApprovalRequest, Coverage, Memory, Pending, Rule};
 use llm_do::tools::python::PythonEndpoint;
 use llm_do::tools::rpc::{Fault, code};
@@ -289,9 +290,14 @@ pub struct LimitsParam {
     max_output_tokens: Option<u64>,
     max_cost_usd: Option<f64>,
     timeout_seconds: Option<f64>,
+    allow_unknown_prices: bool,
 }
 
 impl LimitsParam {
+    pub fn unknown_prices(&self) -> UnknownPrices {
+        UnknownPrices::when(self.allow_unknown_prices)
+    }
+
     /// These, and the project's own where they say nothing.
     pub fn over(&self, limits: &Limits) -> Limits {
         Limits {

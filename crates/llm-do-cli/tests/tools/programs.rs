@@ -159,6 +159,28 @@ fn directories_of_the_users_own_are_searched_unless_others_may_write_them() {
 }
 
 #[test]
+fn programs_of_an_installation_and_of_rustup_find_what_they_start() {
+    let Some(own) = own_directory() else { return };
+    let home = own.path().canonicalize().unwrap();
+    // As rustup does it: `cargo` is a link to a program that looks for the real one in the user's home.
+    tool(&home.join(".cargo/bin/rustup"), "#!/bin/sh\nexec $RUSTUP_HOME/toolchains/x/bin/cargo \"$@\"\n");
+    std::os::unix::fs::symlink("rustup", home.join(".cargo/bin/cargo")).unwrap();
+    tool(&home.join("elsewhere/toolchains/x/bin/cargo"), "#!/bin/sh\n[ $1 = fmt ] && : > fired\n");
+    std::os::unix::fs::symlink("elsewhere", home.join(".rustup")).unwrap();
+    tool(&home.join("opt/bin/mytool"), "#!/bin/sh\n. ${0%/*}/../lib/part.sh\n");
+    tool(&home.join("opt/lib/part.sh"), ": > fired\n");
+    fs::write(home.join(".cargo/credentials.toml"), "secret").unwrap();
+    for (pattern, command) in [("cargo fmt", "cargo fmt --all"), ("mytool", "mytool")] {
+        let sandbox = clone(&json!({"rules": [{"pattern": pattern, "approval": "allow"}]}), &[command]);
+        sandbox.file("settings/config.toml", "[shell]\ndirectories = [\"~/.cargo/bin\", \"~/opt/bin\"]\n");
+        let settings = sandbox.path().join("settings").display().to_string();
+        let run = run(&sandbox, &[]).with("LLM_DO_HOME", settings).with("HOME", home.display().to_string());
+        let ended = run.ended();
+        assert!(ended.code == Some(0) && has_fired(&sandbox), "{command}: {ended:?}");
+    }
+}
+
+#[test]
 fn what_llm_do_keeps_for_itself_asks_to_be_read_and_written() {
     for file in ["settings/config.toml", "settings/state/key", "settings/cache/x.py"] {
         for call in [json!({"read_file": {"path": file}}), json!({"write_file": {"path": file, "content": "x"}})] {

@@ -192,6 +192,14 @@ fn git_writes_its_repository_and_neither_its_settings_nor_through_links() {
             format!("mv .git/modules/plain .git/p; ln -s {outside} .git/modules/plain"),
             "rm -rf .git/info; mkdir later; ln -s ../later .git/info".to_owned(),
             "rm -rf .git/hooks; mv .git/hooks .git/h; mv .git g; rm -rf .git/modules/m".to_owned(),
+            // What is closed is not seen by the search before the next command, which opens it again.
+            "chmod 000 .git/modules/m .git/modules/plain .git/info .git/objects/info".to_owned(),
+            "chmod 755 .git/modules/m .git/modules/plain .git/info .git/objects/info; for f in modules/m/config \
+             modules/m/hooks/post-checkout modules/plain/config info/attributes objects/info/alternates; do \
+             echo evil > .git/$f; done; chmod 000 .git/info .git/objects/info"
+                .to_owned(),
+            "chmod 755 .git/modules .git/worktrees; chmod 000 .git/modules .git/worktrees".to_owned(),
+            "chmod 755 .git/modules .git/worktrees; echo evil > .git/modules/m/config".to_owned(),
         ]);
         let git = place.path("inside/.git");
         let settings = || SETTINGS_OF_GIT.iter().map(|path| fs::read(git.join(path)).ok()).collect::<Vec<_>>();
@@ -209,6 +217,9 @@ fn git_writes_its_repository_and_neither_its_settings_nor_through_links() {
         // Options of `git` that run another program ask, and somebody said yes.
         let outcomes = place.attempts_with(setting, &all, &["--approve-all"]);
         outcomes[0].said();
+        for path in ["modules", "modules/m", "modules/plain", "worktrees", "info", "objects/info"] {
+            let _ = fs::set_permissions(git.join(path), std::os::unix::fs::PermissionsExt::from_mode(0o755));
+        }
         assert_eq!(settings(), before, "{setting:?} {outcomes:?}");
         assert_eq!(tree(&place.path("outside")), elsewhere, "{setting:?} {outcomes:?}");
         assert!(git.join("hooks").is_dir() && git.join("modules/m/config").exists(), "{setting:?}");
@@ -262,6 +273,8 @@ const SECRETS: &[&str] = &[
     ".config/llm-do/config.toml",
 ];
 
+const MEETING: &[&str] = &["cp -r . copy", "grep -r top-secret .", "find . -name .env -size 1"];
+
 #[test]
 fn secrets_are_hidden_and_what_is_named_asks() {
     let read_all = "find . -type f -print0 | xargs -0 cat; for f in $(find .); do cat $f; done; mv .env e; cat e; true";
@@ -271,10 +284,23 @@ fn secrets_are_hidden_and_what_is_named_asks() {
             place.file(&format!("inside/{path}"), "top-secret-value\n");
         }
         place.link("inside/innocent", ".env");
-        let named = ["cat .env", "cat innocent", "cp -r . copy", "grep -r top .", "cat .claude/.credentials.json"];
+        let named = ["cat .env", "cat innocent", "cat .claude/.credentials.json"];
         for outcome in place.attempts(setting, &named) {
             outcome.asks();
         }
+        // What is only met is hidden, or asks.
+        for (command, outcome) in MEETING.iter().zip(place.attempts(setting, MEETING)) {
+            match setting.wall {
+                Wall::Full => assert!(!format!("{outcome:?}").contains("top-secret-value"), "{command} {outcome:?}"),
+                Wall::Thin | Wall::ThinUnaccepted | Wall::None => outcome.asks(),
+            }
+        }
+        let copied =
+            tree(&place.path("inside")).into_iter().filter(|(path, _)| path.starts_with(place.path("inside/copy")));
+        assert!(
+            copied.into_iter().all(|(_, text)| !text.unwrap_or_default().contains("top-secret-value")),
+            "{setting:?}"
+        );
         let outcomes = place.scripts(setting, &[read_all, "cat innocent; cat token; echo done"]);
         match setting.wall {
             Wall::Full => {
@@ -287,6 +313,192 @@ fn secrets_are_hidden_and_what_is_named_asks() {
             Wall::Thin => assert!(format!("{outcomes:?}").contains("top-secret-value"), "nothing else keeps them"),
             Wall::ThinUnaccepted | Wall::None => outcomes.iter().for_each(Outcome::asks),
         }
+    }
+}
+
+/// What programs of a user run or obey, in the home of whoever works there.
+const AT_HOME: &[&str] = &[
+    ".bash_logout",
+    ".vimrc",
+    ".tmux.conf",
+    ".inputrc",
+    ".config/fish/config.fish",
+    ".config/autostart/x.desktop",
+    ".config/git/config",
+    ".local/bin/ls",
+    ".unheard-of/rc",
+    "bin/ls",
+];
+
+#[test]
+fn a_home_is_worked_in_and_what_starts_with_its_user_stays_as_it_is() {
+    let plant = AT_HOME.iter().map(|path| format!("echo planted >> {path}; ")).collect::<Vec<_>>().concat();
+    let honest = "mkdir -p src && echo x > src/new && cat notes.md src/new && echo x > .brand-new";
+    for setting in Setting::all().into_iter().filter(|setting| setting.wall == Wall::Full) {
+        let place = Place::new(&["sh"], &json!({}));
+        for path in AT_HOME {
+            place.file(&format!("inside/{path}"), "as it was\n");
+        }
+        place.file("inside/step0.sh", &format!("{plant} mv .config c; mv .local l; rm -rf bin; true"));
+        place.file("inside/step1.sh", honest);
+        let mut command = place.running(setting, &["sh step0.sh", "sh step1.sh"], &[]);
+        let ended = crate::support::wait(command.env("HOME", place.path("inside")));
+        for path in AT_HOME {
+            assert_eq!(place.read(&format!("inside/{path}")).as_deref(), Some("as it was\n"), "{setting:?} {path}");
+        }
+        assert_eq!(place.read("inside/src/new").as_deref(), Some("x\n"), "{setting:?} {ended:?}");
+        assert!(ended.stdout.contains(".brand-new was made"), "{setting:?} {ended:?}");
+    }
+}
+
+/// What a project has that other programs obey, and what they only work in.
+#[test]
+fn settings_of_other_programs_stay_and_what_they_work_in_is_written() {
+    let kept =
+        [".cargo/config.toml", ".github/workflows/ci.yml", ".npmrc", ".codex/config.toml", ".exrc", "CLAUDE.local.md"];
+    let worked_in = [".gradle/x", ".yarn/x", ".gitattributes", ".cache/x", ".pytest_cache/x", ".next/x"];
+    let all = || kept.iter().chain(&worked_in);
+    let script =
+        all().map(|path| format!("echo changed > {path}; ")).chain(["true".to_owned()]).collect::<Vec<_>>().concat();
+    for setting in Setting::all().into_iter().filter(|setting| setting.wall == Wall::Full) {
+        let place = Place::new(&["sh"], &json!({}));
+        for path in all() {
+            place.file(&format!("inside/{path}"), "as it was\n");
+        }
+        let outcomes = place.scripts(setting, &[&script]);
+        let read = |path: &&str| place.read(&format!("inside/{path}")).unwrap();
+        assert!(kept.iter().all(|path| read(path) == "as it was\n"), "{setting:?} {outcomes:?}");
+        assert!(worked_in.iter().all(|path| read(path) == "changed\n"), "{setting:?} {outcomes:?}");
+        // A branch has such files, too.
+        let branches = Place::new(&["git"], &json!({}));
+        repository(&branches);
+        let outside = |arguments: &[&str]| {
+            let mut git = Command::new("git");
+            git.args(arguments).current_dir(branches.path("inside")).env("HOME", "/nonexistent");
+            assert!(git.output().unwrap().status.success(), "{arguments:?}");
+        };
+        outside(&["checkout", "-q", "-b", "side"]);
+        branches.file("inside/.github/workflows/ci.yml", "x\n");
+        outside(&["add", ".github"]);
+        outside(&["commit", "-qm", "side"]);
+        let outcomes = branches.attempts(setting, &["git checkout -q main", "git checkout -q side"]);
+        assert!(
+            outcomes.iter().all(|outcome| matches!(outcome, Outcome::Ran { code: 0, .. })),
+            "{setting:?} {outcomes:?}"
+        );
+    }
+}
+
+/// How a command closes what it may not touch, so that the search before the next one would not see it.
+const CLOSINGS: &[&str] = &[
+    "chmod 000 sub",
+    "chmod 444 sub",
+    "chmod 111 sub",
+    "chmod 000 sub/deeper",
+    "chmod 666 sub/deeper; chmod 000 sub",
+    "mv bare/refs bare/r; mv bare/objects bare/o; mv bare/HEAD bare/h",
+    "rm -f bare/HEAD; rm -rf bare/refs bare/objects",
+];
+const OPENING: &str = "chmod 755 sub sub/deeper; mv bare/r bare/refs; mv bare/o bare/objects; mv bare/h bare/HEAD; \
+    for d in sub sub/deeper; do cat $d/.env; for f in .git/hooks/pre-commit main.worker new.worker; do \
+    echo planted >> $d/$f; done; done; echo planted >> bare/config; echo planted > bare/hooks/post-receive; true";
+
+#[test]
+fn what_a_command_closed_is_kept_from_the_next() {
+    for setting in Setting::all().into_iter().filter(|setting| setting.wall == Wall::Full) {
+        for closing in CLOSINGS {
+            let place = project(&["sh"], &json!({}));
+            for above in ["sub", "sub/deeper"] {
+                place.file(&format!("inside/{above}/.env"), "top-secret-value\n");
+                place.file(&format!("inside/{above}/main.worker"), "---\nname: x\n---\n");
+                place.file(&format!("inside/{above}/.git/hooks/sample"), "");
+            }
+            let outcomes = place.scripts(setting, &[closing, OPENING]);
+            assert!(!format!("{outcomes:?}").contains("top-secret-value"), "{setting:?} {closing}: {outcomes:?}");
+            for directory in ["sub", "sub/deeper", "bare"] {
+                let reopened = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+                fs::set_permissions(place.path("inside").join(directory), reopened).unwrap();
+            }
+            let planted = ["sub/.git/hooks/pre-commit", "sub/main.worker", "sub/deeper/.git/hooks/pre-commit"];
+            let planted =
+                planted.into_iter().chain(["sub/deeper/main.worker", "bare/config", "bare/hooks/post-receive"]);
+            for path in planted {
+                let text = place.read(&format!("inside/{path}")).unwrap_or_default();
+                assert!(!text.contains("planted"), "{setting:?} {closing} {path}: {outcomes:?}");
+            }
+        }
+    }
+}
+
+/// Who agrees to one file has not agreed to those around it.
+#[test]
+fn what_somebody_agreed_to_opens_nothing_beside_it() {
+    let go = "for f in \"$@\"; do cat $f; echo changed > $f; done; cat .ssh/id_rsa .env sub/.aws/credentials; \
+              for f in .git/hooks/pre-commit .git/config .vscode/new.json .claude/settings.json \
+              main.worker; do echo planted > $f; done; true";
+    for setting in Setting::all().into_iter().filter(|setting| setting.wall == Wall::Full) {
+        let place = project(&["sh"], &json!({}));
+        for path in [".ssh/id_rsa", ".env", "sub/.aws/credentials"] {
+            place.file(&format!("inside/{path}"), "top-secret-value\n");
+        }
+        for path in [".ssh/config", ".git/description", "sub/.aws/config", ".vscode/tasks.json"] {
+            place.file(&format!("inside/{path}"), "agreed\n");
+        }
+        place.file("inside/go.sh", go);
+        let named = ".ssh/config .git/description sub/.aws/config .vscode/tasks.json .git/info/new .claude/new .ssh/new new.worker";
+        fs::create_dir_all(place.path("inside/.git/info")).unwrap();
+        let outcome = place.attempts_with(setting, &[&format!("sh go.sh {named}")], &["--approve-all"]).remove(0);
+        assert_eq!(outcome.said(), "agreed\n".repeat(4), "{setting:?} {outcome:?}");
+        for path in named.split(' ') {
+            assert_eq!(place.read(&format!("inside/{path}")).as_deref(), Some("changed\n"), "{setting:?} {outcome:?}");
+        }
+        assert!(place.read("inside/.git/hooks/pre-commit").is_none(), "{setting:?} {outcome:?}");
+        assert!(place.read("inside/.vscode/new.json").is_none(), "{setting:?} {outcome:?}");
+        for path in [".claude/settings.json", "main.worker"] {
+            assert!(
+                !place.read(&format!("inside/{path}")).unwrap().contains("planted"),
+                "{setting:?} {path} {outcome:?}"
+            );
+        }
+        assert!(!place.read("inside/.git/config").unwrap().contains("planted"), "{setting:?} {outcome:?}");
+    }
+}
+
+#[test]
+fn a_private_directory_is_removed_whatever_was_closed_in_it() {
+    let leave = "mkdir -p $TMPDIR/a/b $TMPDIR/c; : > $TMPDIR/a/b/x; chmod 500 $TMPDIR/a/b; chmod 000 $TMPDIR/a $TMPDIR/c; \
+                 echo $TMPDIR; grep -o '/tmp/llm-do-[0-9a-f]*' /proc/self/mountinfo | head -n 1";
+    for setting in Setting::all().into_iter().filter(|setting| setting.allows()) {
+        let place = Place::new(&["sh"], &json!({}));
+        let outcome = place.scripts(setting, &[leave]).remove(0);
+        let Outcome::Ran { stdout, .. } = &outcome else { panic!("{outcome:?}") };
+        let private =
+            stdout.lines().find(|line| line.starts_with("/tmp/llm-do-")).unwrap_or_else(|| panic!("{outcome:?}"));
+        assert!(!Path::new(private).exists(), "{setting:?} {private}");
+    }
+}
+
+/// Where llm-do looks for settings of `git`, a command may leave what never ends or never begins.
+#[test]
+fn what_a_command_left_in_place_of_a_file_holds_nobody_up() {
+    let leave = "mkdir -p q/objects q/refs q/modules/m w e .q; mkfifo q/config q/HEAD q/modules/m/config w/.git .env .gitattributes; \
+                 ln -s /dev/zero e/.git; ln -s . .q/.git; ln -s loop loop; mkdir -p r/objects r/refs; ln -s /dev/zero r/config; true";
+    for setting in Setting::all().into_iter().filter(|setting| setting.wall == Wall::Full) {
+        let place = Place::new(&["sh", "git"], &json!({}));
+        let outcomes = place.scripts(setting, &[leave, "echo second"]);
+        assert_eq!(outcomes[1].said(), "second\n", "{setting:?}");
+        let outcomes = place.attempts(setting, &["git status"]);
+        assert!(matches!(outcomes[0], Outcome::Ran { .. }), "{setting:?} {outcomes:?}");
+    }
+}
+
+#[test]
+fn a_working_directory_that_a_command_closed_asks() {
+    for setting in Setting::all().into_iter().filter(|setting| setting.wall == Wall::Full) {
+        let place = Place::new(&["sh"], &json!({}));
+        place.file("inside/.env", "top-secret-value\n");
+        let outcomes = place.scripts(setting, &["chmod 311 .", "chmod 755 .; cat .env"]);
+        assert!(!format!("{outcomes:?}").contains("top-secret-value"), "{setting:?}: {outcomes:?}");
     }
 }
 
@@ -636,8 +848,6 @@ const ASKING: &[&str] = &[
     "sort -omain.worker f",
     "git show HEAD:.env",
     "git diff --no-index /dev/null -- .env",
-    "cp -r . copy",
-    "grep -r TOKEN .",
     "tar -cf- @list",
     "install -Dtworkers/generated drafts/evil.yaml",
     "mkdir -pv made/deep",

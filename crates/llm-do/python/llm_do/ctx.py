@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Union
 
 from llm_do.approval import ApprovalCallback
+from llm_do.errors import WorkerFailed
 from llm_do.runtime import CallContext, EntrySpec
 
 __all__ = ["Context", "TraceEntry", "Usage"]
@@ -26,12 +27,14 @@ class TraceEntry:
 
 
 class Usage:
-    """Tokens and money that one model took."""
+    """Tokens and money that one model took. Requests that gave no reply are `unanswered`; those of which nobody said all
+    that they took are `estimated`, and the sums with them are about right."""
 
-    __slots__ = ("cost_usd", "input_tokens", "output_tokens", "requests")
+    __slots__ = ("cost_usd", "estimated", "input_tokens", "output_tokens", "requests", "unanswered")
 
     def __init__(self, requests: int = 0, input_tokens: int = 0, output_tokens: int = 0, cost_usd: Union[float, None] = None) -> None:
         self.requests, self.input_tokens, self.output_tokens, self.cost_usd = requests, input_tokens, output_tokens, cost_usd
+        self.unanswered = self.estimated = 0
 
     @property
     def total_tokens(self) -> int:
@@ -41,6 +44,8 @@ class Usage:
         self.requests += told.get("requests") or 0
         self.input_tokens += told.get("input_tokens") or 0
         self.output_tokens += told.get("output_tokens") or 0
+        self.unanswered += told.get("unanswered") or 0
+        self.estimated += told.get("estimated") or 0
         cost = told.get("cost_usd")
         if cost is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost
@@ -149,9 +154,14 @@ class Context(CallContext):
 
         with Runtime(model=self._default_model, approval_callback=self._approval, max_depth=self._max_depth + 1) as runtime:
             runtime._record = self._record
-            return await runtime._run(
-                EntrySpec(name="context", main=main), input, agents=self._workers(), tools=self._tools(), make_context=self._within, outermost=-1
-            )
+            try:
+                return await runtime._run(
+                    EntrySpec(name="context", main=main), input, agents=self._workers(), tools=self._tools(), make_context=self._within, outermost=-1
+                )
+            except WorkerFailed as failed:
+                # Whoever calls a tool knows nothing of a function around the call.
+                failed.message = str(failed.__cause__ or failed.message)
+                raise
 
     def _workers(self) -> list[Any]:
         return [entry for entry in self._registry.values() if entry.kind == "worker"]
@@ -160,8 +170,10 @@ class Context(CallContext):
         return [entry for entry in self._registry.values() if entry.kind == "tool"]
 
     def _within(self, ask: Callable[[str, dict[str, Any]], Awaitable[Any]], seen: Mapping[str, Any]) -> Context:
-        """The context that code gets inside a call: one level deeper, with the same registry, trace and usage."""
-        depth = max(seen.get("depth", 0) - 1, 0)
+        """The context that code gets inside a call: as deep as the call is in the trace, with the same registry, trace and
+        usage."""
+        # The function around the call is not seen.
+        depth = max(len(seen.get("path", ())) - 2, 0)
         inner = Context.__new__(Context)
         CallContext.__init__(inner, ask, {**seen, "depth": depth})
         inner._registry, inner._record = self._registry, self._record

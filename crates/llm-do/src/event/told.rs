@@ -101,7 +101,7 @@ impl Fields {
                 self.of_tool(&name)?
             }
             "approval_asked" | "approval_answered" => self.of_approval(&name)?,
-            "request_started" | "request_finished" | "retry_scheduled" => self.of_request(&name)?,
+            "request_started" | "request_finished" | "request_failed" | "retry_scheduled" => self.of_request(&name)?,
             "user_message" => EventKind::UserMessage { text: self.take("text")? },
             "text_delta" => EventKind::TextDelta { text: self.take("text")? },
             "text_complete" => EventKind::TextComplete { text: self.take("text")? },
@@ -204,6 +204,10 @@ impl Fields {
                 let (duration_ms, usage) = (self.take("duration_ms")?, self.take("usage")?);
                 EventKind::RequestFinished { model, duration_ms, usage, finish: self.take("finish")? }
             }
+            "request_failed" => {
+                let (duration_ms, usage) = (self.take("duration_ms")?, self.take("usage")?);
+                EventKind::RequestFailed { model, duration_ms, usage, error: self.take("error")? }
+            }
             _ => {
                 let (attempt, wait_ms) = (self.take("attempt")?, self.take("wait_ms")?);
                 EventKind::RetryScheduled { model, attempt, wait_ms, reason: self.take("reason")? }
@@ -254,6 +258,7 @@ mod tests {
             EventKind::ServerToolUsed { tool: text(), input: Some(json()), output: None },
             EventKind::RequestStarted { model: text() },
             EventKind::RequestFinished { model: text(), duration_ms: 3, usage, finish: Finish::Pause },
+            EventKind::RequestFailed { model: text(), duration_ms: 3, usage, error: text() },
             EventKind::RetryScheduled { model: text(), attempt: 2, wait_ms: 500, reason: text() },
             EventKind::LimitApproached { limit: text(), used: 1.5, allowed: 2.0 },
             EventKind::LimitReached { limit: text(), used: 2.0, allowed: 2.0 },

@@ -164,10 +164,19 @@ impl HttpClient {
 
     /// Returns with the head of the answer; its body follows as it comes.
     pub fn send(&self, request: Request) -> impl Future<Output = Result<Response, HttpError>> + Send + '_ {
+        self.watched(request).0
+    }
+
+    /// The same, and what tells whether anything of the request has left.
+    pub fn watched(
+        &self,
+        request: Request,
+    ) -> (impl Future<Output = Result<Response, HttpError>> + Send + '_, Departure) {
         let url = request.url.clone();
         // Outside the future, which would otherwise be as large as the request as long as the exchange takes.
         let asked = check_address(&url).map(|()| self.ask(request));
-        async move {
+        let departure = Departure(asked.as_ref().ok().map(|(_, progress)| progress.clone()));
+        let answered = async move {
             let (answer, progress) = asked?;
             // One timer for all of the exchange: it is only moved.
             let mut timer = Box::pin(sleep_until(later(Instant::now(), self.shared.first_byte_timeout)));
@@ -176,7 +185,8 @@ impl HttpClient {
             let silence = Silence { limit: self.shared.idle_timeout, timer, since: None };
             let received = Receiving { incoming, url, silence, limit: self.shared.maximum_response, received: 0 };
             Ok(Response { status: head.status, headers: head.headers, body: Body(Box::new(received)) })
-        }
+        };
+        (answered, departure)
     }
 
     fn ask(&self, request: Request) -> (ResponseFuture, Progress) {
@@ -215,6 +225,15 @@ impl HttpClient {
             }
             timer.as_mut().reset(deadline);
         }
+    }
+}
+
+/// Whether anything of a request has left: there was a connection that took it.
+pub struct Departure(Option<Progress>);
+
+impl Departure {
+    pub fn has_begun(&self) -> bool {
+        self.0.as_ref().is_some_and(Progress::has_begun)
     }
 }
 

@@ -18,16 +18,19 @@ const PIECE: usize = 64 * 1024;
 pub(super) struct Upload(Arc<Mutex<Sent>>);
 
 /// When the last piece was taken.
+#[derive(Clone)]
 pub(super) struct Progress(Arc<Mutex<Sent>>);
 
 struct Sent {
     rest: Bytes,
     last: Instant,
+    /// Whether there is a connection that has taken something.
+    begun: bool,
 }
 
 impl Upload {
     pub(super) fn new(body: Bytes) -> (Self, Progress) {
-        let sent = Arc::new(Mutex::new(Sent { rest: body, last: Instant::now() }));
+        let sent = Arc::new(Mutex::new(Sent { rest: body, last: Instant::now(), begun: false }));
         (Self(Arc::clone(&sent)), Progress(sent))
     }
 }
@@ -35,6 +38,10 @@ impl Upload {
 impl Progress {
     pub(super) fn last(&self) -> Instant {
         lock(&self.0).last
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        lock(&self.0).begun
     }
 }
 
@@ -59,6 +66,7 @@ impl Body for Upload {
             return Poll::Ready(None);
         }
         sent.last = Instant::now();
+        sent.begun = true;
         let length = sent.rest.len().min(PIECE);
         let piece = sent.rest.split_to(length);
         Poll::Ready(Some(Ok(Frame::data(piece))))

@@ -10,6 +10,8 @@ mod encode;
 use super::protocol::{Decoder, Encoder, Protocol, Quirks};
 use super::{Head, ModelError, ServerToolKind, Thinking, fault};
 
+pub use encode::thinking_budget;
+
 pub struct Anthropic;
 
 impl Protocol for Anthropic {

@@ -4,6 +4,7 @@
 //! buffer is lent as [`Bytes`] and taken back when the connection has dropped it. If it has not, a copy is made, so a
 //! body on its way never changes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -121,6 +122,40 @@ impl Body {
     }
 }
 
+/// What stands behind the messages. The bound of the answer is in it: unlike all else that was set, it may be another one
+/// for each request.
+#[derive(Debug)]
+pub struct Tail {
+    /// Up to where the bound belongs; also what closes the array.
+    before: String,
+    field: &'static str,
+    after: &'static str,
+    /// With the bound that was set, if one was.
+    usual: String,
+}
+
+impl Tail {
+    pub fn new(before: &str, field: &'static str, usual: Option<u64>, after: &'static str) -> Self {
+        let mut tail = Self { before: before.to_owned(), field, after, usual: String::new() };
+        tail.usual = match usual {
+            Some(bound) => tail.bounded(bound),
+            None => format!("{before}{after}"),
+        };
+        tail
+    }
+
+    /// With this bound, or with the one that was set.
+    pub fn text(&self, bound: Option<u64>) -> Cow<'_, str> {
+        bound.map_or(Cow::Borrowed(&self.usual), |bound| Cow::Owned(self.bounded(bound)))
+    }
+
+    fn bounded(&self, bound: u64) -> String {
+        let Self { before, field, after, .. } = self;
+        let comma = if before.ends_with('{') { "" } else { "," };
+        format!("{before}{comma}\"{field}\":{bound}{after}")
+    }
+}
+
 struct Lent(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Lent {
@@ -161,6 +196,17 @@ mod tests {
         });
         assert_eq!(body.messages(), 3);
         assert_eq!(text(&body.lend("]}")), r#"{"model":"m","messages":["a",1,2]}"#);
+    }
+
+    #[test]
+    fn the_bound_of_the_answer_stands_behind_the_messages() {
+        let tail = Tail::new("]", "max_tokens", None, "}");
+        assert_eq!((&*tail.text(None), &*tail.text(Some(7))), ("]}", r#"],"max_tokens":7}"#));
+        let tail = Tail::new(r#"],"config":{"#, "most", Some(9), "}}");
+        assert_eq!(
+            (&*tail.text(None), &*tail.text(Some(7))),
+            (r#"],"config":{"most":9}}"#, r#"],"config":{"most":7}}"#)
+        );
     }
 
     #[test]

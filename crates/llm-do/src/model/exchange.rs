@@ -11,12 +11,13 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RE
 use hyper::{Method, Uri};
 use tokio::sync::OnceCell;
 
+use super::meter::{Meter, Taken};
 use super::protocol::{DecodeError, Decoder, Encoder, Protocol, Quirks};
 use super::{Conversation, Fault, Head, Model, ModelError};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
 use crate::http::frames::{EventStream, FRAME_LIMIT};
-use crate::http::{Body, HttpClient, HttpError, Request, Response};
+use crate::http::{Body, Departure, HttpClient, HttpError, Request, Response};
 use crate::message::{Message, Reply, ReplyPart, TextPart};
 use told::Told;
 
@@ -157,8 +158,13 @@ struct Line {
 }
 
 impl Conversation for Talk {
-    fn reply<'a>(&'a mut self, history: &'a [Message], events: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        Box::pin(self.ask(history, events))
+    fn reply<'a>(
+        &'a mut self,
+        history: &'a [Message],
+        meter: &'a mut dyn Meter,
+        events: &'a Events,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        Box::pin(self.ask(history, meter, events))
     }
 
     fn rewind(&mut self, messages: usize) {
@@ -196,21 +202,24 @@ impl From<HttpError> for ModelError {
 }
 
 impl Talk {
-    async fn ask(&mut self, history: &[Message], events: &Events) -> Result<Reply, ModelError> {
+    async fn ask(&mut self, history: &[Message], meter: &mut dyn Meter, events: &Events) -> Result<Reply, ModelError> {
         if self.headers.is_empty() {
             self.headers = self.line.headers().await?;
         }
         self.encode(history);
         let (mut told, mut garbled) = (Told::new(events), 0);
         for attempt in 0.. {
-            let body = self.encoder.body();
-            let error = match self.line.attempt(&self.headers, body, history.len(), &mut told).await {
+            let body = self.encoder.body(meter.longest_answer());
+            let error = match self.line.attempt(&self.headers, body, history.len(), &mut told, meter).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
             let before = Before { attempts: attempt, garbled };
             garbled += u32::from(matches!(error, ModelError::Garbled(_)));
-            let wait = self.line.wait_after(error, before)?;
+            let wait = self.line.wait_after(error.clone(), before)?;
+            if meter.failed(&error).is_err() {
+                return Err(error);
+            }
             events.send(|| EventKind::RetryScheduled {
                 model: self.line.head.model.to_string(),
                 attempt: attempt + 1,
@@ -218,6 +227,9 @@ impl Talk {
                 reason: wait.reason,
             });
             tokio::time::sleep(wait.length).await;
+            if meter.again().await.is_err() {
+                return Err(error);
+            }
             told.start_again();
         }
         unreachable!("the last attempt returns")
@@ -286,9 +298,10 @@ impl Line {
         body: Bytes,
         turn: usize,
         told: &mut Told<'_>,
+        meter: &mut dyn Meter,
     ) -> Result<Reply, ModelError> {
         // Pinned here, so that there is one of it in memory and not one for each of the arms.
-        let exchange = pin!(self.exchange(headers, body, turn, told));
+        let exchange = pin!(self.exchange(headers, body, turn, told, meter));
         let attempted = match self.head.settings.timeout {
             None => exchange.await,
             Some(limit) => Box::pin(tokio::time::timeout(limit, exchange)).await.unwrap_or_else(|_| {
@@ -319,31 +332,45 @@ impl Line {
         body: Bytes,
         turn: usize,
         told: &mut Told<'_>,
+        meter: &mut dyn Meter,
     ) -> Result<Reply, ModelError> {
         let headers = headers.iter().cloned().collect();
         let request = Request { method: Method::POST, url: self.url.clone()?, headers, body };
-        let response = self.exchange.http.send(request).await?;
+        let (sending, departure) = self.exchange.http.watched(request);
+        let mut sent = Sent { meter, departure, taken: None };
+        let response = sending.await?;
         let request_id = request_id(&response.headers);
         // Boxed is what a stream, the usual answer, has no use for while it is read.
         let read = match Answer::of(&response, self.head.stream) {
-            Answer::Refusal => return Err(Box::pin(self.refused(response, request_id)).await),
+            Answer::Refusal => {
+                sent.taken = Some(Taken::Refused);
+                return Err(Box::pin(self.refused(response, request_id)).await);
+            }
             // Without the headers, which would hold on to the first bytes that came until the last ones are there.
-            Answer::Stream => self.stream(&mut response.into_body(), turn, told).await,
-            Answer::Document => Box::pin(self.document(response.into_body(), turn, told)).await,
+            Answer::Stream => self.stream(&mut response.into_body(), turn, told, &mut sent).await,
+            Answer::Document => Box::pin(self.document(response.into_body(), turn, told, &mut sent)).await,
             Answer::Foreign(content_type) => Err(Box::pin(foreign(response, &content_type)).await),
         };
         read.map_err(|error| identified(error, request_id))
     }
 
-    async fn stream(&self, body: &mut Body, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
-        let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
-        let mut decoder = protocol.decoder(&self.head, quirks, turn);
+    async fn stream(
+        &self,
+        body: &mut Body,
+        turn: usize,
+        told: &mut Told<'_>,
+        sent: &mut Sent<'_>,
+    ) -> Result<Reply, ModelError> {
+        let mut reading = self.reading(turn, told, sent);
         let mut frames = EventStream::new(FRAME_LIMIT);
         while let Some(chunk) = body.chunk().await? {
+            let Reading { decoder: Some(decoder), told, .. } = &mut reading else { break };
             let read = frames.push(&chunk, |frame| decoder.frame(frame, &mut |delta| told.tell(delta)));
             // While it is held the connection has to read on into a second buffer.
             drop(chunk);
-            read?;
+            if let Err(error) = read {
+                return Err(reading.broken(error));
+            }
             check_calls(decoder.as_ref())?;
             // What comes after the end would only be waited for; but a body read to its end leaves the connection
             // and the lent request to the next request, so what is there already is taken.
@@ -352,20 +379,34 @@ impl Line {
                 break;
             }
         }
-        Ok(decoder.finish()?)
+        reading.finish()
     }
 
-    async fn document(&self, body: Body, turn: usize, told: &mut Told<'_>) -> Result<Reply, ModelError> {
-        let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
+    async fn document(
+        &self,
+        body: Body,
+        turn: usize,
+        told: &mut Told<'_>,
+        sent: &mut Sent<'_>,
+    ) -> Result<Reply, ModelError> {
         let body = body.collect(u64::MAX).await?;
         // As a stream without events: asking again may help.
         if body.trim_ascii().is_empty() {
             return Err(DecodeError::Cut.into());
         }
-        let mut decoder = protocol.decoder(&self.head, quirks, turn);
-        decoder.document(&body, &mut |delta| told.tell(delta))?;
-        check_calls(decoder.as_ref())?;
-        Ok(decoder.finish()?)
+        let mut reading = self.reading(turn, told, sent);
+        if let Reading { decoder: Some(decoder), told, .. } = &mut reading {
+            if let Err(error) = decoder.document(&body, &mut |delta| told.tell(delta)) {
+                return Err(reading.broken(error));
+            }
+            check_calls(decoder.as_ref())?;
+        }
+        reading.finish()
+    }
+
+    fn reading<'a, 't, 's>(&self, turn: usize, told: &'a mut Told<'t>, sent: &'a mut Sent<'s>) -> Reading<'a, 't, 's> {
+        let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
+        Reading { decoder: Some(protocol.decoder(&self.head, quirks, turn)), told, sent }
     }
 
     async fn refused(&self, response: Response, request_id: Option<Box<str>>) -> ModelError {
@@ -376,6 +417,60 @@ impl Line {
         let error = self.exchange.endpoint.protocol.fault(status, &body);
         let error = error.map_fault(|fault| Fault { retry_after: retry_after.or(fault.retry_after), ..fault });
         identified(error, request_id)
+    }
+}
+
+/// A request on its way. However it ends, also by being dropped, the meter hears how far it came.
+struct Sent<'a> {
+    meter: &'a mut dyn Meter,
+    departure: Departure,
+    /// Known once there is an answer of any kind.
+    taken: Option<Taken>,
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        let unanswered = || if self.departure.has_begun() { Taken::Sent } else { Taken::Nothing };
+        self.meter.note(self.taken.unwrap_or_else(unanswered));
+    }
+}
+
+/// An answer that is being read. However that ends, what the provider has said of its cost is kept.
+struct Reading<'a, 't, 's> {
+    /// There until it is finished.
+    decoder: Option<Box<dyn Decoder>>,
+    told: &'a mut Told<'t>,
+    sent: &'a mut Sent<'s>,
+}
+
+impl Reading<'_, '_, '_> {
+    fn finish(mut self) -> Result<Reply, ModelError> {
+        self.note();
+        let decoder = self.decoder.take().ok_or(DecodeError::Cut)?;
+        Ok(decoder.finish()?)
+    }
+
+    /// What cannot be read on. An error instead of any content is a refusal, only said later than others.
+    fn broken(mut self, error: DecodeError) -> ModelError {
+        self.note();
+        let is_told =
+            self.told.bytes > 0 || self.decoder.take().is_some_and(|decoder| decoder.usage().input_tokens > 0);
+        if matches!(error, DecodeError::Reported(_)) && !is_told {
+            self.sent.taken = Some(Taken::Refused);
+        }
+        error.into()
+    }
+
+    fn note(&mut self) {
+        if let Some(decoder) = &self.decoder {
+            self.sent.taken = Some(Taken::Answer { reported: decoder.usage(), text: self.told.bytes });
+        }
+    }
+}
+
+impl Drop for Reading<'_, '_, '_> {
+    fn drop(&mut self) {
+        self.note();
     }
 }
 

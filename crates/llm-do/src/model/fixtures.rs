@@ -73,5 +73,5 @@ pub fn request(protocol: &dyn Protocol, head: &Head, quirks: &Quirks, messages: 
         encoder.push(message);
     }
     assert_eq!(encoder.messages(), messages.len());
-    serde_json::from_slice(&encoder.body()).unwrap()
+    serde_json::from_slice(&encoder.body(None)).unwrap()
 }

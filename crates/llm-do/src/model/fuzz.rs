@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
+use super::meter::Unmetered;
 use super::name::ModelName;
 use super::protocol::DecodeError;
 use super::provider::{PROVIDERS, ProtocolKind, Provider};
@@ -60,7 +61,7 @@ pub fn script(bytes: &[u8]) {
     let mut history = vec![Message::user("What about the harbour?")];
     let mut conversation = script.open(head("scripted"));
     for _ in 0..3 {
-        let reply = conversation.reply(&history, &Events::unheard()).now_or_never();
+        let reply = conversation.reply(&history, &mut Unmetered, &Events::unheard()).now_or_never();
         let Ok(reply) = reply.expect("a script waits for nothing") else { return };
         history.extend([Message::Assistant(reply), Message::user("And then?")]);
     }

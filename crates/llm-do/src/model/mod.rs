@@ -7,6 +7,7 @@ pub mod anthropic;
 pub mod body;
 pub mod call_ids;
 pub mod content;
+pub mod estimate;
 pub mod exchange;
 pub mod fault;
 #[cfg(test)]
@@ -14,14 +15,17 @@ mod fixtures;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod gemini;
+pub mod meter;
 pub mod name;
 pub mod openai_chat;
 pub mod openai_responses;
+mod picture;
 pub mod prices;
 pub mod protocol;
 pub mod provider;
 pub mod scripted;
 pub mod think_tags;
+pub mod windows;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::BoxFuture;
 use crate::event::Events;
 use crate::message::{Message, RawJson, Reply};
+use meter::Meter;
 use name::ModelName;
 
 /// Something that can hold conversations.
@@ -41,8 +46,13 @@ pub trait Model: Send + Sync {
 /// One conversation. It remembers what it has encoded already, so a request at turn 400 costs what its bytes cost.
 pub trait Conversation: Send {
     /// Asks for the reply to `history`, which has only grown since the last request or [`Conversation::rewind`]. Its
-    /// events are the pieces of the reply and the retries; who asks tells that there was a request, and what it cost.
-    fn reply<'a>(&'a mut self, history: &'a [Message], events: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>>;
+    /// events are the pieces of the reply and the retries; the meter tells that there was a request, and what it cost.
+    fn reply<'a>(
+        &'a mut self,
+        history: &'a [Message],
+        meter: &'a mut dyn Meter,
+        events: &'a Events,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>>;
 
     /// Forgets all messages but the first ones: a failed turn was taken back.
     fn rewind(&mut self, messages: usize);

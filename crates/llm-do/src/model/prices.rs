@@ -43,14 +43,7 @@ impl Prices {
         if provider(&own_provider).is_some_and(|row| !row.paid) {
             return Some(ModelPrice::FREE);
         }
-        let lists: &[&str] = match own_provider.as_str() {
-            "openai-chat" => &["openai"],
-            // It resells the models of the other at the same price, and lists only what differs.
-            "azure" => &["azure", "openai"],
-            name => &[name],
-        };
-        let listed = names(&model).flat_map(|name| lists.iter().map(move |list| format!("{list}:{name}")));
-        listed.filter_map(|name| find(TABLE, &name)).find_map(|price| price.parse().ok())
+        listed(&own_provider, &model).filter_map(|name| find(TABLE, &name)).find_map(|price| price.parse().ok())
     }
 
     /// Every model with a known price, by its name.
@@ -60,6 +53,22 @@ impl Prices {
         known.extend(self.overrides.iter().map(|(name, price)| (name.as_str(), price.clone())));
         known
     }
+}
+
+/// The names under which a table may list a model, the most exact first.
+pub(super) fn listed_as(model: &ModelName) -> impl Iterator<Item = String> {
+    listed(&model.provider.to_ascii_lowercase(), &model.model.to_ascii_lowercase()).collect::<Vec<_>>().into_iter()
+}
+
+/// Of names in small letters.
+fn listed<'a>(provider: &'a str, model: &'a str) -> impl Iterator<Item = String> + 'a {
+    let lists: [Option<&str>; 2] = match provider {
+        "openai-chat" => [Some("openai"), None],
+        // It resells the models of the other at the same price, and lists only what differs.
+        "azure" => [Some("azure"), Some("openai")],
+        name => [Some(name), None],
+    };
+    names(model).flat_map(move |name| lists.into_iter().flatten().map(move |list| format!("{list}:{name}")))
 }
 
 /// What one model costs. As text, a line of the table: the four prices, then those of longer prompts.
@@ -115,9 +124,75 @@ impl ModelPrice {
         dollars(bill.into_iter().map(|(tokens, rate)| u128::from(tokens) * u128::from(rate.0)).sum())
     }
 
+    /// Whether it costs nothing at all.
+    pub fn is_free(&self) -> bool {
+        *self == Self::FREE
+    }
+
+    /// The most that an input of about so many tokens can cost, and one token of the answer to it. A cache may have to be
+    /// written; and the prompt may be a long one, as far as a token has at least one byte and the count took three.
+    pub fn most(&self, input_tokens: u64) -> (Money, Money) {
+        let tiers = self.tiers.iter().filter(|tier| input_tokens.saturating_mul(3) > tier.above);
+        let rates = || std::iter::once(&self.rates).chain(tiers.clone().map(|tier| &tier.rates));
+        let input = rates().map(|rates| rates.input.max(rates.cache_write)).max().unwrap_or(self.rates.input);
+        let output = rates().map(|rates| rates.output).max().unwrap_or(self.rates.output);
+        (Money(u64::from(input.0)).times(input_tokens), Money(u64::from(output.0)))
+    }
+
     fn rates_for(&self, input_tokens: u64) -> &Rates {
         let tier = self.tiers.iter().rev().find(|tier| input_tokens > tier.above);
         tier.map_or(&self.rates, |tier| &tier.rates)
+    }
+}
+
+/// An amount of money, in picodollars: whole, so that sums and differences are exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Money(u64);
+
+impl Money {
+    pub const ZERO: Self = Self(0);
+
+    /// A thousandth of a dollar, so many times.
+    pub const fn mills(mills: u64) -> Self {
+        Self(mills * 1_000_000_000)
+    }
+
+    /// What is no amount is none.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a double saturates")]
+    pub fn from_usd(usd: f64) -> Self {
+        Self((usd * PICODOLLARS).round() as u64)
+    }
+
+    pub fn usd(self) -> f64 {
+        dollars(u128::from(self.0))
+    }
+
+    pub fn picodollars(self) -> u64 {
+        self.0
+    }
+
+    pub fn from_picodollars(count: u64) -> Self {
+        Self(count)
+    }
+
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    #[must_use]
+    pub fn times(self, count: u64) -> Self {
+        Self(self.0.saturating_mul(count))
+    }
+
+    /// How often the other amount is in this one.
+    pub fn holds(self, other: Self) -> u64 {
+        self.0.checked_div(other.0).unwrap_or(u64::MAX)
     }
 }
 
@@ -226,7 +301,7 @@ fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// The price of a model by binary search over the text itself.
-fn find<'a>(table: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn find<'a>(table: &'a str, name: &str) -> Option<&'a str> {
     // Both are always at the start of a line, or at the end.
     let (mut low, mut high) = (0, table.len());
     while low < high {
@@ -253,6 +328,8 @@ pub fn sum(total: &Usage, more: &Usage) -> Usage {
         cache_read_tokens: total.cache_read_tokens + more.cache_read_tokens,
         cache_write_tokens: total.cache_write_tokens + more.cache_write_tokens,
         reasoning_tokens: total.reasoning_tokens + more.reasoning_tokens,
+        unanswered: total.unanswered + more.unanswered,
+        estimated: total.estimated + more.estimated,
         cost_usd: if is_first { more.cost_usd } else { total.cost_usd.zip(more.cost_usd).map(|(a, b)| add(a, b)) },
     }
 }
@@ -303,6 +380,31 @@ mod tests {
         for (price, tokens, dollars) in cases {
             assert_eq!(priced(price).cost(&usage(tokens)).to_string(), dollars, "{price} {tokens:?}");
         }
+    }
+
+    #[test]
+    fn the_most_that_an_input_costs_is_that_of_a_written_cache_and_of_a_long_prompt_if_it_may_be_one() {
+        let tiered = "1 5 0.1 1.25 >1000 2 10 0.2 2.5 >9000 4 20 0.4 3";
+        let cases = [
+            ("1 5 0.1 1.25", 1000, 0.001_25, 0.000_005),
+            ("2 5 0.1 1.25", 1000, 0.002, 0.000_005),
+            (tiered, 100, 0.000_125, 0.000_005),
+            (tiered, 400, 0.001, 0.000_01),
+            (tiered, 4000, 0.016, 0.000_02),
+            ("0 0 0 0", 4000, 0.0, 0.0),
+        ];
+        for (price, tokens, input, output) in cases {
+            let most = (Money::from_usd(input), Money::from_usd(output));
+            assert_eq!(priced(price).most(tokens), most, "{price} {tokens}");
+        }
+    }
+
+    #[test]
+    fn amounts_of_money_are_exact_and_never_less_than_nothing() {
+        let cent = Money::from_usd(0.01);
+        assert_eq!((cent.times(100), cent.minus(cent.plus(cent))), (Money::mills(1000), Money::ZERO));
+        assert_eq!((cent.usd(), Money::from_usd(1.0).holds(cent), cent.holds(Money::ZERO)), (0.01, 100, u64::MAX));
+        assert_eq!((Money::from_usd(-1.0), Money::from_usd(f64::NAN)), (Money::ZERO, Money::ZERO));
     }
 
     #[test]

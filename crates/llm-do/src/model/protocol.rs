@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Fault, Head, ModelError};
 use crate::http::frames::{Frame, FrameTooLong};
-use crate::message::{Message, Reply, ServerToolPart};
+use crate::message::{Message, Reply, ServerToolPart, Usage};
 
 /// One wire format.
 pub trait Protocol: Sync {
@@ -43,8 +43,9 @@ pub trait Encoder: Send {
     /// Forgets all messages but the first ones.
     fn truncate(&mut self, messages: usize);
 
-    /// Lends the body. Appending is free of copies once it was dropped.
-    fn body(&mut self) -> Bytes;
+    /// Lends the body: with this bound of the answer, in tokens, or with the one that was set. Appending is free of copies
+    /// once it was dropped.
+    fn body(&mut self, longest_answer: Option<u64>) -> Bytes;
 }
 
 /// The reader of one answer: frames of a stream or one document, then `finish`. Both ways give equal replies.
@@ -60,6 +61,9 @@ pub trait Decoder: Send {
 
     /// How many calls of tools the answer has so far.
     fn calls(&self) -> usize;
+
+    /// What the answer took, as far as the provider has said.
+    fn usage(&self) -> Usage;
 
     /// The reply; an error if the answer is not complete.
     fn finish(self: Box<Self>) -> Result<Reply, DecodeError>;

@@ -4,6 +4,7 @@ use super::anthropic::Anthropic;
 use super::gemini::Gemini;
 use super::openai_chat::OpenAiChat;
 use super::openai_responses::OpenAiResponses;
+use super::prices::Money;
 use super::protocol::{
     CallIdForm, InlineThinking, OutputFormat, Prefill, PromptCaching, Protocol, Quirks, ReasoningField,
     ReasoningReturn, ReportedCost, StreamUsage, ThinkingSetting,
@@ -55,6 +56,8 @@ pub enum KeyNeed {
 pub struct OfferedTool {
     pub kind: ServerToolKind,
     pub keeps: &'static [Restriction],
+    /// What one use costs, besides the tokens that it brings along.
+    pub per_use: Money,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,23 +102,27 @@ impl OfferedTool {
     }
 }
 
-const fn unrestricted(kind: ServerToolKind) -> OfferedTool {
-    OfferedTool { kind, keeps: &[] }
+const fn unrestricted(kind: ServerToolKind, per_use: Money) -> OfferedTool {
+    OfferedTool { kind, keeps: &[], per_use }
 }
 
 const ANTHROPIC_TOOLS: &[OfferedTool] = &[
-    OfferedTool { kind: WebSearch, keeps: &[MaxUses, AllowedDomains, BlockedDomains] },
-    OfferedTool { kind: WebFetch, keeps: &[MaxUses, AllowedDomains, BlockedDomains] },
-    unrestricted(CodeExecution),
+    OfferedTool { kind: WebSearch, keeps: &[MaxUses, AllowedDomains, BlockedDomains], per_use: Money::mills(10) },
+    OfferedTool { kind: WebFetch, keeps: &[MaxUses, AllowedDomains, BlockedDomains], per_use: Money::ZERO },
+    unrestricted(CodeExecution, Money::mills(50)),
 ];
 
 const OPENAI_TOOLS: &[OfferedTool] = &[
-    OfferedTool { kind: WebSearch, keeps: &[MaxUsesAlone, AllowedDomains, BlockedDomains] },
-    OfferedTool { kind: CodeExecution, keeps: &[MaxUsesAlone] },
-    OfferedTool { kind: ImageGeneration, keeps: &[MaxUsesAlone] },
+    OfferedTool { kind: WebSearch, keeps: &[MaxUsesAlone, AllowedDomains, BlockedDomains], per_use: Money::mills(25) },
+    OfferedTool { kind: CodeExecution, keeps: &[MaxUsesAlone], per_use: Money::mills(30) },
+    OfferedTool { kind: ImageGeneration, keeps: &[MaxUsesAlone], per_use: Money::mills(250) },
 ];
 
-const GOOGLE_TOOLS: &[OfferedTool] = &[unrestricted(WebSearch), unrestricted(WebFetch), unrestricted(CodeExecution)];
+const GOOGLE_TOOLS: &[OfferedTool] = &[
+    unrestricted(WebSearch, Money::mills(35)),
+    unrestricted(WebFetch, Money::ZERO),
+    unrestricted(CodeExecution, Money::ZERO),
+];
 
 /// The four wire formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

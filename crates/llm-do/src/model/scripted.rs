@@ -23,6 +23,7 @@ use std::sync::Arc;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, context};
 
+use super::meter::Meter;
 use super::{Conversation, Fault, Head, Model, ModelError};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
@@ -276,7 +277,12 @@ struct Acting {
 }
 
 impl Conversation for Acting {
-    fn reply<'a>(&'a mut self, history: &'a [Message], events: &'a Events) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn reply<'a>(
+        &'a mut self,
+        history: &'a [Message],
+        _: &'a mut dyn Meter,
+        events: &'a Events,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
             let reply = self.act(history)?;
             for part in &reply.parts {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::trust::MOST_BYTES;
 use super::{Layout, Project};
+use crate::beneath::read_regular;
 use crate::journal::digest::digest;
 
 /// A digest of each file that linking read, by its path beneath the project root.
@@ -33,7 +35,7 @@ impl Project {
     /// Linking does not read them, but what they say is what a run does.
     fn digests_of_python(&self) -> impl Iterator<Item = (String, String)> {
         self.python_files().into_iter().filter_map(|path| {
-            let text = std::fs::read(self.root.join(&path)).ok()?;
+            let text = read_regular(&self.root.join(&path), MOST_BYTES).ok()?;
             Some((path.display().to_string(), digest([String::from_utf8_lossy(&text).as_ref()])))
         })
     }

@@ -25,6 +25,7 @@ use crate::tools::approval::Rule;
 use crate::tools::python::{Fenced, Python};
 use crate::tools::shell::program::ProgramPlace;
 use crate::tools::source::{Access, Base, FilesystemConfig, ToolsetSource};
+pub use contents::MOST_BYTES;
 use contents::{Content, Contents, Modules};
 
 /// What is said of a program that a rule asks about.
@@ -450,7 +451,9 @@ impl Listing<'_> {
                 items.push(item(words.to_owned(), Vec::new()));
             }
             Some(Modules::Read(files)) => {
-                let others: Vec<(&PathBuf, &String)> = files.iter().filter(|(path, _)| !self.is_named(path)).collect();
+                let named = self.named_modules();
+                let others = files.iter().map(|(path, digest)| (Path::new(path), digest));
+                let others: Vec<(&Path, &String)> = others.filter(|(path, _)| !named.contains(*path)).collect();
                 if !others.is_empty() {
                     let words = match others.as_slice() {
                         [(path, _)] => format!("{} of this project, if it is imported", path.display()),
@@ -467,12 +470,13 @@ impl Listing<'_> {
         items
     }
 
-    /// Whether an item of its own speaks of this module.
-    fn is_named(&self, module: &Path) -> bool {
-        self.surveyed.project.claims().any(|(base, claim)| match &claim.value.subject {
-            Subject::Python(file) => lexical_join(base, Path::new(file)).is_some_and(|path| path == module),
-            _ => false,
-        })
+    /// Modules of which an item of their own speaks.
+    fn named_modules(&self) -> BTreeSet<PathBuf> {
+        let named = self.surveyed.project.claims().filter_map(|(base, claim)| match &claim.value.subject {
+            Subject::Python(file) => lexical_join(base, Path::new(file)),
+            _ => None,
+        });
+        named.collect()
     }
 
     fn shown(&self, item: &Item) -> TrustItem {

@@ -37,7 +37,7 @@ impl Runtime {
             Some(allowed) => tokio::time::timeout(scope::seconds(allowed), running).await.unwrap_or_else(|_| {
                 let (limit, partial) = ("timeout_seconds".to_owned(), String::new());
                 events.send(|| EventKind::LimitReached { limit: limit.clone(), used: allowed, allowed });
-                Err(Ending::Limit { limit, used: allowed, allowed, partial }.into())
+                Err(Ending::Limit { limit, used: allowed, allowed, needed: None, partial }.into())
             }),
         };
         let ended = match &output {

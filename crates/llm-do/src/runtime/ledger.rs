@@ -1,36 +1,43 @@
 //! What a run and each call may spend: one ledger, which reserves before it spends and settles after. Pure but for its
-//! lock.
+//! lock, and for the wait until others have settled.
 //!
-//! An account belongs to the run or to a call of an agent; what a call spends, its callers spend too. Counts never pass
-//! their limit. Tokens and money are estimated first, so they pass it by at most the replies in flight.
+//! An account belongs to the run or to a call of an agent; what a call spends, its callers spend too. Counts and money
+//! never pass their limit: a request reserves the most that it can cost, and one that does not fit only because of what
+//! others have reserved waits for them. Tokens are estimated, so they pass theirs by at most the replies in flight.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
+use crate::BoxFuture;
 use crate::message::Usage;
+use crate::model::prices::Money;
 use crate::project::Limits;
 
 /// What something costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     pub requests: u64,
     pub tool_calls: u64,
     pub input_tokens: u64,
     pub output_tokens: u64,
-    pub usd: f64,
+    pub money: Money,
 }
 
 impl Cost {
-    pub const TOOL_CALL: Self = Self { requests: 0, tool_calls: 1, input_tokens: 0, output_tokens: 0, usd: 0.0 };
+    pub const REQUEST: Self =
+        Self { requests: 1, tool_calls: 0, input_tokens: 0, output_tokens: 0, money: Money::ZERO };
 
-    /// What a reply really took.
-    pub fn of_reply(usage: &Usage) -> Self {
+    /// What a request took.
+    pub fn of(usage: &Usage) -> Self {
         Self {
-            requests: 1,
+            requests: usage.requests,
             tool_calls: 0,
             input_tokens: usage.input_tokens,
             output_tokens: usage.output_tokens,
-            usd: usage.cost_usd.unwrap_or(0.0),
+            money: Money::from_usd(usage.cost_usd.unwrap_or(0.0)),
         }
     }
 
@@ -41,7 +48,7 @@ impl Cost {
             tool_calls: self.tool_calls.saturating_add(other.tool_calls),
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
-            usd: self.usd + other.usd,
+            money: self.money.plus(other.money),
         }
     }
 
@@ -51,21 +58,32 @@ impl Cost {
             tool_calls: self.tool_calls.saturating_sub(other.tool_calls),
             input_tokens: self.input_tokens.saturating_sub(other.input_tokens),
             output_tokens: self.output_tokens.saturating_sub(other.output_tokens),
-            usd: (self.usd - other.usd).max(0.0),
+            money: self.money.minus(other.money),
         }
     }
+}
 
-    /// Each amount with the name and the value of its limit.
-    #[expect(clippy::cast_precision_loss, reason = "shown to people, and compared far below the precision of a double")]
-    fn against(self, limits: &Limits) -> [(&'static str, f64, Option<f64>); 5] {
-        let count = |limit: Option<u64>| limit.map(|limit| limit as f64);
-        [
-            ("max_requests", self.requests as f64, count(limits.max_requests)),
-            ("max_tool_calls", self.tool_calls as f64, count(limits.max_tool_calls)),
-            ("max_input_tokens", self.input_tokens as f64, count(limits.max_input_tokens)),
-            ("max_output_tokens", self.output_tokens as f64, count(limits.max_output_tokens)),
-            ("max_cost_usd", self.usd, limits.max_cost_usd),
-        ]
+/// What a request wishes for before it is sent: the most that it can cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// However short the answer is: the input, and the provider's own tools.
+    pub fixed: Cost,
+    /// For each token of the answer.
+    pub per_token: Money,
+    /// How many tokens the answer may have: as many of them as there is money for, but not fewer than the least.
+    pub longest: u64,
+    pub least: u64,
+}
+
+impl Wish {
+    /// Of something whose cost is known.
+    pub const fn exactly(fixed: Cost) -> Self {
+        Self { fixed, per_token: Money::ZERO, longest: 0, least: 0 }
+    }
+
+    /// With an answer of so many tokens.
+    fn cost(&self, answer: u64) -> Cost {
+        Cost { money: self.fixed.money.plus(self.per_token.times(answer)), ..self.fixed }
     }
 }
 
@@ -78,15 +96,37 @@ pub struct Reached {
     pub limit: &'static str,
     pub used: f64,
     pub allowed: f64,
+    /// What the next request would need, where it is more than what is left.
+    pub needed: Option<f64>,
     /// The account whose limit it is.
     pub account: Account,
+}
+
+/// A ledger beyond that of the run, such as a budget over several runs. What the run's own ledger has let through passes
+/// it as well: with the same amounts, and under the same rule.
+pub trait FurtherLedger: Send + Sync {
+    /// Waits as long as only the reservations of others are in the way; an error is the limit that stops it.
+    fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, Reached>>;
+}
+
+/// What is reserved in a further ledger. Dropped, it is given back.
+pub trait FurtherReservation: Send {
+    /// How long the answer may be: no longer than was wished for.
+    fn longest(&self) -> u64;
+
+    fn settle(self: Box<Self>, spent: Money);
 }
 
 /// From this share of a limit on, it is told of.
 const NEAR: f64 = 0.8;
 
-#[derive(Debug, Default)]
-pub struct Ledger(Mutex<State>);
+#[derive(Default)]
+pub struct Ledger {
+    state: Mutex<State>,
+    /// Heard by those who wait for others' reservations.
+    settled: Notify,
+    further: Vec<Arc<dyn FurtherLedger>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -105,7 +145,19 @@ struct Entry {
     told: Vec<&'static str>,
 }
 
+/// What is limited for an account, by itself or above it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limited {
+    pub money: bool,
+    pub tokens: bool,
+}
+
 impl Ledger {
+    /// One whose requests also pass these.
+    pub fn before(further: Vec<Arc<dyn FurtherLedger>>) -> Self {
+        Self { further, ..Self::default() }
+    }
+
     pub fn open(&self, limits: Limits, parent: Option<Account>) -> Account {
         let mut state = self.state();
         let account = Account(state.next);
@@ -127,49 +179,188 @@ impl Ledger {
         self.state().accounts.remove(&account);
     }
 
-    /// Reserves in the account and in all above it, or in none.
-    pub fn reserve(&self, account: Account, estimate: Cost) -> Result<(), Reached> {
-        let mut state = self.state();
-        for (account, entry) in state.line(account) {
-            let now = entry.spent.plus(entry.reserved);
-            let after = now.plus(estimate).against(&entry.limits);
-            for ((limit, used, allowed), (_, wanted, _)) in now.against(&entry.limits).into_iter().zip(after) {
-                // A limit that is used up stops everything that would use it, even an estimate of nothing.
-                let stops = |allowed: &f64| wanted > *allowed || used >= *allowed;
-                if let Some(allowed) = allowed.filter(stops).filter(|_| is_touched(limit, estimate)) {
-                    return Err(Reached { limit, used, allowed, account });
-                }
-            }
-        }
-        state.change_line(account, |_, entry| entry.reserved = entry.reserved.plus(estimate));
-        Ok(())
+    pub fn limited(&self, account: Account) -> Limited {
+        let state = self.state();
+        let all = state.line(account).map(|(_, entry)| &entry.limits);
+        let first = Limited { money: !self.further.is_empty(), tokens: false };
+        all.fold(first, |limited, limits| Limited {
+            money: limited.money || limits.max_cost_usd.is_some(),
+            tokens: limited.tokens || limits.max_input_tokens.is_some() || limits.max_output_tokens.is_some(),
+        })
     }
 
-    /// Turns a reservation into what was really spent. Returns the limits that are now near, each once.
-    pub fn settle(&self, account: Account, estimate: Cost, spent: Cost) -> Vec<Reached> {
+    /// Reserves in the account and in all above it, or in none. Waits as long as only what others have reserved is in
+    /// the way. Nothing that waits holds a reservation, so that those who hold one never wait for it.
+    pub async fn reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, Reached> {
+        let own = match self.try_reserve(account, wish)? {
+            Some(own) => own,
+            None => Box::pin(self.wait_and_reserve(account, wish)).await?,
+        };
+        if self.further.is_empty() { Ok(own) } else { Box::pin(self.reserve_further(own, wish)).await }
+    }
+
+    async fn wait_and_reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, Reached> {
+        loop {
+            let mut settled = pin!(self.settled.notified());
+            // From here on, so that nothing is missed between the look and the wait.
+            settled.as_mut().enable();
+            if let Some(own) = self.try_reserve(account, wish)? {
+                return Ok(own);
+            }
+            settled.await;
+        }
+    }
+
+    async fn reserve_further<'a>(&'a self, mut own: Reservation<'a>, wish: Wish) -> Result<Reservation<'a>, Reached> {
+        for ledger in &self.further {
+            let reserved = ledger.reserve(Wish { longest: own.longest, ..wish }).await?;
+            own.shorten(reserved.longest(), wish);
+            own.further.push(reserved);
+        }
+        Ok(own)
+    }
+
+    /// What an account has spent of its money.
+    pub fn money(&self, account: Account) -> Reached {
+        let state = self.state();
+        let entry = state.accounts.get(&account);
+        let used = entry.map_or(0.0, |entry| entry.spent.money.usd());
+        let allowed = entry.and_then(|entry| entry.limits.max_cost_usd).unwrap_or(used);
+        Reached { limit: MONEY, used, allowed, needed: None, account }
+    }
+
+    /// Whether a request would fit if nothing were reserved by others.
+    pub fn check(&self, account: Account, wish: &Wish) -> Result<(), Reached> {
+        self.state().fitting(account, wish).map(drop)
+    }
+
+    /// Spends what is known beforehand. Returns the limits that are now near, each once.
+    pub fn spend(&self, account: Account, cost: Cost) -> Result<Vec<Reached>, Reached> {
+        let mut state = self.state();
+        state.fitting(account, &Wish::exactly(cost))?;
+        Ok(state.settle(account, Cost::default(), cost))
+    }
+
+    /// `None` if it does not fit only because of what others have reserved.
+    fn try_reserve(&self, account: Account, wish: Wish) -> Result<Option<Reservation<'_>>, Reached> {
+        let mut state = self.state();
+        let longest = state.fitting(account, &wish)?;
+        let cost = wish.cost(longest);
+        let waits = state.line(account).any(|(_, entry)| {
+            let now = entry.spent.plus(entry.reserved);
+            stopped(&entry.limits, now, cost).is_some()
+        });
+        if waits {
+            return Ok(None);
+        }
+        state.change_line(account, |_, entry| entry.reserved = entry.reserved.plus(cost));
+        let lowered = (longest < wish.longest).then(|| state.poorest(account)).flatten();
+        Ok(Some(Reservation { ledger: self, account, cost, longest, lowered, further: Vec::new(), is_open: true }))
+    }
+
+    fn settle(&self, account: Account, reserved: Cost, spent: Cost) -> Vec<Reached> {
+        let near = self.state().settle(account, reserved, spent);
+        self.settled.notify_waiters();
+        near
+    }
+
+    // The sums stay right whatever panicked elsewhere.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is reserved for one sending of a request. Dropped, it is given back.
+pub struct Reservation<'a> {
+    ledger: &'a Ledger,
+    account: Account,
+    pub cost: Cost,
+    /// How many tokens the answer may have.
+    pub longest: u64,
+    /// Set if that is fewer than were wished for: whose money did not reach.
+    pub lowered: Option<Account>,
+    further: Vec<Box<dyn FurtherReservation>>,
+    is_open: bool,
+}
+
+impl Reservation<'_> {
+    /// Turns it into what was really spent. Returns the limits that are now near, each once.
+    pub fn settle(mut self, spent: Cost) -> Vec<Reached> {
+        self.is_open = false;
+        for further in self.further.drain(..) {
+            further.settle(spent.money);
+        }
+        self.ledger.settle(self.account, self.cost, spent)
+    }
+
+    /// Gives back what a shorter answer does not need.
+    fn shorten(&mut self, longest: u64, wish: Wish) {
+        if longest >= self.longest {
+            return;
+        }
+        let cost = wish.cost(longest);
+        // All but the money is the same however long the answer is.
+        self.ledger.settle(self.account, self.cost.minus(cost), Cost::default());
+        let root = self.ledger.state().line(self.account).last().map(|(root, _)| root);
+        (self.cost, self.longest, self.lowered) = (cost, longest, root);
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.ledger.settle(self.account, self.cost, Cost::default());
+        }
+    }
+}
+
+impl State {
+    /// The longest answer for which there is money if nothing were reserved; an error if even the shortest does not fit.
+    fn fitting(&self, account: Account, wish: &Wish) -> Result<u64, Reached> {
+        let mut longest = wish.longest;
+        for (_, entry) in self.line(account) {
+            if let Some(allowed) = entry.limits.max_cost_usd {
+                let room = Money::from_usd(allowed).minus(entry.spent.money).minus(wish.fixed.money);
+                longest = longest.min(room.holds(wish.per_token));
+            }
+        }
+        let longest = longest.max(wish.least.min(wish.longest));
+        for (account, entry) in self.line(account) {
+            if let Some((limit, used, allowed, wanted)) = stopped(&entry.limits, entry.spent, wish.cost(longest)) {
+                let shown = |amount| shown(limit, amount);
+                let needed = Some(wanted).filter(|wanted| limit == MONEY && *wanted > 0).map(shown);
+                return Err(Reached { limit, used: shown(used), allowed: shown(allowed), needed, account });
+            }
+        }
+        Ok(longest)
+    }
+
+    /// The account with the least money left, of this one and all above it.
+    fn poorest(&self, account: Account) -> Option<Account> {
+        let left = |(account, entry): (Account, &Entry)| {
+            let allowed = Money::from_usd(entry.limits.max_cost_usd?);
+            Some((allowed.minus(entry.spent.money), account))
+        };
+        self.line(account).filter_map(left).min().map(|(_, account)| account)
+    }
+
+    fn settle(&mut self, account: Account, reserved: Cost, spent: Cost) -> Vec<Reached> {
         let mut near = Vec::new();
-        self.state().change_line(account, |account, entry| {
-            entry.reserved = entry.reserved.minus(estimate);
+        self.change_line(account, |account, entry| {
+            entry.reserved = entry.reserved.minus(reserved);
             entry.spent = entry.spent.plus(spent);
-            for (limit, used, allowed) in entry.spent.against(&entry.limits) {
-                if let Some(allowed) = allowed.filter(|allowed| used >= NEAR * allowed)
-                    && !entry.told.contains(&limit)
-                {
+            for (limit, used, _, allowed) in amounts(&entry.limits, entry.spent, spent) {
+                let Some(allowed) = allowed else { continue };
+                let (used, allowed) = (shown(limit, used), shown(limit, allowed));
+                if used >= NEAR * allowed && !entry.told.contains(&limit) {
                     entry.told.push(limit);
-                    near.push(Reached { limit, used, allowed, account });
+                    near.push(Reached { limit, used, allowed, needed: None, account });
                 }
             }
         });
         near
     }
 
-    // The sums stay right whatever panicked elsewhere.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
     /// The account and all above it.
     fn line(&self, account: Account) -> impl Iterator<Item = (Account, &Entry)> {
         let entry = |account: Account| Some((account, self.accounts.get(&account)?.as_ref()));
@@ -185,26 +376,95 @@ impl State {
     }
 }
 
+const MONEY: &str = "max_cost_usd";
+
+/// Each limit with what is used of it, what more is wanted, and how much is allowed; money in picodollars.
+fn amounts(limits: &Limits, now: Cost, more: Cost) -> [(&'static str, u64, u64, Option<u64>); 5] {
+    [
+        ("max_requests", now.requests, more.requests, limits.max_requests),
+        ("max_tool_calls", now.tool_calls, more.tool_calls, limits.max_tool_calls),
+        ("max_input_tokens", now.input_tokens, more.input_tokens, limits.max_input_tokens),
+        ("max_output_tokens", now.output_tokens, more.output_tokens, limits.max_output_tokens),
+        (MONEY, now.money.picodollars(), more.money.picodollars(), limits.max_cost_usd.map(picodollars)),
+    ]
+}
+
+fn picodollars(usd: f64) -> u64 {
+    Money::from_usd(usd).picodollars()
+}
+
+/// The first limit that stops what more is wanted: its name, what is used, what is allowed, what is wanted. A limit that
+/// is used up stops everything that would use it, even an estimate of nothing.
+fn stopped(limits: &Limits, now: Cost, more: Cost) -> Option<(&'static str, u64, u64, u64)> {
+    amounts(limits, now, more).into_iter().find_map(|(limit, used, wanted, allowed)| {
+        let stops = |allowed: &u64| used.saturating_add(wanted) > *allowed || used >= *allowed;
+        let allowed = allowed.filter(stops).filter(|_| is_touched(limit, more))?;
+        Some((limit, used, allowed, wanted))
+    })
+}
+
 /// A tool call uses no tokens, a request no tool calls.
-fn is_touched(limit: &str, estimate: Cost) -> bool {
+fn is_touched(limit: &str, cost: Cost) -> bool {
     match limit {
-        "max_tool_calls" => estimate.tool_calls > 0,
-        _ => estimate.requests > 0,
+        "max_tool_calls" => cost.tool_calls > 0,
+        _ => cost.requests > 0,
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown to people")]
+fn shown(limit: &str, amount: u64) -> f64 {
+    if limit == MONEY { Money::from_picodollars(amount).usd() } else { amount as f64 }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
     use proptest::prelude::*;
 
     use super::*;
 
     fn request(input_tokens: u64) -> Cost {
-        Cost { requests: 1, input_tokens, ..Cost::default() }
+        Cost { input_tokens, ..Cost::REQUEST }
+    }
+
+    /// Of a request that costs exactly this.
+    fn priced(usd: f64) -> Wish {
+        Wish::exactly(Cost { money: Money::from_usd(usd), ..Cost::REQUEST })
+    }
+
+    /// Of one with a cent for its input and a cent for each token of its answer.
+    fn cents(least: u64, longest: u64) -> Wish {
+        let cent = Money::from_usd(0.01);
+        Wish { fixed: Cost { money: cent, ..Cost::REQUEST }, per_token: cent, longest, least }
+    }
+
+    fn spent(usd: f64) -> Cost {
+        Cost { money: Money::from_usd(usd), ..Cost::REQUEST }
     }
 
     fn limits(max_requests: u64) -> Limits {
         Limits { max_requests: Some(max_requests), ..Limits::default() }
+    }
+
+    fn money(max_cost_usd: f64) -> Limits {
+        Limits { max_cost_usd: Some(max_cost_usd), ..Limits::default() }
+    }
+
+    /// What comes of a reservation that does not have to wait.
+    fn at_once(ledger: &Ledger, account: Account, wish: Wish) -> Result<Reservation<'_>, Reached> {
+        let mut reserving = Box::pin(ledger.reserve(account, wish));
+        match poll(&mut reserving) {
+            Poll::Ready(reserved) => reserved,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    fn poll<T>(future: &mut Pin<Box<impl Future<Output = T> + ?Sized>>) -> Poll<T> {
+        future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
@@ -212,36 +472,147 @@ mod tests {
         let ledger = Ledger::default();
         let run = ledger.open(limits(2), None);
         for _ in 0..2 {
-            ledger.reserve(run, request(0)).unwrap();
-            ledger.settle(run, request(0), request(5));
+            at_once(&ledger, run, Wish::exactly(request(0))).unwrap().settle(request(5));
         }
-        let reached = ledger.reserve(run, request(0)).unwrap_err();
+        let Err(reached) = at_once(&ledger, run, Wish::exactly(request(0))) else { panic!("one too many") };
         assert_eq!((reached.limit, reached.used, reached.allowed), ("max_requests", 2.0, 2.0));
-        assert!(ledger.reserve(run, Cost::TOOL_CALL).is_ok(), "tools have a limit of their own");
+        let call = Cost { tool_calls: 1, ..Cost::default() };
+        assert!(ledger.spend(run, call).is_ok(), "tools have a limit of their own");
     }
 
     #[test]
     fn what_a_call_spends_its_callers_spend_too() {
         let ledger = Ledger::default();
-        let run = ledger.open(Limits { max_cost_usd: Some(1.0), ..Limits::default() }, None);
+        let run = ledger.open(money(1.0), None);
         let call = ledger.open(limits(5), Some(run));
-        let cost = Cost { usd: 0.9, ..request(1) };
-        ledger.reserve(call, request(1)).unwrap();
-        let near = ledger.settle(call, request(1), cost);
+        let near = at_once(&ledger, call, priced(0.9)).unwrap().settle(spent(0.9));
         assert_eq!(near.len(), 1);
         assert_eq!((near[0].limit, near[0].account), ("max_cost_usd", run));
-        let estimate = Cost { usd: 0.2, ..request(1) };
-        let reached = ledger.reserve(call, estimate).unwrap_err();
-        assert_eq!((reached.limit, reached.account), ("max_cost_usd", run));
+        let Err(reached) = at_once(&ledger, call, priced(0.2)) else { panic!("too dear") };
+        assert_eq!((reached.limit, reached.account, reached.needed), ("max_cost_usd", run, Some(0.2)));
+        assert_eq!(ledger.check(call, &priced(0.1)), Ok(()));
+        assert!(ledger.check(call, &priced(0.100_000_000_001)).is_err(), "not by the smallest coin");
     }
 
     #[test]
     fn tokens_that_are_used_up_stop_the_next_request() {
         let ledger = Ledger::default();
         let run = ledger.open(Limits { max_output_tokens: Some(10), ..Limits::default() }, None);
-        ledger.reserve(run, request(0)).unwrap();
-        ledger.settle(run, request(0), Cost { output_tokens: 25, ..request(0) });
-        assert_eq!(ledger.reserve(run, request(0)).unwrap_err().limit, "max_output_tokens");
+        let first = at_once(&ledger, run, Wish::exactly(request(0))).unwrap();
+        first.settle(Cost { output_tokens: 25, ..request(0) });
+        let Err(reached) = at_once(&ledger, run, Wish::exactly(request(0))) else { panic!("used up") };
+        assert_eq!(reached.limit, "max_output_tokens");
+    }
+
+    #[test]
+    fn a_request_waits_for_what_others_have_reserved_and_is_stopped_only_by_what_was_spent() {
+        let ledger = Ledger::default();
+        let run = ledger.open(money(1.0), None);
+        let mut three: Vec<_> = (0..3).map(|_| at_once(&ledger, run, priced(0.32)).unwrap()).collect();
+        let mut fourth = Box::pin(ledger.reserve(run, priced(0.32)));
+        assert!(poll(&mut fourth).is_pending());
+        three.pop().unwrap().settle(spent(0.02));
+        let Poll::Ready(Ok(fourth)) = poll(&mut fourth) else { panic!("there is room now") };
+        // Dropped, as when somebody cancels, it is given back.
+        let mut fifth = Box::pin(ledger.reserve(run, priced(0.32)));
+        assert!(poll(&mut fifth).is_pending());
+        drop(fourth);
+        let Poll::Ready(Ok(_fifth)) = poll(&mut fifth) else { panic!("there is room again") };
+        assert!(at_once(&ledger, run, priced(0.99)).is_err(), "it would not fit alone either");
+    }
+
+    #[test]
+    fn the_longest_answer_that_there_is_money_for_is_allowed_but_none_that_is_too_short() {
+        let ledger = Ledger::default();
+        let run = ledger.open(money(0.5), None);
+        let call = ledger.open(money(0.3), Some(run));
+        let whole = at_once(&ledger, run, cents(5, 20)).unwrap();
+        assert_eq!((whole.longest, whole.lowered, whole.cost), (20, None, spent(0.21)));
+        drop(whole);
+        let lowered = at_once(&ledger, call, cents(5, 100)).unwrap();
+        assert_eq!((lowered.longest, lowered.lowered, lowered.cost), (29, Some(call), spent(0.3)));
+        lowered.settle(spent(0.25));
+        assert_eq!((ledger.money(call).used, ledger.money(call).allowed), (0.25, 0.3));
+        let Err(reached) = at_once(&ledger, call, cents(5, 100)) else { panic!("there are five cents left") };
+        assert_eq!((reached.limit, reached.used, reached.needed), ("max_cost_usd", 0.25, Some(0.06)));
+        assert_eq!(at_once(&ledger, call, cents(5, 4)).map(|it| it.longest), Ok(4), "short by its own wish");
+    }
+
+    #[test]
+    fn what_is_limited_anywhere_above_is_limited() {
+        let ledger = Ledger::default();
+        let run = ledger.open(Limits { max_output_tokens: Some(1), ..Limits::default() }, None);
+        let call = ledger.open(money(1.0), Some(run));
+        assert_eq!(ledger.limited(run), Limited { money: false, tokens: true });
+        assert_eq!(ledger.limited(call), Limited { money: true, tokens: true });
+        let free = ledger.open(limits(1), None);
+        assert_eq!(ledger.limited(free), Limited::default());
+    }
+
+    /// A budget that lets through what is left of it, and no more than ten tokens at a time.
+    #[derive(Default)]
+    struct Budget {
+        spent: Arc<Mutex<Vec<Option<Money>>>>,
+        is_empty: bool,
+    }
+
+    struct OfBudget(Arc<Mutex<Vec<Option<Money>>>>, u64, bool);
+
+    impl FurtherLedger for Budget {
+        fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, Reached>> {
+            Box::pin(async move {
+                if self.is_empty {
+                    return Err(Reached {
+                        limit: "budget",
+                        used: 1.0,
+                        allowed: 1.0,
+                        needed: None,
+                        account: Account(0),
+                    });
+                }
+                let reserved = OfBudget(Arc::clone(&self.spent), wish.longest.min(10), false);
+                Ok(Box::new(reserved) as Box<dyn FurtherReservation>)
+            })
+        }
+    }
+
+    impl FurtherReservation for OfBudget {
+        fn longest(&self) -> u64 {
+            self.1
+        }
+
+        fn settle(mut self: Box<Self>, spent: Money) {
+            self.2 = true;
+            self.0.lock().unwrap().push(Some(spent));
+        }
+    }
+
+    impl Drop for OfBudget {
+        fn drop(&mut self) {
+            if !self.2 {
+                self.0.lock().unwrap().push(None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_run_lets_through_passes_further_ledgers_and_what_they_refuse_is_given_back() {
+        let (generous, empty) = (Arc::new(Budget::default()), Arc::new(Budget { is_empty: true, ..Budget::default() }));
+        let ledger = Ledger::before(vec![generous.clone()]);
+        let run = ledger.open(money(1.0), None);
+        assert!(ledger.limited(run).money);
+        let reserved = at_once(&ledger, run, cents(5, 20)).unwrap();
+        assert_eq!((reserved.longest, reserved.lowered, reserved.cost), (10, Some(run), spent(0.11)));
+        reserved.settle(spent(0.04));
+        drop(at_once(&ledger, run, cents(5, 20)).unwrap());
+        assert_eq!(*generous.spent.lock().unwrap(), [Some(Money::from_usd(0.04)), None]);
+
+        let ledger = Ledger::before(vec![generous.clone(), empty]);
+        let run = ledger.open(money(0.21), None);
+        for _ in 0..2 {
+            let Err(reached) = at_once(&ledger, run, cents(5, 20)) else { panic!("nothing is left") };
+            assert_eq!(reached.limit, "budget", "and nothing of the run's own stays reserved");
+        }
     }
 
     proptest! {
@@ -254,16 +625,61 @@ mod tests {
             let ledger = Ledger::default();
             let run = ledger.open(limits(allowed), None);
             let calls: Vec<Account> = (0..4).map(|_| ledger.open(Limits::default(), Some(run))).collect();
-            let (mut open, mut made) = ([0_u64; 4], 0_u64);
+            let (mut open, mut made): ([Vec<Reservation<'_>>; 4], u64) = (Default::default(), 0);
             for (call, settles) in order {
-                if settles && open[call] > 0 {
-                    open[call] -= 1;
-                    ledger.settle(calls[call], request(3), request(7));
-                } else if ledger.reserve(calls[call], request(3)).is_ok() {
-                    open[call] += 1;
+                if settles && let Some(reserved) = open[call].pop() {
+                    reserved.settle(request(7));
+                } else if let Ok(Some(reserved)) = ledger.try_reserve(calls[call], Wish::exactly(request(3))) {
+                    open[call].push(reserved);
                     made += 1;
                 }
                 prop_assert!(made <= allowed);
+            }
+        }
+
+        /// 64 children on one dollar: whatever the order in which they are sent, answered, cut and cancelled, what is spent
+        /// stays within it, nobody is stopped while others only hold reservations, and nobody waits for ever.
+        #[test]
+        fn money_never_passes_its_limit_and_only_spent_money_stops(
+            wishes in prop::collection::vec((1_u64..30, 0_u64..60, 0_u64..=100, any::<bool>()), 64),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 300),
+        ) {
+            let ledger = Ledger::default();
+            let run = ledger.open(money(1.0), None);
+            let calls: Vec<Account> = (0..64).map(|_| ledger.open(Limits::default(), Some(run))).collect();
+            let dollar = Money::from_usd(1.0);
+            let mut waiting: VecDeque<_> = wishes.iter().zip(&calls).map(|(wish, call)| {
+                let mill = Money::mills(1);
+                let fixed = Cost { money: mill.times(wish.0), ..Cost::REQUEST };
+                let wished = Wish { fixed, per_token: mill, longest: wish.1 + 4, least: 4 };
+                (Box::pin(ledger.reserve(*call, wished)), *wish, wished)
+            }).collect();
+            let (mut sent, mut total, mut order): (Vec<_>, _, _) = (Vec::new(), Money::ZERO, order.into_iter().cycle());
+            let mut next = |length: usize| order.next().map_or(0, |index| index.index(length));
+            while !waiting.is_empty() || !sent.is_empty() {
+                // All that can be sent is; one of those that were sent comes to an end.
+                for (mut reserving, wish, wished) in std::mem::take(&mut waiting) {
+                    match poll(&mut reserving) {
+                        Poll::Pending => waiting.push_back((reserving, wish, wished)),
+                        Poll::Ready(Ok(reserved)) => sent.push((reserved, wish, wished)),
+                        Poll::Ready(Err(reached)) => {
+                            let least = wished.cost(wished.least).money;
+                            prop_assert!(total.plus(least) > dollar, "{reached:?} though only {total:?} was spent");
+                        }
+                    }
+                }
+                prop_assert!(waiting.is_empty() || !sent.is_empty(), "all wait, and nobody holds anything");
+                if sent.is_empty() {
+                    break;
+                }
+                let (reserved, (_, _, share, is_answered), _) = sent.swap_remove(next(sent.len()));
+                let cost = Money::from_usd(reserved.cost.money.usd() * f64::from(u8::try_from(share).unwrap()) / 100.0);
+                if is_answered {
+                    total = total.plus(cost);
+                    reserved.settle(Cost { money: cost, ..Cost::REQUEST });
+                }
+                prop_assert!(total <= dollar, "{total:?}");
+                prop_assert_eq!(Money::from_usd(ledger.money(run).used), total);
             }
         }
     }

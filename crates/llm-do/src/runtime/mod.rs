@@ -31,7 +31,7 @@ use crate::message::{Attachment, Content, Finish, Message, RawJson, Unfinished};
 use crate::model::name::ModelName;
 use crate::model::prices::{ModelPrice, Prices};
 use crate::model::scripted::Scripted;
-use crate::model::{Model, ModelError};
+use crate::model::{Model, ModelError, ServerTool};
 use crate::project::create::{CreateError, WorkerDefaults};
 use crate::project::created::{CreatedAgents, CreatedStore};
 use crate::project::trust::TrustedProgram;
@@ -46,7 +46,7 @@ use crate::tools::fence::FenceConfig;
 use crate::tools::plane::{MOST_QUESTIONS, Refusals};
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
-use crate::tools::{Agents, CallContext, Ending, Nesting, ToolError};
+use crate::tools::{Agents, CallContext, Ending, Nesting, ToolError, shown_need};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
 use mcp::Servers;
@@ -93,6 +93,8 @@ pub struct RuntimeConfig {
     pub max_call_depth: Option<u64>,
     /// Of the whole run; those of an agent's file are of each of its calls.
     pub limits: Limits,
+    /// Whether what has no known price may be used though money is limited.
+    pub unknown_prices: UnknownPrices,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
     /// What keeps commands in.
@@ -118,6 +120,22 @@ pub struct RuntimeConfig {
     pub redactor: Redactor,
 }
 
+/// What becomes of a limit on money where nobody knows what something costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownPrices {
+    /// Nothing is asked.
+    Refused,
+    /// The limit holds for what has a price.
+    Allowed,
+}
+
+impl UnknownPrices {
+    /// `--allow-unknown-prices`.
+    pub fn when(allowed: bool) -> Self {
+        if allowed { Self::Allowed } else { Self::Refused }
+    }
+}
+
 impl RuntimeConfig {
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
@@ -127,6 +145,7 @@ impl RuntimeConfig {
             max_depth: 5,
             max_call_depth: None,
             limits,
+            unknown_prices: UnknownPrices::Refused,
             stream: true,
             fence: FenceConfig::default(),
             children: ChildEnvironment::default(),
@@ -248,15 +267,20 @@ pub enum RunError {
     Input(#[from] InputError),
     #[error("agent `{agent}`: {error}")]
     Model { agent: String, error: ModelError },
+    /// Asking again may have helped, but a limit forbade it.
+    #[error("agent `{agent}`: {error}")]
+    NotAskedAgain { agent: String, error: Box<ModelError>, limit: &'static str },
     #[error("agent `{agent}` gave an empty answer twice")]
     Empty { agent: String },
     /// The reply that was to be the answer is not whole.
     #[error("{}", cut_short(agent, unfinished))]
     Unfinished { agent: String, unfinished: Unfinished, partial: String },
-    #[error("agent `{agent}` reached its limit `{limit}`: {used} of {allowed}")]
-    Limit { agent: String, limit: String, used: f64, allowed: f64, partial: String },
+    #[error("agent `{agent}` reached its limit `{limit}`: {used} of {allowed}{}", shown_need(*.needed))]
+    Limit { agent: String, limit: String, used: f64, allowed: f64, needed: Option<f64>, partial: String },
     #[error("`{limit}` needs the price of `{model}`, which nobody knows")]
     UnknownPrice { limit: String, model: String },
+    #[error("`{limit}` needs to know how often agent `{agent}` may use `{tool}` in one request")]
+    UnboundedTool { limit: String, agent: String, tool: &'static str },
     #[error("agent `{agent}` called `{tool}` three times in a row with the same failure: {reason}")]
     RepeatedFailure { agent: String, tool: String, reason: String },
     #[error("the answer of agent `{agent}` violates its schema: {violation}")]
@@ -297,8 +321,10 @@ impl RunError {
             }
             Self::Input(_)
             | Self::Model { .. }
+            | Self::NotAskedAgain { .. }
             | Self::Empty { .. }
             | Self::UnknownPrice { .. }
+            | Self::UnboundedTool { .. }
             | Self::RepeatedFailure { .. }
             | Self::Output { .. }
             | Self::NoAgent { .. }
@@ -519,13 +545,21 @@ impl Runtime {
         output.map(|output| (output, messages))
     }
 
-    /// A limit on money can only be kept where every price is known.
+    /// A limit on money can only be kept where every price is known, and how often it has to be paid.
     fn check_prices(&self) -> Result<(), RunError> {
+        if self.config.unknown_prices == UnknownPrices::Allowed {
+            return Ok(());
+        }
         let of_run = self.config.limits.max_cost_usd.is_some();
-        let agents = self.program.agents.values().map(|agent| {
-            let limited = of_run || agent.limits.max_cost_usd.is_some();
-            (&agent.model, &agent.script, limited)
-        });
+        let limited = |agent: &AgentSpec| of_run || agent.limits.max_cost_usd.is_some();
+        for agent in self.program.agents.values().filter(|agent| limited(agent) && agent.script.is_none()) {
+            let offered = offered_server_tools(agent, &self.config.approvals);
+            if let Some(tool) = offered.iter().find(|tool| tool.max_uses.is_none()) {
+                let (limit, agent) = ("max_cost_usd".to_owned(), agent.name.clone());
+                return Err(RunError::UnboundedTool { limit, agent, tool: tool.kind.name() });
+            }
+        }
+        let agents = self.program.agents.values().map(|agent| (&agent.model, &agent.script, limited(agent)));
         let fallback = self.program.fallback.iter().map(|fallback| (&fallback.model, &fallback.script, of_run));
         for (model, script, limited) in agents.chain(fallback) {
             if limited && script.is_none() && self.price_of(model).is_none() {
@@ -694,6 +728,15 @@ impl Agents for Runtime {
 
     fn trace(&self) -> Vec<Arc<TraceCall>> {
         self.session.trace()
+    }
+}
+
+/// The provider's own tools that an agent is given. They run outside the gate, so where every question is answered with
+/// no they are not offered.
+fn offered_server_tools<'a>(agent: &'a AgentSpec, approvals: &Approvals) -> &'a [ServerTool] {
+    match approvals {
+        Approvals::RejectAll => &[],
+        Approvals::ApproveAll | Approvals::Prompt(_) | Approvals::Nobody => &agent.server_tools,
     }
 }
 

@@ -41,7 +41,7 @@ impl Resumed {
                 // Calls are counted together, when the first of them begins.
                 let has_begun = contents.beneath(key).next().is_some();
                 let tool_calls = if has_begun { reply.tool_calls().count() as u64 } else { 0 };
-                Some((key.to_owned(), Cost { tool_calls, ..Cost::of_reply(&reply.usage) }))
+                Some((key.to_owned(), Cost { tool_calls, ..Cost::of(&reply.usage) }))
             }
             (
                 Known::Done(_) | Known::Started(_) | Known::Asked(_),
@@ -72,6 +72,11 @@ impl Resumed {
         let prefix = format!("{key}/");
         let beneath = self.spent.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
         beneath.fold(Cost::default(), |sum, (_, cost)| sum.plus(*cost))
+    }
+
+    /// How often the request of a step was sent.
+    pub(super) fn requests_at(&self, key: &str) -> u64 {
+        self.spent.get(key).map_or(0, |cost| cost.requests)
     }
 
     /// Whether calls of the reply to this request had begun.

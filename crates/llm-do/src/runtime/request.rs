@@ -1,14 +1,23 @@
-//! One model request: reserved before, priced and settled after, all of it one effect.
+//! One model request: reserved before each time it is sent, priced and settled after, all of it one effect.
 
 use std::time::Instant;
 
-use super::ledger::{Account, Cost, Ledger, Reached};
+use super::ledger::{Account, Cost, Ledger, Limited, Reached, Reservation, Wish};
+use crate::BoxFuture;
 use crate::event::{EventKind, Events};
 use crate::journal::Stop;
-use crate::message::{Arguments, Content, Message, Reply, ReplyPart, Usage};
-use crate::model::prices::ModelPrice;
-use crate::model::{Conversation, ModelError};
+use crate::message::{Finish, Message, Reply, ReplyPart, Usage};
+use crate::model::anthropic;
+use crate::model::estimate::{self, Input};
+use crate::model::meter::{Forbidden, Meter, Taken};
+use crate::model::prices::{ModelPrice, Money};
+use crate::model::provider::provider;
+use crate::model::windows::{USUAL_LONGEST_ANSWER, Window};
+use crate::model::{Conversation, Head, ModelError, ServerTool, Thinking};
 use crate::project::AgentSpec;
+
+/// No answer is bounded to fewer tokens for want of money.
+const LEAST_ANSWER: u64 = 1_024;
 
 /// Everything around a request but the conversation itself.
 pub(super) struct Request<'a> {
@@ -17,17 +26,79 @@ pub(super) struct Request<'a> {
     pub model: &'a str,
     /// What the model costs, if anybody knows.
     pub price: Option<&'a ModelPrice>,
-    /// About how many bytes were said so far.
-    pub heard: usize,
+    pub opening: &'a Opening,
+    pub limited: Limited,
     pub ledger: &'a Ledger,
     pub account: Account,
+    pub own: &'a mut OwnRequests,
     pub events: &'a Events,
+}
+
+/// What is known of each request of a conversation when it is opened.
+pub(super) struct Opening {
+    /// Tokens of what goes in each time.
+    tokens: u64,
+    /// The most that the provider's own tools can cost.
+    server_tools: Money,
+}
+
+impl Opening {
+    pub fn of(head: &Head) -> Self {
+        let most =
+            |tool: &ServerTool| per_use(&head.model.provider, tool.kind.name()).times(tool.max_uses.unwrap_or(0));
+        let server_tools = head.server_tools.iter().map(most).fold(Money::ZERO, Money::plus);
+        Self { tokens: estimate::of_head(head), server_tools }
+    }
+}
+
+/// What one use of a provider's own tool costs.
+fn per_use(name: &str, tool: &str) -> Money {
+    let offered = provider(name).map(|row| row.server_tools).unwrap_or_default();
+    offered.iter().find(|offered| offered.kind.name() == tool).map_or(Money::ZERO, |offered| offered.per_use)
+}
+
+/// How often the model of one call was asked. The agents that it calls count their own.
+#[derive(Debug, Default)]
+pub(super) struct OwnRequests {
+    pub sent: u64,
+    /// Those before the turn that is going on.
+    pub earlier: u64,
+    /// Of the whole call, as the agent's file says.
+    pub limit: Option<u64>,
+}
+
+/// Model requests of one turn, unless the agent's limits bound those of the whole call. It stops a model that goes round
+/// in circles, not a person who has much to say.
+const MOST_OF_A_TURN: u64 = 50;
+
+impl OwnRequests {
+    #[expect(clippy::cast_precision_loss, reason = "small counts, shown to people")]
+    fn check(&self, account: Account) -> Result<(), Reached> {
+        let (made, allowed) = match self.limit {
+            Some(allowed) => (self.sent, allowed),
+            None => (self.sent - self.earlier, MOST_OF_A_TURN),
+        };
+        if made < allowed {
+            return Ok(());
+        }
+        let limit = "max_requests";
+        Err(Reached { limit, used: made as f64, allowed: allowed as f64, needed: None, account })
+    }
 }
 
 /// Why there is no reply.
 pub(super) enum Unanswered {
     Limit(Reached),
-    Model(ModelError),
+    /// The answer was bounded for want of money, and ended there: what was said.
+    CutByMoney {
+        reached: Reached,
+        said: String,
+    },
+    /// With the limit that forbade to ask again, if one did.
+    Model {
+        error: ModelError,
+        forbidden: Option<Box<Reached>>,
+    },
     Stopped(Stop),
 }
 
@@ -40,36 +111,222 @@ impl From<Stop> for Unanswered {
 impl Request<'_> {
     /// Asks. The reply gets its price here and nowhere else, before anybody hears of it: so events, usage, trace and
     /// messages agree, also when they come from a record.
-    pub async fn ask(&self, conversation: &mut dyn Conversation, history: &[Message]) -> Result<Reply, Unanswered> {
-        let estimate = self.estimate();
-        self.ledger.reserve(self.account, estimate).map_err(Unanswered::Limit)?;
-        // Dropped with the future: what was reserved and never spent is given back.
-        let mut reserved = Reserved { ledger: self.ledger, account: self.account, estimate, spent: None };
-        let model = self.model.to_owned();
-        self.events.send(|| EventKind::RequestStarted { model });
-        let started = Instant::now();
-        let mut reply = conversation.reply(history, self.events).await.map_err(Unanswered::Model)?;
-        // A model that says itself what it took knows better than a table.
-        let priced = || self.price.map(|price| price.cost(&reply.usage));
-        reply.usage.cost_usd = reply.usage.cost_usd.or_else(priced);
-        reserved.spent = Some(Cost::of_reply(&reply.usage));
-        tell_near(reserved.settle(), self.events);
-        self.events.send(|| EventKind::RequestFinished {
-            model: self.model.to_owned(),
-            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+    pub async fn ask(self, conversation: &mut dyn Conversation, history: &[Message]) -> Result<Reply, Unanswered> {
+        let events = self.events;
+        let mut sendings = Sendings::of(self, history);
+        sendings.admit().await.map_err(Unanswered::Limit)?;
+        match conversation.reply(history, &mut sendings, events).await {
+            Ok(reply) => sendings.answered(reply),
+            Err(error) => {
+                sendings.close(&error.to_string());
+                Err(Unanswered::Model { error, forbidden: sendings.forbidden.take() })
+            }
+        }
+    }
+
+    fn input(&self, history: &[Message]) -> Input {
+        estimate::of_request(self.opening.tokens, history, &self.agent.model)
+    }
+
+    /// The most that it can cost. Where neither money nor tokens are limited, nothing is estimated.
+    fn wish(&self, history: &[Message]) -> Wish {
+        if self.limited == Limited::default() {
+            return Wish::exactly(Cost::REQUEST);
+        }
+        let input = self.input(history);
+        let output_tokens = self.agent.settings.max_tokens.unwrap_or(0);
+        let fixed = Cost { input_tokens: input.tokens, output_tokens, ..Cost::REQUEST };
+        match self.price.filter(|price| self.limited.money && !price.is_free()) {
+            None => Wish::exactly(fixed),
+            Some(price) => {
+                let (money, per_token) = price.most(input.tokens);
+                let fixed = Cost { money: money.plus(self.opening.server_tools), ..fixed };
+                let (least, longest) = self.answer(input);
+                Wish { fixed, per_token, longest, least }
+            }
+        }
+    }
+
+    /// The shortest answer that is of use, and the longest: thinking is part of it.
+    fn answer(&self, input: Input) -> (u64, u64) {
+        let settings = &self.agent.settings;
+        let model = &self.agent.model;
+        let thinking = match settings.thinking {
+            Some(Thinking::Budget(tokens)) => tokens,
+            Some(Thinking::On) if model.provider == "anthropic" => anthropic::thinking_budget(&model.model),
+            Some(Thinking::On | Thinking::Off) | None => 0,
+        };
+        let least = thinking.saturating_add(LEAST_ANSWER);
+        let window = Window::of(model);
+        let usual = window.map_or(USUAL_LONGEST_ANSWER, |window| window.longest_answer);
+        // What went in for certain is not there for the answer.
+        let room = window.map_or(u64::MAX, |window| window.window.saturating_sub(input.counted));
+        (least, settings.max_tokens.unwrap_or_else(|| usual.min(room).max(least)))
+    }
+}
+
+/// A request that is sent, perhaps more than once. Whatever becomes of it, also if it is dropped, each sending is settled
+/// and told of.
+struct Sendings<'a> {
+    request: Request<'a>,
+    history: &'a [Message],
+    wish: Wish,
+    /// Of the present sending.
+    reserved: Option<Reservation<'a>>,
+    taken: Taken,
+    started: Instant,
+    /// The limit that does not allow another.
+    forbidden: Option<Box<Reached>>,
+}
+
+impl<'a> Sendings<'a> {
+    fn of(request: Request<'a>, history: &'a [Message]) -> Self {
+        let (wish, started) = (request.wish(history), Instant::now());
+        Self { request, history, wish, reserved: None, taken: Taken::Nothing, started, forbidden: None }
+    }
+
+    /// Waits until it fits, and begins a sending.
+    async fn admit(&mut self) -> Result<(), Reached> {
+        let Request { ledger, account, .. } = self.request;
+        self.request.own.check(account)?;
+        self.reserved = Some(ledger.reserve(account, self.wish).await?);
+        self.request.own.sent += 1;
+        self.taken = Taken::Nothing;
+        self.started = Instant::now();
+        self.request.events.send(|| EventKind::RequestStarted { model: self.request.model.to_owned() });
+        Ok(())
+    }
+
+    fn duration_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn answered(mut self, mut reply: Reply) -> Result<Reply, Unanswered> {
+        let reserved = self.reserved.take();
+        reply.usage = self.priced(&reply, reserved.as_ref());
+        let Request { model, events, limited, .. } = self.request;
+        let spent = Cost::of(&reply.usage);
+        let (lowered, expected) = reserved.as_ref().map_or((None, Money::ZERO), |it| (it.lowered, it.cost.money));
+        tell_near(reserved.map(|reserved| reserved.settle(spent)).unwrap_or_default(), events);
+        events.send(|| EventKind::RequestFinished {
+            model: model.to_owned(),
+            duration_ms: self.duration_ms(),
             usage: reply.usage,
             finish: reply.finish,
         });
-        Ok(reply)
+        if limited.money && spent.money > expected {
+            events.send(|| EventKind::Notice { text: beyond(&reply.usage, spent, expected) });
+        }
+        match lowered.filter(|_| reply.finish == Finish::Length) {
+            None => Ok(reply),
+            Some(account) => {
+                let reached = self.request.ledger.money(account);
+                Err(Unanswered::CutByMoney { reached, said: reply.text() })
+            }
+        }
     }
 
-    /// Before a request nobody knows what it takes: a token has about three bytes, and an answer is as long as it may be.
-    fn estimate(&self) -> Cost {
-        let input_tokens = (self.agent.instructions.len() + self.heard) as u64 / 3;
-        let output_tokens = self.agent.settings.max_tokens.unwrap_or(0);
-        let usage = Usage { input_tokens, output_tokens, ..Usage::default() };
-        let usd = self.price.map_or(0.0, |price| price.cost(&usage));
-        Cost { requests: 1, tool_calls: 0, input_tokens, output_tokens, usd }
+    /// What a reply took. A model that says itself what it cost knows better than a table; one that says nothing of a
+    /// request that must be paid is taken at its estimate.
+    fn priced(&self, reply: &Reply, reserved: Option<&Reservation<'_>>) -> Usage {
+        let usage = reply.usage;
+        let Some(price) = self.request.price.filter(|_| usage.cost_usd.is_none()) else { return usage };
+        if usage.input_tokens == 0 && usage.output_tokens == 0 && !price.is_free() {
+            let text = reply.text().len() as u64;
+            return Usage { unanswered: 0, ..self.unreported(reserved, text) };
+        }
+        let used = reply.parts.iter().filter_map(|part| match part {
+            ReplyPart::ServerTool(part) => part.input.as_ref().map(|_| part.tool.as_str()),
+            ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::Refusal(_) => None,
+        });
+        let provider = &self.request.agent.model.provider;
+        let tools = used.map(|tool| per_use(provider, tool)).fold(Money::ZERO, Money::plus);
+        let cost = Money::from_usd(price.cost(&usage)).plus(tools);
+        Usage { cost_usd: Some(cost.usd()), ..usage }
+    }
+
+    /// Settles a sending that gave no reply.
+    fn close(&mut self, error: &str) {
+        let Some(reserved) = self.reserved.take() else { return };
+        let usage = self.charged(&reserved);
+        if usage.requests == 0 {
+            self.request.own.sent -= 1;
+        }
+        let Request { model, events, .. } = self.request;
+        tell_near(reserved.settle(Cost::of(&usage)), events);
+        let (model, duration_ms, error) = (model.to_owned(), self.duration_ms(), error.to_owned());
+        events.send(|| EventKind::RequestFailed { model, duration_ms, usage, error });
+    }
+
+    /// What a sending without a reply counts for: what was reported, or else the most that it can have cost.
+    fn charged(&self, reserved: &Reservation<'_>) -> Usage {
+        let refused = Usage { requests: 1, unanswered: 1, cost_usd: Some(0.0), ..Usage::default() };
+        match self.taken {
+            Taken::Nothing => Usage::default(),
+            Taken::Refused => refused,
+            Taken::Sent => self.unreported(Some(reserved), 0),
+            Taken::Answer { reported, text } if reported.input_tokens == 0 && reported.output_tokens == 0 => {
+                self.unreported(Some(reserved), text)
+            }
+            Taken::Answer { reported, text } => {
+                // The count of the answer comes at its end; until then it has at least what was heard.
+                let output_tokens = reported.output_tokens.max(text.div_ceil(3));
+                let usage = Usage { requests: 1, unanswered: 1, estimated: 1, output_tokens, ..reported };
+                let priced = || self.request.price.map(|price| price.cost(&usage));
+                Usage { cost_usd: usage.cost_usd.or_else(priced), ..usage }
+            }
+        }
+    }
+
+    /// Nobody has said what it took. With a limit it counts for all that was reserved; without one, for what went in and
+    /// was heard.
+    fn unreported(&self, reserved: Option<&Reservation<'_>>, text: u64) -> Usage {
+        let usage = Usage { requests: 1, unanswered: 1, estimated: 1, ..Usage::default() };
+        if let Some(reserved) = reserved.filter(|_| self.wish.longest > 0) {
+            let (input_tokens, output_tokens) = (reserved.cost.input_tokens, reserved.longest);
+            return Usage { input_tokens, output_tokens, cost_usd: Some(reserved.cost.money.usd()), ..usage };
+        }
+        let (input_tokens, output_tokens) = (self.request.input(self.history).tokens, text.div_ceil(3));
+        let cost = self.request.price.map(|price| {
+            let (input, per_token) = price.most(input_tokens);
+            input.plus(per_token.times(output_tokens)).usd()
+        });
+        Usage { input_tokens, output_tokens, cost_usd: cost, ..usage }
+    }
+}
+
+impl Meter for Sendings<'_> {
+    fn longest_answer(&self) -> Option<u64> {
+        self.reserved.as_ref().map(|reserved| reserved.longest).filter(|longest| *longest > 0)
+    }
+
+    fn note(&mut self, taken: Taken) {
+        self.taken = taken;
+    }
+
+    fn failed(&mut self, error: &ModelError) -> Result<(), Forbidden> {
+        self.close(&error.to_string());
+        let Request { ledger, account, .. } = self.request;
+        let room = self.request.own.check(account).and_then(|()| ledger.check(account, &self.wish));
+        room.map_err(|reached| {
+            self.forbidden = Some(Box::new(reached));
+            Forbidden
+        })
+    }
+
+    fn again(&mut self) -> BoxFuture<'_, Result<(), Forbidden>> {
+        Box::pin(async {
+            self.admit().await.map_err(|reached| {
+                self.forbidden = Some(Box::new(reached));
+                Forbidden
+            })
+        })
+    }
+}
+
+impl Drop for Sendings<'_> {
+    fn drop(&mut self) {
+        self.close("cancelled");
     }
 }
 
@@ -79,77 +336,13 @@ pub(super) fn tell_near(near: Vec<Reached>, events: &Events) {
     }
 }
 
-/// A reservation that settles itself, also when its request is dropped.
-struct Reserved<'a> {
-    ledger: &'a Ledger,
-    account: Account,
-    estimate: Cost,
-    spent: Option<Cost>,
-}
-
-impl Reserved<'_> {
-    fn settle(mut self) -> Vec<Reached> {
-        let spent = self.spent.take().unwrap_or_default();
-        let near = self.ledger.settle(self.account, self.estimate, spent);
-        self.estimate = Cost::default();
-        near
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.ledger.settle(self.account, self.estimate, self.spent.take().unwrap_or_default());
-    }
-}
-
-/// About how many bytes a history is: every message is looked at once, however many requests follow it.
-#[derive(Default)]
-pub(super) struct Heard {
-    messages: usize,
-    bytes: usize,
-}
-
-impl Heard {
-    pub fn bytes(&mut self, history: &[Message]) -> usize {
-        self.bytes += history.iter().skip(self.messages).map(size).sum::<usize>();
-        self.messages = history.len();
-        self.bytes
-    }
-}
-
-/// About how many bytes a message is.
-fn size(message: &Message) -> usize {
-    let content = |parts: &[Content]| -> usize {
-        parts
-            .iter()
-            .map(|part| match part {
-                Content::Text { text } | Content::Value { json: text } => text.len(),
-                Content::Attachment(attachment) => attachment.data.len(),
-            })
-            .sum()
-    };
-    match message {
-        Message::User(message) => content(&message.parts),
-        Message::Tool(message) => message
-            .parts
-            .iter()
-            .map(|result| match &result.outcome {
-                Ok(parts) => content(parts),
-                Err(error) => error.len(),
-            })
-            .sum(),
-        Message::Assistant(reply) => reply
-            .parts
-            .iter()
-            .map(|part| match part {
-                ReplyPart::Text(part) | ReplyPart::Refusal(part) => part.text.len(),
-                ReplyPart::Thinking(part) => part.text.len(),
-                ReplyPart::ToolCall(call) => match &call.arguments {
-                    Arguments::Object(arguments) => arguments.get().len(),
-                    Arguments::Malformed(text) => text.len(),
-                },
-                ReplyPart::ServerTool(part) => part.output.as_ref().map_or(0, |output| output.get().len()),
-            })
-            .sum(),
-    }
+/// What a provider charges beyond all that was expected is bounded by nobody; but it is said.
+fn beyond(usage: &Usage, spent: Cost, expected: Money) -> String {
+    format!(
+        "the request cost ${:.4}, which is more than the ${:.4} that were reserved for it ({} tokens in, {} out)",
+        spent.money.usd(),
+        expected.usd(),
+        usage.input_tokens,
+        usage.output_tokens
+    )
 }

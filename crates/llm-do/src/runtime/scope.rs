@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::continuation::joined;
 use super::input::Input;
-use super::ledger::{Account, Cost, Reached};
+use super::ledger::{Account, Cost, Limited, Reached};
 use super::output;
 use super::record::Turn;
-use super::request::{Heard, Request, Unanswered, tell_near};
+use super::request::{Opening, OwnRequests, Request, Unanswered, tell_near};
 use super::toolsets::{self, Opened, Unopened};
-use super::{Output, RunError, Runtime};
+use super::{Output, RunError, Runtime, offered_server_tools};
 use crate::event::{CallKind, Ended, EventKind, Events, TraceCall};
 use crate::journal::digest::Chain;
 use crate::journal::{Described, StepKind, Steps};
@@ -21,14 +21,11 @@ use crate::message::{
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ModelError, ToolDeclaration};
 use crate::project::{AgentSpec, Limits, Typing};
-use crate::tools::approval::{Approvals, canonical};
+use crate::tools::approval::canonical;
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
 use crate::tools::{CallContext, Cancellation, Ending, Nesting};
 
-/// Model requests of one turn, unless the agent's limits bound those of the whole call. It stops a model that goes round
-/// in circles, not a person who has much to say.
-const MAX_REQUESTS: u64 = 50;
 /// How often an answer that violates its schema is sent back.
 const MOST_REPAIRS: usize = 3;
 /// The same call that fails so often in a row ends the agent's call.
@@ -112,15 +109,15 @@ pub struct CallScope<'r> {
     account: Account,
     /// What the model costs, if anybody knows.
     price: Option<Arc<ModelPrice>>,
-    heard: Heard,
+    opening: Opening,
+    limited: Limited,
+    own: OwnRequests,
     /// How long the history was before the turn that is going on.
     turn_start: Option<usize>,
     /// What the last turn had come to when it failed.
     unfinished: Vec<Message>,
     turns: u64,
     requests: u64,
-    /// Those before the turn that is going on.
-    earlier_requests: u64,
     /// Identifies what was said so far in a recorded run.
     chain: Option<Chain>,
     failures: Failures,
@@ -172,7 +169,10 @@ impl<'r> CallScope<'r> {
             let text = format!("the toolset `{name}` of agent `{}` cannot be offered yet", agent.name);
             events.send(|| EventKind::Notice { text });
         }
-        let conversation = model.open(head(runtime, &agent, &plane));
+        let head = head(runtime, &agent, &plane);
+        let (opening, limited) = (Opening::of(&head), runtime.ledger.limited(account));
+        let own = OwnRequests { limit: agent.limits.max_requests, ..OwnRequests::default() };
+        let conversation = model.open(head);
         let price = runtime.price_of(&agent.model);
         Ok(Self {
             runtime,
@@ -188,12 +188,13 @@ impl<'r> CallScope<'r> {
             parent,
             account,
             price,
-            heard: Heard::default(),
+            opening,
+            limited,
+            own,
             turn_start: None,
             unfinished: Vec::new(),
             turns: 0,
             requests: 0,
-            earlier_requests: 0,
             chain: None,
             failures: Failures::default(),
             started: Instant::now(),
@@ -252,7 +253,7 @@ impl<'r> CallScope<'r> {
         }
         self.ended = Some(Ended::Error("cancelled".to_owned()));
         self.turns += 1;
-        self.earlier_requests = self.requests;
+        self.own.earlier = self.own.sent;
         self.failures = Failures::default();
         self.turn_start = Some(self.frame.history.len());
         let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.is_entry());
@@ -280,7 +281,7 @@ impl<'r> CallScope<'r> {
     fn run_timed_out(&self, allowed: f64) -> RunError {
         self.tell_limit("timeout_seconds", allowed, allowed);
         let (limit, partial) = ("timeout_seconds".to_owned(), self.said());
-        Ending::Limit { limit, used: allowed, allowed, partial }.into()
+        Ending::Limit { limit, used: allowed, allowed, needed: None, partial }.into()
     }
 
     fn settle(&mut self, output: Result<Output, RunError>) -> Result<Output, RunError> {
@@ -304,7 +305,6 @@ impl<'r> CallScope<'r> {
     fn take_back(&mut self) {
         if let Some(start) = self.turn_start.take() {
             self.unfinished = self.frame.history.split_off(start);
-            self.heard = Heard::default();
             self.conversation.rewind(start);
         }
     }
@@ -322,18 +322,18 @@ impl<'r> CallScope<'r> {
     fn timed_out(&self, allowed: f64) -> RunError {
         self.tell_limit("timeout_seconds", allowed, allowed);
         let (agent, limit) = (self.agent.name.clone(), "timeout_seconds".to_owned());
-        RunError::Limit { agent, limit, used: allowed, allowed, partial: self.said() }
+        RunError::Limit { agent, limit, used: allowed, allowed, needed: None, partial: self.said() }
     }
 
     /// A limit of the run ends the run, one of this call the call.
-    fn limited(&self, reached: &Reached) -> RunError {
-        let Reached { limit, used, allowed, account } = *reached;
+    fn limited(&self, reached: &Reached, partial: String) -> RunError {
+        let Reached { limit, used, allowed, needed, account } = *reached;
         self.tell_limit(limit, used, allowed);
-        let (limit, partial) = (limit.to_owned(), self.said());
+        let limit = limit.to_owned();
         if account == self.runtime.account {
-            return Ending::Limit { limit, used, allowed, partial }.into();
+            return Ending::Limit { limit, used, allowed, needed, partial }.into();
         }
-        RunError::Limit { agent: self.agent.name.clone(), limit, used, allowed, partial }
+        RunError::Limit { agent: self.agent.name.clone(), limit, used, allowed, needed, partial }
     }
 
     fn tell_limit(&self, limit: &str, used: f64, allowed: f64) {
@@ -440,8 +440,8 @@ impl<'r> CallScope<'r> {
             return Ok(());
         }
         let cost = Cost { tool_calls: calls as u64, ..Cost::default() };
-        self.runtime.ledger.reserve(self.account, cost).map_err(|reached| self.limited(&reached))?;
-        tell_near(self.runtime.ledger.settle(self.account, cost, cost), &self.events);
+        let spent = self.runtime.ledger.spend(self.account, cost);
+        tell_near(spent.map_err(|reached| self.limited(&reached, self.said()))?, &self.events);
         Ok(())
     }
 
@@ -501,7 +501,6 @@ impl<'r> CallScope<'r> {
             Err(error) => return Err(error),
         };
         self.frame.history.truncate(start);
-        self.heard = Heard::default();
         self.chain = None;
         self.conversation.rewind(start);
         Ok(match rest {
@@ -511,32 +510,38 @@ impl<'r> CallScope<'r> {
     }
 
     async fn request(&mut self) -> Result<Reply, RunError> {
-        let (made, allowed) = match self.agent.limits.max_requests {
-            Some(allowed) => (self.requests, allowed),
-            None => (self.requests - self.earlier_requests, MAX_REQUESTS),
-        };
-        if made >= allowed {
-            return Err(self.limited(&reached_requests(made, allowed, self.account)));
-        }
         self.requests += 1;
         self.extend_chain();
         let steps = self.request_steps();
         let telling = steps.telling(&self.events);
+        self.own.sent += self.runtime.resumed.requests_at(steps.path());
         let request = Request {
             agent: &self.agent,
             model: &self.model,
             price: self.price.as_deref(),
-            heard: self.heard.bytes(&self.frame.history),
+            opening: &self.opening,
+            limited: self.limited,
             ledger: &self.runtime.ledger,
             account: self.account,
+            own: &mut self.own,
             events: &telling,
         };
         let effect = request.ask(self.conversation.as_mut(), &self.frame.history);
         let described = || Described::new(StepKind::Model, &self.chain.as_ref().map(Chain::digest));
         let reply: Result<Reply, Unanswered> = steps.run(described, &telling, effect).await;
         reply.map_err(|unanswered| match unanswered {
-            Unanswered::Limit(reached) => self.limited(&reached),
-            Unanswered::Model(error) => RunError::Model { agent: self.agent.name.clone(), error },
+            Unanswered::Limit(reached) => self.limited(&reached, self.said()),
+            Unanswered::CutByMoney { reached, said } => {
+                let before = self.said();
+                let all = [before, said].into_iter().filter(|text| !text.trim().is_empty()).collect::<Vec<_>>();
+                self.limited(&reached, all.join("\n"))
+            }
+            Unanswered::Model { error, forbidden: None } => RunError::Model { agent: self.agent.name.clone(), error },
+            Unanswered::Model { error, forbidden: Some(reached) } => {
+                let Reached { limit, used, allowed, .. } = *reached;
+                self.tell_limit(limit, used, allowed);
+                RunError::NotAskedAgain { agent: self.agent.name.clone(), error: Box::new(error), limit }
+            }
             Unanswered::Stopped(stop) => stop.into(),
         })
     }
@@ -606,11 +611,6 @@ impl Drop for CallScope<'_> {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "small counts, shown to people")]
-fn reached_requests(made: u64, allowed: u64, account: Account) -> Reached {
-    Reached { limit: "max_requests", used: made as f64, allowed: allowed as f64, account }
-}
-
 /// A limit may be set to anything.
 pub(super) fn seconds(limit: f64) -> Duration {
     Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365))
@@ -633,17 +633,12 @@ fn head(runtime: &Runtime, agent: &AgentSpec, plane: &ToolPlane) -> Head {
         description: spec.description,
         parameters: spec.parameters,
     });
-    // They run outside the gate, so where every question is answered with no they are not offered.
-    let server_tools = match runtime.config.approvals {
-        Approvals::RejectAll => Vec::new(),
-        Approvals::ApproveAll | Approvals::Prompt(_) | Approvals::Nobody => agent.server_tools.clone(),
-    };
     Head {
         agent: Arc::from(agent.name.as_str()),
         model: agent.model.clone(),
         instructions: agent.instructions.clone(),
         tools: tools.collect(),
-        server_tools,
+        server_tools: offered_server_tools(agent, &runtime.config.approvals).to_vec(),
         settings: agent.settings.clone(),
         output: agent.output.schema().cloned(),
         stream: runtime.config.stream,

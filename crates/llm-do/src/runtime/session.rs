@@ -25,7 +25,7 @@ struct State {
 
 #[derive(Debug)]
 enum Running {
-    Tool(TraceCall),
+    Tool(Box<TraceCall>),
     /// Code is an open call.
     Code(u64),
 }
@@ -84,7 +84,10 @@ impl Recorder for Session {
                     state.finish(id, parent, call);
                 }
             }
-            EventKind::RequestFinished { model, usage, .. } => state.add_usage(id, &model, &usage),
+            EventKind::RequestFailed { usage, .. } if usage.requests == 0 => {}
+            EventKind::RequestFinished { model, usage, .. } | EventKind::RequestFailed { model, usage, .. } => {
+                state.add_usage(id, &model, &usage);
+            }
             EventKind::ToolCalled { id: tool_call, tool, arguments, calls_as } => {
                 let call = started(tool, CallKind::Tool, depth, Some(arguments));
                 let running = match calls_as {
@@ -92,7 +95,7 @@ impl Recorder for Session {
                         state.open.insert(code, Box::new((Some(id), call)));
                         Running::Code(code)
                     }
-                    None => Running::Tool(call),
+                    None => Running::Tool(Box::new(call)),
                 };
                 state.tools.insert((id, tool_call), running);
             }
@@ -161,7 +164,7 @@ impl State {
     /// A tool that runs no longer, with what its code called.
     fn returned(&mut self, caller: u64, tool_call: String) -> Option<TraceCall> {
         match self.tools.remove(&(caller, tool_call))? {
-            Running::Tool(call) => Some(call),
+            Running::Tool(call) => Some(*call),
             Running::Code(code) => self.open.remove(&code).map(|open| open.1),
         }
     }

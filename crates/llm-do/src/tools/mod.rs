@@ -130,8 +130,8 @@ pub enum Ending {
     Refused { path: Vec<String>, tool: String, reason: String },
     #[error("the run was ended at a question")]
     EndedByPerson,
-    #[error("the run reached its limit `{limit}`: {used} of {allowed}")]
-    Limit { limit: String, used: f64, allowed: f64, partial: String },
+    #[error("the run reached its limit `{limit}`: {used} of {allowed}{}", shown_need(*.needed))]
+    Limit { limit: String, used: f64, allowed: f64, needed: Option<f64>, partial: String },
     /// Nothing that a model could recover from.
     #[error("agent `{agent}`: {reason}")]
     Unauthenticated { agent: String, reason: String },
@@ -142,6 +142,11 @@ pub enum Ending {
 fn shown_pending(pending: &[Pending]) -> String {
     let calls = pending.iter().map(|call| format!("`{}` of {}", call.tool, call.path.join(" › ")));
     calls.collect::<Vec<_>>().join(", ")
+}
+
+/// What the next request needs, where that is more than what is left of a limit.
+pub fn shown_need(needed: Option<f64>) -> String {
+    needed.map(|needed| format!(", and the next request may take {needed:.4}")).unwrap_or_default()
 }
 
 /// What a running tool or entry function can see of its caller. Passed, never stored, so that the runtime and its

@@ -23,15 +23,6 @@ struct Entry {
     why: &'static str,
 }
 
-/// What becomes of protected files beneath a directory that somebody names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inner {
-    /// They change with it.
-    Changes,
-    /// Something else keeps each of them as it is.
-    IsKept,
-}
-
 /// How far the protection of a path goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
@@ -65,25 +56,24 @@ impl Protected {
         has_ending && self.0.iter().any(is_beneath)
     }
 
-    /// The first of these whose change, removal or move would change something protected: itself, or what is in it unless
-    /// that is kept. A command only may write what it names, so of names those count that are known to be run or obeyed.
-    pub fn touched<'a>(&self, targets: impl IntoIterator<Item = &'a Target>, inner: Inner) -> Option<&'a Target> {
-        let held: Vec<Target> = match inner {
-            Inner::Changes => self.0.iter().filter_map(|entry| Target::of_path(&entry.path).ok()).collect(),
-            Inner::IsKept => Vec::new(),
-        };
-        targets.into_iter().find(|target| {
-            let covers = |entry: &Entry| entry.covers(target);
-            by_name(target).or_else(|| by_repository(target)).is_some()
-                || (target.is_there() && looks_secret(&target.path))
-                || self.0.iter().any(covers)
-                || held.iter().any(|held| held.path.starts_with(&target.path))
-        })
+    /// The first of these whose change, removal or move would change something protected: itself, or what is in it. A
+    /// command only may write what it names, so of names those count that are known to be run or obeyed.
+    pub fn touched<'a>(&self, targets: impl IntoIterator<Item = &'a Target>) -> Option<&'a Target> {
+        let held: Vec<Target> = self.0.iter().filter_map(|entry| Target::of_path(&entry.path).ok()).collect();
+        let is_above = |target: &Target| held.iter().any(|held| held.path.starts_with(&target.path));
+        targets.into_iter().find(|target| self.names(target) || is_above(target))
+    }
+
+    /// Whether a target is protected itself, and not only a directory with something protected in it.
+    pub fn names(&self, target: &Target) -> bool {
+        by_name(target).or_else(|| by_repository(target)).is_some()
+            || (target.is_there() && looks_secret(&target.path))
+            || self.0.iter().any(|entry| entry.covers(target))
     }
 
     /// Whether changing, moving or removing what a path leads to changes something protected.
     pub fn is_touched(&self, path: &Path) -> bool {
-        Target::of_path(path).map_or(true, |target| self.touched([&target], Inner::Changes).is_some())
+        Target::of_path(path).map_or(true, |target| self.touched([&target]).is_some())
     }
 
     /// Whether the target belongs to this program itself, and is not even read unasked.
@@ -229,6 +219,7 @@ fn has_ending(name: &OsStr, endings: &[&str]) -> bool {
 }
 
 const MODULE_ENDINGS: &[&str] = &[".py", ".pyc", ".pyo", ".pyi", ".pyw", ".pyd", ".so", ".pth", ".egg", ".zip"];
+const AGENTS: &[&str] = &[".worker", ".agent"];
 const AGENT_ENDINGS: &[&str] = &[".worker", ".agent", ".yaml", ".yml"];
 
 const RUN_BY_SHELL: &str = "is run by a shell";
@@ -269,10 +260,33 @@ const PARTS: &[(&str, &str)] = &[
     ),
 ];
 
+/// Those among them that programs write while they work: a build in which they stay as they are would fail.
+const WORKED_IN: &str = ".gitattributes .gitmodules .hg .svn .ipython .jupyter .vscode-server .local .rustup .npm .yarn .bundle \
+     .gradle .m2 .sbt .mozilla .thunderbird";
+
+/// From which commands something is kept because of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptFrom {
+    All,
+    /// `git` brings it along with other files of a branch.
+    AllButGit,
+}
+
+/// Whether what has this name (in lower case) is run or obeyed wherever it lies, and is not written by those who only work.
+pub fn kept_name(name: &str, is_directory: bool) -> Option<KeptFrom> {
+    let part = PARTS.iter().find(|(_, names)| name.starts_with('.') && has(names, name) && !has(WORKED_IN, name));
+    let is_file = || NAMES.iter().any(|(_, names)| has(names, name)) || has_ending(name.as_ref(), AGENTS);
+    match part {
+        Some((why, _)) if *why == RUN_BY_OTHERS => Some(KeptFrom::AllButGit),
+        Some(_) => Some(KeptFrom::All),
+        None => (!is_directory && is_file()).then_some(KeptFrom::All),
+    }
+}
+
 /// Wherever they are, as the name of a file.
 const NAMES: &[(&str, &str)] = &[
     ("is the manifest of a project", "project.json"),
-    (INSTRUCTS, "agents.md claude.md gemini.md"),
+    (INSTRUCTS, "agents.md agents.override.md agent.md claude.md claude.local.md gemini.md qwen.md"),
     ("is imported by every Python", "sitecustomize.py usercustomize.py"),
     ("chooses which compiler runs", "rust-toolchain.toml rust-toolchain"),
 ];
@@ -297,7 +311,7 @@ fn by_name(target: &Target) -> Option<&'static str> {
     };
     let last = named.last().map(String::as_str).unwrap_or_default();
     let of_name = || NAMES.iter().find(|(_, names)| has(names, last)).map(|(why, _)| *why);
-    let of_agent = || has_ending(last.as_ref(), &[".worker", ".agent"]).then_some("is a worker file");
+    let of_agent = || has_ending(last.as_ref(), AGENTS).then_some("is a worker file");
     let of_paths = || has_ending(last.as_ref(), &[".pth"]).then_some("is run by every Python");
     let above = above.iter().filter(|part| has(ABOVE, part) || part.starts_with(".env"));
     let found = above.chain(&named).find_map(|part| of_part(&part));
@@ -343,10 +357,9 @@ mod tests {
             assert!(!protected.is_touched(&root.join(path)), "{path}");
         }
         // Where each of them is kept, naming a directory around them changes none.
-        let is_touched =
-            |path: &str| protected.touched([&Target::of_path(&root.join(path)).unwrap()], Inner::IsKept).is_some();
-        assert!(!is_touched("schemas") && !is_touched(".") && !is_touched("workers"));
-        assert!(is_touched("schemas/in.json") && is_touched("link") && is_touched("workers/generated/x.yaml"));
+        let names = |path: &str| protected.names(&Target::of_path(&root.join(path)).unwrap());
+        assert!(!names("schemas") && !names(".") && !names("workers"));
+        assert!(names("schemas/in.json") && names("link") && names("workers/generated/x.yaml"));
     }
 
     #[test]
@@ -436,7 +449,7 @@ mod tests {
         for path in [".unheard-of", "a/.b/c", ".gitignore/x", ".prettierrc"] {
             assert_eq!(reason(&nothing, root, path), Some("is hidden, as settings of programs are"), "{path}");
             let target = Target::of_path(&root.join(path)).unwrap().within(&root.canonicalize().unwrap());
-            assert_eq!(nothing.touched([&target], Inner::Changes), None, "{path}");
+            assert_eq!(nothing.touched([&target]), None, "{path}");
         }
         std::fs::create_dir_all(root.join(".hidden/work")).unwrap();
         assert_eq!(

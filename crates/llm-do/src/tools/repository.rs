@@ -1,14 +1,28 @@
 //! What `git` takes as settings or runs, in its directories and where these lead.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+use crate::beneath::read_regular;
 
 /// In each of its directories.
 const SETTINGS: &[&str] =
     &["config", "config.worktree", "hooks", "info/attributes", "objects/info/alternates", "commondir"];
+/// What is there while `git` works, and lists programs that it runs when it goes on.
+pub const FOLLOWED: [&str; 1] = ["rebase-merge/git-rebase-todo"];
+/// Any of them makes a directory among the modules one of `git`.
+const OF_MODULES: &[&str] = &["HEAD", "config", "hooks", "objects", "refs"];
+/// What such a directory holds that is no module, or is looked at by itself.
+const CONTENTS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "modules", "worktrees", "lfs"];
 /// In each directory of a worktree.
 const OF_WORKTREES: &[&str] = &["config.worktree", "commondir", "gitdir"];
+
+/// More of a file of settings is not read.
+const LONGEST_SETTINGS: u64 = 1 << 20;
+
+/// Directories that tell one of `git` from any other: without them it is none. There is more to it, which a command could
+/// take away and bring back.
+pub const MARKS: [&str; 2] = ["objects", "refs"];
 
 const HOOKS: &str = "hookspath";
 /// Settings whose values name a file that is read as settings or run.
@@ -40,9 +54,44 @@ pub fn directories(path: &Path) -> Vec<PathBuf> {
     own.into_iter().chain(common).collect()
 }
 
+/// The directories behind the `.git` of a working directory that lie elsewhere, if they say themselves that they are those of
+/// this directory: a worktree or a module that `git` has made. What anybody could write into a `.git` file is not enough.
+pub fn linked(worktree: &Path) -> Vec<PathBuf> {
+    let git = worktree.join(".git");
+    if !git.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Vec::new();
+    }
+    let found = directories(&git);
+    let Some((own, shared)) = found.split_first() else { return Vec::new() };
+    let is_worktree = || pointed_to(&own.join("gitdir"), "").is_some_and(|named| named == git);
+    let is_known = match shared {
+        [] => has_worktree(own, worktree),
+        [shared, ..] => own.parent() == Some(&shared.join("worktrees")) && is_worktree(),
+    };
+    if is_known { found } else { Vec::new() }
+}
+
+/// The `.git` that a program would find from a directory, if commands in this directory do not reach what it stands for: it
+/// lies further up, or leads elsewhere.
+pub fn out_of_reach(directory: &Path) -> Option<PathBuf> {
+    let git = directory.ancestors().map(|above| above.join(".git")).find(|git| git.symlink_metadata().is_ok())?;
+    let is_own = git.parent() == Some(directory);
+    let leads_elsewhere = directories(&git).iter().any(|real| !real.starts_with(directory));
+    (!is_own || (leads_elsewhere && linked(directory).is_empty())).then_some(git)
+}
+
+/// Whether the settings of a module name the directory that it is checked out in.
+fn has_worktree(own: &Path, worktree: &Path) -> bool {
+    let text = text_of(&own.join("config"), LONGEST_SETTINGS).unwrap_or_default();
+    let named = text.lines().filter_map(|line| line.trim().split_once('='));
+    let named = named.filter(|(key, _)| key.trim().eq_ignore_ascii_case("worktree"));
+    let mut real = named.filter_map(|(_, value)| own.join(value.trim()).canonicalize().ok());
+    real.any(|real| real == worktree)
+}
+
 /// Whether a directory is one of `git`, whatever it is called.
 pub fn is_directory(path: &Path) -> bool {
-    path.join("HEAD").is_file() && path.join("objects").is_dir() && path.join("refs").is_dir()
+    MARKS.iter().all(|mark| path.join(mark).is_dir())
 }
 
 /// Whether `git` would run or obey what is at a path without links, or what is in it: the repository in which it lies is a
@@ -71,16 +120,25 @@ pub fn elsewhere(directory: &Path, worktree: &Path) -> Vec<PathBuf> {
 /// Every path of a directory of `git` that is a setting, whether it is there or not.
 pub fn settings(directory: &Path) -> Vec<PathBuf> {
     let mut settings: Vec<PathBuf> = SETTINGS.iter().map(|name| directory.join(name)).collect();
+    settings.extend(Some(directory.join("worktrees")).filter(|path| is_closed(path)));
     for worktree in children(&directory.join("worktrees")) {
         settings.extend(OF_WORKTREES.iter().map(|name| worktree.join(name)));
     }
     // Modules have slashes in their names, and modules of their own.
     let mut waiting: Vec<(PathBuf, usize)> = vec![(directory.join("modules"), 0)];
     while let Some((path, depth)) = waiting.pop() {
-        if path.join("HEAD").exists() {
+        if is_closed(&path) {
+            settings.push(path);
+            continue;
+        }
+        // One that a command took apart is still one: `git` needs more of it than this, which the command can bring back.
+        if depth > 0 && OF_MODULES.iter().any(|name| path.join(name).symlink_metadata().is_ok()) {
             settings.extend(self::settings(&path));
-        } else if depth < 8 {
-            waiting.extend(children(&path).into_iter().map(|child| (child, depth + 1)));
+        }
+        if depth < 8 {
+            let is_searched =
+                |child: &PathBuf| !child.file_name().is_some_and(|name| CONTENTS.iter().any(|one| name == *one));
+            waiting.extend(children(&path).into_iter().filter(is_searched).map(|child| (child, depth + 1)));
         }
     }
     settings
@@ -89,13 +147,8 @@ pub fn settings(directory: &Path) -> Vec<PathBuf> {
 /// What the settings of a directory of `git` name elsewhere and is there: each word that is a path beneath the worktree or
 /// beside the settings. A word too many keeps a file read-only that nobody runs.
 pub fn named(directory: &Path, worktree: &Path) -> Vec<PathBuf> {
-    const MOST: u64 = 1 << 20;
-    let mut text = String::new();
-    for name in ["config", "config.worktree"] {
-        let Ok(file) = fs::File::open(directory.join(name)) else { continue };
-        let _ = file.take(MOST).read_to_string(&mut text);
-        text.push('\n');
-    }
+    let texts = ["config", "config.worktree"].map(|name| text_of(&directory.join(name), LONGEST_SETTINGS));
+    let text = texts.map(Option::unwrap_or_default).join("\n");
     let places = [directory, worktree];
     let paths = text.lines().filter_map(setting).flat_map(|(key, value)| {
         let words = value.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '!'));
@@ -115,6 +168,21 @@ fn setting(line: &str) -> Option<(String, &str)> {
     NAMING.contains(&key.as_str()).then_some((key, value))
 }
 
+/// Whether it is a directory that nobody may look into, until its owner changes that.
+fn is_closed(directory: &Path) -> bool {
+    fs::read_dir(directory).map(|mut entries| entries.next()).is_err_and(|error| is_denied(&error))
+        || directory.join(".").metadata().is_err_and(|error| is_denied(&error))
+}
+
+/// What a file says. Text that is none counts as far as it can be read: settings around it are obeyed all the same.
+fn text_of(file: &Path, most: u64) -> Option<String> {
+    read_regular(file, most).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn is_denied(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::PermissionDenied
+}
+
 fn children(directory: &Path) -> Vec<PathBuf> {
     const MOST: usize = 10_000;
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().take(MOST);
@@ -123,8 +191,7 @@ fn children(directory: &Path) -> Vec<PathBuf> {
 
 /// The directory that a file of `git` names, relative to the file's own.
 fn pointed_to(file: &Path, prefix: &str) -> Option<PathBuf> {
-    let mut text = String::new();
-    fs::File::open(file).ok()?.take(4096).read_to_string(&mut text).ok()?;
+    let text = text_of(file, 4096)?;
     file.parent()?.join(text.strip_prefix(prefix)?.trim_end()).canonicalize().ok()
 }
 

@@ -103,6 +103,7 @@ impl Recorded<'_> {
             cache_write_tokens: count("cache_write"),
             reasoning_tokens: count("reasoning"),
             cost_usd: self.reported_cost(),
+            ..Usage::default()
         };
         assert_eq!(*usage, expected, "{}", self.place());
     }

@@ -301,5 +301,5 @@ fn encoded(response: &Decodable<'_>, reply: &Reply) -> Value {
     } else if reply.finish != Finish::Pause {
         encoder.push(&Message::user("and again"));
     }
-    serde_json::from_slice(&encoder.body()).unwrap()
+    serde_json::from_slice(&encoder.body(None)).unwrap()
 }

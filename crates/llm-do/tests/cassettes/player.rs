@@ -8,6 +8,7 @@ use llm_do::event::{Event, EventKind, Events, Hearing};
 use llm_do::http::{HttpClient, HttpSettings};
 use llm_do::message::{Message, Reply};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries, Secret};
+use llm_do::model::meter::Unmetered;
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::Protocol;
 use llm_do::model::{Conversation, Head, Model as _, ModelError};
@@ -249,7 +250,7 @@ struct Heard {
 
 async fn ask(talk: &mut dyn Conversation, messages: &[Message]) -> (Result<Reply, ModelError>, Heard) {
     let (events, listener) = Events::new(Hearing::Everything);
-    let outcome = talk.reply(messages, &events).await;
+    let outcome = talk.reply(messages, &mut Unmetered, &events).await;
     (outcome, heard(listener))
 }
 

@@ -10,6 +10,7 @@ use llm_do::event::{EventKind, Events, Hearing};
 use llm_do::http::{HttpClient, HttpSettings};
 use llm_do::message::{Content, Message, RawJson, Reply, ToolResult};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries, Secret};
+use llm_do::model::meter::Unmetered;
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::{Decoder, Encoder, Protocol, Quirks};
 use llm_do::model::provider::{Provider, provider};
@@ -84,7 +85,7 @@ pub struct Outcome {
 
 pub async fn ask(talk: &mut dyn Conversation, history: &[Message]) -> Outcome {
     let (events, mut listener) = Events::new(Hearing::Everything);
-    let reply = talk.reply(history, &events).await;
+    let reply = talk.reply(history, &mut Unmetered, &events).await;
     let mut outcome = Outcome { reply, text: String::new(), waits: Vec::new() };
     while let Ok(event) = listener.try_recv() {
         match event.kind {
@@ -177,9 +178,9 @@ impl Encoder for CountingEncoder {
         self.encoder.truncate(messages);
     }
 
-    fn body(&mut self) -> Bytes {
+    fn body(&mut self, longest_answer: Option<u64>) -> Bytes {
         self.lent.fetch_add(1, Ordering::SeqCst);
-        Bytes::from_owner(Lent { body: self.encoder.body(), lent: Arc::clone(&self.lent) })
+        Bytes::from_owner(Lent { body: self.encoder.body(longest_answer), lent: Arc::clone(&self.lent) })
     }
 }
 

@@ -243,8 +243,6 @@ fn secrets_ask_whatever_rule_allows_them() {
             "cat .env",
             "cat notes",
             "head -n 1 ./keys/server.pem",
-            "grep -r KEY .",
-            "grep -r KEY",
             "git show HEAD:.env",
             "git diff -- .env",
             "sort .env",
@@ -252,6 +250,14 @@ fn secrets_ask_whatever_rule_allows_them() {
             "cp --from=.env copy",
         ] {
             world.attempt(command).asks();
+        }
+        for command in ["grep -r KEY .", "grep -r KEY"] {
+            if world.fence().is_full() {
+                let ran = world.attempt(command).ran();
+                assert!(!ran.stdout.contains("KEY=1") && ran.stdout.contains(".env.example"), "{command}: {ran:?}");
+            } else {
+                world.attempt(command).asks();
+            }
         }
         assert_eq!(world.attempt("cat .env.example").ran().stdout, "KEY=\n");
         assert_eq!(world.attempt("grep -rl x src").ran().stdout, "src/inner/lib.rs\n");

@@ -180,6 +180,87 @@ fn a_rule_for_git_writes_the_repository_but_not_its_settings() {
     assert!(git.join("hooks/pre-push.sample").exists() && git.join("modules/m/config").exists());
 }
 
+fn git(directory: &Path, arguments: &[&str]) -> String {
+    let mut git = Command::new("git");
+    git.args(["-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments);
+    let ran = git.current_dir(directory).env("HOME", "/nonexistent").output().unwrap();
+    assert!(ran.status.success(), "{arguments:?}: {ran:?}");
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+/// A shell for `git` and `bash` whose working directory is yet to be made, beside a repository in `outside/main`.
+fn beside_a_repository(fencing: Fencing) -> (World, PathBuf) {
+    let programs = ["bash", "git"].map(|program| rule(program, Rule::Allow));
+    let world = World::new(fencing).with(vec![rules(programs.to_vec())]);
+    let main = world.path("outside/main");
+    world.file("outside/main/a.txt", "first\n");
+    repository(&main);
+    fs::remove_dir_all(world.inside()).unwrap();
+    (world, main)
+}
+
+#[test]
+fn a_rule_for_git_writes_the_repository_of_its_worktree_or_module() {
+    for fencing in [Fencing::WhereOffered, Fencing::Thin] {
+        for is_module in [false, true] {
+            let (world, main) = beside_a_repository(fencing);
+            if !world.fence().is_there() {
+                continue;
+            }
+            let inside = world.inside().display().to_string();
+            let real = if is_module {
+                let above = world.path("inside").parent().unwrap().to_owned();
+                git(&above, &["init", "-q"]);
+                git(&above, &["submodule", "--quiet", "add", &main.display().to_string(), "inside"]);
+                above.join(".git/modules/inside")
+            } else {
+                git(&main, &["worktree", "add", "-q", "-b", "side", &inside]);
+                main.join(".git")
+            };
+            git(&world.inside(), &["config", "user.name", "a"]);
+            git(&world.inside(), &["config", "user.email", "a@b"]);
+            let settings = fs::read_to_string(real.join("config")).unwrap();
+            world.file("inside/a.txt", "second\n");
+            let committed = world.attempt("git commit -qam second").ran();
+            assert_eq!(committed.exit_code, 0, "{is_module} {committed:?}");
+            assert_eq!(git(&world.inside(), &["log", "--format=%s"]), "second\nfirst\n");
+            // No other command reaches it, and behind the full fence no setting is written.
+            let plant = format!("echo x >> {0}/config; echo x > {0}/hooks/pre-commit", real.display());
+            script(&world, &plant).ran();
+            if is_full(fencing) {
+                world.approved("git -c alias.x='!sh go.sh' x").ran();
+            }
+            assert_eq!(fs::read_to_string(real.join("config")).unwrap(), settings, "{is_module}");
+            assert!(!real.join("hooks/pre-commit").exists(), "{is_module}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_names_the_repository_of_somebody_else_opens_nothing() {
+    for fencing in [Fencing::WhereOffered, Fencing::Thin] {
+        let (world, main) = beside_a_repository(fencing);
+        if !world.fence().is_there() {
+            continue;
+        }
+        let elsewhere = world.path("outside/elsewhere").display().to_string();
+        git(&main, &["worktree", "add", "-q", "-b", "side", &elsewhere]);
+        // A copy of what a worktree has, which the repository does not know of.
+        let copy = world.path("inside/own");
+        world.file("inside/own/gitdir", &format!("{}\n", world.path("inside/.git").display()));
+        world.file("inside/own/commondir", &format!("{}\n", main.join(".git").display()));
+        world.file("inside/own/HEAD", "ref: refs/heads/side\n");
+        for target in [main.join(".git"), main.join(".git/worktrees/elsewhere"), copy] {
+            world.file("inside/.git", &format!("gitdir: {}\n", target.display()));
+            world.file("inside/a.txt", "planted\n");
+            let ran = world.attempt("git commit -qam planted").ran();
+            assert_ne!(ran.exit_code, 0, "{} {ran:?}", target.display());
+            assert!(ran.stderr.contains("is not reached from here"), "{} {ran:?}", target.display());
+            assert_eq!(git(&main, &["log", "--all", "--format=%s"]), "first\n", "{}", target.display());
+        }
+    }
+}
+
 #[test]
 fn secrets_are_hidden_unless_somebody_agreed_to_them() {
     for fencing in ALL {
@@ -223,6 +304,16 @@ fn what_a_command_makes_that_others_would_run_is_told_or_removed() {
         assert!(ran.stderr.contains(&format!("{made} was removed")), "{ran:?}");
         assert!(world.inside().join(made).symlink_metadata().is_err(), "{made}");
     }
+    // A link that stood for something protected, and work of `git` that somebody would go on with.
+    fs::rename(world.path("inside/.git"), world.path("inside/real")).unwrap();
+    world.link("inside/.git", "real");
+    let ran = script(&world, "rm .git; mkdir .git").ran();
+    assert!(ran.stderr.contains("/.git was made"), "{ran:?}");
+    fs::remove_dir(world.path("inside/.git")).unwrap();
+    fs::rename(world.path("inside/real"), world.path("inside/.git")).unwrap();
+    world.file("inside/go.sh", "mkdir -p .git/rebase-merge; echo exec id > .git/rebase-merge/git-rebase-todo");
+    let ran = world.approved("git -c alias.x='!sh go.sh' x").ran();
+    assert!(ran.stderr.contains("git-rebase-todo was made"), "{ran:?}");
     // What was made is kept from the next one.
     script(&world, "echo first > other.worker").ran();
     script(&world, "echo second > other.worker").ran();

@@ -36,11 +36,6 @@ fn a_secret_or_an_agent_asks_however_a_word_names_it() {
             "sort -onew.worker a.txt",
             "git show HEAD:.env",
             "git diff --no-index /dev/null -- .env",
-            "cp -r . copy",
-            "cp -r ./ copy",
-            "grep -r TOKEN .",
-            "grep -r TOKEN ..",
-            "grep -r TOKEN /",
             "tar -cf- @list",
             "tar -cf- -T list",
             "tar -cf- --files-from=list",
@@ -63,6 +58,39 @@ fn a_secret_or_an_agent_asks_however_a_word_names_it() {
             }
             assert_eq!(world.state(), before, "{command}");
         }
+    }
+}
+
+#[test]
+fn a_directory_with_secrets_asks_unless_the_fence_hides_them() {
+    for fencing in ALL {
+        for command in ["cp -r . copy", "cp -r ./ copy", "grep -r TOKEN .", "grep -r TOKEN ..", "grep -r TOKEN /"] {
+            let world = allowing(fencing);
+            let attempt = world.attempt(command);
+            if !world.fence().is_full() {
+                attempt.asks();
+                continue;
+            }
+            let ran = attempt.ran();
+            assert!(!format!("{ran:?}").contains("hidden-value"), "{command}: {ran:?}");
+            let is_looked_at = command.ends_with('.');
+            assert!(!is_looked_at || ran.stdout.contains("plain/x.txt"), "{command}: {ran:?}");
+            let copy = std::fs::read_to_string(world.path("inside/copy/.env")).unwrap_or_default();
+            assert!(!copy.contains("hidden-value"), "{command}: {copy}");
+            // Whoever agrees to something else has not agreed to what lies deeper.
+            let named = world.approved(&format!("{command} a.txt .git/config")).ran();
+            assert!(!format!("{named:?}").contains("hidden-value"), "{command}: {named:?}");
+        }
+    }
+}
+
+#[test]
+fn a_repository_that_holds_a_password_is_not_met_unasked() {
+    for fencing in ALL {
+        let world = allowing(fencing);
+        std::fs::remove_file(world.path("inside/.env")).unwrap();
+        world.file("inside/sub/.git/config", "[remote \"o\"]\n\turl = https://me:hidden-value@example.org/x\n");
+        world.attempt("grep -r hidden sub").asks();
     }
 }
 

@@ -203,6 +203,10 @@ impl Decoder for MessagesDecoder {
         self.calls
     }
 
+    fn usage(&self) -> Usage {
+        self.usage.total()
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Reply, DecodeError> {
         if !self.ended {
             return Err(DecodeError::Cut);
@@ -458,7 +462,7 @@ impl WireUsage {
                 .as_ref()
                 .and_then(|details| details.thinking_tokens)
                 .unwrap_or(0),
-            cost_usd: None,
+            ..Usage::default()
         }
     }
 }

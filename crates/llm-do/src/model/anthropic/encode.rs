@@ -9,20 +9,21 @@ use crate::message::{
     Attachment, Content, Finish, Message, RawJson, Reply, ReplyPart, TextPart, ThinkingPart, ToolCall, ToolMessage,
     ToolResult, UserMessage,
 };
-use crate::model::body::{Body, Fields};
+use crate::model::body::{Body, Fields, Tail};
 use crate::model::call_ids::CallIds;
 use crate::model::content::{Base64, Required, Shown, arguments_object, is_strict, shown, with_schema};
 use crate::model::protocol::{CallIdForm, Encoder};
 use crate::model::{Effort, Head, ModelSettings, ServerTool, ServerToolKind, Thinking, ToolDeclaration};
 
 // The moving breakpoint: the provider caches up to the last block that it can.
-const CLOSING: &str = r#"],"cache_control":{"type":"ephemeral"}}"#;
+const CLOSING: &str = r#","cache_control":{"type":"ephemeral"}}"#;
 
 /// What thinking may take where a model wants a number and none was given.
 const THINKING_BUDGET: u64 = 10_000;
 
 pub struct MessagesEncoder {
     body: Body,
+    tail: Tail,
     provider: String,
     call_ids: CallIds,
 }
@@ -30,7 +31,8 @@ pub struct MessagesEncoder {
 impl MessagesEncoder {
     pub fn new(head: &Head) -> Self {
         let body = opening(head).open_array("messages");
-        Self { body, provider: head.model.provider.clone(), call_ids: CallIds::new(CallIdForm::Word) }
+        let tail = Tail::new("]", "max_tokens", Some(max_tokens(&head.model.model, &head.settings)), CLOSING);
+        Self { body, tail, provider: head.model.provider.clone(), call_ids: CallIds::new(CallIdForm::Word) }
     }
 
     fn adopt_foreign_ids(&mut self, reply: &Reply) {
@@ -67,8 +69,8 @@ impl Encoder for MessagesEncoder {
         self.body.truncate(messages);
     }
 
-    fn body(&mut self) -> Bytes {
-        self.body.lend(CLOSING)
+    fn body(&mut self, longest_answer: Option<u64>) -> Bytes {
+        self.body.lend(&self.tail.text(longest_answer))
     }
 }
 
@@ -193,7 +195,6 @@ fn opening(head: &Head) -> Fields {
     let settings = &head.settings;
     let mut fields = Fields::default();
     fields.set("model", &head.model.model);
-    fields.set("max_tokens", &max_tokens(&head.model.model, settings));
     fields.set("stream", &head.stream);
     let native_output = head.output.as_ref().filter(|schema| is_strict(schema, Required::Any));
     let instructions = match (&head.output, native_output) {
@@ -285,6 +286,11 @@ fn max_tokens(model: &str, settings: &ModelSettings) -> u64 {
         Some(Thinking::On | Thinking::Off) | None => 0,
     };
     settings.max_tokens.unwrap_or_else(|| room.max(budget.saturating_add(room / 2)))
+}
+
+/// What thinking takes of an answer that is not told how much it may: nothing that is fixed, for models that decide it.
+pub fn thinking_budget(model: &str) -> u64 {
+    if thinks_adaptively(model) { 0 } else { THINKING_BUDGET }
 }
 
 /// Models since 4.6 decide themselves how much to think; earlier ones want a budget.
@@ -446,7 +452,7 @@ mod tests {
             "messages": [], "cache_control": {"type": "ephemeral"},
         });
         assert_eq!(request(&head, &[]), expected);
-        let body = Anthropic.encoder(&head, &Quirks::NONE).body();
+        let body = Anthropic.encoder(&head, &Quirks::NONE).body(None);
         assert!(str::from_utf8(&body).unwrap().contains(r#"{"b":{},"a":{}}"#), "key order is kept");
         let beta = ("anthropic-beta", "web-fetch-2025-09-10".to_owned());
         assert!(Anthropic.headers(&head, Some("key")).contains(&beta));
@@ -563,10 +569,10 @@ mod tests {
         for message in [Message::user("a"), empty, Message::user("b")] {
             encoder.push(&message);
         }
-        let sent: Value = serde_json::from_slice(&encoder.body()).unwrap();
+        let sent: Value = serde_json::from_slice(&encoder.body(None)).unwrap();
         assert_eq!(sent["messages"].as_array().unwrap().len(), 2);
         encoder.truncate(1);
-        let sent: Value = serde_json::from_slice(&encoder.body()).unwrap();
+        let sent: Value = serde_json::from_slice(&encoder.body(None)).unwrap();
         assert_eq!(sent["messages"].as_array().unwrap().len(), 1);
     }
 }

@@ -13,6 +13,8 @@ pub struct Told<'a> {
     server_tools: usize,
     server_tools_now: usize,
     restarted: bool,
+    /// How many bytes of text and thoughts the present attempt has brought.
+    pub bytes: u64,
 }
 
 /// What was told of one kind, and how far the present attempt has come in it.
@@ -55,6 +57,7 @@ impl<'a> Told<'a> {
             server_tools: 0,
             server_tools_now: 0,
             restarted: false,
+            bytes: 0,
         }
     }
 
@@ -63,9 +66,13 @@ impl<'a> Told<'a> {
         self.thinking.position = 0;
         self.server_tools_now = 0;
         self.restarted = true;
+        self.bytes = 0;
     }
 
     pub fn tell(&mut self, delta: Delta<'_>) {
+        if let Delta::Text(text) | Delta::Thinking(text) = delta {
+            self.bytes += text.len() as u64;
+        }
         match delta {
             Delta::Text(text) if self.heard => self.tell_text(text),
             Delta::Thinking(text) if self.heard => self.tell_thinking(text),

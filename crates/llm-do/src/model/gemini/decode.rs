@@ -249,6 +249,10 @@ impl Decoder for ContentDecoder {
         self.calls
     }
 
+    fn usage(&self) -> Usage {
+        self.usage.as_ref().map_or(Usage::default(), WireUsage::total)
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Reply, DecodeError> {
         if !self.whole && self.finish_reason.is_none() && self.blocked.is_none() {
             return Err(DecodeError::Cut);

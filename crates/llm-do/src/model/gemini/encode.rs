@@ -13,7 +13,7 @@ use super::generation::Generation;
 use super::opening::opening;
 use crate::message::{Attachment, Content, Message, RawJson, Reply, ReplyPart, TextPart, ToolCall, ToolResult};
 use crate::model::Head;
-use crate::model::body::Body;
+use crate::model::body::{Body, Tail};
 use crate::model::content::{Base64, Shown, arguments_object, shown};
 use crate::model::protocol::Encoder;
 
@@ -22,6 +22,7 @@ const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub struct ContentsEncoder {
     body: Body,
+    tail: Tail,
     provider: String,
     generation: Generation,
     /// Whose content is open behind each message.
@@ -40,8 +41,10 @@ enum Role {
 
 impl ContentsEncoder {
     pub fn new(head: &Head) -> Self {
+        let (opening, tail) = opening(head);
         Self {
-            body: opening(head).open_array("contents"),
+            body: opening.open_array("contents"),
+            tail,
             provider: head.model.provider.clone(),
             generation: Generation::of(&head.model.model),
             speakers: Vec::new(),
@@ -96,9 +99,9 @@ impl Encoder for ContentsEncoder {
         self.speakers.truncate(messages);
     }
 
-    fn body(&mut self) -> Bytes {
-        let closing = if self.speaker() == Role::None { "]}" } else { "]}]}" };
-        self.body.lend(closing)
+    fn body(&mut self, longest_answer: Option<u64>) -> Bytes {
+        let closing = if self.speaker() == Role::None { "]" } else { "]}]" };
+        self.body.lend(&format!("{closing}{}", self.tail.text(longest_answer)))
     }
 }
 
@@ -361,12 +364,12 @@ mod tests {
             for message in &messages {
                 encoder.push(message);
             }
-            drop(encoder.body());
+            drop(encoder.body(None));
             encoder.truncate(kept);
             for message in [Message::user("d"), Message::user("e")] {
                 encoder.push(&message);
             }
-            let sent: Value = serde_json::from_slice(&encoder.body()).unwrap();
+            let sent: Value = serde_json::from_slice(&encoder.body(None)).unwrap();
             let retold: Vec<Message> =
                 messages[..kept].iter().cloned().chain([Message::user("d"), Message::user("e")]).collect();
             assert_eq!(sent["contents"], contents(NEW, &retold), "{kept}");

@@ -5,11 +5,12 @@ use serde::Serialize;
 use super::generation::{Generation, ThinkingConfig, thinking};
 use super::schema::{output_schema, parameters_schema};
 use crate::message::RawJson;
-use crate::model::body::Fields;
+use crate::model::body::{Fields, Tail};
 use crate::model::content::with_schema;
 use crate::model::{Head, ServerTool, ServerToolKind, ToolDeclaration};
 
-pub fn opening(head: &Head) -> Fields {
+/// With what goes behind the messages: there the answer is bounded, for each request anew.
+pub fn opening(head: &Head) -> (Fields, Tail) {
     let generation = Generation::of(&head.model.model);
     let tools = tools(head);
     // Earlier models refuse an output schema beside tools of any kind.
@@ -28,8 +29,7 @@ pub fn opening(head: &Head) -> Fields {
         // Without it, tools of ours and of the provider do not go together.
         fields.set("toolConfig", &ToolConfig { include_server_side_tool_invocations: true });
     }
-    fields.set("generationConfig", &generation_config(head, native));
-    fields
+    (fields, tail(head, native))
 }
 
 #[derive(Serialize)]
@@ -55,8 +55,6 @@ struct GenerationConfig<'a> {
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     stop_sequences: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,12 +67,18 @@ struct GenerationConfig<'a> {
     response_json_schema: Option<RawJson>,
 }
 
+fn tail(head: &Head, output: Option<&RawJson>) -> Tail {
+    let config = RawJson::of(&generation_config(head, output));
+    let open = config.get().strip_suffix('}').unwrap_or_default();
+    let before = format!(r#","generationConfig":{open}"#);
+    Tail::new(&before, "maxOutputTokens", head.settings.max_tokens, "}}")
+}
+
 fn generation_config<'a>(head: &'a Head, output: Option<&RawJson>) -> GenerationConfig<'a> {
     let settings = &head.settings;
     GenerationConfig {
         temperature: settings.temperature,
         top_p: settings.top_p,
-        max_output_tokens: settings.max_tokens,
         stop_sequences: &settings.stop,
         seed: settings.seed,
         thinking_config: thinking(&head.model.model, settings),
@@ -195,7 +199,7 @@ mod tests {
             "contents": [],
         });
         assert_eq!(request(&head), expected);
-        let body = Gemini.encoder(&head, &Quirks::NONE).body();
+        let body = Gemini.encoder(&head, &Quirks::NONE).body(None);
         assert!(str::from_utf8(&body).unwrap().contains(r#"{"b":{},"a":{}}"#), "key order is kept");
     }
 

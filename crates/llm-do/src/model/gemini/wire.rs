@@ -176,7 +176,7 @@ impl WireUsage {
             cache_read_tokens: count(self.cached_content),
             cache_write_tokens: 0,
             reasoning_tokens,
-            cost_usd: None,
+            ..Usage::default()
         }
     }
 }

@@ -279,6 +279,10 @@ impl Decoder for ChatDecoder {
         self.calls.len()
     }
 
+    fn usage(&self) -> Usage {
+        self.usage.as_ref().map_or(Usage::default(), |usage| usage.total(self.reported_cost))
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Reply, DecodeError> {
         if !self.is_complete() {
             return Err(DecodeError::Cut);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::message::{
     Attachment, Content, Finish, Message, RawJson, Reply, ReplyPart, ToolCall, ToolMessage, ToolResult,
 };
-use crate::model::body::{Body, Elements, Fields};
+use crate::model::body::{Body, Elements, Fields, Tail};
 use crate::model::call_ids::CallIds;
 use crate::model::content::{DataUrl, Required, Shown, arguments_object, is_strict, shown, with_schema};
 use crate::model::protocol::{
@@ -19,6 +19,7 @@ use crate::model::{Effort, Head, ModelSettings, Thinking, ToolDeclaration};
 
 pub struct ChatEncoder {
     body: Body,
+    tail: Tail,
     provider: String,
     quirks: Quirks,
     call_ids: CallIds,
@@ -38,7 +39,12 @@ impl ChatEncoder {
         }
         let call_ids = CallIds::new(quirks.call_ids);
         let (provider, typed) = (head.model.provider.clone(), head.output.is_some());
-        Self { body, provider, quirks: *quirks, call_ids, typed }
+        let after = match quirks.prompt_caching {
+            PromptCaching::Automatic => "}",
+            PromptCaching::Marked => r#","cache_control":{"type":"ephemeral"}}"#,
+        };
+        let tail = Tail::new("]", quirks.max_tokens_field, head.settings.max_tokens, after);
+        Self { body, tail, provider, quirks: *quirks, call_ids, typed }
     }
 
     fn push_reply(&mut self, reply: &Reply) {
@@ -79,11 +85,8 @@ impl Encoder for ChatEncoder {
         self.body.truncate(messages);
     }
 
-    fn body(&mut self) -> Bytes {
-        self.body.lend(match self.quirks.prompt_caching {
-            PromptCaching::Automatic => "]}",
-            PromptCaching::Marked => r#"],"cache_control":{"type":"ephemeral"}}"#,
-        })
+    fn body(&mut self, longest_answer: Option<u64>) -> Bytes {
+        self.body.lend(&self.tail.text(longest_answer))
     }
 }
 
@@ -285,7 +288,6 @@ fn opening(head: &Head, quirks: &Quirks) -> Fields {
     set_thinking(&mut fields, settings, quirks);
     fields.set_some("temperature", settings.temperature);
     fields.set_some("top_p", settings.top_p);
-    fields.set_some(quirks.max_tokens_field, settings.max_tokens);
     fields.set_some("stop", (!settings.stop.is_empty()).then_some(&settings.stop));
     fields.set_some(quirks.seed_field, settings.seed);
     // No provider of this protocol lists tools of its own in the table, and the timeout is the connection's.

@@ -266,20 +266,25 @@ struct CompletionDetails {
 }
 
 impl WireUsage {
-    pub fn total(self, reported: ReportedCost) -> Usage {
+    pub fn total(&self, reported: ReportedCost) -> Usage {
         let cost_usd = match reported {
             ReportedCost::None => None,
             ReportedCost::Dollars => self.dollars(),
         };
-        let prompt = self.prompt_tokens_details.unwrap_or_default();
+        let prompt = self.prompt_tokens_details.as_ref();
+        let completion = self.completion_tokens_details.as_ref();
         Usage {
             requests: 1,
             input_tokens: self.prompt_tokens.unwrap_or(0),
             output_tokens: self.completion_tokens.unwrap_or(0),
-            cache_read_tokens: prompt.cached_tokens.or(self.prompt_cache_hit_tokens).unwrap_or(0),
-            cache_write_tokens: prompt.cache_write_tokens.unwrap_or(0),
-            reasoning_tokens: self.completion_tokens_details.and_then(|details| details.reasoning_tokens).unwrap_or(0),
+            cache_read_tokens: prompt
+                .and_then(|details| details.cached_tokens)
+                .or(self.prompt_cache_hit_tokens)
+                .unwrap_or(0),
+            cache_write_tokens: prompt.and_then(|details| details.cache_write_tokens).unwrap_or(0),
+            reasoning_tokens: completion.and_then(|details| details.reasoning_tokens).unwrap_or(0),
             cost_usd,
+            ..Usage::default()
         }
     }
 

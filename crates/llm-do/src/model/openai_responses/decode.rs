@@ -170,6 +170,10 @@ impl Decoder for ResponsesDecoder {
         self.calls
     }
 
+    fn usage(&self) -> Usage {
+        self.usage.as_ref().map_or(Usage::default(), WireUsage::total)
+    }
+
     fn finish(self: Box<Self>) -> Result<Reply, DecodeError> {
         let Some(finish) = self.finish else { return Err(DecodeError::Cut) };
         let parts: Vec<ReplyPart> = self.items.into_values().filter_map(|item| item.parts).flatten().collect();
@@ -178,7 +182,7 @@ impl Decoder for ResponsesDecoder {
             Finish::Stop if parts.iter().any(|part| matches!(part, ReplyPart::Refusal(_))) => Finish::ContentFilter,
             other => other,
         };
-        let usage = self.usage.map_or(Usage { requests: 1, ..Usage::default() }, WireUsage::total);
+        let usage = self.usage.map_or(Usage { requests: 1, ..Usage::default() }, |usage| usage.total());
         let finish_reason = self.finish_reason.filter(|_| !finish.is_natural());
         Ok(Reply { parts, model: self.model, finish, finish_reason, usage })
     }
@@ -336,16 +340,17 @@ struct OutputDetails {
 }
 
 impl WireUsage {
-    fn total(self) -> Usage {
-        let input = self.input_tokens_details.unwrap_or_default();
+    fn total(&self) -> Usage {
+        let cached = self.input_tokens_details.as_ref();
+        let reasoned = self.output_tokens_details.as_ref();
         Usage {
             requests: 1,
             input_tokens: self.input_tokens.unwrap_or(0),
             output_tokens: self.output_tokens.unwrap_or(0),
-            cache_read_tokens: input.cached_tokens.unwrap_or(0),
-            cache_write_tokens: input.cache_write_tokens.unwrap_or(0),
-            reasoning_tokens: self.output_tokens_details.and_then(|details| details.reasoning_tokens).unwrap_or(0),
-            cost_usd: None,
+            cache_read_tokens: cached.and_then(|details| details.cached_tokens).unwrap_or(0),
+            cache_write_tokens: cached.and_then(|details| details.cache_write_tokens).unwrap_or(0),
+            reasoning_tokens: reasoned.and_then(|details| details.reasoning_tokens).unwrap_or(0),
+            ..Usage::default()
         }
     }
 }

@@ -13,13 +13,14 @@ use crate::message::{
     Content, Message, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ToolCall, ToolMessage, ToolResult,
 };
 use crate::model::Head;
-use crate::model::body::{Body, Elements};
+use crate::model::body::{Body, Elements, Tail};
 use crate::model::call_ids::CallIds;
 use crate::model::content::{DataUrl, Shown, arguments_object, shown};
 use crate::model::protocol::{CallIdForm, Encoder};
 
 pub struct ResponsesEncoder {
     body: Body,
+    tail: Tail,
     provider: String,
     call_ids: CallIds,
 }
@@ -27,7 +28,8 @@ pub struct ResponsesEncoder {
 impl ResponsesEncoder {
     pub fn new(head: &Head) -> Self {
         let body = opening(head).open_array("input");
-        Self { body, provider: head.model.provider.clone(), call_ids: CallIds::new(CallIdForm::Word) }
+        let tail = Tail::new("]", "max_output_tokens", head.settings.max_tokens, "}");
+        Self { body, tail, provider: head.model.provider.clone(), call_ids: CallIds::new(CallIdForm::Word) }
     }
 }
 
@@ -58,8 +60,8 @@ impl Encoder for ResponsesEncoder {
         self.body.truncate(messages);
     }
 
-    fn body(&mut self) -> Bytes {
-        self.body.lend("]}")
+    fn body(&mut self, longest_answer: Option<u64>) -> Bytes {
+        self.body.lend(&self.tail.text(longest_answer))
     }
 }
 
@@ -443,7 +445,7 @@ mod tests {
             encoder.push(&message);
         }
         encoder.truncate(1);
-        let sent: Value = serde_json::from_slice(&encoder.body()).unwrap();
+        let sent: Value = serde_json::from_slice(&encoder.body(None)).unwrap();
         assert_eq!((encoder.messages(), &sent["input"]), (1, &json!([{"role": "user", "content": "a"}])));
     }
 }

@@ -35,7 +35,6 @@ pub fn opening(head: &Head) -> Fields {
     fields.set_some("reasoning", reasoning(settings));
     fields.set_some("temperature", settings.temperature);
     fields.set_some("top_p", settings.top_p);
-    fields.set_some("max_output_tokens", settings.max_tokens);
     // There are no stop words and no seed in this protocol, and the timeout is the connection's.
     fields
 }
@@ -247,7 +246,7 @@ mod tests {
             "temperature": 1.0, "top_p": 0.5, "max_output_tokens": 99, "input": [],
         });
         assert_eq!(request(&head, &[]), expected);
-        let body = OpenAiResponses.encoder(&head, &Quirks::NONE).body();
+        let body = OpenAiResponses.encoder(&head, &Quirks::NONE).body(None);
         assert!(str::from_utf8(&body).unwrap().contains(r#"{"b":{},"a":{}}"#), "key order is kept");
         assert_eq!(OpenAiResponses.path(&head, &Quirks::NONE), "/responses");
         assert_eq!(OpenAiResponses.headers(&head, Some("k")), [("authorization", "Bearer k".to_owned())]);

@@ -1,13 +1,15 @@
 //! What is in the files that a project asks to be trusted with: read once, before anybody is asked, and bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::ffi::OsString;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::beneath::open_regular;
 use crate::journal::digest::hex;
 use crate::syntax::claim::{Claim, Subject};
 
@@ -40,8 +42,8 @@ pub enum Content {
 
 #[derive(Clone, Debug)]
 pub enum Modules {
-    /// By their paths beneath the root.
-    Read(BTreeMap<PathBuf, String>),
+    /// By their paths beneath the root: as text, which is compared faster than parts of paths.
+    Read(BTreeMap<OsString, String>),
     TooMany,
 }
 
@@ -91,7 +93,7 @@ impl Contents {
     fn read_named(&mut self, root: &Path, path: &Path) {
         let Some(path) = normal(path) else { return };
         let known = match &self.modules {
-            Some(Modules::Read(files)) => files.get(&path).cloned().map(Content::Digest),
+            Some(Modules::Read(files)) => files.get(path.as_os_str()).cloned().map(Content::Digest),
             Some(Modules::TooMany) | None => None,
         };
         let content = known.or_else(|| content(&root.join(&path)));
@@ -125,20 +127,17 @@ fn normal(path: &Path) -> Option<PathBuf> {
 
 impl Modules {
     fn beneath(root: &Path) -> Self {
-        let mut walk = Walk { files: BTreeMap::new(), seen: BTreeSet::new(), names: 0, bytes: 0 };
-        match walk.directory(root, Path::new("")) {
-            Some(()) => Self::Read(walk.files),
-            None => Self::TooMany,
-        }
+        let mut walk = Walk { files: Vec::new(), seen: BTreeSet::new(), names: 0 };
+        let files = walk.directory(root, Path::new("")).and_then(|()| digests(root, &walk.files));
+        files.map_or(Self::TooMany, Self::Read)
     }
 }
 
 struct Walk {
-    files: BTreeMap<PathBuf, String>,
+    files: Vec<PathBuf>,
     /// Directories by identity: links may lead back.
     seen: BTreeSet<(u64, u64)>,
     names: usize,
-    bytes: u64,
 }
 
 impl Walk {
@@ -153,28 +152,57 @@ impl Walk {
         for entry in entries.flatten() {
             self.names += 1;
             (self.names <= MOST_NAMES).then_some(())?;
-            let (path, name) = (beneath.join(entry.file_name()), entry.file_name());
+            let name = entry.file_name();
             let kind = match entry.file_type() {
                 Ok(kind) if kind.is_symlink() => entry.path().metadata().map(|metadata| metadata.file_type()),
                 kind => kind,
             };
             match kind {
-                Ok(kind) if kind.is_dir() && is_walked(&name.to_string_lossy()) => self.directory(root, &path)?,
-                Ok(kind) if kind.is_file() && is_module(&path) => self.file(root, path)?,
+                Ok(kind) if kind.is_dir() && is_walked(&name.to_string_lossy()) => {
+                    self.directory(root, &beneath.join(name))?;
+                }
+                Ok(kind) if kind.is_file() && is_module(Path::new(&name)) => {
+                    (self.files.len() < MOST_MODULES).then_some(())?;
+                    self.files.push(beneath.join(name));
+                }
                 Ok(_) | Err(_) => {}
             }
         }
         Some(())
     }
+}
 
-    fn file(&mut self, root: &Path, path: PathBuf) -> Option<()> {
-        (self.files.len() < MOST_MODULES).then_some(())?;
-        let Ok((digest, bytes)) = hashed(&root.join(&path), MOST_BYTES - self.bytes + 1) else { return Some(()) };
-        self.bytes += bytes;
-        (self.bytes <= MOST_BYTES).then_some(())?;
-        self.files.insert(path, digest);
-        Some(())
-    }
+/// Hashing takes longer than reading: as many threads share it as there is work and room for.
+const FILES_OF_A_THREAD: usize = 64;
+const MOST_THREADS: usize = 8;
+
+/// The digests of files beneath a directory, `None` if they are too large together. What cannot be read is left out.
+fn digests(root: &Path, files: &[PathBuf]) -> Option<BTreeMap<OsString, String>> {
+    let (next, bytes) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let work = || {
+        let mut found = Vec::new();
+        let mut room = vec![0; BUFFER];
+        while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let left = MOST_BYTES.saturating_sub(bytes.load(Ordering::Relaxed)) + 1;
+            let Ok((digest, read)) = hashed(&root.join(path), left, &mut room) else { continue };
+            if bytes.fetch_add(read, Ordering::Relaxed) + read > MOST_BYTES {
+                break;
+            }
+            found.push((path.as_os_str().to_owned(), digest));
+        }
+        found
+    };
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_THREADS);
+    let helpers = processors.min(files.len().div_ceil(FILES_OF_A_THREAD)).saturating_sub(1);
+    let found: BTreeMap<OsString, String> = std::thread::scope(|scope| {
+        // A thread that cannot be had leaves its share to the others.
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        let helpers: Vec<_> = (0..helpers).filter_map(start).collect();
+        let own = work();
+        let theirs = helpers.into_iter().flat_map(|helper| helper.join().unwrap_or_default());
+        own.into_iter().chain(theirs).collect()
+    });
+    (bytes.into_inner() <= MOST_BYTES).then_some(found)
 }
 
 fn is_walked(name: &str) -> bool {
@@ -187,23 +215,65 @@ fn is_module(path: &Path) -> bool {
 
 /// `None` if there is no such file.
 fn content(path: &Path) -> Option<Content> {
-    match hashed(path, MOST_BYTES + 1) {
+    match hashed(path, MOST_BYTES + 1, &mut vec![0; BUFFER]) {
         Ok((_, bytes)) if bytes > MOST_BYTES => Some(Content::Place),
         Ok((digest, _)) => Some(Content::Digest(digest)),
         Err(_) => None,
     }
 }
 
+/// What is read at a time.
+const BUFFER: usize = 64 * 1024;
+
 /// The digest of a regular file, or of its start, and how many bytes that are.
-fn hashed(path: &Path, most: u64) -> io::Result<(String, u64)> {
-    // Non-blocking, because opening a FIFO would wait for its writer.
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file: File = File::options().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
+fn hashed(path: &Path, most: u64, room: &mut [u8]) -> io::Result<(String, u64)> {
+    let (mut file, mut hash, mut bytes) = (open_regular(path)?.take(most), Sha256::new(), 0);
+    loop {
+        match file.read(room) {
+            Ok(0) => return Ok((hex(&hash.finalize()), bytes)),
+            Ok(read) => {
+                hash.update(&room[..read]);
+                bytes += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(most)).unwrap_or(0));
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok((hex(&Sha256::digest(&bytes)), bytes.len() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_module_has_its_own_digest_however_many_threads_read_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let count = 5 * FILES_OF_A_THREAD;
+        for module in 0..count {
+            let above = directory.path().join(format!("d{}", module % 3));
+            std::fs::create_dir_all(&above).unwrap();
+            // Some are longer than what is read at a time.
+            let text = module.to_string().repeat(if module % 100 == 0 { BUFFER } else { 1 });
+            std::fs::write(above.join(format!("m{module}.py")), text).unwrap();
+        }
+        let Modules::Read(found) = Modules::beneath(directory.path()) else { panic!("there are not too many") };
+        assert_eq!(found.len(), count);
+        for (path, digest) in found {
+            let text = std::fs::read(directory.path().join(&path)).unwrap();
+            assert_eq!(digest, hex(&Sha256::digest(&text)), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn modules_that_are_too_large_together_are_too_many() {
+        let directory = tempfile::tempdir().unwrap();
+        let make = |name: &str, length: u64| {
+            std::fs::File::create(directory.path().join(name)).unwrap().set_len(length).unwrap();
+        };
+        make("a.py", MOST_BYTES - 1);
+        make("b.py", 1);
+        assert!(matches!(Modules::beneath(directory.path()), Modules::Read(files) if files.len() == 2));
+        make("c.py", 1);
+        assert!(matches!(Modules::beneath(directory.path()), Modules::TooMany));
+    }
 }

@@ -40,6 +40,10 @@ pub struct Shelter {
     pub read_only: Vec<PathBuf>,
     /// Is there, and cannot be looked at.
     pub hidden: Vec<PathBuf>,
+    /// Stays where it is.
+    pub held: Vec<PathBuf>,
+    /// Inside of what is read-only or hidden, what is not: somebody agreed to this and to nothing around it.
+    pub open: Vec<PathBuf>,
     /// A directory that commands see as `/tmp`.
     pub private: Option<PathBuf>,
 }
@@ -62,9 +66,9 @@ pub struct Tenancy {
 impl Bounds {
     /// Everything that is named.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        let Shelter { read_only, hidden, private } = &self.shelter;
+        let Shelter { read_only, hidden, held, open, private } = &self.shelter;
         let named = self.read.iter().chain(&self.run).chain(self.written());
-        named.chain(read_only).chain(hidden).chain(private)
+        named.chain(read_only).chain(hidden).chain(held).chain(open).chain(private)
     }
 
     pub fn written(&self) -> &[PathBuf] {

@@ -69,6 +69,8 @@ pub struct FenceConfig {
     pub keeper: Option<PathBuf>,
     /// What commands never see: where the program keeps its own.
     pub hidden: Vec<PathBuf>,
+    /// The user's home: what is hidden in it stays as it is, since shells, editors and desktops run and obey it.
+    pub home: Option<PathBuf>,
     /// What shells declare that they write, as it was when the run began.
     pub written: Arc<WrittenRoots>,
     /// What was found, the same for whoever needs it.
@@ -89,6 +91,8 @@ pub struct Fence {
     pub accept: Accept,
     pub keeper: Option<PathBuf>,
     pub hidden: Vec<PathBuf>,
+    /// Without links.
+    pub home: Option<PathBuf>,
     pub written: Arc<WrittenRoots>,
 }
 
@@ -127,6 +131,7 @@ impl Fence {
             accept: config.accept,
             keeper: config.keeper.clone(),
             hidden: config.hidden.clone(),
+            home: config.home.as_ref().and_then(|home| home.canonicalize().ok()),
             written: Arc::clone(&config.written),
         }
     }

@@ -149,7 +149,8 @@ impl Stage {
     fn shelter(&self, bounds: &Bounds) -> Done {
         let mut kept: BTreeMap<(usize, &Path), Kept> = BTreeMap::new();
         let written = bounds.written();
-        let all = bounds.shelter.read_only.iter().map(|path| (path, Kept::ReadOnly));
+        let all = bounds.shelter.held.iter().map(|path| (path, Kept::Held));
+        let all = all.chain(bounds.shelter.read_only.iter().map(|path| (path, Kept::ReadOnly)));
         for (path, how) in all.chain(bounds.shelter.hidden.iter().map(|path| (path, Kept::Hidden))) {
             kept.insert((depth(path), path), how);
             if how == Kept::ReadOnly {
@@ -168,7 +169,12 @@ impl Stage {
         for ((_, path), how) in kept {
             let target = new(path);
             let is_kept = how != Kept::Hidden && read_only.iter().any(|above| path.starts_with(above));
-            let Ok(metadata) = target.symlink_metadata() else { continue };
+            let metadata = match target.symlink_metadata() {
+                Ok(metadata) => metadata,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                // What cannot be reached now may be reached by whoever opens the way again.
+                Err(error) => return Err(failed("keep", path, error)),
+            };
             if is_kept || metadata.is_symlink() {
                 continue;
             }
@@ -176,28 +182,39 @@ impl Stage {
                 Kept::Held => hold(&target),
                 Kept::ReadOnly => {
                     read_only.push(path);
-                    hold(&target).and_then(|()| remount_read_only(&target))
-                }
-                Kept::Hidden if bounds.run.iter().any(|run| run == path) => continue,
-                Kept::Hidden if bounds.run.iter().any(|run| run.starts_with(path)) => {
-                    self.hide_around(path, &bounds.run)?;
+                    let kept = hold(&target).and_then(|()| remount_read_only(&target));
+                    kept.map_err(|error| failed("keep", path, error))?;
+                    for open in bounds.shelter.open.iter().filter(|open| open.starts_with(path) && old(open).exists()) {
+                        self.bind(open, open, false)?;
+                    }
                     continue;
                 }
-                Kept::Hidden if metadata.is_dir() => mount_bind_recursive(NO_DIRECTORY_PATH.make()?, &target),
-                Kept::Hidden => mount_bind_recursive(NO_FILE_PATH.make()?, &target),
+                Kept::Hidden if bounds.run.iter().any(|run| run == path) => continue,
+                Kept::Hidden if bounds.run.iter().chain(&bounds.shelter.open).any(|one| one.starts_with(path)) => {
+                    self.hide_around(path, bounds)?;
+                    continue;
+                }
+                // Read-only: its owner would make it a file like any other, and what is written there is lost.
+                Kept::Hidden => {
+                    let nothing = if metadata.is_dir() { NO_DIRECTORY_PATH } else { NO_FILE_PATH };
+                    mount_bind_recursive(nothing.make()?, &target).and_then(|()| remount_read_only(&target))
+                }
             };
             done.map_err(|error| failed("keep", path, error))?;
         }
         Ok(())
     }
 
-    /// A directory in which there is nothing but what is run from beneath it.
-    fn hide_around(&self, path: &Path, run: &[PathBuf]) -> Done {
+    /// A directory in which there is nothing but what is run from beneath it, and what somebody agreed to.
+    fn hide_around(&self, path: &Path, bounds: &Bounds) -> Done {
         let target = new(path);
         let wrong = |error| failed("keep", path, error);
         mount("tmpfs", &target, "tmpfs", PLAIN, c"mode=0755").map_err(wrong)?;
-        for run in run.iter().filter(|run| run.starts_with(path) && old(run).exists()) {
-            self.bind(run, run, true)?;
+        let is_written = |one: &PathBuf| bounds.written().iter().any(|root| one.starts_with(root));
+        let open = bounds.shelter.open.iter().map(|open| (open, !is_written(open)));
+        let shown = bounds.run.iter().map(|run| (run, true)).chain(open);
+        for (one, read_only) in shown.filter(|(one, _)| one.starts_with(path) && old(one).exists()) {
+            self.bind(one, one, read_only)?;
         }
         remount_read_only(&target).map_err(wrong)
     }

@@ -1,6 +1,8 @@
 //! Where programs behind a fence put what nobody else reads.
 
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -24,9 +26,28 @@ impl PrivateDirectory {
     pub fn remove(&self) -> Result<(), String> {
         let made = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match made {
-            Some(path) => std::fs::remove_dir_all(&path).map_err(|error| format!("{}: {error}", path.display())),
+            Some(path) => remove(&path).map_err(|error| format!("{}: {error}", path.display())),
             None => Ok(()),
         }
+    }
+}
+
+/// Programs close directories of theirs, as some do with what they keep for later: those are opened first.
+fn remove(path: &Path) -> io::Result<()> {
+    std::fs::remove_dir_all(path).or_else(|_| {
+        open_all(path);
+        std::fs::remove_dir_all(path)
+    })
+}
+
+fn open_all(path: &Path) {
+    let mut waiting = vec![path.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        // Why it could not be opened is why it cannot be removed.
+        let _ = std::fs::set_permissions(&directory, Permissions::from_mode(0o700));
+        let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+        let is_directory = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        waiting.extend(entries.filter(is_directory).map(|entry| entry.path()));
     }
 }
 

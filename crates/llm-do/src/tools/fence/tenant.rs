@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use super::message::{self, Reply};
 use super::private::PrivateDirectory;
 use super::shelter::{Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
 use super::{Accept, Bounds, Fence, Kind, Network, Shelter, Write};
+use crate::beneath::read_regular;
 use crate::escape::visible;
 use crate::tools::protected::Protected;
 use crate::tools::source::Enclosure;
@@ -146,7 +146,8 @@ impl Premises<'_> {
             return Ok(Shelter::default());
         }
         let (protected, hidden) = (self.protected, self.fence.hidden.as_slice());
-        let search = Search { written, read, protected, hidden, repositories: Repositories::ReadOnly };
+        let home = self.fence.home.as_deref();
+        let search = Search { written, read, protected, hidden, home, repositories: Repositories::ReadOnly };
         let found = search.run(&mut Listings::default());
         if !found.is_whole {
             return Err(format!("more than {MOST_ENTRIES} files are in its roots, and not all secrets can be hidden"));
@@ -280,7 +281,5 @@ fn interpreter(script: &Path, variables: &BTreeMap<String, String>) -> Option<Pa
 
 fn start_of(file: &Path) -> Option<String> {
     const MOST: u64 = 4096;
-    let mut bytes = Vec::new();
-    fs::File::open(file).ok()?.take(MOST).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    read_regular(file, MOST).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

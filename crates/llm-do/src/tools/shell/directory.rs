@@ -139,9 +139,9 @@ impl WorkingDirectory {
         Ok(beneath.to_owned())
     }
 
-    /// Looks for files that look like secrets beneath a directory, without following links. `is_read` says which names
+    /// Looks for files that look like secrets beneath a directory, without following links. `is_read` says which paths
     /// would be read at all.
-    pub fn secrets_beneath(&self, start: &Path, is_read: &dyn Fn(&str) -> bool) -> Secrets {
+    pub fn secrets_beneath(&self, start: &Path, is_read: &dyn Fn(&Path) -> bool) -> Secrets {
         let mut waiting = vec![start.to_owned()];
         let mut seen = 0;
         while let Some(path) = waiting.pop() {
@@ -154,10 +154,10 @@ impl WorkingDirectory {
                 }
                 let name = entry.file_name();
                 let Ok(kind) = entry.file_type() else { continue };
-                let inner = path.join(&name);
+                let inner = path.join(name);
                 if kind.is_dir() {
                     waiting.push(inner);
-                } else if kind.is_file() && self.is_secret_met(&inner) && is_read(&name.to_string_lossy()) {
+                } else if kind.is_file() && self.is_secret_met(&inner) && is_read(&inner) {
                     return Secrets::One(inner);
                 }
             }
@@ -278,9 +278,9 @@ mod tests {
         assert!(find("notes").looks_secret() && find("d/e/.env").looks_secret() && find(".env.local").looks_secret());
         assert!(!find("a").looks_secret());
         let search =
-            |path: &str, is_read: &dyn Fn(&str) -> bool| scene.directory.secrets_beneath(Path::new(path), is_read);
+            |path: &str, is_read: &dyn Fn(&Path) -> bool| scene.directory.secrets_beneath(Path::new(path), is_read);
         assert_eq!(search("", &|_| true), Secrets::One("d/e/.env".into()));
-        assert_eq!(search("", &|name| name.contains("main")), Secrets::None);
+        assert_eq!(search("", &|path| path.ends_with("main")), Secrets::None);
         assert_eq!(search("out", &|_| true), Secrets::None);
     }
 

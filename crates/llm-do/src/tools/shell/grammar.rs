@@ -29,14 +29,17 @@ pub struct Fit {
     pub changes: Vec<Place>,
 }
 
+/// Whether a fence keeps a file of the working directory from a command that only meets it on its way.
+pub type IsHidden<'a> = &'a dyn Fn(&Path) -> bool;
+
 /// Holds a command (its name first) against the grammar of its name; an error says what does not fit.
-pub fn fit(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
+pub fn fit(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
     let (name, rest) = words.split_first().ok_or("the command is empty")?;
     working_directory::refusal(&directory.path).map_or(Ok(()), Err)?;
     match name.text.as_str() {
         "find" => find::fit(rest, directory),
-        "git" => git::fit(rest, directory),
-        "grep" => grep(rest, directory),
+        "git" => git::fit(rest, directory, is_hidden),
+        "grep" => grep(rest, directory, is_hidden),
         "mv" => mv(rest, directory),
         "ls" => files(rest, tables::LS, OPTIONAL, directory),
         "cat" => files(rest, tables::CAT, SOME, directory),
@@ -96,7 +99,7 @@ fn read_file(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Res
     Ok(place)
 }
 
-fn grep(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
+fn grep(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
     let options = Options::read(words, tables::GREP)?;
     let mut fit = Fit::default();
     for file in options.values("file") {
@@ -122,7 +125,9 @@ fn grep(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
     let included: Vec<&str> = options.values("include").map(|word| word.text.as_str()).collect();
     // Beside an exclusion, what matches neither may be read all the same: it depends on which of them comes first.
     let reads_all = included.is_empty() || options.has("exclude");
-    let is_read = |name: &str| reads_all || included.iter().any(|pattern| may_match(pattern, name));
+    let is_included = |name: &str| reads_all || included.iter().any(|pattern| may_match(pattern, name));
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_read = |path: &Path| is_included(&name(path)) && !is_hidden(path);
     for start in starts.iter().filter(|start| is_recursive && start.kind == Kind::Directory) {
         fit.doubts.extend(doubt_about_secrets(directory, &start.beneath, &is_read));
     }
@@ -133,7 +138,7 @@ fn grep(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
 pub fn doubt_about_secrets(
     directory: &WorkingDirectory,
     start: &Path,
-    is_read: &dyn Fn(&str) -> bool,
+    is_read: &dyn Fn(&Path) -> bool,
 ) -> Option<String> {
     match directory.secrets_beneath(start, is_read) {
         Secrets::None => None,

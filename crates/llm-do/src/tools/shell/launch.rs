@@ -1,6 +1,7 @@
 //! From a judged command to what is started: its real arguments, its environment, its limits and its bounds.
 
-use std::path::PathBuf;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use super::program::Program;
 use super::{By, Judged, Matched, Shell};
 use crate::tools::fence::shelter::{Found, Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
 use crate::tools::fence::{Accept, Bounds, Kind, Network, Write};
-use crate::tools::source::{Access, ShellConfig};
+use crate::tools::repository;
+use crate::tools::source::Access;
 
 /// A home that is not there, for commands that need none.
 const NOWHERE: &str = "/nonexistent";
@@ -35,6 +37,10 @@ impl Shell {
             ("TERM".to_owned(), "dumb".to_owned()),
         ];
         let mut variable = |name: &str, value: String| environment.push((name.to_owned(), value));
+        let homes = self.programs.homes(program, self.fence.home.as_deref());
+        for (name, path) in &homes {
+            variable(name, path.display().to_string());
+        }
         let mut arguments = texts;
         let mut private = None;
         let write = if is_grammar {
@@ -55,7 +61,7 @@ impl Shell {
             variable("TMPDIR", seen.display().to_string());
             variable(MARK, format!("{:016x}", fastrand::u64(..)));
             private = Some(home.clone());
-            Write::Beneath(self.written(config)?.into_iter().chain([home]).collect())
+            Write::Beneath(self.written(&judged.matched)?.into_iter().chain([home]).collect())
         };
         let limits = limits(&write, timeout);
         let network = if config.network { Network::Open } else { Network::None };
@@ -72,8 +78,8 @@ impl Shell {
             Found::default()
         };
         // A path of the user's own may lead through links that are not there behind the fence.
-        let run: Vec<PathBuf> =
-            self.programs.run_from(program).iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let run = self.programs.run_from(program).into_iter().chain(homes.into_iter().map(|(_, path)| path));
+        let run: Vec<PathBuf> = run.filter_map(|path| path.canonicalize().ok()).collect();
         let file = if run.contains(&program.file) { program.file.clone() } else { program.path.clone() };
         let shelter = found.shelter(approved, private);
         let bounds = Bounds { read, run, write, network, shelter };
@@ -91,22 +97,48 @@ impl Shell {
         Ok((launch, found))
     }
 
-    /// Where a configured shell's commands write, besides a private directory.
-    fn written(&self, config: &ShellConfig) -> Result<Vec<PathBuf>, String> {
+    /// Where commands of a rule write, besides a private directory.
+    pub(super) fn written(&self, matched: &Matched<'_>) -> Result<Vec<PathBuf>, String> {
+        let config = &matched.part.config;
         let own = match config.directory {
             Access::ReadWrite => Some(self.directory.path.clone()),
             Access::ReadOnly => None,
         };
         let declared = config.write.iter().map(|path| self.fence.written.open(&self.project_root, path));
         let declared = declared.collect::<Result<Vec<_>, _>>()?;
-        Ok(own.into_iter().chain(declared.into_iter().flatten()).collect())
+        let linked = own.is_some().then(|| self.linked_repository(matched)).into_iter().flatten();
+        Ok(own.iter().cloned().chain(declared.into_iter().flatten()).chain(linked).collect())
+    }
+
+    /// The directories of `git` that lie elsewhere and are those of the working directory by their own account: for a rule
+    /// that begins with `git`.
+    pub(super) fn linked_repository(&self, matched: &Matched<'_>) -> Vec<PathBuf> {
+        match matched.repositories() {
+            Repositories::Written => repository::linked(&self.directory.path),
+            Repositories::ReadOnly => Vec::new(),
+        }
+    }
+
+    /// Tells which files of the working directory a fence hides from a command to which they are not named.
+    pub(super) fn hidden_when_met(&self, written: &[PathBuf], repositories: Repositories) -> impl Fn(&Path) -> bool {
+        // Most commands meet nothing, and a whole tree is looked at.
+        let found = OnceCell::new();
+        let look =
+            move || self.sheltered.found(self, written, std::slice::from_ref(&self.directory.path), repositories);
+        move |beneath: &Path| {
+            let path = self.directory.path.join(beneath);
+            self.fence.is_full() && {
+                let found: &Found = found.get_or_init(&look);
+                path.ancestors().any(|above| found.hidden.contains(above))
+            }
+        }
     }
 
     /// Why the fence is not enough for a command that a rule allows, if so.
     pub(super) fn unkept(&self, matched: &Matched<'_>) -> Result<(), String> {
         let config = &matched.part.config;
         // Nobody is asked about a command that cannot be started.
-        let Ok(written) = self.written(config) else { return Ok(()) };
+        let Ok(written) = self.written(matched) else { return Ok(()) };
         let found = || {
             let found = self.sheltered.found(
                 self,
@@ -143,8 +175,8 @@ pub struct Sheltered(Mutex<Listings>);
 impl Sheltered {
     fn found(&self, shell: &Shell, written: &[PathBuf], read: &[PathBuf], repositories: Repositories) -> Found {
         let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (protected, hidden) = (&shell.protected, &shell.fence.hidden);
-        Search { written, read, protected, hidden, repositories }.run(&mut listings)
+        let (protected, hidden, home) = (&shell.protected, &shell.fence.hidden, shell.fence.home.as_deref());
+        Search { written, read, protected, hidden, home, repositories }.run(&mut listings)
     }
 }
 

@@ -30,7 +30,8 @@ use super::fence::private::PrivateDirectory;
 use super::fence::shelter::{Repositories, Trace};
 use super::fence::{Fence, Kind};
 use super::misfit::parse;
-use super::protected::{Inner, Protected, Target};
+use super::protected::{Protected, Target};
+use super::repository;
 use super::source::{Access, Grammar, READ_ONLY_COMMANDS, ShellConfig, ShellRule};
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
@@ -182,7 +183,7 @@ impl Shell {
         let matched = self.matched(&words)?;
         let (fit, verdict) = match matched.by {
             By::Grammar => {
-                let fit = grammar::fit(&words, &self.directory)
+                let fit = grammar::fit(&words, &self.directory, &self.hidden_when_met(&[], Repositories::ReadOnly))
                     .map_err(|reason| format!("`{}`: {reason}", visible(&words[0].text)))?;
                 let verdict = self.grammar_verdict(&words, &matched, &fit);
                 (fit, verdict)
@@ -242,7 +243,7 @@ impl Shell {
             let target = Target::of_path(&self.directory.path.join(&place.beneath));
             let target = target.map(|target| target.within(&self.directory.path));
             target.map_or(true, |target| {
-                self.protected.touched([&target], Inner::Changes).is_some() || self.protected.reason(&target).is_some()
+                self.protected.touched([&target]).is_some() || self.protected.reason(&target).is_some()
             })
         };
         if fit.changes.iter().any(is_protected) {
@@ -285,31 +286,32 @@ impl Shell {
 
     /// Why an operand asks each time, if one does.
     fn protected_operand(&self, words: &[Word], matched: &Matched<'_>, operands: &Operands) -> Option<String> {
-        let written = || operands.all.iter().chain(&operands.placed);
-        // The full fence keeps what is protected inside of directories, file by file.
-        let inner = match &self.fence.kind {
-            Kind::Full { .. } => Inner::IsKept,
-            Kind::Thin { .. } | Kind::None { .. } => Inner::Changes,
-        };
-        let touched = self.protected.touched(written().map(|operand| &operand.target), inner)?;
-        if self.only_looks(words) || self.is_kept_from_writing(matched) {
+        let mut written = operands.all.iter().chain(&operands.placed);
+        let operand = written.find(|operand| self.is_touched(&operand.target))?;
+        if self.only_looks(words, matched) || self.is_kept_from_writing(matched) {
             return None;
         }
-        let operand = written().find(|operand| operand.target == *touched)?;
         Some(format!("`{}` decides what a project does", visible(&operands.shown(operand))))
     }
 
     /// Whether the command is known to do nothing but look, whatever it names.
-    fn only_looks(&self, words: &[Word]) -> bool {
-        let is_known = READ_ONLY_COMMANDS.iter().any(|pattern| begins_with(words, pattern));
-        let fit = || grammar::fit(words, &self.directory);
-        is_known && fit().is_ok_and(|fit| fit.changes.is_empty() && fit.doubts.is_empty())
+    fn only_looks(&self, words: &[Word], matched: &Matched<'_>) -> bool {
+        if !READ_ONLY_COMMANDS.iter().any(|pattern| begins_with(words, pattern)) {
+            return false;
+        }
+        let written = self.written(matched).unwrap_or_default();
+        let fit = grammar::fit(words, &self.directory, &self.hidden_when_met(&written, matched.repositories()));
+        fit.is_ok_and(|fit| fit.changes.is_empty() && fit.doubts.is_empty())
     }
 
     /// Whether the fence lets the command write nothing that anybody could name.
     fn is_kept_from_writing(&self, matched: &Matched<'_>) -> bool {
-        let config = &matched.part.config;
-        self.fence.is_there() && config.directory == Access::ReadOnly && config.write.is_empty()
+        self.fence.is_there() && self.written(matched).is_ok_and(|written| written.is_empty())
+    }
+
+    /// Whether a command that names this may change something protected. The full fence keeps what lies deeper.
+    fn is_touched(&self, target: &Target) -> bool {
+        if self.fence.is_full() { self.protected.names(target) } else { self.protected.touched([target]).is_some() }
     }
 
     /// Why the operands ask whatever a rule allows, if they do.
@@ -332,7 +334,11 @@ impl Shell {
         }
         let directories = operands.all.iter().filter(|operand| operand.is_directory);
         let read = directories.filter_map(|operand| self.directory.overlap(&operand.target.path)).collect::<Vec<_>>();
-        read.iter().find_map(|start| grammar::doubt_about_secrets(&self.directory, start, &|_| true))
+        // Nobody is asked about a command that cannot be started.
+        let written = self.written(matched).unwrap_or_default();
+        let is_hidden = self.hidden_when_met(&written, matched.repositories());
+        let is_read = |path: &Path| !is_hidden(path);
+        read.iter().find_map(|start| grammar::doubt_about_secrets(&self.directory, start, &is_read))
     }
 
     /// Why the program, or an option of it, is no matter of a rule alone.
@@ -374,6 +380,8 @@ impl Shell {
         lines.extend(
             changes.iter().map(|place| format!("changes   {}", self.directory.path.join(&place.beneath).display())),
         );
+        let linked = self.linked_repository(matched);
+        lines.extend(linked.iter().map(|path| format!("writes    {}", path.display())));
         lines.push(self.bounds_words(matched));
         let preview = lines.iter().map(|line| visible(line)).collect::<Vec<_>>().join("\n");
         let binding = operands.binding();
@@ -428,21 +436,27 @@ impl Shell {
         let launched = self.launch(&judged, &program, timeout, &approved);
         let (launch, found) = launched.map_err(ToolError::Failed)?;
         let finished = process::run(launch, &self.supervisors).await;
-        let notes: Vec<String> = found.traces(&self.protected, &approved).iter().map(trace_words).collect();
+        let mut notes: Vec<String> = found.traces(&self.protected, &approved).iter().map(trace_words).collect();
+        let has_failed = !matches!(&finished, Ok(Finished { ended: Ended::Exited(0), .. }));
+        notes.extend(has_failed.then(|| self.out_of_reach(&judged.matched)).flatten());
         for text in &notes {
             events.send(|| EventKind::Notice { text: format!("`{}`: {text}", quoted(&judged.words)) });
         }
         Ok(report(&finished.map_err(ToolError::Failed)?, timeout, &notes))
     }
 
+    /// Why a rule for `git` finds no repository, if it cannot: `git` itself says only that there is none.
+    fn out_of_reach(&self, matched: &Matched<'_>) -> Option<String> {
+        let is_concerned = matched.repositories() == Repositories::Written && self.fence.is_there();
+        let git = is_concerned.then(|| repository::out_of_reach(&self.directory.path)).flatten()?;
+        let shown = git.display().to_string();
+        Some(format!("the repository of {} is not reached from here: start where it is", visible(&shown)))
+    }
+
     /// What somebody has seen in the question and agreed to: files that are otherwise kept from commands.
     fn named_by(&self, judged: &Judged<'_>) -> Vec<PathBuf> {
         let operands = self.operands(&judged.words, &judged.matched);
-        let is_kept = |target: &Target| {
-            judged.matched.by == By::Grammar
-                || self.protected.touched([target], Inner::Changes).is_some()
-                || super::secret::looks_secret(&target.path)
-        };
+        let is_kept = |target: &Target| self.is_touched(target) || super::secret::looks_secret(&target.path);
         operands.all.into_iter().map(|operand| operand.target).filter(is_kept).map(|target| target.path).collect()
     }
 

@@ -222,8 +222,31 @@ impl Programs {
     pub fn run_from(&self, program: &Program) -> Vec<PathBuf> {
         let is_system = |path: &Path| system_directories().any(|directory| path.starts_with(directory));
         let own = [&program.path, &program.file].into_iter().filter(|path| !is_system(path)).cloned();
-        self.directories.iter().cloned().chain(own).collect()
+        let libraries = self.directories.iter().flat_map(|directory| libraries(directory));
+        self.directories.iter().cloned().chain(libraries).chain(own).collect()
     }
+
+    /// Where programs that only start others find them, and the variable that says so to them: a directory in the user's home.
+    pub fn homes(&self, program: &Program, home: Option<&Path>) -> Vec<(&'static str, PathBuf)> {
+        let is_used = |file: &str| {
+            program.file.file_name().is_some_and(|name| name == file)
+                || self.directories.iter().any(|directory| directory.join(file).is_file())
+        };
+        let known = HOMES.iter().filter(|(file, _, _)| is_used(file));
+        // A fence shows directories where they are, and no links to them.
+        let found = |directory: &str| home?.join(directory).canonicalize().ok().filter(|path| path.is_dir());
+        known.filter_map(|(_, directory, variable)| Some((*variable, found(directory)?))).collect()
+    }
+}
+
+/// A file, the directory in a home, the variable.
+const HOMES: &[(&str, &str, &str)] = &[("rustup", ".rustup", "RUSTUP_HOME")];
+
+/// What lies beside the programs of an installation, and is loaded by them.
+fn libraries(directory: &Path) -> Vec<PathBuf> {
+    let above = directory.parent().filter(|_| directory.file_name().is_some_and(|name| name == "bin"));
+    let beside = above.into_iter().flat_map(|above| ["lib", "lib64", "libexec"].map(|name| above.join(name)));
+    beside.filter(|path| path.is_dir()).collect()
 }
 
 fn system_directories() -> impl Iterator<Item = &'static Path> {

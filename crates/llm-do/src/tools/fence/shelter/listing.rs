@@ -2,11 +2,15 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::Access;
+
 use crate::beneath::Identity;
+use crate::tools::protected::KeptFrom;
 use crate::tools::repository;
 
 /// The entries of a directory that somebody has to look at.
@@ -28,7 +32,7 @@ pub struct Listing {
 pub enum Mark {
     Repository,
     Secret,
-    Protected,
+    Protected(KeptFrom),
 }
 
 /// Nobody can set the time at which the kernel saw a directory change.
@@ -36,6 +40,27 @@ pub enum Mark {
 struct Stamp {
     identity: Identity,
     changed: (i64, i64),
+}
+
+/// Why a directory could not be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlisted {
+    /// It is not there any more.
+    Gone,
+    /// Nobody may look into it, until its owner changes that: a command could.
+    Closed,
+    /// For a reason that need not hold for whoever looks from nearer: its path is too long.
+    Unknown,
+}
+
+impl From<io::Error> for Unlisted {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Gone,
+            io::ErrorKind::PermissionDenied => Self::Closed,
+            _ => Self::Unknown,
+        }
+    }
 }
 
 /// Listings by directory.
@@ -46,15 +71,15 @@ pub struct Listings(HashMap<PathBuf, Listing>);
 const COARSE: Duration = Duration::from_millis(100);
 
 impl Listings {
-    /// What is in a directory now. `None` if it cannot be listed: then it cannot be read either.
-    pub fn of(&mut self, directory: &Path, most: usize, meaning: Meaning<'_>) -> Option<&Listing> {
+    /// What is in a directory now.
+    pub fn of(&mut self, directory: &Path, most: usize, meaning: Meaning<'_>) -> Result<&Listing, Unlisted> {
         let stamp = Stamp::of(directory)?;
         let is_known = self.0.get(directory).is_some_and(|listing| listing.stamp == Some(stamp));
         if !is_known {
             let listing = Listing::read(directory, stamp, most, meaning)?;
             self.0.insert(directory.to_owned(), listing);
         }
-        self.0.get(directory)
+        self.0.get(directory).ok_or(Unlisted::Unknown)
     }
 }
 
@@ -62,31 +87,36 @@ impl Listings {
 pub type Meaning<'a> = &'a dyn Fn(&Path, fs::FileType) -> (Option<Mark>, bool);
 
 impl Listing {
-    fn read(directory: &Path, stamp: Stamp, most: usize, meaning: Meaning<'_>) -> Option<Self> {
+    fn read(directory: &Path, stamp: Stamp, most: usize, meaning: Meaning<'_>) -> Result<Self, Unlisted> {
+        // Names that can be listed are of no use where none of them leads anywhere.
+        rustix::fs::access(directory, Access::EXEC_OK).map_err(io::Error::from)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let stamp = Some(stamp).filter(|stamp| stamp.since_epoch() + COARSE < now);
         let mut listing = Self { entries: 0, directories: Vec::new(), marked: Vec::new(), is_repository: false, stamp };
-        for entry in fs::read_dir(directory).ok()?.flatten().take(most) {
+        for entry in fs::read_dir(directory)?.flatten().take(most) {
             listing.entries += 1;
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
             let (mark, is_entered) = meaning(&path, kind);
-            listing.is_repository |= kind.is_file() && entry.file_name() == "HEAD";
+            listing.is_repository |= kind.is_dir() && entry.file_name() == repository::MARKS[0];
             if is_entered && kind.is_dir() {
                 listing.directories.push(path.clone());
             }
             listing.marked.extend(mark.map(|mark| (path, mark)));
         }
         listing.is_repository = listing.is_repository && repository::is_directory(directory);
-        Some(listing)
+        Ok(listing)
     }
 }
 
 impl Stamp {
-    fn of(directory: &Path) -> Option<Self> {
-        let metadata = fs::symlink_metadata(directory).ok().filter(fs::Metadata::is_dir)?;
+    fn of(directory: &Path) -> Result<Self, Unlisted> {
+        let metadata = fs::symlink_metadata(directory)?;
+        if !metadata.is_dir() {
+            return Err(Unlisted::Gone);
+        }
         let changed = (metadata.ctime(), metadata.ctime_nsec());
-        Some(Self { identity: Identity::of_file_metadata(&metadata), changed })
+        Ok(Self { identity: Identity::of_file_metadata(&metadata), changed })
     }
 
     fn since_epoch(self) -> Duration {

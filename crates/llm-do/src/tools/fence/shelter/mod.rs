@@ -4,17 +4,17 @@
 mod listing;
 mod made;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Shelter;
 pub use listing::Listings;
-use listing::Mark;
+use listing::{Mark, Unlisted};
 use made::Made;
 
-use crate::tools::protected::{Covers, Protected};
+use crate::tools::protected::{Covers, KeptFrom, Protected, kept_name};
 use crate::tools::repository;
 use crate::tools::secret::looks_secret;
 
@@ -31,6 +31,8 @@ pub struct Search<'a> {
     pub protected: &'a Protected,
     /// Never seen, wherever it is.
     pub hidden: &'a [PathBuf],
+    /// Where programs of the user look for what they run and obey, without links.
+    pub home: Option<&'a Path>,
     pub repositories: Repositories,
 }
 
@@ -47,10 +49,16 @@ pub enum Repositories {
 pub struct Found {
     pub read_only: BTreeSet<PathBuf>,
     pub hidden: BTreeSet<PathBuf>,
+    /// Stays where it is, and may be written: it tells what the directory around it is.
+    held: BTreeSet<PathBuf>,
     /// Everything was looked at.
     pub is_whole: bool,
     /// What did not exist and must not be made.
     guarded: BTreeSet<PathBuf>,
+    /// What did not exist and may be made, by `git` itself for instance, and is told if it is left behind.
+    told: BTreeSet<PathBuf>,
+    /// What stands for protected files, with where it leads: no mount keeps a link.
+    links: BTreeMap<PathBuf, PathBuf>,
     /// Directories of which new names are told, with those that were there.
     watched: Vec<Watched>,
     /// What commands write: what they made lies beneath it.
@@ -63,6 +71,7 @@ struct Watched {
     directory: PathBuf,
     /// Python imports from it.
     is_imported: bool,
+    is_home: bool,
     names: BTreeSet<OsString>,
 }
 
@@ -75,31 +84,6 @@ pub enum Trace {
     Removed(PathBuf),
 }
 
-/// Directories that other programs run or take instructions from, wherever they are.
-const DIRECTORIES: &[&str] =
-    &[".llm-do", ENVIRONMENT, ".vscode", ".idea", ".husky", ".devcontainer", ".cursor", ".claude"];
-/// Files of this kind.
-const FILES: &[&str] = &[
-    "project.json",
-    "agents.md",
-    "claude.md",
-    "gemini.md",
-    ".mcp.json",
-    ".cursorrules",
-    ".pre-commit-config.yaml",
-    ".envrc",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_aliases",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".gitconfig",
-];
-const AGENT_ENDINGS: &[&str] = &[".worker", ".agent"];
 const MODULE_ENDINGS: &[&str] = &[".py", ".pyc", ".so", ".pth"];
 const ENVIRONMENT: &str = ".venv";
 const GIT: &str = ".git";
@@ -111,6 +95,10 @@ impl Search<'_> {
         let mut found = Found { is_whole: true, written: self.written.to_owned(), ..Found::default() };
         for root in self.written {
             if root.ancestors().any(|above| above.file_name() == Some(OsStr::new(GIT))) {
+                // A repository that lies elsewhere is met from its worktree, and its settings are kept then.
+                if self.repositories == Repositories::Written && self.is_linked(root) {
+                    continue;
+                }
                 found.read_only.insert(root.clone());
             }
             self.walk(root, Access::Written, listings, &mut found);
@@ -121,8 +109,7 @@ impl Search<'_> {
             self.walk(root, Access::Read, listings, &mut found);
         }
         for (path, covers) in self.protected.entries() {
-            // One that cannot be resolved is not there.
-            let Ok(path) = path.canonicalize() else { continue };
+            let Some(path) = real(path) else { continue };
             match covers {
                 Covers::Private => self.hide(path, &mut found),
                 Covers::Modules => self.keep_modules(&path, &mut found),
@@ -133,17 +120,37 @@ impl Search<'_> {
                 Covers::Agents | Covers::Tree | Covers::File => self.keep(path, &mut found),
             }
         }
-        for path in self.hidden.iter().filter_map(|path| path.canonicalize().ok()) {
+        for path in self.hidden.iter().filter_map(|path| real(path)) {
             self.hide(path, &mut found);
         }
         found
+    }
+
+    fn is_of_home(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.parent().is_some_and(|above| self.home == Some(above)) && is_home_name(&name)
+    }
+
+    fn is_linked(&self, root: &PathBuf) -> bool {
+        self.written.iter().any(|worktree| repository::linked(worktree).contains(root))
     }
 
     fn walk(&self, root: &Path, access: Access, listings: &mut Listings, found: &mut Found) {
         let mut waiting = vec![root.to_owned()];
         while let Some(directory) = waiting.pop() {
             let room = MOST_ENTRIES.saturating_sub(found.seen) + 1;
-            let Some(listing) = listings.of(&directory, room, &|path, kind| self.meaning(path, kind)) else { continue };
+            let listing = match listings.of(&directory, room, &|path, kind| self.meaning(path, kind)) {
+                Ok(listing) => listing,
+                Err(Unlisted::Gone) => continue,
+                Err(Unlisted::Closed) if directory != root => {
+                    found.hidden.insert(directory);
+                    continue;
+                }
+                Err(Unlisted::Closed | Unlisted::Unknown) => {
+                    found.is_whole = false;
+                    continue;
+                }
+            };
             found.seen += listing.entries;
             if found.seen > MOST_ENTRIES {
                 found.is_whole = false;
@@ -155,6 +162,7 @@ impl Search<'_> {
             }
             if listing.is_repository && access == Access::Written {
                 self.keep_settings(&directory, &directory, found);
+                found.held.extend(repository::MARKS.map(|mark| directory.join(mark)));
             }
         }
     }
@@ -168,18 +176,23 @@ impl Search<'_> {
         if is_secret(path, kind) {
             return (Some(Mark::Secret), false);
         }
-        let is_protected = is_protected_name(&lower, kind.is_dir()) || self.protected.is_agent(path);
+        let is_always = self.is_of_home(path) || self.protected.is_agent(path);
+        let kept = if is_always { Some(KeptFrom::All) } else { kept_name(&lower, kind.is_dir()) };
         // What is installed there holds certificates, which look like secrets.
-        (is_protected.then_some(Mark::Protected), lower != ENVIRONMENT)
+        (kept.map(Mark::Protected), lower != ENVIRONMENT)
     }
 
     fn meet(&self, path: &Path, mark: Mark, access: Access, found: &mut Found) {
+        if access == Access::Written && mark != Mark::Secret {
+            found.links.extend(fs::read_link(path).ok().map(|target| (path.to_owned(), target)));
+        }
         match (mark, access) {
             // A link leads to what is secret.
-            (Mark::Secret, _) => found.hidden.extend(path.canonicalize().ok()),
+            (Mark::Secret, _) => found.hidden.extend(real(path)),
             (Mark::Repository, Access::Written) => self.keep_repository(path, found),
-            (Mark::Protected, Access::Written) => found.read_only.extend(path.canonicalize().ok()),
-            (Mark::Repository | Mark::Protected, Access::Read) => {}
+            (Mark::Protected(KeptFrom::AllButGit), _) if self.repositories == Repositories::Written => {}
+            (Mark::Protected(_), Access::Written) => found.read_only.extend(real(path)),
+            (Mark::Repository | Mark::Protected(_), Access::Read) => {}
         }
     }
 
@@ -223,12 +236,14 @@ impl Search<'_> {
     /// Keeps what is there; what is not there must not be made.
     fn keep_settings(&self, directory: &Path, worktree: &Path, found: &mut Found) {
         for path in repository::settings(directory) {
-            match path.canonicalize() {
-                Ok(real) if self.is_written(&real) => drop(found.read_only.insert(real)),
-                Ok(_) => {}
-                Err(_) => found.guarded.extend(without_links(&path).filter(|path| self.is_written(path))),
+            match real(&path) {
+                Some(real) if self.is_written(&real) => drop(found.read_only.insert(real)),
+                Some(_) => {}
+                None => found.guarded.extend(without_links(&path).filter(|path| self.is_written(path))),
             }
         }
+        let followed = repository::FOLLOWED.map(|name| directory.join(name)).into_iter();
+        found.told.extend(followed.filter(|path| self.is_written(path) && path.symlink_metadata().is_err()));
         let named = repository::named(directory, worktree).into_iter();
         found.read_only.extend(named.filter(|path| self.is_written(path)));
     }
@@ -250,7 +265,8 @@ impl Search<'_> {
     }
 
     fn watch(&self, directory: &Path, is_imported: bool, found: &mut Found) {
-        let mut watched = Watched { directory: directory.to_owned(), is_imported, names: BTreeSet::new() };
+        let is_home = self.home == Some(directory);
+        let mut watched = Watched { directory: directory.to_owned(), is_imported, is_home, names: BTreeSet::new() };
         watched.names = watched.present(self.protected);
         found.watched.push(watched);
     }
@@ -265,7 +281,8 @@ enum Access {
 impl Found {
     /// How many mounts it takes.
     pub fn mounts(&self, written: &[PathBuf]) -> usize {
-        let kept: BTreeSet<&Path> = self.read_only.iter().chain(&self.hidden).map(PathBuf::as_path).collect();
+        let kept = self.read_only.iter().chain(&self.hidden).chain(&self.held);
+        let kept: BTreeSet<&Path> = kept.map(PathBuf::as_path).collect();
         let mut held = kept.clone();
         for path in kept {
             if let Some(root) = written.iter().find(|root| path.starts_with(root)) {
@@ -275,11 +292,25 @@ impl Found {
         held.len()
     }
 
-    /// For a command to which somebody agreed although it names some of these files.
+    /// For a command to which somebody agreed although it names some of these files: they are opened, and nothing beside them.
     pub fn shelter(&self, approved: &[PathBuf], private: Option<PathBuf>) -> Shelter {
-        let concerns = |path: &PathBuf| approved.iter().any(|one| path.starts_with(one) || one.starts_with(path));
-        let kept = |paths: &BTreeSet<PathBuf>| paths.iter().filter(|path| !concerns(path)).cloned().collect();
-        Shelter { read_only: kept(&self.read_only), hidden: kept(&self.hidden), private }
+        let is_kept = |path: &Path| self.read_only.iter().chain(&self.hidden).any(|kept| path.starts_with(kept));
+        let (there, missing): (Vec<&PathBuf>, Vec<&PathBuf>) = approved.iter().partition(|one| one.exists());
+        // What is to be made is made in its directory.
+        let above = missing.into_iter().filter_map(|one| one.ancestors().find(|path| path.exists()));
+        let above: Vec<&Path> = above.filter(|path| is_kept(path)).collect();
+        let kept = |paths: &BTreeSet<PathBuf>| {
+            let parts =
+                |path: &PathBuf| if above.contains(&path.as_path()) { entries(path) } else { vec![path.clone()] };
+            let is_approved = |path: &PathBuf| approved.iter().any(|one| path.starts_with(one));
+            paths.iter().flat_map(parts).filter(|path| !is_approved(path)).collect()
+        };
+        let (read_only, hidden, held): (Vec<_>, Vec<_>, Vec<_>) =
+            (kept(&self.read_only), kept(&self.hidden), kept(&self.held));
+        let is_inside = |one: &&Path| read_only.iter().chain(&hidden).any(|path| one.starts_with(path));
+        let open = there.into_iter().map(PathBuf::as_path).chain(above.iter().copied()).filter(is_inside);
+        let open = open.map(Path::to_owned).collect();
+        Shelter { read_only, hidden, held, open, private }
     }
 
     /// What a command has made that others would run, import or take as instructions; what no command may make is removed.
@@ -306,6 +337,14 @@ impl Found {
                 traces.push(trace);
             }
         }
+        let left = self.told.iter().filter(|path| path.symlink_metadata().is_ok());
+        let replaced = self.links.iter().filter(|(path, target)| fs::read_link(path).ok().as_ref() != Some(*target));
+        let seen = left.chain(replaced.map(|(path, _)| path)).filter(|path| !is_approved(path));
+        for trace in seen.map(|path| Trace::Made(path.clone())) {
+            if !traces.contains(&trace) {
+                traces.push(trace);
+            }
+        }
         traces
     }
 
@@ -322,13 +361,25 @@ impl Watched {
         let is_told = |entry: &fs::DirEntry| {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().to_lowercase());
             name == GIT
-                || is_protected_name(&name, entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                || kept_name(&name, entry.file_type().is_ok_and(|kind| kind.is_dir())).is_some()
+                || (self.is_home && is_home_name(&name))
                 || protected.is_agent(&path)
                 || (self.is_imported && is_imported_name(&path))
         };
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         entries.filter(is_told).map(|entry| entry.file_name()).collect()
     }
+}
+
+/// Where a path leads, if it is there. A directory on the way that nobody may look into stands for all that is in it: whoever
+/// owns it can open it again.
+fn real(path: &Path) -> Option<PathBuf> {
+    let closed = match path.canonicalize() {
+        Ok(real) => return Some(real),
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+    };
+    let mut above = path.ancestors().skip(1);
+    above.find_map(|above| above.canonicalize().ok()).filter(|_| closed)
 }
 
 /// The path of something that is not there, behind the links on the way to it.
@@ -339,9 +390,14 @@ fn without_links(path: &Path) -> Option<PathBuf> {
     })
 }
 
-fn is_protected_name(lower: &str, is_directory: bool) -> bool {
-    DIRECTORIES.contains(&lower)
-        || (!is_directory && (FILES.contains(&lower) || AGENT_ENDINGS.iter().any(|ending| lower.ends_with(ending))))
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.path().canonicalize().ok()).collect()
+}
+
+/// Whether what has this name in somebody's home may be run or obeyed. Nobody can list whose settings there are.
+fn is_home_name(name: &str) -> bool {
+    name.starts_with('.') || name == "bin"
 }
 
 /// By the last two parts: those above were looked at before.

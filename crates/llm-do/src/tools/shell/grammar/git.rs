@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::options::Type::{Checked, Number, OneOf, Text};
 use super::options::{Flag, NUMBER, Options, both, long, short};
 use super::repository::{self, Tracked};
-use super::{Fit, doubt_about_secrets, index::Hash, read_file};
+use super::{Fit, IsHidden, doubt_about_secrets, index::Hash, read_file};
 use crate::escape::visible;
 use crate::tools::secret::looks_secret;
 use crate::tools::shell::directory::{WorkingDirectory, stays_beneath};
@@ -86,7 +86,7 @@ pub fn harden(words: &[String], directory: &WorkingDirectory) -> Hardened {
     Hardened { arguments, environment }
 }
 
-pub fn fit(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
+pub fn fit(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
     let (subcommand, rest) = words.split_first().ok_or("`git` alone does nothing")?;
     let flags: Vec<Flag> = match subcommand.text.as_str() {
         "status" => STATUS.to_vec(),
@@ -111,7 +111,7 @@ pub fn fit(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> 
     let Some(repository) = repository::examine(directory) else {
         // Without a repository `git diff` compares directories, file by file.
         for start in &paths {
-            fit.doubts.extend(doubt_about_secrets(directory, start, &|_| true));
+            fit.doubts.extend(doubt_about_secrets(directory, start, &|path| !is_hidden(path)));
         }
         return Ok(fit);
     };

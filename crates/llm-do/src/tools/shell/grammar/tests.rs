@@ -19,7 +19,7 @@ fn honest_commands_fit() {
     let (_kept, directory) = project();
     let misjudged: Vec<_> = include_str!("honest.txt")
         .lines()
-        .map(|command| (command, split(command).and_then(|words| fit(&words, &directory))))
+        .map(|command| (command, split(command).and_then(|words| fit(&words, &directory, &|_| false))))
         .filter(|(_, fit)| *fit != Ok(Fit::default()))
         .collect();
     assert_eq!(misjudged, []);
@@ -30,7 +30,7 @@ fn hostile_commands_do_not() {
     let (_kept, directory) = project();
     let misjudged: Vec<_> = include_str!("hostile.txt")
         .lines()
-        .filter(|command| split(command).and_then(|words| fit(&words, &directory)).is_ok())
+        .filter(|command| split(command).and_then(|words| fit(&words, &directory, &|_| false)).is_ok())
         .collect();
     assert_eq!(misjudged, Vec::<&str>::new());
 }
@@ -60,18 +60,19 @@ fn secrets_are_asked_about() {
         "ls .ssh",
         "find .ssh",
     ] {
-        let fit = fit(&split(command).unwrap(), &directory).unwrap_or_else(|error| panic!("{command}: {error}"));
+        let fit =
+            fit(&split(command).unwrap(), &directory, &|_| false).unwrap_or_else(|error| panic!("{command}: {error}"));
         assert!(!fit.doubts.is_empty(), "{command}");
     }
     for command in ["grep -r KEY src", "grep -rn --include='*.rs' KEY .", "find . -name .env", "ls -R"] {
-        assert_eq!(fit(&split(command).unwrap(), &directory), Ok(Fit::default()), "{command}");
+        assert_eq!(fit(&split(command).unwrap(), &directory, &|_| false), Ok(Fit::default()), "{command}");
     }
 }
 
 #[test]
 fn moving_says_what_changes() {
     let (_kept, directory) = project();
-    let fit = fit(&split("mv a.txt src").unwrap(), &directory).unwrap();
+    let fit = fit(&split("mv a.txt src").unwrap(), &directory, &|_| false).unwrap();
     let changes: Vec<_> = fit.changes.iter().map(|place| place.beneath.display().to_string()).collect();
     assert_eq!(changes, ["src/a.txt", "a.txt", "src"]);
 }

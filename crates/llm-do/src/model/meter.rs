@@ -1,0 +1,60 @@
+//! Who counts: every sending of a request is let through before, and told of after. One request may be sent several
+//! times, and each time may have to be paid.
+
+use super::ModelError;
+use crate::BoxFuture;
+use crate::message::Usage;
+
+/// The meter of one request. It lets the first sending through before the conversation is asked.
+pub trait Meter: Send {
+    /// The most tokens that the answer to the present sending may have; `None` leaves it to the settings.
+    fn longest_answer(&self) -> Option<u64>;
+
+    /// How far the present sending has come. The last word counts, also of a sending that is dropped.
+    fn note(&mut self, taken: Taken);
+
+    /// The present sending gave no reply, and another one is wished for: it is settled. An error if a limit leaves no room
+    /// for another, whatever is waited for.
+    fn failed(&mut self, error: &ModelError) -> Result<(), Forbidden>;
+
+    /// Waits until the same request may be sent again.
+    fn again(&mut self) -> BoxFuture<'_, Result<(), Forbidden>>;
+}
+
+/// How far a sending has come, by what it may have taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Taken {
+    /// The provider has heard nothing of it.
+    #[default]
+    Nothing,
+    /// It is on its way, and there is no answer.
+    Sent,
+    /// The provider refused it before any byte of an answer: that is not paid.
+    Refused,
+    /// A part of an answer has come: what the provider has said of its cost so far, and how many bytes of text.
+    Answer { reported: Usage, text: u64 },
+}
+
+/// A limit does not allow another sending. The meter knows which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forbidden;
+
+/// Counts nothing and allows everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Unmetered;
+
+impl Meter for Unmetered {
+    fn longest_answer(&self) -> Option<u64> {
+        None
+    }
+
+    fn note(&mut self, _: Taken) {}
+
+    fn failed(&mut self, _: &ModelError) -> Result<(), Forbidden> {
+        Ok(())
+    }
+
+    fn again(&mut self) -> BoxFuture<'_, Result<(), Forbidden>> {
+        Box::pin(async { Ok(()) })
+    }
+}
