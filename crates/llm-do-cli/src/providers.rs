@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use llm_do::beneath;
 use llm_do::http::{HttpClient, HttpSettings, ProxySettings};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, LaterKey, Retries, Secret};
 use llm_do::model::openai_chat::OpenAiChat;
@@ -166,7 +167,8 @@ pub fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<H
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path)
+    const LARGEST: u64 = 16 * 1024 * 1024;
+    beneath::read_regular(path, LARGEST)
         .map_err(|error| Failure::usage(format!("`[http] ca_file` {} cannot be read: {error}", path.display())))
 }
 

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn event(call: u64, kind: EventKind) -> Event {
-        Event { agent: Arc::from("x"), depth: 0, call, kind }
+        Event { agent: Arc::from("x"), depth: 0, call, kind, rank: 0 }
     }
 
     fn started(call: u64, name: &str, parent: Option<u64>) -> Event {

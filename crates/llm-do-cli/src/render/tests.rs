@@ -11,7 +11,7 @@ fn view(verbosity: Verbosity, live: bool, streamed: bool) -> View {
 }
 
 fn event(depth: usize, kind: EventKind) -> Event {
-    Event { agent: Arc::from(if depth == 0 { "main" } else { "child" }), depth, call: depth as u64 + 1, kind }
+    Event { agent: Arc::from(if depth == 0 { "main" } else { "child" }), depth, call: depth as u64 + 1, kind, rank: 0 }
 }
 
 fn text(depth: usize, text: &str) -> Event {

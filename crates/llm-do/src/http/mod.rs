@@ -23,6 +23,7 @@ use hyper::header::{HeaderMap, PROXY_AUTHORIZATION};
 use hyper::{Method, StatusCode, Uri};
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use connect::{Connector, Proxies};
@@ -31,6 +32,8 @@ use tls::LazyTls;
 use upload::{Progress, Upload};
 
 pub use error::{HttpError, Stage};
+
+use crate::descriptors;
 
 /// Everything that may be set, each with a value that suits most: `HttpSettings { idle_timeout, ..HttpSettings::STANDARD }`.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,6 +150,7 @@ impl HttpClient {
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new()) // without it idle connections are never dropped
+            .pool_max_idle_per_host(if descriptors::are_few() { 0 } else { usize::MAX })
             .http2_keep_alive_interval(HTTP2_PING_INTERVAL)
             .http2_keep_alive_timeout(HTTP2_PING_TIMEOUT)
             .build(connector);
@@ -178,12 +182,14 @@ impl HttpClient {
         let departure = Departure(asked.as_ref().ok().map(|(_, progress)| progress.clone()));
         let answered = async move {
             let (answer, progress) = asked?;
+            let permit = descriptors::connection().await;
             // One timer for all of the exchange: it is only moved.
             let mut timer = Box::pin(sleep_until(later(Instant::now(), self.shared.first_byte_timeout)));
             let answer = self.answer(answer, &mut timer, &progress, &url).await?;
             let (head, incoming) = answer.into_parts();
             let silence = Silence { limit: self.shared.idle_timeout, timer, since: None };
-            let received = Receiving { incoming, url, silence, limit: self.shared.maximum_response, received: 0 };
+            let limit = self.shared.maximum_response;
+            let received = Receiving { incoming, url, silence, limit, received: 0, _permit: permit };
             Ok(Response { status: head.status, headers: head.headers, body: Body(Box::new(received)) })
         };
         (answered, departure)
@@ -265,6 +271,7 @@ struct Receiving {
     silence: Silence,
     limit: u64,
     received: u64,
+    _permit: Option<SemaphorePermit<'static>>,
 }
 
 impl Body {
