@@ -127,8 +127,9 @@ fn arguments_in_json_are_the_object_or_the_text_that_is_none() {
     let refused = of_type(&events, "tool_refused")[0];
     assert_eq!((&refused["arguments"], &refused["arguments_text"]), (&Value::Null, &json!(written)));
     // What a journal holds is read again as it was.
-    let (again, replayed) = Run::new(&sandbox, &[".", "--json", "--replay", &journal]).asking(&fake).events();
-    assert_eq!(replayed["messages"], result["messages"]);
+    let (again, replayed) =
+        Run::new(&sandbox, &[".", "-m", "openai-chat:m", "--json", "--replay", &journal]).asking(&fake).events();
+    assert_eq!(replayed["messages"], result["messages"], "{}", replayed["error"]);
     assert_eq!(of_type(&again, "tool_refused")[0]["arguments_text"], json!(written));
 }
 
