@@ -140,6 +140,8 @@ fn optional_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Ra
 pub struct HttpConfig {
     pub retries: Option<u32>,
     pub first_byte_seconds: Option<f64>,
+    pub slow_first_byte_seconds: Option<f64>,
+    pub content_seconds: Option<f64>,
     pub idle_seconds: Option<f64>,
     pub proxy: Option<String>,
     pub ca_file: Option<std::path::PathBuf>,
@@ -210,6 +212,8 @@ cache_read = 0.25
 [http]
 retries = 2
 first_byte_seconds = 5
+slow_first_byte_seconds = 50
+content_seconds = 50
 idle_seconds = 5
 proxy = "http://localhost:3128"
 ca_file = "/etc/company.pem"

@@ -157,6 +157,12 @@ pub fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<H
     let standard = HttpSettings::STANDARD;
     Ok(HttpSettings {
         first_byte_timeout: seconds(config.first_byte_seconds, standard.first_byte_timeout, "first_byte_seconds")?,
+        slow_first_byte_timeout: seconds(
+            config.slow_first_byte_seconds,
+            standard.slow_first_byte_timeout,
+            "slow_first_byte_seconds",
+        )?,
+        content_timeout: seconds(config.content_seconds, standard.content_timeout, "content_seconds")?,
         idle_timeout: seconds(config.idle_seconds, standard.idle_timeout, "idle_seconds")?,
         proxy: proxies(environment, config),
         extra_certificates: config.ca_file.as_deref().map(read_certificates).transpose()?.unwrap_or_default(),

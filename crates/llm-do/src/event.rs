@@ -115,6 +115,8 @@ pub enum EventKind {
     },
     RequestStarted {
         model: String,
+        /// How long the first byte of an answer is waited for; none where nothing is waited for.
+        longest_wait_ms: Option<u64>,
     },
     RequestFinished {
         model: String,

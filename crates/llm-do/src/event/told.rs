@@ -212,7 +212,7 @@ impl Fields {
     fn of_request(&mut self, name: &str) -> Result<EventKind, serde_json::Error> {
         let model = self.take("model")?;
         Ok(match name {
-            "request_started" => EventKind::RequestStarted { model },
+            "request_started" => EventKind::RequestStarted { model, longest_wait_ms: self.take("longest_wait_ms")? },
             "request_finished" => {
                 let (duration_ms, usage) = (self.take("duration_ms")?, self.take("usage")?);
                 EventKind::RequestFinished { model, duration_ms, usage, finish: self.take("finish")? }
@@ -269,7 +269,7 @@ mod tests {
             EventKind::ApprovalAsked { id: text(), path: path(), tool: text(), arguments: json(), reason: text() },
             EventKind::ApprovalAnswered { id: text(), path: path(), tool: text(), answer, note },
             EventKind::ServerToolUsed { tool: text(), input: Some(json()), output: None },
-            EventKind::RequestStarted { model: text() },
+            EventKind::RequestStarted { model: text(), longest_wait_ms: Some(7) },
             EventKind::RequestFinished { model: text(), duration_ms: 3, usage, finish: Finish::Pause },
             EventKind::RequestFailed { model: text(), duration_ms: 3, usage, error: text() },
             EventKind::RetryScheduled { model: text(), attempt: 2, wait_ms: 500, reason: text() },
