@@ -83,9 +83,13 @@ pub enum EventKind {
     },
     ToolRefused {
         id: String,
+        /// The agents and the code from the entry down.
+        path: Vec<String>,
         tool: String,
         arguments: RawJson,
         reason: String,
+        /// Whether a rule or a person refused it; else it could not be used at all.
+        judged: bool,
     },
     ApprovalAsked {
         id: String,
@@ -170,6 +174,16 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// What a request took, of the events that tell that.
+    pub fn usage(&self) -> Option<&Usage> {
+        match self {
+            Self::RequestFinished { usage, .. } | Self::RequestFailed { usage, .. } => Some(usage),
+            _ => None,
+        }
+    }
+}
+
 /// What kind of thing was called: agents and entry functions have `call_*` events, tools `tool_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -216,6 +230,15 @@ pub enum Answered {
 pub enum OutputStream {
     Stdout,
     Stderr,
+}
+
+/// A call that a rule or a person refused, as a fold over events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// The agents and the code from the entry down; the last one called.
+    pub path: Vec<String>,
+    pub tool: String,
+    pub reason: String,
 }
 
 /// Tokens and money, as a fold over events.

@@ -155,7 +155,9 @@ impl Fields {
             }
             "tool_refused" => {
                 let (id, arguments, reason) = (self.take("id")?, self.take("arguments")?, self.take("reason")?);
-                EventKind::ToolRefused { id, tool, arguments, reason }
+                let path = self.take::<Option<_>>("path")?.unwrap_or_default();
+                let judged = self.take::<Option<_>>("judged")?.unwrap_or_default();
+                EventKind::ToolRefused { id, path, tool, arguments, reason, judged }
             }
             _ => {
                 let returned = match self.0.remove("result") {
@@ -243,7 +245,14 @@ mod tests {
             EventKind::ToolCalled { id: text(), tool: text(), arguments: json(), calls_as: Some(7) },
             tool(Returned::Result(text())),
             tool(Returned::Error(text())),
-            EventKind::ToolRefused { id: text(), tool: text(), arguments: json(), reason: text() },
+            EventKind::ToolRefused {
+                id: text(),
+                path: path(),
+                tool: text(),
+                arguments: json(),
+                reason: text(),
+                judged: true,
+            },
             EventKind::ApprovalAsked { id: text(), path: path(), tool: text(), arguments: json(), reason: text() },
             EventKind::ApprovalAnswered { id: text(), path: path(), tool: text(), answer, note },
             EventKind::ServerToolUsed { tool: text(), input: Some(json()), output: None },

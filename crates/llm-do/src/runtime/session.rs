@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::event::{CallKind, CallOutput, Ended, Event, EventKind, Recorder, Returned, TraceCall, UsageReport};
+use crate::event::{
+    CallKind, CallOutput, Ended, Event, EventKind, Recorder, Refusal, Returned, TraceCall, UsageReport,
+};
 use crate::message::{RawJson, Usage};
 use crate::model::prices;
 
@@ -14,6 +16,7 @@ pub struct Session(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     usage: UsageReport,
+    refused: Vec<Refusal>,
     /// Calls that are still open, by their ids, with the call that made them. Boxed, as rising keys leave half of every
     /// node empty.
     open: BTreeMap<u64, Box<(Option<u64>, TraceCall)>>,
@@ -33,6 +36,11 @@ enum Running {
 impl Session {
     pub fn usage(&self) -> UsageReport {
         self.state().usage.clone()
+    }
+
+    /// The calls that were refused so far, in order.
+    pub fn refused(&self) -> Vec<Refusal> {
+        self.state().refused.clone()
     }
 
     /// What one open call has used so far, nested calls included.
@@ -109,7 +117,10 @@ impl Recorder for Session {
                     state.add_call(id, call);
                 }
             }
-            EventKind::ToolRefused { tool, arguments, reason, .. } => {
+            EventKind::ToolRefused { tool, arguments, reason, path, judged, .. } => {
+                if judged {
+                    state.refused.push(Refusal { path, tool: tool.clone(), reason: reason.clone() });
+                }
                 let call = started(tool, CallKind::Tool, depth, Some(arguments));
                 state.add_call(id, TraceCall { error: Some(reason), ..call });
             }

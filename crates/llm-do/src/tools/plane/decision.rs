@@ -216,16 +216,20 @@ fn replayed(result: Option<RawJson>, cx: &CallContext<'_>) -> Decided {
 /// Tells of a refusal; what the model reads of it.
 fn refused(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Verdicted {
     let read = format!("refused: {reason}");
-    undispatched(call, arguments, reason, cx);
+    tell_refused(call, arguments, reason, true, cx);
     Verdicted::Not(read)
 }
 
 /// Tells of a call that reaches no tool: what a model tried is as good to know as what it did.
 fn undispatched(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Verdicted {
     let decided = Verdicted::Not(reason.clone());
-    let (id, tool, arguments) = (call.id.clone(), call.tool.clone(), arguments.clone());
-    cx.events.send(|| EventKind::ToolRefused { id, tool, arguments, reason });
+    tell_refused(call, arguments, reason, false, cx);
     decided
+}
+
+fn tell_refused(call: &ToolCall, arguments: &RawJson, reason: String, judged: bool, cx: &CallContext<'_>) {
+    let (id, tool, arguments, path) = (call.id.clone(), call.tool.clone(), arguments.clone(), cx.path.to_vec());
+    cx.events.send(|| EventKind::ToolRefused { id, path, tool, arguments, reason, judged });
 }
 
 fn ended_by(call: &ToolCall, reason: String, cx: &CallContext<'_>) -> Ending {
