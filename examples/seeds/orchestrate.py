@@ -27,9 +27,9 @@ async def main():
 asyncio.run(main())
 
 # prints:
-# It says [{"about":"ferns","depth":0}]
+# It says [{"about":"ferns","depth":2}]
 # [{'about': 'moss', 'depth': 0}]
-# librarian worker 0 {'input': 'What about ferns?'} It says [{"about":"ferns","depth":0}] None
-# my_tool tool 1 {'query': 'ferns'} [{"about":"ferns","depth":0}] None
-# other_tool tool 2 {'q': 'ferns'} [{"about":"ferns","depth":0}] None
+# librarian worker 0 {'input': 'What about ferns?'} It says [{"about":"ferns","depth":2}] None
+# my_tool tool 1 {'query': 'ferns'} [{"about":"ferns","depth":2}] None
+# other_tool tool 2 {'q': 'ferns'} [{"about":"ferns","depth":2}] None
 # other_tool tool 0 {'q': 'moss'} [{"about":"moss","depth":0}] None

@@ -310,6 +310,8 @@ pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> R
     Ok(ModelChoices {
         overrides,
         flag,
+        unasked: None,
+        program: None,
         environment: environment.get("LLM_DO_MODEL").map(from_environment).transpose()?,
         config: config.model_name()?,
         scripts: BTreeMap::new(),

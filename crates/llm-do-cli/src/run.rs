@@ -19,6 +19,7 @@ use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Projec
 use llm_do::runtime::input::Input;
 use llm_do::runtime::mcp::{self, Offer};
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
+use llm_do::stack;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::fence::FenceConfig;
@@ -228,7 +229,7 @@ fn shell_ground(program: &Program, fence: &FenceConfig) -> Option<ShellGround> {
 
 /// Scripts that the user names outside the project, relative to the working directory.
 pub fn read_scripts(models: &mut ModelChoices) -> Result<(), Failure> {
-    let chosen = [&models.flag, &models.environment, &models.config].into_iter().flatten();
+    let chosen = [&models.flag, &models.program, &models.environment, &models.config].into_iter().flatten();
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
     for ModelName { model: file, .. } in named {
@@ -625,7 +626,7 @@ impl Prepared {
     pub fn run(self) -> Result<(), Failure> {
         let (output, rehearsed) = (self.output.clone(), self.rehearsed.clone());
         let executor = Arc::clone(&self.executor);
-        let ended = executor.block_on(self.attend());
+        let ended = stack::with_room(|| executor.block_on(self.attend()));
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
         if let Some(executor) = Arc::into_inner(executor) {
             executor.shutdown_background();

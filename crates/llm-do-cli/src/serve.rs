@@ -16,6 +16,7 @@ use llm_do::message::{Content, RawJson};
 use llm_do::project::Project;
 use llm_do::project::create::{Existing, WorkerDefaults, WorkerSpec};
 use llm_do::runtime::input::Input;
+use llm_do::stack;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::callback;
@@ -48,7 +49,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     debug_assert!(args.stdio, "there is no other way yet");
     let executor = run::executor()?;
-    let ended = executor.block_on(attend(Environment::read()));
+    let ended = stack::with_room(|| executor.block_on(attend(Environment::read())));
     // The thread that reads stdin may wait there for ever.
     executor.shutdown_background();
     ended

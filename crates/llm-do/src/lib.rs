@@ -92,7 +92,7 @@ pub mod model;
 pub mod project;
 pub mod redact;
 pub mod runtime;
-mod stack;
+pub mod stack;
 pub mod syntax;
 pub mod tools;
 mod underway;

@@ -6,6 +6,14 @@ use crate::BoxFuture;
 /// What one level takes, with room to spare.
 const RED_ZONE: usize = 256 * 1024;
 const MORE: usize = 2 * 1024 * 1024;
+/// What a thousand levels take. The system gives memory to those pages only that are touched.
+const ROOM: usize = 64 * 1024 * 1024;
+
+/// Runs an executor where calls within calls have room. They need none of it: without it the stack grows whenever something
+/// deep is polled, and is given back at once, which costs more time than the calls themselves.
+pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
+    stacker::grow(ROOM, work)
+}
 
 /// Runs something that may be deep within itself.
 pub fn grown<T>(work: impl FnOnce() -> T) -> T {

@@ -28,7 +28,7 @@ use super::protocol::{
 };
 use super::questions::{Client, Trouble};
 use super::scope::Prepared;
-use crate::args::{ConductArgs, ModelArgs, RunArgs};
+use crate::args::{ConductArgs, RunArgs};
 use crate::config::{Config, Kind, ProviderConfig};
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -147,6 +147,9 @@ fn surveyed(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> 
         }
         return run::survey_with(plan, |project| offer::offered(project, offered, caller));
     }
+    if !plan.project.is_dir() {
+        return Err(Failure::usage(format!("the project root `{}` is no directory", plan.project.display())));
+    }
     let definitions = offered.toolsets.iter().filter_map(|(name, toolset)| Some((name, toolset.definition()?)));
     let definitions: BTreeMap<&String, &RawJson> = definitions.collect();
     let entry = open.entry.as_ref();
@@ -182,10 +185,12 @@ pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definiti
         RunArgs { project: asked.project.clone(), agent: asked.agent.clone(), no_stdin: true, ..RunArgs::default() };
     let mut plan = plan::run(args, environment, &config)?;
     // A model is not needed to read a file.
-    plan.models.environment.get_or_insert_with(|| ModelName { provider: "ollama".into(), model: "none".into() });
+    plan.models.unasked = Some(ModelName { provider: "ollama".into(), model: "none".into() });
     let program = run::survey(&plan)?.into_linked().program;
     let (name, _) = entry(&program);
-    let agent = program.agents.get(&name).ok_or_else(|| Failure::usage(format!("`{name}` is no agent")))?;
+    let agents = || program.agents.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let unknown = || Failure::usage(format!("`{name}` is no agent")).hint(format!("agents: {}", agents()));
+    let agent = program.agents.get(&name).ok_or_else(unknown)?;
     let names = |uses: &[ToolsetUse]| uses.iter().map(|used| used.name.clone()).collect();
     let rules = agent.tools.iter().chain(&agent.toolsets).flat_map(|used| used.rules.iter());
     let policy = &agent.attachment_policy;
@@ -213,7 +218,6 @@ pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definiti
 
 /// As if it had been typed.
 fn planned(open: &Open, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
-    let of_one = open.models.iter().map(|(agent, model)| format!("{agent}={model}"));
     let agent = open.agent.clone().or_else(|| open.entry.as_ref().and_then(|entry| entry.agent.clone()));
     let project = match (&open.project, !open.is_of_values()) {
         (Some(project), _) => project.clone(),
@@ -223,21 +227,24 @@ fn planned(open: &Open, environment: &Environment, config: &Config) -> Result<Ru
     let args = RunArgs {
         project,
         agent,
-        conduct: ConductArgs {
-            models: ModelArgs { models: of_one.collect() },
-            max_depth: open.max_depth,
-            headless: true,
-            ..ConductArgs::default()
-        },
+        conduct: ConductArgs { max_depth: open.max_depth, headless: true, ..ConductArgs::default() },
         python: open.python.clone(),
         no_stdin: true,
         ..RunArgs::default()
     };
     let mut plan = plan::run(args, environment, config)?;
+    let named = |parameter: &str, model: &str| {
+        ModelName::parse(model).map_err(|error| {
+            Failure::usage(format!("`{parameter}`: {error}"))
+                .hint("write `provider:model`, for example `anthropic:claude-haiku-4-5`")
+        })
+    };
+    for (agent, model) in &open.models {
+        plan.models.overrides.insert(agent.clone(), named("models", model)?);
+    }
     if let Some(model) = &open.model {
-        let wrong = |error| Failure::usage(format!("`model`: {error}"));
         // Whoever gives it to every call need not know which agents have one of their own.
-        plan.models.environment = Some(ModelName::parse(model).map_err(wrong)?);
+        plan.models.program = Some(named("model", model)?);
     }
     run::read_scripts(&mut plan.models)?;
     Ok(plan)

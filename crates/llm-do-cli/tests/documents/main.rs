@@ -18,6 +18,7 @@ mod links;
 mod place;
 mod references;
 mod sessions;
+mod statements;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -117,6 +117,25 @@ def other():
     assert!(said.contains("kit.py has no function `gone`") && said.contains("project.json:1:"), "{said}");
 }
 
+/// The function is trusted with what it calls; what its agents do is asked about like everything.
+#[test]
+fn tools_of_an_agent_that_an_entry_function_calls_are_asked_about() {
+    let kit = "\
+from llm_do.runtime import EntrySpec
+async def main(args, runtime):
+    return await runtime.call_agent('child', args)
+start = EntrySpec(name='start', main=main)
+";
+    let script = "\
+- { round: 1, call: { write_file: { path: a.txt, content: x } } }
+- say: \"{{ result }}\"
+";
+    let sandbox = project(&[("child", "toolsets: [filesystem_cwd]")], &[("kit.py", kit)], script);
+    assert!(run(&sandbox, &["-q"]).failure(4).contains("start › child › write_file"));
+    assert_eq!(run(&sandbox, &["-q", "--approve-all"]).answer(), "wrote 1 characters to a.txt\n");
+    assert!(run(&sandbox, &["-q", "--reject-all"]).failure(4).contains("write_file"));
+}
+
 #[test]
 fn agents_of_python_are_linked_like_those_of_files() {
     let kit = "\

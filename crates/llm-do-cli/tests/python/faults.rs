@@ -42,6 +42,28 @@ TOOLS = [tool, other]
     }
 }
 
+/// Neither what code gives nor what it asks may leave the other side waiting.
+#[test]
+fn numbers_that_are_no_json_have_names_in_results_and_are_errors_in_calls() {
+    let kit = "\
+from llm_do.runtime import CallContext
+def tool():
+    return {'rows': [1.5, float('nan'), float('-inf')]}
+async def other(ctx: CallContext) -> str:
+    return await ctx.call('tool', {'number': float('nan')})
+TOOLS = [tool, other]
+";
+    for call in ["tool", "other"] {
+        let sandbox = project(&[("main", MAIN)], &[("kit.py", kit)], &calls(&[&format!("{{ {call}: {{}} }}")]));
+        for said in [run(&sandbox, &["-q"]).answer(), run_pydantic(&sandbox, &["-q"]).answer()] {
+            match call {
+                "tool" => assert_eq!(said, "{\"rows\":[1.5,\"NaN\",\"-Infinity\"]}\n"),
+                _ => assert!(said.starts_with("error: TypeError: the value is not JSON: "), "{said}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn with_debug_the_whole_traceback_is_told_and_the_model_reads_no_more_of_it() {
     let kit = "\

@@ -204,6 +204,10 @@ fn what_is_elsewhere_now_is_said_where_it_is_missed() {
     }
     let sandbox = project(&[("main", "entry: true")], &[("kit.py", "import some_library")], "- say: x\n");
     assert!(run(&sandbox, &["-q"]).failure(2).contains("-m pip install 'some_library'"));
+    // What is there already is not to be installed.
+    let sandbox = project(&[("main", "entry: true")], &[("kit.py", "import json.newer")], "- say: x\n");
+    let said = run(&sandbox, &["-q"]).failure(2);
+    assert!(said.contains("`json` is there, in a version that does not have it"), "{said}");
 }
 
 #[test]
@@ -212,6 +216,8 @@ fn an_old_library_is_named_with_its_version() {
     for (kit, main) in [
         ("from pydantic_ai import FunctionToolset\nkit = FunctionToolset()\n", "entry: true\ntoolsets: [kit]"),
         ("from pydantic_ai import Something\n", "entry: true"),
+        // What it needs itself is there, but not as it was in its time.
+        ("from pydantic_ai.messages import Something\n", "entry: true"),
         ("from pydantic_ai.tools import Tool\nTOOLS = [Tool()]\n", "entry: true\ntools: [old]"),
     ] {
         let sandbox = project(&[("main", main)], &[("kit.py", kit)], "- say: x\n");
@@ -221,6 +227,7 @@ fn an_old_library_is_named_with_its_version() {
             "pydantic_ai/toolsets.py",
             "class AbstractToolset: pass\nclass FunctionToolset(AbstractToolset): pass\n",
         );
+        sandbox.file("pydantic_ai/messages.py", "from json.older import Something\n");
         sandbox.file("pydantic_ai/tools.py", "class Tool:\n    name = 'old'\n");
         sandbox.file(
             "pydantic_ai_slim-1.26.0.dist-info/METADATA",

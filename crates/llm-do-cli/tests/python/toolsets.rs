@@ -60,8 +60,10 @@ TOOLSETS = {{'a': a, 'b': make_b}}
     let workers = [("main", "entry: true\ntoolsets: [a, b, child]"), ("child", "toolsets: [a]")];
     let sandbox = project(&workers, &[("kit.py", &kit)], script);
     let (events, result) = run_pydantic(&sandbox, &["--json"]).events();
-    let results: Vec<&str> =
+    let mut results: Vec<&str> =
         of_type(&events, "tool_returned").iter().map(|event| event["result"].as_str().unwrap()).collect();
+    // Calls of one reply run together: either may be done first.
+    results[1..3].sort_unstable();
     assert_eq!(results, ["2", "10", "3", "1"], "a child has an instance of its own: {result}");
     let life = [
         "enter a",
@@ -76,6 +78,42 @@ TOOLSETS = {{'a': a, 'b': make_b}}
         "cleanup a 3",
     ];
     assert_eq!(printed(&events), life);
+}
+
+/// Rules belong to an agent and a toolset together: one agent's do not reach another, whoever comes first.
+#[test]
+fn two_agents_use_one_python_toolset_under_different_rules() {
+    let kit = "\
+from pydantic_ai import FunctionToolset
+kit = FunctionToolset()
+@kit.tool_plain
+def act() -> str:
+    return 'acted'
+";
+    let script = "\
+- { agent: main, round: 1, call: { free: { input: go } } }
+- { agent: main, round: 2, call: { bound: { input: go } } }
+- { agent: main, round: 3, call: { free: { input: go } } }
+- { agent: main, say: 'and at last {{ result }}' }
+- { round: 1, call: { act: {} } }
+- say: \"{{ result }}\"
+";
+    let workers = [
+        ("main", "entry: true\ntoolsets: [free, bound]"),
+        ("free", "toolsets: [kit]\napproval: { act: allow }"),
+        ("bound", "toolsets: [kit]\napproval: { act: block }"),
+    ];
+    let sandbox = project(&workers, &[("kit.py", kit)], script);
+    sandbox.file(
+        "project.json",
+        r#"{"version": 1, "entry": {}, "worker_files": ["main.worker", "free.worker", "bound.worker"],
+            "python_files": ["kit.py"], "runtime": {"return_permission_errors": true}}"#,
+    );
+    let (events, result) = run_pydantic(&sandbox, &["--json"]).events();
+    assert_eq!(result["output"], "and at last acted", "{result}");
+    let refused = of_type(&events, "tool_refused");
+    assert_eq!(refused.len(), 1, "{events:?}");
+    assert_eq!((&refused[0]["agent"], &refused[0]["tool"]), (&"bound".into(), &"act".into()));
 }
 
 #[test]

@@ -316,6 +316,36 @@ fn everything_that_led_to_a_question_is_told_before_it() {
     client.left();
 }
 
+/// A script that an agent's text names is as much the client's own as the agent: nobody has to agree to it. One that a project
+/// of files names answers for a model, and is on its list.
+#[test]
+fn a_script_of_an_agent_that_is_a_value_needs_no_trust() {
+    let sandbox = sandbox("- say: from the script\n");
+    let text = "---\nname: main\nmodel: scripted:script.yaml\n---\nx";
+    sandbox.file("files/main.worker", text).file("files/script.yaml", "- say: from the file\n");
+    sandbox
+        .file("files/project.json", r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"]}"#);
+    let mut client = Client::start(&sandbox);
+    for (root, words) in [(Value::Null, "from the script"), (json!("files"), "from the file")] {
+        let open = json!({"agents": [text], "project": root, "trust": false, "events": "none"});
+        let scope = client.result("open", &open)["scope"].as_u64().unwrap();
+        assert_eq!(client.turn(scope, "x"), words);
+    }
+    for (root, model, words) in [
+        ("nowhere", "script.yaml", "the project root `nowhere` is no directory"),
+        ("script.yaml", "script.yaml", "the project root `script.yaml` is no directory"),
+        ("files", "other.yaml", "`other.yaml`: no such file"),
+    ] {
+        let agent = text.replace("script.yaml", model);
+        let error = client.error("open", &json!({"agents": [agent], "project": root}));
+        assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+    }
+    let error = client.error("open", &json!({"project": "files", "trust": false}));
+    assert_eq!(error["data"]["kind"], "approval", "{error}");
+    assert!(error["data"]["untrusted"][0]["words"].as_str().unwrap().contains("script"), "{error}");
+    client.ends_well();
+}
+
 #[test]
 fn values_that_make_no_sense_are_refused_with_words() {
     let sandbox = sandbox(COUNTS);

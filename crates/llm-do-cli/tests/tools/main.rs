@@ -13,6 +13,7 @@ mod clones;
 mod created;
 mod fence;
 mod files;
+mod founding;
 mod matrix;
 mod programs;
 mod residents;

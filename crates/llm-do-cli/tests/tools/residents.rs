@@ -52,6 +52,8 @@ def probe(port, wait):
     report = {
         "secret": attempt(lambda: open(ABOVE + "/secret.txt").read()),
         "hidden": attempt(lambda: open(HERE + "/data/.env").read()),
+        "hook": attempt(lambda: write(HERE + "/out/.git/hooks/pre-commit")),
+        "agent": attempt(lambda: write(HERE + "/out/kept.worker")),
         "home": attempt(lambda: os.listdir(os.environ["HOME"])),
         "beside": attempt(lambda: write(HERE + "/beside.txt")),
         "above": attempt(lambda: write(ABOVE + "/above.txt")),
@@ -136,6 +138,8 @@ impl Scene {
             ("proj/data/in.txt", "hello"),
             ("proj/data/.env", "TOKEN=1"),
             ("proj/out/.keep", ""),
+            ("proj/out/.git/hooks/sample", ""),
+            ("proj/out/kept.worker", "---\nname: kept\n---\n"),
             ("of-us/notes.txt", "mine"),
             ("of-another/notes.txt", "mine"),
         ] {
@@ -167,9 +171,9 @@ impl Scene {
 
     /// Nothing but the fence is in the way.
     fn open_to_all(&self) {
-        for directory in ["", "proj", "proj/out", "proj/data", "of-us", "of-another"] {
-            let directory = self.sandbox.path().join(directory);
-            fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
+        let deeper = ["proj/out/.git/hooks", "proj/out/kept.worker"];
+        for path in ["", "proj", "proj/out", "proj/data", "of-us", "of-another"].iter().chain(&deeper) {
+            fs::set_permissions(self.sandbox.path().join(path), fs::Permissions::from_mode(0o777)).unwrap();
         }
     }
 
@@ -242,7 +246,9 @@ fn check(scene: &Scene, ended: &Ended, network: bool, is_full: bool) {
     }
     assert_eq!(report["connect"], if network { "did" } else { "refused" }, "{report}");
     assert_eq!(scene.listener.accept().is_ok(), network);
-    assert_eq!(report["hidden"], if is_full { "refused" } else { "did" }, "{report}");
+    for deed in ["hidden", "hook", "agent"] {
+        assert_eq!(report[deed], if is_full { "refused" } else { "did" }, "{deed}: {report}");
+    }
     assert_eq!(report["variable"], "passed");
     for path in ["above.txt", "proj/beside.txt", "proj/probe.py.new"] {
         assert!(!scene.has(path), "{path}");
@@ -258,7 +264,7 @@ fn without_a_fence_a_program_has_the_rights_of_its_user() {
         let ended = scene.run(user, Kernel::AsItIs, &[]);
         assert_eq!(ended.code, Some(0), "{who:?} {ended:?}");
         let report = scene.report();
-        for deed in REFUSED.iter().chain(&HONEST).chain(&["connect", "hidden"]) {
+        for deed in REFUSED.iter().chain(&HONEST).chain(&["connect", "hidden", "hook", "agent"]) {
             assert_eq!(report[deed], "did", "{who:?} {deed}: {report}");
         }
         assert!(scene.fence(Kernel::WithoutLandlock, &[]).ends_with("runs with your rights"));

@@ -464,6 +464,31 @@ fn what_somebody_agreed_to_opens_nothing_beside_it() {
     }
 }
 
+/// A directory to write may lie inside of what is kept, and something that is kept inside of that.
+#[test]
+fn directories_to_write_are_no_way_around_what_is_kept() {
+    let go = "for f in .git/hooks/pre-commit sub/out/.git/hooks/pre-commit sub/out/main.worker sub/.vscode/out/tasks.json; do \
+              echo planted > $f; done; echo x > sub/out/made; cat sub/out/made";
+    for setting in Setting::all().into_iter().filter(|setting| setting.wall == Wall::Full) {
+        for access in ["rw", "ro"] {
+            let write = json!([".git/hooks", "sub/out", "sub/.vscode/out"]);
+            let place = project(&["sh"], &json!({"directory": access, "write": write}));
+            for path in ["sub/out/.git/hooks/x", "sub/out/main.worker", "sub/.vscode/out/tasks.json"] {
+                place.file(&format!("inside/{path}"), "as it was\n");
+            }
+            let outcome = place.scripts(setting, &[go]).remove(0);
+            assert_eq!(outcome.said(), "x\n", "{setting:?} {access} {outcome:?}");
+            let planted = [".git/hooks/pre-commit", "sub/out/.git/hooks/pre-commit", "sub/out/main.worker"];
+            // By itself it is what somebody trusted the project with.
+            for path in planted.into_iter().chain(["sub/.vscode/out/tasks.json"].into_iter().filter(|_| access == "rw"))
+            {
+                let text = place.read(&format!("inside/{path}")).unwrap_or_default();
+                assert!(!text.contains("planted"), "{setting:?} {access} {path} {outcome:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_private_directory_is_removed_whatever_was_closed_in_it() {
     let leave = "mkdir -p $TMPDIR/a/b $TMPDIR/c; : > $TMPDIR/a/b/x; chmod 500 $TMPDIR/a/b; chmod 000 $TMPDIR/a $TMPDIR/c; \

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Union
 
 from llm_do._host import values
-from llm_do._host.exports import Mistake, is_tool, own_name
+from llm_do._host.exports import NAMES, Mistake, is_name, is_tool, own_name
 from llm_do._host.host import Host, arity
 from llm_do._host.tools import run
 from llm_do._host.wire import ENDS, Refused
@@ -17,6 +17,7 @@ from llm_do._serve import METHOD_NOT_FOUND, Failed, Server
 from llm_do.approval import ApprovalCallback
 from llm_do.errors import LlmDoError
 from llm_do.faults import CallFailed, RunEnded
+from llm_do.models import model_name
 from llm_do.runtime import AgentSpec, Attachment, CallContext, EntrySpec, PromptInput, ToolsetSpec, plain_input
 from llm_do.toolsets.builtins import BuiltIn
 
@@ -54,6 +55,8 @@ class Offer:
         self._given: Any = None
         self.entered: Union[CallContext, None] = None
         """The context that the entry function was given last."""
+        self.raised: Union[Exception, None] = None
+        """What the entry function raised last: llm-do has only words for it."""
 
     def belongs_to(self, server: Server) -> None:
         self._server = server
@@ -65,6 +68,8 @@ class Offer:
     def add_agent(self, given: Any) -> str:
         """An agent, with everything that it uses; its name."""
         agent = as_agent(given)
+        if not is_name(agent.name):
+            raise ValueError(f"{agent.name!r} is not a name for an agent: {NAMES}")
         known = self._agents.get(agent.name)
         if known is not None:
             if known != agent:
@@ -228,7 +233,11 @@ class Offer:
         assert entry is not None
         context = self._host.context(params)
         self.entered = context
-        result = await run(entry.main, *(self._given, context)[: arity(entry.main)])
+        try:
+            result = await run(entry.main, *(self._given, context)[: arity(entry.main)])
+        except Exception as error:
+            self.raised = error
+            raise
         return {"value": values.to_value(result)}
 
     async def _ask(self, method: str, params: dict[str, Any]) -> Any:
@@ -269,16 +278,6 @@ def _offered(spec: dict[str, Any], approval: Union[str, None] = None) -> dict[st
         "sequential": spec["sequential"],
         "takes_context": spec["takes_context"],
     }
-
-
-def model_name(model: Any) -> str:
-    """`provider:model`, which is all that llm-do takes: it makes the requests itself."""
-    if isinstance(model, str):
-        return str(model)
-    raise TypeError(
-        f"{model!r} is a model of Python's, and llm-do makes the requests itself: give its name, register its endpoint"
-        " with register_model_factory and OpenAICompatibleProvider, or follow a script with `scripted:FILE`"
-    )
 
 
 def as_agent(given: Any) -> AgentSpec:
@@ -358,4 +357,4 @@ def in_this_thread(work: Any) -> Any:
     return asyncio.run(work)
 
 
-__all__ = ["Offer", "ToolsetSpec", "agents_near", "as_agent", "given_to", "model_name", "prompt_input", "sent"]
+__all__ = ["Offer", "ToolsetSpec", "agents_near", "as_agent", "given_to", "prompt_input", "sent"]

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Union
 
+from llm_do._host.wire import line
 from llm_do.errors import BinaryNotFound, ServerDied, UsageError, from_answer
 
 PROTOCOL = 1
@@ -234,12 +235,12 @@ class Server:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def send(self, message: dict[str, Any]) -> None:
-        line = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        sent = line(message)
         stdin = self._process.stdin
         assert stdin is not None
         with self._writing:
             try:
-                stdin.write(line.encode("utf-8", "replace") + b"\n")
+                stdin.write(sent)
                 stdin.flush()
             except (OSError, ValueError):
                 # Its end is told by whoever reads.

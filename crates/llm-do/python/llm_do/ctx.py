@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Union
 
 from llm_do.approval import ApprovalCallback
+from llm_do.errors import WorkerFailed
 from llm_do.runtime import CallContext, EntrySpec
 
 __all__ = ["Context", "TraceEntry", "Usage"]
@@ -153,9 +154,14 @@ class Context(CallContext):
 
         with Runtime(model=self._default_model, approval_callback=self._approval, max_depth=self._max_depth + 1) as runtime:
             runtime._record = self._record
-            return await runtime._run(
-                EntrySpec(name="context", main=main), input, agents=self._workers(), tools=self._tools(), make_context=self._within, outermost=-1
-            )
+            try:
+                return await runtime._run(
+                    EntrySpec(name="context", main=main), input, agents=self._workers(), tools=self._tools(), make_context=self._within, outermost=-1
+                )
+            except WorkerFailed as failed:
+                # Whoever calls a tool knows nothing of a function around the call.
+                failed.message = str(failed.__cause__ or failed.message)
+                raise
 
     def _workers(self) -> list[Any]:
         return [entry for entry in self._registry.values() if entry.kind == "worker"]
@@ -164,8 +170,10 @@ class Context(CallContext):
         return [entry for entry in self._registry.values() if entry.kind == "tool"]
 
     def _within(self, ask: Callable[[str, dict[str, Any]], Awaitable[Any]], seen: Mapping[str, Any]) -> Context:
-        """The context that code gets inside a call: one level deeper, with the same registry, trace and usage."""
-        depth = max(seen.get("depth", 0) - 1, 0)
+        """The context that code gets inside a call: as deep as the call is in the trace, with the same registry, trace and
+        usage."""
+        # The function around the call is not seen.
+        depth = max(len(seen.get("path", ())) - 2, 0)
         inner = Context.__new__(Context)
         CallContext.__init__(inner, ask, {**seen, "depth": depth})
         inner._registry, inner._record = self._registry, self._record

@@ -5,6 +5,7 @@ Every error has a `kind`, the exit code that `llm-do run` would have ended with,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Union
 
@@ -136,27 +137,39 @@ _BY_KIND: dict[str, type[LlmDoError]] = {
 }
 
 
-_IN_PYTHON: dict[str, str] = {
-    "give a prompt, `--input-json`, or something on stdin": "give `input_data`",
-    "give `input`, or `attachments`": "give `input_data`, or `attachments`",
-    "`-m AGENT=PROVIDER:MODEL`": "`models={AGENT: 'PROVIDER:MODEL'}`",
-    "`-m provider:model`": "`cli_model='provider:model'` (a Runtime and a Context have `model=`)",
-    "`--agent NAME`": "`worker=NAME`",
-    "`--approve-all`": "`approval_callback=approve_all_callback`",
-    "`--timeout`": "`limits={'timeout_seconds': …}`",
-    "`--max-cost-usd`": "`limits={'max_cost_usd': …}`",
-    "`--allow-unknown-prices`": "`limits={'allow_unknown_prices': True}`",
-    "`--python PATH`": "`python=PATH`",
-    "`--trust`": "`trust=True`",
-}
-"""What the program says of its flags, as what is written in Python."""
+_FLAG_OF_ONE = r"`(?:-m|--model) ([^=`]*)=([^`]*)`"
+_FLAG_OF_ALL = r"`-m ([^=`]+)`"
+
+_IN_PYTHON: tuple[tuple[str, str], ...] = (
+    ("give a prompt, `--input-json`, or something on stdin", "give `input_data`"),
+    ("give `input`, or `attachments`", "give `input_data`, or `attachments`"),
+    ("takes no input from the command line", "takes no input"),
+    ("leave out the prompt, or give `--no-stdin`", "leave out `input_data`"),
+    ("write `model:` in its file", "write `model:` in its file (an AgentSpec has `model=`)"),
+    ("from `--model`", "from `models`"),
+    ("from `model`", "from `cli_model` (a Runtime and a Context have `model=`)"),
+    ("a flag or `runtime.limits`", "`limits=` or `runtime.limits`"),
+    ("`--fence thin` or `LLM_DO_FENCE=thin`", "`LLM_DO_FENCE=thin` in the environment"),
+    ("`--agent NAME`", "`worker=NAME`"),
+    ("`--approve-all`", "`approval_callback=approve_all_callback` (a Runtime has `run_approval_policy=`)"),
+    ("`--timeout`", "`limits={'timeout_seconds': …}`"),
+    ("`--max-cost-usd`", "`limits={'max_cost_usd': …}`"),
+    ("`--allow-unknown-prices`", "`limits={'allow_unknown_prices': True}`"),
+    ("`--python PATH`", "`python=PATH`"),
+    ("`--trust`", "`trust=True`"),
+    ("`trust: true`", "`trust=True`"),
+)
+"""What the program says of its flags and of its protocol, as what is written in Python."""
 
 
 def in_python(words: str) -> str:
     """What was meant for somebody at a terminal, for somebody who writes Python."""
-    for flag, keyword in _IN_PYTHON.items():
+    for flag, keyword in _IN_PYTHON:
         words = words.replace(flag, keyword)
-    return words
+    if "`-" in words:
+        words = re.sub(_FLAG_OF_ONE, r"`models={'\1': '\2'}`", words)
+        words = re.sub(_FLAG_OF_ALL, r"`cli_model='\1'` (a Runtime and a Context have `model=`)", words)
+    return re.sub(r"`trust: (\"[0-9a-f]+\")`", r"`trust=\1`", words)
 
 
 def from_answer(error: Mapping[str, Any]) -> LlmDoError:

@@ -74,10 +74,20 @@ def providers_of(models: Iterable[Union[str, None]]) -> dict[str, dict[str, Unio
     return found
 
 
+def model_name(model: Any) -> str:
+    """`provider:model`, which is all that llm-do takes: it makes the requests itself."""
+    if isinstance(model, str):
+        return str(model)
+    raise TypeError(
+        f"{model!r} is no name of a model, and llm-do makes the requests itself: give its name, register its endpoint"
+        " with register_model_factory and OpenAICompatibleProvider, or follow a script with `scripted:FILE`"
+    )
+
+
 def resolve_model(model: str) -> str:
     """A model by its name, which is what agents take. One of a registered provider is looked for, so that a factory which
     cannot make it says so here."""
-    prefix, _, name = model.partition(":")
+    prefix, _, name = model_name(model).partition(":")
     if prefix in _factories:
         endpoint(prefix, name)
     return model

@@ -33,7 +33,7 @@ from llm_do.approval import (
     strict_mode_callback,
 )
 from llm_do.errors import UsageError
-from llm_do.models import providers_of
+from llm_do.models import model_name, providers_of
 from llm_do.runtime import Attachment, CallContext, plain_input
 
 __all__ = [
@@ -241,12 +241,14 @@ class _Order:
         own = callback.tool_rules if isinstance(callback, ApprovalController) else {}
         rules = {tool: {**asdict(rule), "optional": True} for tool, rule in own.items()}
         rules.update({tool: asdict(ToolRule.of(rule)) for tool, rule in (self.tool_rules or {}).items()})
+        chosen = self.models or {}
+        models = [None if model is None else model_name(model) for model in (self.cli_model, *chosen.values())]
         params: dict[str, Any] = {
             "project": os.fspath(self.registry),
             "agent": self.worker,
-            "model": self.cli_model,
-            "models": dict(self.models or {}),
-            "providers": providers_of([self.cli_model, *(self.models or {}).values()]),
+            "model": models[0],
+            "models": dict(zip(chosen, models[1:])),
+            "providers": providers_of(models),
             "approval_mode": _approval_mode(callback),
             "tool_rules": rules,
             "limits": dict(self.limits or {}),
@@ -304,8 +306,11 @@ def _policy(policy: Union[AttachmentPolicy, None]) -> Union[dict[str, Any], None
 
 def json_input(value: Any) -> Any:
     """An input as JSON; what is none is an error that says where it is."""
-    plain = plain_input(value)
-    place = _not_json(plain, "input_data")
+    try:
+        plain = plain_input(value)
+        place = _not_json(plain, "input_data")
+    except RecursionError:
+        raise TypeError("`input_data` is nested too deep for JSON") from None
     if place is not None:
         raise TypeError(place)
     return plain
@@ -322,10 +327,17 @@ def _not_json(value: Any, where: str) -> Union[str, None]:
     if isinstance(value, (list, tuple)):
         inner = ((_not_json(one, f"{where}[{index}]")) for index, one in enumerate(value))
         return next((words for words in inner if words is not None), None)
-    return f"`{where}` is a {type(value).__name__}, which JSON has no form for: give text, numbers, lists or dicts"
+    return f"`{where}` is of type {type(value).__name__}, which JSON has no form for: give text, numbers, lists or dicts"
 
 
-def attachment(file: AttachmentInput) -> Any:
+def attached(files: Sequence[AttachmentInput]) -> list[Any]:
+    """Files as a turn is told of them."""
+    if isinstance(files, (str, os.PathLike)):
+        raise TypeError(f"`attachments` is a list: give [{str(files)!r}]")
+    return [_attachment(file) for file in files]
+
+
+def _attachment(file: AttachmentInput) -> Any:
     if isinstance(file, AttachmentPayload):
         return {"name": file.name, "data": base64.b64encode(file.data).decode("ascii")}
     if isinstance(file, Attachment):
@@ -361,7 +373,7 @@ class WorkerScope:
         if input_data is not None:
             params["input"] = json_input(input_data)
         if attachments:
-            params["attachments"] = [attachment(file) for file in attachments]
+            params["attachments"] = attached(attachments)
         answer = await self._turn(params)
         self.messages += answer["messages"]
         self.usage = answer["usage"]
@@ -682,7 +694,7 @@ async def _called_within(
 ) -> WorkerRunResult:
     given: Any = "" if input_data is None else input_data
     if attachments:
-        files = [file if isinstance(file, Attachment) else attachment(file) for file in attachments]
+        files = [file if isinstance(file, Attachment) else one for file, one in zip(attachments, attached(attachments))]
         if not all(isinstance(file, (str, Attachment)) for file in files):
             raise TypeError("within a run files are named by their paths, or are those that the caller was given")
         files = [Attachment(file) if isinstance(file, str) else file for file in files]

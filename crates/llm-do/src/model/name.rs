@@ -89,8 +89,12 @@ impl PartialEq for ModelPattern {
 pub struct ModelChoices {
     /// `--model AGENT=provider:model`.
     pub overrides: BTreeMap<String, ModelName>,
+    /// Stands for the model of every agent whose file names none, where none of them is asked.
+    pub unasked: Option<ModelName>,
     /// `--model provider:model`.
     pub flag: Option<ModelName>,
+    /// What a program gives to a run of its own, whether an agent needs it or not.
+    pub program: Option<ModelName>,
     /// `LLM_DO_MODEL`.
     pub environment: Option<ModelName>,
     /// `model` in the user's `config.toml`.
@@ -123,7 +127,9 @@ pub struct Choice {
 pub enum ChosenBy {
     Override,
     File,
+    Unasked,
     Flag,
+    Program,
     Environment,
     Config,
 }
@@ -142,12 +148,17 @@ impl ModelChoices {
         file: Option<&ModelName>,
         compatible: Option<&[ModelPattern]>,
     ) -> Result<Choice, ChoiceError> {
-        let fixed = [(self.overrides.get(agent), ChosenBy::Override), (file, ChosenBy::File)];
+        let fixed = [
+            (self.overrides.get(agent), ChosenBy::Override),
+            (file, ChosenBy::File),
+            (self.unasked.as_ref(), ChosenBy::Unasked),
+        ];
         if let Some(choice) = first(fixed) {
             return Ok(choice);
         }
         let fallbacks = [
             (self.flag.as_ref(), ChosenBy::Flag),
+            (self.program.as_ref(), ChosenBy::Program),
             (self.environment.as_ref(), ChosenBy::Environment),
             (self.config.as_ref(), ChosenBy::Config),
         ];
@@ -224,8 +235,12 @@ mod tests {
         assert_eq!(chosen(&choices, "a:none"), "config");
         choices.environment = name("a:environment");
         assert_eq!(chosen(&choices, "a:none"), "environment");
+        choices.program = name("a:program");
+        assert_eq!(chosen(&choices, "a:none"), "program");
         choices.flag = name("a:flag");
         assert_eq!(chosen(&choices, "a:none"), "flag");
+        choices.unasked = name("a:unasked");
+        assert_eq!(chosen(&choices, "a:none"), "unasked");
         assert_eq!(chosen(&choices, "a:file"), "file");
         choices.overrides.insert("main".into(), name("a:override").unwrap());
         assert_eq!(chosen(&choices, "a:file"), "override");

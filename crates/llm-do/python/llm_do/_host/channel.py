@@ -84,8 +84,9 @@ class Channel(asyncio.Protocol):
         self._next += 1
         identifier = self._next
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting[identifier] = future
         self.send({"jsonrpc": "2.0", "id": identifier, "method": method, "params": params})
+        # Nothing is heard before this is awaited.
+        self._waiting[identifier] = future
         try:
             return await future
         except asyncio.CancelledError:

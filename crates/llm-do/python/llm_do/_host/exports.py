@@ -20,6 +20,11 @@ from llm_do.runtime import AgentSpec, EntrySpec, ToolsetSpec
 from llm_do.toolsets import BuiltInToolset
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+NAMES = "names have 1 to 64 letters, digits, `_` or `-`"
+
+
+def is_name(name: object) -> bool:
+    return isinstance(name, str) and _NAME.match(name) is not None
 
 
 class Mistake(Exception):
@@ -71,8 +76,8 @@ class Exports:
         self.problems.append({"file": os.path.join(self.root, file), "line": None, "fact": fact, "hint": hint, "traceback": ""})
 
     def _add(self, into: dict[str, Any], what: str, name: Any, value: Any, file: str) -> None:
-        if not isinstance(name, str) or not _NAME.match(name):
-            self._complain(file, f"{name!r} is not a name for a {what}", "names have 1 to 64 letters, digits, `_` or `-`")
+        if not is_name(name):
+            self._complain(file, f"{name!r} is not a name for a {what}", NAMES)
             return
         if name in into:
             # The same thing, imported by another listed file.

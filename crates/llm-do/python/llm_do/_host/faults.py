@@ -18,10 +18,12 @@ _MOST_FRAMES = 5
 
 DISTRIBUTION = "pydantic-ai-slim==2.66.*"
 OLDEST_LIBRARY = (2, 66)
+OLDEST_PYTHON_OF_LIBRARY = (3, 11)
 
 
 def install_command(distribution: str = DISTRIBUTION) -> str:
-    return f"{interpreter()} -m pip install '{distribution}'"
+    needed = needed_python() if distribution == DISTRIBUTION else ""
+    return f"{interpreter()} -m pip install '{distribution}'{needed}"
 
 
 def interpreter() -> str:
@@ -114,17 +116,39 @@ def hint_of(error: BaseException) -> str | None:
         # Its attribute for it is younger than some Pythons.
         wanted = str(error).partition("cannot import name '")[2].partition("'")[0]
         return of_name(wanted) if wanted else of_module(error.name)
-    if top == "pydantic_ai" and (outdated := outdated_library()):
+    # An old one may also miss what libraries beneath it no longer have.
+    if (top == "pydantic_ai" or passes(error, "pydantic_ai")) and (outdated := outdated_library()):
         return outdated
-    if isinstance(error, ModuleNotFoundError):
-        distribution = DISTRIBUTION if top in ("pydantic_ai", "pydantic") else top
-        if top == "pydantic_ai_blocking_approval":
-            distribution = "pydantic-ai-blocking-approval"
-            hint = f"{interpreter()} -m pip install --no-deps {distribution}"
-        else:
-            hint = install_command(distribution)
-        return f"install it with: {hint}"
-    return None
+    return missing_module(top) if isinstance(error, ModuleNotFoundError) else None
+
+
+def missing_module(top: str) -> str:
+    """What to do about a module that is not there."""
+    import importlib.util
+
+    if top == "pydantic_ai_blocking_approval":
+        return f"install it with: {interpreter()} -m pip install --no-deps pydantic-ai-blocking-approval"
+    if top in ("pydantic_ai", "pydantic"):
+        return f"install it with: {install_command()}"
+    if top in sys.modules or importlib.util.find_spec(top) is not None:
+        return f"`{top}` is there, in a version that does not have it"
+    return f"install it with: {install_command(top)}"
+
+
+def passes(error: BaseException, package: str) -> bool:
+    """Whether it comes from within a package."""
+    import traceback
+
+    inside = f"{os.sep}{package}{os.sep}"
+    return any(inside in frame.filename for frame in traceback.extract_tb(error.__traceback__))
+
+
+def needed_python() -> str:
+    """What to add where the library that is needed cannot be installed."""
+    if sys.version_info[:2] >= OLDEST_PYTHON_OF_LIBRARY:
+        return ""
+    wanted, found = (".".join(map(str, version[:2])) for version in (OLDEST_PYTHON_OF_LIBRARY, sys.version_info))
+    return f", with Python {wanted} or newer: this one is {found}"
 
 
 def outdated_library() -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import sys
 from typing import Any
 
@@ -38,11 +39,32 @@ def _parts(value: Any) -> list[dict[str, Any]] | None:
 
 
 def to_json(value: Any) -> str:
+    """Numbers that JSON has no form for are their names: a table with one of them is still worth reading."""
     core = sys.modules.get("pydantic_core")
     if core is not None:
-        text: str = core.to_json(value).decode("utf-8", "replace")
+        text: str = core.to_json(value, inf_nan_mode="strings").decode("utf-8", "replace")
         return text
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    try:
+        return _dumped(value)
+    except ValueError as error:
+        if "Circular" in str(error):
+            raise
+        return _dumped(_with_names(value))
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+
+
+def _with_names(value: Any) -> Any:
+    """The same, with names for numbers that are none."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _with_names(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_names(one) for one in value]
+    return value if isinstance(value, (str, int, float, type(None))) else _with_names(_plain(value))
 
 
 def to_value(value: Any) -> Any:

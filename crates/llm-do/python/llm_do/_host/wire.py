@@ -26,8 +26,10 @@ def line(message: dict[str, Any]) -> bytes:
     try:
         text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        # A message that cannot be sent must not leave anybody waiting.
         words = f"the value is not JSON: {error}"
+        # Whoever asks is told; an answer that cannot be sent must not leave the other side waiting.
+        if "method" in message:
+            raise TypeError(words) from error
         text = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": {"code": -32603, "message": words}})
     # Halves of surrogate pairs, which Python's text may hold, are no UTF-8.
     return text.encode("utf-8", "replace") + b"\n"

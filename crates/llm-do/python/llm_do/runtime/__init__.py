@@ -299,6 +299,9 @@ class AgentSpec(_Value):
         limits: Union[Mapping[str, Any], None] = None,
         entry: bool = False,
     ) -> None:
+        for key, names in (("tools", tools), ("toolsets", toolsets)):
+            if isinstance(names, str):
+                raise TypeError(f"`{key}` of `{name}` is a list: give [{names!r}]")
         self.name, self.instructions, self.description = name, instructions, description
         self.model, self.compatible_models, self.model_settings = model, compatible_models, model_settings
         self.tools, self.toolsets, self.approval, self.allow_workers = tools, toolsets, approval, allow_workers

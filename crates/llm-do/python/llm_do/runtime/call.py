@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Union
 from llm_do._offer import Offer, agents_near, as_agent, given_to, sent
 from llm_do._serve import Peer, Server
 from llm_do.approval import maybe_await
-from llm_do.errors import UsageError
-from llm_do.models import providers_of
+from llm_do.errors import LlmDoError, UsageError
+from llm_do.models import model_name, providers_of
 from llm_do.runtime import AgentSpec, CallConfig, CallContext, EntrySpec
 from llm_do.runtime.events import RuntimeEvent
-from llm_do.workers import attachment, json_input, turn
+from llm_do.workers import attached, json_input, turn
 
 if TYPE_CHECKING:
     from llm_do.runtime.shared import Runtime
@@ -75,7 +75,7 @@ class CallScope:
             params["entry"] = {"agent": as_agent(entry).name}
         params.update(
             approval_mode=policy.mode,
-            model=config.model,
+            model=None if config.model is None else model_name(config.model),
             providers=providers_of([*offer.models(), config.model]),
             max_depth=config.max_depth,
             events="none" if config.on_event is None else "all",
@@ -109,8 +109,8 @@ class CallScope:
         else:
             params["input"] = json_input(input_data)
         if attachments:
-            params["attachments"] = [attachment(file) for file in attachments]
-        answer = await turn(self._server, self._peer, self._scope, params)
+            params["attachments"] = attached(attachments)
+        answer = await self._turn(params)
         self.frame.prompt = shown(input_data)
         self.frame.messages += answer["messages"]
         log = self._runtime.config.message_log_callback
@@ -118,6 +118,14 @@ class CallScope:
         if log is not None:
             await maybe_await(log(self._entry.name, 0, answer["messages"]))
         return self._offer.output_of(self._entry.name, answer["output"])
+
+    async def _turn(self, params: dict[str, Any]) -> dict[str, Any]:
+        self._offer.raised = None
+        try:
+            answer: dict[str, Any] = await turn(self._server, self._peer, self._scope, params)
+        except LlmDoError as error:
+            raise error from self._offer.raised
+        return answer
 
     def cancel(self) -> None:
         """Ends the turn that goes on: whoever waits for it gets a `RunCancelled`. The scope stays open."""

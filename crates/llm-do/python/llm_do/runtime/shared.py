@@ -45,6 +45,10 @@ class RuntimeConfig:
     model: Union[str, None] = None
     """For agents that name none."""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.max_depth, bool) or not isinstance(self.max_depth, int) or self.max_depth < 1:
+            raise ValueError(f"`max_depth` is {self.max_depth!r}, which is no number from 1 on")
+
 
 class Runtime:
     """Runs agents and entry functions that are given as values; `project_root` is where their files are.

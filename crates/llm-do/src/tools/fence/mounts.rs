@@ -168,7 +168,12 @@ impl Stage {
         let mut read_only: Vec<&Path> = Vec::new();
         for ((_, path), how) in kept {
             let target = new(path);
-            let is_kept = how != Kept::Hidden && read_only.iter().any(|above| path.starts_with(above));
+            // What may be written is a mount of its own: nothing above it keeps what is in it.
+            let is_parted = |above: &Path| {
+                written.iter().any(|root| root != above && root.starts_with(above) && path.starts_with(root))
+            };
+            let is_kept =
+                how != Kept::Hidden && read_only.iter().any(|above| path.starts_with(above) && !is_parted(above));
             let metadata = match target.symlink_metadata() {
                 Ok(metadata) => metadata,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,

@@ -251,7 +251,13 @@ impl Search<'_> {
     /// What Python imports from a directory: its modules and packages. It is also one that is built in.
     fn keep_modules(&self, directory: &Path, found: &mut Found) {
         if !self.is_written(directory) {
-            return self.keep(directory.to_owned(), found);
+            // Only what lies in it can be written: a part of a package is kept, and other directories are none.
+            let is_package = |root: &&PathBuf| {
+                let mut way = root.ancestors().take_while(|path| *path != directory);
+                root.starts_with(directory) && way.any(is_importable)
+            };
+            found.read_only.extend(self.written.iter().filter(is_package).cloned());
+            return;
         }
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
