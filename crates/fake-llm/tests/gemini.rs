@@ -150,7 +150,7 @@ fn the_key_and_the_form_of_a_stream_are_required() {
 }
 
 #[test]
-fn contents_have_roles_that_alternate_and_parts_that_are_one_thing() {
+fn contents_have_roles_in_turn_and_parts_that_are_one_thing() {
     let of = |contents: Value| json!({"contents": contents});
     for (request, reason) in [
         (json!({}), "contents: a list with at least one element"),

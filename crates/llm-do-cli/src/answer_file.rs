@@ -1,10 +1,11 @@
 //! The answer in a file: whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use llm_do::beneath::beside::Beside;
 use llm_do::escape::visible;
 use rustix::fs::OFlags;
 
@@ -20,8 +21,8 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         Place::File if !directory(path).is_dir() => {
             wrong(format!("there is no directory {}", directory(path).display()))
         }
-        Place::File => match make_beside(path).and_then(|(beside, _)| fs::remove_file(beside)) {
-            Ok(()) => Ok(()),
+        Place::File => match Beside::of_path(path, 0o666) {
+            Ok(_) => Ok(()),
             Err(error) => wrong(format!("{} cannot be written: {error}", path.display())),
         },
         Place::Stream | Place::OfTheSystem => Ok(()),
@@ -84,31 +85,14 @@ impl Place {
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let (beside, file) = make_beside(path)?;
-    let replaced = fill(file, path, text).and_then(|()| fs::rename(&beside, path));
-    replaced.inspect_err(|_| {
-        let _ = fs::remove_file(&beside);
-    })
-}
-
-fn fill(mut file: File, path: &Path, text: &str) -> io::Result<()> {
+    let beside = Beside::of_path(path, 0o666)?;
+    let mut file = beside.file();
     file.write_all(text.as_bytes())?;
     if let Ok(before) = fs::symlink_metadata(path) {
         file.set_permissions(before.permissions())?;
     }
-    file.sync_all()
-}
-
-/// A process that was killed may have left a file of the same name.
-fn make_beside(path: &Path) -> io::Result<(PathBuf, File)> {
-    const MOST_ATTEMPTS: usize = 100;
-    let mut attempts = (0..MOST_ATTEMPTS).map(|attempt| {
-        let beside = directory(path).join(format!(".llm-do-{}-{attempt}.part", std::process::id()));
-        File::create_new(&beside).map(|file| (beside, file))
-    });
-    let is_taken =
-        |made: &io::Result<_>| made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists);
-    attempts.find(|made| !is_taken(made)).unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))
+    file.sync_all()?;
+    beside.replace().map(drop)
 }
 
 fn directory(path: &Path) -> PathBuf {
@@ -180,17 +164,6 @@ mod tests {
         for path in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
             assert_eq!(Place::of(Path::new(path)), Place::OfTheSystem, "{path}");
         }
-    }
-
-    #[test]
-    fn what_a_killed_process_left_is_not_in_the_way() {
-        let directory = tempfile::tempdir().unwrap();
-        let left = directory.path().join(format!(".llm-do-{}-0.part", std::process::id()));
-        fs::write(&left, "half").unwrap();
-        let long = directory.path().join("n".repeat(255));
-        write(&long, "whole").unwrap();
-        assert_eq!(fs::read_to_string(&long).unwrap(), "whole");
-        assert_eq!(fs::read_to_string(&left).unwrap(), "half", "it may be somebody's");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use llm_do::beneath;
 use llm_do::model::exchange::Secret;
 use llm_do::model::name::{CustomProvider, ModelName, ModelNameError};
 use llm_do::model::prices::{ModelPrice, Prices, Rate, Rates};
@@ -139,16 +140,22 @@ fn optional_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Ra
 pub struct HttpConfig {
     pub retries: Option<u32>,
     pub first_byte_seconds: Option<f64>,
+    pub slow_first_byte_seconds: Option<f64>,
+    pub content_seconds: Option<f64>,
     pub idle_seconds: Option<f64>,
     pub proxy: Option<String>,
     pub ca_file: Option<std::path::PathBuf>,
 }
 
+/// No configuration is larger.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
 impl Config {
     /// A file that is not there is an empty one.
     pub fn load(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self::default()) };
-        match std::fs::read_to_string(path) {
+        let read = beneath::read_regular(path, LARGEST).and_then(|bytes| std::io::read_to_string(bytes.as_slice()));
+        match read {
             Ok(text) => Self::parse(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display()))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(Failure::usage(format!("{} cannot be read: {error}", path.display()))),
@@ -205,6 +212,8 @@ cache_read = 0.25
 [http]
 retries = 2
 first_byte_seconds = 5
+slow_first_byte_seconds = 50
+content_seconds = 50
 idle_seconds = 5
 proxy = "http://localhost:3128"
 ca_file = "/etc/company.pem"

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use llm_do::BoxFuture;
 use llm_do::escape::visible_json;
@@ -88,6 +89,10 @@ impl Conversation for Unsent {
         if let Some(encoder) = &mut self.encoder {
             encoder.truncate(messages.min(encoder.messages()));
         }
+    }
+
+    fn longest_wait(&self) -> Option<Duration> {
+        None
     }
 
     fn goes_on_with(&self, _: &Reply) -> bool {

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use llm_do::descriptors;
 use tokio::process::Command;
 
 use crate::console;
@@ -52,7 +53,12 @@ pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<St
     let mut command = Command::new(&words[0]);
     command.env_remove(KEY_VARIABLE);
     command.args(&words[1..]).arg(&file).stdin(lent()?).stdout(lent()?).stderr(lent()?);
-    let status = command.kill_on_drop(true).status().await;
+    let status = async {
+        let mut started = command.kill_on_drop(true).spawn()?;
+        descriptors::give_back(started.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)));
+        started.wait().await
+    };
+    let status = status.await;
     drop(lent_out);
     let status = status.map_err(|error| format!("`{}` cannot be started: {error}", editor.command))?;
     if !status.success() {

@@ -51,12 +51,12 @@ impl Environment {
     }
 
     /// What is kept between runs and may be lost: `$LLM_DO_HOME/cache`, else `$XDG_CACHE_HOME/llm-do`, else
-    /// `~/.cache/llm-do`. Without any of them it is nowhere, and who writes to it is told so.
-    pub fn cache_directory(&self) -> PathBuf {
+    /// `~/.cache/llm-do`. Without any of them nothing is kept.
+    pub fn cache_directory(&self) -> Option<PathBuf> {
         let home = self.get("LLM_DO_HOME").map(|path| PathBuf::from(path).join("cache"));
         let xdg = || self.get("XDG_CACHE_HOME").map(|path| PathBuf::from(path).join("llm-do"));
         let user = || self.get("HOME").map(|path| PathBuf::from(path).join(".cache").join("llm-do"));
-        home.or_else(xdg).or_else(user).unwrap_or_else(|| PathBuf::from("/nonexistent/llm-do"))
+        home.or_else(xdg).or_else(user)
     }
 
     /// What is kept between runs and must not be lost: `$LLM_DO_HOME/state`, else `$XDG_STATE_HOME/llm-do`, else
@@ -85,7 +85,7 @@ impl Environment {
     /// What we keep for the user and nobody else needs to read: settings, state and cache.
     pub fn own_directories(&self) -> Vec<PathBuf> {
         let kept = self.home().into_iter().chain(self.state_directory());
-        kept.chain([self.cache_directory()]).collect()
+        kept.chain(self.cache_directory()).collect()
     }
 
     /// A path of the user's, in which `~` is the home.

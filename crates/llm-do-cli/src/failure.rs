@@ -233,6 +233,7 @@ fn of_model(error: &ModelError) -> (u8, Option<&'static str>) {
         ModelError::Wait(fault) if fault.status.is_none() => {
             (PROVIDER, Some("is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model"))
         }
+        ModelError::TimedOut(_) => (PROVIDER, Some("`[http]` in config.toml and `timeout_seconds` allow more time")),
         ModelError::Wait(_) => {
             (PROVIDER, Some("try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`"))
         }

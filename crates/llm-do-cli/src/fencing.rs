@@ -29,7 +29,7 @@ pub fn config(flag: Option<FenceArg>, environment: &Environment, config: &Config
         FenceArg::Full => Accept::Full,
         FenceArg::Thin => Accept::Thin,
     };
-    let own = [environment.home(), environment.state_directory(), Some(environment.cache_directory())];
+    let own = [environment.home(), environment.state_directory(), environment.cache_directory()];
     let hidden = own.into_iter().flatten().collect();
     // Whatever becomes of the file, this program is what is started.
     let keeper = Some(PathBuf::from("/proc/self/exe"));

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use llm_do::beneath;
 use llm_do::http::{HttpClient, HttpSettings, ProxySettings};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, LaterKey, Retries, Secret};
 use llm_do::model::openai_chat::OpenAiChat;
@@ -156,6 +157,12 @@ pub fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<H
     let standard = HttpSettings::STANDARD;
     Ok(HttpSettings {
         first_byte_timeout: seconds(config.first_byte_seconds, standard.first_byte_timeout, "first_byte_seconds")?,
+        slow_first_byte_timeout: seconds(
+            config.slow_first_byte_seconds,
+            standard.slow_first_byte_timeout,
+            "slow_first_byte_seconds",
+        )?,
+        content_timeout: seconds(config.content_seconds, standard.content_timeout, "content_seconds")?,
         idle_timeout: seconds(config.idle_seconds, standard.idle_timeout, "idle_seconds")?,
         proxy: proxies(environment, config),
         extra_certificates: config.ca_file.as_deref().map(read_certificates).transpose()?.unwrap_or_default(),
@@ -166,7 +173,8 @@ pub fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<H
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path)
+    const LARGEST: u64 = 16 * 1024 * 1024;
+    beneath::read_regular(path, LARGEST)
         .map_err(|error| Failure::usage(format!("`[http] ca_file` {} cannot be read: {error}", path.display())))
 }
 

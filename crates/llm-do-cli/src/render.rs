@@ -230,8 +230,11 @@ impl Renderer {
                 let input = input.as_ref().map_or("", RawJson::get);
                 self.calls(event.depth, || format!("→ {tool} (run by the provider) {input}"))
             }
-            EventKind::RetryScheduled { wait_ms, reason, .. } => {
-                self.complaint(event.depth, || format!("… asking again in {}: {reason}", milliseconds(*wait_ms)))
+            // Also where calls have no lines: whoever waits wants to know what for.
+            EventKind::RetryScheduled { wait_ms, reason, .. } if self.view.tells_notes() => {
+                let when = if *wait_ms == 0 { "at once".to_owned() } else { format!("in {}", milliseconds(*wait_ms)) };
+                let text = format!("… asking again {when}: {reason}");
+                Some(Line { depth: event.depth, style: Style::Warning, text })
             }
             EventKind::LimitApproached { limit, used, allowed } if self.view.tells_calls() => {
                 self.note(&format!("`{limit}`: {used} of {allowed}"))
@@ -264,6 +267,7 @@ impl Renderer {
             | EventKind::ApprovalAsked { .. }
             | EventKind::RequestStarted { .. }
             | EventKind::RequestFinished { .. }
+            | EventKind::RetryScheduled { .. }
             | EventKind::RequestFailed { .. }
             | EventKind::ToolProgressed { .. }
             | EventKind::ToolsetStarted { .. }

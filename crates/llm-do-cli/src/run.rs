@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use llm_do::descriptors;
 use llm_do::event::{EventKind, Events, Hearing};
 use llm_do::http::HttpSettings;
 use llm_do::journal::record::Contents;
@@ -214,10 +215,11 @@ async fn connected(
 }
 
 pub fn executor() -> Result<Executor, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))
+    // It would panic where no more files can be opened.
+    let built = descriptors::room().and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build());
+    built.map_err(|error| {
+        Failure::failed(format!("cannot start: {error}")).hint("`ulimit -n` says how many files may be open")
+    })
 }
 
 /// The kernel is asked only if somebody runs commands.

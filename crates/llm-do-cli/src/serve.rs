@@ -23,7 +23,7 @@ use llm_do::tools::callback;
 use llm_do::tools::rpc::{Connection, Fault, Incoming, Request, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::args::ServeArgs;
@@ -70,7 +70,8 @@ async fn attend(environment: Environment) -> Result<(), Failure> {
     let hear = move |message| drop(heard.send(message));
     let client = Connection::open(tokio::io::stdin(), answers, take_back, hear, left);
     let (scopes, numbers, calls) = (Mutex::default(), Mutex::default(), Arc::default());
-    let desk = Arc::new(Desk { client, environment, scopes, numbers, calls });
+    let seats = Arc::new(Semaphore::new(MOST_SCOPES));
+    let desk = Arc::new(Desk { client, environment, scopes, seats, numbers, calls });
     let mut tasks = JoinSet::new();
     let reader = Reader::of_stdout();
     let stopped = loop {
@@ -107,11 +108,19 @@ async fn attend(environment: Environment) -> Result<(), Failure> {
 struct Desk {
     client: Connection,
     environment: Environment,
-    scopes: Mutex<BTreeMap<u64, Scope>>,
+    scopes: Mutex<BTreeMap<u64, Seated>>,
+    /// One for each scope that is open, or is being opened.
+    seats: Arc<Semaphore>,
     /// Those that scopes have had.
     numbers: Mutex<BTreeSet<u64>>,
     /// What the client works on.
     calls: Arc<Calls>,
+}
+
+/// An open call, and its place among them.
+struct Seated {
+    scope: Scope,
+    _seat: OwnedSemaphorePermit,
 }
 
 impl Desk {
@@ -168,13 +177,13 @@ impl Desk {
     }
 
     async fn open(&self, open: Open) -> Result<Opened, Fault> {
-        if self.scopes().len() >= MOST_SCOPES {
-            return Err(Fault::told(code::BUSY, format!("{MOST_SCOPES} scopes are open; close some")));
-        }
+        // Counted before anything is waited for: many may be opened at once.
+        let busy = |_| Fault::told(code::BUSY, format!("{MOST_SCOPES} scopes are open; close some"));
+        let seat = Arc::clone(&self.seats).try_acquire_owned().map_err(busy)?;
         let number = self.number(open.scope)?;
         let ready = opening::prepare(open, number, &self.client, &self.calls, &self.environment).await?;
         let opened = Scope::open(number, ready.prepared, self.client.clone()).await?;
-        self.scopes().insert(number, opened);
+        self.scopes().insert(number, Seated { scope: opened, _seat: seat });
         let (agent, model, run) = (ready.agent, ready.model, ready.run);
         Ok(Opened { scope: number, agent, model, run })
     }
@@ -195,7 +204,7 @@ impl Desk {
         let Turn { scope, input, attachments } = turn;
         let answered = {
             let mut scopes = self.scopes();
-            let open = scopes.get_mut(&scope).ok_or_else(|| no_scope(scope))?;
+            let open = &mut scopes.get_mut(&scope).ok_or_else(|| no_scope(scope))?.scope;
             let input = given(input, &attachments, open.default_input())?;
             open.turn(input)?
         };
@@ -205,24 +214,24 @@ impl Desk {
 
     async fn close(&self, OfScope { scope }: OfScope) -> Result<RawJson, Fault> {
         let open = self.scopes().remove(&scope).ok_or_else(|| no_scope(scope))?;
-        let closed = open.close(None).await;
+        let closed = open.scope.close(None).await;
         closed.map(|closed| json(&closed)).ok_or_else(|| Failure::failed("the call ended before it was closed").into())
     }
 
     fn cancel(&self, scope: u64) -> bool {
-        self.scopes().get_mut(&scope).is_some_and(|open| open.cancel(None))
+        self.scopes().get_mut(&scope).is_some_and(|open| open.scope.cancel(None))
     }
 
     async fn close_all(&self, stopped: Option<Stopped>) {
         let open = std::mem::take(&mut *self.scopes());
-        let closing: Vec<_> = open.into_values().map(|scope| tokio::spawn(scope.close(stopped))).collect();
+        let closing: Vec<_> = open.into_values().map(|open| tokio::spawn(open.scope.close(stopped))).collect();
         for closed in closing {
             let _ = closed.await;
         }
     }
 
     // A panic elsewhere leaves the map as it was.
-    fn scopes(&self) -> MutexGuard<'_, BTreeMap<u64, Scope>> {
+    fn scopes(&self) -> MutexGuard<'_, BTreeMap<u64, Seated>> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
+use llm_do::beneath;
 use llm_do::journal::mac::StateKey;
 use llm_do::project::Project;
 use llm_do::project::created::CreatedStore;
@@ -20,7 +21,7 @@ pub const KEY_VARIABLE: &str = "LLM_DO_STATE_KEY";
 #[derive(Debug)]
 pub struct State {
     directory: Option<PathBuf>,
-    cache: PathBuf,
+    cache: Option<PathBuf>,
     source: KeySource,
     key: OnceCell<Option<StateKey>>,
 }
@@ -80,7 +81,7 @@ impl State {
         })
     }
 
-    /// Where compiled code is kept, for a project that needs any. Without a key none is: that costs time and nothing else,
+    /// Where compiled code is kept, for a project that needs any. Without a key or a place none is: that costs time and nothing else,
     /// so nothing is said of it.
     pub fn compiled(&self, project: &Project) -> Result<Option<CompiledStore>, Failure> {
         if !project.needs_python() {
@@ -90,7 +91,8 @@ impl State {
             Some(known) => known.clone(),
             None => self.found()?.ok(),
         };
-        Ok(key.map(|key| CompiledStore { directory: self.cache.join("compiled"), key }))
+        let kept = |cache: &PathBuf, key| CompiledStore { directory: cache.join("compiled"), key };
+        Ok(self.cache.as_ref().zip(key).map(|(cache, key)| kept(cache, key)))
     }
 }
 
@@ -108,9 +110,13 @@ impl State {
     }
 }
 
+/// A key is far smaller.
+const LARGEST: u64 = 4096;
+
 fn from_file(file: &Path) -> Result<StateKey, Failure> {
     let wrong = |what: String| Failure::usage(format!("`[runs] key_file`: {}: {what}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let bytes = beneath::read_regular(file, LARGEST).map_err(|error| wrong(error.to_string()))?;
+    let text = String::from_utf8_lossy(&bytes);
     StateKey::from_hex(&text).ok_or_else(|| wrong("a key has 64 hex digits".to_owned()))
 }
 

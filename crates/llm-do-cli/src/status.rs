@@ -15,6 +15,8 @@ pub struct Status {
     calls: Vec<Call>,
     model: String,
     usage: Usage,
+    /// In seconds: how long the answer to the latest request may take to begin. `None` once it has begun.
+    longest_wait: Option<u64>,
     /// Servers that are being started.
     starting: Vec<String>,
     frame: usize,
@@ -62,14 +64,17 @@ impl Status {
             EventKind::ToolsetReady { toolset, .. } | EventKind::ToolsetFailed { toolset, .. } => {
                 self.starting.retain(|starting| starting != toolset);
             }
-            EventKind::RequestStarted { model } => self.model.clone_from(model),
+            EventKind::RequestStarted { model, longest_wait_ms } => {
+                self.model.clone_from(model);
+                self.longest_wait = longest_wait_ms.map(|wait| wait.div_ceil(1000));
+            }
             EventKind::RequestFinished { usage, .. } | EventKind::RequestFailed { usage, .. } => {
+                self.longest_wait = None;
                 self.usage = prices::sum(&self.usage, usage);
             }
+            EventKind::TextDelta { .. } | EventKind::ThinkingDelta { .. } => self.longest_wait = None,
             EventKind::UserMessage { .. }
-            | EventKind::TextDelta { .. }
             | EventKind::TextComplete { .. }
-            | EventKind::ThinkingDelta { .. }
             | EventKind::ToolRefused { .. }
             | EventKind::ApprovalAsked { .. }
             | EventKind::ApprovalAnswered { .. }
@@ -101,6 +106,7 @@ impl Status {
         if self.usage.requests > 0 {
             parts.extend([summary::tokens(&self.usage), summary::cost(&self.usage)]);
         }
+        parts.extend(self.longest_wait.map(|wait| format!("waits {wait} s for an answer")));
         parts.retain(|part| !part.is_empty());
         fit(&format!("{} {}", SPINNER[self.frame], parts.join(" · ")), columns)
     }
@@ -131,7 +137,7 @@ mod tests {
     use super::*;
 
     fn event(call: u64, kind: EventKind) -> Event {
-        Event { agent: Arc::from("x"), depth: 0, call, kind }
+        Event { agent: Arc::from("x"), depth: 0, call, kind, rank: 0 }
     }
 
     fn started(call: u64, name: &str, parent: Option<u64>) -> Event {
@@ -148,8 +154,11 @@ mod tests {
             }
             status.line(Duration::from_secs(seconds), 200).split_off('⠋'.len_utf8() + 1)
         };
-        let asked = event(1, EventKind::RequestStarted { model: "ollama:q".into() });
-        assert_eq!(line(&[started(1, "main", None), asked], 3), "main · ollama:q · 3 s");
+        let asked = EventKind::RequestStarted { model: "ollama:q".into(), longest_wait_ms: Some(120_000) };
+        let waiting = "main · ollama:q · 3 s · waits 120 s for an answer";
+        assert_eq!(line(&[started(1, "main", None), event(1, asked)], 3), waiting);
+        let began = event(1, EventKind::TextDelta { text: "Yes".into() });
+        assert_eq!(line(&[began], 3), "main · ollama:q · 3 s");
         let usage = Usage { requests: 1, input_tokens: 12, output_tokens: 3, cost_usd: Some(0.5), ..Usage::default() };
         let finish = Finish::Stop;
         let answered = event(1, EventKind::RequestFinished { model: "ollama:q".into(), duration_ms: 1, usage, finish });

@@ -14,6 +14,7 @@ use crate::attention::Stage;
 use crate::console;
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::run;
 use crate::signals::Signals;
 use crate::state::State;
 use crate::terminal::{Keys, Size, Terminal};
@@ -236,8 +237,7 @@ pub fn ask(question: &str) -> Result<bool, Failure> {
 }
 
 fn attended<T>(question: impl AsyncFnOnce(&Terminal, &mut Questions<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
-    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unreadable)?;
-    executor.block_on(async {
+    run::executor()?.block_on(async {
         let mut signals = Signals::listen()?;
         let terminal = Terminal::open().map_err(unreadable)?;
         let keys = terminal.keys().map_err(unreadable)?;

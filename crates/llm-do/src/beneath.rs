@@ -1,6 +1,7 @@
 //! Regular files beneath a directory, opened by descriptor: no path, link or race leads outside, and nothing that would
 //! block or never end is opened.
 
+pub mod beside;
 mod place;
 
 use std::io::{self, Read as _};
@@ -48,9 +49,10 @@ pub fn read(directory: &Dir, path: &Path, most: u64) -> Result<Vec<u8>, Unopened
 /// writer, or a directory.
 pub fn open_regular(path: &Path) -> io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = std::fs::File::options().read(true).custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    let file = std::fs::File::options().read(true).custom_flags(non_blocking()).open(path)?;
+    let is_regular = file.metadata()?.is_file();
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+    if is_regular { Ok(file) } else { Err(refused()) }
 }
 
 /// Reads such a file, or as many bytes of its start.
@@ -60,11 +62,14 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Opening a FIFO would wait for its writer.
+fn non_blocking() -> i32 {
+    i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0)
+}
+
 /// Opens a regular file for reading: never a device, a FIFO or a directory.
 fn open(directory: &Dir, path: &Path) -> Result<(File, Metadata), Unopened> {
-    // Non-blocking, because opening a FIFO would wait for its writer.
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = directory.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?;
+    let file = directory.open_with(path, OpenOptions::new().read(true).custom_flags(non_blocking()))?;
     let metadata = file.metadata()?;
     if metadata.is_file() { Ok((file, metadata)) } else { Err(Unopened::NotRegular) }
 }

@@ -150,8 +150,47 @@ pub fn is_deceptive(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// JSON whose escapes are whole characters: `\\ud83d` without its other half, which no text can hold, becomes `\\ufffd`.
+pub fn whole_characters(json: &[u8]) -> Cow<'_, [u8]> {
+    let unit = |at: usize| {
+        let digits = json.get(at..)?.strip_prefix(b"\\u")?.get(..4)?;
+        u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let (mut whole, mut start) = (Cow::Borrowed(json), 0);
+    while let Some(found) = json.get(start..).and_then(|rest| memchr::memchr(b'\\', rest)) {
+        let at = start + found;
+        let is_pair = matches!((unit(at), unit(at + 6)), (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)));
+        start = match unit(at) {
+            Some(0xd800..=0xdfff) if is_pair => at + 12,
+            Some(0xd800..=0xdfff) => {
+                whole.to_mut()[at + 2..at + 6].copy_from_slice(b"fffd");
+                at + 6
+            }
+            Some(_) | None => at + 2,
+        };
+    }
+    whole
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn escapes_of_half_characters_are_replaced_and_no_others() {
+        let cases = [
+            (r#""a\ud83d\ude00b\n\"""#, r#""a\ud83d\ude00b\n\"""#),
+            (r#""\ud83d""#, r#""\ufffd""#),
+            (r#""\uDE00x\uD83D\u0041""#, r#""\ufffdx\ufffd\u0041""#),
+            (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
+            (r#""\\ud83d \\\ud83d""#, r#""\\ud83d \\\ufffd""#),
+            (r#""\ud8"#, r#""\ud8"#),
+            (r"\", r"\"),
+            ("", ""),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(str::from_utf8(&super::whole_characters(json.as_bytes())), Ok(expected), "{json}");
+        }
+    }
+
     use super::*;
 
     #[test]

@@ -27,6 +27,9 @@ pub struct Event {
     pub call: u64,
     #[serde(flatten)]
     pub kind: EventKind,
+    /// Where the call that it tells of stands among those of its caller: in the order of the reply, whoever ends first.
+    #[serde(skip)]
+    pub rank: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -112,6 +115,8 @@ pub enum EventKind {
     },
     RequestStarted {
         model: String,
+        /// How long the first byte of an answer is waited for; none where nothing is waited for.
+        longest_wait_ms: Option<u64>,
     },
     RequestFinished {
         model: String,
@@ -332,6 +337,9 @@ pub struct Events {
     agent: Arc<str>,
     depth: usize,
     call: u64,
+    /// How many ranks the run has given.
+    ranks: Arc<AtomicU64>,
+    rank: u64,
 }
 
 impl Events {
@@ -342,9 +350,20 @@ impl Events {
 
     /// Nobody listens; nothing is built or sent.
     pub fn unheard() -> Self {
-        let (hearing, calls, agent) = (Hearing::Facts, Arc::default(), Arc::from(""));
-        let redactor = Redactor::default();
-        Self { recorder: None, log: None, sender: None, hearing, ear: None, redactor, calls, agent, depth: 0, call: 0 }
+        Self {
+            recorder: None,
+            log: None,
+            sender: None,
+            hearing: Hearing::Facts,
+            ear: None,
+            redactor: Redactor::default(),
+            calls: Arc::default(),
+            agent: Arc::from(""),
+            depth: 0,
+            call: 0,
+            ranks: Arc::default(),
+            rank: 0,
+        }
     }
 
     /// What children print, and what tools say of their calls, is told without these keys.
@@ -385,6 +404,17 @@ impl Events {
         self.calls.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// The first of so many ranks, for calls in their order.
+    pub fn ranks(&self, count: usize) -> u64 {
+        self.ranks.fetch_add(count as u64, Ordering::Relaxed) + 1
+    }
+
+    /// The same handle, for a call of this rank.
+    #[must_use]
+    pub fn ranked(&self, rank: u64) -> Self {
+        Self { rank, ..self.clone() }
+    }
+
     /// The same handle; what is told through it, or through those made from it, is also kept.
     #[must_use]
     pub fn overheard(&self) -> Self {
@@ -402,6 +432,10 @@ impl Events {
         let mut ids = BTreeMap::from([(told.call, self.call)]);
         let mut renumbered = |id: u64| *ids.entry(id).or_insert_with(|| self.new_call());
         for mut event in told.events {
+            let is_own = event.call == told.call
+                || matches!(event.kind, EventKind::CallStarted { parent: Some(parent), .. } if parent == told.call);
+            // Those of the calls beneath it count only among themselves.
+            event.rank = if is_own { self.rank } else { event.rank };
             event.call = renumbered(event.call);
             if let EventKind::CallStarted { parent: Some(id), .. } | EventKind::ToolCalled { calls_as: Some(id), .. } =
                 &mut event.kind
@@ -502,7 +536,7 @@ impl Events {
     }
 
     fn event(&self, kind: EventKind) -> Event {
-        Event { agent: Arc::clone(&self.agent), depth: self.depth, call: self.call, kind }
+        Event { agent: Arc::clone(&self.agent), depth: self.depth, call: self.call, kind, rank: self.rank }
     }
 }
 

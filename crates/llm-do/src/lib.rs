@@ -81,6 +81,7 @@
 //! - [`runtime`]: the imperative shell, which opens calls and drives their turns
 
 pub mod beneath;
+pub mod descriptors;
 pub mod escape;
 pub mod event;
 pub mod http;

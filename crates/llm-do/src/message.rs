@@ -15,6 +15,8 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::escape::whole_characters;
+
 pub use repeated_key::repeated_key;
 
 /// One entry of a conversation. As JSON: `{"role": …, "parts": […]}`.
@@ -243,18 +245,18 @@ pub enum Arguments {
 impl Arguments {
     /// Judges the raw text of a model: an empty one means no arguments.
     pub fn parse(text: String) -> Self {
-        let trimmed = text.trim();
-        if trimmed.is_empty() {
-            return Self::Object(RawJson::from_valid("{}".to_owned()));
-        }
-        if !trimmed.starts_with('{') {
-            return Self::Malformed(text);
-        }
-        match RawJson::parse(trimmed) {
-            Ok(json) if repeated_key(trimmed).is_none() => Self::Object(json),
-            Ok(_) | Err(_) => Self::Malformed(text),
-        }
+        object(&text).map_or(Self::Malformed(text), Self::Object)
     }
+}
+
+fn object(text: &str) -> Option<RawJson> {
+    let whole = whole_characters(text.as_bytes());
+    let trimmed = str::from_utf8(&whole).ok()?.trim();
+    if trimmed.is_empty() {
+        return Some(RawJson::from_valid("{}".to_owned()));
+    }
+    let is_object = trimmed.starts_with('{') && repeated_key(trimmed).is_none();
+    RawJson::parse(trimmed).ok().filter(|_| is_object)
 }
 
 /// What became of one tool call. An error is a result too: the model reads it and may recover.
@@ -584,5 +586,7 @@ mod tests {
         for text in ["", "  ", "{}"] {
             assert!(matches!(Arguments::parse(text.into()), Arguments::Object(_)));
         }
+        let half = Arguments::parse(r#"{"a":"\ud83d"}"#.into());
+        assert_eq!(half, Arguments::Object(RawJson::parse(r#"{"a":"\ufffd"}"#).unwrap()), "half a character");
     }
 }

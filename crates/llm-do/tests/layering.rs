@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 /// Each module of the crate and those that it may use.
 const LAYERS: &[(&str, &[&str])] = &[
     ("beneath", &[]),
+    ("descriptors", &[]),
     ("escape", &[]),
     ("redact", &[]),
     ("stack", &[]),
@@ -19,13 +20,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("json_schema", &["escape", "judgement", "message"]),
     ("syntax", &["escape", "message"]),
     ("event", &["escape", "message", "redact"]),
-    ("journal", &["escape", "message", "event"]),
-    ("http", &["escape", "message", "event", "journal"]),
+    ("journal", &["beneath", "escape", "message", "event"]),
+    ("http", &["descriptors", "escape", "message", "event", "journal"]),
     ("model", &["escape", "message", "json_schema", "syntax", "event", "journal", "http"]),
     (
         "tools",
         &[
             "beneath",
+            "descriptors",
             "escape",
             "redact",
             "stack",

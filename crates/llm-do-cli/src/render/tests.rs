@@ -11,7 +11,7 @@ fn view(verbosity: Verbosity, live: bool, streamed: bool) -> View {
 }
 
 fn event(depth: usize, kind: EventKind) -> Event {
-    Event { agent: Arc::from(if depth == 0 { "main" } else { "child" }), depth, call: depth as u64 + 1, kind }
+    Event { agent: Arc::from(if depth == 0 { "main" } else { "child" }), depth, call: depth as u64 + 1, kind, rank: 0 }
 }
 
 fn text(depth: usize, text: &str) -> Event {
@@ -24,7 +24,7 @@ fn story() -> Vec<Event> {
     let model = "ollama:q".to_owned();
     let (name, kind, usage) = ("child".to_owned(), CallKind::Agent, Usage::default());
     vec![
-        event(0, EventKind::RequestStarted { model: model.clone() }),
+        event(0, EventKind::RequestStarted { model: model.clone(), longest_wait_ms: None }),
         text(0, "I will "),
         text(0, "ask."),
         event(
@@ -62,7 +62,7 @@ fn story() -> Vec<Event> {
             },
         ),
         event(0, EventKind::Notice { text: "the answer begins again".into() }),
-        event(0, EventKind::RequestStarted { model }),
+        event(0, EventKind::RequestStarted { model, longest_wait_ms: None }),
         text(0, "Here **it** is"),
         event(0, EventKind::TextComplete { text: "Here **it** is".into() }),
     ]

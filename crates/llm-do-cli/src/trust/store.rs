@@ -1,14 +1,14 @@
 //! Where trust is kept: a file for each project, outside of it, signed. What was not signed here counts as nothing.
 
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use llm_do::beneath::beside::Beside;
 use llm_do::journal::digest::digest;
 use llm_do::journal::mac::{LineMac, Purpose, sign, split};
-use llm_do::journal::run_id::run_id;
 use llm_do::project::trust::{TrustDigest, TrustItem};
 use serde::{Deserialize, Serialize};
 
@@ -116,20 +116,9 @@ fn read(file: &Path) -> io::Result<String> {
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let temporary = directory.join(format!(".{}", run_id()));
-    let mut options = OpenOptions::new();
-    let written = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
-        .and_then(|mut new| new.write_all(format!("{text}\n").as_bytes()))
-        .and_then(|()| std::fs::rename(&temporary, file));
-    if written.is_err() {
-        // Why it could not be written is what counts.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    let beside = Beside::of_path(file, 0o600)?;
+    beside.file().write_all(format!("{text}\n").as_bytes())?;
+    beside.replace().map(drop)
 }
 
 /// Whether nobody but the user and root can change what a directory contains, or put another one in its place.

@@ -15,6 +15,7 @@ mod calls;
 mod places;
 mod printed;
 mod schemas;
+mod shortage;
 mod signals;
 mod unread;
 

@@ -152,3 +152,25 @@ fn a_path_that_a_journal_could_not_name_is_refused_before_there_is_one() {
     assert!(ended.stderr.starts_with("error: a journal is UTF-8, and the path /"), "{}", ended.stderr);
     assert!(!directory.join("run.journal").exists());
 }
+
+/// All bits are turned where journals are read; here is a sample of them, through the program.
+#[test]
+fn a_turned_bit_is_noticed_before_anything_goes_on() {
+    let (sandbox, fake) = writer();
+    begin(&sandbox, &fake, &["--approve-all"]).answer();
+    let whole = fs::read(journal(&sandbox)).unwrap();
+    let asked = fake.requests().len();
+    for part in 0..12 {
+        let mut turned = whole.clone();
+        // Never the end of the last line: without it the line was not written yet.
+        let bit = (turned.len() - 1) * 8 * part / 12 + part % 8;
+        turned[bit / 8] ^= 1 << (bit % 8);
+        fs::write(journal(&sandbox), &turned).unwrap();
+        for flags in [&["--show"][..], &[]] {
+            let ended = resume(&sandbox, &fake, flags).ended();
+            assert!(matches!(ended.code, Some(1 | 2 | 4)), "bit {bit}: {ended:?}");
+            assert_eq!((ended.stdout.as_str(), fake.requests().len()), ("", asked), "bit {bit}: {}", ended.stderr);
+        }
+        assert_eq!(fs::read(journal(&sandbox)).unwrap(), turned, "nothing was written to it");
+    }
+}

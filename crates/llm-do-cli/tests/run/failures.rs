@@ -76,6 +76,12 @@ fn a_busy_provider_is_asked_again_and_then_given_up() {
         for status in [429, 503] {
             let failure = Failure::new(status, "slow down").retry_after(RetryAfter::Seconds(0));
             let (said, asked) = befallen(model, Fault::Failure(failure), 3);
+            let (retry, said) = said.split_once('\n').unwrap();
+            assert!(
+                retry.starts_with("… asking again in 0."),
+                "one line for each retry, also where nobody watches: {retry}"
+            );
+            assert!(retry.contains(&format!(" s: slow down (status {status}, ")), "{model}: {retry}");
             let start = format!("error: agent `main`: the provider is not available: slow down (status {status}, ");
             assert!(said.starts_with(&start), "{model}: {said}");
             assert!(
@@ -114,9 +120,11 @@ fn pages_of_proxies_are_shown_in_their_beginning() {
 #[test]
 fn an_answer_that_is_no_json_is_a_failure_of_content() {
     for model in MODELS {
-        let (said, _) = befallen(model, Fault::MalformedJson, 1);
-        assert!(said.starts_with("error: agent `main`: the provider's answer cannot be used: "), "{model}: {said}");
-        assert_eq!(said.lines().count(), 1, "{model}: {said}");
+        let (said, asked) = befallen(model, Fault::MalformedJson, 1);
+        let (retry, said) = said.split_once('\n').unwrap();
+        assert!(retry.starts_with("… asking again at once: "), "{model}: {retry}");
+        assert!(said.starts_with("error: agent `main`: the answer cannot be read: "), "{model}: {said}");
+        assert_eq!((said.lines().count(), asked), (1, 2), "{model}: {said}");
     }
 }
 
@@ -152,6 +160,8 @@ fn nobody_at_the_address_is_said_with_the_address() {
         "error: agent `main`: the provider is not available: no connection to 127.0.0.1:{port}: connection refused\n\
          hint: is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model\n"
     );
+    let (retry, said) = said.split_once('\n').unwrap();
+    assert!(retry.starts_with("… asking again in 0."), "{retry}");
     assert_eq!(said, expected);
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::session::of_type;
+use crate::session::{Run, of_type};
 use crate::{manifest, project, run};
 
 const SCRIPT: &str = "\
@@ -31,16 +31,13 @@ fn the_trace_is_a_tree_in_which_no_call_comes_twice() {
     assert_eq!(result["output"], "done");
     let [main] = result["trace"].as_array().unwrap().as_slice() else { panic!("{}", result["trace"]) };
     let leaf = json!(["leaf", "agent", 2, {"input": "deep"}, []]);
-    let mut expected = [
+    let expected = [
         json!(["child", "agent", 1, {"input": "one"}, [leaf]]),
         json!(["child", "agent", 1, {"input": "two"}, [leaf]]),
         json!(["list_files", "tool", 0, {"pattern": "*.none"}, []]),
     ];
-    let mut calls: Vec<Value> = main["calls"].as_array().unwrap().iter().map(shape).collect();
-    // They ran at the same time.
-    calls.sort_by_key(Value::to_string);
-    expected.sort_by_key(Value::to_string);
-    assert_eq!(calls, expected);
+    let calls: Vec<Value> = main["calls"].as_array().unwrap().iter().map(shape).collect();
+    assert_eq!(calls, expected, "in the order of the reply, although the last one ends first");
     assert_eq!((&main["name"], &main["depth"], &main["input"]), (&json!("main"), &json!(0), &json!("hi")));
     let count = |kind: &str| of_type(&events, kind).len();
     assert_eq!((count("call_started"), count("call_finished")), (5, 5));
@@ -93,4 +90,46 @@ fn what_failed_and_what_was_refused_is_in_the_trace() {
     assert!(error("write_file").contains("every question is answered with no"));
     assert_eq!(of_type(&events, "tool_refused")[0]["tool"], "write_file");
     assert_eq!(of_type(&events, "run_failed").len(), 0);
+}
+
+/// Sequential and parallel tools, agents, refusals and names that no tool has: whichever is decided, begins or ends first.
+#[test]
+fn the_calls_of_a_reply_stand_in_its_order_live_and_resumed() {
+    let script = "\
+- { agent: main, round: 1, call: [ { slow: { input: a } }, { list_files: {} }, { nothing: {} }, { write_file: { path: x, content: x } }, { slow: { input: b } }, { read_file: { path: gone } } ] }
+- { agent: main, round: 2, call: [ { read_file: { path: gone } }, { slow: { input: c } } ] }
+- { agent: main, say: done }
+- { agent: slow, round: 1, call: [ { leaf: { input: deep } }, { list_files: {} } ] }
+- { agent: slow, round: 2, call: { list_files: {} } }
+- { agent: slow, say: back }
+- { agent: leaf, say: leaf }
+";
+    let agents = [
+        ("main", "entry: true\ntoolsets: [slow, filesystem_cwd]"),
+        ("slow", "toolsets: [leaf, filesystem_cwd_ro]"),
+        ("leaf", ""),
+    ];
+    let sandbox = project(&agents, script);
+    let workers = r#""main.worker", "slow.worker", "leaf.worker""#;
+    sandbox.file("project.json", &manifest(workers, r#""return_permission_errors": true"#));
+    let names = |call: &Value| -> Vec<String> {
+        call["calls"].as_array().unwrap().iter().map(|call| call["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let check = |result: &Value| {
+        let main = &result["trace"][0];
+        let first = ["slow", "list_files", "nothing", "write_file", "slow", "read_file"];
+        assert_eq!(names(main), [&first[..], &["read_file", "slow"]].concat());
+        for slow in main["calls"].as_array().unwrap().iter().filter(|call| call["name"] == "slow") {
+            assert_eq!(names(slow), ["leaf", "list_files", "list_files"]);
+        }
+    };
+    let (_, live) = run(&sandbox, &["--json", "--reject-all", "--journal", "run.journal"]).events();
+    check(&live);
+    // Everything but the end of the run.
+    let file = sandbox.path().join("run.journal");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    std::fs::write(&file, lines[..lines.len() - 2].concat()).unwrap();
+    let (_, resumed) = Run::of(&sandbox, &["resume", "run.journal", "--json"]).events();
+    check(&resumed);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{CallOutput, Ended, Event, EventKind, Returned};
 use crate::message::RawJson;
@@ -13,6 +13,7 @@ use crate::message::RawJson;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Told {
     pub call: u64,
+    #[serde(serialize_with = "with_ranks")]
     pub events: Vec<Event>,
 }
 
@@ -20,6 +21,17 @@ impl Told {
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
+}
+
+/// Whoever tells them again knows the order of calls.
+fn with_ranks<S: Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Ranked<'a> {
+        #[serde(flatten)]
+        event: &'a Event,
+        rank: u64,
+    }
+    serializer.collect_seq(events.iter().map(|event| Ranked { event, rank: event.rank }))
 }
 
 /// Keeps every fact that passes, for itself and for those around it.
@@ -90,7 +102,8 @@ impl Fields {
 
     fn event(&mut self) -> Result<Event, serde_json::Error> {
         let (agent, depth, call): (String, _, _) = (self.take("agent")?, self.take("depth")?, self.take("call")?);
-        Ok(Event { agent: Arc::from(agent), depth, call, kind: self.kind()? })
+        let rank = self.take::<Option<u64>>("rank")?.unwrap_or_default();
+        Ok(Event { agent: Arc::from(agent), depth, call, kind: self.kind()?, rank })
     }
 
     fn kind(&mut self) -> Result<EventKind, serde_json::Error> {
@@ -200,7 +213,7 @@ impl Fields {
     fn of_request(&mut self, name: &str) -> Result<EventKind, serde_json::Error> {
         let model = self.take("model")?;
         Ok(match name {
-            "request_started" => EventKind::RequestStarted { model },
+            "request_started" => EventKind::RequestStarted { model, longest_wait_ms: self.take("longest_wait_ms")? },
             "request_finished" => {
                 let (duration_ms, usage) = (self.take("duration_ms")?, self.take("usage")?);
                 EventKind::RequestFinished { model, duration_ms, usage, finish: self.take("finish")? }
@@ -256,7 +269,7 @@ mod tests {
             EventKind::ApprovalAsked { id: text(), path: path(), tool: text(), arguments: json(), reason: text() },
             EventKind::ApprovalAnswered { id: text(), path: path(), tool: text(), answer, note },
             EventKind::ServerToolUsed { tool: text(), input: Some(json()), output: None },
-            EventKind::RequestStarted { model: text() },
+            EventKind::RequestStarted { model: text(), longest_wait_ms: Some(7) },
             EventKind::RequestFinished { model: text(), duration_ms: 3, usage, finish: Finish::Pause },
             EventKind::RequestFailed { model: text(), duration_ms: 3, usage, error: text() },
             EventKind::RetryScheduled { model: text(), attempt: 2, wait_ms: 500, reason: text() },
@@ -276,7 +289,7 @@ mod tests {
     #[test]
     fn every_event_survives_json() {
         for kind in all() {
-            let event = Event { agent: Arc::from("main"), depth: 1, call: 7, kind };
+            let event = Event { agent: Arc::from("main"), depth: 1, call: 7, kind, rank: 0 };
             let json = serde_json::to_string(&event).unwrap();
             assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), event, "{json}");
         }

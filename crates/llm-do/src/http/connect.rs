@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -190,6 +191,23 @@ impl Connection for Stream {
                 _ => Connected::new(),
             },
         }
+        .extra(Served::default())
+    }
+}
+
+/// Whether a connection has answered before: then it may have been closed while nobody looked.
+#[derive(Clone, Default)]
+pub(super) struct Served(Arc<AtomicBool>);
+
+impl Served {
+    pub(super) fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_noted(error: &hyper_util::client::legacy::Error) -> bool {
+        let mut known = hyper::http::Extensions::new();
+        error.connect_info().into_iter().for_each(|connected| connected.get_extras(&mut known));
+        known.get::<Self>().is_some_and(|served| served.0.load(Ordering::Relaxed))
     }
 }
 

@@ -27,6 +27,8 @@ pub enum HttpError {
     Tls { at: String, reason: String },
     #[error("the proxy {proxy} does not connect to {at}: it answered with status {status}")]
     ProxyRefused { proxy: String, at: String, status: u16 },
+    #[error("{at} does not take the request: nothing of it within {after:?}")]
+    SendTimeout { at: String, after: Duration },
     #[error("no answer from {at} within {after:?}")]
     FirstByteTimeout { at: String, after: Duration },
     #[error("{at} fell silent for {after:?} in the middle of its answer")]
@@ -62,6 +64,7 @@ impl HttpError {
             Self::Resolve { .. }
             | Self::Connect { .. }
             | Self::ConnectTimeout { .. }
+            | Self::SendTimeout { .. }
             | Self::FirstByteTimeout { .. }
             | Self::IdleTimeout { .. }
             | Self::Cut { .. } => true,
@@ -194,6 +197,7 @@ mod tests {
             (HttpError::Tls { at: at(), reason: reason() }, false),
             (refused(407), false),
             (refused(503), true),
+            (HttpError::SendTimeout { at: at(), after }, true),
             (HttpError::FirstByteTimeout { at: at(), after }, true),
             (HttpError::IdleTimeout { at: at(), after }, true),
             (HttpError::Cut { at: at(), stage: Stage::BeforeAnswer, reason: reason() }, true),

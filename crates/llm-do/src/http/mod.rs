@@ -7,13 +7,14 @@
 mod connect;
 mod error;
 pub mod frames;
+mod inflate;
 mod tls;
 mod upload;
 
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,24 +24,32 @@ use hyper::header::{HeaderMap, PROXY_AUTHORIZATION};
 use hyper::{Method, StatusCode, Uri};
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use connect::{Connector, Proxies};
+use connect::{Connector, Proxies, Served};
 use error::host_and_port;
+use inflate::{Encoding, Unreadable};
 use tls::LazyTls;
 use upload::{Progress, Upload};
 
 pub use error::{HttpError, Stage};
+
+use crate::descriptors;
 
 /// Everything that may be set, each with a value that suits most: `HttpSettings { idle_timeout, ..HttpSettings::STANDARD }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
     /// From the name of a host to a connection that can be used, TLS and proxy included.
     pub connect_timeout: Duration,
-    /// From the last part of the request that was taken to the head of the answer.
+    /// From the last part of the request that was taken to the first byte of the answer.
     pub first_byte_timeout: Duration,
+    /// The same of an answer that takes its time: a whole document, or that of a model that thinks first.
+    pub slow_first_byte_timeout: Duration,
     /// Between two parts of an answer.
     pub idle_timeout: Duration,
+    /// Within which an answer must grow: bytes that add nothing to it, such as pings, do not count.
+    pub content_timeout: Duration,
     /// In bytes of one answer's body.
     pub maximum_response: u64,
     pub proxy: ProxySettings,
@@ -54,8 +63,10 @@ pub struct HttpSettings {
 impl HttpSettings {
     pub const STANDARD: Self = Self {
         connect_timeout: Duration::from_secs(10),
-        first_byte_timeout: Duration::from_mins(1),
+        first_byte_timeout: Duration::from_mins(2),
+        slow_first_byte_timeout: Duration::from_mins(10),
         idle_timeout: Duration::from_mins(1),
+        content_timeout: Duration::from_mins(10),
         maximum_response: 64 * 1024 * 1024,
         proxy: ProxySettings::NONE,
         extra_certificates: Vec::new(),
@@ -86,6 +97,7 @@ impl fmt::Debug for ProxySettings {
     }
 }
 
+#[derive(Clone)]
 pub struct Request {
     pub method: Method,
     pub url: Uri,
@@ -100,6 +112,16 @@ impl fmt::Debug for Request {
         let names: Vec<&str> = headers.keys().map(hyper::header::HeaderName::as_str).collect();
         write!(f, "Request({method} {}{}, {names:?}, {} bytes)", host_and_port(url), url.path(), body.len())
     }
+}
+
+/// How soon an answer can be expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    Usual,
+    /// It begins late, and then comes at once.
+    Late,
+    /// It may be silent for long, before it begins and in between.
+    Slow,
 }
 
 /// Any status: redirects are not followed, refusals are not errors here.
@@ -127,7 +149,9 @@ struct Shared {
     client: Client<Connector, Upload>,
     proxies: Proxies,
     first_byte_timeout: Duration,
+    slow_first_byte_timeout: Duration,
     idle_timeout: Duration,
+    content_timeout: Duration,
     maximum_response: u64,
     #[cfg(test)]
     tls: Arc<LazyTls>,
@@ -147,6 +171,7 @@ impl HttpClient {
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new()) // without it idle connections are never dropped
+            .pool_max_idle_per_host(if descriptors::are_few() { 0 } else { usize::MAX })
             .http2_keep_alive_interval(HTTP2_PING_INTERVAL)
             .http2_keep_alive_timeout(HTTP2_PING_TIMEOUT)
             .build(connector);
@@ -154,6 +179,8 @@ impl HttpClient {
             client,
             proxies,
             first_byte_timeout: settings.first_byte_timeout,
+            slow_first_byte_timeout: settings.slow_first_byte_timeout.max(settings.first_byte_timeout),
+            content_timeout: settings.content_timeout,
             idle_timeout: settings.idle_timeout,
             maximum_response: settings.maximum_response,
             #[cfg(test)]
@@ -162,35 +189,84 @@ impl HttpClient {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Returns with the head of the answer; its body follows as it comes.
-    pub fn send(&self, request: Request) -> impl Future<Output = Result<Response, HttpError>> + Send + '_ {
-        self.watched(request).0
+    /// How long the first byte of an answer is waited for.
+    pub fn first_byte_timeout(&self, pace: Pace) -> Duration {
+        match pace {
+            Pace::Usual => self.shared.first_byte_timeout,
+            Pace::Late | Pace::Slow => self.shared.slow_first_byte_timeout,
+        }
     }
 
-    /// The same, and what tells whether anything of the request has left.
+    fn idle_timeout(&self, pace: Pace) -> Duration {
+        match pace {
+            Pace::Usual | Pace::Late => self.shared.idle_timeout,
+            Pace::Slow => self.shared.idle_timeout.max(self.shared.slow_first_byte_timeout),
+        }
+    }
+
+    /// Within which an answer must grow. Whoever reads it knows what makes it grow.
+    pub fn content_timeout(&self) -> Duration {
+        self.shared.content_timeout
+    }
+
+    /// Returns with the head of the answer; its body follows as it comes.
+    pub fn send(&self, request: Request) -> impl Future<Output = Result<Response, HttpError>> + Send + '_ {
+        self.watched(request, Pace::Usual).0
+    }
+
+    /// The same at a pace, and what tells whether anything of the request has left.
     pub fn watched(
         &self,
         request: Request,
+        pace: Pace,
     ) -> (impl Future<Output = Result<Response, HttpError>> + Send + '_, Departure) {
-        let url = request.url.clone();
-        // Outside the future, which would otherwise be as large as the request as long as the exchange takes.
-        let asked = check_address(&url).map(|()| self.ask(request));
-        let departure = Departure(asked.as_ref().ok().map(|(_, progress)| progress.clone()));
+        let departure = Departure::default();
+        let watched = departure.clone();
+        // Boxed: the future would otherwise be as large as the request as long as the exchange takes.
+        let request = Box::new(request);
         let answered = async move {
-            let (answer, progress) = asked?;
+            check_address(&request.url)?;
+            let permit = descriptors::connection().await;
+            let first_byte = self.first_byte_timeout(pace);
             // One timer for all of the exchange: it is only moved.
-            let mut timer = Box::pin(sleep_until(later(Instant::now(), self.shared.first_byte_timeout)));
-            let answer = self.answer(answer, &mut timer, &progress, &url).await?;
+            let mut timer = Box::pin(sleep_until(later(Instant::now(), first_byte)));
+            let answer = self.answer(&request, &mut timer, first_byte, &watched).await?;
             let (head, incoming) = answer.into_parts();
-            let silence = Silence { limit: self.shared.idle_timeout, timer, since: None };
-            let received = Receiving { incoming, url, silence, limit: self.shared.maximum_response, received: 0 };
+            let first = Some(first_byte.max(self.shared.idle_timeout));
+            let silence = Silence { limit: self.idle_timeout(pace), first, timer, since: None };
+            let (url, limit) = (request.url, self.shared.maximum_response);
+            let encoding = Encoding::Unread;
+            let received = Receiving { incoming, url, silence, limit, received: 0, encoding, _permit: permit };
             Ok(Response { status: head.status, headers: head.headers, body: Body(Box::new(received)) })
         };
         (answered, departure)
     }
 
-    fn ask(&self, request: Request) -> (ResponseFuture, Progress) {
-        let Request { method, url, mut headers, body } = request;
+    /// A kept connection that the server had closed meanwhile has taken no request: another one is used at once.
+    async fn answer(
+        &self,
+        request: &Request,
+        timer: &mut Pin<Box<Sleep>>,
+        after: Duration,
+        departure: &Departure,
+    ) -> Result<hyper::Response<Incoming>, HttpError> {
+        for stale in 0.. {
+            let (answer, progress) = self.ask(request);
+            departure.watch(&progress);
+            match wait(answer, timer, &progress, &request.url, after).await {
+                Ok(answer) => {
+                    answer.extensions().get::<Served>().into_iter().for_each(Served::note);
+                    return Ok(answer);
+                }
+                Err(Unanswered { was_kept: true, error: HttpError::Cut { .. } }) if stale < MOST_STALE => {}
+                Err(Unanswered { error, .. }) => return Err(error),
+            }
+        }
+        unreachable!("the last connection returns")
+    }
+
+    fn ask(&self, request: &Request) -> (ResponseFuture, Progress) {
+        let Request { method, url, mut headers, body } = request.clone();
         // Any of them may be a key, and what is marked is not printed by whoever traces hyper.
         headers.values_mut().for_each(|value| value.set_sensitive(true));
         if let Some(credentials) = self.shared.proxies.authorization(&url) {
@@ -203,37 +279,61 @@ impl HttpClient {
         *message.headers_mut() = headers;
         (self.shared.client.request(message), progress)
     }
+}
 
-    async fn answer(
-        &self,
-        mut answer: ResponseFuture,
-        timer: &mut Pin<Box<Sleep>>,
-        progress: &Progress,
-        url: &Uri,
-    ) -> Result<hyper::Response<Incoming>, HttpError> {
-        let after = self.shared.first_byte_timeout;
-        loop {
-            tokio::select! {
-                biased;
-                answer = &mut answer => return answer.map_err(|error| HttpError::of_sending(&error, url)),
-                () = timer.as_mut() => {}
-            }
-            // A long body on a slow line: it is still being taken, and the answer cannot come before its end.
-            let deadline = later(progress.last(), after);
-            if deadline <= timer.deadline() {
-                return Err(HttpError::FirstByteTimeout { at: host_and_port(url), after });
-            }
-            timer.as_mut().reset(deadline);
+/// Kept connections that were closed, before there is something else the matter.
+const MOST_STALE: u32 = 3;
+
+/// Why there is no head of an answer.
+struct Unanswered {
+    error: HttpError,
+    /// By a connection that had served before.
+    was_kept: bool,
+}
+
+async fn wait(
+    mut answer: ResponseFuture,
+    timer: &mut Pin<Box<Sleep>>,
+    progress: &Progress,
+    url: &Uri,
+    after: Duration,
+) -> Result<hyper::Response<Incoming>, Unanswered> {
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer.map_err(|error| Unanswered {
+                was_kept: Served::is_noted(&error),
+                error: HttpError::of_sending(&error, url),
+            }),
+            () = timer.as_mut() => {}
         }
+        // A long body on a slow line: it is still being taken, and the answer cannot come before its end.
+        let deadline = later(progress.last(), after);
+        if deadline <= timer.deadline() {
+            let (at, was_kept) = (host_and_port(url), false);
+            let error = if progress.is_taken() {
+                HttpError::FirstByteTimeout { at, after }
+            } else {
+                HttpError::SendTimeout { at, after }
+            };
+            return Err(Unanswered { error, was_kept });
+        }
+        timer.as_mut().reset(deadline);
     }
 }
 
 /// Whether anything of a request has left: there was a connection that took it.
-pub struct Departure(Option<Progress>);
+#[derive(Clone, Default)]
+pub struct Departure(Arc<Mutex<Option<Progress>>>);
 
 impl Departure {
+    /// Of the latest connection: one that had been closed has taken nothing.
+    fn watch(&self, progress: &Progress) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
+    }
+
     pub fn has_begun(&self) -> bool {
-        self.0.as_ref().is_some_and(Progress::has_begun)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Progress::has_begun)
     }
 }
 
@@ -263,8 +363,11 @@ struct Receiving {
     incoming: Incoming,
     url: Uri,
     silence: Silence,
+    /// Of what was received, as it is behind its encoding.
     limit: u64,
     received: u64,
+    encoding: Encoding,
+    _permit: Option<SemaphorePermit<'static>>,
 }
 
 impl Body {
@@ -298,13 +401,27 @@ impl Receiving {
         while let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) {
             self.silence.end();
             match frame {
-                None => return Poll::Ready(Ok(None)),
+                None if self.encoding.is_whole() => return Poll::Ready(Ok(None)),
+                None => {
+                    let (at, reason) = (host_and_port(&self.url), "what it compressed is not whole".to_owned());
+                    return Poll::Ready(Err(HttpError::Cut { at, stage: Stage::InAnswer, reason }));
+                }
                 Some(Err(error)) => {
                     return Poll::Ready(Err(HttpError::of_exchange(&error, &self.url, Stage::InAnswer)));
                 }
                 Some(Ok(frame)) => {
                     // Trailers say nothing that anybody here reads.
                     let Ok(chunk) = frame.into_data() else { continue };
+                    let chunk = match self.encoding.decode(chunk, self.limit.saturating_sub(self.received)) {
+                        Ok(chunk) if chunk.is_empty() => continue,
+                        Ok(chunk) => chunk,
+                        Err(Unreadable::TooLarge) => return Poll::Ready(Err(self.too_large())),
+                        Err(Unreadable::Malformed) => {
+                            let (at, reason) = (host_and_port(&self.url), "it cannot be inflated".to_owned());
+                            return Poll::Ready(Err(HttpError::Malformed { at, reason }));
+                        }
+                    };
+                    self.silence.first = None;
                     self.received = self.received.saturating_add(chunk.len() as u64);
                     let within = self.received <= self.limit;
                     return Poll::Ready(if within { Ok(Some(chunk)) } else { Err(self.too_large()) });
@@ -312,7 +429,11 @@ impl Receiving {
             }
         }
         ready!(self.silence.poll_limit(cx));
-        Poll::Ready(Err(HttpError::IdleTimeout { at: host_and_port(&self.url), after: self.silence.limit }))
+        let at = host_and_port(&self.url);
+        Poll::Ready(Err(match self.silence.first {
+            Some(after) => HttpError::FirstByteTimeout { at, after },
+            None => HttpError::IdleTimeout { at, after: self.silence.limit },
+        }))
     }
 
     fn too_large(&self) -> HttpError {
@@ -330,6 +451,8 @@ impl fmt::Debug for Body {
 /// earlier one put it, and moved only when it goes off too early.
 struct Silence {
     limit: Duration,
+    /// Until the first byte has come.
+    first: Option<Duration>,
     timer: Pin<Box<Sleep>>,
     /// None while nobody waits.
     since: Option<Instant>,
@@ -341,7 +464,8 @@ impl Silence {
     }
 
     fn poll_limit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let end = later(*self.since.get_or_insert_with(Instant::now), self.limit);
+        let limit = self.first.unwrap_or(self.limit);
+        let end = later(*self.since.get_or_insert_with(Instant::now), limit);
         // At first it is where the wait for the first byte would have ended.
         if self.timer.deadline() > end {
             self.timer.as_mut().reset(end);
@@ -381,7 +505,7 @@ mod tests {
     async fn silences_do_not_add_up_and_the_first_long_one_ends_the_wait() {
         let (limit, longer, shorter) = (Duration::from_secs(10), Duration::from_mins(1), Duration::from_secs(7));
         let timer = Box::pin(tokio::time::sleep(longer));
-        let mut silence = Silence { limit, timer, since: None };
+        let mut silence = Silence { limit, first: None, timer, since: None };
         for _ in 0..5 {
             let waited = tokio::time::timeout(shorter, poll_fn(|cx| silence.poll_limit(cx))).await;
             assert!(waited.is_err(), "a short silence is none too many");

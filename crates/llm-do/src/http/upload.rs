@@ -40,6 +40,11 @@ impl Progress {
         lock(&self.0).last
     }
 
+    /// Whether all of it was taken.
+    pub(super) fn is_taken(&self) -> bool {
+        lock(&self.0).rest.is_empty()
+    }
+
     pub(super) fn has_begun(&self) -> bool {
         lock(&self.0).begun
     }

@@ -1,12 +1,12 @@
 //! A run in a file: every step's intent before, its result after, durable on disk before it counts.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -18,6 +18,7 @@ use super::record::{self, Contents, Damage, Known, Line, NumberedLine, OPENING, 
 use super::writer::{Acknowledgement, Signer, Writer};
 use super::{Journal, Prior, Step, StepKind, Stop};
 use crate::BoxFuture;
+use crate::beneath::beside::Beside;
 use crate::message::RawJson;
 
 /// Why a file cannot be a run's journal.
@@ -169,25 +170,14 @@ impl OpenJournal {
 
 /// A file in the place of another, with these lines, signed and locked. Either all of it is there or nothing changed.
 fn written_anew(path: &Path, lines: impl Iterator<Item = String>, key: Option<StateKey>) -> io::Result<(File, Signer)> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let temporary = directory.join(format!(".journal-{}-{:016x}", std::process::id(), fastrand::u64(..)));
-    let written = || {
-        let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&temporary)?;
-        // Nobody else knows the name.
-        file.try_lock().map_err(io::Error::from)?;
-        let mut signer = Signer::after(LineMac::default(), key);
-        append(&file, &mut signer, lines)?;
-        std::fs::rename(&temporary, path)?;
-        Ok((file, signer))
-    };
-    let written = written();
-    match &written {
-        Ok(_) => sync_directory_of(path),
-        Err(_) => {
-            let _ = std::fs::remove_file(&temporary);
-        }
-    }
-    written
+    let beside = Beside::of_path(path, 0o600)?;
+    // Nobody else knows the name.
+    beside.file().try_lock().map_err(io::Error::from)?;
+    let mut signer = Signer::after(LineMac::default(), key);
+    append(beside.file(), &mut signer, lines)?;
+    let file = beside.replace()?;
+    sync_directory_of(path);
+    Ok((file, signer))
 }
 
 impl FileJournal {
@@ -453,12 +443,20 @@ fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, JournalE
     if is_regular { Ok(file) } else { Err(JournalError::NotRegular(path.to_owned())) }
 }
 
-/// Two processes that go on with one run would do everything twice.
+/// Two processes that go on with one run would do everything twice. One that has just ended may have been about to start
+/// another program, which holds the lock until it is that program.
 fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
-    file.try_lock().map_err(|error| match error {
-        std::fs::TryLockError::WouldBlock => JournalError::InUse(path.to_owned()),
-        std::fs::TryLockError::Error(error) => JournalError::Io { path: path.to_owned(), error },
-    })
+    const PATIENCE: Duration = Duration::from_secs(1);
+    const PAUSE: Duration = Duration::from_millis(5);
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => return Err(JournalError::InUse(path.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(JournalError::Io { path: path.to_owned(), error }),
+        }
+    }
 }
 
 fn all_of(mut file: &File, path: &Path) -> Result<Vec<u8>, JournalError> {

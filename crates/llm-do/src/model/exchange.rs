@@ -1,24 +1,29 @@
 //! The driver of every wire format: encode → send → frames → decode, and again where trying again may help.
 
+mod given_ids;
 mod told;
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Uri};
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use super::meter::{Meter, Taken};
 use super::protocol::{DecodeError, Decoder, Encoder, Protocol, Quirks};
+use super::thinking::thinks;
 use super::{Conversation, Fault, Head, Model, ModelError};
 use crate::BoxFuture;
+use crate::escape::whole_characters;
 use crate::event::{EventKind, Events};
-use crate::http::frames::{EventStream, FRAME_LIMIT};
-use crate::http::{Body, Departure, HttpClient, HttpError, Request, Response};
+use crate::http::frames::{EventStream, FRAME_LIMIT, Frame};
+use crate::http::{Body, Departure, HttpClient, HttpError, Pace, Request, Response};
 use crate::message::{Message, Reply, ReplyPart, TextPart};
+use given_ids::GivenIds;
 use told::Told;
 
 /// Where a model is asked, and as whom.
@@ -138,13 +143,15 @@ impl Model for Exchange {
         let url = self.endpoint.url(&head);
         // The encoder has them.
         (head.instructions, head.tools) = (String::new(), Vec::new());
-        Box::new(Talk { line: Line { exchange: self.clone(), head, url }, encoder, headers: Vec::new() })
+        let line = Line { exchange: self.clone(), head, url };
+        Box::new(Talk { line, encoder, given_ids: GivenIds::default(), headers: Vec::new() })
     }
 }
 
 struct Talk {
     line: Line,
     encoder: Box<dyn Encoder>,
+    given_ids: GivenIds,
     /// The same for every request; none until the key is there.
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -169,6 +176,11 @@ impl Conversation for Talk {
 
     fn rewind(&mut self, messages: usize) {
         self.encoder.truncate(messages.min(self.encoder.messages()));
+        self.given_ids.forget();
+    }
+
+    fn longest_wait(&self) -> Option<Duration> {
+        Some(self.line.exchange.http.first_byte_timeout(self.line.pace()))
     }
 
     fn goes_on_with(&self, cut: &Reply) -> bool {
@@ -182,20 +194,21 @@ impl Conversation for Talk {
 impl From<HttpError> for ModelError {
     fn from(error: HttpError) -> Self {
         let fault = Fault { message: error.to_string(), ..Fault::default() };
-        if error.is_worth_a_retry() {
-            return Self::Wait(fault);
-        }
+        let is_passing = error.is_worth_a_retry();
         match error {
+            // It has the request, and perhaps works on it.
+            HttpError::FirstByteTimeout { .. } | HttpError::IdleTimeout { .. } => Self::TimedOut(fault),
+            _ if is_passing => Self::Wait(fault),
             HttpError::InvalidRequest { .. } | HttpError::InvalidSetting { .. } => Self::FixRequest(fault),
-            HttpError::TooLarge { .. } | HttpError::Malformed { .. } => Self::GiveUp(fault),
+            HttpError::TooLarge { .. } => Self::GiveUp(fault),
+            HttpError::Malformed { .. } => Self::Garbled(fault),
             // It will be the same in a minute: a certificate, a proxy that does not want to.
             HttpError::Resolve { .. }
             | HttpError::Connect { .. }
             | HttpError::ConnectTimeout { .. }
             | HttpError::Tls { .. }
             | HttpError::ProxyRefused { .. }
-            | HttpError::FirstByteTimeout { .. }
-            | HttpError::IdleTimeout { .. }
+            | HttpError::SendTimeout { .. }
             | HttpError::Cut { .. } => Self::Unreachable(fault),
         }
     }
@@ -207,22 +220,24 @@ impl Talk {
             self.headers = self.line.headers().await?;
         }
         self.encode(history);
-        let (mut told, mut garbled) = (Told::new(events), 0);
-        for attempt in 0.. {
+        self.given_ids.read(history);
+        let (mut told, mut before) = (Told::new(events), Before::default());
+        loop {
             let body = self.encoder.body(meter.longest_answer());
             let error = match self.line.attempt(&self.headers, body, history.len(), &mut told, meter).await {
-                Ok(reply) => return Ok(reply),
+                Ok(mut reply) => {
+                    self.given_ids.make_unique(&mut reply);
+                    return Ok(reply);
+                }
                 Err(error) => error,
             };
-            let before = Before { attempts: attempt, garbled };
-            garbled += u32::from(matches!(error, ModelError::Garbled(_)));
-            let wait = self.line.wait_after(error.clone(), before)?;
+            let wait = self.line.wait_after(error.clone(), &mut before)?;
             if meter.failed(&error).is_err() {
                 return Err(error);
             }
             events.send(|| EventKind::RetryScheduled {
                 model: self.line.head.model.to_string(),
-                attempt: attempt + 1,
+                attempt: before.attempts,
                 wait_ms: u64::try_from(wait.length.as_millis()).unwrap_or(u64::MAX),
                 reason: wait.reason,
             });
@@ -232,7 +247,6 @@ impl Talk {
             }
             told.start_again();
         }
-        unreachable!("the last attempt returns")
     }
 
     /// What the encoder has of this history stays.
@@ -245,29 +259,49 @@ impl Talk {
 
 impl Line {
     /// Whether to try again, and when; else the error.
-    fn wait_after(&self, error: ModelError, before: Before) -> Result<Wait, ModelError> {
-        let Retries { attempts, longest_asked_wait, .. } = self.exchange.retries;
-        let fault = match error {
-            ModelError::Wait(fault) if before.attempts < attempts => fault,
+    fn wait_after(&self, error: ModelError, before: &mut Before) -> Result<Wait, ModelError> {
+        let retries = self.exchange.retries;
+        if before.attempts >= retries.attempts {
+            return Err(error);
+        }
+        let usual = retries.wait(before.attempts);
+        let wait = match error {
+            ModelError::Wait(fault) if fault.retry_after > Some(retries.longest_asked_wait) => {
+                let asked = fault.retry_after.unwrap_or_default().as_secs();
+                let message = format!("{} (it asks to wait {asked} seconds)", fault.message);
+                return Err(ModelError::Wait(Fault { message, ..fault }));
+            }
+            // A server that asks for no wait at all is asked no sooner than any other.
+            ModelError::Wait(fault) => {
+                Wait { length: usual.max(fault.retry_after.unwrap_or_default()), reason: fault.to_string() }
+            }
             // Of chance, not of the provider's state: there is nothing to wait for, and nothing to hope for twice.
-            ModelError::Garbled(fault) if before.attempts < attempts && before.garbled == 0 => {
-                return Ok(Wait { length: Duration::ZERO, reason: fault.to_string() });
+            ModelError::Garbled(fault) if !before.garbled => {
+                before.garbled = true;
+                Wait { length: Duration::ZERO, reason: fault.to_string() }
+            }
+            ModelError::TimedOut(fault) if !before.timed_out => {
+                before.timed_out = true;
+                Wait { length: usual, reason: format!("{fault}; what was asked may have to be paid") }
             }
             ModelError::FixRequest(_)
             | ModelError::Authenticate(_)
-            | ModelError::Wait(_)
+            | ModelError::TimedOut(_)
             | ModelError::Unreachable(_)
             | ModelError::ContextTooLong(_)
             | ModelError::Garbled(_)
             | ModelError::GiveUp(_) => return Err(error),
         };
-        match fault.retry_after {
-            Some(asked) if asked > longest_asked_wait => {
-                let message = format!("{} (it asks to wait {} seconds)", fault.message, asked.as_secs());
-                Err(ModelError::Wait(Fault { message, ..fault }))
-            }
-            Some(asked) => Ok(Wait { length: asked, reason: fault.to_string() }),
-            None => Ok(Wait { length: self.exchange.retries.wait(before.attempts), reason: fault.to_string() }),
+        before.attempts += 1;
+        Ok(wait)
+    }
+
+    /// Documents come when all of them is written, and who thinks is silent meanwhile.
+    fn pace(&self) -> Pace {
+        match (self.head.stream, thinks(&self.head)) {
+            (false, _) => Pace::Late,
+            (true, true) => Pace::Slow,
+            (true, false) => Pace::Usual,
         }
     }
 
@@ -306,7 +340,7 @@ impl Line {
             None => exchange.await,
             Some(limit) => Box::pin(tokio::time::timeout(limit, exchange)).await.unwrap_or_else(|_| {
                 let message = format!("no complete answer within {} seconds", limit.as_secs_f64());
-                Err(ModelError::Wait(Fault { message, ..Fault::default() }))
+                Err(ModelError::TimedOut(Fault { message, ..Fault::default() }))
             }),
         };
         attempted.map_err(|error| self.without_key(error))
@@ -336,36 +370,54 @@ impl Line {
     ) -> Result<Reply, ModelError> {
         let headers = headers.iter().cloned().collect();
         let request = Request { method: Method::POST, url: self.url.clone()?, headers, body };
-        let (sending, departure) = self.exchange.http.watched(request);
+        let (sending, departure) = self.exchange.http.watched(request, self.pace());
         let mut sent = Sent { meter, departure, taken: None };
         let response = sending.await?;
         let request_id = request_id(&response.headers);
-        // Boxed is what a stream, the usual answer, has no use for while it is read.
-        let read = match Answer::of(&response, self.head.stream) {
-            Answer::Refusal => {
-                sent.taken = Some(Taken::Refused);
-                return Err(Box::pin(self.refused(response, request_id)).await);
-            }
-            // Without the headers, which would hold on to the first bytes that came until the last ones are there.
-            Answer::Stream => self.stream(&mut response.into_body(), turn, told, &mut sent).await,
-            Answer::Document => Box::pin(self.document(response.into_body(), turn, told, &mut sent)).await,
-            Answer::Foreign(content_type) => Err(Box::pin(foreign(response, &content_type)).await),
-        };
-        read.map_err(|error| identified(error, request_id))
+        if !response.status.is_success() {
+            sent.taken = Some(Taken::Refused);
+            return Err(Box::pin(self.refused(response, request_id)).await);
+        }
+        let label = Label::of(&response.headers);
+        // Without the headers, which would hold on to the first bytes that came until the last ones are there.
+        let mut body = response.into_body();
+        self.read(&mut body, label, turn, told, &mut sent).await.map_err(|error| identified(error, request_id))
     }
 
-    async fn stream(
+    /// The answer, by what it is: nobody is asked again because of how it is labelled.
+    async fn read(
         &self,
         body: &mut Body,
+        label: Label,
         turn: usize,
         told: &mut Told<'_>,
         sent: &mut Sent<'_>,
     ) -> Result<Reply, ModelError> {
-        let mut reading = self.reading(turn, told, sent);
+        let patience = self.exchange.http.content_timeout();
+        let Some(start) = beginning(body, patience).await? else { return Err(DecodeError::Cut.into()) };
+        // Boxed is what a stream, the usual answer, has no use for while it is read.
+        match Answer::of(&start, &label) {
+            Answer::Stream => self.stream(start, body, self.reading(turn, told, sent)).await,
+            Answer::Document => Box::pin(self.document(start, body, turn, told, sent)).await,
+            Answer::Foreign => Err(foreign(&start, &label)),
+        }
+    }
+
+    async fn stream(
+        &self,
+        start: Bytes,
+        body: &mut Body,
+        mut reading: Reading<'_, '_, '_>,
+    ) -> Result<Reply, ModelError> {
         let mut frames = EventStream::new(FRAME_LIMIT);
-        while let Some(chunk) = body.chunk().await? {
+        let mut growth = Growth { limit: self.exchange.http.content_timeout(), ..Growth::default() };
+        let mut next = Some(start);
+        while let Some(chunk) = next {
             let Reading { decoder: Some(decoder), told, .. } = &mut reading else { break };
-            let read = frames.push(&chunk, |frame| decoder.frame(frame, &mut |delta| told.tell(delta)));
+            let read = frames.push(&chunk, |Frame { event, data }| {
+                let data = &*whole_characters(data);
+                decoder.frame(Frame { event, data }, &mut |delta| told.tell(delta))
+            });
             // While it is held the connection has to read on into a second buffer.
             drop(chunk);
             if let Err(error) = read {
@@ -378,25 +430,35 @@ impl Line {
                 drain(body).await;
                 break;
             }
+            growth.note(decoder.progress())?;
+            next = match body.chunk().await {
+                Ok(chunk) => chunk,
+                Err(_) if decoder.is_complete() => None,
+                Err(error) => return Err(error.into()),
+            };
         }
         reading.finish()
     }
 
     async fn document(
         &self,
-        body: Body,
+        start: Bytes,
+        body: &mut Body,
         turn: usize,
         told: &mut Told<'_>,
         sent: &mut Sent<'_>,
     ) -> Result<Reply, ModelError> {
-        let body = body.collect(u64::MAX).await?;
-        // As a stream without events: asking again may help.
-        if body.trim_ascii().is_empty() {
-            return Err(DecodeError::Cut.into());
+        let patience = self.exchange.http.content_timeout();
+        let (began, mut whole) = (Instant::now(), BytesMut::from(start));
+        while let Some(chunk) = body.chunk().await? {
+            whole.extend_from_slice(&chunk);
+            if began.elapsed() > patience {
+                return Err(without_content(patience));
+            }
         }
         let mut reading = self.reading(turn, told, sent);
         if let Reading { decoder: Some(decoder), told, .. } = &mut reading {
-            if let Err(error) = decoder.document(&body, &mut |delta| told.tell(delta)) {
+            if let Err(error) = decoder.document(&whole_characters(&whole), &mut |delta| told.tell(delta)) {
                 return Err(reading.broken(error));
             }
             check_calls(decoder.as_ref())?;
@@ -412,8 +474,9 @@ impl Line {
     async fn refused(&self, response: Response, request_id: Option<Box<str>>) -> ModelError {
         let status = response.status.as_u16();
         let retry_after = retry_after(&response.headers, SystemTime::now());
-        // A refusal that breaks off is judged by its status.
-        let body = response.body.collect(LONGEST_REFUSAL).await.unwrap_or_default();
+        // A refusal that breaks off, or does not end, is judged by its status.
+        let body = tokio::time::timeout(REFUSAL_PATIENCE, response.body.collect(LONGEST_REFUSAL)).await;
+        let body = body.ok().and_then(Result::ok).unwrap_or_default();
         let error = self.exchange.endpoint.protocol.fault(status, &body);
         let error = error.map_fault(|fault| Fault { retry_after: retry_after.or(fault.retry_after), ..fault });
         identified(error, request_id)
@@ -475,11 +538,39 @@ impl Drop for Reading<'_, '_, '_> {
 }
 
 /// What went before a failed attempt.
-#[derive(Clone, Copy)]
+#[derive(Default)]
 struct Before {
     attempts: u32,
-    /// Those that gave what the provider itself could not read.
-    garbled: u32,
+    /// One gave what could not be read.
+    garbled: bool,
+    /// One took the request and gave no answer in time.
+    timed_out: bool,
+}
+
+/// Whether an answer grows.
+#[derive(Default)]
+struct Growth {
+    limit: Duration,
+    grown: usize,
+    /// Since when it does not.
+    since: Option<Instant>,
+}
+
+impl Growth {
+    /// Looked at when something has come: pure silence is the connection's to notice.
+    fn note(&mut self, progress: usize) -> Result<(), ModelError> {
+        if progress > self.grown {
+            (self.grown, self.since) = (progress, None);
+            return Ok(());
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() > self.limit { Err(without_content(self.limit)) } else { Ok(()) }
+    }
+}
+
+fn without_content(patience: Duration) -> ModelError {
+    let message = format!("bytes came for {patience:?}, but nothing of the answer");
+    ModelError::TimedOut(Fault { message, ..Fault::default() })
 }
 
 struct Wait {
@@ -489,45 +580,96 @@ struct Wait {
 
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const LONGEST_REFUSAL: u64 = 1024 * 1024;
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(30);
 /// Far more than anybody can look at; an answer with more is a model that repeats itself.
 const MOST_CALLS: usize = 128;
 /// After the last event nothing of use comes: this long its end is waited for.
 const LONGEST_DRAIN: Duration = Duration::from_millis(250);
 
-/// What an answer is, by its status and content type.
-enum Answer {
-    Refusal,
-    Stream,
-    Document,
-    /// Neither JSON nor an event stream: a page of some proxy.
-    Foreign(String),
+/// What an answer says that it is.
+enum Label {
+    None,
+    Json,
+    Events,
+    Other(Box<str>),
 }
 
-impl Answer {
-    fn of(response: &Response, asked_for_stream: bool) -> Self {
-        if !response.status.is_success() {
-            return Self::Refusal;
-        }
-        let content_type = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let content_type = content_type.unwrap_or_default().to_ascii_lowercase();
-        match content_type.split(';').next().unwrap_or_default().trim() {
-            "" if asked_for_stream => Self::Stream,
-            "" => Self::Document,
-            "text/event-stream" => Self::Stream,
-            media if media.ends_with("json") => Self::Document,
-            media => Self::Foreign(media.to_owned()),
+impl Label {
+    fn of(headers: &HeaderMap) -> Self {
+        let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match media.as_str() {
+            "" => Self::None,
+            "text/event-stream" => Self::Events,
+            media if media.ends_with("json") => Self::Json,
+            media => Self::Other(media.into()),
         }
     }
 }
 
-async fn foreign(response: Response, content_type: &str) -> ModelError {
+/// What an answer is.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Stream,
+    Document,
+    /// Neither JSON nor an event stream: a page of some proxy.
+    Foreign,
+}
+
+/// So much of an answer tells what it is.
+const TELLING: usize = 8;
+
+impl Answer {
+    fn of(start: &[u8], label: &Label) -> Self {
+        const FIELDS: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
+        let start = without_blanks(start);
+        if start.starts_with(b"{") || start.starts_with(b"[") {
+            return Self::Document;
+        }
+        if FIELDS.iter().any(|field| start.starts_with(field)) {
+            return Self::Stream;
+        }
+        match label {
+            Label::Events => Self::Stream,
+            Label::Json => Self::Document,
+            Label::None | Label::Other(_) => Self::Foreign,
+        }
+    }
+}
+
+fn without_blanks(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes).trim_ascii_start()
+}
+
+/// The first bytes of an answer, enough to tell what it is; `None` if there is nothing but blanks.
+async fn beginning(body: &mut Body, patience: Duration) -> Result<Option<Bytes>, ModelError> {
+    let Some(first) = body.chunk().await? else { return Ok(None) };
+    if without_blanks(&first).len() >= TELLING {
+        return Ok(Some(first));
+    }
+    let (began, mut start) = (Instant::now(), BytesMut::from(first));
+    while without_blanks(&start).len() < TELLING {
+        let Some(chunk) = body.chunk().await? else { break };
+        start.extend_from_slice(&chunk);
+        if began.elapsed() > patience {
+            return Err(without_content(patience));
+        }
+    }
+    Ok(Some(start.freeze()).filter(|start| !without_blanks(start).is_empty()))
+}
+
+fn foreign(start: &[u8], label: &Label) -> ModelError {
     const SHOWN: usize = 200;
-    let status = response.status.as_u16();
-    let body = response.body.collect(LONGEST_REFUSAL).await.unwrap_or_default();
-    let start = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]).trim().to_owned();
+    let start = String::from_utf8_lossy(&start[..start.len().min(4 * SHOWN)]).trim().to_owned();
     let start = crate::escape::visible_start(&start, SHOWN).into_owned();
-    let message = format!("expected JSON or an event stream, got {content_type}: {start}");
-    ModelError::GiveUp(Fault { message, status: Some(status), ..Fault::default() })
+    let label = match label {
+        Label::None => "something else",
+        Label::Json => "application/json",
+        Label::Events => "text/event-stream",
+        Label::Other(media) => media,
+    };
+    let message = format!("expected JSON or an event stream, got {label}: {start}");
+    ModelError::GiveUp(Fault { message, status: Some(200), ..Fault::default() })
 }
 
 /// A model that has lost its way is not listened to any further. Asked again, it may find it.
@@ -604,6 +746,43 @@ mod tests {
             let wait = retry_after(&headers.collect(), SystemTime::UNIX_EPOCH);
             assert_eq!(wait, Some(Duration::from_secs_f64(seconds)), "{milliseconds}");
         }
+    }
+
+    #[test]
+    fn an_answer_is_what_it_begins_with_and_else_what_it_says() {
+        let page = || Label::Other("text/html".into());
+        let cases = [
+            (r#"{"a":1}"#, page(), Answer::Document),
+            ("\r\n  [{}]", Label::Events, Answer::Document),
+            ("data: {}", Label::Json, Answer::Stream),
+            ("\u{feff}event: x", page(), Answer::Stream),
+            (": comment", Label::None, Answer::Stream),
+            ("<html>", page(), Answer::Foreign),
+            ("denied", Label::None, Answer::Foreign),
+            ("field: x", Label::Events, Answer::Stream),
+            ("oops", Label::Json, Answer::Document),
+        ];
+        for (start, label, expected) in cases {
+            assert_eq!(Answer::of(start.as_bytes(), &label), expected, "{start}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_grow_is_given_up_and_one_that_does_is_not() {
+        let second = Duration::from_secs(1);
+        let mut growth = Growth { limit: Duration::from_secs(10), ..Growth::default() };
+        for progress in 1..100 {
+            growth.note(progress).unwrap();
+            tokio::time::advance(9 * second).await;
+            growth.note(progress).unwrap();
+        }
+        for _ in 0..10 {
+            growth.note(99).unwrap();
+            tokio::time::advance(second).await;
+        }
+        tokio::time::advance(second).await;
+        let error = growth.note(99).unwrap_err();
+        assert_eq!(error.fault().message, "bytes came for 10s, but nothing of the answer");
     }
 
     #[test]

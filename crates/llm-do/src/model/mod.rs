@@ -25,6 +25,7 @@ pub mod protocol;
 pub mod provider;
 pub mod scripted;
 pub mod think_tags;
+mod thinking;
 pub mod windows;
 
 use std::sync::Arc;
@@ -56,6 +57,9 @@ pub trait Conversation: Send {
 
     /// Forgets all messages but the first ones: a failed turn was taken back.
     fn rewind(&mut self, messages: usize);
+
+    /// How long the first byte of an answer is waited for; none if nothing is waited for.
+    fn longest_wait(&self) -> Option<Duration>;
 
     /// Whether a request whose history ends with this reply, which was cut, is answered with the rest of it.
     fn goes_on_with(&self, cut: &Reply) -> bool;
@@ -157,6 +161,9 @@ pub enum ModelError {
     FixRequest(Fault),
     #[error("not authenticated: {0}")]
     Authenticate(Fault),
+    /// It took the request and gave no whole answer in time. Asked once more already, since it may charge each time.
+    #[error("the provider did not answer in time, and may charge for it all the same: {0}")]
+    TimedOut(Fault),
     /// Retried here already; what is left is to wait and try again later.
     #[error("the provider is not available: {0}")]
     Wait(Fault),
@@ -165,9 +172,9 @@ pub enum ModelError {
     Unreachable(Fault),
     #[error("the conversation is too long for the model: {0}")]
     ContextTooLong(Fault),
-    /// The model wrote what its provider could not read, above all a call. Chance has a part in it, so that it was asked
-    /// once more already, as after an empty reply.
-    #[error("the model wrote what its provider cannot read: {0}")]
+    /// The answer cannot be read: by us, or what the model wrote, above all a call, by its provider. Chance has a part in
+    /// it, so that it was asked once more already, as after an empty reply.
+    #[error("the answer cannot be read: {0}")]
     Garbled(Fault),
     /// The reply itself is unusable.
     #[error("the provider's answer cannot be used: {0}")]
@@ -179,6 +186,7 @@ impl ModelError {
         match self {
             Self::FixRequest(fault)
             | Self::Authenticate(fault)
+            | Self::TimedOut(fault)
             | Self::Wait(fault)
             | Self::Unreachable(fault)
             | Self::ContextTooLong(fault)
@@ -193,6 +201,7 @@ impl ModelError {
         match self {
             Self::FixRequest(fault) => Self::FixRequest(change(fault)),
             Self::Authenticate(fault) => Self::Authenticate(change(fault)),
+            Self::TimedOut(fault) => Self::TimedOut(change(fault)),
             Self::Wait(fault) => Self::Wait(change(fault)),
             Self::Unreachable(fault) => Self::Unreachable(change(fault)),
             Self::ContextTooLong(fault) => Self::ContextTooLong(change(fault)),

@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::{Fault, Head, ModelError};
 use crate::http::frames::{Frame, FrameTooLong};
@@ -59,8 +61,14 @@ pub trait Decoder: Send {
     /// Whether the terminal event has come, so nothing is left to wait for.
     fn ended(&self) -> bool;
 
+    /// Whether nothing of the answer can be missing, though its terminal event may be.
+    fn is_complete(&self) -> bool;
+
     /// How many calls of tools the answer has so far.
     fn calls(&self) -> usize;
+
+    /// How much of the answer has come: it grows with every piece of content, and with nothing else.
+    fn progress(&self) -> usize;
 
     /// What the answer took, as far as the provider has said.
     fn usage(&self) -> Usage;
@@ -74,7 +82,7 @@ pub trait Decoder: Send {
 pub enum Delta<'a> {
     Text(&'a str),
     Thinking(&'a str),
-    /// A use or a result of a tool that the provider runs itself, complete.
+    /// A use of a tool that the provider runs itself, with its result if there is one: told once.
     ServerTool(&'a ServerToolPart),
 }
 
@@ -86,6 +94,25 @@ pub struct Borrowed<'a>(#[serde(borrow)] pub Cow<'a, str>);
 pub fn read_json<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, DecodeError> {
     let text = str::from_utf8(json).map_err(|error| DecodeError::Malformed(error.to_string()))?;
     Ok(serde_json::from_str(text)?)
+}
+
+/// What is not as it should be is not there: nobody gives an answer back because of what stands beside it.
+pub fn leniently<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let raw = Option::<Box<RawValue>>::deserialize(deserializer)?;
+    Ok(raw.and_then(|raw| serde_json::from_str(raw.get()).ok()))
+}
+
+/// A count of tokens. Some servers give it as `7.0`, as `7.5` or in quotes: it is rounded up.
+pub fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let raw = Option::<Box<RawValue>>::deserialize(deserializer)?;
+    Ok(raw.and_then(|raw| count(raw.get().trim_matches('"'))))
+}
+
+fn count(text: &str) -> Option<u64> {
+    const MOST: f64 = 1e15;
+    let rounded = || text.parse::<f64>().ok().map(f64::ceil).filter(|count| (0.0..=MOST).contains(count));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number between these bounds")]
+    text.parse().ok().or_else(|| rounded().map(|count| count as u64))
 }
 
 /// Why an answer cannot be read.
@@ -118,7 +145,7 @@ impl From<DecodeError> for ModelError {
         let fault = |message: String| Fault { message, ..Fault::default() };
         match error {
             DecodeError::Cut => Self::Wait(fault(error.to_string())),
-            DecodeError::Malformed(reason) => Self::GiveUp(fault(reason)),
+            DecodeError::Malformed(reason) => Self::Garbled(fault(reason)),
             DecodeError::Reported(error) => error,
         }
     }
@@ -253,11 +280,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_was_cut_is_worth_another_try_and_a_broken_one_is_not() {
+    fn an_answer_that_was_cut_is_worth_more_tries_than_a_broken_one() {
         let reported = ModelError::FixRequest(Fault::default());
         assert!(matches!(ModelError::from(DecodeError::Cut), ModelError::Wait(_)));
-        assert!(matches!(ModelError::from(DecodeError::Malformed("x".into())), ModelError::GiveUp(_)));
+        assert!(matches!(ModelError::from(DecodeError::Malformed("x".into())), ModelError::Garbled(_)));
         assert_eq!(ModelError::from(DecodeError::Reported(reported.clone())), reported);
+    }
+
+    #[test]
+    fn counts_are_read_however_they_are_written() {
+        #[derive(Debug, Deserialize)]
+        struct Usage {
+            #[serde(default, deserialize_with = "tokens")]
+            input: Option<u64>,
+            #[serde(default, deserialize_with = "leniently")]
+            details: Option<Vec<u64>>,
+        }
+        let cases = [
+            ("7", Some(7)),
+            ("7.0", Some(7)),
+            ("7.5", Some(8)),
+            ("\"7\"", Some(7)),
+            ("null", None),
+            ("-7", None),
+            ("1e300", None),
+            ("\"many\"", None),
+            ("[7]", None),
+            ("{}", None),
+            ("true", None),
+        ];
+        for (json, expected) in cases {
+            let json = format!(r#"{{"input":{json},"details":{json}}}"#);
+            let usage: Usage = read_json(json.as_bytes()).unwrap();
+            assert_eq!(usage.input, expected, "{json}");
+            assert_eq!(usage.details, (json.contains("[7]")).then(|| vec![7]), "{json}");
+        }
+        assert_eq!(read_json::<Usage>(b"{}").unwrap().input, None);
     }
 
     #[test]

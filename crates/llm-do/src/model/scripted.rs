@@ -19,6 +19,7 @@
 //! whole, and `fail` to play a provider's error. Texts are Jinja templates over `heard`, `result`, `agent` and `round`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, context};
@@ -300,6 +301,10 @@ impl Conversation for Acting {
 
     // A reply is a function of the history alone.
     fn rewind(&mut self, _: usize) {}
+
+    fn longest_wait(&self) -> Option<Duration> {
+        None
+    }
 
     // A rule that says the first half says it again.
     fn goes_on_with(&self, _: &Reply) -> bool {

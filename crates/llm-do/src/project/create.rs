@@ -14,6 +14,7 @@ use super::created::{CreatedAgents, CreatedStore, Made};
 use super::load::DEFAULT_GENERATED_DIR;
 use super::worker::{self, Format, WorkerFile};
 use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, Program, Project, ToolsetUse};
+use crate::beneath::beside::Beside;
 use crate::beneath::{self, Unopened};
 use crate::escape::visible;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Report, Severity, Sources, Span};
@@ -393,10 +394,10 @@ fn write(root: &Path, path: &Path, text: &str) -> Result<(), CreateError> {
         };
         root.create_dir_all(parent)?;
         let parent = root.open_dir(parent)?;
-        let mut file = cap_tempfile::TempFile::new(&parent)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.replace(name)
+        let beside = Beside::of(parent, name, 0o666)?;
+        beside.file().write_all(text.as_bytes())?;
+        beside.file().sync_all()?;
+        beside.replace().map(drop)
     };
     write().map_err(|error| CreateError::Unwritten(error.to_string()))
 }

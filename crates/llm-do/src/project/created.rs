@@ -4,7 +4,7 @@
 //! is an agent that somebody agreed to; it has the name of its creator, and is never more than that one is now.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, ToolsetUse};
+use crate::beneath;
 use crate::journal::mac::{LineMac, Purpose, StateKey, sign, split};
 use crate::tools::approval::{Rule, digest};
 
@@ -99,11 +100,11 @@ impl Kept {
     }
 
     fn read(&self) -> io::Result<BTreeMap<String, Made>> {
-        let mut file = match File::open(&self.file) {
+        let bytes = match beneath::read_regular(&self.file, LARGEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            opened => opened?,
+            read => read?,
         };
-        let lines = self.lines(&mut file)?;
+        let lines = self.lines(&bytes);
         Ok(lines.made.into_iter().map(|made| (made.name.clone(), made)).collect())
     }
 
@@ -115,7 +116,9 @@ impl Kept {
         let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.file)?;
         // Another run may append as well, and each line is signed with the one before it.
         file.lock()?;
-        let lines = self.lines(&mut file)?;
+        let mut bytes = Vec::new();
+        (&mut file).take(LARGEST).read_to_end(&mut bytes)?;
+        let lines = self.lines(&bytes);
         let mut line = serde_json::to_string(made)?;
         let mac = self.key.next(Purpose::Created, lines.last, &line.as_bytes()[..line.len() - 1]);
         sign(&mut line, mac);
@@ -127,9 +130,7 @@ impl Kept {
     }
 
     /// The lines that were signed here, one after the other, up to the first one that was not.
-    fn lines(&self, file: &mut File) -> io::Result<Lines> {
-        let mut bytes = Vec::new();
-        file.take(LARGEST).read_to_end(&mut bytes)?;
+    fn lines(&self, bytes: &[u8]) -> Lines {
         let mut lines = Lines { made: Vec::new(), last: self.start, length: 0 };
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             let Some((signed, mac)) = line.strip_suffix(b"\n").and_then(split) else { break };
@@ -142,7 +143,7 @@ impl Kept {
             lines.last = expected;
             lines.length += line.len() as u64;
         }
-        Ok(lines)
+        lines
     }
 }
 

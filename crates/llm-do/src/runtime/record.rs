@@ -71,7 +71,7 @@ impl Resumed {
     /// Tells whoever adds up of what nobody else will tell.
     pub(super) fn account_to(&self, session: &Session) {
         for kind in &self.lost {
-            session.record(Event { agent: Arc::from(""), depth: 0, call: 0, kind: kind.clone() });
+            session.record(Event { agent: Arc::from(""), depth: 0, call: 0, kind: kind.clone(), rank: 0 });
         }
     }
 

@@ -1,6 +1,6 @@
 //! One model request: reserved before each time it is sent, priced and settled after, all of it one effect.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::ledger::{Account, Cost, Ledger, Limited, Reached, Reservation, Wish};
 use crate::BoxFuture;
@@ -113,7 +113,7 @@ impl Request<'_> {
     /// messages agree, also when they come from a record.
     pub async fn ask(self, conversation: &mut dyn Conversation, history: &[Message]) -> Result<Reply, Unanswered> {
         let events = self.events;
-        let mut sendings = Sendings::of(self, history);
+        let mut sendings = Sendings::of(self, history, conversation.longest_wait());
         sendings.admit().await.map_err(Unanswered::Limit)?;
         match conversation.reply(history, &mut sendings, events).await {
             Ok(reply) => sendings.answered(reply),
@@ -170,6 +170,7 @@ impl Request<'_> {
 struct Sendings<'a> {
     request: Request<'a>,
     history: &'a [Message],
+    longest_wait: Option<Duration>,
     wish: Wish,
     /// Of the present sending.
     reserved: Option<Reservation<'a>>,
@@ -180,9 +181,9 @@ struct Sendings<'a> {
 }
 
 impl<'a> Sendings<'a> {
-    fn of(request: Request<'a>, history: &'a [Message]) -> Self {
+    fn of(request: Request<'a>, history: &'a [Message], longest_wait: Option<Duration>) -> Self {
         let (wish, started) = (request.wish(history), Instant::now());
-        Self { request, history, wish, reserved: None, taken: Taken::Nothing, started, forbidden: None }
+        Self { request, history, longest_wait, wish, reserved: None, taken: Taken::Nothing, started, forbidden: None }
     }
 
     /// Waits until it fits, and begins a sending.
@@ -193,7 +194,10 @@ impl<'a> Sendings<'a> {
         self.request.own.sent += 1;
         self.taken = Taken::Nothing;
         self.started = Instant::now();
-        self.request.events.send(|| EventKind::RequestStarted { model: self.request.model.to_owned() });
+        self.request.events.send(|| EventKind::RequestStarted {
+            model: self.request.model.to_owned(),
+            longest_wait_ms: self.longest_wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+        });
         Ok(())
     }
 

@@ -17,9 +17,8 @@ pub struct Session(Mutex<State>);
 struct State {
     usage: UsageReport,
     refused: Vec<Refusal>,
-    /// Calls that are still open, by their ids, with the call that made them. Boxed, as rising keys leave half of every
-    /// node empty.
-    open: BTreeMap<u64, Box<(Option<u64>, TraceCall)>>,
+    /// Calls that are still open, by their ids. Boxed, as rising keys leave half of every node empty.
+    open: BTreeMap<u64, Box<Open>>,
     /// Tools that are still running, by call and id.
     tools: BTreeMap<(u64, String), Running>,
     /// Calls that nobody made, by their ids, in the order of their ends.
@@ -27,8 +26,18 @@ struct State {
 }
 
 #[derive(Debug)]
+struct Open {
+    /// The call that made it.
+    parent: Option<u64>,
+    rank: u64,
+    call: TraceCall,
+    /// Of the calls that it made.
+    ranks: Vec<u64>,
+}
+
+#[derive(Debug)]
 enum Running {
-    Tool(Box<TraceCall>),
+    Tool(Box<TraceCall>, u64),
     /// Code is an open call.
     Code(u64),
 }
@@ -45,19 +54,19 @@ impl Session {
 
     /// What one open call has used so far, nested calls included.
     pub fn usage_of(&self, call: u64) -> Usage {
-        self.state().open.get(&call).map(|open| open.1.usage).unwrap_or_default()
+        self.state().open.get(&call).map(|open| open.call.usage).unwrap_or_default()
     }
 
     /// What an open call has called so far, from this one on.
     pub fn calls_from(&self, call: u64, first: usize) -> Vec<TraceCall> {
         let state = self.state();
-        state.open.get(&call).map(|open| open.1.calls.iter().skip(first).cloned().collect()).unwrap_or_default()
+        state.open.get(&call).map(|open| open.call.calls.iter().skip(first).cloned().collect()).unwrap_or_default()
     }
 
     /// Finished calls, then open ones as far as they are.
     pub fn trace(&self) -> Vec<Arc<TraceCall>> {
         let state = self.state();
-        let open = state.open.values().map(|open| Arc::new(open.1.clone()));
+        let open = state.open.values().map(|open| Arc::new(open.call.clone()));
         state.finished.iter().map(|(_, call)| Arc::clone(call)).chain(open).collect()
     }
 
@@ -75,21 +84,21 @@ impl Session {
 
 impl Recorder for Session {
     fn record(&self, event: Event) {
-        let Event { depth, call: id, kind, .. } = event;
+        let Event { depth, call: id, kind, rank, .. } = event;
         let mut state = self.state();
         match kind {
             EventKind::CallStarted { name, kind, input, parent } => {
                 let call = started(name, kind, depth, Some(input));
-                state.open.insert(id, Box::new((parent, call)));
+                state.open.insert(id, Open::of(parent, rank, call));
             }
             EventKind::CallFinished { ended, duration_ms, .. } => {
-                if let Some((parent, mut call)) = state.open.remove(&id).map(|open| *open) {
+                if let Some(Open { parent, rank, mut call, .. }) = state.open.remove(&id).map(|open| *open) {
                     call.duration_ms = duration_ms;
                     match ended {
                         Ended::Output(output) => call.output = Some(output),
                         Ended::Error(error) => call.error = Some(error),
                     }
-                    state.finish(id, parent, call);
+                    state.finish(id, parent, call, rank);
                 }
             }
             EventKind::RequestFailed { usage, .. } if usage.requests == 0 => {}
@@ -100,21 +109,21 @@ impl Recorder for Session {
                 let call = started(tool, CallKind::Tool, depth, Some(arguments));
                 let running = match calls_as {
                     Some(code) => {
-                        state.open.insert(code, Box::new((Some(id), call)));
+                        state.open.insert(code, Open::of(Some(id), rank, call));
                         Running::Code(code)
                     }
-                    None => Running::Tool(Box::new(call)),
+                    None => Running::Tool(Box::new(call), rank),
                 };
                 state.tools.insert((id, tool_call), running);
             }
             EventKind::ToolReturned { id: tool_call, returned, duration_ms, .. } => {
-                if let Some(mut call) = state.returned(id, tool_call) {
+                if let Some((mut call, rank)) = state.returned(id, tool_call) {
                     call.duration_ms = duration_ms;
                     match returned {
                         Returned::Result(output) => call.output = Some(CallOutput::Text(output)),
                         Returned::Error(error) => call.error = Some(error),
                     }
-                    state.add_call(id, call);
+                    state.add_call(id, call, Some(rank));
                 }
             }
             EventKind::ToolRefused { tool, arguments, reason, path, judged, .. } => {
@@ -122,11 +131,11 @@ impl Recorder for Session {
                     state.refused.push(Refusal { path, tool: tool.clone(), reason: reason.clone() });
                 }
                 let call = started(tool, CallKind::Tool, depth, Some(arguments));
-                state.add_call(id, TraceCall { error: Some(reason), ..call });
+                state.add_call(id, TraceCall { error: Some(reason), ..call }, Some(rank));
             }
             EventKind::ServerToolUsed { tool, input, output } => {
                 let call = started(tool, CallKind::ServerTool, depth, input);
-                state.add_call(id, TraceCall { output: output.map(CallOutput::Json), ..call });
+                state.add_call(id, TraceCall { output: output.map(CallOutput::Json), ..call }, None);
             }
             EventKind::UserMessage { .. }
             | EventKind::TextDelta { .. }
@@ -159,40 +168,47 @@ impl State {
                 self.usage.by_model.insert(model.to_owned(), *usage);
             }
         }
-        if let Some((_, call)) = self.open.get_mut(&call).map(AsMut::as_mut) {
+        if let Some(Open { call, .. }) = self.open.get_mut(&call).map(AsMut::as_mut) {
             call.usage = prices::sum(&call.usage, usage);
         }
     }
 
-    fn finish(&mut self, id: u64, parent: Option<u64>, call: TraceCall) {
-        match parent.and_then(|parent| self.open.get_mut(&parent)).map(AsMut::as_mut) {
+    fn finish(&mut self, id: u64, parent: Option<u64>, call: TraceCall, rank: u64) {
+        match parent.and_then(|parent| self.open.get_mut(&parent)) {
             None => self.finished.push((id, Arc::new(call))),
-            Some((_, caller)) => caller.add(call),
+            Some(caller) => caller.add(call, Some(rank)),
         }
     }
 
     /// A tool that runs no longer, with what its code called.
-    fn returned(&mut self, caller: u64, tool_call: String) -> Option<TraceCall> {
+    fn returned(&mut self, caller: u64, tool_call: String) -> Option<(TraceCall, u64)> {
         match self.tools.remove(&(caller, tool_call))? {
-            Running::Tool(call) => Some(*call),
-            Running::Code(code) => self.open.remove(&code).map(|open| open.1),
+            Running::Tool(call, rank) => Some((*call, rank)),
+            Running::Code(code) => self.open.remove(&code).map(|open| (open.call, open.rank)),
         }
     }
 
-    fn add_call(&mut self, caller: u64, call: TraceCall) {
-        if let Some((_, caller)) = self.open.get_mut(&caller).map(AsMut::as_mut) {
-            caller.add(call);
+    fn add_call(&mut self, caller: u64, call: TraceCall, rank: Option<u64>) {
+        if let Some(caller) = self.open.get_mut(&caller) {
+            caller.add(call, rank);
         }
     }
 }
 
-impl TraceCall {
-    /// A call's usage is also its caller's.
-    fn add(&mut self, call: TraceCall) {
+impl Open {
+    fn of(parent: Option<u64>, rank: u64, call: TraceCall) -> Box<Self> {
+        Box::new(Self { parent, rank, call, ranks: Vec::new() })
+    }
+
+    /// A call's usage is also its caller's. One without a rank stands behind those before it.
+    fn add(&mut self, call: TraceCall, rank: Option<u64>) {
         if call.usage.requests > 0 {
-            self.usage = prices::sum(&self.usage, &call.usage);
+            self.call.usage = prices::sum(&self.call.usage, &call.usage);
         }
-        self.calls.push(call);
+        let rank = rank.unwrap_or_else(|| self.ranks.last().copied().unwrap_or_default());
+        let place = self.ranks.partition_point(|other| *other <= rank);
+        self.ranks.insert(place, rank);
+        self.call.calls.insert(place, call);
     }
 }
 
@@ -218,7 +234,7 @@ mod tests {
     use crate::message::Finish;
 
     fn note(session: &Session, call: u64, kind: EventKind) {
-        session.record(Event { agent: Arc::from("main"), depth: 0, call, kind });
+        session.record(Event { agent: Arc::from("main"), depth: 0, call, kind, rank: 0 });
     }
 
     fn request(session: &Session, model: &str, input_tokens: u64, cost_usd: Option<f64>) {

@@ -7,6 +7,7 @@ mod root;
 mod text;
 pub(super) mod walk;
 
+use std::panic::AssertUnwindSafe;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -433,8 +434,13 @@ impl Toolset for Filesystem {
         let cancellation = cx.cancelled();
         Box::pin(async move {
             // Disks block; the other calls of the run must not.
-            let work = tokio::task::spawn_blocking(move || filesystem.perform(&call, &cancellation));
-            let text = work.await.map_err(|error| ToolError::Failed(format!("the tool panicked: {error}")))??;
+            let work = move || filesystem.perform(&call, &cancellation);
+            // It panics where the system has no thread left, which is nobody's mistake.
+            let started = std::panic::catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_blocking(work)));
+            let no_thread =
+                |_| ToolError::Failed("no thread can be started to work on files: there are too many".to_owned());
+            let done = started.map_err(no_thread)?.await;
+            let text = done.map_err(|error| ToolError::Failed(format!("the tool panicked: {error}")))??;
             Ok(vec![Content::text(text)])
         })
     }

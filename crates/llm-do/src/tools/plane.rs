@@ -173,7 +173,9 @@ impl ToolPlane {
     /// All are decided first, in order; then the permitted ones run at the same time. Results come in call order. If one
     /// must wait for an approval that nobody can give, none runs.
     async fn outcomes(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<Outcome>, Ending> {
-        let decided = self.decisions(calls, cx).await?;
+        // Whoever reads the trace finds the calls of a reply in its order, whichever ends first.
+        let first = cx.events.ranks(calls.len());
+        let decided = self.decisions(calls, first, cx).await?;
         let running =
             calls.iter().zip(decided).enumerate().map(|(position, (call, decided))| (position, *call, decided));
         let (sequential, concurrent): (Vec<_>, Vec<_>) = running.partition(|(_, call, decided)| {
@@ -183,12 +185,12 @@ impl ToolPlane {
         let in_order = async {
             let mut results = Vec::with_capacity(sequential.len());
             for (position, call, decided) in sequential {
-                results.push((position, self.outcome(position, call, decided, cx).await));
+                results.push((position, self.outcome((position, first), call, decided, cx).await));
             }
             results
         };
         let at_once = join_all(concurrent.into_iter().map(|(position, call, decided)| async move {
-            (position, self.outcome(position, call, decided, cx).await)
+            (position, self.outcome((position, first), call, decided, cx).await)
         }));
         let (mut results, more) = tokio::join!(at_once, in_order);
         results.extend(more);
@@ -199,11 +201,13 @@ impl ToolPlane {
     /// A write whose target changed since it was shown is decided again.
     async fn outcome(
         &self,
-        position: usize,
+        (position, first): (usize, u64),
         call: &ToolCall,
         mut decided: Decided,
         cx: &CallContext<'_>,
     ) -> Result<Outcome, Ending> {
+        let events = cx.events.ranked(first + position as u64);
+        let cx = &CallContext { events: &events, steps: cx.steps.clone(), ..*cx };
         for attempt in 0..MOST_QUESTIONS {
             let steps = cx.steps.at(format_args!("{}", Place { position, attempt }));
             let inner = CallContext { steps, ..*cx };

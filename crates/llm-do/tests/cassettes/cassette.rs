@@ -24,24 +24,31 @@ pub struct Recorded<'a> {
     pub request: &'a Value,
     pub response: &'a Value,
     pub expect: &'a Value,
+    /// The answer broke off before its usage, with all of its words.
+    pub is_without_usage: bool,
 }
 
-pub fn folder() -> PathBuf {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/cassettes");
-    std::env::var_os("LLM_DO_CASSETTES").map_or_else(beside, PathBuf::from)
+/// Where they are; the first has the server that plays all of them.
+pub fn folders() -> Vec<PathBuf> {
+    let beside = || {
+        let shared = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+        vec![shared.join("cassettes"), shared.join("cassettes-2")]
+    };
+    let named = |folders: std::ffi::OsString| std::env::split_paths(&folders).collect();
+    std::env::var_os("LLM_DO_CASSETTES").map_or_else(beside, named)
 }
 
 /// All of them; none, and a notice, where there is no such folder.
 pub fn cassettes() -> Vec<Cassette> {
-    let folder = folder();
-    let Ok(entries) = std::fs::read_dir(&folder) else {
+    let found: Vec<_> = folders().iter().filter_map(|folder| std::fs::read_dir(folder).ok()).collect();
+    if found.is_empty() {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
-            notice(&format!("no recorded traffic at {}: nothing is checked against it", folder.display()));
+            notice(&format!("no recorded traffic at {:?}: nothing is checked against it", folders()));
         });
         return Vec::new();
-    };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    }
+    let mut paths: Vec<PathBuf> = found.into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
     let read = |path: PathBuf| {
@@ -73,7 +80,7 @@ impl Cassette {
         let exchange = &self.content["exchanges"][index];
         let (request, response) = (&exchange["request"], &exchange["response"]);
         let provider = row(kind, request["host"].as_str().unwrap());
-        Recorded { cassette: &self.name, index, kind, provider, request, response, expect }
+        Recorded { cassette: &self.name, index, kind, provider, request, response, expect, is_without_usage: false }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What an independent parser understood of a recorded response, compared with what we did.
 
-use llm_do::message::{Arguments, RawJson, Reply, ReplyPart, TextPart, Usage};
+use llm_do::message::{Arguments, Finish, RawJson, Reply, ReplyPart, TextPart, Usage};
 use llm_do::model::ModelError;
 use llm_do::model::provider::ProtocolKind;
 use serde_json::Value;
@@ -105,7 +105,7 @@ impl Recorded<'_> {
             cost_usd: self.reported_cost(),
             ..Usage::default()
         };
-        assert_eq!(*usage, expected, "{}", self.place());
+        assert!(self.is_without_usage || *usage == expected, "{}: {usage:?} {expected:?}", self.place());
     }
 
     /// What the response says it cost, read as text: nobody in the recordings has a key of one's own behind the router.
@@ -122,9 +122,10 @@ impl Recorded<'_> {
 
     fn check_server_tools(&self, reply: &Reply, told: &Told) {
         let (expect, place) = (self.expect, self.place());
-        let used = expect["server_tools"].as_array().unwrap().iter().filter(|tool| tool["type"] != "usage").count();
+        let kinds = expect["server_tools"].as_array().unwrap().iter().map(|tool| tool["type"].as_str().unwrap());
+        let kinds: Vec<&str> = kinds.filter(|kind| *kind != "usage").collect();
         let shown = reply.parts.iter().filter(|part| matches!(part, ReplyPart::ServerTool(_))).count();
-        assert_eq!((shown, told.server_tools), (used, used), "{place}");
+        assert_eq!((shown, told.server_tools), (kinds.len(), uses(&kinds, reply.finish)), "{place}");
         let cited = reply.parts.iter().any(|part| matches!(part, ReplyPart::Text(text) if self.cites(text)));
         assert_eq!(cited, expect["citations"] == true, "{place}");
     }
@@ -147,7 +148,7 @@ impl Recorded<'_> {
         let (expected, place) = (&self.expect["error"], self.place());
         assert!(!expected.is_null(), "{place}: {error}");
         let classes: &[&str] = match error {
-            ModelError::Unreachable(_) => &[],
+            ModelError::Unreachable(_) | ModelError::TimedOut(_) => &[],
             ModelError::Wait(_) => &["rate_limit", "server", "overloaded", "timeout", "conflict"],
             ModelError::Authenticate(_) => &["authentication", "permission", "billing"],
             ModelError::FixRequest(_) => &["invalid_request", "not_found"],
@@ -165,6 +166,17 @@ impl Recorded<'_> {
         let said = self.expect["error"]["message"].as_str().unwrap_or_default();
         assert!(error.to_string().contains(said), "{}: {error}", self.place());
     }
+}
+
+/// How often tools were used. A use and its result are one, and so is what the metadata repeats; what was interrupted is
+/// told with its result, in the next answer.
+fn uses(kinds: &[&str], finish: Finish) -> usize {
+    let is_result = |kind: &str| ["_result", "Result", "Response"].iter().any(|end| kind.ends_with(end));
+    let is_shown = kinds.contains(&"toolCall");
+    let repeats = |kind: &str| is_shown && matches!(kind, "google_search" | "grounding" | "url_context");
+    let results = kinds.iter().filter(|kind| is_result(kind)).count();
+    let uses = kinds.iter().filter(|kind| !is_result(kind) && !repeats(kind)).count();
+    if finish == Finish::Pause { results } else { uses.max(results) }
 }
 
 fn thinking(reply: &Reply) -> String {

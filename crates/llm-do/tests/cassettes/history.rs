@@ -1,6 +1,6 @@
 //! The history of a recorded request, with our own replies in the places of the recorded ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use llm_do::message::{
     Arguments, Content, Finish, Message, RawJson, Reply, ReplyPart, TextPart, ToolCall, ToolResult, Usage, UserMessage,
@@ -9,19 +9,12 @@ use serde_json::Value;
 
 use crate::request::{Answered, Said, SaidCall, Turn};
 
-/// What to ask with.
-pub struct History {
-    pub messages: Vec<Message>,
-    /// What had to be left out, with the reason.
-    pub left_out: BTreeSet<String>,
-}
-
 /// Puts each of `replies` (all that we decoded so far) where the recorded client sent it back. What it sent back besides
-/// (a history from elsewhere, a call that it made out of an error) goes as a reply of another model.
-pub fn history(turns: &[Turn], replies: &[Reply]) -> History {
+/// (a history from elsewhere, a call that it made out of an error) goes as a reply of another model, and calls that it
+/// added to a reply are added here.
+pub fn history(turns: &[Turn], replies: &[Reply]) -> Vec<Message> {
     let mut unused: Vec<&Reply> = replies.iter().collect();
     let mut messages = Vec::new();
-    let mut left_out = BTreeSet::new();
     let mut calls = Calls::default();
     for turn in turns {
         match turn {
@@ -29,17 +22,17 @@ pub fn history(turns: &[Turn], replies: &[Reply]) -> History {
             Turn::Reply(said) => {
                 calls = Calls::default();
                 let (own, unmatched) = take_matching(said, &mut unused, &mut calls);
-                if own.is_empty() {
-                    messages.push(Message::Assistant(foreign(said, &mut calls)));
-                } else if unmatched > 0 {
-                    left_out.insert("a call that the recorded client added: no model made it".to_owned());
+                let mut own: Vec<Reply> = own.into_iter().cloned().collect();
+                match own.last_mut() {
+                    None => messages.push(Message::Assistant(foreign(said, &mut calls))),
+                    Some(last) => last.parts.extend(unmatched.into_iter().map(|call| added(call, &mut calls))),
                 }
-                messages.extend(own.into_iter().cloned().map(Message::Assistant));
+                messages.extend(own.into_iter().map(Message::Assistant));
             }
             Turn::Results(results) => messages.push(Message::tool_results(calls.answer(results))),
         }
     }
-    History { messages, left_out }
+    messages
 }
 
 /// The calls that results may answer: ours in their order, by the ids of the recording.
@@ -68,8 +61,12 @@ impl Calls {
     }
 }
 
-/// The replies that together are this recorded one, and how many of its calls are in none of them.
-fn take_matching<'a>(said: &Said, unused: &mut Vec<&'a Reply>, calls: &mut Calls) -> (Vec<&'a Reply>, usize) {
+/// The replies that together are this recorded one, and those of its calls that are in none of them.
+fn take_matching<'a, 's>(
+    said: &'s Said,
+    unused: &mut Vec<&'a Reply>,
+    calls: &mut Calls,
+) -> (Vec<&'a Reply>, Vec<&'s SaidCall>) {
     let mut open: Vec<&SaidCall> = said.calls.iter().collect();
     let mut own = Vec::new();
     unused.retain(|reply| {
@@ -81,7 +78,7 @@ fn take_matching<'a>(said: &Said, unused: &mut Vec<&'a Reply>, calls: &mut Calls
         own.push(*reply);
         false
     });
-    (own, open.len())
+    (own, open)
 }
 
 /// Which of the recorded calls are those of the reply, or `None` if the reply is not in what was said.
@@ -112,19 +109,22 @@ fn letters(text: &str) -> String {
     text.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
+/// A call as the recorded client sent it.
+fn added(call: &SaidCall, calls: &mut Calls) -> ReplyPart {
+    let SaidCall { id, name, arguments } = call;
+    let arguments = Arguments::parse(RawJson::of(arguments).get().to_owned());
+    let call = ToolCall { id: id.clone(), tool: name.clone(), arguments, private: None };
+    calls.add(id, &call);
+    ReplyPart::ToolCall(call)
+}
+
 /// A reply that another model wrote.
 fn foreign(said: &Said, calls: &mut Calls) -> Reply {
     let mut parts = Vec::new();
     if !said.text.is_empty() {
         parts.push(ReplyPart::Text(TextPart { text: said.text.clone(), private: None }));
     }
-    for call in &said.calls {
-        let SaidCall { id, name, arguments } = call;
-        let arguments = Arguments::parse(RawJson::of(arguments).get().to_owned());
-        let call = ToolCall { id: id.clone(), tool: name.clone(), arguments, private: None };
-        calls.add(id, &call);
-        parts.push(ReplyPart::ToolCall(call));
-    }
+    parts.extend(said.calls.iter().map(|call| added(call, calls)));
     let finish = if said.calls.is_empty() { Finish::Stop } else { Finish::ToolCalls };
     Reply { parts, model: "elsewhere:unknown".to_owned(), finish, finish_reason: None, usage: Usage::default() }
 }

@@ -1,8 +1,8 @@
 //! Recorded provider traffic: what comes out must be what an independent parser understood, and what goes out must be
 //! what the provider would have taken.
 //!
-//! The recordings are not part of the repository: they are looked for where `LLM_DO_CASSETTES` points, else beside the
-//! workspace. Any file of their format that is put there is played.
+//! The recordings are not part of the repository: they are looked for in the folders that `LLM_DO_CASSETTES` lists, else
+//! beside the workspace. Any file of their format that is put there is played.
 
 #![allow(clippy::unwrap_used, reason = "the whole target is a test, its helpers included")]
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cassette::{cassettes, folder, notice};
+use crate::cassette::{cassettes, folders, notice};
 use crate::player::{Fault, Player, Tally, http, tape_of};
 use crate::replay::Replay;
 
@@ -17,7 +17,8 @@ async fn play(options: &[&str], fault: Fault) -> Option<(Tally, Arc<Replay>)> {
         return None;
     }
     let options = [&["--strict", "--each"], options].concat();
-    let server = Arc::new(Replay::start(&folder(), &options)?);
+    let recordings: Vec<_> = folders().into_iter().filter(|folder| folder.is_dir()).collect();
+    let server = Arc::new(Replay::start(&recordings, &options)?);
     let player = Player { server: Arc::clone(&server), idle_timeout: Duration::from_mins(1), fault };
     let tally = player.play_all(cassettes).await;
     let status = server.status(&http(Duration::from_mins(1))).await;
@@ -100,7 +101,7 @@ async fn play_broken(options: &[&str], idle_timeout: Duration, recordings: &Temp
         return;
     }
     let options = [&["--loop", "--each"], options].concat();
-    let Some(server) = Replay::start(recordings.path(), &options).map(Arc::new) else { return };
+    let Some(server) = Replay::start(&[recordings.path().to_owned()], &options).map(Arc::new) else { return };
     let player = Player { server: Arc::clone(&server), idle_timeout, fault: Fault::BrokenFirst };
     let tally = player.play_all(cassettes).await;
     assert!(!tally.played.is_empty());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use llm_do::event::{Event, EventKind, Events, Hearing};
 use llm_do::http::{HttpClient, HttpSettings};
-use llm_do::message::{Message, Reply};
+use llm_do::message::{Message, Reply, Usage};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries, Secret};
 use llm_do::model::meter::Unmetered;
 use llm_do::model::name::ModelName;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::cassette::{Cassette, Recorded};
 use crate::expectation::Told;
-use crate::history::{History, history, traces};
+use crate::history::{history, traces};
 use crate::replay::Replay;
 use crate::request::{Asked, Turn};
 
@@ -89,7 +89,9 @@ impl Tally {
 }
 
 pub fn http(idle_timeout: Duration) -> HttpClient {
-    HttpClient::new(HttpSettings { idle_timeout, ..HttpSettings::STANDARD }).unwrap()
+    let (first_byte_timeout, slow_first_byte_timeout) = (idle_timeout, idle_timeout);
+    let settings = HttpSettings { first_byte_timeout, slow_first_byte_timeout, idle_timeout, ..HttpSettings::STANDARD };
+    HttpClient::new(settings).unwrap()
 }
 
 /// The name of a recording that has one exchange only.
@@ -136,7 +138,13 @@ impl Playing {
         let mut replies = Vec::new();
         let mut before: Vec<Message> = Vec::new();
         let mut line = None;
+        let mut is_over = false;
         for recorded in cassette.recorded() {
+            if is_over {
+                *tally.left.entry(cassette.name.clone()).or_default() += 1;
+                tally.note(BTreeSet::from(["an answer that is an error: nobody goes on from it".to_owned()]));
+                continue;
+            }
             if recorded.request["method"] != "POST" {
                 *tally.left.entry(cassette.name.clone()).or_default() += 1;
                 tally.note(BTreeSet::from(["a GET request: no state is left at the provider".to_owned()]));
@@ -148,14 +156,15 @@ impl Playing {
                 continue;
             };
             let (head, turns) = read(&recorded, &mut tally);
-            let History { messages, left_out } = history(&turns, &replies);
-            tally.note(left_out);
+            let messages = history(&turns, &replies);
             tally.traces.push((cassette.name.clone(), recorded.index, traces(&messages)));
             let talk = self.connect(&mut line, &recorded, protocol, head);
             // A recorded client may have begun another conversation that starts the same.
             talk.rewind(before.iter().zip(&messages).take_while(|(old, new)| old == new).count());
             before.clone_from(&messages);
-            replies.extend(self.exchange(talk, &recorded, &messages).await);
+            let reply = self.exchange(talk, &recorded, &messages).await;
+            is_over = reply.is_none() && recorded.expect["error"]["class"] == "model_output";
+            replies.extend(reply);
             *tally.played.entry(recorded.expect["protocol"].as_str().unwrap().to_owned()).or_default() += 1;
         }
         tally
@@ -200,11 +209,12 @@ impl Playing {
         recorded: &Recorded<'_>,
         messages: &[Message],
     ) -> Option<Reply> {
+        let mut recorded = *recorded;
         let (mut outcome, mut heard) = ask(talk, messages).await;
         match (self.fault, &outcome) {
             (Fault::Harmless, _) => assert_eq!(heard.retries, 0, "{}", recorded.place()),
             (Fault::RefusedFirst, _) => assert_eq!(heard.retries, 1, "{}", recorded.place()),
-            (Fault::BrokenFirst, Ok(_)) => {}
+            (Fault::BrokenFirst, Ok(reply)) => recorded.is_without_usage = is_unknown(&reply.usage),
             // A refusal that breaks off is judged by its status; its words come with the next.
             (Fault::BrokenFirst, Err(error)) => {
                 recorded.check_consequence(error);
@@ -214,6 +224,11 @@ impl Playing {
         recorded.check(&outcome, &heard.told, messages.len());
         outcome.ok()
     }
+}
+
+/// Of an answer that broke off behind its last word.
+fn is_unknown(usage: &Usage) -> bool {
+    usage.input_tokens == 0 && usage.output_tokens == 0
 }
 
 /// What stays the same in the recorded conversation, and what was said in it.

@@ -1,7 +1,7 @@
 //! The recordings' own server, as a child process.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use llm_do::http::{HttpClient, Request};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::cassette::{folder, notice};
+use crate::cassette::{folders, notice};
 
 pub struct Replay {
     child: Child,
@@ -20,8 +20,8 @@ pub struct Replay {
 
 impl Replay {
     /// Plays the files in `recordings`; none, and a notice, where it cannot be run.
-    pub fn start(recordings: &Path, options: &[&str]) -> Option<Self> {
-        let program = folder().join("replay.py");
+    pub fn start(recordings: &[PathBuf], options: &[&str]) -> Option<Self> {
+        let program = folders()[0].join("replay.py");
         if !program.exists() {
             notice(&format!("no {}: nothing is played over HTTP", program.display()));
             return None;
@@ -29,7 +29,7 @@ impl Replay {
         let room = TempDir::new().unwrap();
         let spawned = Command::new("python3")
             .arg(program)
-            .arg(recordings)
+            .args(recordings)
             .arg("--log")
             .arg(room.path().join("sent.jsonl"))
             .args(options)

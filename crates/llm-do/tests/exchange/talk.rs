@@ -107,6 +107,7 @@ pub fn consequence(error: &ModelError) -> &'static str {
     match error {
         ModelError::FixRequest(_) => "fix",
         ModelError::Authenticate(_) => "authenticate",
+        ModelError::TimedOut(_) => "timed out",
         ModelError::Wait(_) => "wait",
         ModelError::Unreachable(_) => "unreachable",
         ModelError::ContextTooLong(_) => "too long",

@@ -172,3 +172,25 @@ fn many_commands_at_once_do_not_end_each_other() {
         assert_eq!(attempt.ran().stdout, format!("{number}\n").repeat(5));
     }
 }
+
+/// Commands that only look at themselves, and are done before anybody could have set anything from outside.
+#[test]
+fn limits_hold_before_the_first_instruction_of_a_command() {
+    const TIMES: usize = 200;
+    // Time, file size, data, core, files and memory, each as it is and as it could be raised to.
+    let look: Vec<String> =
+        ["t", "f", "d", "c", "n", "v"].iter().map(|limit| format!("ulimit -S -{limit}; ulimit -H -{limit}")).collect();
+    let command = format!("sh -c '{}'", look.join("; "));
+    let expected =
+        ["12", "8388608", "4194304", "0", "1024", "unlimited"].map(|limit| format!("{limit}\n{limit}\n")).concat();
+    for fencing in ALL {
+        let world = World::new(fencing).with(vec![rules(vec![rule("sh", Rule::Allow)])]);
+        let session = world.session(Approvals::ApproveAll);
+        for _ in 0..TIMES / 8 {
+            for attempt in session.attempts(&vec![(command.clone(), 7); 8]) {
+                let ran = attempt.ran();
+                assert_eq!(ran.stdout, expected, "{fencing:?}: {}", ran.stderr);
+            }
+        }
+    }
+}

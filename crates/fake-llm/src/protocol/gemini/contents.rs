@@ -22,8 +22,8 @@ const KINDS: &[&str] = &[
 /// … and may have these beside it.
 const BESIDE: &[&str] = &["mediaResolution", "partMetadata", "thought", "thoughtSignature", "videoMetadata"];
 
-/// What the manual allows in place of a signature that does not exist.
-const STAND_IN: &str = "skip_thought_signature_validator";
+/// What the manual allows in place of a signature that does not exist, as it stands there and in base64.
+const STAND_INS: [&str; 2] = ["skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="];
 
 /// A call that waits for its answer.
 struct OpenCall {
@@ -42,10 +42,17 @@ pub fn read_system(body: &Value, findings: &mut Findings) -> String {
 pub fn read(body: &Value, signs_calls: bool, findings: &mut Findings) -> Vec<Message> {
     let contents = findings.required_list(body, "contents", "");
     let mut open = Vec::new();
-    let mut messages = Vec::with_capacity(contents.len());
+    let mut messages: Vec<Message> = Vec::with_capacity(contents.len());
     for (index, content) in contents.iter().enumerate() {
         let at = format!("contents[{index}]");
-        messages.push(read_content(content, &at, signs_calls, &mut open, findings));
+        let message = read_content(content, &at, signs_calls, &mut open, findings);
+        match messages.last_mut() {
+            // What a model said in several pieces is one.
+            Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
+                last.parts.extend(message.parts);
+            }
+            Some(_) | None => messages.push(message),
+        }
     }
     check_order(&messages, findings);
     if signs_calls {
@@ -56,7 +63,7 @@ pub fn read(body: &Value, signs_calls: bool, findings: &mut Findings) -> Vec<Mes
 
 fn check_order(messages: &[Message], findings: &mut Findings) {
     if messages.windows(2).any(|pair| pair[0].role == pair[1].role) {
-        findings.refuse("contents: roles must alternate between user and model");
+        findings.refuse("contents: roles must alternate: the user spoke twice in a row");
     }
     let is_model = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::Assistant);
     if is_model(messages.first()) || is_model(messages.last()) {
@@ -125,7 +132,7 @@ fn check_part(part: &Value, role: Role, at: &str, findings: &mut Findings) {
 }
 
 fn read_part(part: &Value, at: &str, open: &mut Vec<OpenCall>, parts: &mut Vec<Part>, findings: &mut Findings) {
-    let signature = field(part, "thoughtSignature").and_then(Value::as_str).filter(|text| *text != STAND_IN);
+    let signature = field(part, "thoughtSignature").and_then(Value::as_str).filter(|text| !STAND_INS.contains(text));
     let signature = signature.map(str::to_owned);
     let text = field(part, "text").and_then(Value::as_str).map(str::to_owned);
     match (text, field(part, "functionCall")) {

@@ -83,7 +83,7 @@ class ProjectFiles:
     def compile_always(self) -> None:
         """From now on no compiled file of the project is read or written, whoever imports: who put it there is not known, and
         nobody looked at it."""
-        from importlib import _bootstrap_external as external  # type: ignore[attr-defined]
+        import importlib._bootstrap_external as external
 
         beside = external.cache_from_source
 

@@ -307,3 +307,77 @@ async fn steps_at_the_same_time_are_written_together() {
     drop(journal);
     assert_eq!(read(&desk.path(), Some(&key())).unwrap().records().count(), 100);
 }
+
+/// A program that was about to be started when its parent ended holds the lock until it is that program.
+#[tokio::test]
+async fn a_lock_that_is_about_to_go_is_waited_for() {
+    let desk = Desk::new();
+    drop(desk.create());
+    let held = File::open(desk.path()).unwrap();
+    held.lock().unwrap();
+    let inside = std::thread::spawn({
+        let path = desk.path();
+        move || OpenJournal::open(&path, Some(&key())).map(drop)
+    });
+    // Long enough that it has met the lock, and shorter than it waits.
+    std::thread::sleep(Duration::from_millis(100));
+    drop(held);
+    inside.join().unwrap().unwrap();
+    let held = File::open(desk.path()).unwrap();
+    held.lock().unwrap();
+    assert!(matches!(OpenJournal::open(&desk.path(), Some(&key())), Err(JournalError::InUse(_))), "but not for ever");
+}
+
+#[tokio::test]
+async fn what_is_started_meanwhile_does_not_have_the_journal() {
+    let desk = Desk::new();
+    let _journal = desk.create();
+    let listed = std::process::Command::new("ls").args(["-l", "/proc/self/fd/"]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains(" -> ") && !listed.contains("run.journal"), "{listed}");
+}
+
+/// A run of a few steps of every kind that is written.
+async fn some_run(desk: &Desk, journal: &Arc<FileJournal>) {
+    for (name, kind) in [("0", StepKind::Model), ("1", StepKind::Tool), ("2", StepKind::Decide)] {
+        desk.take(journal, name, Described::new(kind, &name), Ok(7)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn no_bit_of_a_journal_can_be_turned_without_a_word() {
+    let desk = Desk::new();
+    some_run(&desk, &desk.create()).await;
+    let whole = std::fs::read(desk.path()).unwrap();
+    let said = |bytes: &[u8]| {
+        let read = Contents::read(&bytes[..record::committed(bytes)], Some(&key()));
+        read.map(|(contents, _)| format!("{contents:?}"))
+    };
+    // A file that is cut after a line is what it was then: the only thing that a turned bit may make of it.
+    let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let before = said(&whole[..last]).unwrap();
+    assert_ne!(before, said(&whole).unwrap());
+    for bit in 0..whole.len() * 8 {
+        let mut turned = whole.clone();
+        turned[bit / 8] ^= 1 << (bit % 8);
+        match said(&turned) {
+            Err(_) => {}
+            Ok(said) => assert!(bit / 8 == whole.len() - 1 && said == before, "bit {bit}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_journal_without_a_signature_is_a_strangers_whichever_bit_of_it_is_turned() {
+    let desk = Desk::new();
+    some_run(&desk, &Arc::new(FileJournal::create(&desk.path(), &"header", None, None).unwrap())).await;
+    let whole = std::fs::read(desk.path()).unwrap();
+    let is_own = |bytes: &[u8], key: Option<&StateKey>| Contents::read(&bytes[..record::committed(bytes)], key).is_ok();
+    for bit in 0..=whole.len() * 8 {
+        let mut turned = whole.clone();
+        if let Some(byte) = turned.get_mut(bit / 8) {
+            *byte ^= 1 << (bit % 8);
+        }
+        assert!(!is_own(&turned, Some(&key())) && !is_own(&turned, None), "bit {bit}");
+    }
+}

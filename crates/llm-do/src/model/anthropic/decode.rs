@@ -10,7 +10,7 @@ use crate::http::frames::Frame;
 use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
-use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, read_json};
+use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, leniently, read_json, tokens};
 use crate::model::{Head, fault};
 
 pub struct MessagesDecoder {
@@ -18,8 +18,12 @@ pub struct MessagesDecoder {
     turn: usize,
     /// By the index that the stream gives them; they end up in its order.
     blocks: BTreeMap<u64, Box<Block>>,
-    /// Names of the provider's tools by the id of their use, for the results to come.
-    server_tools: HashMap<String, String>,
+    /// Uses of the provider's tools by their ids, for the results to come.
+    server_tools: HashMap<String, ServerToolPart>,
+    /// Those whose result has not come, in their order.
+    without_result: Vec<String>,
+    /// Grows with every piece of content.
+    progress: usize,
     usage: WireUsage,
     stop_reason: Option<String>,
     refusal: Option<String>,
@@ -40,6 +44,8 @@ impl MessagesDecoder {
             turn,
             blocks: BTreeMap::new(),
             server_tools: HashMap::new(),
+            without_result: Vec::new(),
+            progress: 0,
             usage: WireUsage::default(),
             stop_reason: None,
             refusal: None,
@@ -53,6 +59,7 @@ impl MessagesDecoder {
         let Some(Block::Open(block)) = self.blocks.get_mut(&index).map(Box::as_mut) else {
             return Err(DecodeError::Malformed(format!("a delta of block {index}, which is not open")));
         };
+        let before = block.size();
         if let Some(Borrowed(text)) = delta.text {
             tell(Delta::Text(&text));
             block.text.push_str(&text);
@@ -70,6 +77,7 @@ impl MessagesDecoder {
         if let Some(citation) = delta.citation {
             block.citations.push(citation.to_owned());
         }
+        self.progress += block.size() - before;
         Ok(())
     }
 
@@ -78,6 +86,7 @@ impl MessagesDecoder {
         let block = OpenBlock::new(content_block)?;
         block.tell_beginning(tell);
         self.calls += usize::from(block.kind == "tool_use");
+        self.progress += 1;
         if self.blocks.insert(index, Box::new(Block::Open(block))).is_some() {
             return Err(DecodeError::Malformed(format!("block {index} begins twice")));
         }
@@ -86,25 +95,29 @@ impl MessagesDecoder {
 
     fn block_stop(&mut self, index: u64, tell: &mut dyn FnMut(Delta<'_>)) {
         let part = match self.blocks.remove(&index).map(|block| *block) {
-            Some(Block::Open(block)) => self.part(block, index),
+            Some(Block::Open(block)) => self.part(block, index, tell),
             // Said twice, it is there once.
             Some(closed @ Block::Closed(_)) => return drop(self.blocks.insert(index, Box::new(closed))),
             None => return,
         };
-        if let ReplyPart::ServerTool(part) = &part {
-            tell(Delta::ServerTool(part));
-        }
         self.blocks.insert(index, Box::new(Block::Closed(part)));
     }
 
-    fn message_end(&mut self, end: MessageEnd) {
+    fn message_end(&mut self, end: MessageEnd, tell: &mut dyn FnMut(Delta<'_>)) {
         self.stop_reason = end.stop_reason.or(self.stop_reason.take());
         if let Some(details) = end.stop_details {
             self.refusal = details.explanation.or(details.category);
         }
+        // What was interrupted gets its result in the next answer, and is told with it.
+        if self.stop_reason.is_some() && finish(self.stop_reason.as_deref()) != Finish::Pause {
+            for id in std::mem::take(&mut self.without_result) {
+                self.server_tools.get(&id).into_iter().for_each(|part| tell(Delta::ServerTool(part)));
+            }
+        }
     }
 
-    fn part(&mut self, block: OpenBlock, index: u64) -> ReplyPart {
+    /// What a block has become. A use of the provider's tools is told with its result.
+    fn part(&mut self, block: OpenBlock, index: u64, tell: &mut dyn FnMut(Delta<'_>)) -> ReplyPart {
         match block.kind.as_str() {
             "text" => {
                 let private = (!block.citations.is_empty()).then(|| block.raw());
@@ -126,20 +139,30 @@ impl MessagesDecoder {
             "server_tool_use" | "mcp_tool_use" => {
                 let (input, private) = (Some(block.input()), Some(block.raw()));
                 let tool = block.tool_use.name.unwrap_or(block.kind);
-                if let Some(id) = block.tool_use.id {
-                    self.server_tools.insert(id, tool.clone());
+                let part = ServerToolPart { tool, input, output: None, private };
+                match block.tool_use.id {
+                    Some(id) => {
+                        self.without_result.push(id.clone());
+                        self.server_tools.insert(id, part.clone());
+                    }
+                    None => tell(Delta::ServerTool(&part)),
                 }
-                ReplyPart::ServerTool(ServerToolPart { tool, input, output: None, private })
+                ReplyPart::ServerTool(part)
             }
             // Results of the provider's tools, and whatever else it may invent: shown if it has content, carried along.
             kind => {
                 let fields = block.fields();
                 let field = |name: &str| fields.get(&Borrowed(name.into())).copied();
-                let used = string(field("tool_use_id")).and_then(|id| self.server_tools.get(&id).cloned());
-                let tool = used.unwrap_or_else(|| kind.strip_suffix("_tool_result").unwrap_or(kind).to_owned());
+                let id = string(field("tool_use_id"));
+                self.without_result.retain(|waiting| Some(waiting) != id.as_ref());
+                let used = id.and_then(|id| self.server_tools.get(&id));
+                let named = || kind.strip_suffix("_tool_result").unwrap_or(kind).to_owned();
+                let tool = used.map_or_else(named, |used| used.tool.clone());
                 let output = field("content").map(|json| json.to_owned().into());
-                let private = Some(block.raw());
-                ReplyPart::ServerTool(ServerToolPart { tool, input: None, output, private })
+                let part = ServerToolPart { tool, input: None, output, private: Some(block.raw()) };
+                let input = used.and_then(|used| used.input.clone());
+                tell(Delta::ServerTool(&ServerToolPart { input, ..part.clone() }));
+                ReplyPart::ServerTool(part)
             }
         }
     }
@@ -155,7 +178,7 @@ impl MessagesDecoder {
             }
             b"message_delta" => {
                 let MessageDelta { delta, usage } = read_json(data)?;
-                self.message_end(delta);
+                self.message_end(delta, tell);
                 self.usage.update(usage);
             }
             b"message_stop" => self.ended = true,
@@ -190,7 +213,8 @@ impl Decoder for MessagesDecoder {
             self.block_stop(index, tell);
         }
         self.usage.update(document.usage);
-        self.message_end(MessageEnd { stop_reason: document.stop_reason, stop_details: document.stop_details });
+        let end = MessageEnd { stop_reason: document.stop_reason, stop_details: document.stop_details };
+        self.message_end(end, tell);
         self.ended = true;
         Ok(())
     }
@@ -199,8 +223,18 @@ impl Decoder for MessagesDecoder {
         self.ended
     }
 
+    // After the reason only the terminal event comes.
+    fn is_complete(&self) -> bool {
+        let mut blocks = self.blocks.values();
+        self.ended || (self.stop_reason.is_some() && blocks.all(|block| matches!(**block, Block::Closed(_))))
+    }
+
     fn calls(&self) -> usize {
         self.calls
+    }
+
+    fn progress(&self) -> usize {
+        self.progress
     }
 
     fn usage(&self) -> Usage {
@@ -208,13 +242,13 @@ impl Decoder for MessagesDecoder {
     }
 
     fn finish(mut self: Box<Self>) -> Result<Reply, DecodeError> {
-        if !self.ended {
+        if !self.is_complete() {
             return Err(DecodeError::Cut);
         }
         let mut parts = Vec::with_capacity(self.blocks.len() + 1);
         for (index, block) in std::mem::take(&mut self.blocks) {
             parts.push(match *block {
-                Block::Open(block) => self.part(block, index),
+                Block::Open(block) => self.part(block, index, &mut |_| {}),
                 Block::Closed(part) => part,
             });
         }
@@ -313,6 +347,10 @@ impl OpenBlock {
         Ok(Self { kind, start, tool_use, text, signature, input: String::new(), citations })
     }
 
+    fn size(&self) -> usize {
+        self.text.len() + self.input.len() + self.signature.len() + self.citations.len()
+    }
+
     /// All of its fields, in alphabetical order.
     fn fields(&self) -> BTreeMap<Borrowed<'_>, &RawValue> {
         serde_json::from_str(self.start.get()).unwrap_or_default()
@@ -391,12 +429,14 @@ struct MessageStart {
 
 #[derive(Deserialize)]
 struct StartedMessage {
+    #[serde(default, deserialize_with = "leniently")]
     usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
 struct MessageDelta {
     delta: MessageEnd,
+    #[serde(default, deserialize_with = "leniently")]
     usage: Option<WireUsage>,
 }
 
@@ -417,6 +457,7 @@ struct Document {
     content: Option<Vec<RawJson>>,
     stop_reason: Option<String>,
     stop_details: Option<StopDetails>,
+    #[serde(default, deserialize_with = "leniently")]
     usage: Option<WireUsage>,
     error: Option<RawJson>,
 }
@@ -424,15 +465,21 @@ struct Document {
 #[derive(Default, Deserialize)]
 struct WireUsage {
     /// Without what the cache served or took.
+    #[serde(default, deserialize_with = "tokens")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "tokens")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "tokens")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "tokens")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "leniently")]
     output_tokens_details: Option<OutputDetails>,
 }
 
 #[derive(Default, Deserialize)]
 struct OutputDetails {
+    #[serde(default, deserialize_with = "tokens")]
     thinking_tokens: Option<u64>,
 }
 
@@ -612,7 +659,12 @@ data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":5,
         ];
         for (reply, told) in [stream(&sse), document(&body)] {
             assert_eq!(reply.unwrap().parts, expected);
-            assert_eq!(told, ["server tool web_search", "server tool web_search", "server tool from_the_future"]);
+            assert_eq!(told, ["server tool web_search", "server tool from_the_future"], "one search is one search");
+        }
+        // Without a result it is told at the end, and where it was interrupted by the answer that brings the result.
+        for (reason, told_now) in [("end_turn", 1), ("pause_turn", 0)] {
+            let body = format!(r#"{{"content":[{used}],"stop_reason":"{reason}"}}"#);
+            assert_eq!(document(&body).1.len(), told_now, "{reason}");
         }
     }
 

@@ -22,6 +22,10 @@ pub struct ContentDecoder {
     turn: usize,
     parts: Vec<ReplyPart>,
     calls: usize,
+    /// Uses of the provider's tools whose result has not come: both are told together.
+    without_result: Vec<ServerToolPart>,
+    /// Grows with every piece of content.
+    progress: usize,
     given_ids: HashSet<String>,
     metadata: Metadata,
     usage: Option<WireUsage>,
@@ -52,6 +56,8 @@ impl ContentDecoder {
             turn,
             parts: Vec::new(),
             calls: 0,
+            without_result: Vec::new(),
+            progress: 0,
             given_ids: HashSet::new(),
             metadata: Metadata::default(),
             usage: None,
@@ -89,17 +95,21 @@ impl ContentDecoder {
         self.finish_message = candidate.finish_message.or(self.finish_message.take());
         self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
         if self.finish_reason.is_some() {
+            for part in std::mem::take(&mut self.without_result) {
+                tell(Delta::ServerTool(&part));
+            }
             self.show_metadata(tell);
         }
         Ok(())
     }
 
     fn part(&mut self, part: &Part<'_>, tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
+        self.progress += part.text.as_ref().map_or(0, |text| text.len()) + part.beside.len();
         if let Some(call) = part.field("functionCall") {
             self.call(serde_json::from_str(call.get())?, part);
         } else if part.text.is_none() && part.holds_more_than_a_signature() {
             let shown = server_tool(part)?;
-            tell(Delta::ServerTool(&shown));
+            self.tell_tool(&shown, tell);
             self.metadata.tools_shown |= part.field("toolCall").is_some();
             self.parts.push(ReplyPart::ServerTool(shown));
         } else {
@@ -107,6 +117,16 @@ impl ContentDecoder {
             if part.thought { self.thought(text, part, tell) } else { self.text(text, part, tell) }
         }
         Ok(())
+    }
+
+    /// A use waits for its result. Both name the tool, and results come in the order of the uses.
+    fn tell_tool(&mut self, part: &ServerToolPart, tell: &mut dyn FnMut(Delta<'_>)) {
+        if part.output.is_none() && part.input.is_some() {
+            return self.without_result.push(part.clone());
+        }
+        let used = self.without_result.iter().position(|used| used.tool == part.tool);
+        let input = used.and_then(|position| self.without_result.remove(position).input);
+        tell(Delta::ServerTool(&ServerToolPart { input: input.or_else(|| part.input.clone()), ..part.clone() }));
     }
 
     fn text(&mut self, text: &str, part: &Part<'_>, tell: &mut dyn FnMut(Delta<'_>)) {
@@ -157,14 +177,13 @@ impl ContentDecoder {
         }));
     }
 
-    /// Shows what the provider's tools did, where nothing but the metadata says so.
+    /// Keeps what the metadata says of the provider's tools, and tells it where nothing else does.
     fn show_metadata(&mut self, tell: &mut dyn FnMut(Delta<'_>)) {
-        if self.metadata.tools_shown {
-            return;
-        }
         let shown = [self.metadata.search(), self.metadata.fetched()];
         for part in shown.into_iter().flatten() {
-            tell(Delta::ServerTool(&part));
+            if !self.metadata.tools_shown {
+                tell(Delta::ServerTool(&part));
+            }
             self.parts.push(ReplyPart::ServerTool(part));
         }
     }
@@ -210,15 +229,19 @@ impl ContentDecoder {
         }
     }
 
+    /// The model wrote a call that the provider could not read or does not know, whatever it said besides.
+    fn is_garbled(&self) -> bool {
+        const REASONS: [&str; 3] = ["MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"];
+        self.finish_reason.as_deref().is_some_and(|reason| REASONS.contains(&reason))
+    }
+
     /// The provider's reason where there is nothing else: a call that it could not read, above all.
     fn unusable(&self) -> DecodeError {
         let reason = self.finish_reason.clone().unwrap_or_default();
         let words = self.finish_message.clone().filter(|words| !words.is_empty());
         let message = words.unwrap_or_else(|| format!("the model stopped with {reason}"));
-        let garbled =
-            matches!(reason.as_str(), "MALFORMED_FUNCTION_CALL" | "MALFORMED_RESPONSE" | "UNEXPECTED_TOOL_CALL");
         let fault = Fault { message, kind: Some(reason), ..Fault::default() };
-        DecodeError::Reported(if garbled { ModelError::Garbled(fault) } else { ModelError::GiveUp(fault) })
+        DecodeError::Reported(if self.is_garbled() { ModelError::Garbled(fault) } else { ModelError::GiveUp(fault) })
     }
 }
 
@@ -245,8 +268,17 @@ impl Decoder for ContentDecoder {
         self.whole
     }
 
+    // Some models give a reason in every chunk: the end of a stream is known from its connection alone.
+    fn is_complete(&self) -> bool {
+        self.whole
+    }
+
     fn calls(&self) -> usize {
         self.calls
+    }
+
+    fn progress(&self) -> usize {
+        self.progress
     }
 
     fn usage(&self) -> Usage {
@@ -260,7 +292,7 @@ impl Decoder for ContentDecoder {
         self.attach_citations();
         let finish = self.finish_of();
         let said = |part: &ReplyPart| matches!(part, ReplyPart::Text(_) | ReplyPart::ToolCall(_));
-        if finish == Finish::Error && !self.parts.iter().any(said) {
+        if self.is_garbled() || (finish == Finish::Error && !self.parts.iter().any(said)) {
             return Err(self.unusable());
         }
         if finish == Finish::ContentFilter {
@@ -463,11 +495,15 @@ mod tests {
             tool("google_search_web", Some(r#"{"q":"x"}"#), None, Some(used)),
             tool("google_search_web", None, Some(r#"{"z":1,"a":2}"#), Some(answered)),
             tool("from_the_future", None, None, Some(strange)),
+            tool("google_search", Some(r#"["x"]"#), None, None),
         ];
         let pieces = [code, result, used, answered, strange];
-        // The metadata would tell the same search again.
+        // The metadata tells of the same search again: it is kept, and told once.
         let end = r#","finishReason":"STOP","groundingMetadata":{"webSearchQueries":["x"]}"#;
         check(&pieces, &pieces.join(","), end, (expected, Finish::Stop));
+        let told = document(&chunk(&pieces.join(","), end)).1;
+        let tools = ["server tool code_execution", "server tool google_search_web", "server tool from_the_future"];
+        assert_eq!(told, tools);
     }
 
     #[test]
@@ -524,9 +560,10 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_end_is_an_error_unless_something_was_said() {
+    fn a_bad_end_is_an_error_or_a_reply_that_is_not_whole() {
         let end = r#","finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"Malformed function call: x""#;
-        for (read, _) in [stream(&streamed(&[""], end)), document(&chunk("", end))] {
+        let said = r#"{"text":"a"},{"functionCall":{"name":"add"}}"#;
+        for (read, _) in [stream(&streamed(&[""], end)), document(&chunk("", end)), document(&chunk(said, end))] {
             let Err(DecodeError::Reported(ModelError::Garbled(fault))) = read else { panic!("{read:?}") };
             assert_eq!(fault.message, "Malformed function call: x");
             assert_eq!(fault.kind.as_deref(), Some("MALFORMED_FUNCTION_CALL"));
@@ -534,6 +571,7 @@ mod tests {
         let (read, _) = document(&chunk("", r#","finishReason":"OTHER""#));
         let Err(DecodeError::Reported(ModelError::GiveUp(fault))) = read else { panic!("{read:?}") };
         assert_eq!(fault.message, "the model stopped with OTHER");
+        let end = r#","finishReason":"OTHER""#;
         check(&[r#"{"text":"a"}"#], r#"{"text":"a"}"#, end, (vec![text("a", None)], Finish::Error));
     }
 

@@ -17,8 +17,9 @@ use crate::model::body::{Body, Tail};
 use crate::model::content::{Base64, Shown, arguments_object, shown};
 use crate::model::protocol::Encoder;
 
-/// What the provider's manual says to put on calls that it did not make itself; it refuses them otherwise.
-const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
+/// What the provider's manual says to put on calls that it did not make itself, which it refuses otherwise:
+/// `skip_thought_signature_validator`, in base64 as all signatures are.
+const FOREIGN_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
 pub struct ContentsEncoder {
     body: Body,
@@ -80,7 +81,8 @@ impl Encoder for ContentsEncoder {
             Message::User(message) => self.add(Role::User, &user_parts(&message.parts)),
             Message::Assistant(reply) => {
                 let own = reply.is_from(&self.provider);
-                self.given_ids.extend(reply.tool_calls().filter(|_| own).filter_map(given_id));
+                let named = reply.tool_calls().filter(|call| is_named(call, own, self.generation));
+                self.given_ids.extend(named.map(|call| call.id.clone()));
                 self.add(Role::Model, &reply_parts(reply, own, self.generation));
             }
             Message::Tool(message) => {
@@ -225,6 +227,7 @@ fn response(result: &ToolResult) -> (Response<'_>, Vec<&Attachment>) {
     (Response::Output(texts.join("\n")), files)
 }
 
+/// Models since 3 sign their calls: what is not signed is another model's, be it of the same provider, and needs a stand-in.
 fn reply_parts(reply: &Reply, own: bool, generation: Generation) -> Vec<Part<'_>> {
     let signed = own && reply.parts.iter().filter_map(private).any(|raw| raw.get().contains("\"thoughtSignature\""));
     let mut unsigned = generation == Generation::Levels && !signed;
@@ -239,7 +242,7 @@ fn reply_parts(reply: &Reply, own: bool, generation: Generation) -> Vec<Part<'_>
             ReplyPart::ToolCall(call) => {
                 // The first one of a step speaks for all.
                 let sign_for_them = std::mem::take(&mut unsigned);
-                Some(Part::Accompanied(call_fields(call, own, sign_for_them)))
+                Some(Part::Accompanied(call_fields(call, own, is_named(call, own, generation), sign_for_them)))
             }
         });
     }
@@ -272,9 +275,10 @@ fn own_text(part: &TextPart) -> Option<Part<'_>> {
     Some(Part::Accompanied(fields))
 }
 
-fn call_fields(call: &ToolCall, own: bool, sign: bool) -> BTreeMap<String, RawJson> {
+fn call_fields(call: &ToolCall, own: bool, named: bool, sign: bool) -> BTreeMap<String, RawJson> {
     let mut fields = fields(call.private.as_ref().filter(|_| own));
-    let id = fields.remove("id");
+    fields.remove("id");
+    let id = named.then(|| RawJson::of(&call.id));
     let function_call = FunctionCall { id, name: &call.tool, args: arguments_object(&call.arguments) };
     fields.insert("functionCall".to_owned(), RawJson::of(&function_call));
     if sign {
@@ -283,9 +287,9 @@ fn call_fields(call: &ToolCall, own: bool, sign: bool) -> BTreeMap<String, RawJs
     fields
 }
 
-/// The id by which the call is known here, if the provider knows it too.
-fn given_id(call: &ToolCall) -> Option<String> {
-    fields(call.private.as_ref()).contains_key("id").then(|| call.id.clone())
+/// Whether a call goes by its id: one that the provider gave, and since 3 also those of others.
+fn is_named(call: &ToolCall, own: bool, generation: Generation) -> bool {
+    if own { fields(call.private.as_ref()).contains_key("id") } else { generation == Generation::Levels }
 }
 
 #[cfg(test)]
@@ -476,13 +480,17 @@ mod tests {
             let mut call = json!({"functionCall": {"name": "add", "args": args}});
             if let Some(signature) = signature {
                 call["thoughtSignature"] = json!(signature);
+                call["functionCall"]["id"] = json!("i");
             }
             json!([{"text": "x"}, {"text": "y"}, call])
         };
         let sent =
             contents(NEW, &[reply("groq:m", parts()), Message::tool_results(vec![result("i", Err("no".into()))])]);
         assert_eq!(sent[0]["parts"], foreign(Some(FOREIGN_SIGNATURE)));
-        assert_eq!(sent[1]["parts"][0], json!({"functionResponse": {"name": "add", "response": {"error": "no"}}}));
+        assert_eq!(
+            sent[1]["parts"][0],
+            json!({"functionResponse": {"id": "i", "name": "add", "response": {"error": "no"}}})
+        );
         assert_eq!(contents(OLD, &[reply("groq:m", parts())])[0]["parts"], foreign(None));
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::message::{RawJson, Usage};
-use crate::model::protocol::Borrowed;
+use crate::model::protocol::{Borrowed, leniently, tokens};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,6 +17,7 @@ pub struct Chunk<'a> {
     #[serde(borrow)]
     pub candidates: Option<Vec<Candidate<'a>>>,
     pub prompt_feedback: Option<PromptFeedback>,
+    #[serde(default, deserialize_with = "leniently")]
     pub usage_metadata: Option<WireUsage>,
     #[serde(borrow)]
     pub error: Option<&'a RawValue>,
@@ -152,15 +153,15 @@ pub fn compact(raw: &RawValue) -> RawJson {
 
 #[derive(Deserialize)]
 pub struct WireUsage {
-    #[serde(rename = "promptTokenCount")]
+    #[serde(rename = "promptTokenCount", default, deserialize_with = "tokens")]
     prompt: Option<u64>,
-    #[serde(rename = "toolUsePromptTokenCount")]
+    #[serde(rename = "toolUsePromptTokenCount", default, deserialize_with = "tokens")]
     tool_use_prompt: Option<u64>,
-    #[serde(rename = "candidatesTokenCount")]
+    #[serde(rename = "candidatesTokenCount", default, deserialize_with = "tokens")]
     candidates: Option<u64>,
-    #[serde(rename = "thoughtsTokenCount")]
+    #[serde(rename = "thoughtsTokenCount", default, deserialize_with = "tokens")]
     thoughts: Option<u64>,
-    #[serde(rename = "cachedContentTokenCount")]
+    #[serde(rename = "cachedContentTokenCount", default, deserialize_with = "tokens")]
     cached_content: Option<u64>,
 }
 

@@ -27,6 +27,8 @@ pub struct ChatDecoder {
     reported_cost: ReportedCost,
     finish_reason: Option<String>,
     done: bool,
+    /// Bytes of arguments.
+    argument_bytes: usize,
 }
 
 #[derive(Default)]
@@ -99,6 +101,7 @@ impl ChatDecoder {
             reported_cost: quirks.reported_cost,
             finish_reason: None,
             done: false,
+            argument_bytes: 0,
         }
     }
 
@@ -214,6 +217,7 @@ impl ChatDecoder {
             call.tool.push_str(tool);
         }
         if let Some(arguments) = delta.function.and_then(|function| function.arguments) {
+            self.argument_bytes += arguments.0.len();
             call.arguments.push_str(&arguments.0);
         }
         call.extra_content = delta.extra_content.or(call.extra_content.take());
@@ -222,11 +226,6 @@ impl ChatDecoder {
     fn end(&mut self, tell: &mut dyn FnMut(Delta<'_>)) {
         self.words.finish(tell);
         self.done = true;
-    }
-
-    fn is_complete(&self) -> bool {
-        // Some servers forget the last event; after the reason and the usage nothing else can come.
-        self.done || (self.finish_reason.is_some() && self.usage.is_some())
     }
 
     fn finish_of(&self) -> Finish {
@@ -275,8 +274,19 @@ impl Decoder for ChatDecoder {
         self.done
     }
 
+    // Some servers forget the last event. Behind the reason only the usage may come; behind a bad one also an error.
+    fn is_complete(&self) -> bool {
+        self.done || (self.finish_reason.is_some() && (self.usage.is_some() || self.finish_of().is_natural()))
+    }
+
     fn calls(&self) -> usize {
         self.calls.len()
+    }
+
+    fn progress(&self) -> usize {
+        let Words { text, thinking, .. } = &self.words;
+        let pieces = self.calls.len() + self.reasoning_details.len() + self.annotations.len() + self.server_tools.len();
+        text.len() + thinking.len() + self.refusal.len() + self.argument_bytes + pieces
     }
 
     fn usage(&self) -> Usage {
@@ -545,7 +555,10 @@ mod tests {
         let without_done = sse.replace("data: [DONE]\n\n", "");
         assert_eq!(stream(none, &without_done).0, stream(none, &sse).0);
         let without_usage = without_done.rsplit_once("data: ").unwrap().0;
-        assert_eq!(stream(none, without_usage).0, Err(DecodeError::Cut));
+        let unknown = Reply { usage: usage(0, 0), ..stream(none, &sse).0.unwrap() };
+        assert_eq!(stream(none, without_usage).0, Ok(unknown), "nothing of the answer is missing");
+        let without_reason = without_usage.rsplit_once("data: ").unwrap().0;
+        assert_eq!(stream(none, without_reason).0, Err(DecodeError::Cut));
         let (reply, _) = stream(none, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n");
         assert_eq!(reply.unwrap().finish, Finish::Stop);
     }

@@ -9,12 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::message::{RawJson, Usage};
-use crate::model::protocol::{Borrowed, ReportedCost};
+use crate::model::protocol::{Borrowed, ReportedCost, leniently, tokens};
 
 #[derive(Deserialize)]
 pub struct Chunk<'a> {
     #[serde(borrow)]
     pub choices: Option<Vec<Choice<'a>>>,
+    #[serde(default, deserialize_with = "leniently")]
     pub usage: Option<Box<WireUsage>>,
     #[serde(borrow)]
     pub error: Option<&'a RawValue>,
@@ -23,6 +24,7 @@ pub struct Chunk<'a> {
 
 #[derive(Deserialize)]
 pub struct Groq {
+    #[serde(default, deserialize_with = "leniently")]
     pub usage: Option<Box<WireUsage>>,
 }
 
@@ -237,11 +239,16 @@ fn append(text: &mut Option<String>, more: Option<String>) {
 
 #[derive(Deserialize)]
 pub struct WireUsage {
+    #[serde(default, deserialize_with = "tokens")]
     prompt_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "tokens")]
     completion_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "leniently")]
     prompt_tokens_details: Option<PromptDetails>,
+    #[serde(default, deserialize_with = "leniently")]
     completion_tokens_details: Option<CompletionDetails>,
     /// Another name for what the cache served.
+    #[serde(default, deserialize_with = "tokens")]
     prompt_cache_hit_tokens: Option<u64>,
     /// Looked into only where it is known what it means: others have an object there.
     cost: Option<RawJson>,
@@ -256,12 +263,15 @@ struct CostDetails {
 
 #[derive(Default, Deserialize)]
 struct PromptDetails {
+    #[serde(default, deserialize_with = "tokens")]
     cached_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "tokens")]
     cache_write_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
 struct CompletionDetails {
+    #[serde(default, deserialize_with = "tokens")]
     reasoning_tokens: Option<u64>,
 }
 

@@ -11,7 +11,7 @@ use crate::http::frames::Frame;
 use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
-use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, read_json};
+use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, leniently, read_json, tokens};
 use crate::model::{Head, ServerToolKind, fault};
 
 pub struct ResponsesDecoder {
@@ -25,6 +25,8 @@ pub struct ResponsesDecoder {
     /// How the response that ended the answer says it ended.
     finish: Option<Finish>,
     finish_reason: Option<String>,
+    /// Events that tell of something new.
+    progress: usize,
 }
 
 #[derive(Default)]
@@ -46,10 +48,12 @@ impl ResponsesDecoder {
             usage: None,
             finish: None,
             finish_reason: None,
+            progress: 0,
         }
     }
 
     fn event(&mut self, name: &[u8], data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
+        self.progress += usize::from(is_news(name));
         match name {
             b"response.output_text.delta" => {
                 let text = self.grow(read_json(data)?);
@@ -166,8 +170,17 @@ impl Decoder for ResponsesDecoder {
         self.finish.is_some()
     }
 
+    // Whether more items come is known from the last event alone.
+    fn is_complete(&self) -> bool {
+        self.finish.is_some()
+    }
+
     fn calls(&self) -> usize {
         self.calls
+    }
+
+    fn progress(&self) -> usize {
+        self.progress
     }
 
     fn usage(&self) -> Usage {
@@ -186,6 +199,12 @@ impl Decoder for ResponsesDecoder {
         let finish_reason = self.finish_reason.filter(|_| !finish.is_natural());
         Ok(Reply { parts, model: self.model, finish, finish_reason, usage })
     }
+}
+
+/// What is repeated while nothing happens is none.
+fn is_news(event: &[u8]) -> bool {
+    let is_repeated = matches!(event, b"response.created" | b"response.queued" | b"response.in_progress");
+    event.starts_with(b"response.") && !is_repeated
 }
 
 fn message(
@@ -312,6 +331,7 @@ struct Response<'a> {
     /// Lent, and read only where the stream did not bring the item: it may be a large answer once more.
     #[serde(borrow)]
     output: Option<Vec<&'a RawValue>>,
+    #[serde(default, deserialize_with = "leniently")]
     usage: Option<WireUsage>,
 }
 
@@ -322,20 +342,27 @@ struct IncompleteDetails {
 
 #[derive(Deserialize)]
 struct WireUsage {
+    #[serde(default, deserialize_with = "tokens")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "tokens")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "leniently")]
     input_tokens_details: Option<InputDetails>,
+    #[serde(default, deserialize_with = "leniently")]
     output_tokens_details: Option<OutputDetails>,
 }
 
 #[derive(Default, Deserialize)]
 struct InputDetails {
+    #[serde(default, deserialize_with = "tokens")]
     cached_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "tokens")]
     cache_write_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
 struct OutputDetails {
+    #[serde(default, deserialize_with = "tokens")]
     reasoning_tokens: Option<u64>,
 }
 

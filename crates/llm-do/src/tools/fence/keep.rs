@@ -20,8 +20,8 @@ use serde::de::DeserializeOwned;
 
 use super::message::{Reply, read_message, write_message};
 use super::mounts::Stage;
-use super::thin::{Around, Restriction};
 use super::{Bounds, lodge};
+use crate::tools::shell::limited;
 use crate::tools::shell::process::{Finished, Ground, Launch};
 
 pub use super::message::COMMAND;
@@ -46,6 +46,7 @@ pub fn kept(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
         Some(role) if role == TENANT => separate_for_tenant(),
         Some(role) if role == TENANT_INIT => lodge::live(),
         Some(role) if role == THIN_TENANT => lodge::live_among_others(),
+        Some(role) if role == limited::ROLE => limited::become_command(arguments),
         Some(_) => Err("it is started by `llm-do` alone".to_owned()),
     };
     Some(match ended {
@@ -119,7 +120,7 @@ fn live() -> Result<ExitCode, String> {
     let Some(bounds) = hear::<Bounds>(&mut input)? else { return Ok(ExitCode::SUCCESS) };
     stage.enter(&bounds, None)?;
     without_privileges()?;
-    let ground = Ground::kept(Restriction::new(&bounds, Around::Keeper)?)?;
+    let ground = Ground::kept(&bounds)?;
     said(say(&Reply::Ready, &[]))?;
     for launch in launches(input) {
         let finished = ground.supervise(&launch?);

@@ -1,15 +1,16 @@
 //! A write before it happens: what is there, what would be there, and what somebody has to be told.
 
+use std::fs::Permissions;
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use cap_std::fs::{Permissions, PermissionsExt as _};
-use cap_tempfile::TempFile;
 use rustix::fs::{Gid, Uid};
 
 use super::difference::difference;
 use super::root::{Root, Spot};
 use super::text::Replacement;
+use crate::beneath::beside::Beside;
 use crate::beneath::{Kind, Unopened};
 use crate::escape::visible;
 use crate::redact::REDACTED;
@@ -171,16 +172,18 @@ impl<'a> Change<'a> {
             &made.place
         };
         let (parent, name) = place.make_parent()?;
-        let mut file = TempFile::new(&parent)?;
+        let beside = Beside::of(parent, name, 0o666)?;
+        let mut file = beside.file();
         file.write_all(new.as_bytes())?;
         if let Some(found) = &self.spot.place.found {
             // Another owner can be kept only by who may give files away; the mode goes on afterwards, since this clears it.
             let (owner, group) = (Uid::from_raw(found.owner), Gid::from_raw(found.group));
-            let _ = rustix::fs::fchown(file.as_file(), Some(owner), Some(group));
-            file.as_file().set_permissions(Permissions::from_mode(found.mode))?;
+            let _ = rustix::fs::fchown(file, Some(owner), Some(group));
+            file.set_permissions(Permissions::from_mode(found.mode))?;
         }
-        file.as_file().sync_all()?;
-        Ok(file.replace(name)?)
+        file.sync_all()?;
+        beside.replace()?;
+        Ok(())
     }
 }
 

@@ -51,10 +51,17 @@ impl fmt::Display for Place {
 impl ToolPlane {
     /// Decides all calls of a reply, in order. A call that has a result is not judged again: a toolset looks at the
     /// world, and the call has changed it. All others are, whatever was decided about them in another process.
-    pub(super) async fn decisions(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<Decided>, Ending> {
+    pub(super) async fn decisions(
+        &self,
+        calls: &[&ToolCall],
+        first_rank: u64,
+        cx: &CallContext<'_>,
+    ) -> Result<Vec<Decided>, Ending> {
         let (mut decided, mut pending) = (Vec::with_capacity(calls.len()), Vec::new());
         for (position, call) in calls.iter().enumerate() {
-            match self.decision(call, Place { position, attempt: 0 }, cx).await {
+            let events = cx.events.ranked(first_rank + position as u64);
+            let cx = CallContext { events: &events, steps: cx.steps.clone(), ..*cx };
+            match self.decision(call, Place { position, attempt: 0 }, &cx).await {
                 Ok(decision) => decided.push(decision),
                 Err(Ending::NeedsApproval(waits)) => pending.extend(waits),
                 Err(ending) => return Err(ending),

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
+use crate::descriptors;
 use crate::escape::visible_lines;
 
 /// How much of what a child said last is kept for whoever reads that it died.
@@ -63,6 +64,7 @@ impl Child {
         command.stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
         let mut child = command.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        descriptors::give_back(group);
         let pipes = Pipes { stdin: child.stdin.take(), stdout: child.stdout.take() };
         let (sender, life) = watch::channel(Life::Running);
         let tail = Arc::new(Tail::default());

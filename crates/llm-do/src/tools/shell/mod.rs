@@ -9,6 +9,7 @@ pub mod danger;
 pub mod directory;
 pub mod grammar;
 mod launch;
+pub mod limited;
 mod operands;
 mod options;
 pub mod process;

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, oneshot};
 
+use super::limited;
 use crate::beneath::Identity;
 use crate::tools::fence::thin::{Around, Restriction};
 use crate::tools::fence::{Bounds, Fence, Kind};
@@ -188,7 +189,7 @@ impl Supervisors {
             (Within::Thin(_) | Within::Nothing, _) => {
                 let held = Group::new(self.holder.as_ref().ok_or("the program `true` is not there")?)?;
                 let group = held.id;
-                let ground = Ground::among_others(within, group)?;
+                let ground = Ground::among_others(within, group, self.fence.keeper.clone())?;
                 Supervisor::start(within, group, move |launch, leash| {
                     let _held = &held;
                     ground.supervised(launch, leash)
@@ -230,6 +231,8 @@ impl Supervisor {
 pub struct Ground {
     starter: Option<Starter>,
     end: End,
+    /// Becomes the command after it has taken the command's limits. Without one they hold a moment after the start.
+    launcher: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -241,17 +244,19 @@ enum End {
 }
 
 impl Ground {
-    fn among_others(within: &Within, group: Pid) -> Result<Self, String> {
+    fn among_others(within: &Within, group: Pid, launcher: Option<PathBuf>) -> Result<Self, String> {
         let starter = match within {
-            Within::Thin(bounds) => Some(Starter::new(Restriction::new(bounds, Around::Thread { group })?)?),
+            Within::Thin(bounds) => Some(Starter::new(bounds, Around::Thread { group }, launcher.as_ref())?),
             Within::Nothing | Within::Full(..) => None,
         };
-        Ok(Self { starter, end: End::Group(group) })
+        Ok(Self { starter, end: End::Group(group), launcher })
     }
 
-    /// For process 1 of a namespace.
-    pub fn kept(restriction: Restriction) -> Result<Self, String> {
-        Ok(Self { starter: Some(Starter::new(restriction)?), end: End::Everything })
+    /// For process 1 of a namespace, which is its own launcher: there are no files but those of the namespace.
+    pub fn kept(bounds: &Bounds) -> Result<Self, String> {
+        let launcher = Some(PathBuf::from(OURSELVES)).filter(|launcher| launcher.exists());
+        let starter = Starter::new(bounds, Around::Keeper, launcher.as_ref())?;
+        Ok(Self { starter: Some(starter), end: End::Everything, launcher })
     }
 
     /// Runs a command to its end. Nobody ends it from outside but with this process.
@@ -262,8 +267,10 @@ impl Ground {
 
     fn supervised(&self, launch: &Launch, leash: &Leash) -> Result<Finished, String> {
         let mut child = self.start(launch, leash)?;
-        for (resource, amount) in &launch.limits {
-            limit(&child, *resource, *amount);
+        if self.launcher.is_none() {
+            for (resource, amount) in &launch.limits {
+                limit(Some(pid_of(&child)), *resource, *amount);
+            }
         }
         let watched = watch(launch, &mut child);
         // Before the child is waited for: as long as nobody did, its id is nobody else's.
@@ -289,9 +296,18 @@ impl Ground {
     }
 
     fn start(&self, launch: &Launch, leash: &Leash) -> Result<Child, String> {
-        let mut command = Command::new(&launch.program);
-        command.arg0(&launch.name).args(&launch.arguments).current_dir(&launch.directory);
-        command.env_clear().envs(launch.environment.iter().map(|(name, value)| (name, value)));
+        let mut command = match &self.launcher {
+            Some(launcher) => limited::command(launcher, launch)?,
+            None => {
+                let mut command = Command::new(&launch.program);
+                command.arg0(&launch.name).args(&launch.arguments);
+                command
+            }
+        };
+        command
+            .current_dir(&launch.directory)
+            .env_clear()
+            .envs(launch.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(match self.end {
             End::Group(group) => group.as_raw_nonzero().get(),
@@ -313,6 +329,9 @@ impl Ground {
 
 const CANCELLED: &str = "cancelled";
 
+/// This program, whatever its name is by now.
+const OURSELVES: &str = "/proc/self/exe";
+
 /// A thread with a fence on it, which starts commands and does nothing else: whoever supervises them may do more than
 /// they.
 struct Starter {
@@ -321,7 +340,9 @@ struct Starter {
 }
 
 impl Starter {
-    fn new(restriction: Restriction) -> Result<Self, String> {
+    fn new(bounds: &Bounds, around: Around, launcher: Option<&PathBuf>) -> Result<Self, String> {
+        let run = bounds.run.iter().chain(launcher).cloned().collect();
+        let restriction = Restriction::new(&Bounds { run, ..bounds.clone() }, around)?;
         let (commands, inbox) = mpsc::channel::<Command>();
         let (sender, started) = mpsc::channel();
         let thread = std::thread::Builder::new().name("fenced".to_owned());
@@ -444,8 +465,9 @@ impl Drop for EndWhenDropped {
     }
 }
 
+/// Of a process, or of this one.
 #[cfg(target_os = "linux")]
-fn limit(child: &Child, resource: Resource, amount: u64) {
+pub fn limit(process: Option<Pid>, resource: Resource, amount: u64) {
     use rustix::process::Resource as Kernel;
     let resource = match resource {
         Resource::Core => Kernel::Core,
@@ -458,11 +480,11 @@ fn limit(child: &Child, resource: Resource, amount: u64) {
     };
     let limit = rustix::process::Rlimit { current: Some(amount), maximum: Some(amount) };
     // One that is already stricter, or a child that is already gone.
-    let _ = rustix::process::prlimit(Some(pid_of(child)), resource, limit);
+    let _ = rustix::process::prlimit(process, resource, limit);
 }
 
 #[cfg(not(target_os = "linux"))]
-fn limit(_: &Child, _: Resource, _: u64) {}
+pub fn limit(_: Option<Pid>, _: Resource, _: u64) {}
 
 /// Listens until the child ends, its time is up, or it has said too much; the latter two are the answer.
 fn watch(launch: &Launch, child: &mut Child) -> io::Result<(Heard, Option<Ended>)> {
