@@ -53,6 +53,10 @@ impl<F> Default for Underway<F> {
 }
 
 impl<F: Future> Underway<F> {
+    pub fn is_empty(&self) -> bool {
+        self.futures.is_empty()
+    }
+
     pub fn push(&mut self, future: F) {
         self.futures.push(future);
     }

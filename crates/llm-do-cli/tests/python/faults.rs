@@ -3,7 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 
+use serde_json::Value;
+
 use crate::session::{Run, of_type};
+use crate::support::Sandbox;
 use crate::{calls, project, run, run_pydantic};
 
 const MAIN: &str = "entry: true\ntools: [tool, other]\napproval: { tool: allow, other: allow }";
@@ -247,4 +250,65 @@ TOOLS = [tool]
     let main = "entry: true\ntools: [tool]\napproval: { tool: allow }";
     let sandbox = project(&[("main", main)], &[("kit.py", kit)], &calls(&["{ tool: {} }"]));
     assert_eq!(run_pydantic(&sandbox, &["-q"]).answer(), "error: ask for less\n");
+}
+
+/// A project whose tool `quick` has little time, `slow` enough, and `other` what is usual.
+fn timed(kit: &str, script: &str) -> Sandbox {
+    let main = "entry: true\ntoolsets: [quick, child]\ntools: [other]\napproval: { tool: allow, other: allow }";
+    let child = "toolsets: [patient]\napproval: { slow: allow }";
+    let sandbox = project(&[("main", main), ("child", child)], &[("kit.py", kit)], script);
+    let manifest = std::fs::read_to_string(sandbox.path().join("project.json")).unwrap();
+    let toolsets = r#"{"toolsets": {"quick": {"use": "tool", "timeout_seconds": 0.3},
+        "patient": {"use": "slow", "timeout_seconds": 0}}, "#;
+    sandbox.file("project.json", &manifest.replacen('{', toolsets, 1));
+    sandbox
+}
+
+fn timed_kit(tool: &str) -> String {
+    format!(
+        "import asyncio, time\n{tool}\ndef other() -> str:\n    return 'fine'\n\
+         def slow() -> str:\n    time.sleep(0.9)\n    return 'slow'\nTOOLS = [tool, other, slow]\n"
+    )
+}
+
+#[test]
+fn a_call_that_takes_too_long_is_taken_back_and_python_goes_on() {
+    let kit = timed_kit("async def tool() -> str:\n    await asyncio.sleep(1000)\n    return 'never'");
+    let both = calls(&["{ tool: {} }", "{ other: {} }"]);
+    let (events, result) = run(&timed(&kit, &both), &["--json"]).events();
+    let returned = of_type(&events, "tool_returned");
+    assert_eq!(returned[0]["error"], "not done after 0.3 seconds (`timeout_seconds` of its toolset)");
+    assert_eq!((&returned[1]["result"], &result["exit_code"]), (&Value::from("fine"), &Value::from(0)));
+}
+
+#[test]
+fn a_call_that_does_not_stop_is_ended_with_python() {
+    let blocking = "def tool() -> str:\n    time.sleep(1000)\n    return 'never'";
+    let unyielding = "async def tool() -> str:\n    time.sleep(1000)\n    return 'never'";
+    let stubborn = "async def tool() -> str:\n    while True:\n        try:\n            await asyncio.sleep(1000)\n        \
+                    except asyncio.CancelledError:\n            pass";
+    for tool in [blocking, unyielding, stubborn] {
+        let both = calls(&["{ tool: {} }", "{ other: {} }"]);
+        let (events, result) = run(&timed(&timed_kit(tool), &both), &["--json"]).events();
+        let returned = of_type(&events, "tool_returned");
+        let ended =
+            "not done after 0.3 seconds (`timeout_seconds` of its toolset); it did not stop, so Python was ended";
+        assert_eq!(returned[0]["error"], ended, "{tool}");
+        assert_eq!(returned[1]["error"], "Python was ended, since a call of it did not stop", "{tool}");
+        assert_eq!(result["exit_code"], 0, "the model reads it and goes on");
+    }
+}
+
+#[test]
+fn time_in_which_code_waits_for_what_it_has_called_does_not_count() {
+    let tool = "from llm_do.runtime import CallContext\n\
+                async def tool(ctx: CallContext) -> str:\n    return await ctx.call('child', {'input': 'go'})";
+    let script = "\
+- { agent: main, round: 1, call: { tool: {} } }
+- { agent: main, say: \"{{ result }}\" }
+- { agent: child, round: 1, call: { slow: {} } }
+- { agent: child, say: \"{{ result }}\" }
+";
+    let sandbox = timed(&timed_kit(tool), script);
+    assert_eq!(run(&sandbox, &["-q", "--approve-all"]).answer(), "slow\n");
 }

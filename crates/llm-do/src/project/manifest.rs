@@ -104,6 +104,7 @@ pub enum ToolsetDefinition {
         prefix: String,
         tools: Option<Vec<Located<String>>>,
         approval: Vec<(Located<String>, Rule)>,
+        timeout: Option<Duration>,
     },
     /// Its mistakes were reported; it still is a name.
     Broken,
@@ -115,6 +116,8 @@ const ANY_INPUT: Shape =
 const POSITIVE: Shape = Shape::Number { min: 0.0, min_included: false, max: f64::INFINITY };
 /// More than thirty years, and still a time that a clock can be asked for.
 const SECONDS: Shape = Shape::Number { min: 0.0, min_included: false, max: 1e9 };
+/// The same, or for ever.
+const SECONDS_OR_NONE: Shape = Shape::Number { min: 0.0, min_included: true, max: 1e9 };
 const WORDS: Shape = AnyOf(&[Text, List { of: &Text, least: 1, repeats: Allowed }]);
 const SUFFIXES: Shape = List { of: &Text, least: 1, repeats: Refused };
 
@@ -224,6 +227,12 @@ const TOOLSET: Table = Table {
         optional("prefix", Name, Covered, "with `use`: put before each tool's name"),
         optional("tools", List { of: &Text, least: 1, repeats: Refused }, Covered, "with `use`: only these tools"),
         optional("approval", Map { of: &OneOf(Rule::WORDS) }, Item(claims::variant), "with `use`: rules for its tools"),
+        optional(
+            "timeout_seconds",
+            SECONDS_OR_NONE,
+            Neutral,
+            "with `use`: for each call of code or of a server; 0 is for ever",
+        ),
     ],
 };
 
@@ -258,7 +267,7 @@ const MCP: Table = Table {
         optional("env", SETTINGS, Covered, "its environment besides the fixed one"),
         optional("url", Text, Covered, "the address of a remote server"),
         optional("headers", SETTINGS, Covered, "sent with each request"),
-        optional("timeout_seconds", SECONDS, Neutral, "for start and each call"),
+        optional("timeout_seconds", SECONDS_OR_NONE, Neutral, "for start and each call; 0 is for ever, of calls"),
         optional("fence", Object(&FENCE), Covered, "a local server runs behind a fence, or not at all"),
     ],
 };
@@ -421,7 +430,7 @@ fn definition(name: &Located<String>, node: &Node, problems: &mut Diagnostics) -
         problems.push(Diagnostic::error(name.span, fact).hint("give one of `filesystem`, `shell`, `mcp` or `use`"));
         return ToolsetDefinition::Broken;
     };
-    for key in ["prefix", "tools", "approval"] {
+    for key in ["prefix", "tools", "approval", "timeout_seconds"] {
         if let Some(span) = fields.key_span(key).filter(|_| *kind != "use") {
             problems.push(
                 Diagnostic::error(span, format!("`{key}` belongs to a toolset with `use`"))
@@ -445,6 +454,7 @@ fn variant(fields: &Fields<'_>) -> Option<ToolsetDefinition> {
         prefix: fields.text("prefix").map(|prefix| prefix.value).unwrap_or_default(),
         tools: fields.get("tools").map(|_| fields.texts("tools")),
         approval: rules.collect(),
+        timeout: seconds(fields),
     })
 }
 
@@ -508,7 +518,9 @@ fn file_root(fields: &Fields<'_>) -> Option<FileRoot> {
     })
 }
 
-const MCP_TIMEOUT: f64 = 30.0;
+fn seconds(fields: &Fields<'_>) -> Option<Duration> {
+    fields.number("timeout_seconds").map(Duration::from_secs_f64)
+}
 
 fn mcp(name: &str, fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<ToolsetDefinition> {
     let (command, url) = (fields.text("command"), fields.text("url"));
@@ -545,7 +557,7 @@ fn mcp(name: &str, fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<To
     if let Some((key, span)) = misplaced {
         problems.push(Diagnostic::error(span, format!("`{key}` belongs to a server with `{owner}`")));
     }
-    let timeout = Duration::from_secs_f64(fields.number("timeout_seconds").unwrap_or(MCP_TIMEOUT));
+    let timeout = seconds(fields);
     Some(ToolsetDefinition::Mcp(McpConfig { name: name.to_owned(), server, timeout, tools: None }, from_env))
 }
 

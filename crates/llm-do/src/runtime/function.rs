@@ -105,6 +105,7 @@ impl Runtime {
             account: self.account.0,
             plane,
             cancellation: &cancellation,
+            timeout: None,
         };
         let output = entry.run(value, &cx).await;
         if let Some(ending) = plane.ending() {

@@ -482,6 +482,7 @@ impl<'r> CallScope<'r> {
             account: self.account.0,
             plane: self.plane(),
             cancellation,
+            timeout: None,
         }
     }
 

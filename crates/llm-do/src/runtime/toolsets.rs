@@ -242,7 +242,14 @@ async fn defined(
 ) -> Result<Option<Box<dyn Toolset>>, String> {
     let source = manifest::toolset_definition(definition.get())?;
     let live = Box::pin(origin(runtime, agent, &source, events)).await?;
-    let variant = Variant { name: name.to_owned(), of: source, prefix: String::new(), tools: None, approval: rules };
+    let variant = Variant {
+        name: name.to_owned(),
+        of: source,
+        prefix: String::new(),
+        tools: None,
+        approval: rules,
+        timeout: None,
+    };
     Ok(live.map(|of| Box::new(VariantToolset { variant: Arc::new(variant), of }) as Box<dyn Toolset>))
 }
 

@@ -1,10 +1,12 @@
 //! What code in another process asks from inside a call of ours, be it a project's Python or a client's: one way for all.
 
 use std::future::Future;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::rpc::{Fault, Request, code};
 use super::{CallContext, ToolError, attachment};
@@ -18,19 +20,40 @@ pub const METHODS: [&str; 6] = ["call", "call_agent", "is_untyped", "tools", "us
 /// `given` says how what an agent (by its name) or a tool gave is told.
 pub async fn while_serving<T>(
     answer: impl Future<Output = T>,
-    mut requests: mpsc::UnboundedReceiver<Request>,
+    requests: mpsc::UnboundedReceiver<Request>,
     cx: &CallContext<'_>,
     given: impl Fn(&[Content], Option<&str>) -> RawJson,
 ) -> T {
+    match while_serving_within(Duration::ZERO, answer, requests, cx, given).await {
+        Some(answer) => answer,
+        None => std::future::pending().await,
+    }
+}
+
+/// The same within a time, which passes only while the code does not wait for what it has asked; zero is for ever. `None`
+/// when it is over.
+pub async fn while_serving_within<T>(
+    time: Duration,
+    answer: impl Future<Output = T>,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+    cx: &CallContext<'_>,
+    given: impl Fn(&[Content], Option<&str>) -> RawJson,
+) -> Option<T> {
     let mut answer = std::pin::pin!(answer);
     let mut served = Underway::default();
     let given = &given;
     let serve = |request: Request| request.serve(|method, params| answered(method, params, cx, given));
+    let mut left = time;
     loop {
+        let (began, works) = (Instant::now(), served.is_empty());
         tokio::select! {
-            answer = &mut answer => return answer,
+            answer = &mut answer => return Some(answer),
             Some(request) = requests.recv() => served.push(serve(request)),
             () = served.next() => {}
+            () = tokio::time::sleep(left), if works && !time.is_zero() => return None,
+        }
+        if works {
+            left = left.saturating_sub(began.elapsed());
         }
     }
 }

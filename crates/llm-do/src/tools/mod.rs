@@ -24,6 +24,7 @@ pub mod working_directory;
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use tokio::sync::Semaphore;
@@ -148,6 +149,9 @@ pub fn shown_need(needed: Option<f64>) -> String {
     needed.map(|needed| format!(", and the next request may take {needed:.4}")).unwrap_or_default()
 }
 
+/// How long a call of code or of a server may take, if nothing else is said.
+pub const LONGEST_CALL: Duration = Duration::from_mins(10);
+
 /// What a running tool or entry function can see of its caller. Passed, never stored, so that the runtime and its
 /// toolsets do not own each other.
 pub struct CallContext<'a> {
@@ -176,6 +180,8 @@ pub struct CallContext<'a> {
     /// The tools of the caller.
     pub plane: &'a plane::ToolPlane,
     pub cancellation: &'a Cancellation,
+    /// How long the call of code or of a server may take, if its toolset says so; zero is for ever.
+    pub timeout: Option<Duration>,
 }
 
 impl CallContext<'_> {

@@ -248,7 +248,7 @@ impl ToolPlane {
         let steps = if slot.is_once() { cx.steps.clone().within_once() } else { cx.steps.clone() };
         let effect = async {
             let (path, call) = node.as_ref().map_or((cx.path, cx.call), |node| (&node.path, node.call));
-            let inner = CallContext { events: &telling, steps, path, call, ..cx };
+            let inner = CallContext { events: &telling, steps, path, call, timeout: None, ..cx };
             let started = Instant::now();
             let outcome = match self.open.get(slot.toolset) {
                 Some(open) => guarded(open.toolset.call(permitted, &inner)).await,

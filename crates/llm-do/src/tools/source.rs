@@ -132,7 +132,8 @@ pub struct McpConfig {
     pub name: String,
     pub server: McpServer,
     /// For its start, and for each call.
-    pub timeout: Duration,
+    /// For its start and for each call; zero is for ever, and only of calls.
+    pub timeout: Option<Duration>,
     /// What it offers, if it was asked.
     pub tools: Option<Vec<DeclaredTool>>,
 }
@@ -206,6 +207,8 @@ pub struct Variant {
     /// Only these, by the names that the toolset gives them.
     pub tools: Option<Vec<String>>,
     pub approval: BTreeMap<String, Rule>,
+    /// How long a call may take, of code or of a server; zero is for ever.
+    pub timeout: Option<Duration>,
 }
 
 /// A toolset that is always there.
@@ -422,6 +425,7 @@ mod tests {
             prefix: "notes_".into(),
             tools: Some(vec!["write_file".into()]),
             approval: BTreeMap::from([("write_file".into(), Rule::Allow)]),
+            timeout: None,
         };
         let variant = ToolsetSource::Variant(Arc::new(variant));
         let tools = variant.declared_tools().unwrap();

@@ -47,7 +47,14 @@ impl Toolset for VariantToolset {
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
         let original = self.original(call.tool()).to_owned();
-        self.of.call(call.renamed(original), cx)
+        let call = call.renamed(original);
+        match cx.timeout.or(self.variant.timeout) {
+            None => self.of.call(call, cx),
+            timeout => Box::pin(async move {
+                let inner = CallContext { timeout, steps: cx.steps.clone(), ..*cx };
+                self.of.call(call, &inner).await
+            }),
+        }
     }
 
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {

@@ -36,6 +36,8 @@ class Host:
         self._broken: set[str] = set()
         self._next = 0
         self._make_context: Any = CallContext
+        # The calls that are worked on.
+        self._calls: set[int | None] = set()
 
     def connect(self, ask: Ask) -> None:
         self._ask = ask
@@ -69,7 +71,9 @@ class Host:
         import asyncio
 
         seen = params.get("context") or {}
-        token = CURRENT_CALL.set(seen.get("call"))
+        call = seen.get("call")
+        token = CURRENT_CALL.set(call)
+        self._calls.add(call)
         try:
             return await work
         except (asyncio.CancelledError, Refused):
@@ -82,6 +86,20 @@ class Host:
             sys.stdout.flush()
             sys.stderr.flush()
             CURRENT_CALL.reset(token)
+            self._calls.discard(call)
+
+    async def on_has_stopped(self, params: Any) -> bool:
+        """Whether nothing works any more on a call that was taken back."""
+        import asyncio
+
+        from llm_do._host.threads import threads
+
+        call = params["call"]
+        for _ in range(20):
+            if call not in self._calls and not threads().works_on(call):
+                return True
+            await asyncio.sleep(0.05)
+        return False
 
     def context(self, params: Any) -> CallContext:
         made: CallContext = self._make_context(self._ask, {**params.get("context", {}), "project_root": self._root})

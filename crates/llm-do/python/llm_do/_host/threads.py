@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
+from llm_do._host.output import CURRENT_CALL
+
 # More that work at once would only wait for each other.
 _MOST_BUSY = 128
 # More than llm-do lets calls stand within each other.
@@ -34,13 +36,32 @@ class Threads(Executor):
         self._queued: deque[Work] = deque()
         self._ready: deque[Work] = deque()
         self._here = threading.local()
+        # Of each call of llm-do, how many functions work on it.
+        self._calls: dict[int | None, int] = {}
 
     def submit(self, fn: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
         future: Future[T] = Future()
+        work = functools.partial(self._work, CURRENT_CALL.get(), functools.partial(fn, *arguments, **named))
         with self._changed:
-            self._queued.append((future, functools.partial(fn, *arguments, **named)))
+            self._queued.append((future, work))
             self._advance()
         return future
+
+    def _work(self, call: int | None, function: Callable[[], T]) -> T:
+        with self._changed:
+            self._calls[call] = self._calls.get(call, 0) + 1
+        try:
+            return function()
+        finally:
+            with self._changed:
+                self._calls[call] -= 1
+                if not self._calls[call]:
+                    del self._calls[call]
+
+    def works_on(self, call: int) -> bool:
+        """Whether a function still works on a call, whoever waits for it."""
+        with self._changed:
+            return call in self._calls
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Component;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Linker;
 use crate::escape::visible;
@@ -133,8 +134,9 @@ impl Namespace {
                     let tools = linker.project.offered.get(&name.value).cloned();
                     ToolsetSource::Mcp(McpConfig { tools, ..config.clone() })
                 }
-                ToolsetDefinition::Use { target, prefix, tools, approval } => {
-                    variants.push(Use { name, target, prefix, tools: tools.as_deref(), approval });
+                ToolsetDefinition::Use { target, prefix, tools, approval, timeout } => {
+                    let (tools, timeout) = (tools.as_deref(), *timeout);
+                    variants.push(Use { name, target, prefix, tools, approval, timeout });
                     continue;
                 }
                 ToolsetDefinition::Broken => {
@@ -186,6 +188,10 @@ impl Namespace {
                 self.broken.insert(variant.name.value.clone());
                 return;
             }
+            // A function is a toolset of one.
+            Resolved::Unknown if let Some(function) = self.function(&variant.target.value) => {
+                ToolsetSource::clone(function)
+            }
             Resolved::Unknown if linker.may_be_python() => {
                 linker.open.insert(variant.target.value.clone());
                 ToolsetSource::Open
@@ -220,6 +226,7 @@ impl Namespace {
             prefix: variant.prefix.to_owned(),
             tools: variant.tools.map(|tools| tools.iter().map(|tool| tool.value.clone()).collect()),
             approval: variant.approval.iter().map(|(tool, rule)| (tool.value.clone(), *rule)).collect(),
+            timeout: variant.timeout,
         };
         self.add(linker, "a toolset", variant.name, ToolsetSource::Variant(Arc::new(source)));
     }
@@ -266,6 +273,7 @@ struct Use<'a> {
     prefix: &'a str,
     tools: Option<&'a [Located<String>]>,
     approval: &'a [(Located<String>, Rule)],
+    timeout: Option<Duration>,
 }
 
 impl Use<'_> {

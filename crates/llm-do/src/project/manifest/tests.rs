@@ -158,6 +158,7 @@ const KEYS: &[Row] = &[
     (&IN_TOOLSET, "use", &["\"filesystem_cwd\""], &[NOT_TEXT, BLANK]),
     (&IN_VARIANT, "prefix", &["\"a_\""], &[NOT_TEXT, NOT_NAME]),
     (&IN_VARIANT, "tools", &["[\"read_file\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE, EMPTY_LIST]),
+    (&IN_VARIANT, "timeout_seconds", &["1", "0.5", "0"], &[NOT_NUMBER, &["-1", "1e300"]]),
     (&IN_VARIANT, "approval", &["{}", "{\"read_file\": \"ask\", \"x\": \"block\"}"], &[NOT_MAP, NOT_RULES]),
     (&IN_FILESYSTEMS, "root", &["\".\"", "\"notes\"", "\"/srv/notes\""], &[NOT_TEXT, BLANK]),
     (&IN_FILESYSTEM, "mode", &["\"ro\"", "\"rw\""], &[NOT_TEXT, &["\"r\"", "\"RW\"", "\"\""]]),
@@ -213,7 +214,7 @@ const KEYS: &[Row] = &[
     (&IN_LOCAL_MCP, "env", SETTING_MAPS, &[NOT_MAP, NOT_SETTINGS, &["{§\"A=B\": \"x\"}", "{§\"\": \"x\"}"]]),
     (&IN_REMOTE_MCP, "url", &["\"http://localhost:1/mcp\""], &[NOT_TEXT, BLANK]),
     (&IN_REMOTE_MCP, "headers", SETTING_MAPS, &[NOT_MAP, NOT_SETTINGS]),
-    (&IN_LOCAL_MCP, "timeout_seconds", &["1", "0.5"], &[NOT_NUMBER, NOT_POSITIVE, &["1e300"]]),
+    (&IN_LOCAL_MCP, "timeout_seconds", &["1", "0.5", "0"], &[NOT_NUMBER, &["-1", "1e300"]]),
     (&IN_LOCAL_MCP, "fence", &["{}", "{\"write\": [\"cache\"]}"], &[NOT_MAP]),
     (&IN_FENCE, "read", &["[]", "[\"data\", \"/srv/x\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
     (&IN_FENCE, "write", &["[]", "[\"cache\", \"/srv/x\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE]),
@@ -370,12 +371,15 @@ fn toolset_definitions_are_read_whole() {
     let env =
         BTreeMap::from([("A".to_owned(), Setting::Text("x".into())), ("B".to_owned(), Setting::FromEnv("C".into()))]);
     let server = McpServer::Command { command: "c".into(), args: vec!["a".into()], env, fence: None };
-    let (name, timeout) = (config.name.clone(), Duration::from_secs(2));
+    let (name, timeout) = (config.name.clone(), Some(Duration::from_secs(2)));
     assert_eq!(config, McpConfig { name, server, timeout, tools: None });
     assert_eq!(from_env[0].value, "C");
 
-    let variant = only_toolset(r#"{"use": "u", "prefix": "p_", "tools": ["a"], "approval": {"a": "block"}}"#);
-    let ToolsetDefinition::Use { target, prefix, tools, approval } = variant else { panic!("{variant:?}") };
+    let variant = only_toolset(
+        r#"{"use": "u", "prefix": "p_", "tools": ["a"], "approval": {"a": "block"}, "timeout_seconds": 2}"#,
+    );
+    assert!(matches!(&variant, ToolsetDefinition::Use { timeout: Some(time), .. } if time.as_secs() == 2));
+    let ToolsetDefinition::Use { target, prefix, tools, approval, .. } = variant else { panic!("{variant:?}") };
     assert_eq!((target.value.as_str(), prefix.as_str()), ("u", "p_"));
     assert_eq!(tools.unwrap()[0].value, "a");
     assert_eq!((approval[0].0.value.as_str(), approval[0].1), ("a", Rule::Block));

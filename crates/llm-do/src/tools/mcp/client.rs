@@ -16,10 +16,14 @@ use super::result;
 use super::server::Launch;
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
+use crate::tools::LONGEST_CALL;
 use crate::tools::fence::tenant::Tenant;
 use crate::tools::rpc::child::Child;
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, code};
+
+/// How long a server may take to start and to list its tools, if nothing else is said.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A call that tells how far it has come gets its time again, but not for ever.
 const MOST_TIMES: u32 = 20;
@@ -29,6 +33,9 @@ const MOST_REMARKS: usize = 1_000;
 /// A live server. Dropped, a program of ours is killed with everything it started.
 pub struct Client {
     name: String,
+    /// For what is asked before a call.
+    patience: Duration,
+    /// For a call; zero is for ever.
     timeout: Duration,
     /// `None` once it is closed.
     live: Mutex<Option<Live>>,
@@ -70,7 +77,12 @@ struct OpenCall {
 
 impl Client {
     /// Starts the program, or gets ready to ask the service. What it says in no call is told to these.
-    pub async fn connect(name: &str, launch: &Launch, timeout: Duration, session: &Events) -> Result<Self, String> {
+    pub async fn connect(
+        name: &str,
+        launch: &Launch,
+        timeout: Option<Duration>,
+        session: &Events,
+    ) -> Result<Self, String> {
         let heard = Arc::new(Heard {
             output: Output::of(format!("`{name}`")),
             calls: Mutex::default(),
@@ -105,7 +117,9 @@ impl Client {
         };
         let listed = tokio::sync::Mutex::new(Arc::from([]));
         let (live, next) = (Mutex::new(Some(live)), AtomicU64::new(1));
-        Ok(Self { name: name.to_owned(), timeout, live, heard, next, listed })
+        let patience = timeout.filter(|timeout| !timeout.is_zero()).unwrap_or(PATIENCE);
+        let timeout = timeout.unwrap_or(LONGEST_CALL);
+        Ok(Self { name: name.to_owned(), patience, timeout, live, heard, next, listed })
     }
 
     /// Agrees on the protocol and lists the tools, all within its time. Gives how many there are.
@@ -123,16 +137,16 @@ impl Client {
             }
             Ok(self.tools(events).await?.len())
         };
-        let begun = tokio::time::timeout(self.timeout, beginning).await;
-        begun.unwrap_or_else(|_| Err(self.too_slow("did not start")))
+        let begun = tokio::time::timeout(self.patience, beginning).await;
+        begun.unwrap_or_else(|_| Err(self.too_slow("did not start", self.patience)))
     }
 
     /// The tools as they are now: listed again if the server has said that they changed.
     pub async fn tools(&self, events: &Events) -> Result<Arc<[McpTool]>, String> {
         let mut listed = self.listed.lock().await;
         if self.heard.changed.swap(false, Ordering::Relaxed) {
-            let listing = tokio::time::timeout(self.timeout, self.list()).await;
-            match listing.unwrap_or_else(|_| Err(self.too_slow("did not list its tools"))) {
+            let listing = tokio::time::timeout(self.patience, self.list()).await;
+            match listing.unwrap_or_else(|_| Err(self.too_slow("did not list its tools", self.patience))) {
                 Ok(listing) => {
                     if let Some(complaint) = listing.complaint() {
                         let text = format!("not all tools of the MCP server `{}` can be used: {complaint}", self.name);
@@ -169,6 +183,7 @@ impl Client {
         id: &str,
         arguments: &RawJson,
         events: &Events,
+        timeout: Option<Duration>,
     ) -> Result<Vec<Content>, String> {
         let known = self.tools(events).await?;
         match known.iter().find(|known| known.original == tool.original) {
@@ -193,8 +208,9 @@ impl Client {
         let meta = json!({"progressToken": token});
         let params = RawJson::of(&json!({"name": tool.original, "arguments": arguments, "_meta": meta}));
         let asking = self.ask("tools/call", &params);
-        let answer = within(self.timeout, &open.has_progressed, asking).await;
-        result::read(&answer.unwrap_or_else(|| Err(self.too_slow("did not answer")))?)
+        let timeout = timeout.unwrap_or(self.timeout);
+        let answer = within(timeout, &open.has_progressed, asking).await;
+        result::read(&answer.unwrap_or_else(|| Err(self.too_slow("did not answer", timeout)))?)
     }
 
     /// Lets the server end by itself, and sees to it that it does.
@@ -232,12 +248,12 @@ impl Client {
         format!("the MCP server `{}` {fact}", self.name)
     }
 
-    fn too_slow(&self, what: &str) -> String {
+    fn too_slow(&self, what: &str, time: Duration) -> String {
         let last_words = match &*self.live() {
             Some(Live { other: Other::Child(child), .. }) => child.last_words(),
             Some(Live { other: Other::Service(_), .. }) | None => None,
         };
-        let fact = format!("{what} within {} seconds (its `timeout_seconds`)", self.timeout.as_secs_f64());
+        let fact = format!("{what} within {} seconds (its `timeout_seconds`)", time.as_secs_f64());
         match last_words {
             Some(last) => self.about(&format!("{fact}; its last words:\n{last}")),
             None => self.about(&self.heard.with_noise(&fact)),
@@ -248,6 +264,9 @@ impl Client {
 /// What comes within a time, which begins anew as long as there is progress.
 async fn within<T>(time: Duration, has_progressed: &AtomicBool, coming: impl Future<Output = T>) -> Option<T> {
     let mut coming = std::pin::pin!(coming);
+    if time.is_zero() {
+        return Some(coming.await);
+    }
     let mut deadline = Instant::now() + time;
     for _ in 0..MOST_TIMES {
         match tokio::time::timeout_at(deadline, &mut coming).await {

@@ -31,7 +31,7 @@ pub struct Server {
     /// What to do, or why nothing can be done.
     launch: Result<Launch, String>,
     /// For its start, and for each call.
-    timeout: Duration,
+    timeout: Option<Duration>,
     /// Hears what it says in no call.
     session: Events,
     /// Set by the first who needs it. What went wrong then is what everybody else is told, too.
@@ -39,7 +39,12 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(name: impl Into<String>, launch: Result<Launch, String>, timeout: Duration, session: Events) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        launch: Result<Launch, String>,
+        timeout: Option<Duration>,
+        session: Events,
+    ) -> Self {
         Self { name: name.into(), launch, timeout, session, started: OnceCell::new() }
     }
 

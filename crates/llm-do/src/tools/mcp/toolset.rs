@@ -93,7 +93,7 @@ impl Toolset for McpTools {
             let called = async {
                 let tool = self.tool(call.tool())?;
                 let client = self.server.client(cx.events).await?;
-                client.call(tool, call.id(), call.arguments(), cx.events).await
+                client.call(tool, call.id(), call.arguments(), cx.events, cx.timeout).await
             };
             called.await.map_err(ToolError::Failed)
         })

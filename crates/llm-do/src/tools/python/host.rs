@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -29,6 +29,8 @@ use crate::tools::{CallContext, ToolError, callback};
 
 /// The oldest Python that the package is written for.
 const OLDEST: (u32, u32) = (3, 10);
+/// How long code that was taken back may take to stop.
+const STOPPING: Duration = Duration::from_secs(2);
 /// How long a toolset may take to close before nobody waits for it.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -72,7 +74,9 @@ pub struct PythonHost {
     /// The classes that the answers of agents are instances of: by agent.
     answers: Mutex<HashMap<String, String>>,
     tracebacks: Tracebacks,
-    _child: Child,
+    /// Why we have ended it.
+    ended_for: OnceLock<String>,
+    child: Child,
     _tenant: Option<Tenant>,
 }
 
@@ -159,7 +163,8 @@ impl PythonHost {
             endpoints: Mutex::default(),
             answers: Mutex::default(),
             tracebacks: python.tracebacks,
-            _child: child,
+            ended_for: OnceLock::new(),
+            child,
             _tenant: tenant,
         })
     }
@@ -255,7 +260,7 @@ impl PythonHost {
             value: RawJson,
         }
         let asked = Entering { file, function, value };
-        let answer = self.within("enter", asked, Sight::Full, cx).await?;
+        let answer = self.within("enter", asked, Sight::Full, Duration::ZERO, cx).await?;
         let Entered { value } = read(&answer).map_err(ToolError::Failed)?;
         Ok(value)
     }
@@ -264,7 +269,7 @@ impl PythonHost {
         let answer = self.connection.request(method, &RawJson::of(params)).await.map_err(|fault| {
             let events = self.calls.output.listener();
             self.tell_traceback(&fault, events.as_ref());
-            fault.to_string()
+            self.words(&fault)
         })?;
         read(&answer)
     }
@@ -311,6 +316,7 @@ impl PythonHost {
         method: &str,
         asked: impl Serialize,
         sight: Sight,
+        time: Duration,
         cx: &CallContext<'_>,
     ) -> Result<RawJson, ToolError> {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
@@ -318,11 +324,34 @@ impl PythonHost {
         let _open = self.calls.begin(call, OpenCall { requests: sender, events: cx.events.clone() });
         let params = RawJson::of(&Asked { asked, context: Seen::of(call, sight, cx) });
         let answer = self.connection.request(method, &params);
-        let answer = callback::while_serving(answer, requests, cx, |content, agent| self.typed(content, agent)).await;
+        let given = |content: &[Content], agent: Option<&str>| self.typed(content, agent);
+        let Some(answer) = callback::while_serving_within(time, answer, requests, cx, given).await else {
+            return Err(ToolError::Failed(self.overdue(call, time).await));
+        };
         answer.map_err(|fault| {
             self.tell_traceback(&fault, Some(cx.events));
-            ToolError::Failed(fault.to_string())
+            ToolError::Failed(self.words(&fault))
         })
+    }
+
+    /// A call that took too long was taken back. Code that does not stop for that is ended with its process.
+    async fn overdue(&self, call: u64, time: Duration) -> String {
+        let fact = format!("not done after {} seconds (`timeout_seconds` of its toolset)", time.as_secs_f64());
+        let params = json!({"call": call});
+        let stopping = tokio::time::timeout(STOPPING, self.ask::<bool>("has_stopped", &params));
+        if let Ok(Ok(true)) = stopping.await {
+            return fact;
+        }
+        let _ = self.ended_for.set("Python was ended, since a call of it did not stop".to_owned());
+        self.child.end();
+        format!("{fact}; it did not stop, so Python was ended")
+    }
+
+    fn words(&self, fault: &Fault) -> String {
+        match (fault, self.ended_for.get()) {
+            (Fault::Gone(_), Some(words)) => words.clone(),
+            (Fault::Gone(_) | Fault::Told { .. }, _) => fault.to_string(),
+        }
     }
 
     /// The answer of an agent may be an instance of a class.

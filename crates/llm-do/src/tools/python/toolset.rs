@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::BoxFuture;
 use crate::escape::visible;
 use crate::message::{Attachment, Content, RawJson};
 use crate::tools::approval::{PermittedCall, Question, Rule, Verdict, canonical};
-use crate::tools::{CallContext, Repeat, ToolError, ToolSpec, Toolset};
+use crate::tools::{CallContext, LONGEST_CALL, Repeat, ToolError, ToolSpec, Toolset};
 
 /// A description by a toolset's own code is cut here.
 const LONGEST_DESCRIPTION: usize = 2_000;
@@ -159,7 +160,7 @@ impl PythonTools {
     /// Asks the code what it thinks of a call; a person is only asked about arguments that fit.
     async fn opinion(&self, tool: &str, arguments: &RawJson, cx: &CallContext<'_>) -> Result<Verdict, String> {
         let asked = Judging { instance: &self.instance, tool, arguments };
-        let opinion: Opinion = match self.host.within("judge", asked, self.sight(tool), cx).await {
+        let opinion: Opinion = match self.host.within("judge", asked, self.sight(tool), time_of(cx), cx).await {
             Ok(answer) => answer.to().map_err(|error| error.to_string())?,
             // Nothing can run any more, and the call says why.
             Err(_) if self.host.is_gone() => return Ok(Verdict::Allow),
@@ -184,7 +185,7 @@ impl PythonTools {
             call: Judging { instance: &self.instance, tool, arguments },
             approved: !is_allowed || self.is_needing(tool, arguments),
         };
-        let answer = self.host.within("call", asked, self.sight(tool), cx).await?;
+        let answer = self.host.within("call", asked, self.sight(tool), time_of(cx), cx).await?;
         let malformed =
             |error: serde_json::Error| ToolError::Failed(format!("Python answered what nobody asked: {error}"));
         match answer.to().map_err(malformed)? {
@@ -199,6 +200,10 @@ impl PythonTools {
             }
         }
     }
+}
+
+fn time_of(cx: &CallContext<'_>) -> Duration {
+    cx.timeout.unwrap_or(LONGEST_CALL)
 }
 
 fn content(part: Part) -> Content {

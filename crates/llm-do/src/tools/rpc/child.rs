@@ -125,6 +125,13 @@ impl Child {
         tokio::time::timeout(time, self.life.wait_for(|life| *life != Life::Running)).await.is_ok()
     }
 
+    /// Ends it at once, with everything it started.
+    pub fn end(&self) {
+        if *self.life.borrow() == Life::Running {
+            kill(self.group);
+        }
+    }
+
     /// The last of what it said.
     pub fn last_words(&self) -> Option<String> {
         self.tail.words()
