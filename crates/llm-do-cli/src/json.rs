@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use llm_do::escape::visible_json;
 use llm_do::event::Event;
-use llm_do::event::{TraceCall, UsageReport};
+use llm_do::event::{Refusal, TraceCall, UsageReport};
 use llm_do::message::{Finish, Message, RawJson};
 use llm_do::tools::approval::Pending;
 use serde::Serialize;
@@ -23,6 +23,7 @@ pub struct ResultJson {
     pub trace: Option<Arc<TraceCall>>,
     pub messages: Vec<Message>,
     pub pending: Vec<Pending>,
+    pub refused: Vec<Refusal>,
     pub run: Option<String>,
 }
 
@@ -45,6 +46,7 @@ impl ResultJson {
             trace: None,
             messages: Vec::new(),
             pending: Vec::new(),
+            refused: Vec::new(),
             run: None,
         }
     }

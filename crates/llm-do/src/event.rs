@@ -86,6 +86,8 @@ pub enum EventKind {
     },
     ToolRefused {
         id: String,
+        /// The agents and the code from the entry down.
+        path: Vec<String>,
         tool: String,
         /// Unless they are no JSON object.
         arguments: Option<RawJson>,
@@ -93,6 +95,8 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         arguments_text: Option<String>,
         reason: String,
+        /// Whether a rule or a person refused it; else it could not be used at all.
+        judged: bool,
     },
     ApprovalAsked {
         id: String,
@@ -179,6 +183,16 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// What a request took, of the events that tell that.
+    pub fn usage(&self) -> Option<&Usage> {
+        match self {
+            Self::RequestFinished { usage, .. } | Self::RequestFailed { usage, .. } => Some(usage),
+            _ => None,
+        }
+    }
+}
+
 /// What kind of thing was called: agents and entry functions have `call_*` events, tools `tool_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -225,6 +239,15 @@ pub enum Answered {
 pub enum OutputStream {
     Stdout,
     Stderr,
+}
+
+/// A call that a rule or a person refused, as a fold over events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// The agents and the code from the entry down; the last one called.
+    pub path: Vec<String>,
+    pub tool: String,
+    pub reason: String,
 }
 
 /// Tokens and money, as a fold over events.

@@ -205,8 +205,12 @@ fn with_return_permission_errors_it_still_suspends() {
     let (sandbox, fake) = writer();
     let runtime = r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"], "runtime": {"return_permission_errors": true}}"#;
     sandbox.file("project.json", runtime);
-    let unjournaled = Run::new(&sandbox, &[".", "hi"]).asking(&fake).answer();
-    assert!(unjournaled.contains("nobody is there to give it"), "{unjournaled}");
+    let unjournaled = Run::new(&sandbox, &[".", "hi"]).asking(&fake).ended();
+    assert!(unjournaled.stdout.contains("nobody is there to give it"), "{unjournaled:?}");
+    assert_eq!(
+        (unjournaled.code, unjournaled.stderr.as_str()),
+        (Some(0), "1 call was refused: `write_file` of main\n")
+    );
     begin(&sandbox, &fake, &[]).failure(4);
     let id = waiting_id(&sandbox, &fake);
     assert_eq!(resume(&sandbox, &fake, &["--approve", &id]).ended().code, Some(0));

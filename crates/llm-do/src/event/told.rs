@@ -169,7 +169,9 @@ impl Fields {
             "tool_refused" => {
                 let (id, arguments, reason) = (self.take("id")?, self.take("arguments")?, self.take("reason")?);
                 let arguments_text = self.0.remove("arguments_text").map(|text| text.to()).transpose()?;
-                EventKind::ToolRefused { id, tool, arguments, arguments_text, reason }
+                let path = self.take::<Option<_>>("path")?.unwrap_or_default();
+                let judged = self.take::<Option<_>>("judged")?.unwrap_or_default();
+                EventKind::ToolRefused { id, path, tool, arguments, arguments_text, reason, judged }
             }
             _ => {
                 let returned = match self.0.remove("result") {
@@ -242,14 +244,16 @@ mod tests {
         let (kind, usage) = (CallKind::Agent, Usage { requests: 1, cost_usd: Some(0.25), ..Usage::default() });
         let call = |ended| EventKind::CallFinished { name: text(), kind, ended, duration_ms: 3, usage };
         let tool = |returned| EventKind::ToolReturned { id: text(), tool: text(), returned, duration_ms: 3 };
+        let path = || vec![text(), text()];
         let refused = |arguments, arguments_text| EventKind::ToolRefused {
             id: text(),
+            path: path(),
             tool: text(),
             arguments,
             arguments_text,
             reason: text(),
+            judged: true,
         };
-        let path = || vec![text(), text()];
         let (answer, note) = (Answered::Edited, Some(text()));
         vec![
             EventKind::CallStarted { name: text(), kind, input: json(), parent: Some(1) },

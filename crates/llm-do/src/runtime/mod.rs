@@ -9,6 +9,7 @@ pub mod mcp;
 pub mod output;
 mod python;
 pub mod record;
+mod repeats;
 mod request;
 mod scope;
 pub mod session;
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{CallOutput, Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
+use crate::event::{CallOutput, Event, Events, Hearing, MessageLog, Refusal, TraceCall, UsageReport};
 use crate::http::HttpSettings;
 use crate::journal::{Journal, Steps, Stop, run_id};
 use crate::message::{Attachment, Content, Finish, Message, RawJson, Unfinished};
@@ -210,6 +211,8 @@ pub struct Outcome {
     pub usage: UsageReport,
     /// The call of the entry, with all that it called.
     pub trace: Vec<Arc<TraceCall>>,
+    /// Calls that a rule or a person refused.
+    pub refused: Vec<Refusal>,
 }
 
 /// How the last reply of a conversation ended.
@@ -495,6 +498,11 @@ impl Runtime {
         &self.program
     }
 
+    /// The calls that were refused so far, in order.
+    pub fn refused(&self) -> Vec<Refusal> {
+        self.session.refused()
+    }
+
     /// Tokens and money so far, by model and in total.
     pub fn usage(&self) -> UsageReport {
         self.session.usage()
@@ -515,7 +523,8 @@ impl Runtime {
             Entry::Open => return Err(RunError::NotStarted),
         };
         let trace = self.session.trace_of(call).into_iter().collect();
-        Ok(Outcome { output, finish: finish_of(&messages), messages, usage: self.usage(), trace })
+        let refused = self.refused();
+        Ok(Outcome { refused, output, finish: finish_of(&messages), messages, usage: self.usage(), trace })
     }
 
     /// Runs an entry that is a function: one input → one answer, and nothing is kept for another.

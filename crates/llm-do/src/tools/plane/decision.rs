@@ -217,24 +217,31 @@ fn replayed(result: Option<RawJson>, cx: &CallContext<'_>) -> Decided {
 /// Tells of a refusal; what the model reads of it.
 fn refused(call: &ToolCall, reason: String, cx: &CallContext<'_>) -> Verdicted {
     let read = format!("refused: {reason}");
-    undispatched(call, &call.arguments, reason, cx);
+    tell_refused(call, &call.arguments, reason, true, cx);
     Verdicted::Not(read)
 }
 
 /// Tells of a call that reaches no tool: what a model tried is as good to know as what it did.
 fn undispatched(call: &ToolCall, arguments: &Arguments, reason: String, cx: &CallContext<'_>) -> Verdicted {
     let decided = Verdicted::Not(reason.clone());
+    tell_refused(call, arguments, reason, false, cx);
+    decided
+}
+
+/// `judged`: by a rule or a person.
+fn tell_refused(call: &ToolCall, arguments: &Arguments, reason: String, judged: bool, cx: &CallContext<'_>) {
     cx.events.send(|| {
         let (arguments, arguments_text) = arguments.in_json();
         EventKind::ToolRefused {
             id: call.id.clone(),
+            path: cx.path.to_vec(),
             tool: call.tool.clone(),
             arguments: arguments.cloned(),
             arguments_text: arguments_text.map(str::to_owned),
             reason,
+            judged,
         }
     });
-    decided
 }
 
 fn ended_by(call: &ToolCall, reason: String, cx: &CallContext<'_>) -> Ending {
