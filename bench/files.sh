@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What the file tools cost, against programs that do nothing else: a part of a file of 1 GB against `cat` and `wc -m` of all
 # of it, and a list of 100 000 files against `find` and against `find | sort`. Whole processes, files in the page cache;
-# the best of five. One command, nothing to set up: `bench/files.sh`.
+# the best of five. And what one call of `list_files` with a pattern costs in a small directory, in instructions (valgrind):
+# many calls of one reply less one of them. One command, nothing to set up: `bench/files.sh`.
 set -euo pipefail
 export LLM_DO_TRUST=1 # The projects here are our own.
 cd "$(dirname "$0")/.."
@@ -10,6 +11,7 @@ export LC_ALL=C.UTF-8
 LINES_OF_FILE=${LINES_OF_FILE:-10000000} # of 100 bytes
 DIRECTORIES=${DIRECTORIES:-1000}         # with 100 files each
 ROUNDS=${ROUNDS:-5}
+CALLS=${CALLS:-65} # of one reply, where calls are counted
 
 if [[ -z ${PROGRAM:-} ]]; then
     echo "building ..." >&2
@@ -40,6 +42,11 @@ agent() { # DIRECTORY CALL: a project whose agent makes one call
 agent nothing '{ list_files: { path: empty } }'
 agent read "{ read_file: { path: large/file.txt, offset: $((LINES_OF_FILE * 49)), max_chars: 2000 } }"
 agent list '{ list_files: { path: tree } }'
+mkdir small small/src
+touch small/{Cargo.toml,README.md,src/{lib,main,glob,names}.rs}
+small='{ list_files: { path: small, pattern: "**/*.rs" } }'
+agent one "[$small]"
+agent many "[$small$(for ((index = 1; index < CALLS; index++)); do printf ', %s' "$small"; done)]"
 agent narrow '{ list_files: { path: tree, pattern: "d0001/*.txt" } }'
 
 command_of() { # NAME: sets the array `command`
@@ -72,6 +79,20 @@ measure() { # NAME: the best time in microseconds, the largest peak in kB
 names=(cat wc read find find_sorted list narrow nothing)
 for name in "${names[@]}"; do measure "$name"; done
 
+count() { # NAME: instructions of the whole process
+    command_of "$1"
+    local environment=("${command[@]:0:4}") program=("${command[@]:4}")
+    "${environment[@]}" valgrind --tool=callgrind --callgrind-out-file=callgrind "${program[@]}" >output 2>errors </dev/null ||
+        { cat errors >&2; exit 1; }
+    figure[$1.instructions]=$(sed -n 's/^summary: //p; s/^totals: //p' callgrind | head -1)
+}
+if command -v valgrind >/dev/null; then
+    for name in one many; do count "$name"; done
+    figure[call.instructions]=$(((${figure[many.instructions]} - ${figure[one.instructions]}) / (CALLS - 1)))
+else
+    echo "without valgrind no instructions are counted" >&2
+fi
+
 ratio() { awk -v a="${figure[$1.us]}" -v b="${figure[$2.us]}" 'BEGIN { printf "%.2f", a / b }'; }
 row() { # WORDS NAME [COMPARED...]
     local words=$1 name=$2 other
@@ -88,6 +109,7 @@ row "find | sort of the same" find_sorted
 row "list_files of the same" list find find_sorted
 row "list_files of one directory by its pattern" narrow
 row "a run that lists an empty directory" nothing
+printf '%-52s %10s instructions\n' "one call of list_files with a pattern, 6 files" "${figure[call.instructions]:-?}"
 
 mkdir -p "$(dirname "$saved")"
 {
@@ -102,6 +124,9 @@ mkdir -p "$(dirname "$saved")"
             separator=,
         done
     done
+    if [[ -n ${figure[call.instructions]:-} ]]; then
+        printf ',\n    "call.instructions": %s' "${figure[call.instructions]}"
+    fi
     printf '\n  }\n}\n'
 } >"$saved"
 echo "saved in $saved" >&2

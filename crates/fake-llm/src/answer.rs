@@ -2,6 +2,7 @@
 //! plan, so a fault means the same in both.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
@@ -50,6 +51,8 @@ pub(crate) struct Answer {
     pub shape: Shape,
     pub framing: Framing,
     pub chunks: Vec<Bytes>,
+    /// How long the provider takes before it answers.
+    pub latency: Duration,
     pub before_head: Vec<Gate>,
     pub stalls: Vec<(At, Gate)>,
     pub cut: Option<(At, Cut)>,
@@ -57,6 +60,7 @@ pub(crate) struct Answer {
 
 /// What is left to do, step by step.
 pub(crate) struct Plan {
+    pub latency: Duration,
     pub before_head: Vec<Gate>,
     pub head: Head,
     pub steps: VecDeque<Step>,
@@ -114,6 +118,7 @@ impl Answer {
             shape,
             framing,
             chunks,
+            latency: Duration::ZERO,
             before_head: Vec::new(),
             stalls: Vec::new(),
             cut: None,
@@ -148,7 +153,7 @@ impl Answer {
         };
         let steps = self.steps(total, stop);
         let head = Head { status: self.status, content_type: self.content_type, retry_after: self.retry_after, length };
-        Plan { before_head: self.before_head, head, steps, end }
+        Plan { latency: self.latency, before_head: self.before_head, head, steps, end }
     }
 
     /// The chunks up to byte `stop`, interrupted by the stalls before it.

@@ -14,6 +14,11 @@ pub enum On {
     Request(usize),
     First(usize),
     Every,
+    /// So many of a hundred, by chance; the same ones each time.
+    Chance {
+        percent: u64,
+        seed: u64,
+    },
 }
 
 /// One thing that goes wrong. Several may befall one answer; their order does not matter.
@@ -83,6 +88,9 @@ impl On {
             Self::Request(only) => number == only,
             Self::First(count) => number <= count,
             Self::Every => true,
+            Self::Chance { percent, seed } => {
+                fastrand::Rng::with_seed(seed ^ ((number as u64) << 20)).u64(..100) < percent
+            }
         }
     }
 }

@@ -89,6 +89,7 @@ pub(crate) fn rendered(plan: Plan) -> Bytes {
 }
 
 async fn send(wire: &mut impl Wire, inbound: &mut BytesMut, plan: Plan, delivery: &mut Delivery) -> io::Result<End> {
+    tokio::time::sleep(plan.latency).await;
     for gate in plan.before_head {
         stand_at(gate, wire, inbound).await?;
     }

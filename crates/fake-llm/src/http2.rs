@@ -53,6 +53,7 @@ async fn answer(
             let incoming = Incoming { connection, version: HttpVersion::Http2, method, path, headers, bytes };
             let (answer, delivery) = scripted.respond(incoming, in_flight);
             let plan = answer.plan();
+            tokio::time::sleep(plan.latency).await;
             for gate in plan.before_head {
                 gate.pass().await;
             }

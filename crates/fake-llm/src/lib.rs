@@ -22,7 +22,7 @@
 //!
 //! Reading order: `reply`, `seen` and `script` are the language of tests; `protocol` is one file for each wire
 //! format; `scripted` plays a script; `answer` and `fault` say what goes over the wire; `http1` and `http2` send it.
-//! `proxy` stands in between.
+//! `proxy` stands in between. `priced` counts and bills.
 
 mod answer;
 mod constant;
@@ -32,6 +32,7 @@ mod gate;
 mod history;
 mod http1;
 mod http2;
+mod priced;
 mod protocol;
 mod proxy;
 mod reply;
@@ -49,6 +50,7 @@ pub use constant::Constant;
 pub use counts::Stats;
 pub use fault::{Failure, Fault, LineEnd, On, RetryAfter};
 pub use gate::Gate;
+pub use priced::{Bill, Prices};
 pub use protocol::Protocol;
 pub use proxy::{FakeProxy, ProxyFault, ProxyScript};
 pub use reply::{Call, Finish, Reply, Usage};

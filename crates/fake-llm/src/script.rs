@@ -1,6 +1,7 @@
 //! What the server shall do: replies, and the faults that befall them.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::fault::{Fault, On};
 use crate::history::ForeignHistory;
@@ -20,7 +21,11 @@ pub struct Script {
     pub(crate) faults: Vec<(On, Fault)>,
     pub(crate) foreign_history: ForeignHistory,
     pub(crate) keys: Keys,
+    pub(crate) latency: Latency,
 }
+
+/// How long the provider takes for the request with this number.
+pub(crate) type Latency = Box<dyn Fn(usize) -> Duration + Send + Sync>;
 
 pub(crate) type Rule = Box<dyn Fn(&Seen) -> Option<Reply> + Send + Sync>;
 
@@ -41,6 +46,7 @@ impl Script {
             faults: Vec::new(),
             foreign_history: ForeignHistory::Refused,
             keys: Keys::Required,
+            latency: Box::new(|_| Duration::ZERO),
         }
     }
 
@@ -81,6 +87,14 @@ impl Script {
     #[must_use]
     pub fn accept_foreign_history(mut self) -> Self {
         self.foreign_history = ForeignHistory::Accepted;
+        self
+    }
+
+    /// Takes its time before it answers: up to so long, by chance; the same times each time.
+    #[must_use]
+    pub fn latency(mut self, most: Duration, seed: u64) -> Self {
+        self.latency =
+            Box::new(move |number| most.mul_f64(fastrand::Rng::with_seed(seed ^ ((number as u64) << 20)).f64()));
         self
     }
 

@@ -165,6 +165,7 @@ impl Scripted {
             Stream::No => Answer::document(200, chunks.concat()),
             Stream::Events | Stream::EventsWithUsage => Answer::events(chunks),
         };
+        let answer = Answer { latency: (self.script.latency)(number), ..answer };
         (fault::apply(faults, answer, protocol.dialect()), claim)
     }
 

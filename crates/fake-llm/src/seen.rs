@@ -16,6 +16,8 @@ pub struct Seen {
     pub messages: Vec<Message>,
     pub tools: Vec<Tool>,
     pub stream: Stream,
+    /// How many tokens the answer may have, if the request says so.
+    pub longest_answer: Option<u64>,
 }
 
 /// How the client wants its answer.

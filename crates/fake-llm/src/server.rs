@@ -74,7 +74,7 @@ impl Running {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _entered = runtime.enter();
             let socket = TcpSocket::new_v4()?;

@@ -206,6 +206,9 @@ pub struct ConductArgs {
     /// Also write the answer to this file
     #[arg(short, long, value_name = "FILE", visible_alias = "output-last-message")]
     pub output: Option<PathBuf>,
+    /// End with exit code 4 if a call was refused, though the run came to its end
+    #[arg(long)]
+    pub fail_on_refusal: bool,
     /// Print one event per line as JSON; the last one is the result
     #[arg(long, conflicts_with = "output_format")]
     pub json: bool,

@@ -48,6 +48,7 @@ fn without_tools(program: Program) -> Program {
     every_agent(program, |agent| AgentSpec {
         tools: Vec::new(),
         toolsets: Vec::new(),
+        doubtful_rules: Vec::new(),
         server_tools: Vec::new(),
         ..agent
     })

@@ -9,6 +9,7 @@ use llm_do::project::reach::AgentTool;
 use llm_do::project::{AgentSpec, Entry, Program};
 use llm_do::runtime::input::Input;
 use llm_do::runtime::{Output, RunError, Runtime};
+use llm_do::syntax::names;
 use llm_do::tools::Ending;
 use tokio::sync::mpsc;
 
@@ -284,9 +285,8 @@ fn command(text: &str, session: &Session) -> Option<String> {
         "/quit" | "/exit" => None,
         other => {
             let name = other.split_whitespace().next().unwrap_or(other);
-            let nearest = llm_do::syntax::diagnostic::nearest(name, COMMANDS.iter().copied());
-            let hint = nearest.map_or("/help lists them".to_owned(), |name| format!("did you mean {name}?"));
-            Some(format!("there is no command {}; {hint}\n", visible(name)))
+            let instead = names::instead(name, "commands", COMMANDS.iter().copied());
+            Some(format!("there is no command {}; {instead}\n", visible(name)))
         }
     }
 }

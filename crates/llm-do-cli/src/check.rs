@@ -298,7 +298,9 @@ fn shell_json((name, config): (&str, &ShellConfig)) -> Value {
     let (grammar, rules, default) = match &config.grammar {
         Grammar::ReadOnly => ("read_only", Vec::new(), Rule::Block),
         Grammar::FileOps => ("file_ops", Vec::new(), Rule::Block),
-        Grammar::Rules { rules, default } => ("rules", rules.iter().map(rule_json).collect(), *default),
+        Grammar::Rules { rules, default } => {
+            ("rules", rules.iter().map(rule_json).collect(), default.unwrap_or(Rule::Block))
+        }
     };
     json!({
         "toolset": name,

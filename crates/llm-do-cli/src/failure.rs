@@ -179,6 +179,7 @@ impl From<RunError> for Failure {
             | RunError::NoAgent { .. }
             | RunError::NoProvider { .. }
             | RunError::Toolset { .. }
+            | RunError::IdleRule { .. }
             | RunError::NotStarted => (USAGE, None),
             RunError::Cancelled { .. } => (INTERRUPTED, None),
             RunError::Ended(ending) => match ending {

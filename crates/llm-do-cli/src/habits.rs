@@ -1,7 +1,7 @@
 //! Words that people know from other tools, and what says the same here. Pure.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use llm_do::syntax::diagnostic::nearest;
+use llm_do::syntax::names::{instead, nearest};
 
 use crate::args::COMMANDS;
 
@@ -64,7 +64,10 @@ pub fn instead_of_command(name: &str) -> Option<String> {
         return Some("the prompt comes after the project: `llm-do . \"…\"` asks the one in this directory".to_owned());
     }
     let habit = said(COMMANDS_ELSEWHERE, name).map(str::to_owned);
-    habit.or_else(|| nearest(name, COMMANDS.iter().copied()).map(|near| format!("did you mean the command `{near}`?")))
+    // What is like no command is more likely the name of a project.
+    habit.or_else(|| {
+        nearest(name, COMMANDS.iter().copied()).map(|_| instead(name, "commands", COMMANDS.iter().copied()))
+    })
 }
 
 /// A flag of another tool gets what it is called here, instead of a guess by its letters; a prompt without quotes, that it
@@ -120,7 +123,7 @@ mod tests {
     #[test]
     fn a_habit_is_told_before_a_guess() {
         assert_eq!(instead_of_command("trust").as_deref(), Some("`llm-do check PROJECT --trust` trusts a project"));
-        assert_eq!(instead_of_command("chekc").as_deref(), Some("did you mean the command `check`?"));
+        assert!(instead_of_command("chekc").unwrap().starts_with("did you mean `check`? commands: chat, check, "));
         let prompt = instead_of_command("What is rain?").unwrap();
         assert!(prompt.starts_with("the prompt comes after the project"), "{prompt}");
         assert_eq!(instead_of_command("examples"), None);

@@ -185,6 +185,7 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
         | RunError::TooManyCalls(_)
         | RunError::NoProvider { .. }
         | RunError::Toolset { .. }
+        | RunError::IdleRule { .. }
         | RunError::Function { .. }
         | RunError::NotStarted
         | RunError::Cancelled { .. }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use llm_do::escape::visible_json;
 use llm_do::event::Event;
-use llm_do::event::{TraceCall, UsageReport};
+use llm_do::event::{Refusal, TraceCall, UsageReport};
 use llm_do::message::{Finish, Message, RawJson};
 use llm_do::tools::approval::Pending;
 use serde::Serialize;
@@ -19,9 +19,11 @@ pub struct ResultJson {
     pub exit_code: u8,
     pub error: Option<ErrorJson>,
     pub usage: UsageReport,
-    pub trace: Vec<Arc<TraceCall>>,
+    /// The call of the entry; none of a run that never began.
+    pub trace: Option<Arc<TraceCall>>,
     pub messages: Vec<Message>,
     pub pending: Vec<Pending>,
+    pub refused: Vec<Refusal>,
     pub run: Option<String>,
 }
 
@@ -41,9 +43,10 @@ impl ResultJson {
             exit_code,
             error: Some(error),
             usage: UsageReport::default(),
-            trace: Vec::new(),
+            trace: None,
             messages: Vec::new(),
             pending: Vec::new(),
+            refused: Vec::new(),
             run: None,
         }
     }

@@ -238,7 +238,8 @@ pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
         stdout: Styles { coloured: environment.colours_stdout() },
         stderr: Styles { coloured: environment.colours_stderr() },
     };
-    OutputPlan { format, file: args.conduct.output.clone(), view, debug: args.conduct.debug }
+    let (file, debug) = (args.conduct.output.clone(), args.conduct.debug);
+    OutputPlan { format, file, view, debug, fail_on_refusal: args.conduct.fail_on_refusal }
 }
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.

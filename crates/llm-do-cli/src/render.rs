@@ -40,7 +40,7 @@ pub struct View {
 
 impl View {
     /// Whether calls of tools and agents have their lines.
-    fn tells_calls(self) -> bool {
+    pub fn tells_calls(self) -> bool {
         match self.verbosity {
             Verbosity::Quiet | Verbosity::Messages => false,
             Verbosity::Normal => self.live,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_do::escape::{visible_json, visible_lines};
-use llm_do::event::{TraceCall, UsageReport};
+use llm_do::escape::{visible, visible_json, visible_lines};
+use llm_do::event::{Refusal, TraceCall, UsageReport};
 use llm_do::message::{Finish, Message, RawJson, Usage};
 use llm_do::runtime::{Outcome, Output, RunError, Runtime, finish_of};
 use llm_do::tools::Ending;
@@ -32,6 +32,8 @@ pub struct OutputPlan {
     pub view: View,
     /// Whether errors say more than people want to read.
     pub debug: bool,
+    /// Whether a call that was refused makes the run a failure.
+    pub fail_on_refusal: bool,
 }
 
 /// All that is known of a run when it is over.
@@ -41,6 +43,7 @@ pub struct Ended {
     pub messages: Vec<Message>,
     pub usage: UsageReport,
     pub trace: Vec<Arc<TraceCall>>,
+    pub refused: Vec<Refusal>,
     pub run: String,
     pub elapsed: Duration,
     /// Where it can be resumed from.
@@ -54,21 +57,23 @@ impl Ended {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
         let (messages, journal, handed_over) = (Vec::new(), None, None);
-        Self { answer, stopped, messages, usage, trace, run, elapsed, journal, handed_over }
+        let refused = runtime.refused();
+        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, journal, handed_over }
     }
 
     /// A run that ended in another process.
     pub fn recorded(outcome: Outcome, run: String) -> Self {
-        let Outcome { output, messages, usage, trace, finish: _ } = outcome;
+        let Outcome { output, messages, usage, trace, refused, finish: _ } = outcome;
         let (answer, stopped, elapsed) = (Ok(output), None, Duration::ZERO);
         let (journal, handed_over) = (None, None);
-        Self { answer, stopped, messages, usage, trace, run, elapsed, journal, handed_over }
+        Self { answer, stopped, messages, usage, trace, refused, run, elapsed, journal, handed_over }
     }
 
     pub fn report(mut self, plan: &OutputPlan) -> Result<(), Failure> {
         let pending = self.pending();
         console::complain(&pending_text(&pending));
         let kept = self.handed_over.take().unwrap_or_else(|| keep(self.answer.as_ref().ok(), plan));
+        let kept = kept.and_then(|()| self.unrefused(plan));
         let reported = match plan.format {
             OutputFormat::Text => self.report_text(plan, kept),
             OutputFormat::Json | OutputFormat::StreamJson => self.report_json(plan, pending, kept),
@@ -120,6 +125,7 @@ impl Ended {
     pub fn report_chat(mut self, plan: &OutputPlan, chat: ChatEnded) -> Result<(), Failure> {
         let ChatEnded { last, failure } = chat;
         let kept = self.handed_over.take().unwrap_or_else(|| keep(last.as_ref(), plan));
+        let kept = kept.and_then(|()| self.unrefused(plan));
         let summary = self.summary();
         if plan.format != OutputFormat::Text {
             let output = last.as_ref().map(Output::to_json);
@@ -139,9 +145,10 @@ impl Ended {
             exit_code: failure.map_or(0, Failure::code),
             error: failure.map(error_json),
             usage: self.usage,
-            trace: self.trace,
+            trace: self.trace.into_iter().next(),
             messages: self.messages,
             pending,
+            refused: self.refused,
             run: Some(self.run),
         }
     }
@@ -155,7 +162,16 @@ impl Ended {
     }
 
     fn summary(&self) -> Summary {
-        Summary { elapsed: self.elapsed, usage: self.usage.total }
+        let refused = refused_text(&self.refused);
+        Summary { elapsed: self.elapsed, usage: self.usage.total, refused }
+    }
+
+    /// With `--fail-on-refusal`, a run in which a call was refused is none that went well.
+    fn unrefused(&self, plan: &OutputPlan) -> Result<(), Failure> {
+        match refused_text(&self.refused) {
+            Some(refused) if plan.fail_on_refusal => Err(Failure::refused(refused)),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn pending(&self) -> Vec<Pending> {
@@ -205,6 +221,7 @@ fn keep(output: Option<&Output>, plan: &OutputPlan) -> Result<(), Failure> {
 struct Summary {
     elapsed: Duration,
     usage: Usage,
+    refused: Option<String>,
 }
 
 impl Summary {
@@ -212,6 +229,10 @@ impl Summary {
     fn print(&self, view: View, failure: Option<&Failure>) {
         let is_wanted = !matches!(view.verbosity, Verbosity::Quiet | Verbosity::Messages);
         let is_empty = self.usage.requests == 0 && failure.is_some_and(|failure| !failure.cuts_short());
+        let is_said = failure.is_some_and(|failure| failure.kind() == "approval");
+        if let Some(refused) = self.refused.as_deref().filter(|_| is_wanted && !is_said) {
+            console::complain(&format!("{}\n", view.stderr.paint(Style::Warning, &visible(refused))));
+        }
         if is_wanted && !is_empty {
             let line = summary::line(self.elapsed, &self.usage);
             console::complain(&format!("{}\n", view.stderr.paint(Style::Dim, line.trim_end())));
@@ -228,6 +249,19 @@ pub fn failure(error: RunError, stopped: Option<Stopped>, journal: Option<&Path>
     match journal {
         Some(file) => failure.hint(format!("`llm-do resume {}` goes on where it stopped", file.display())),
         None => failure,
+    }
+}
+
+/// What was refused, in one line.
+fn refused_text(refused: &[Refusal]) -> Option<String> {
+    const NAMED: usize = 5;
+    let name = |refusal: &Refusal| format!("`{}` of {}", refusal.tool, refusal.path.join(" › "));
+    let mut names: Vec<String> = refused.iter().take(NAMED).map(name).collect();
+    names.extend(refused.len().checked_sub(NAMED).filter(|more| *more > 0).map(|more| format!("{more} more")));
+    match refused.len() {
+        0 => None,
+        1 => Some(format!("1 call was refused: {}", names.join(", "))),
+        count => Some(format!("{count} calls were refused: {}", names.join(", "))),
     }
 }
 

@@ -10,6 +10,7 @@ use llm_do::journal::record::{Contents, shown_time};
 use llm_do::project::Project;
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::runtime::record::{self, Resumed};
+use llm_do::syntax::names;
 use llm_do::tools::approval::{
     Answer, ApprovalRequest, AskedQuestion, KnownAnswers, Pending, SHORT_ID, key_of_call, short_id,
 };
@@ -222,10 +223,9 @@ fn whole_id<'a>(typed: &str, waiting: &'a [Pending]) -> Result<&'a str, Failure>
                 .hint(format!("type as much as tells them apart: {}", several.join(", "))))
         }
         (None, _) => {
-            let there_are: Vec<&str> = ids().map(short_id).collect();
-            let hint = match there_are.as_slice() {
-                [] => "nothing waits for an approval".to_owned(),
-                ids => format!("waiting: {}; `--show` says what for", ids.join(", ")),
+            let hint = match names::listed(ids().map(short_id)) {
+                None => "nothing waits for an approval".to_owned(),
+                Some(ids) => format!("waiting: {ids}; `--show` says what for"),
             };
             Err(Failure::usage(format!("no call waits with the id `{}`", visible(typed))).hint(hint))
         }

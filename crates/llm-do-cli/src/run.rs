@@ -696,12 +696,13 @@ impl Prepared {
     }
 }
 
-/// Pieces of streams are heard only where they are shown.
+/// What is shown nowhere is not even sent.
 fn hearing(format: OutputFormat, view: View) -> Hearing {
     match format {
         OutputFormat::StreamJson => Hearing::Everything,
         OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
-        OutputFormat::Text | OutputFormat::Json => Hearing::Facts,
+        OutputFormat::Text | OutputFormat::Json if view.tells_calls() || view.live => Hearing::Facts,
+        OutputFormat::Text | OutputFormat::Json => Hearing::Exceptions,
     }
 }
 

@@ -55,7 +55,7 @@ const SIX_ERRORS: &str = r#"error: there is no agent `mian` to start with
 3 |   "entry": { "agent": "mian" },
   |                       ^^^^^^
   |
-  = hint: did you mean `main`?
+  = hint: did you mean `main`? agents: helper, main
 
 error: unknown key `max_dept` in `runtime`
  --> project.json:5:16
@@ -63,7 +63,7 @@ error: unknown key `max_dept` in `runtime`
 5 |   "runtime": { "max_dept": 3 }
   |                ^^^^^^^^^^
   |
-  = hint: did you mean `max_depth`?
+  = hint: did you mean `max_depth`? keys: agent_approval_overrides, agent_attachments_require_approval, agent_calls_require_approval, approval_mode, limits, max_call_depth, max_depth, python_fence, return_permission_errors
 
 error: unknown provider `antropic` in the model `antropic:claude-haiku-4-5`
  --> main.worker:3:8
@@ -71,7 +71,7 @@ error: unknown provider `antropic` in the model `antropic:claude-haiku-4-5`
 3 | model: antropic:claude-haiku-4-5
   |        ^^^^^^^^^^^^^^^^^^^^^^^^^
   |
-  = hint: did you mean `anthropic`?
+  = hint: did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, fireworks, google, groq, huggingface, mistral, ollama, openai, openai-chat, and 4 more
 
 error: agent `main` asks for an unknown toolset `shel_readonly`
  --> main.worker:4:20
@@ -79,7 +79,7 @@ error: agent `main` asks for an unknown toolset `shel_readonly`
 4 | toolsets: [helper, shel_readonly]
   |                    ^^^^^^^^^^^^^
   |
-  = hint: did you mean `shell_readonly`?
+  = hint: did you mean `shell_readonly`? toolsets: dynamic_agents, filesystem_cwd, filesystem_cwd_ro, filesystem_project, filesystem_project_ro, helper, main, shell_file_ops, shell_readonly
 
 error: agent `helper` has no tool `write_fil`
  --> helper.worker:5:13
@@ -87,7 +87,7 @@ error: agent `helper` has no tool `write_fil`
 5 | approval: { write_fil: allow }
   |             ^^^^^^^^^
   |
-  = hint: did you mean `write_file`?
+  = hint: did you mean `write_file`? tools: edit_file, list_files, read_file, write_file
 
 error: expected a whole number of at least 1, found the text `many`
  --> helper.worker:6:25
@@ -188,7 +188,9 @@ attachment_policy: {max_attachment: 1}
         .iter()
         .filter(|error| error["message"].as_str().unwrap().starts_with("unknown key"))
         .map(|error| {
-            format!("{}:{} {}", error["file"].as_str().unwrap(), error["line"], error["hint"].as_str().unwrap())
+            let (suggestion, list) = error["hint"].as_str().unwrap().split_once('?').unwrap();
+            assert!(list.is_empty() || list.starts_with(" keys: "), "{error}");
+            format!("{}:{} {suggestion}?", error["file"].as_str().unwrap(), error["line"])
         })
         .collect();
     let expected = [

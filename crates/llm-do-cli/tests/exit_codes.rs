@@ -51,7 +51,7 @@ fn two_is_a_mistake_of_usage_or_of_the_project() {
 3 | modle: x
   | ^^^^^
   |
-  = hint: did you mean `model`?
+  = hint: did you mean `model`? keys: allow_workers, approval, attachment_policy, compatible_models, description, entry, instructions, limits, locked, model, model_settings, name, and 8 more
 
 1 error";
     check(&ended("modle: x", "- say: never\n", &[]), 2, "", said);
@@ -83,6 +83,31 @@ fn four_is_an_approval_that_is_needed_or_refused() {
     let said =
         format!("{SUMMARY}\nerror: `write_file` of main was refused: every question is answered with no in this run");
     check(&ended(files, WRITES, &["--reject-all"]), 4, "", &said);
+}
+
+/// A refusal that the model reads does not end a run, but whoever started it hears of it.
+#[test]
+fn a_run_with_refused_calls_says_so_and_may_count_as_a_failure() {
+    let run = |flags: &[&str]| {
+        let sandbox = Sandbox::new();
+        let manifest = r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"],
+            "runtime": {"return_permission_errors": true}}"#;
+        let worker = "---\nname: main\ntoolsets: [filesystem_cwd]\napproval: {write_file: block}\n---\nx\n";
+        let script = "- { round: 1, call: { write_file: { path: a, content: b } } }\n- say: done\n";
+        sandbox.file("project.json", manifest).file("main.worker", worker).file("script.yaml", script);
+        let arguments = [&["run", ".", "hi", "-m", "scripted:script.yaml"], flags].concat();
+        let ended = wait_for_all(sandbox.command(&arguments, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        Ended { stderr: timeless(&ended.stderr), ..ended }
+    };
+    let (summary, refused) = (SUMMARY.replace("1 request", "2 requests"), "1 call was refused: `write_file` of main");
+    check(&run(&[]), 0, "done\n", &format!("{refused}\n{summary}"));
+    check(&run(&["--fail-on-refusal"]), 4, "done\n", &format!("{summary}\nerror: {refused}"));
+    let ended = run(&["--output-format", "json", "-q", "--fail-on-refusal"]);
+    let result: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let listed = serde_json::json!([
+        {"path": ["main"], "tool": "write_file", "reason": "blocked by a rule of the agent"}
+    ]);
+    assert_eq!((&result["refused"], &result["output"], &result["exit_code"]), (&listed, &"done".into(), &4.into()));
 }
 
 #[test]

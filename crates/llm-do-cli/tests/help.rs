@@ -56,7 +56,8 @@ fn words_of_other_tools_are_answered_with_ours() {
     );
     assert_eq!(
         mistaken(&["chekc", "."]),
-        "error: there is no project `chekc`\nhint: did you mean the command `check`?\n"
+        "error: there is no project `chekc`\nhint: did you mean `check`? commands: chat, check, completions, \
+         models, new, resume, run, schema, serve, validate\n"
     );
     for arguments in [&["x", "--color=never"][..], &["run", "x", "--color", "never"]] {
         let said = mistaken(arguments);

@@ -171,7 +171,7 @@ fn events_usage_trace_and_messages_agree_on_the_cost() {
     let result = &lines[lines.len() - 1];
     assert_eq!(result["usage"]["total"]["cost_usd"], both);
     assert_eq!(result["usage"]["by_model"]["acme:rocket-1-20260101"]["cost_usd"], both);
-    assert_eq!(result["trace"][0]["usage"]["cost_usd"], both);
+    assert_eq!(result["trace"]["usage"]["cost_usd"], both);
     assert_eq!(result["messages"][1]["usage"]["cost_usd"], one);
 }
 

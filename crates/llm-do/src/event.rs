@@ -86,9 +86,17 @@ pub enum EventKind {
     },
     ToolRefused {
         id: String,
+        /// The agents and the code from the entry down.
+        path: Vec<String>,
         tool: String,
-        arguments: RawJson,
+        /// Unless they are no JSON object.
+        arguments: Option<RawJson>,
+        /// What the model wrote instead, or its beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        arguments_text: Option<String>,
         reason: String,
+        /// Whether a rule or a person refused it; else it could not be used at all.
+        judged: bool,
     },
     ApprovalAsked {
         id: String,
@@ -175,6 +183,16 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// What a request took, of the events that tell that.
+    pub fn usage(&self) -> Option<&Usage> {
+        match self {
+            Self::RequestFinished { usage, .. } | Self::RequestFailed { usage, .. } => Some(usage),
+            _ => None,
+        }
+    }
+}
+
 /// What kind of thing was called: agents and entry functions have `call_*` events, tools `tool_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -223,6 +241,15 @@ pub enum OutputStream {
     Stderr,
 }
 
+/// A call that a rule or a person refused, as a fold over events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// The agents and the code from the entry down; the last one called.
+    pub path: Vec<String>,
+    pub tool: String,
+    pub reason: String,
+}
+
 /// Tokens and money, as a fold over events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UsageReport {
@@ -269,9 +296,45 @@ pub fn schema() -> serde_json::Value {
     serde_json::to_value(schema).expect("a schema is JSON")
 }
 
+impl EventKind {
+    /// Whether it tells of a run that goes well: what was asked, called and answered.
+    fn is_routine(&self) -> bool {
+        match self {
+            Self::CallStarted { .. }
+            | Self::CallFinished { .. }
+            | Self::UserMessage { .. }
+            | Self::TextDelta { .. }
+            | Self::TextComplete { .. }
+            | Self::ThinkingDelta { .. }
+            | Self::ToolCalled { .. }
+            | Self::ToolReturned { .. }
+            | Self::ToolProgressed { .. }
+            | Self::ApprovalAsked { .. }
+            | Self::ApprovalAnswered { .. }
+            | Self::ServerToolUsed { .. }
+            | Self::RequestStarted { .. }
+            | Self::RequestFinished { .. }
+            | Self::ToolsetStarted { .. }
+            | Self::ToolsetReady { .. } => true,
+            Self::RequestFailed { .. }
+            | Self::ToolRefused { .. }
+            | Self::RetryScheduled { .. }
+            | Self::LimitApproached { .. }
+            | Self::LimitReached { .. }
+            | Self::ToolsetFailed { .. }
+            | Self::ToolsetCloseFailed { .. }
+            | Self::ProcessOutput { .. }
+            | Self::Notice { .. }
+            | Self::RunFailed { .. } => false,
+        }
+    }
+}
+
 /// What a listener wants to hear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hearing {
+    /// What is worth a line where nobody watches: no calls, no answers. The rest is built only for whoever records it.
+    Exceptions,
     /// Everything but the pieces of streams: those are not even built.
     Facts,
     Everything,
@@ -432,6 +495,12 @@ impl Events {
         self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
     }
 
+    /// Whoever wants to hear this.
+    fn listener(&self, kind: &EventKind) -> Option<&mpsc::UnboundedSender<Event>> {
+        let is_wanted = self.hearing != Hearing::Exceptions || !kind.is_routine();
+        self.sender.as_ref().filter(|sender| is_wanted && !sender.is_closed())
+    }
+
     /// Whether anybody wants to hear pieces of streams.
     pub fn hears_deltas(&self) -> bool {
         self.hearing == Hearing::Everything && self.is_heard()
@@ -452,7 +521,14 @@ impl Events {
             EventKind::ProcessOutput { text, .. } | EventKind::Notice { text } => clean(text),
             EventKind::ToolProgressed { message, .. } => message.iter_mut().for_each(clean),
             EventKind::ToolCalled { arguments, .. } => self.clean_json(arguments),
-            EventKind::ToolRefused { arguments, reason, .. } | EventKind::ApprovalAsked { arguments, reason, .. } => {
+            EventKind::ToolRefused { arguments, arguments_text, reason, .. } => {
+                if let Some(arguments) = arguments {
+                    self.clean_json(arguments);
+                }
+                arguments_text.iter_mut().for_each(clean);
+                clean(reason);
+            }
+            EventKind::ApprovalAsked { arguments, reason, .. } => {
                 self.clean_json(arguments);
                 clean(reason);
             }
@@ -494,7 +570,7 @@ impl Events {
         if let Some(ear) = &self.ear {
             ear.hear(&event);
         }
-        match (&self.recorder, self.sender.as_ref().filter(|_| self.is_heard())) {
+        match (&self.recorder, self.listener(&event.kind)) {
             (Some(recorder), None) => recorder.record(event),
             (Some(recorder), Some(sender)) => {
                 recorder.record(event.clone());
@@ -542,6 +618,28 @@ mod tests {
             let EventKind::ApprovalAsked { arguments, reason, .. } = told else { panic!("another event: {told:?}") };
             assert_eq!((arguments.get(), reason.as_str()), (expected, "sends [redacted]"));
         }
+    }
+
+    #[derive(Default)]
+    struct Kept(std::sync::Mutex<Vec<EventKind>>);
+
+    impl Recorder for Kept {
+        fn record(&self, event: Event) {
+            self.0.lock().unwrap().push(event.kind);
+        }
+    }
+
+    #[test]
+    fn what_nobody_shows_is_recorded_and_not_sent() {
+        let (events, mut listener) = Events::new(Hearing::Exceptions);
+        let kept = Arc::new(Kept::default());
+        let events = events.recorded_by(Arc::clone(&kept) as Arc<dyn Recorder>);
+        events.send(|| EventKind::TextComplete { text: "well".into() });
+        events.send(|| EventKind::Notice { text: "odd".into() });
+        events.send_delta(|| panic!("no piece of a stream is built"));
+        assert_eq!(listener.try_recv().unwrap().kind, EventKind::Notice { text: "odd".into() });
+        assert!(listener.try_recv().is_err());
+        assert_eq!(kept.0.lock().unwrap().len(), 2);
     }
 
     #[test]

@@ -84,6 +84,7 @@ pub mod beneath;
 pub mod descriptors;
 pub mod escape;
 pub mod event;
+pub mod glob;
 pub mod http;
 pub mod journal;
 pub mod json_schema;

@@ -224,25 +224,72 @@ pub struct ServerToolPart {
 }
 
 /// The model asks for a tool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
     /// Unique in its conversation; made up here for providers that send none.
     pub id: String,
     pub tool: String,
     pub arguments: Arguments,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private: Option<RawJson>,
 }
 
-/// Arguments as the model wrote them. What is not a JSON object, or has a key twice, is never dispatched.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// Arguments as the model wrote them. What is not a JSON object, or has a key twice, is never dispatched. In JSON the object
+/// is `arguments`; what is none is `arguments_text`, beside `"arguments": null`.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Arguments {
     Object(RawJson),
     Malformed(String),
 }
 
+impl Serialize for ToolCall {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Written<'a> {
+            id: &'a str,
+            tool: &'a str,
+            arguments: Option<&'a RawJson>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            arguments_text: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            private: Option<&'a RawJson>,
+        }
+        let Self { id, tool, arguments, private } = self;
+        let (arguments, arguments_text) = arguments.in_json();
+        Written { id, tool, arguments, arguments_text, private: private.as_ref() }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Read {
+            id: String,
+            tool: String,
+            arguments: Option<RawJson>,
+            arguments_text: Option<String>,
+            private: Option<RawJson>,
+        }
+        let Read { id, tool, arguments, arguments_text, private } = Read::deserialize(deserializer)?;
+        let arguments = match (arguments, arguments_text) {
+            (Some(object), None) => Arguments::Object(object),
+            (None, Some(text)) => Arguments::Malformed(text),
+            (Some(_), Some(_)) | (None, None) => {
+                return Err(D::Error::custom("a call has either `arguments` or `arguments_text`"));
+            }
+        };
+        Ok(Self { id, tool, arguments, private })
+    }
+}
+
 impl Arguments {
+    /// `arguments` and `arguments_text`, one of them.
+    pub fn in_json(&self) -> (Option<&RawJson>, Option<&str>) {
+        match self {
+            Self::Object(object) => (Some(object), None),
+            Self::Malformed(text) => (None, Some(text)),
+        }
+    }
+
     /// Judges the raw text of a model: an empty one means no arguments.
     pub fn parse(text: String) -> Self {
         object(&text).map_or(Self::Malformed(text), Self::Object)

@@ -12,6 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("beneath", &[]),
     ("descriptors", &[]),
     ("escape", &[]),
+    ("glob", &[]),
     ("redact", &[]),
     ("stack", &[]),
     ("underway", &[]),
@@ -22,13 +23,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("event", &["escape", "message", "redact"]),
     ("journal", &["beneath", "escape", "message", "event"]),
     ("http", &["descriptors", "escape", "message", "event", "journal"]),
-    ("model", &["escape", "message", "json_schema", "syntax", "event", "journal", "http"]),
+    ("model", &["escape", "glob", "message", "json_schema", "syntax", "event", "journal", "http"]),
     (
         "tools",
         &[
             "beneath",
             "descriptors",
             "escape",
+            "glob",
             "redact",
             "stack",
             "underway",

@@ -90,6 +90,7 @@ impl Dialect for Anthropic {
         }
         check_order(&messages, findings);
         Seen {
+            longest_answer: Some(limit),
             protocol: Protocol::Anthropic,
             model: findings.required_text(body, "model", ""),
             system: read_system(body, findings),

@@ -73,6 +73,7 @@ impl Dialect for Gemini {
         let tools = read_tools(body, findings);
         check_combination(body, settings, &tools, model, findings);
         Seen {
+            longest_answer: settings.get("maxOutputTokens").and_then(Value::as_u64),
             protocol: Protocol::Gemini,
             model: model.to_owned(),
             system: contents::read_system(body, findings),

@@ -33,6 +33,10 @@ impl Dialect for OpenAiChat {
             }
         }
         Seen {
+            longest_answer: body
+                .get("max_completion_tokens")
+                .or_else(|| body.get("max_tokens"))
+                .and_then(Value::as_u64),
             protocol: Protocol::OpenAiChat,
             model: findings.required_text(body, "model", ""),
             system: system.join("\n"),

@@ -89,6 +89,7 @@ impl Dialect for OpenAiResponses {
             _ => read_items(body, &mut system, findings),
         };
         Seen {
+            longest_answer: body.get("max_output_tokens").and_then(Value::as_u64),
             protocol: Protocol::OpenAiResponses,
             model: findings.required_text(body, "model", ""),
             system: system.join("\n"),

@@ -11,9 +11,11 @@ use llm_do::model::name::ModelName;
 use llm_do::model::provider::provider;
 use llm_do::project::create::WorkerDefaults;
 use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProject};
-use llm_do::project::{AllowWorkers, ApprovalMode, Entry, EntryFunction, Fallback, Program, Project, ToolsetUse};
+use llm_do::project::{
+    AllowWorkers, ApprovalMode, DoubtfulRule, Entry, EntryFunction, Fallback, Program, Project, ToolsetUse,
+};
 use llm_do::runtime::{OutsideCaller, Runtime, RuntimeConfig};
-use llm_do::syntax::diagnostic::nearest;
+use llm_do::syntax::names;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::function::FunctionEntry;
 use llm_do::tools::python::PythonEndpoint;
@@ -259,9 +261,9 @@ fn allowed(caller: &CallerParam, program: &Program) -> Result<OutsideCaller, Fai
     let list = list.map(|names| if is_any(&names) { AllowWorkers::Any } else { AllowWorkers::Only(names) });
     let callee = entry(program).0;
     match list.or(own) {
-        Some(AllowWorkers::Only(names)) if !names.contains(&callee) => {
+        Some(AllowWorkers::Only(allowed)) if !allowed.contains(&callee) => {
             let words = format!("`{agent}` may not call `{callee}`");
-            let has = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+            let has = names::listed(allowed.iter().map(String::as_str)).unwrap_or_else(|| "nobody".to_owned());
             Err(Failure::refused(words).hint(format!("`allow_workers` says whom it may call: {has}")))
         }
         None | Some(AllowWorkers::Any | AllowWorkers::Only(_)) => {
@@ -307,33 +309,57 @@ fn settle_trust(
 fn ruled(mut program: Program, rules: &BTreeMap<String, ToolRule>) -> Result<Program, Failure> {
     let mut known: Vec<String> = Vec::new();
     let mut unused: Vec<&String> = rules.iter().filter(|(_, rule)| !rule.optional).map(|(name, _)| name).collect();
-    for agent in program.agents.values_mut() {
+    // Which toolsets of which agents may have a tool of this name.
+    let mut doubtful: BTreeMap<&String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
+    for (name, agent) in &mut program.agents {
         let agent = Arc::make_mut(agent);
         for used in agent.tools.iter_mut().chain(&mut agent.toolsets) {
             let declared = used.source.declared_tools();
             for (key, rule) in rules {
-                let tool = match key.split_once('.') {
-                    Some((toolset, tool)) if toolset == used.name => tool,
+                let Some(tool) = tool_of(key, &used.name) else { continue };
+                match &declared {
+                    Some(tools) if tools.iter().any(|declared| declared.name == tool) => {
+                        unused.retain(|name| *name != key);
+                    }
                     Some(_) => continue,
-                    None => key.as_str(),
-                };
-                if declared.as_ref().is_none_or(|tools| tools.iter().any(|declared| declared.name == tool)) {
-                    used.rules.insert(tool.to_owned(), rule.rule());
-                    unused.retain(|name| *name != key);
+                    None => {
+                        let agents = doubtful.entry(key).or_default();
+                        agents.entry(name.clone()).or_default().push(used.name.clone());
+                    }
                 }
+                used.rules.insert(tool.to_owned(), rule.rule());
             }
             known.extend(declared.iter().flat_map(|tools| tools.iter()).map(|tool| tool.name.to_string()));
         }
     }
-    match unused.first() {
-        None => Ok(program),
-        Some(name) => {
-            let failure = Failure::usage(format!("`tool_rules` names `{name}`, which is no tool of this project"));
-            Err(match nearest(name, known.iter().map(String::as_str)) {
-                Some(near) => failure.hint(format!("did you mean `{near}`?")),
-                None => failure,
-            })
+    for key in unused {
+        match doubtful.remove(key) {
+            None => {
+                let failure = Failure::usage(format!("`tool_rules` names `{key}`, which is no tool of this project"));
+                return Err(failure.hint(names::instead(key, "tools", known.iter().map(String::as_str))));
+            }
+            Some(agents) => doubt(&mut program, key, agents),
         }
+    }
+    Ok(program)
+}
+
+/// The tool that a key means in a toolset: `tool`, or `toolset.tool`.
+fn tool_of<'k>(key: &'k str, toolset: &str) -> Option<&'k str> {
+    match key.split_once('.') {
+        Some((named, tool)) => (named == toolset).then_some(tool),
+        None => Some(key),
+    }
+}
+
+/// Only when its toolsets are opened can anybody tell whether the tool is there. Of several agents any may have it.
+fn doubt(program: &mut Program, key: &str, agents: BTreeMap<String, Vec<String>>) {
+    let mut agents = agents.into_iter();
+    let (Some((name, toolsets)), None) = (agents.next(), agents.next()) else { return };
+    if let Some(agent) = program.agents.get_mut(&name) {
+        let tool = key.rsplit('.').next().unwrap_or(key).to_owned();
+        let rule = DoubtfulRule { place: "`tool_rules`".to_owned(), tool, toolsets };
+        Arc::make_mut(agent).doubtful_rules.push(rule);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use llm_do::event::{Event, TraceCall, UsageReport};
+use llm_do::event::{Event, Refusal, TraceCall, UsageReport};
 use llm_do::message::{Finish, Message, RawJson};
 use llm_do::project::create::{WorkerDefaults, WorkerSpec};
 use llm_do::project::trust::{TrustDigest, TrustItem};
@@ -429,6 +429,8 @@ pub struct Turned {
     pub usage: UsageReport,
     /// The calls that were made in this turn.
     pub trace: Vec<TraceCall>,
+    /// Those of the scope so far that a rule or a person refused.
+    pub refused: Vec<Refusal>,
 }
 
 /// `close` and `cancel`.

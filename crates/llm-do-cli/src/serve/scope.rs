@@ -177,7 +177,7 @@ async fn live(
                 let _ = answer.send(match output {
                     Ok(output) => {
                         let (output, finish) = (output.to_json(), finish_of(&messages));
-                        Ok(Turned { output, finish, messages, usage, trace })
+                        Ok(Turned { output, finish, messages, usage, trace, refused: runtime.refused() })
                     }
                     Err(error) => Err(failed(error, stopped, usage, &trouble)),
                 });

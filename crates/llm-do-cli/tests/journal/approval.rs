@@ -63,7 +63,7 @@ fn the_result_of_a_suspended_run_says_what_waits_and_that_of_the_whole_run_count
     assert_eq!(result["run"], suspended["run"], "it is the same run");
     assert_eq!(result["usage"]["total"]["requests"], 2);
     assert_eq!(result["messages"].as_array().unwrap().len(), 4);
-    assert_eq!(result["trace"][0]["calls"][0]["name"], "write_file");
+    assert_eq!(result["trace"]["calls"][0]["name"], "write_file");
     let types: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
     let facts = ["call_started", "user_message", "request_started", "request_finished", "approval_asked"];
     assert_eq!(&types[..5], facts, "what had happened is told again");
@@ -205,8 +205,12 @@ fn with_return_permission_errors_it_still_suspends() {
     let (sandbox, fake) = writer();
     let runtime = r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"], "runtime": {"return_permission_errors": true}}"#;
     sandbox.file("project.json", runtime);
-    let unjournaled = Run::new(&sandbox, &[".", "hi"]).asking(&fake).answer();
-    assert!(unjournaled.contains("nobody is there to give it"), "{unjournaled}");
+    let unjournaled = Run::new(&sandbox, &[".", "hi"]).asking(&fake).ended();
+    assert!(unjournaled.stdout.contains("nobody is there to give it"), "{unjournaled:?}");
+    assert_eq!(
+        (unjournaled.code, unjournaled.stderr.as_str()),
+        (Some(0), "1 call was refused: `write_file` of main\n")
+    );
     begin(&sandbox, &fake, &[]).failure(4);
     let id = waiting_id(&sandbox, &fake);
     assert_eq!(resume(&sandbox, &fake, &["--approve", &id]).ended().code, Some(0));

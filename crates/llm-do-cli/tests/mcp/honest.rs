@@ -147,9 +147,9 @@ fn what_a_variant_names_must_be_there() {
         run(&sandbox, &[]).with("SECRET", "s").failure(2)
     };
     let said = variant(json!({"approval": {"delte": "block"}}));
-    assert!(said.contains("`mine` names a tool that is not there: `delte`; tools: add, show_all, fail"), "{said}");
+    assert!(said.contains("`mine` names a tool that is not there: `delte`; tools: "), "{said}");
     let said = variant(json!({"tools": ["ad"]}));
-    assert!(said.contains("`mine` names a tool that is not there: `ad`"), "{said}");
+    assert!(said.contains("`mine` names a tool that is not there: `ad`; did you mean `add`? tools: "), "{said}");
     let said = variant(json!({"prefix": "x".repeat(60)}));
     assert!(said.contains("the prefix of `mine` makes a name that is none"), "{said}");
 }
@@ -163,10 +163,12 @@ fn two_tools_of_one_name_are_an_error_that_names_both_toolsets() {
 }
 
 #[test]
-fn a_rule_for_a_tool_that_is_not_there_is_told() {
-    let sandbox = desk("approval: { delte: block }", "- say: x");
+fn a_rule_for_a_tool_that_is_not_there_ends_the_run_before_it_begins() {
+    let sandbox = desk("approval: { show_al: block, add: ask }", "- say: x");
     let ended = run(&sandbox, &[]).with("SECRET", "s").ended();
-    assert_eq!(ended.stderr, "note: agent `main` has a rule for `delte`, and no tool of that name\n");
+    let said = "error: main.worker:4:13: agent `main` has no tool `show_al`; did you mean `show_all`? tools: add, ";
+    assert!(ended.code == Some(2) && ended.stderr.starts_with(said), "{ended:?}");
+    assert_eq!(ended.stdout, "");
 }
 
 #[test]

@@ -142,15 +142,15 @@ TOOLS = [sweep]
     assert!(said.contains("main › sweep › write_file"), "{said}");
     let (events, result) = run(&sandbox, &["--json", "--approve-all"]).events();
     assert_eq!(result["output"], "main › sweep main");
-    let sweep = &result["trace"][0]["calls"][0];
+    let sweep = &result["trace"]["calls"][0];
     assert_eq!((&sweep["name"], &sweep["kind"], &sweep["depth"]), (&json!("sweep"), &json!("tool"), &json!(0)));
     let names: Vec<(&Value, &Value, &Value)> = sweep["calls"].as_array().unwrap().iter().map(named).collect();
     assert_eq!(
         names,
         [(&json!("child"), &json!("agent"), &json!(2)), (&json!("write_file"), &json!("tool"), &json!(1))]
     );
-    assert_eq!(result["trace"][0]["calls"].as_array().unwrap().len(), 1, "each call once");
-    assert_eq!((&sweep["usage"]["requests"], &result["trace"][0]["usage"]["requests"]), (&json!(1), &json!(3)));
+    assert_eq!(result["trace"]["calls"].as_array().unwrap().len(), 1, "each call once");
+    assert_eq!((&sweep["usage"]["requests"], &result["trace"]["usage"]["requests"]), (&json!(1), &json!(3)));
     let called =
         |tool: &str| of_type(&events, "tool_called").into_iter().find(|event| event["tool"] == tool).unwrap().clone();
     let code = &called("sweep")["calls_as"];
@@ -223,6 +223,6 @@ TOOLS = [outer, inner]
         .with("LLM_DO_STATE_KEY", crate::python::KEY.repeat(32))
         .ended();
     let again: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
-    let tree = |result: &Value| result["trace"][0]["calls"][0]["calls"][0]["name"].clone();
+    let tree = |result: &Value| result["trace"]["calls"][0]["calls"][0]["name"].clone();
     assert_eq!((tree(&first), tree(&again)), (json!("inner"), json!("inner")), "{ended:?}");
 }

@@ -417,3 +417,75 @@ sticky = ToolsetSpec(factory=Sticky)
     let failed = of_type(&events, "toolset_close_failed");
     assert!(failed[0]["error"].as_str().unwrap().contains("will not let go"), "{failed:?}");
 }
+
+/// A well: one toolset of the module, one that a factory makes, and one of ours.
+const WELL: &str = "\
+from pydantic_ai import FunctionToolset
+from llm_do.runtime import ToolsetSpec
+from llm_do.toolsets import FileSystemToolset
+from llm_do.toolsets.approval import set_toolset_approval_config
+
+def draw_water(litres: int) -> str:
+    '''Draws water.'''
+    print('drawn')
+    return f'{litres} litres'
+
+def look() -> str:
+    '''Looks down.'''
+    return 'deep'
+
+well = set_toolset_approval_config(FunctionToolset([draw_water, look]), {'look': {'pre_approved': True}})
+made = ToolsetSpec(factory=lambda: FunctionToolset([draw_water, look]))
+notes = FileSystemToolset('.', write_approval=False)
+";
+
+#[test]
+fn a_misspelled_rule_ends_the_run_before_it_begins() {
+    let call = calls(&["{ draw_water: { litres: 3 } }"]);
+    for (toolset, rule) in
+        [("well", "draw_wter"), ("well", "well.draw_wter"), ("made", "draw_wter"), ("made", "made.draw_wter")]
+    {
+        let main = format!("entry: true\ntoolsets: [{toolset}]\napproval: {{ {rule}: block }}");
+        let sandbox = project(&[("main", &main)], &[("kit.py", WELL)], &call);
+        let ended = run_pydantic(&sandbox, &["--approve-all"]).ended();
+        for words in
+            ["agent `main` has no tool `", "did you mean `draw_water`? tools: draw_water, look", "main.worker:5:13"]
+        {
+            assert!(ended.code == Some(2) && ended.stderr.contains(words), "{toolset} {rule}: {ended:?}");
+        }
+        assert!(!ended.stderr.contains("drawn") && ended.stdout.is_empty(), "nothing ran: {ended:?}");
+        let right = main.replace("wter", "water");
+        let sandbox = project(&[("main", &right)], &[("kit.py", WELL)], &call);
+        let ended = run_pydantic(&sandbox, &["--approve-all", "-q"]).ended();
+        assert!(ended.code == Some(4) && !ended.stderr.contains("drawn"), "the rule holds: {ended:?}");
+    }
+    let variant = r#", "toolsets": { "mine": { "use": "well", "approval": { "draw_wter": "block" } } } }"#;
+    let sandbox = project(&[("main", "entry: true\ntoolsets: [mine]")], &[("kit.py", WELL)], &call);
+    let manifest = std::fs::read_to_string(sandbox.path().join("project.json")).unwrap();
+    sandbox.file("project.json", &format!("{}{variant}", manifest.trim_end().strip_suffix('}').unwrap()));
+    let ended = run_pydantic(&sandbox, &["--approve-all"]).ended();
+    let fact = "`well` has no tool `draw_wter`";
+    assert!(ended.code == Some(2) && ended.stderr.contains(fact), "a variant of it: {ended:?}");
+}
+
+#[test]
+fn check_shows_the_tools_of_a_module_with_their_verdicts() {
+    let cache = crate::python::cache().to_str().unwrap().to_owned();
+    let words = ["check", ".", "--trust", "-m", "ollama:q", "--python", crate::python::with_pydantic_ai()];
+    let checked = |keys: &str| {
+        let sandbox = project(&[("main", &format!("entry: true\n{keys}"))], &[("kit.py", WELL)], "- say: x");
+        crate::session::Run::of(&sandbox, &words).with("XDG_CACHE_HOME", cache.clone()).answer()
+    };
+    let said = checked("toolsets: [well, notes]\napproval: { draw_water: block }");
+    for line in [
+        "draw_water  block  (well)",
+        "look        allow  (well)",
+        "read_file   allow  (notes)",
+        "write_file  allow  (notes)",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(!said.contains("unknown"), "{said}");
+    let said = checked("toolsets: [made]");
+    assert!(said.contains("*  unknown  (made)"), "what a factory makes is known when it is made: {said}");
+}

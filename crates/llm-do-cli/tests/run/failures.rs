@@ -260,7 +260,7 @@ fn every_mistake_of_a_project_is_reported_before_anything_runs() {
 3 | toolset: []
   | ^^^^^^^
   |
-  = hint: did you mean `toolsets`?
+  = hint: did you mean `toolsets`? keys: allow_workers, approval, attachment_policy, compatible_models, description, entry, instructions, limits, locked, model, model_settings, name, and 8 more
 
 error: unknown provider `antropic` in the model `antropic:x`
  --> broken.worker:4:8
@@ -268,7 +268,7 @@ error: unknown provider `antropic` in the model `antropic:x`
 4 | model: antropic:x
   |        ^^^^^^^^^^
   |
-  = hint: did you mean `anthropic`?
+  = hint: did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, fireworks, google, groq, huggingface, mistral, ollama, openai, openai-chat, and 4 more
 
 2 errors
 ";

@@ -492,7 +492,7 @@ OutputInvalid output 6 False None
 WorkerFailed failed 1 True length
 LimitReached limit 5 True None
 UsageError usage 2 False None
-UsageError usage 2 False None
+UsageError usage 2 True None
 ";
     assert_eq!(printed, expected);
 }

@@ -38,7 +38,7 @@ fn turns_share_one_memory_until_it_is_cleared() {
     chat.press("/clear\r").expect("everything is forgotten\n>").press("anew\r").expect("1: anew\n>");
     chat.press("/usage\r").expect("in all: 0 tokens in, 0 out, $0\n>");
     chat.press("/tools\r").expect("write_file  ask\nedit_file  ask\n>");
-    chat.press("/hlep\r").expect("there is no command /hlep; did you mean /help?\n>");
+    chat.press("/hlep\r").expect("there is no command /hlep; did you mean `/help`? commands: ");
     chat.press("/help\r").expect("is sent as it is.\n>").press("/quit\r");
     let left = chat.left();
     assert_eq!(left.code, Some(0), "{}", left.screen);

@@ -60,7 +60,7 @@ fn sigterm_ends_the_run_with_its_own_code() {
         let result: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
         assert_eq!((&result["type"], &result["exit_code"]), (&Value::from("result"), &Value::from(code)));
         assert_eq!(result["messages"][0]["role"], "user", "what was said so far is there");
-        assert_eq!(result["trace"][0]["error"], "cancelled");
+        assert_eq!(result["trace"]["error"], "cancelled");
     }
 }
 

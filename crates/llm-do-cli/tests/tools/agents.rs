@@ -1,7 +1,7 @@
 //! Agents that call agents.
 
 use fake_llm::{Call, FakeLlm, Reply, Script};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::session::{Run, of_type};
 use crate::{project, run};
@@ -61,9 +61,15 @@ fn what_a_model_gets_wrong_comes_back_to_it() {
         ("{ child: {} }", &["invalid arguments: ", "\"topic\" is a required property", "the schema is {"]),
         ("{ child: { topic: 7 } }", &["`/topic`: 7 is not of type \"string\""]),
         ("{ child: { topic: x, more: 1 } }", &["Additional properties are not allowed"]),
-        ("{ read_file: {} }", &["invalid arguments: missing field `path`"]),
-        ("{ read_file: { path: 7 } }", &["invalid arguments: `path`: expected a text, found a number"]),
-        ("{ read_file: { path: x, mode: w } }", &["invalid arguments: unknown field `mode`"]),
+        ("{ read_file: {} }", &["invalid arguments: `path` is missing; the schema is {"]),
+        (
+            "{ read_file: { path: [a] } }",
+            &["invalid arguments: `path`: expected a text, found a list; the schema is {"],
+        ),
+        (
+            "{ read_file: { path: x, mode: w } }",
+            &["invalid arguments: `mode` is unknown; arguments: max_chars, offset, path"],
+        ),
         ("{ read_file: { path: gone.txt } }", &["`gone.txt` does not exist"]),
         ("{ list_files: { pattern: '[' } }", &["pattern"]),
     ];
@@ -100,6 +106,31 @@ fn arguments_that_are_no_json_are_never_dispatched() {
             assert_eq!(fake.violations(), [], "{model}: the history is one that the provider takes");
         }
     }
+}
+
+#[test]
+fn arguments_in_json_are_the_object_or_the_text_that_is_none() {
+    let sandbox = project(&[("main", "toolsets: [filesystem_cwd_ro]")], "");
+    sandbox.file("a.txt", "alpha");
+    let written = "{\"path\": ";
+    let calls = [Call::new("read_file", json!({"path": "a.txt"})), Call::malformed("read_file", written)];
+    let fake =
+        FakeLlm::start(Script::new().accept_foreign_history().reply(Reply::calls(calls)).reply(Reply::text("done")));
+    let journal = sandbox.path().join("run.journal").display().to_string();
+    let flags = [".", "hi", "-m", "openai-chat:m", "--json", "--journal", &journal];
+    let (events, result) = Run::new(&sandbox, &flags).asking(&fake).events();
+    let parts = &result["messages"][1]["parts"];
+    assert_eq!((&parts[0]["arguments"], &parts[0]["arguments_text"]), (&json!({"path": "a.txt"}), &Value::Null));
+    assert!(parts[0].get("arguments_text").is_none(), "{}", parts[0]);
+    assert_eq!((&parts[1]["arguments"], &parts[1]["arguments_text"]), (&Value::Null, &json!(written)));
+    assert_eq!(of_type(&events, "tool_called")[0]["arguments"], json!({"path": "a.txt"}));
+    let refused = of_type(&events, "tool_refused")[0];
+    assert_eq!((&refused["arguments"], &refused["arguments_text"]), (&Value::Null, &json!(written)));
+    // What a journal holds is read again as it was.
+    let (again, replayed) =
+        Run::new(&sandbox, &[".", "-m", "openai-chat:m", "--json", "--replay", &journal]).asking(&fake).events();
+    assert_eq!(replayed["messages"], result["messages"], "{}", replayed["error"]);
+    assert_eq!(of_type(&again, "tool_refused")[0]["arguments_text"], json!(written));
 }
 
 #[test]

@@ -98,7 +98,9 @@ fn a_refusal_may_come_back_to_the_model_instead() {
         (&[], "it needs an approval, and nobody is there to give it"),
     ] {
         let sandbox = with_policy(r#""return_permission_errors": true"#);
-        assert_eq!(run(&sandbox, flags).answer(), format!("error: refused: {reason}\n"), "{flags:?}");
+        let ended = run(&sandbox, flags).ended();
+        assert_eq!((ended.code, ended.stdout), (Some(0), format!("error: refused: {reason}\n")), "{flags:?}");
+        assert_eq!(ended.stderr, "1 call was refused: `write_file` of main\n");
         assert!(!is_written(&sandbox));
     }
 }

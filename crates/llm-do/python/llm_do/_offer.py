@@ -216,8 +216,9 @@ class Offer:
         made = await self._host.serve("open", {"toolset": params["toolset"], "context": context})
         if "built_in" not in made:
             return {"instance": made["instance"], "tools": [_offered(tool) for tool in made["tools"]]}
-        allowed = {tool: "allow" for tool, rule in made["approval"].items() if rule.get("pre_approved")}
-        return {"definition": made["built_in"], "rules": {**made["rules"], **allowed}}
+        configured = made["built_in"]
+        allowed = {tool: "allow" for tool, rule in configured["approval"].items() if rule.get("pre_approved")}
+        return {"definition": configured["definition"], "rules": {**configured["rules"], **allowed}}
 
     async def _on_close_toolset(self, params: dict[str, Any]) -> Any:
         return await self._host.serve("close", {"instance": params["instance"]})

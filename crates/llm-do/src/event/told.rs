@@ -168,7 +168,10 @@ impl Fields {
             }
             "tool_refused" => {
                 let (id, arguments, reason) = (self.take("id")?, self.take("arguments")?, self.take("reason")?);
-                EventKind::ToolRefused { id, tool, arguments, reason }
+                let arguments_text = self.0.remove("arguments_text").map(|text| text.to()).transpose()?;
+                let path = self.take::<Option<_>>("path")?.unwrap_or_default();
+                let judged = self.take::<Option<_>>("judged")?.unwrap_or_default();
+                EventKind::ToolRefused { id, path, tool, arguments, arguments_text, reason, judged }
             }
             _ => {
                 let returned = match self.0.remove("result") {
@@ -242,6 +245,15 @@ mod tests {
         let call = |ended| EventKind::CallFinished { name: text(), kind, ended, duration_ms: 3, usage };
         let tool = |returned| EventKind::ToolReturned { id: text(), tool: text(), returned, duration_ms: 3 };
         let path = || vec![text(), text()];
+        let refused = |arguments, arguments_text| EventKind::ToolRefused {
+            id: text(),
+            path: path(),
+            tool: text(),
+            arguments,
+            arguments_text,
+            reason: text(),
+            judged: true,
+        };
         let (answer, note) = (Answered::Edited, Some(text()));
         vec![
             EventKind::CallStarted { name: text(), kind, input: json(), parent: Some(1) },
@@ -256,7 +268,8 @@ mod tests {
             EventKind::ToolCalled { id: text(), tool: text(), arguments: json(), calls_as: Some(7) },
             tool(Returned::Result(text())),
             tool(Returned::Error(text())),
-            EventKind::ToolRefused { id: text(), tool: text(), arguments: json(), reason: text() },
+            refused(Some(json()), None),
+            refused(None, Some(text())),
             EventKind::ApprovalAsked { id: text(), path: path(), tool: text(), arguments: json(), reason: text() },
             EventKind::ApprovalAnswered { id: text(), path: path(), tool: text(), answer, note },
             EventKind::ServerToolUsed { tool: text(), input: Some(json()), output: None },

@@ -316,6 +316,13 @@ impl Journal for FileJournal {
         })
     }
 
+    fn lost(&self, key: &str, kind: StepKind, told: RawJson) {
+        if let Mode::Writes { writer, .. } = &self.mode {
+            let lines = Lines { journal: self, writer, key, kind, request: String::new() };
+            drop(lines.append(State::Lost, Some(told)));
+        }
+    }
+
     fn prior(&self, key: &str, kind: StepKind, request: &RawJson) -> Prior {
         let state = self.state();
         let record = state.records.get(key);

@@ -37,6 +37,10 @@ pub trait Journal: Send + Sync {
         effect: BoxFuture<'a, Result<RawJson, Stop>>,
     ) -> BoxFuture<'a, Result<RawJson, Stop>>;
 
+    /// A step gave no result: it failed, or nobody waits for it any more. What it took is kept all the same, as it was
+    /// told.
+    fn lost(&self, key: &str, kind: StepKind, told: RawJson);
+
     /// What the record has for a step that was not taken yet. What has a result is not judged again; all else is, since
     /// a record says what was done and never what may be done. A question of other words is another question.
     fn prior(&self, key: &str, kind: StepKind, request: &RawJson) -> Prior;
@@ -255,6 +259,8 @@ impl Place {
         E: From<Stop> + Send,
     {
         let (mut failure, mut was_run) = (None, false);
+        // Dropped after the effect, which tells its end.
+        let mut attempt = Attempt { place: self, kind: step.kind, telling, is_open: true };
         let recorded = Box::pin(async {
             was_run = true;
             match effect.await {
@@ -271,6 +277,7 @@ impl Place {
             (Err(stop), None) => return Err(stop.into()),
             (Ok(json), None) => json,
         };
+        attempt.is_open = false;
         let Recorded { value, told } = self.parsed(&json)?;
         if !was_run {
             telling.retell(told);
@@ -285,6 +292,27 @@ impl Place {
     fn below(&self, name: fmt::Arguments<'_>) -> Self {
         let path = if self.path.is_empty() { name.to_string() } else { format!("{}/{name}", self.path) };
         Self { engine: Arc::clone(&self.engine), path, suspension: self.suspension, named: Arc::default() }
+    }
+}
+
+/// A step under way. Without a result its costs would be forgotten with it.
+struct Attempt<'a> {
+    place: &'a Place,
+    kind: StepKind,
+    telling: &'a Telling<'a>,
+    is_open: bool,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.is_open || self.kind != StepKind::Model {
+            return;
+        }
+        let Told { call, mut events } = self.telling.told();
+        events.retain(|event| event.kind.usage().is_some_and(|usage| usage.requests > 0));
+        if !events.is_empty() {
+            self.place.engine.lost(&self.place.path, self.kind, RawJson::of(&Told { call, events }).in_one_line());
+        }
     }
 }
 
@@ -369,6 +397,8 @@ mod tests {
                 Ok(result)
             })
         }
+
+        fn lost(&self, _: &str, _: StepKind, _: RawJson) {}
 
         fn prior(&self, key: &str, _: StepKind, _: &RawJson) -> Prior {
             if self.0.lock().unwrap().contains_key(key) { Prior::Done } else { Prior::Nothing }

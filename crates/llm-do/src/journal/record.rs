@@ -28,6 +28,8 @@ pub enum State {
     Asked,
     /// What was about to run never began.
     Undone,
+    /// It gave no result, but it took something: what was told of that.
+    Lost,
 }
 
 /// A line about a step. As JSON `{"k":…,"kind":…,"state":…,"req":…,"res":…,"at":…,"by":…}`.
@@ -116,6 +118,8 @@ pub struct Contents {
     pub begun_at: u64,
     pub begun_by: Option<String>,
     records: BTreeMap<String, Record>,
+    /// What steps without a result had told of their costs, by their keys.
+    lost: Vec<(String, RawJson)>,
 }
 
 /// What is wrong with a file that is no journal, or no longer one.
@@ -210,10 +214,12 @@ impl Contents {
     pub fn of(header: RunLine, lines: Vec<NumberedLine>) -> Result<Self, Damage> {
         let RunLine { res, at: begun_at, by: begun_by, .. } = header;
         let header = res.ok_or(Damage::NotAJournal)?;
-        let mut contents = Self { header, begun_at, begun_by, records: BTreeMap::new() };
+        let mut contents = Self { header, begun_at, begun_by, records: BTreeMap::new(), lost: Vec::new() };
         let mut unused = Unused::default();
         for (number, line) in lines {
-            unused.see(&line);
+            if line.state != State::Lost {
+                unused.see(&line);
+            }
             contents.take(line).map_err(|reason| Damage::Line { number, reason })?;
         }
         for key in unused.0.into_values() {
@@ -226,7 +232,7 @@ impl Contents {
         let Line { k, kind, state, req: request, res, at, by } = line;
         // What nothing was built on is decided again, and a question that has changed is asked again.
         let is_final = |record: &&Record| !matches!(record.kind, StepKind::Decide | StepKind::Ask);
-        let before = self.records.get(&k).filter(is_final);
+        let before = self.records.get(&k).filter(is_final).filter(|_| state != State::Lost);
         if before.is_some_and(|record| matches!(record.known, Known::Done(_))) {
             return Err(format!("`{k}` was done before"));
         }
@@ -234,6 +240,10 @@ impl Contents {
             State::Started => Known::Started(res),
             State::Asked => Known::Asked(res),
             State::Done => Known::Done(res.ok_or_else(|| format!("`{k}` has no result"))?),
+            State::Lost => {
+                self.lost.extend(res.map(|told| (k, told)));
+                return Ok(());
+            }
             State::Undone => {
                 self.records.remove(&k);
                 return Ok(());
@@ -245,6 +255,16 @@ impl Contents {
 
     pub fn records(&self) -> impl Iterator<Item = (&str, &Record)> {
         self.records.iter().map(|(key, record)| (key.as_str(), record))
+    }
+
+    /// What steps without a result had told of their costs, by their keys.
+    pub fn lost(&self) -> impl Iterator<Item = (&str, &RawJson)> {
+        self.lost.iter().map(|(key, told)| (key.as_str(), told))
+    }
+
+    /// The records above a key, the outermost first.
+    pub fn above<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Record> {
+        memchr::memchr_iter(b'/', key.as_bytes()).filter_map(|end| self.records.get(&key[..end]))
     }
 
     /// The records beneath a key, all levels.
@@ -265,8 +285,7 @@ impl Contents {
     /// Whether it stands beneath a call that is done, and so is never looked at again. What stands beneath a model
     /// request are the calls that the reply asks for.
     pub fn is_settled(&self, key: &str) -> bool {
-        let above = memchr::memchr_iter(b'/', key.as_bytes()).filter_map(|end| self.records.get(&key[..end]));
-        above.into_iter().any(|record| record.kind.is_call() && matches!(record.known, Known::Done(_)))
+        self.above(key).any(|record| record.kind.is_call() && matches!(record.known, Known::Done(_)))
     }
 
     /// What a person is shown of the steps that may or may not have happened.

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use globset::GlobBuilder;
-
 use super::provider::ProtocolKind;
+use crate::glob::{self, Glob, Letters, Slash};
 
 /// A provider and one of its models.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,22 +52,19 @@ pub enum ModelNameError {
 #[derive(Clone, Debug)]
 pub struct ModelPattern {
     text: String,
-    matcher: globset::GlobMatcher,
+    glob: Glob,
 }
 
 impl ModelPattern {
-    pub fn parse(text: &str) -> Result<Self, globset::Error> {
+    pub fn parse(text: &str) -> Result<Self, glob::Mistake> {
         // `*` crosses `/`: in a model's name a slash is no directory.
         let known = text.split_once(':').map(|(provider, rest)| format!("{}:{rest}", usual(provider)));
-        let glob = GlobBuilder::new(known.as_deref().unwrap_or(text))
-            .case_insensitive(true)
-            .literal_separator(false)
-            .build()?;
-        Ok(Self { text: text.to_owned(), matcher: glob.compile_matcher() })
+        let glob = Glob::parse(known.as_deref().unwrap_or(text), Slash::IsPlain, Letters::Folded)?;
+        Ok(Self { text: text.to_owned(), glob })
     }
 
     pub fn matches(&self, model: &ModelName) -> bool {
-        self.matcher.is_match(model.to_string())
+        self.glob.matches(&model.to_string())
     }
 }
 

@@ -18,6 +18,7 @@ use crate::beneath::beside::Beside;
 use crate::beneath::{self, Unopened};
 use crate::escape::visible;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Report, Severity, Sources, Span};
+use crate::syntax::names;
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::approval::Rule;
@@ -282,7 +283,7 @@ impl Program {
 
     /// Whether agents can be created, or were.
     pub fn has_created(&self) -> bool {
-        let creates = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::DynamicAgents);
+        let creates = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::DynamicAgents(_));
         let is_created = |agent: &AgentSpec| agent.file.starts_with(&self.generated_agents_dir);
         !self.generated.is_empty()
             || self.agents.values().any(|agent| is_created(agent) || agent.toolsets.iter().any(creates))
@@ -339,11 +340,7 @@ fn within(what: &'static str, given: &[String], has: &[ToolsetUse], creator: &Ag
             what,
             given: visible(name).into_owned(),
             creator: creator.name.clone(),
-            has: if has.is_empty() {
-                "none".to_owned()
-            } else {
-                has.iter().map(|used| used.name.as_str()).collect::<Vec<_>>().join(", ")
-            },
+            has: names::listed(has.iter().map(|used| used.name.as_str())).unwrap_or_else(|| "none".to_owned()),
         }),
     }
 }

@@ -20,6 +20,7 @@ use crate::model::name::{ChosenBy, ModelChoices, ModelName};
 use crate::model::provider::{PROVIDERS, provider};
 use crate::model::scripted::Script;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report};
+use crate::syntax::names;
 use namespace::Namespace;
 
 /// A linked project, with what is worth knowing about it.
@@ -318,8 +319,8 @@ impl<'a> Linker<'a> {
             || self.project.workers.iter().any(|loaded| loaded.worker.is_mistaken(&["entry"]));
         if agent.is_none() && !self.agents.is_empty() && !is_mistaken {
             let place = self.manifest().map_or(Place::Path(self.project.root.clone()), |m| Place::At(m.entry.span));
-            let names: Vec<&str> = self.agents.keys().copied().take(20).collect();
-            let hint = format!("mark one with `entry: true`, or give `--agent NAME`; agents: {}", names.join(", "));
+            let agents = names::there_are("agents", self.agents.keys().copied());
+            let hint = format!("mark one with `entry: true`, or give `--agent NAME`; {agents}");
             self.problems.push(Diagnostic::error(place, "the project has no entry").hint(hint));
         }
         agent.map(Entry::Agent)

@@ -22,8 +22,8 @@ use crate::syntax::tree::{self, Kind, Node};
 use crate::tools::Nesting;
 use crate::tools::approval::Rule;
 use crate::tools::source::{
-    Access, Base, Enclosure, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting, ShellConfig,
-    ToolsetSource,
+    Access, AgentToolNames, Base, Enclosure, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting,
+    ShellConfig, ToolsetSource, Variant,
 };
 
 /// The manifest as it was written, aliases resolved, names not yet.
@@ -99,6 +99,7 @@ pub enum ToolsetDefinition {
     /// With where the patterns of its rules stand.
     Shell(ShellConfig, Vec<Span>),
     Mcp(McpConfig, Vec<Located<String>>),
+    DynamicAgents(AgentToolNames),
     Use {
         target: Located<String>,
         prefix: String,
@@ -223,6 +224,7 @@ const TOOLSET: Table = Table {
         optional("filesystem", Object(&FILESYSTEM), Inside, "files beneath one or several roots"),
         optional("shell", Object(&shell::SHELL), Inside, "commands"),
         optional("mcp", Object(&MCP), Item(claims::server), "an MCP server"),
+        optional("dynamic_agents", Object(&DYNAMIC_AGENTS), Inside, "creates agents, and calls agents by name"),
         optional("use", Text, Covered, "a variant of another toolset"),
         optional("prefix", Name, Covered, "with `use`: put before each tool's name"),
         optional("tools", List { of: &Text, least: 1, repeats: Refused }, Covered, "with `use`: only these tools"),
@@ -234,6 +236,11 @@ const TOOLSET: Table = Table {
             "with `use`: for each call of code or of a server; 0 is for ever",
         ),
     ],
+};
+
+const DYNAMIC_AGENTS: Table = Table {
+    what: "`dynamic_agents`",
+    keys: &[optional("names", OneOf(AgentToolNames::WORDS), Neutral, "how its tools begin")],
 };
 
 const FILESYSTEM: Table = Table {
@@ -392,8 +399,13 @@ fn toolsets(fields: &Fields<'_>, problems: &mut Diagnostics) -> Vec<(Located<Str
     toolsets
 }
 
-/// A toolset that is defined as in a manifest, elsewhere.
-pub fn toolset_definition(json: &str) -> Result<ToolsetSource, String> {
+/// A toolset that is defined as in a manifest, elsewhere. The rules of its configuration make it a variant.
+pub fn defined_toolset(name: &str, json: &str, rules: BTreeMap<String, Rule>) -> Result<Variant, String> {
+    let of = toolset_definition(json)?;
+    Ok(Variant { name: name.to_owned(), of, prefix: String::new(), tools: None, approval: rules, timeout: None })
+}
+
+fn toolset_definition(json: &str) -> Result<ToolsetSource, String> {
     let mut sources = Sources::default();
     let file = sources.add(PathBuf::from("the definition"), json.to_owned());
     let mut problems = Diagnostics::default();
@@ -409,9 +421,13 @@ pub fn toolset_definition(json: &str) -> Result<ToolsetSource, String> {
     match definition {
         Some(ToolsetDefinition::Filesystem(config)) => Ok(ToolsetSource::Filesystem(config)),
         Some(ToolsetDefinition::Shell(config, _)) => Ok(ToolsetSource::Shell(config)),
-        Some(ToolsetDefinition::Mcp(..) | ToolsetDefinition::Use { .. } | ToolsetDefinition::Broken) | None => {
-            Err("it is neither a filesystem nor a shell".to_owned())
-        }
+        Some(
+            ToolsetDefinition::Mcp(..)
+            | ToolsetDefinition::DynamicAgents(_)
+            | ToolsetDefinition::Use { .. }
+            | ToolsetDefinition::Broken,
+        )
+        | None => Err("it is neither a filesystem nor a shell".to_owned()),
     }
 }
 
@@ -420,14 +436,13 @@ fn definition(name: &Located<String>, node: &Node, problems: &mut Diagnostics) -
         return ToolsetDefinition::Broken;
     }
     let fields = TOOLSET.fields(node);
-    let kinds: Vec<&str> =
-        ["filesystem", "shell", "mcp", "use"].into_iter().filter(|kind| fields.is_written(kind)).collect();
+    let kinds: Vec<&str> = KINDS.iter().copied().filter(|kind| fields.is_written(kind)).collect();
     let [kind] = kinds.as_slice() else {
         let fact = match kinds.as_slice() {
             [] => format!("toolset `{}` does not say what it is", name.value),
             several => format!("toolset `{}` is several things at once: `{}`", name.value, several.join("`, `")),
         };
-        problems.push(Diagnostic::error(name.span, fact).hint("give one of `filesystem`, `shell`, `mcp` or `use`"));
+        problems.push(Diagnostic::error(name.span, fact).hint(format!("give one of `{}`", KINDS.join("`, `"))));
         return ToolsetDefinition::Broken;
     };
     for key in ["prefix", "tools", "approval", "timeout_seconds"] {
@@ -442,9 +457,18 @@ fn definition(name: &Located<String>, node: &Node, problems: &mut Diagnostics) -
         "filesystem" => fields.object("filesystem").and_then(|fields| filesystem(&fields, problems)),
         "shell" => fields.object("shell").map(|fields| shell::read(&fields, problems)),
         "mcp" => fields.object("mcp").and_then(|fields| mcp(&name.value, &fields, problems)),
+        "dynamic_agents" => fields.object("dynamic_agents").map(|fields| dynamic_agents(&fields)),
         _ => variant(&fields),
     }
     .unwrap_or(ToolsetDefinition::Broken)
+}
+
+/// What a toolset of the manifest may be: exactly one of them.
+const KINDS: &[&str] = &["filesystem", "shell", "mcp", "dynamic_agents", "use"];
+
+fn dynamic_agents(fields: &Fields<'_>) -> ToolsetDefinition {
+    let names = fields.text("names").and_then(|word| AgentToolNames::parse(&word.value));
+    ToolsetDefinition::DynamicAgents(names.unwrap_or(AgentToolNames::Agent))
 }
 
 fn variant(fields: &Fields<'_>) -> Option<ToolsetDefinition> {

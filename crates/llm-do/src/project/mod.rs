@@ -213,6 +213,7 @@ impl Project {
             ToolsetDefinition::Mcp(config, _) => Some(config),
             ToolsetDefinition::Filesystem(_)
             | ToolsetDefinition::Shell(..)
+            | ToolsetDefinition::DynamicAgents(_)
             | ToolsetDefinition::Use { .. }
             | ToolsetDefinition::Broken => None,
         });
@@ -316,6 +317,8 @@ pub struct AgentSpec {
     /// Single functions, each as a toolset of one.
     pub tools: Vec<ToolsetUse>,
     pub toolsets: Vec<ToolsetUse>,
+    /// Rules for tools of which nobody knows yet whether they are there.
+    pub doubtful_rules: Vec<DoubtfulRule>,
     /// `None`: a model may call the agents in `toolsets`, code may call any.
     pub allow_workers: Option<AllowWorkers>,
     pub server_tools: Vec<ServerTool>,
@@ -370,6 +373,17 @@ pub struct ToolsetUse {
     /// One for all agents that use it.
     pub source: Arc<ToolsetSource>,
     pub rules: Rules,
+}
+
+/// A rule for a tool that only toolsets with unknown tools can have: whoever opens them finds out, before anything runs. One
+/// that ruled nothing would be taken for a protection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DoubtfulRule {
+    /// Where it was written, for people.
+    pub place: String,
+    pub tool: String,
+    /// The toolsets of the agent that may have the tool.
+    pub toolsets: Vec<String>,
 }
 
 /// Bounds on a run, or on each call of an agent. `None`: no bound.

@@ -98,6 +98,7 @@ fn shell(definition: &ToolsetDefinition) -> Option<(&ShellConfig, &[Span])> {
         ToolsetDefinition::Shell(config, spans) => Some((config, spans)),
         ToolsetDefinition::Filesystem(_)
         | ToolsetDefinition::Mcp(..)
+        | ToolsetDefinition::DynamicAgents(_)
         | ToolsetDefinition::Use { .. }
         | ToolsetDefinition::Broken => None,
     }
@@ -115,6 +116,9 @@ fn written(definition: &ToolsetDefinition, root: &Path) -> Vec<PathBuf> {
             });
             outside.collect()
         }
-        ToolsetDefinition::Mcp(..) | ToolsetDefinition::Use { .. } | ToolsetDefinition::Broken => Vec::new(),
+        ToolsetDefinition::Mcp(..)
+        | ToolsetDefinition::DynamicAgents(_)
+        | ToolsetDefinition::Use { .. }
+        | ToolsetDefinition::Broken => Vec::new(),
     }
 }

@@ -1,5 +1,6 @@
 //! The project's Python files: started once, and what they offer as values for linking.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
+use super::manifest;
 use super::worker::{self, Format, PythonClass, PythonModule, SchemaSource};
 use super::{Code, EntryFunction, Layout, LoadedWorker, Offer, OfferedTool, Program, Project, lexical_join};
 use crate::beneath::Unopened;
@@ -14,11 +16,13 @@ use crate::escape::visible_start;
 use crate::model::provider::PROVIDERS;
 use crate::model::scripted::script_of;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report, Span};
+use crate::tools::DeclaredTool;
 use crate::tools::python::{
-    Beginning, ExportedAgent, Exports, Fenced, FoundClass, Problem, Python, PythonHost, WantedClass,
+    Beginning, ExportedAgent, ExportedToolset, Exports, Fenced, FoundClass, KnownTool, Problem, Python, PythonHost,
+    WantedClass,
 };
 use crate::tools::rpc::child::ChildEnvironment;
-use crate::tools::source::{Exported, PythonToolset};
+use crate::tools::source::{Exported, PythonToolset, ToolsetSource};
 
 impl PythonClass {
     /// The name by which the interpreter knows a class that a worker file in this directory refers to.
@@ -216,13 +220,22 @@ impl Program {
     }
 }
 
+/// The tools of a toolset of the module. What a factory makes has, it says when a call opens it.
+fn known_tools(toolset: &ExportedToolset) -> Option<Vec<DeclaredTool>> {
+    if let Some(built_in) = &toolset.built_in {
+        // What is wrong with the definition is told where it is opened.
+        let variant = manifest::defined_toolset(&toolset.name, built_in.definition.get(), built_in.rules()).ok()?;
+        return ToolsetSource::Variant(Arc::new(variant)).declared_tools().map(Cow::into_owned);
+    }
+    toolset.tools.as_ref().map(|tools| tools.iter().map(KnownTool::declared).collect())
+}
+
 fn offer(exports: Exports, classes: impl Iterator<Item = (WantedClass, FoundClass)>) -> Offer {
     let toolsets = exports.toolsets.into_iter().map(|toolset| PythonToolset {
+        tools: known_tools(&toolset),
         file: toolset.file,
         name: toolset.name,
         exported: Exported::Toolset,
-        // Its factory says what it has when a call opens it.
-        tools: None,
     });
     let tools = exports.tools.iter().map(|tool| OfferedTool { file: tool.file.clone(), tool: tool.tool.declared() });
     let entries =

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{AgentSpec, AllowWorkers, Entry, Program, ToolsetUse, Typing};
 use crate::model::provider::provider;
-use crate::tools::approval::{CommandVerdict, DeclaredVerdict};
+use crate::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
 use crate::tools::source::ToolsetSource;
 use crate::tools::{Capabilities, Capability, DeclaredTool};
 
@@ -94,7 +94,7 @@ impl Program {
 /// Whether something in an agent calls agents by name rather than as tools.
 fn calls_by_name(agent: &AgentSpec) -> bool {
     let by_name = |used: &ToolsetUse| {
-        let is_dynamic = matches!(used.source.origin(), ToolsetSource::DynamicAgents);
+        let is_dynamic = matches!(used.source.origin(), ToolsetSource::DynamicAgents(_));
         // The tool that calls is the one that does not create; a variant may have given it another name.
         is_runnable_code(used)
             || (is_dynamic && can_run(used, |tool| !tool.capabilities.contains(Capability::CreatesAgents)))
@@ -134,7 +134,8 @@ fn unknown_tools(used: &ToolsetUse) -> AgentTool<'_> {
     }
 }
 
-/// Several shells of one agent are one tool: their rules in order, a default only at the end.
+/// Several shells of one agent are one tool: their rules in order, then the default that was written. Unwritten ones block,
+/// and of written ones linking takes no two that differ.
 fn merge_shells<'a>(shell: &mut AgentTool<'a>, other: AgentTool<'a>) {
     shell.toolsets.extend(other.toolsets);
     shell.capabilities = shell.capabilities.union(other.capabilities);
@@ -144,7 +145,8 @@ fn merge_shells<'a>(shell: &mut AgentTool<'a>, other: AgentTool<'a>) {
         let is_default = |command: &CommandVerdict| command.pattern == "*";
         let commands = commands.to_mut();
         commands.extend(more.into_owned());
-        let default = commands.iter().rposition(is_default).map(|at| commands[at].clone());
+        let defaults = || commands.iter().filter(|command| is_default(command));
+        let default = defaults().find(|command| command.verdict != Rule::Block).or_else(|| defaults().next()).cloned();
         commands.retain(|command| !is_default(command));
         commands.extend(default);
     }

@@ -433,6 +433,7 @@ impl Listing<'_> {
                     ToolsetDefinition::Filesystem(_)
                     | ToolsetDefinition::Shell(..)
                     | ToolsetDefinition::Mcp(..)
+                    | ToolsetDefinition::DynamicAgents(_)
                     | ToolsetDefinition::Broken => None,
                 },
             );
@@ -540,7 +541,7 @@ fn place_of(name: &str, source: &ToolsetSource) -> String {
         ToolsetSource::Mcp(_) => format!("of the server `{name}`"),
         ToolsetSource::Agent(agent) => format!("of the agent `{agent}`"),
         ToolsetSource::Python(_) | ToolsetSource::Open => "in Python".to_owned(),
-        ToolsetSource::Registered(_) | ToolsetSource::DynamicAgents => format!("of `{name}`"),
+        ToolsetSource::Registered(_) | ToolsetSource::DynamicAgents(_) => format!("of `{name}`"),
         // It is the origin of no toolset.
         ToolsetSource::Variant(_) => String::new(),
     }

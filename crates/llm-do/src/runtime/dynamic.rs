@@ -15,10 +15,11 @@ use crate::BoxFuture;
 use crate::message::{Content, RawJson};
 use crate::project::create::{Draft, Existing, WorkerDefaults, WorkerSpec};
 use crate::project::{AgentSpec, AllowWorkers, Program};
+use crate::syntax::names;
 use crate::tools::agent::{AgentTool, reach};
 use crate::tools::approval::{PermittedCall, Question, Verdict, digest};
-use crate::tools::function::parse;
-use crate::tools::source::ToolsetSource;
+use crate::tools::misfit::parse;
+use crate::tools::source::{AgentToolNames, ToolsetSource};
 use crate::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 
 /// The live toolset of one call of one agent.
@@ -26,6 +27,7 @@ pub struct DynamicAgents {
     pub program: Arc<Program>,
     /// Whose call it is: what it creates has no more than it.
     pub creator: Arc<AgentSpec>,
+    pub names: AgentToolNames,
     pub defaults: WorkerDefaults,
 }
 
@@ -108,9 +110,9 @@ impl DynamicAgents {
             None => self.is_own_tool(name) || self.program.is_created(name),
         };
         if !is_allowed {
-            return Err(format!("`{}` may not call `{name}`; it may call: {}", self.creator.name, self.callable()));
+            return Err(format!("`{}` may not call `{name}`; {}", self.creator.name, self.callable(name)));
         }
-        let agent = self.program.agent(name).map_err(|error| format!("{error}; there are: {}", self.callable()))?;
+        let agent = self.program.agent(name).map_err(|error| format!("{error}; {}", self.callable(name)))?;
         Ok(agent_tool(&self.program, &agent))
     }
 
@@ -119,8 +121,8 @@ impl DynamicAgents {
         self.creator.tools.iter().chain(&self.creator.toolsets).any(|used| is_it(&used.source))
     }
 
-    fn callable(&self) -> String {
-        const MOST: usize = 30;
+    /// Whom it may call instead of an agent that there is not, or that is not for it.
+    fn callable(&self, instead_of: &str) -> String {
         let own = self.program.agents.keys().filter(|name| self.is_own_tool(name));
         let created = self.program.generated.keys().filter(|name| self.program.counts(name));
         let names: BTreeSet<&String> = match &self.creator.allow_workers {
@@ -128,8 +130,10 @@ impl DynamicAgents {
             Some(AllowWorkers::Only(names)) => names.iter().collect(),
             None => own.chain(created).collect(),
         };
-        let names: Vec<&str> = names.into_iter().map(String::as_str).take(MOST).collect();
-        if names.is_empty() { "agents that it created".to_owned() } else { names.join(", ") }
+        if names.is_empty() {
+            return "it may call: agents that it created".to_owned();
+        }
+        names::instead(instead_of, "agents that it may call", names.into_iter().map(String::as_str))
     }
 
     fn create(&self, call: &PermittedCall) -> Result<Vec<Content>, ToolError> {
@@ -139,7 +143,8 @@ impl DynamicAgents {
         }
         self.program.write(&draft).map_err(|error| ToolError::Failed(error.to_string()))?;
         let place = draft.path.display();
-        Ok(vec![Content::text(format!("created the agent `{name}` in {place}; `agent_call` calls it"))])
+        let call = self.names.call();
+        Ok(vec![Content::text(format!("created the agent `{name}` in {place}; `{call}` calls it"))])
     }
 }
 
@@ -164,9 +169,10 @@ fn spec<T: JsonSchema>(name: &str, description: &str, kind: ToolKind) -> ToolSpe
 
 impl Toolset for DynamicAgents {
     fn specs(&self) -> Vec<ToolSpec> {
+        let creating = include_str!("dynamic/create.md").replace("{call}", self.names.call());
         vec![
-            spec::<AgentCreate>("agent_create", include_str!("dynamic/create.md"), ToolKind::Leaf),
-            spec::<AgentCall>("agent_call", include_str!("dynamic/call.md"), ToolKind::Agent),
+            spec::<AgentCreate>(self.names.create(), &creating, ToolKind::Leaf),
+            spec::<AgentCall>(self.names.call(), include_str!("dynamic/call.md"), ToolKind::Agent),
         ]
     }
 
@@ -177,7 +183,7 @@ impl Toolset for DynamicAgents {
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
         Box::pin(async move {
-            if tool == "agent_call" {
+            if tool == self.names.call() {
                 let call: AgentCall = parse(arguments)?;
                 let callee = self.callee(&call.agent)?;
                 return callee.judge(&callee.name, &call.callee_input(), cx).await;
@@ -200,7 +206,7 @@ impl Toolset for DynamicAgents {
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>> {
         Box::pin(async move {
-            if call.tool() == "agent_create" {
+            if call.tool() == self.names.create() {
                 return self.create(&call);
             }
             let asked: AgentCall = parse(call.arguments()).map_err(ToolError::Failed)?;

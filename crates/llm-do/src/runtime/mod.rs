@@ -9,6 +9,7 @@ pub mod mcp;
 pub mod output;
 mod python;
 pub mod record;
+mod repeats;
 mod request;
 mod scope;
 pub mod session;
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{CallOutput, Event, Events, Hearing, MessageLog, TraceCall, UsageReport};
+use crate::event::{CallOutput, Event, Events, Hearing, MessageLog, Refusal, TraceCall, UsageReport};
 use crate::http::HttpSettings;
 use crate::journal::{Journal, Steps, Stop, run_id};
 use crate::message::{Attachment, Content, Finish, Message, RawJson, Unfinished};
@@ -38,6 +39,7 @@ use crate::project::trust::TrustedProgram;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program, Typing};
 use crate::redact::Redactor;
 use crate::stack;
+use crate::syntax::names;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Permission, Verdict};
 use crate::tools::attachment::{self, AttachmentError, Reach};
@@ -209,6 +211,8 @@ pub struct Outcome {
     pub usage: UsageReport,
     /// The call of the entry, with all that it called.
     pub trace: Vec<Arc<TraceCall>>,
+    /// Calls that a rule or a person refused.
+    pub refused: Vec<Refusal>,
 }
 
 /// How the last reply of a conversation ended.
@@ -294,6 +298,8 @@ pub enum RunError {
     TooManyCalls(String),
     #[error("a toolset of agent `{agent}`: {reason}")]
     Toolset { agent: String, reason: String },
+    #[error("{place}: agent `{agent}` has no tool `{tool}`; {instead}")]
+    IdleRule { agent: String, place: String, tool: String, instead: String },
     #[error("the entry function `{function}` failed: {reason}")]
     Function { function: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
@@ -329,6 +335,7 @@ impl RunError {
             | Self::NoProvider { .. }
             | Self::TooManyCalls(_)
             | Self::Toolset { .. }
+            | Self::IdleRule { .. }
             | Self::Function { .. }
             | Self::NotStarted
             | Self::Ended(_) => None,
@@ -491,6 +498,11 @@ impl Runtime {
         &self.program
     }
 
+    /// The calls that were refused so far, in order.
+    pub fn refused(&self) -> Vec<Refusal> {
+        self.session.refused()
+    }
+
     /// Tokens and money so far, by model and in total.
     pub fn usage(&self) -> UsageReport {
         self.session.usage()
@@ -511,7 +523,8 @@ impl Runtime {
             Entry::Open => return Err(RunError::NotStarted),
         };
         let trace = self.session.trace_of(call).into_iter().collect();
-        Ok(Outcome { output, finish: finish_of(&messages), messages, usage: self.usage(), trace })
+        let refused = self.refused();
+        Ok(Outcome { refused, output, finish: finish_of(&messages), messages, usage: self.usage(), trace })
     }
 
     /// Runs an entry that is a function: one input → one answer, and nothing is kept for another.
@@ -679,13 +692,14 @@ impl Agents for Runtime {
         let spec = self.program.agent(caller.agent).ok();
         match spec.as_ref().and_then(|spec| spec.allow_workers.as_ref()) {
             Some(AllowWorkers::Only(names)) if !names.iter().any(|name| name == agent) => {
-                return Err(format!("`{}` may not call `{agent}`; it may call: {}", caller.agent, names.join(", ")));
+                let callable = names::instead(agent, "agents that it may call", names.iter().map(String::as_str));
+                return Err(format!("`{}` may not call `{agent}`; {callable}", caller.agent));
             }
             None | Some(AllowWorkers::Any | AllowWorkers::Only(_)) => {}
         }
         let callee = self.program.agent(agent).map_err(|error| {
-            let names: Vec<&str> = self.program.agents.keys().map(String::as_str).take(MOST_NAMES).collect();
-            format!("{error}; agents: {}", names.join(", "))
+            let known = self.program.agents.keys().map(String::as_str);
+            format!("{error}; {}", names::instead(agent, "agents", known))
         })?;
         Ok(toolsets::agent_tool(&self.program, &callee))
     }
@@ -726,9 +740,6 @@ impl Agents for Runtime {
         self.session.trace()
     }
 }
-
-/// As many names as help somebody who misspelled one.
-const MOST_NAMES: usize = 20;
 
 /// The provider's own tools that an agent is given. They run outside the gate, so where every question is answered with
 /// no they are not offered.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::ledger::Cost;
 use super::session::Session;
 use super::{Outcome, Output, finish_of};
-use crate::event::{CallKind, Ended, Event, EventKind, Events, Recorder as _};
+use crate::event::{CallKind, Ended, Event, EventKind, Events, Recorder as _, Told};
 use crate::journal::record::{Contents, Known, Record};
 use crate::journal::{Recorded, StepKind};
 use crate::message::{Message, RawJson, Reply};
@@ -29,7 +29,7 @@ pub(super) struct Turn {
 pub struct Resumed {
     /// By the keys of model requests.
     spent: BTreeMap<String, Cost>,
-    /// Requests within code that was interrupted: nothing in the resumed run tells of them.
+    /// Requests within code that was interrupted, and those that gave no reply: nothing in the resumed run tells of them.
     lost: Vec<EventKind>,
 }
 
@@ -37,21 +37,35 @@ impl Resumed {
     pub fn from(contents: &Contents) -> Self {
         let spent = contents.records().filter_map(|(key, record)| match (&record.known, record.kind) {
             (Known::Done(result), StepKind::Model) => {
-                let reply = result.to::<Recorded<Reply>>().ok()?.value;
+                let Recorded { value: reply, told } = result.to::<Recorded<Reply>>().ok()?;
                 // Calls are counted together, when the first of them begins.
                 let has_begun = contents.beneath(key).next().is_some();
                 let tool_calls = if has_begun { reply.tool_calls().count() as u64 } else { 0 };
-                Some((key.to_owned(), Cost { tool_calls, ..Cost::of(&reply.usage) }))
+                let took = told.events.iter().filter_map(|event| event.kind.usage());
+                let cost = took.fold(Cost::default(), |sum, usage| sum.plus(Cost::of(usage)));
+                Some((key.to_owned(), Cost { tool_calls, ..cost }))
             }
             (
                 Known::Done(_) | Known::Started(_) | Known::Asked(_),
                 StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Ask | StepKind::Decide | StepKind::Call,
             ) => None,
         });
-        let spent = spent.collect();
+        let mut spent: BTreeMap<String, Cost> = spent.collect();
         let interrupted: Vec<&str> = contents.records().filter_map(interrupted).collect();
         let beneath = interrupted.into_iter().flat_map(|code| contents.beneath(code));
-        Self { spent, lost: beneath.filter_map(|(_, record)| finished_request(record)).collect() }
+        let mut lost: Vec<EventKind> = beneath.flat_map(|(_, record)| requests_of(record)).collect();
+        for (key, told) in contents.lost() {
+            let Ok(Told { events, .. }) = told.to() else { continue };
+            for kind in events.into_iter().map(|event| event.kind) {
+                let cost = kind.usage().map(Cost::of).unwrap_or_default();
+                let sum = spent.entry(key.to_owned()).or_default();
+                *sum = sum.plus(cost);
+                if !is_told(contents, key, &kind) {
+                    lost.push(kind);
+                }
+            }
+        }
+        Self { spent, lost }
     }
 
     /// Tells whoever adds up of what nobody else will tell.
@@ -97,10 +111,23 @@ fn interrupted<'a>((key, record): (&'a str, &Record)) -> Option<&'a str> {
     Some(key).filter(|_| is_lost && record.kind == StepKind::Code)
 }
 
-fn finished_request(record: &Record) -> Option<EventKind> {
-    let Known::Done(result) = record.known.clone() else { return None };
-    let told = Some(result).filter(|_| record.kind == StepKind::Model)?.to::<Recorded<IgnoredAny>>().ok()?.told;
-    told.events.into_iter().map(|event| event.kind).find(|kind| matches!(kind, EventKind::RequestFinished { .. }))
+/// What was told of the sendings of a request.
+fn requests_of(record: &Record) -> Vec<EventKind> {
+    let Known::Done(result) = &record.known else { return Vec::new() };
+    let told = (record.kind == StepKind::Model).then(|| result.to::<Recorded<IgnoredAny>>());
+    let events = told.and_then(Result::ok).map(|recorded| recorded.told.events).unwrap_or_default();
+    events.into_iter().map(|event| event.kind).filter(|kind| kind.usage().is_some()).collect()
+}
+
+/// Whether a call above, which came to its end in the same process, tells of it.
+fn is_told(contents: &Contents, key: &str, kind: &EventKind) -> bool {
+    let tells = |record: &Record| match &record.known {
+        Known::Done(result) => result
+            .to::<Recorded<IgnoredAny>>()
+            .is_ok_and(|recorded| recorded.told.events.iter().any(|event| event.kind == *kind)),
+        Known::Started(_) | Known::Asked(_) => false,
+    };
+    contents.above(key).any(tells)
 }
 
 /// What a finished run gave, from its journal alone.
@@ -114,6 +141,7 @@ pub fn outcome(contents: &Contents) -> Option<Outcome> {
     })?;
     let Recorded { value: Turn { input, output, messages }, told } = result.to().ok()?;
     let session = Arc::new(Session::default());
+    Resumed::from(contents).account_to(&session);
     let events = Events::unheard().recorded_by(Arc::clone(&session) as Arc<_>);
     let name = key.split('/').next().unwrap_or_default();
     let entry = events.for_call(&Arc::from(name), 0, events.new_call());
@@ -123,5 +151,6 @@ pub fn outcome(contents: &Contents) -> Option<Outcome> {
     let (ended, usage) = (Ended::Output(output.told()), session.usage());
     entry.send(|| EventKind::CallFinished { name: name.to_owned(), kind, ended, duration_ms: 0, usage: usage.total });
     let trace = session.trace();
-    Some(Outcome { output, finish: finish_of(&messages), messages, usage, trace })
+    let refused = session.refused();
+    Some(Outcome { refused, output, finish: finish_of(&messages), messages, usage, trace })
 }

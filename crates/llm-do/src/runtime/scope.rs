@@ -10,6 +10,7 @@ use super::ledger::{Account, Cost, Limited, Reached};
 use super::output;
 use super::python;
 use super::record::Turn;
+use super::repeats;
 use super::request::{Opening, OwnRequests, Request, Unanswered, tell_near};
 use super::toolsets::{self, Opened, Unopened};
 use super::{Output, RunError, Runtime, offered_server_tools};
@@ -153,6 +154,9 @@ impl<'r> CallScope<'r> {
         let opened = toolsets::open(runtime, &agent, &steps, &events).await;
         let Opened { toolsets, missing } = opened.map_err(|unopened| match unopened {
             Unopened::Toolset(reason) => wrong(events.redactor().redacted(reason)),
+            Unopened::IdleRule { place, tool, instead } => {
+                RunError::IdleRule { agent: agent.name.clone(), place, tool, instead }
+            }
             Unopened::Stopped(stop) => stop.into(),
         })?;
         let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);
@@ -409,6 +413,7 @@ impl<'r> CallScope<'r> {
                     // Boxed: most runs wait for a model most of the time, and then have no use for it.
                     let results = Box::pin(self.plane().run(&calls, &self.context(&cancellation))).await?;
                     self.failures.note(&self.agent.name, &calls, &results)?;
+                    let results = self.noted(results);
                     Message::tool_results(results)
                 }
                 Step::Finish(reply) => match answer(self.runtime, &self.agent, reply, &self.events).await {
@@ -436,6 +441,18 @@ impl<'r> CallScope<'r> {
 
     fn unfinished(&self, unfinished: Unfinished) -> RunError {
         RunError::Unfinished { agent: self.agent.name.clone(), unfinished, partial: self.said() }
+    }
+
+    /// The results of the last reply's calls; who repeats itself is told.
+    fn noted(&self, mut results: Vec<ToolResult>) -> Vec<ToolResult> {
+        let Some((Message::Assistant(reply), before)) = self.frame.history.split_last() else { return results };
+        let calls: Vec<&ToolCall> = reply.tool_calls().collect();
+        for tool in repeats::note(before, &calls, &mut results) {
+            let agent = &self.agent.name;
+            let text = format!("agent `{agent}` called `{tool}` three times in a row, with the same result each time");
+            self.events.send(|| EventKind::Notice { text });
+        }
+        results
     }
 
     /// Calls that had begun in an earlier process were counted there.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::event::{CallKind, CallOutput, Ended, Event, EventKind, Recorder, Returned, TraceCall, UsageReport};
+use crate::event::{
+    CallKind, CallOutput, Ended, Event, EventKind, Recorder, Refusal, Returned, TraceCall, UsageReport,
+};
 use crate::message::{RawJson, Usage};
 use crate::model::prices;
 
@@ -14,6 +16,7 @@ pub struct Session(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     usage: UsageReport,
+    refused: Vec<Refusal>,
     /// Calls that are still open, by their ids. Boxed, as rising keys leave half of every node empty.
     open: BTreeMap<u64, Box<Open>>,
     /// Tools that are still running, by call and id.
@@ -42,6 +45,11 @@ enum Running {
 impl Session {
     pub fn usage(&self) -> UsageReport {
         self.state().usage.clone()
+    }
+
+    /// The calls that were refused so far, in order.
+    pub fn refused(&self) -> Vec<Refusal> {
+        self.state().refused.clone()
     }
 
     /// What one open call has used so far, nested calls included.
@@ -118,8 +126,12 @@ impl Recorder for Session {
                     state.add_call(id, call, Some(rank));
                 }
             }
-            EventKind::ToolRefused { tool, arguments, reason, .. } => {
-                let call = started(tool, CallKind::Tool, depth, Some(arguments));
+            EventKind::ToolRefused { tool, arguments, arguments_text, reason, path, judged, .. } => {
+                if judged {
+                    state.refused.push(Refusal { path, tool: tool.clone(), reason: reason.clone() });
+                }
+                let input = arguments.or_else(|| arguments_text.map(|text| RawJson::of(&text)));
+                let call = started(tool, CallKind::Tool, depth, input);
                 state.add_call(id, TraceCall { error: Some(reason), ..call }, Some(rank));
             }
             EventKind::ServerToolUsed { tool, input, output } => {

@@ -74,7 +74,7 @@ fn config_of(source: &ToolsetSource) -> Option<(String, &ShellConfig, Vec<Rule>)
         }
         ToolsetSource::Filesystem(_)
         | ToolsetSource::Mcp(_)
-        | ToolsetSource::DynamicAgents
+        | ToolsetSource::DynamicAgents(_)
         | ToolsetSource::Agent(_)
         | ToolsetSource::Python(_)
         | ToolsetSource::Registered(_)

@@ -1,17 +1,18 @@
 //! From declared toolsets to live ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
 
 use super::dynamic::DynamicAgents;
-use super::{MOST_NAMES, Runtime, shells};
+use super::{Runtime, shells};
 use crate::escape::visible;
-use crate::event::{EventKind, Events};
+use crate::event::Events;
 use crate::journal::{Steps, Stop};
 use crate::message::RawJson;
 use crate::project::{AgentSpec, Program, ToolsetUse, manifest};
+use crate::syntax::names;
 use crate::syntax::table::is_name;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Rule, Rules, digest};
@@ -33,6 +34,12 @@ pub struct Opened {
 /// Why the toolsets of a call could not be opened.
 pub enum Unopened {
     Toolset(String),
+    /// A rule of the agent rules nothing.
+    IdleRule {
+        place: String,
+        tool: String,
+        instead: String,
+    },
     /// By the engine that records the run.
     Stopped(Stop),
 }
@@ -82,7 +89,10 @@ pub async fn open(
         Box::pin(plane::close(toolsets, events)).await;
         return Err(failure);
     }
-    tell_idle_rules(agent, &toolsets, events);
+    if let Some(rule) = idle_rule(agent, &toolsets) {
+        Box::pin(plane::close(toolsets, events)).await;
+        return Err(rule);
+    }
     Ok(Opened { toolsets, missing })
 }
 
@@ -148,17 +158,19 @@ async fn open_others(
     Ok(())
 }
 
-/// A rule for a tool that turns out not to exist may be a rule for another one that somebody misspelled.
-fn tell_idle_rules(agent: &AgentSpec, toolsets: &[OpenToolset], events: &Events) {
-    if !uses(agent).any(|(_, used)| is_served(used) && !used.rules.is_empty()) {
-        return;
-    }
-    let names: BTreeSet<String> = toolsets.iter().flat_map(|open| open.toolset.specs()).map(|spec| spec.name).collect();
-    let rules: BTreeSet<&String> = toolsets.iter().flat_map(|open| open.rules.keys()).collect();
-    for tool in rules.into_iter().filter(|tool| !names.contains(*tool)) {
-        let text = format!("agent `{}` has a rule for `{}`, and no tool of that name", agent.name, visible(tool));
-        events.send(|| EventKind::Notice { text });
-    }
+/// A rule for a tool that turns out not to exist may be a rule for another one that somebody misspelled, which would run
+/// without it.
+fn idle_rule(agent: &AgentSpec, toolsets: &[OpenToolset]) -> Option<Unopened> {
+    let of = |name: &String| toolsets.iter().find(|open| open.name == *name);
+    agent.doubtful_rules.iter().find_map(|rule| {
+        // What was not opened may have had it.
+        let owners = rule.toolsets.iter().map(of).collect::<Option<Vec<_>>>()?;
+        let specs: Vec<ToolSpec> = owners.iter().flat_map(|open| open.toolset.specs()).collect();
+        let instead = || names::instead(&rule.tool, "tools", specs.iter().map(|spec| spec.name.as_str()));
+        let (place, tool) = (rule.place.clone(), rule.tool.clone());
+        let is_there = specs.iter().any(|spec| spec.name == rule.tool);
+        (!is_there).then(|| Unopened::IdleRule { place, tool, instead: instead() })
+    })
 }
 
 async fn open_one(
@@ -191,9 +203,10 @@ async fn origin(
             let callee = runtime.program.agent(name).map_err(|error| error.to_string())?;
             Some(Box::new(agent_tool(&runtime.program, &callee)))
         }
-        ToolsetSource::DynamicAgents => {
+        ToolsetSource::DynamicAgents(names) => {
             let (program, creator) = (Arc::clone(&runtime.program), Arc::clone(agent));
-            Some(Box::new(DynamicAgents { program, creator, defaults: runtime.config.creation_defaults.clone() }))
+            let defaults = runtime.config.creation_defaults.clone();
+            Some(Box::new(DynamicAgents { program, creator, names: *names, defaults }))
         }
         ToolsetSource::Registered(registered) => {
             Box::pin(registered_toolset(runtime, agent, registered, events)).await?
@@ -224,8 +237,9 @@ async fn python_toolset(
     let opening = Opening { agent: agent.name.clone(), model: agent.model.to_string(), depth: events.depth() };
     match python::open(Arc::clone(host), toolset.name.clone(), opening).await.map_err(failed)? {
         Made::Tools(tools) => Ok(Some(tools)),
-        Made::BuiltIn { definition, rules } => {
-            defined(runtime, agent, &toolset.name, &definition, rules, events).await.map_err(failed)
+        Made::BuiltIn(built_in) => {
+            let rules = built_in.rules();
+            defined(runtime, agent, &toolset.name, &built_in.definition, rules, events).await.map_err(failed)
         }
     }
 }
@@ -239,16 +253,8 @@ async fn defined(
     rules: BTreeMap<String, Rule>,
     events: &Events,
 ) -> Result<Option<Box<dyn Toolset>>, String> {
-    let source = manifest::toolset_definition(definition.get())?;
-    let live = Box::pin(origin(runtime, agent, &source, events)).await?;
-    let variant = Variant {
-        name: name.to_owned(),
-        of: source,
-        prefix: String::new(),
-        tools: None,
-        approval: rules,
-        timeout: None,
-    };
+    let variant = manifest::defined_toolset(name, definition.get(), rules)?;
+    let live = Box::pin(origin(runtime, agent, &variant.of, events)).await?;
     Ok(live.map(|of| Box::new(VariantToolset { variant: Arc::new(variant), of }) as Box<dyn Toolset>))
 }
 
@@ -265,7 +271,7 @@ fn through_variants(source: &ToolsetSource, toolset: Box<dyn Toolset>) -> Result
         ToolsetSource::Filesystem(_)
         | ToolsetSource::Shell(_)
         | ToolsetSource::Mcp(_)
-        | ToolsetSource::DynamicAgents
+        | ToolsetSource::DynamicAgents(_)
         | ToolsetSource::Agent(_)
         | ToolsetSource::Python(_)
         | ToolsetSource::Registered(_)
@@ -277,9 +283,8 @@ fn check_variant(variant: &Variant, specs: &[ToolSpec]) -> Result<(), String> {
     let is_there = |tool: &&String| specs.iter().any(|spec| spec.name == **tool);
     let mut named = variant.tools.iter().flatten().chain(variant.approval.keys());
     if let Some(tool) = named.find(|tool| !is_there(tool)) {
-        let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).take(MOST_NAMES).collect();
-        let (name, tool) = (&variant.name, visible(tool));
-        return Err(format!("`{name}` names a tool that is not there: `{tool}`; tools: {}", names.join(", ")));
+        let instead = names::instead(tool, "tools", specs.iter().map(|spec| spec.name.as_str()));
+        return Err(format!("`{}` names a tool that is not there: `{}`; {instead}", variant.name, visible(tool)));
     }
     // Providers take no other names, and would say so only in the middle of a run.
     let is_chosen = |spec: &&ToolSpec| variant.tools.as_ref().is_none_or(|chosen| chosen.contains(&spec.name));

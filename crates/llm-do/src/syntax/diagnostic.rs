@@ -9,6 +9,7 @@ use std::sync::Arc;
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
 
+use super::names;
 use crate::escape::{is_deceptive, visible};
 
 /// Beyond this many mistakes more of them help nobody; the rest is counted.
@@ -74,6 +75,13 @@ impl Sources {
 
     pub fn iter(&self) -> impl Iterator<Item = &SourceFile> {
         self.0.iter()
+    }
+
+    /// `file:line:column`, for people.
+    pub fn place(&self, span: Span) -> String {
+        let source = self.get(span.file);
+        let line = Line::around(&source.text, span.start);
+        format!("{}:{}:{}", visible_path(&source.path), line.number, line.column(&source.text, span.start))
     }
 }
 
@@ -174,14 +182,14 @@ impl Diagnostics {
         self.list.len() >= MOST_DIAGNOSTICS
     }
 
-    /// "did you mean `x`?", or what there is; nothing once there are so many mistakes that nobody reads on.
-    pub fn suggest<'a>(
-        &self,
-        name: &str,
-        what: &str,
-        known: impl IntoIterator<Item = &'a str> + Clone,
-    ) -> Option<String> {
-        (self.list.len() < MOST_SUGGESTIONS).then(|| suggest(name, what, known))
+    /// Which name was probably meant, and what there is; nothing once there are so many mistakes that nobody reads on.
+    pub fn suggest<'a>(&self, name: &str, what: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+        self.is_read().then(|| names::instead(name, what, known))
+    }
+
+    /// Whether so few mistakes were found yet that hints are read.
+    pub fn is_read(&self) -> bool {
+        self.list.len() < MOST_SUGGESTIONS
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
@@ -260,10 +268,7 @@ impl Report {
         match &diagnostic.place {
             Place::Outside => String::new(),
             Place::Path(path) => visible_path(path),
-            Place::At(span) => {
-                let shown = self.show(*span);
-                format!("{}:{}:{}", shown.path, shown.number, shown.column)
-            }
+            Place::At(span) => self.sources.place(*span),
         }
     }
 
@@ -425,33 +430,6 @@ impl Line {
     }
 }
 
-/// The name nearest to a misspelled one.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let lower = name.to_lowercase();
-    known
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_lowercase()), candidate))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, candidate)| candidate)
-}
-
-fn suggest<'a>(name: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
-    const MOST_LISTED: usize = 20;
-    if let Some(near) = nearest(name, known.clone()) {
-        return format!("did you mean `{near}`?");
-    }
-    let mut names: Vec<&str> = known.into_iter().collect();
-    names.sort_unstable();
-    let more = names.len().saturating_sub(MOST_LISTED);
-    names.truncate(MOST_LISTED);
-    match (names.is_empty(), more) {
-        (true, _) => format!("there are no {what}"),
-        (false, 0) => format!("{what}: {}", names.join(", ")),
-        (false, more) => format!("{what}: {}, and {more} more", names.join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -516,14 +494,5 @@ error: unknown key `toolset`
         let report = Report::new(Arc::default(), diagnostics);
         assert_eq!((report.error_count(), report.omitted()), (5_000, 4_000));
         assert!(report.to_string().ends_with("… and 4900 more"));
-    }
-
-    #[test]
-    fn suggestions_name_the_nearest_or_what_there_is() {
-        let known = ["toolsets", "model", "name"];
-        assert_eq!(suggest("toolset", "keys", known), "did you mean `toolsets`?");
-        assert_eq!(suggest("Modle", "keys", known), "did you mean `model`?");
-        assert_eq!(suggest("zzz", "keys", known), "keys: model, name, toolsets");
-        assert_eq!(suggest("zzz", "agents", []), "there are no agents");
     }
 }

@@ -3,5 +3,6 @@
 
 pub mod claim;
 pub mod diagnostic;
+pub mod names;
 pub mod table;
 pub mod tree;

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::claim::{Bearing, Claim, Written};
-use super::diagnostic::{Diagnostic, Diagnostics, Located, Span, nearest};
+use super::diagnostic::{Diagnostic, Diagnostics, Located, Span};
+use super::names::{self, nearest};
 use super::tree::{Kind, Node};
 use crate::escape::{visible, visible_start};
 use crate::message::RawJson;
@@ -171,8 +172,10 @@ impl Table {
         if let Some((_, _, hint)) = elsewhere {
             return Diagnostic::error(key.span, fact).hint(*hint);
         }
-        let known = self.keys.iter().flat_map(Key::spellings);
-        Diagnostic::error(key.span, fact).maybe_hint(problems.suggest(&key.value, "keys", known))
+        let spellings = self.keys.iter().flat_map(Key::spellings);
+        let names = self.keys.iter().map(|key| key.name);
+        let instead = || names::instead_among(&key.value, "keys", spellings, names);
+        Diagnostic::error(key.span, fact).maybe_hint(problems.is_read().then(instead))
     }
 
     /// Which keys were meant by unknown ones. They were reported with a suggestion: what it names is not missing too.

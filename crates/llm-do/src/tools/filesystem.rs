@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::approval::{PermittedCall, Question, Verdict, digest};
-use super::function::parse;
+use super::misfit::parse;
 use super::protected::Protected;
 use super::secret::looks_secret;
 use super::source::{FileRoot, FilesystemConfig, Roots};
@@ -211,6 +211,14 @@ fn check_suffix(root: &Root, path: &str, beneath: &Path) -> Result<(), String> {
     Err(format!("`{}` has an ending that is not allowed here; allowed: {allowed}", visible(path)))
 }
 
+/// How far whoever judges a file looks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looking {
+    AtTheFile,
+    /// In all of the root, which takes time.
+    ForOtherNames,
+}
+
 /// Reading.
 impl Filesystem {
     fn find_to_read(&self, path: &str) -> Result<(&Root, Spot), String> {
@@ -245,16 +253,20 @@ impl Filesystem {
         Some(Question { bound_to, ..Question::because(format!("reads `{}`, which {why}", visible(&real))) })
     }
 
-    fn judge_read(&self, arguments: &ReadFile) -> Verdict {
-        match self.find_to_read(&arguments.path) {
-            Ok((root, spot)) => {
-                let is_file = spot.place.found.as_ref().is_some_and(|found| found.kind == Kind::Regular);
-                let question = if is_file { self.secret(root, &arguments.path, &spot) } else { None };
-                question.map_or(Verdict::Allow, Verdict::AskAnyway)
-            }
+    /// `None` if the file has other names, and nobody is to look for them now.
+    fn judge_read(&self, arguments: &ReadFile, looking: Looking) -> Option<Verdict> {
+        let Ok((root, spot)) = self.find_to_read(&arguments.path) else {
             // Reading says what is wrong, if it still is.
-            Err(_) => Verdict::Allow,
+            return Some(Verdict::Allow);
+        };
+        let names = match &spot.place.found {
+            Some(found) if found.kind == Kind::Regular => found.names,
+            Some(_) | None => return Some(Verdict::Allow),
+        };
+        if names > 1 && looking == Looking::AtTheFile {
+            return None;
         }
+        Some(self.secret(root, &arguments.path, &spot).map_or(Verdict::Allow, Verdict::AskAnyway))
     }
 
     fn read(&self, call: &PermittedCall, cancellation: &Cancellation) -> Result<String, ToolError> {
@@ -384,7 +396,7 @@ impl Filesystem {
     /// What it thinks of a call: it needs nobody to find out.
     pub fn verdict(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
         match tool {
-            "read_file" => Ok(self.judge_read(&parse(arguments)?)),
+            "read_file" => Ok(self.judge_read(&parse(arguments)?, Looking::ForOtherNames).unwrap_or(Verdict::Allow)),
             "list_files" => parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
             _ => self.change(tool, arguments).and_then(|(change, _)| change.verdict()),
         }
@@ -416,8 +428,16 @@ impl Toolset for Filesystem {
         _: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
         Box::pin(async move {
-            if self.is_light(arguments) {
-                return self.verdict(tool, arguments);
+            match tool {
+                "list_files" => return parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
+                // Most files have one name, and whoever has found one has seen all that decides.
+                "read_file" => {
+                    if let Some(verdict) = self.judge_read(&parse(arguments)?, Looking::AtTheFile) {
+                        return Ok(verdict);
+                    }
+                }
+                _ if self.is_light(arguments) => return self.verdict(tool, arguments),
+                _ => {}
             }
             let (filesystem, tool, arguments) = (self.clone(), tool.to_owned(), arguments.clone());
             let judged = judgement::apart(move || filesystem.verdict(&tool, &arguments)).await;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::approval::{DeclaredVerdict, PermittedCall, Question, Rule, Verdict};
+use super::misfit::parse;
 use super::python::{PythonHost, RenderedPart};
 use super::{CallContext, Capabilities, DeclaredTool, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
@@ -336,81 +336,6 @@ impl fmt::Debug for Registry {
         let entry = self.entry.as_ref().map(|entry| entry.name());
         write!(f, "Registry({:?}, {:?}, {entry:?})", self.tools.keys(), self.toolsets.keys())
     }
-}
-
-/// Which argument is of another type than its schema says.
-fn fault_in(schema: &Value, arguments: &RawJson) -> Option<String> {
-    mismatch(schema, schema, &arguments.to::<Value>().ok()?, &mut Vec::new())
-}
-
-fn mismatch(root: &Value, schema: &Value, value: &Value, path: &mut Vec<String>) -> Option<String> {
-    let target = schema["$ref"].as_str().and_then(|reference| root.pointer(reference.strip_prefix('#')?));
-    let schema = target.unwrap_or(schema);
-    let types: Vec<&str> = match &schema["type"] {
-        Value::String(one) => vec![one],
-        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    let fits = |expected: &&str| match *expected {
-        "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        expected => expected == kind_of(value),
-    };
-    if !types.is_empty() && !types.iter().any(fits) {
-        let expected: Vec<&str> = types.iter().map(|kind| words_for(kind)).collect();
-        let found = words_for(kind_of(value));
-        return Some(format!("`{}`: expected {}, found {found}", path.join("."), expected.join(" or ")));
-    }
-    let mut within = |name: String, schema: &Value, value: &Value| {
-        path.push(name);
-        let found = mismatch(root, schema, value, path);
-        path.pop();
-        found
-    };
-    match value {
-        Value::Object(fields) => fields.iter().find_map(|(name, value)| {
-            let field = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
-            within(name.clone(), field, value)
-        }),
-        Value::Array(items) => {
-            let mut items = items.iter().enumerate();
-            items.find_map(|(index, value)| within(index.to_string(), &schema["items"], value))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-fn words_for(kind: &str) -> &'static str {
-    match kind {
-        "string" => "a text",
-        "integer" => "a whole number",
-        "number" => "a number",
-        "boolean" => "`true` or `false`",
-        "array" => "a list",
-        "object" => "an object",
-        _ => "nothing",
-    }
-}
-
-/// Arguments as what a tool takes; an error names the one that is wrong.
-pub(crate) fn parse<T: DeserializeOwned + JsonSchema>(arguments: &RawJson) -> Result<T, String> {
-    arguments.to().map_err(|error| {
-        let schema = schemars::SchemaGenerator::default().into_root_schema_for::<T>();
-        let words = error.to_string();
-        let words = words.split(" at line ").next().unwrap_or(&words);
-        fault_in(schema.as_value(), arguments).unwrap_or_else(|| words.to_owned())
-    })
 }
 
 /// Text as it is, other values as such.

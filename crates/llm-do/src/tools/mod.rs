@@ -10,6 +10,7 @@ pub mod function;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod mcp;
+pub(crate) mod misfit;
 pub mod plane;
 pub mod protected;
 pub mod python;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::AgentTool;
 use super::approval::{Gate, MOST_OPEN_QUESTIONS, Permission, Rules, canonical, digest};
-use super::source::ToolsetSource;
+use super::source::{AgentToolNames, ToolsetSource};
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::event::{EventKind, Events, Returned, Told};
 use crate::journal::{Described, Recorded, StepKind};
@@ -122,6 +122,8 @@ impl ToolPlane {
         arguments: &RawJson,
         cx: &CallContext<'_>,
     ) -> Result<Vec<Content>, ToolError> {
+        let other_name = AgentToolNames::other_name(tool).filter(|other| self.has(other));
+        let tool = other_name.filter(|_| !self.has(tool)).unwrap_or(tool);
         let nesting = cx.nesting.deeper(cx.caller(), tool).map_err(ToolError::Failed)?;
         let steps = cx.steps.nth(|| format!("x{}", &digest([tool, &canonical(arguments)])[..12]));
         let arguments = Arguments::Object(arguments.clone());

@@ -356,6 +356,10 @@ mod tests {
         for path in ["other.json", "schemas/other.json", "workersx", "notes.md"] {
             assert!(!protected.is_touched(&root.join(path)), "{path}");
         }
+        // Where each of them is kept, naming a directory around them changes none.
+        let names = |path: &str| protected.names(&Target::of_path(&root.join(path)).unwrap());
+        assert!(!names("schemas") && !names(".") && !names("workers"));
+        assert!(names("schemas/in.json") && names("link") && names("workers/generated/x.yaml"));
     }
 
     #[test]

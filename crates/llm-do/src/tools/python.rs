@@ -9,14 +9,14 @@ mod interpreter;
 mod package;
 mod toolset;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::approval::DeclaredVerdict;
+use super::approval::{DeclaredVerdict, Rule};
 use super::fence::FenceConfig;
 use super::protected::Protected;
 use super::rpc::child::ChildEnvironment;
@@ -107,10 +107,40 @@ pub enum PythonVerdict {
     Dynamic,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ExportedToolset {
     pub name: String,
     pub file: PathBuf,
+    /// Of a toolset of the module, which is the same for all calls; else a call finds out.
+    pub tools: Option<Vec<KnownTool>>,
+    /// Of one of ours, configured in the module.
+    pub built_in: Option<DefinedToolset>,
+}
+
+/// What is known of a tool before a call opens its toolset.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct KnownTool {
+    pub name: String,
+    pub verdict: PythonVerdict,
+}
+
+/// One of our toolsets, configured in Python: a definition as in a manifest, and the rules of its approval config.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct DefinedToolset {
+    pub definition: RawJson,
+    #[serde(default)]
+    approval: BTreeMap<String, serde_json::Value>,
+    #[serde(default)]
+    rules: BTreeMap<String, String>,
+}
+
+impl DefinedToolset {
+    /// What its configuration says of its tools, in our words.
+    pub fn rules(&self) -> BTreeMap<String, Rule> {
+        let configured = self.rules.iter().filter_map(|(tool, word)| Some((tool.clone(), Rule::parse(word)?)));
+        let allowed = self.approval.iter().filter(|(_, rule)| rule["pre_approved"] == true);
+        configured.chain(allowed.map(|(tool, _)| (tool.clone(), Rule::Allow))).collect()
+    }
 }
 
 /// An agent that is defined in Python: the keys of a worker file.
@@ -185,15 +215,28 @@ pub struct EntryShape {
     pub schema: Option<RawJson>,
 }
 
+impl PythonVerdict {
+    fn declared(self) -> DeclaredVerdict {
+        match self {
+            Self::Allow => DeclaredVerdict::Allow,
+            Self::Ask => DeclaredVerdict::Ask,
+            Self::Dynamic => DeclaredVerdict::Unknown,
+        }
+    }
+}
+
+impl KnownTool {
+    pub fn declared(&self) -> DeclaredTool {
+        let (name, verdict) = (self.name.clone().into(), self.verdict.declared());
+        DeclaredTool { name, verdict, capabilities: Capabilities::OF_CODE }
+    }
+}
+
 impl PythonTool {
     pub fn declared(&self) -> DeclaredTool {
         DeclaredTool {
             name: self.name.clone().into(),
-            verdict: match self.verdict {
-                PythonVerdict::Allow => DeclaredVerdict::Allow,
-                PythonVerdict::Ask => DeclaredVerdict::Ask,
-                PythonVerdict::Dynamic => DeclaredVerdict::Unknown,
-            },
+            verdict: self.verdict.declared(),
             capabilities: Capabilities::OF_CODE,
         }
     }

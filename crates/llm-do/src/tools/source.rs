@@ -16,7 +16,7 @@ pub enum ToolsetSource {
     Filesystem(FilesystemConfig),
     Shell(ShellConfig),
     Mcp(McpConfig),
-    DynamicAgents,
+    DynamicAgents(AgentToolNames),
     /// Another agent, by name: cycles are legal.
     Agent(String),
     /// A toolset that Python files define.
@@ -27,6 +27,52 @@ pub enum ToolsetSource {
     Open,
     /// A variant of another toolset.
     Variant(Arc<Variant>),
+}
+
+/// Under which names `dynamic_agents` offers its tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentToolNames {
+    /// `agent_create` and `agent_call`.
+    Agent,
+    /// `worker_create` and `worker_call`, as older prompts say.
+    Worker,
+}
+
+impl AgentToolNames {
+    pub const WORDS: &'static [&'static str] = &["agent", "worker"];
+
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "agent" => Some(Self::Agent),
+            "worker" => Some(Self::Worker),
+            _ => None,
+        }
+    }
+
+    pub const fn create(self) -> &'static str {
+        match self {
+            Self::Agent => "agent_create",
+            Self::Worker => "worker_create",
+        }
+    }
+
+    pub const fn call(self) -> &'static str {
+        match self {
+            Self::Agent => "agent_call",
+            Self::Worker => "worker_call",
+        }
+    }
+
+    /// The other name of one of these tools: rules and code may use either.
+    pub fn other_name(tool: &str) -> Option<&'static str> {
+        let pairs = [(Self::Agent, Self::Worker), (Self::Worker, Self::Agent)];
+        let other = |(names, others): &(Self, Self)| match tool {
+            tool if tool == names.create() => Some(others.create()),
+            tool if tool == names.call() => Some(others.call()),
+            _ => None,
+        };
+        pairs.iter().find_map(other)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +154,8 @@ pub enum Grammar {
     FileOps,
     Rules {
         rules: Vec<ShellRule>,
-        default: Rule,
+        /// For commands that no rule is about, if it was written: such commands are blocked unless a default says otherwise.
+        default: Option<Rule>,
     },
 }
 
@@ -224,7 +271,7 @@ pub const BUILT_INS: &[BuiltIn] = &[
     BuiltIn { name: "filesystem_project_ro", source: || filesystem(project_root(), Access::ReadOnly) },
     BuiltIn { name: "shell_readonly", source: || shell(Grammar::ReadOnly) },
     BuiltIn { name: "shell_file_ops", source: || shell(Grammar::FileOps) },
-    BuiltIn { name: "dynamic_agents", source: || ToolsetSource::DynamicAgents },
+    BuiltIn { name: "dynamic_agents", source: || ToolsetSource::DynamicAgents(AgentToolNames::Agent) },
 ];
 
 pub fn built_in(name: &str) -> Option<ToolsetSource> {
@@ -267,7 +314,7 @@ impl ToolsetSource {
         match self {
             Self::Filesystem(config) => Some(filesystem_tools(config).into()),
             Self::Shell(config) => Some(vec![shell_tool(config)].into()),
-            Self::DynamicAgents => Some(DYNAMIC_AGENTS_TOOLS.into()),
+            Self::DynamicAgents(names) => Some(dynamic_agents_tools(*names).into()),
             Self::Agent(name) => Some(vec![agent_tool(name)].into()),
             Self::Python(toolset) => toolset.tools.as_deref().map(Cow::Borrowed),
             Self::Registered(Registered::Tool(tool)) => Some(std::slice::from_ref(tool).into()),
@@ -287,7 +334,7 @@ impl ToolsetSource {
             | Self::Open => Capabilities::OF_CODE,
             Self::Mcp(McpConfig { server: McpServer::Url { .. }, .. }) => Capabilities::of(Capability::ReachesNetwork),
             Self::Variant(variant) => variant.of.capabilities(),
-            Self::Filesystem(_) | Self::Shell(_) | Self::DynamicAgents | Self::Agent(_) => Capabilities::NONE,
+            Self::Filesystem(_) | Self::Shell(_) | Self::DynamicAgents(_) | Self::Agent(_) => Capabilities::NONE,
         }
     }
 
@@ -296,7 +343,7 @@ impl ToolsetSource {
         match self {
             Self::Python(_) | Self::Registered(_) | Self::Open => true,
             Self::Variant(variant) => variant.of.is_code(),
-            Self::Filesystem(_) | Self::Shell(_) | Self::Mcp(_) | Self::DynamicAgents | Self::Agent(_) => false,
+            Self::Filesystem(_) | Self::Shell(_) | Self::Mcp(_) | Self::DynamicAgents(_) | Self::Agent(_) => false,
         }
     }
 
@@ -307,7 +354,7 @@ impl ToolsetSource {
             Self::Filesystem(_)
             | Self::Shell(_)
             | Self::Mcp(_)
-            | Self::DynamicAgents
+            | Self::DynamicAgents(_)
             | Self::Agent(_)
             | Self::Python(_)
             | Self::Registered(_)
@@ -361,18 +408,27 @@ fn filesystem_tools(config: &FilesystemConfig) -> &'static [DeclaredTool] {
     if is_written { WRITING_TOOLS } else { READING_TOOLS }
 }
 
-const DYNAMIC_AGENTS_TOOLS: &[DeclaredTool] = &[
-    declared("agent_create", DeclaredVerdict::AlwaysAsk, Capabilities::of(Capability::CreatesAgents)),
-    // It can pass attachments.
-    declared("agent_call", DeclaredVerdict::Allow, READS),
-];
+const fn dynamic_agents_declared(names: AgentToolNames) -> [DeclaredTool; 2] {
+    [
+        declared(names.create(), DeclaredVerdict::AlwaysAsk, Capabilities::of(Capability::CreatesAgents)),
+        // It can pass attachments.
+        declared(names.call(), DeclaredVerdict::Allow, READS),
+    ]
+}
+
+const AGENT_TOOLS: &[DeclaredTool] = &dynamic_agents_declared(AgentToolNames::Agent);
+const WORKER_TOOLS: &[DeclaredTool] = &dynamic_agents_declared(AgentToolNames::Worker);
+
+fn dynamic_agents_tools(names: AgentToolNames) -> &'static [DeclaredTool] {
+    match names {
+        AgentToolNames::Agent => AGENT_TOOLS,
+        AgentToolNames::Worker => WORKER_TOOLS,
+    }
+}
 
 fn agent_tool(name: &str) -> DeclaredTool {
     DeclaredTool { name: name.to_owned().into(), verdict: DeclaredVerdict::Allow, capabilities: Capabilities::NONE }
 }
-
-/// Older names of the tools of `dynamic_agents`.
-pub const TOOL_ALIASES: &[(&str, &str)] = &[("worker_create", "agent_create"), ("worker_call", "agent_call")];
 
 const fn judged(pattern: &'static str, verdict: Rule) -> CommandVerdict {
     CommandVerdict { pattern: Cow::Borrowed(pattern), verdict }
@@ -390,7 +446,7 @@ fn shell_tool(config: &ShellConfig) -> DeclaredTool {
         Grammar::Rules { rules, default } => {
             let pattern = |rule: &ShellRule| rule.pattern.join(" ").into();
             let rules = rules.iter().map(|rule| CommandVerdict { pattern: pattern(rule), verdict: rule.approval });
-            rules.chain([judged("*", *default)]).collect()
+            rules.chain([judged("*", default.unwrap_or(Rule::Block))]).collect()
         }
     };
     let offline = match &config.grammar {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use llm_do::event::CallKind;
+use llm_do::event::{CallKind, CallOutput};
 use llm_do::journal::mac::StateKey;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::create::{CreateError, Existing, WorkerDefaults, WorkerSpec};
@@ -74,6 +74,31 @@ async fn an_agent_is_created_with_consent_and_called_at_once_with_no_more_than_i
     assert_eq!((asked.len(), asked[0].memory), (1, Memory::Nothing), "creating always asks");
     assert_eq!(question.preview.as_deref(), Some(expected), "the whole file is shown");
     assert_eq!(question.reason, "creates the agent `poet` in workers/generated/poet.yaml");
+}
+
+#[tokio::test]
+async fn the_tools_are_offered_under_their_older_names_where_the_manifest_says_so() {
+    let manifest = json!({"version": 1, "entry": {"agent": "maker"}, "worker_files": ["maker.worker"],
+        "toolsets": {"makers": {"dynamic_agents": {"names": "worker"}}}});
+    let files = Files::new(&[
+        ("project.json", &manifest.to_string()),
+        ("maker.worker", "---\nname: maker\ntoolsets: [makers]\n---\nYou make agents."),
+    ]);
+    let script = "
+- {agent: maker, round: 1, call: {worker_create: {name: poet, instructions: Rhyme.}}}
+- {agent: maker, round: 2, call: {worker_call: {agent: poet, input: a boat}}}
+- {agent: maker, say: '{{ result }}'}
+- {agent: poet, say: afloat}
+";
+    let outcome = scripted(&files.project(), script, Approvals::ApproveAll).run("x").await.unwrap();
+    assert_eq!(text(Ok(outcome.output.clone())), "afloat");
+    let created = &outcome.trace[0].calls[0];
+    let Some(CallOutput::Text(words)) = &created.output else { panic!("{created:?}") };
+    assert!(words.ends_with("`worker_call` calls it"), "{words}");
+    // The other names are no tools here.
+    let script = "- {round: 1, call: {agent_call: {agent: poet, input: x}}}\n- {say: '{{ result }}'}";
+    let said = text(scripted(&files.project(), script, Approvals::ApproveAll).run("x").await.map(|it| it.output));
+    assert!(said.contains("there is no tool `agent_call`; tools: worker_call, worker_create"), "{said}");
 }
 
 #[tokio::test]
@@ -221,7 +246,10 @@ async fn what_cannot_be_created_comes_back_to_the_model() {
         ),
         ("{name: a, instructions: x, model: 'openai:gpt-5'}", "(their `compatible_models` must allow it)"),
         ("{name: a, instructions: x, model: 'scripted:script'}", "may not use `scripted:script`"),
-        ("{name: a, instructions: x, colour: red}", "unknown field `colour`"),
+        (
+            "{name: a, instructions: x, colour: red}",
+            "`colour` is unknown; arguments: description, force, instructions,",
+        ),
     ] {
         let script = format!("- {{round: 1, call: {{agent_create: {arguments}}}}}\n- {{say: '{{{{ result }}}}'}}");
         let runtime = scripted(&files.project(), &script, Approvals::ApproveAll);

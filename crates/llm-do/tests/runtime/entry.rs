@@ -63,7 +63,7 @@ async fn an_entry_function_calls_agents_and_tools_by_name_in_one_tree() {
     }
     let wrong = Input::Object { value: json!({"tpic": "x"}), attachments: Vec::new() };
     let error = runtime.run(wrong).await.unwrap_err().to_string();
-    assert!(error.contains("missing field `topic`"), "{error}");
+    assert!(error.contains("`topic` is missing"), "{error}");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod concurrency;
 mod dynamic;
 mod entry;
 mod journal;
+mod money;
 mod protected;
 mod support;
 mod unfinished;
@@ -246,7 +247,10 @@ async fn what_a_model_gets_wrong_comes_back_to_it_and_the_same_failure_three_tim
             "- {round: 1, call: {nothing: {}}}\n- say: '{{ result }}'",
             "there is no tool `nothing`; tools: list_files, read_file",
         ),
-        ("- {round: 1, call: {read_file: {pth: a}}}\n- say: '{{ result }}'", "invalid arguments: unknown field `pth`"),
+        (
+            "- {round: 1, call: {read_file: {pth: a}}}\n- say: '{{ result }}'",
+            "invalid arguments: `pth` is unknown; did you mean `path`? arguments: max_chars, offset, path",
+        ),
         ("- {round: 1, call: {read_file: {path: a}}}\n- say: '{{ result }}'", "`a` does not exist"),
     ];
     let main = worker("main", "toolsets: [filesystem_project_ro]");
@@ -278,6 +282,34 @@ async fn a_limit_of_the_run_is_shared_by_all_and_ends_it_with_what_was_said() {
     assert_eq!((limit.as_str(), *used, *allowed), ("max_requests", 5.0, 5.0));
     assert_eq!(runtime.usage().total.requests, 5, "never one more");
     assert!(error.partial().is_none_or(|said| said.starts_with("so far 1")), "{error:?}");
+}
+
+#[tokio::test]
+async fn who_repeats_itself_is_told_once_and_nothing_fails() {
+    let script = "
+- {heard: third call in a row, call: {list_files: {}}}
+- {round: 8, say: done}
+- {call: {list_files: {}}}
+";
+    let main = worker("main", "toolsets: [filesystem_cwd_ro]");
+    let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
+    let program = files.project().link(&ModelChoices::default()).unwrap().program;
+    let config = RuntimeConfig::new(Approvals::Nobody);
+    let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
+    let outcome = runtime.run("go").await.unwrap();
+    assert_eq!(text(Ok(outcome.output)), "done");
+    let told = outcome.messages.iter().filter(|message| match message {
+        Message::Tool(results) => format!("{results:?}").contains("third call in a row"),
+        Message::User(_) | Message::Assistant(_) => false,
+    });
+    assert_eq!(told.count(), 1);
+    let notices: Vec<String> = std::iter::from_fn(|| listener.try_recv().ok())
+        .filter_map(|event| match event.kind {
+            EventKind::Notice { text } => Some(text),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(notices, ["agent `main` called `list_files` three times in a row, with the same result each time"]);
 }
 
 #[tokio::test]

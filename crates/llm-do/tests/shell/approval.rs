@@ -117,7 +117,7 @@ fn several_shells_are_one_tool_and_the_first_rule_that_matches_decides() {
     assert_eq!(world.attempt("cat a.txt").ran().exit_code, 0);
     assert_eq!(world.attempt("date").ran().exit_code, 0);
     let reason = world.approved("whoami").stopped();
-    assert!(reason.contains("`whoami` is not among the commands here, which are: date, ls, cat"), "{reason}");
+    assert!(reason.contains("`whoami` is not among the commands here; commands: cat, date, find, "), "{reason}");
     let reversed = World::new(Fencing::WhereOffered).with(vec![part("shell_readonly", Grammar::ReadOnly), blocks_cat]);
     assert_eq!(reversed.attempt("cat b.txt").ran().exit_code, 0);
 }
@@ -134,7 +134,7 @@ fn a_default_decides_what_no_rule_does() {
         (Rule::Ask, "bash -c id", Some("needs an approval")),
         (Rule::Ask, "ls", None),
     ] {
-        let grammar = Grammar::Rules { rules: vec![rule("ls", Rule::Allow)], default };
+        let grammar = Grammar::Rules { rules: vec![rule("ls", Rule::Allow)], default: Some(default) };
         let world = World::new(Fencing::WhereOffered).with(vec![part("mine", grammar)]);
         match stopped {
             Some(words) => {
@@ -143,6 +143,24 @@ fn a_default_decides_what_no_rule_does() {
             }
             None => assert_eq!(world.attempt(command).ran().exit_code, 0, "{command}"),
         }
+    }
+}
+
+#[test]
+fn of_several_shells_the_default_that_was_written_decides() {
+    if !is_offered() {
+        return;
+    }
+    let with = |default| part("mine", Grammar::Rules { rules: vec![rule("ls", Rule::Allow)], default });
+    for (first, second, stopped) in [
+        (Some(Rule::Ask), None, "needs an approval"),
+        (None, Some(Rule::Ask), "needs an approval"),
+        (None, None, "not among the commands"),
+        (Some(Rule::Block), None, "not among the commands"),
+    ] {
+        let world = World::new(Fencing::WhereOffered).with(vec![with(first), with(second)]);
+        let reason = world.attempt("whoami").stopped();
+        assert!(reason.contains(stopped), "{first:?} {second:?}: {reason}");
     }
 }
 

@@ -146,7 +146,7 @@ fn sockets_are_opened_only_where_the_toolset_says_so() {
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err(), "nobody came");
     listener.set_nonblocking(false).unwrap();
-    let grammar = Grammar::Rules { rules: vec![rule("bash", Rule::Allow)], default: Rule::Block };
+    let grammar = Grammar::Rules { rules: vec![rule("bash", Rule::Allow)], default: None };
     let mut open = part("open", grammar);
     open.config.network = true;
     let world = World::new(Fencing::WhereOffered).with(vec![open]);

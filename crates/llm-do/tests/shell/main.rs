@@ -14,4 +14,5 @@ mod kept;
 mod operands;
 mod processes;
 mod property;
+mod rules;
 mod world;

@@ -347,5 +347,5 @@ pub fn rule(pattern: &str, approval: Rule) -> ShellRule {
 
 /// A shell with rules and nothing else.
 pub fn rules(rules: Vec<ShellRule>) -> Part {
-    part("mine", Grammar::Rules { rules, default: Rule::Block })
+    part("mine", Grammar::Rules { rules, default: None })
 }

@@ -14,7 +14,7 @@ from llm_do._host.exports import Exports, Mistake, needs_install
 from llm_do._host.faults import problem, refused, shown
 from llm_do._host.output import CURRENT_CALL
 from llm_do._host.signature import Invalid
-from llm_do._host.tools import ApprovalNeeded, PlainTool, Toolset, maybe_await, run
+from llm_do._host.tools import ApprovalNeeded, PlainTool, Toolset, known_tools, maybe_await, run
 from llm_do.faults import RunEnded
 from llm_do.runtime import AgentSpec, CallContext, EntrySpec, PromptInput, ToolsetSpec
 from llm_do.toolsets import BuiltInToolset
@@ -136,12 +136,20 @@ class Host:
         tools = [name for name in exports.tools if name in self._single]
         return {
             "tools": [{"file": exports.places["tool", name], "tool": self._single[name].specs()[0]} for name in tools],
-            "toolsets": [{"name": name, "file": exports.places["toolset", name]} for name in exports.toolsets],
+            "toolsets": [{"name": name, "file": exports.places["toolset", name], **self._known(name)} for name in exports.toolsets],
             "agents": self._agents(),
             "entries": [{"file": file, "function": variable} for file, variable, _ in exports.entries],
             "providers": self._providers(),
             "problems": exports.problems,
         }
+
+    def _known(self, name: str) -> dict[str, Any]:
+        """What is known of a toolset before a call opens it: all of one that its module has made, for all calls."""
+        value = self._exports.toolsets[name]
+        if isinstance(value, BuiltInToolset):
+            return {"built_in": _definition(value)}
+        tools = known_tools(value)
+        return {} if tools is None else {"tools": tools}
 
     def _export_plain(self, name: str) -> bool:
         """Whether a tool is settled: it needs no loop, or cannot be one."""
@@ -251,9 +259,7 @@ class Host:
         if isinstance(value, ToolsetSpec) or (callable(value) and not self._is_toolset(value)):
             made, fresh = await self._made(value, context), True
         if isinstance(made, BuiltInToolset):
-            from llm_do.toolsets.approval import get_toolset_approval_config
-
-            return {"built_in": made.definition, "approval": get_toolset_approval_config(made), "rules": made.rules}
+            return {"built_in": _definition(made)}
         if made is None:
             return {"instance": 0, "tools": []}
         live = await self._live(made, context, fresh)
@@ -376,6 +382,12 @@ class Host:
         if not callable(value):
             raise Mistake(f"{file} has no function `{function}`")
         return EntrySpec(name=function, main=value)
+
+
+def _definition(toolset: BuiltInToolset) -> dict[str, Any]:
+    from llm_do.toolsets.approval import get_toolset_approval_config
+
+    return {"definition": toolset.definition, "approval": get_toolset_approval_config(toolset), "rules": toolset.rules}
 
 
 def arity(function: Any) -> int:

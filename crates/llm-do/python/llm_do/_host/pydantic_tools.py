@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from typing import Any
 
 from llm_do._host.faults import outdated_library
@@ -21,7 +20,7 @@ from pydantic_ai.toolsets.abstract import ToolsetTool
 from pydantic_ai.usage import RunUsage
 
 from llm_do._host.threads import threads
-from llm_do._host.tools import ApprovalNeeded, maybe_await, verdict_of
+from llm_do._host.tools import ApprovalNeeded, maybe_await, verdict_of, without_callback
 from llm_do._host.signature import Invalid
 from llm_do._host.violations import violations
 from llm_do.runtime import CallContext
@@ -130,15 +129,6 @@ class PydanticToolset:
         finally:
             if self._cleanup is not None:
                 await maybe_await(self._cleanup())
-
-
-def without_callback(made: Any) -> tuple[Any, dict[str, Any]]:
-    """What an `ApprovalToolset` wraps, and its configuration: llm-do's gate asks in the place of its callback."""
-    library = sys.modules.get("pydantic_ai_blocking_approval")
-    config: dict[str, Any] = {}
-    while library is not None and isinstance(made, library.ApprovalToolset):
-        config, made = {**made.config, **config}, made._inner
-    return made, config
 
 
 def opinion(result: Any) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, Union
 
 from llm_do._host.signature import Invalid, Signature
 from llm_do.runtime import CallContext
@@ -52,6 +53,34 @@ async def maybe_await(value: Any) -> Any:
 def verdict_of(config: dict[str, dict[str, Any]], tool: str) -> str:
     """Custom tools ask, unless their own configuration says otherwise."""
     return "allow" if config.get(tool, {}).get("pre_approved") else "ask"
+
+
+def known_tools(value: Any) -> Union[list[dict[str, str]], None]:
+    """The tools of a toolset that has the same ones in every call; `None` if only a call can find out."""
+    library = sys.modules.get("pydantic_ai.toolsets")
+    kind = getattr(library, "FunctionToolset", None)
+    made, config = without_callback(value)
+    if kind is None or not isinstance(made, kind):
+        return None
+    # Code that runs for each call may give it others.
+    for method in ("for_run", "get_tools", "__aenter__"):
+        if getattr(type(made), method, None) is not getattr(kind, method, None):
+            return None
+    tools = getattr(made, "tools", None)
+    if not isinstance(tools, dict) or any(getattr(tool, "prepare", None) is not None for tool in tools.values()):
+        return None
+    config = {**config, **get_toolset_approval_config(made)}
+    is_dynamic = callable(getattr(made, "needs_approval", None))
+    return [{"name": name, "verdict": "dynamic" if is_dynamic else verdict_of(config, name)} for name in tools]
+
+
+def without_callback(made: Any) -> tuple[Any, dict[str, Any]]:
+    """What an `ApprovalToolset` wraps, and its configuration: llm-do's gate asks in the place of its callback."""
+    library = sys.modules.get("pydantic_ai_blocking_approval")
+    config: dict[str, Any] = {}
+    while library is not None and isinstance(made, library.ApprovalToolset):
+        config, made = {**made.config, **config}, made._inner
+    return made, config
 
 
 class PlainTool:

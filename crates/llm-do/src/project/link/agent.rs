@@ -14,12 +14,15 @@ use crate::model::name::{Choice, ChoiceError, ChosenBy, ModelName, ModelNameErro
 use crate::model::provider::{OfferedTool, PROVIDERS, ProtocolKind, Restriction, provider};
 use crate::model::scripted::{Script, script_of};
 use crate::project::worker::{PythonClass, SchemaSource, WorkerFile};
-use crate::project::{AgentSpec, AllowWorkers, Code, LoadedWorker, PythonType, ToolsetUse, Typing, lexical_join};
+use crate::project::{
+    AgentSpec, AllowWorkers, Code, DoubtfulRule, LoadedWorker, PythonType, ToolsetUse, Typing, lexical_join,
+};
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span};
+use crate::syntax::names;
 use crate::syntax::tree::{self, Kind};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
-use crate::tools::source::{BUILT_INS, TOOL_ALIASES, ToolsetSource};
+use crate::tools::source::{AgentToolNames, BUILT_INS, Grammar, ShellConfig, ToolsetSource};
 
 /// Longer than any model's name; what is compiled has to be bounded.
 const LONGEST_PATTERN: usize = 256;
@@ -59,7 +62,7 @@ impl<'a> Linker<'a> {
         let mut tools: Vec<ToolsetUse> = worker.tools.iter().filter_map(|name| self.tool(name, namespace)).collect();
         let mut toolsets: Vec<ToolsetUse> =
             worker.toolsets.iter().filter_map(|name| self.toolset(worker, name, namespace)).collect();
-        let rules = self.rules(worker, &tools.iter().chain(&toolsets).collect::<Vec<_>>());
+        let (rules, doubtful_rules) = self.rules(worker, &tools.iter().chain(&toolsets).collect::<Vec<_>>());
         for (used, rules) in tools.iter_mut().chain(&mut toolsets).zip(rules) {
             used.rules = rules;
         }
@@ -78,6 +81,7 @@ impl<'a> Linker<'a> {
             output,
             tools,
             toolsets,
+            doubtful_rules,
             allow_workers,
             server_tools,
             settings: worker.model_settings.clone(),
@@ -195,7 +199,7 @@ impl<'a> Linker<'a> {
             match ModelPattern::parse(&text.value) {
                 Ok(pattern) => patterns.push(pattern),
                 Err(error) => {
-                    let fact = format!("`{}` is not a pattern: {}", visible(&text.value), error.kind());
+                    let fact = format!("`{}` is not a pattern: {}", visible(&text.value), error);
                     self.problems.push(Diagnostic::error(text.span, fact));
                     return None;
                 }
@@ -261,9 +265,8 @@ impl<'a> Linker<'a> {
         for Located { value: tool, span } in &worker.server_side_tools {
             let Some(found) = offered.iter().find(|offered| offered.kind == tool.kind) else {
                 let fact = format!("`{}` has no server-side tool `{}`", model.provider, tool.kind.name());
-                let names: Vec<&str> = offered.iter().map(|offered| offered.kind.name()).collect();
-                let hint =
-                    if names.is_empty() { "it has none".to_owned() } else { format!("it has: {}", names.join(", ")) };
+                let names = offered.iter().map(|offered| offered.kind.name());
+                let hint = names::there_are("server-side tools", names);
                 self.problems.push(Diagnostic::error(*span, fact).hint(hint));
                 continue;
             };
@@ -392,28 +395,35 @@ impl<'a> Linker<'a> {
     }
 
     /// The rules of each toolset: they go to the one whose tool they name. What has unknown tools may have any.
-    fn rules(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse]) -> Vec<Rules> {
+    fn rules(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse]) -> (Vec<Rules>, Vec<DoubtfulRule>) {
         let tools: Vec<Declared<'_>> = uses.iter().map(|used| used.source.declared_tools()).collect();
         self.check_clashes(worker, uses, &tools);
+        self.check_defaults(worker, uses, &tools);
         let owners = ToolOwners::of(uses, &tools);
         // What could not be used or resolved was reported, and may have had any tool.
         let lacks_tools =
             worker.is_mistaken(&["tools", "toolsets"]) || uses.len() < worker.tools.len() + worker.toolsets.len();
-        let mut rules = vec![Rules::new(); uses.len()];
+        let (mut rules, mut doubtful) = (vec![Rules::new(); uses.len()], Vec::new());
         if worker.approval.len().saturating_mul(owners.unknown.len()) > MOST_OPEN_RULES {
             let fact =
                 format!("too many rules for the toolsets of agent `{}` whose tools are not known", worker.name.value);
             let hint = format!("rules × such toolsets may be {MOST_OPEN_RULES} at most");
             self.problems.push(Diagnostic::error(worker.name.span, fact).hint(hint));
-            return rules;
+            return (rules, doubtful);
         }
         for (key, rule) in &worker.approval {
             let (toolset, tool) = owners.split(&key.value);
-            let tool = TOOL_ALIASES.iter().find(|(alias, _)| *alias == tool).map_or(tool, |(_, name)| name);
+            let other_name = AgentToolNames::other_name(tool).filter(|other| owners.knows(other));
+            let tool = other_name.filter(|_| !owners.knows(tool)).unwrap_or(tool);
             let places = owners.having(toolset, tool);
             for place in &places {
                 rules[*place].insert(tool.to_owned(), *rule);
                 self.note_idle_rule(key, *rule, tool, tools[*place].as_deref());
+            }
+            if !places.is_empty() && places.iter().all(|place| tools[*place].is_none()) {
+                let toolsets = places.iter().map(|place| uses[*place].name.clone()).collect();
+                let place = self.project.sources.place(key.span);
+                doubtful.push(DoubtfulRule { place, tool: tool.to_owned(), toolsets });
             }
             if places.is_empty() && !lacks_tools {
                 let fact = format!("agent `{}` has no tool `{}`", worker.name.value, visible(&key.value));
@@ -421,7 +431,7 @@ impl<'a> Linker<'a> {
                 self.problems.push(Diagnostic::error(key.span, fact).maybe_hint(hint));
             }
         }
-        rules
+        (rules, doubtful)
     }
 
     /// Two tools of one name inside one agent, where their names are known. Several shells are one tool.
@@ -449,6 +459,31 @@ impl<'a> Linker<'a> {
                         .hint("rename the tools of one: a manifest toolset with `use` and `prefix`"),
                 );
                 break;
+            }
+        }
+    }
+
+    /// Shells that are one tool have one default.
+    fn check_defaults(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse], tools: &[Declared<'_>]) {
+        let mut defaults: BTreeMap<&str, (&str, Rule)> = BTreeMap::new();
+        for (used, tools) in uses.iter().zip(tools) {
+            let ToolsetSource::Shell(ShellConfig { grammar: Grammar::Rules { default: Some(default), .. }, .. }) =
+                used.source.origin()
+            else {
+                continue;
+            };
+            for tool in tools.iter().flat_map(|tools| tools.iter()) {
+                let (first, other) = *defaults.entry(&tool.name).or_insert((&used.name, *default));
+                if other != *default {
+                    let listed = worker.toolsets.iter().find(|name| name.value == used.name);
+                    let span = listed.map_or(worker.name.span, |name| name.span);
+                    let (one, another) = (other.word(), default.word());
+                    let name = &used.name;
+                    let fact =
+                        format!("`{first}` and `{name}` are one tool, with two defaults: `{one}` and `{another}`");
+                    let hint = "write the same `default` in both, or in one of them only";
+                    self.problems.push(Diagnostic::error(span, fact).hint(hint));
+                }
             }
         }
     }
@@ -483,7 +518,7 @@ impl<'a> Linker<'a> {
     pub(super) fn creates_agents(&self, namespace: &Namespace) -> bool {
         let mut names = self.project.workers.iter().flat_map(|loaded| &loaded.worker.toolsets);
         names.any(|name| match namespace.resolve(&name.value) {
-            Resolved::Source(source) => matches!(source.origin(), ToolsetSource::DynamicAgents),
+            Resolved::Source(source) => matches!(source.origin(), ToolsetSource::DynamicAgents(_)),
             Resolved::Broken | Resolved::Unknown => false,
         })
     }
@@ -560,6 +595,10 @@ impl<'a> ToolOwners<'a> {
         owners.known.sort_unstable();
         owners.toolsets.sort_unstable();
         owners
+    }
+
+    fn knows(&self, tool: &str) -> bool {
+        places(&self.known, tool).next().is_some()
     }
 
     fn having(&self, toolset: Option<&str>, tool: &str) -> Vec<usize> {

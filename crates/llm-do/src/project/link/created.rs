@@ -10,6 +10,7 @@ use crate::model::name::{ModelChoices, ModelName};
 use crate::project::worker::{SchemaSource, WorkerFile};
 use crate::project::{AgentSpec, Program, Project};
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Report};
+use crate::syntax::names;
 
 impl Program {
     /// Links a created agent, or reports every mistake in its file. The project's other files are linked already, so what
@@ -65,13 +66,11 @@ impl Program {
 
     fn models_in_use(&self) -> String {
         let real = self.agents.values().filter(|agent| agent.script.is_none());
-        let mut names: Vec<String> = real.map(|agent| agent.model.to_string()).collect();
-        names.sort();
-        names.dedup();
-        if names.is_empty() {
-            return "no agent of the project uses a model that a created one may use".to_owned();
+        let models: Vec<String> = real.map(|agent| agent.model.to_string()).collect();
+        match names::listed(models.iter().map(String::as_str)) {
+            None => "no agent of the project uses a model that a created one may use".to_owned(),
+            Some(models) => format!("the project uses: {models}"),
         }
-        format!("the project uses: {}", names.join(", "))
     }
 }
 

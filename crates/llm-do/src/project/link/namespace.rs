@@ -134,6 +134,7 @@ impl Namespace {
                     let tools = linker.project.offered.get(&name.value).cloned();
                     ToolsetSource::Mcp(McpConfig { tools, ..config.clone() })
                 }
+                ToolsetDefinition::DynamicAgents(names) => ToolsetSource::DynamicAgents(*names),
                 ToolsetDefinition::Use { target, prefix, tools, approval, timeout } => {
                     let (tools, timeout) = (tools.as_deref(), *timeout);
                     variants.push(Use { name, target, prefix, tools, approval, timeout });

@@ -65,6 +65,7 @@ fn add_manifest(protected: &mut Protected, modules: &mut Modules, root: &Path, m
             ToolsetDefinition::Shell(..)
             | ToolsetDefinition::Mcp(..)
             | ToolsetDefinition::Filesystem(_)
+            | ToolsetDefinition::DynamicAgents(_)
             | ToolsetDefinition::Use { .. }
             | ToolsetDefinition::Broken => {}
         }

@@ -101,15 +101,15 @@ pub fn read(fields: &Fields<'_>, problems: &mut Diagnostics) -> ToolsetDefinitio
     ToolsetDefinition::Shell(config, written.iter().map(|written| written.pattern).collect())
 }
 
-fn default(fields: &Fields<'_>, problems: &mut Diagnostics) -> Rule {
-    let Some(word) = fields.text("default") else { return Rule::Block };
+fn default(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<Rule> {
+    let word = fields.text("default")?;
     match Rule::parse(&word.value) {
         Some(Rule::Allow) => {
             let hint = "write a rule for each program that may run unasked; `\"default\": \"ask\"` asks for the others";
             problems.push(Diagnostic::error(word.span, "`default: allow` would allow every program").hint(hint));
-            Rule::Block
+            None
         }
-        rule => rule.unwrap_or(Rule::Block),
+        rule => rule,
     }
 }
 

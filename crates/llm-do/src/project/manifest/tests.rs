@@ -71,6 +71,12 @@ const IN_SHELL: Mapping = inside(
     &[],
     "}}}}",
 );
+const IN_DYNAMIC_AGENTS: Mapping = inside(
+    "`dynamic_agents`",
+    "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"toolsets\": {\"t\": {\"dynamic_agents\": {",
+    &[],
+    "}}}}",
+);
 const IN_RULE: Mapping = inside(
     "a shell rule",
     "{\"version\": 1, \"entry\": {}, \"worker_files\": [\"m.worker\"],\n\"toolsets\": {\"t\": {\"shell\": {\"rules\": [{",
@@ -155,6 +161,8 @@ const KEYS: &[Row] = &[
     (&IN_TOOLSET, "filesystem", &["{\"root\": \".\"}"], &[NOT_MAP]),
     (&IN_TOOLSET, "shell", &["{}", "{\"default\": \"ask\"}"], &[NOT_MAP]),
     (&IN_TOOLSET, "mcp", &["{\"command\": \"server\"}"], &[NOT_MAP]),
+    (&IN_TOOLSET, "dynamic_agents", &["{}", "{\"names\": \"worker\"}"], &[NOT_MAP]),
+    (&IN_DYNAMIC_AGENTS, "names", &["\"agent\"", "\"worker\""], &[NOT_TEXT, &["\"workers\"", "\"\""]]),
     (&IN_TOOLSET, "use", &["\"filesystem_cwd\""], &[NOT_TEXT, BLANK]),
     (&IN_VARIANT, "prefix", &["\"a_\""], &[NOT_TEXT, NOT_NAME]),
     (&IN_VARIANT, "tools", &["[\"read_file\"]"], &[NOT_LIST, NOT_LIST_OF_TEXT, TWICE, EMPTY_LIST]),
@@ -358,7 +366,7 @@ fn toolset_definitions_are_read_whole() {
         not_matches: vec!["git push".into()],
         i_understand: true,
     };
-    let grammar = Grammar::Rules { rules: vec![rule], default: Rule::Ask };
+    let grammar = Grammar::Rules { rules: vec![rule], default: Some(Rule::Ask) };
     assert_eq!(
         config,
         ShellConfig { grammar, directory: Access::ReadWrite, write: vec!["target".into()], network: true }

@@ -25,6 +25,7 @@ fn agent(name: &str, toolsets: &[&str]) -> AgentSpec {
         output: Typing::Untyped,
         tools: Vec::new(),
         toolsets: toolsets.iter().map(|name| used(name)).collect(),
+        doubtful_rules: Vec::new(),
         allow_workers: None,
         server_tools: Vec::new(),
         settings: ModelSettings::default(),

@@ -141,7 +141,7 @@ fn words_of_other_formats_are_corrected() {
     assert_eq!(hint("name: a\nlocked: 'off'"), "write `false`");
     assert_eq!(hint("name: a\ntoolsets: shell"), "write `[shell]`");
     assert_eq!(hint("name: 1"), "put it in quotes");
-    assert_eq!(hint("name: a\napproval: {shell: alow}"), "did you mean `allow`?");
+    assert_eq!(hint("name: a\napproval: {shell: alow}"), "did you mean `allow`? values: allow, ask, block");
 }
 
 fn parsed(text: &str, format: Format) -> WorkerFile {

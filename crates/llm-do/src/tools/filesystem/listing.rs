@@ -3,12 +3,11 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use globset::{GlobBuilder, GlobMatcher};
-
 use super::root::Root;
 use super::walk::{self, Met, Visitor, Walked};
 use crate::beneath::{self, Kind, Unopened};
 use crate::escape::visible;
+use crate::glob::{Glob, Letters, Slash};
 use crate::tools::plane::LONGEST_RESULT;
 
 const MOST_LISTED: usize = 1_000;
@@ -142,7 +141,7 @@ impl Visitor for Lister<'_> {
 enum Pattern {
     Everything,
     Glob {
-        matcher: Box<GlobMatcher>,
+        glob: Glob,
         /// The directories before the first wildcard.
         fixed: PathBuf,
         /// How deep a match can be, if the pattern says so.
@@ -163,15 +162,13 @@ impl Pattern {
         if matches!(text, "**/*" | "**" | "") {
             return Ok(Self::Everything);
         }
-        let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
-        let glob = glob.map_err(|error| {
-            format!("the pattern is no glob: {}; `*` matches within a directory, `**` across", error.kind())
+        let glob = Glob::parse(text, Slash::Separates, Letters::Exact).map_err(|mistake| {
+            format!("the pattern is no glob: {mistake}; `*` matches within a directory, `**` across")
         })?;
         let is_plain = |part: &&str| !part.contains(['*', '?', '[', ']', '{', '}', ',', '\\', '!']);
         let parts: Vec<&str> = text.split('/').collect();
         let fixed = parts[..parts.len() - 1].iter().copied().take_while(is_plain).collect();
-        let depth = (!text.contains("**") && !text.contains('{')).then_some(parts.len());
-        Ok(Self::Glob { matcher: Box::new(glob.compile_matcher()), fixed, depth })
+        Ok(Self::Glob { depth: glob.depth(), glob, fixed })
     }
 
     fn fixed(&self) -> &Path {
@@ -184,7 +181,7 @@ impl Pattern {
     fn matches(&self, path: &Path) -> bool {
         match self {
             Self::Everything => true,
-            Self::Glob { matcher, .. } => matcher.is_match(path),
+            Self::Glob { glob, .. } => glob.matches(&path.to_string_lossy()),
         }
     }
 

@@ -216,9 +216,9 @@ fn arguments_that_do_not_fit_never_reach_the_tool() {
     let directory = temporary();
     let files = rooted(directory.path(), Access::ReadOnly);
     let cases = [
-        (r#"{"pth":"a"}"#, "unknown field `pth`"),
-        ("{}", "missing field `path`"),
-        (r#"{"path":"a","offset":-1}"#, "invalid value"),
+        (r#"{"pth":"a"}"#, "`pth` is unknown; did you mean `path`?"),
+        ("{}", "`path` is missing"),
+        (r#"{"path":"a","offset":-1}"#, "`offset`: expected at least 0, found -1"),
         (r#"{"path":"a","max_chars":"many"}"#, "`max_chars`: expected a whole number, found a text"),
     ];
     for (arguments, reason) in cases {

@@ -7,6 +7,7 @@ use crate::escape::visible_start;
 use crate::event::{EventKind, Told};
 use crate::journal::{Prior, Recorded, StepKind, Suspension};
 use crate::message::{Arguments, RawJson, ToolCall, repeated_key};
+use crate::syntax::names;
 use crate::tools::approval::{Candidate, Passage, Pending, Permission, RefusedBy, Verdict};
 use crate::tools::{CallContext, Ending, ToolKind};
 
@@ -103,31 +104,31 @@ impl ToolPlane {
                     Some(key) => format!("the arguments have the key `{}` twice", visible_start(&key, 80)),
                     None => format!("the arguments are not a JSON object: {}", visible_start(text, 200)),
                 };
-                return Ok(Ok(undispatched(call, &RawJson::of(text), reason, cx)));
+                return Ok(Ok(undispatched(call, &call.arguments, reason, cx)));
             }
         };
         if arguments.get().len() > LONGEST_ARGUMENTS {
             let reason =
                 format!("the arguments are longer than {} MiB; do it in several calls", LONGEST_ARGUMENTS >> 20);
-            let beginning = RawJson::of(&visible_start(arguments.get(), 200));
+            let beginning = Arguments::Malformed(visible_start(arguments.get(), 200).into_owned());
             return Ok(Ok(undispatched(call, &beginning, reason, cx)));
         }
         let Some((_, judged)) = self.judge(&call.tool, arguments, cx).await else {
-            return Ok(Ok(undispatched(call, arguments, self.unknown(&call.tool), cx)));
+            return Ok(Ok(undispatched(call, &call.arguments, self.unknown(&call.tool), cx)));
         };
         let verdict = match judged {
             Ok(verdict) => verdict,
             Err(violation) => {
                 let reason = format!("invalid arguments: {violation}");
-                return Ok(Ok(undispatched(call, arguments, reason, cx)));
+                return Ok(Ok(undispatched(call, &call.arguments, reason, cx)));
             }
         };
         match self.pass(call, arguments, verdict, place, cx).await? {
             Passage::Permitted(permission) => Ok(Ok(Verdicted::Run(permission))),
-            Passage::Waits(pending) => self.unanswered(call, arguments, pending, cx),
+            Passage::Waits(pending) => self.unanswered(call, pending, cx),
             Passage::EndRun => Err(Ending::EndedByPerson),
             Passage::Refused { reason, by } => {
-                let decided = refused(call, arguments, reason.clone(), cx);
+                let decided = refused(call, reason.clone(), cx);
                 match (by, self.refusals) {
                     (RefusedBy::Person, _) | (RefusedBy::Policy, Refusals::Return) => Ok(Ok(decided)),
                     (RefusedBy::Policy, Refusals::EndRun) => Err(ended_by(call, reason, cx)),
@@ -137,13 +138,7 @@ impl ToolPlane {
     }
 
     /// Nobody is there to answer: it waits if it can, whatever refusals do; else it is refused.
-    fn unanswered(
-        &self,
-        call: &ToolCall,
-        arguments: &RawJson,
-        pending: Pending,
-        cx: &CallContext<'_>,
-    ) -> Result<Decision, Ending> {
+    fn unanswered(&self, call: &ToolCall, pending: Pending, cx: &CallContext<'_>) -> Result<Decision, Ending> {
         let reason = match (cx.steps.suspension(), self.refusals) {
             (Suspension::Possible, _) | (Suspension::Unrecorded, Refusals::EndRun) => return Ok(Err(pending)),
             (Suspension::Unrecorded, Refusals::Return) => "it needs an approval, and nobody is there to give it",
@@ -152,7 +147,7 @@ impl ToolPlane {
             }
         };
         match self.refusals {
-            Refusals::Return => Ok(Ok(refused(call, arguments, reason.to_owned(), cx))),
+            Refusals::Return => Ok(Ok(refused(call, reason.to_owned(), cx))),
             Refusals::EndRun => Err(ended_by(call, reason.to_owned(), cx)),
         }
     }
@@ -198,10 +193,9 @@ impl ToolPlane {
     }
 
     pub(super) fn unknown(&self, tool: &str) -> String {
-        let names: Vec<&str> = self.index.iter().map(|(name, _)| name.as_str()).collect();
-        let there_are =
-            if names.is_empty() { "there are no tools".to_owned() } else { format!("tools: {}", names.join(", ")) };
-        format!("there is no tool `{}`; {there_are}", visible_start(tool, 80))
+        let shown = visible_start(tool, 80);
+        let instead = names::instead(&shown, "tools", self.index.iter().map(|(name, _)| name.as_str()));
+        format!("there is no tool `{shown}`; {instead}")
     }
 }
 
@@ -221,18 +215,33 @@ fn replayed(result: Option<RawJson>, cx: &CallContext<'_>) -> Decided {
 }
 
 /// Tells of a refusal; what the model reads of it.
-fn refused(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Verdicted {
+fn refused(call: &ToolCall, reason: String, cx: &CallContext<'_>) -> Verdicted {
     let read = format!("refused: {reason}");
-    undispatched(call, arguments, reason, cx);
+    tell_refused(call, &call.arguments, reason, true, cx);
     Verdicted::Not(read)
 }
 
 /// Tells of a call that reaches no tool: what a model tried is as good to know as what it did.
-fn undispatched(call: &ToolCall, arguments: &RawJson, reason: String, cx: &CallContext<'_>) -> Verdicted {
+fn undispatched(call: &ToolCall, arguments: &Arguments, reason: String, cx: &CallContext<'_>) -> Verdicted {
     let decided = Verdicted::Not(reason.clone());
-    let (id, tool, arguments) = (call.id.clone(), call.tool.clone(), arguments.clone());
-    cx.events.send(|| EventKind::ToolRefused { id, tool, arguments, reason });
+    tell_refused(call, arguments, reason, false, cx);
     decided
+}
+
+/// `judged`: by a rule or a person.
+fn tell_refused(call: &ToolCall, arguments: &Arguments, reason: String, judged: bool, cx: &CallContext<'_>) {
+    cx.events.send(|| {
+        let (arguments, arguments_text) = arguments.in_json();
+        EventKind::ToolRefused {
+            id: call.id.clone(),
+            path: cx.path.to_vec(),
+            tool: call.tool.clone(),
+            arguments: arguments.cloned(),
+            arguments_text: arguments_text.map(str::to_owned),
+            reason,
+            judged,
+        }
+    });
 }
 
 fn ended_by(call: &ToolCall, reason: String, cx: &CallContext<'_>) -> Ending {

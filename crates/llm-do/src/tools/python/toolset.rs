@@ -1,19 +1,19 @@
 //! A live toolset in the interpreter, as one call of an agent uses it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::host::PythonHost;
 use super::interpreter::{Interpreter, Sight};
-use super::{PythonTool, PythonVerdict};
+use super::{DefinedToolset, PythonTool, PythonVerdict};
 use crate::BoxFuture;
 use crate::escape::visible;
 use crate::message::{Attachment, Content, RawJson};
-use crate::tools::approval::{PermittedCall, Question, Rule, Verdict, canonical};
+use crate::tools::approval::{PermittedCall, Question, Verdict, canonical};
 use crate::tools::function::Opening;
 use crate::tools::{CallContext, LONGEST_CALL, Repeat, ToolError, ToolSpec, Toolset};
 
@@ -23,11 +23,8 @@ const LONGEST_DESCRIPTION: usize = 2_000;
 /// What a Python toolset turned out to be.
 pub enum Opened {
     Tools(Box<PythonTools>),
-    /// One of ours, configured in Python: a definition as in a manifest, and the rules of its approval config.
-    BuiltIn {
-        definition: RawJson,
-        rules: BTreeMap<String, Rule>,
-    },
+    /// One of ours, configured in Python.
+    BuiltIn(DefinedToolset),
 }
 
 /// Tools that run in the interpreter.
@@ -86,11 +83,7 @@ struct Answer {
     instance: u64,
     #[serde(default)]
     tools: Vec<PythonTool>,
-    built_in: Option<RawJson>,
-    #[serde(default)]
-    approval: BTreeMap<String, Value>,
-    #[serde(default)]
-    rules: BTreeMap<String, String>,
+    built_in: Option<DefinedToolset>,
 }
 
 impl Making {
@@ -123,12 +116,7 @@ pub async fn open(host: Arc<PythonHost>, toolset: String, context: Opening) -> R
             let (needing, hopeless) = (Mutex::default(), Mutex::default());
             Opened::Tools(Box::new(PythonTools { host, origin, tools, needing, hopeless, closed: false }))
         }
-        Some(built_in) => {
-            let configured = answer.rules.into_iter().filter_map(|(tool, word)| Some((tool, Rule::parse(&word)?)));
-            let allowed = answer.approval.into_iter().filter(|(_, rule)| rule["pre_approved"] == true);
-            let allowed = allowed.map(|(tool, _)| (tool, Rule::Allow));
-            Opened::BuiltIn { definition: built_in, rules: configured.chain(allowed).collect() }
-        }
+        Some(built_in) => Opened::BuiltIn(built_in),
     })
 }
 

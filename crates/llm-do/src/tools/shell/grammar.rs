@@ -172,8 +172,9 @@ fn mv(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
         if directory.is_secret(&place) {
             fit.doubts.push(format!("`{}` looks like a secret", visible(&place.shown())));
         }
-        // Into a directory it goes under its own name.
-        let own_name = place.written.file_name().map(|name| Place {
+        // Into a directory it goes under its own name, and there is nothing in a file.
+        let is_into = target.kind != Kind::File;
+        let own_name = place.written.file_name().filter(|_| is_into).map(|name| Place {
             written: target.written.join(name),
             beneath: target.beneath.join(name),
             kind: place.kind,

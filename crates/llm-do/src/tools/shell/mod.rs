@@ -30,7 +30,7 @@ use super::approval::{Coverage, PermittedCall, Question, Rule, Verdict, digest};
 use super::fence::private::PrivateDirectory;
 use super::fence::shelter::{Repositories, Trace};
 use super::fence::{Fence, Kind};
-use super::function::parse;
+use super::misfit::parse;
 use super::protected::{Protected, Target};
 use super::repository;
 use super::source::{Access, Grammar, READ_ONLY_COMMANDS, ShellConfig, ShellRule};
@@ -39,6 +39,7 @@ use crate::BoxFuture;
 use crate::escape::{visible, visible_start};
 use crate::event::{EventKind, Events};
 use crate::message::{Content, RawJson};
+use crate::syntax::names;
 use directory::{Place, WorkingDirectory};
 use grammar::Fit;
 use launch::Sheltered;
@@ -199,11 +200,7 @@ impl Shell {
         if let Some(matched) = self.parts.iter().find_map(|part| part.matched(words)) {
             return Ok(matched);
         }
-        let defaults = self.parts.iter().rev().find_map(|part| match &part.config.grammar {
-            Grammar::Rules { default, .. } => Some((part, *default)),
-            Grammar::ReadOnly | Grammar::FileOps => None,
-        });
-        match defaults {
+        match self.default() {
             Some((part, default @ (Rule::Allow | Rule::Ask))) => {
                 Ok(Matched { part, pattern: "*".to_owned(), length: 1, rule: None, by: By::Default(default) })
             }
@@ -211,23 +208,33 @@ impl Shell {
         }
     }
 
+    /// The first default that was written. Linking refuses others that say something else.
+    fn default(&self) -> Option<(&Part, Rule)> {
+        self.parts.iter().find_map(|part| match &part.config.grammar {
+            Grammar::Rules { default, .. } => Some((part, (*default)?)),
+            Grammar::ReadOnly | Grammar::FileOps => None,
+        })
+    }
+
     /// Why nothing matches, and what there is.
     fn unknown(&self, words: &[Word]) -> String {
         let shown = visible_start(&words[0].text, 80);
-        format!("`{shown}` is not among the commands here, which are: {}", self.command_names())
+        let names = self.command_names();
+        let instead = names::instead(&shown, "commands", names.iter().map(String::as_str));
+        format!("`{shown}` is not among the commands here; {instead}")
     }
 
-    fn command_names(&self) -> String {
+    fn command_names(&self) -> Vec<String> {
         let names = self.parts.iter().flat_map(|part| match &part.config.grammar {
             Grammar::ReadOnly => READ_ONLY_COMMANDS.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(),
             Grammar::FileOps => FILE_COMMANDS.iter().map(|name| (*name).to_owned()).collect(),
-            Grammar::Rules { rules, default } => {
+            Grammar::Rules { rules, .. } => {
                 let allowed = rules.iter().filter(|rule| rule.approval != Rule::Block);
-                let any = (*default != Rule::Block).then(|| "any other".to_owned());
-                allowed.map(|rule| rule.pattern.join(" ")).chain(any).collect()
+                allowed.map(|rule| rule.pattern.join(" ")).collect()
             }
         });
-        names.collect::<Vec<_>>().join(", ")
+        let any = self.default().filter(|(_, default)| *default != Rule::Block).map(|_| "any other".to_owned());
+        names.chain(any).collect()
     }
 
     fn grammar_verdict(&self, words: &[Word], matched: &Matched<'_>, fit: &Fit) -> Verdict {
@@ -259,7 +266,7 @@ impl Shell {
         }
         let operands = self.operands(words, matched);
         let question = |reason: String| self.question(words, matched, &[], &operands, reason);
-        if let Some(reason) = self.protected_operand(&operands) {
+        if let Some(reason) = self.protected_operand(words, matched, &operands) {
             return Verdict::AlwaysAsk(question(reason));
         }
         let is_free = rule == Rule::Allow || matches!(matched.by, By::Default(_));
@@ -279,9 +286,28 @@ impl Shell {
     }
 
     /// Why an operand asks each time, if one does.
-    fn protected_operand(&self, operands: &Operands) -> Option<String> {
-        let operand = operands.all.iter().find(|operand| self.is_touched(&operand.target))?;
+    fn protected_operand(&self, words: &[Word], matched: &Matched<'_>, operands: &Operands) -> Option<String> {
+        let mut written = operands.all.iter().chain(&operands.placed);
+        let operand = written.find(|operand| self.is_touched(&operand.target))?;
+        if self.only_looks(words, matched) || self.is_kept_from_writing(matched) {
+            return None;
+        }
         Some(format!("`{}` decides what a project does", visible(&operands.shown(operand))))
+    }
+
+    /// Whether the command is known to do nothing but look, whatever it names.
+    fn only_looks(&self, words: &[Word], matched: &Matched<'_>) -> bool {
+        if !READ_ONLY_COMMANDS.iter().any(|pattern| begins_with(words, pattern)) {
+            return false;
+        }
+        let written = self.written(matched).unwrap_or_default();
+        let fit = grammar::fit(words, &self.directory, &self.hidden_when_met(&written, matched.repositories()));
+        fit.is_ok_and(|fit| fit.changes.is_empty() && fit.doubts.is_empty())
+    }
+
+    /// Whether the fence lets the command write nothing that anybody could name.
+    fn is_kept_from_writing(&self, matched: &Matched<'_>) -> bool {
+        self.fence.is_there() && self.written(matched).is_ok_and(|written| written.is_empty())
     }
 
     /// Whether a command that names this may change something protected. The full fence keeps what lies deeper.
@@ -443,7 +469,7 @@ impl Shell {
         let filled = text
             .replace("{directory}", &visible(&self.directory.path.display().to_string()))
             .replace("{system}", std::env::consts::OS)
-            .replace("{commands}", &visible(&self.command_names()))
+            .replace("{commands}", &visible(&self.command_names().join(", ")))
             .replace("{paths}", paths)
             .replace("{fence}", fence);
         filled.split_whitespace().collect::<Vec<_>>().join(" ")

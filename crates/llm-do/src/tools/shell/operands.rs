@@ -26,12 +26,15 @@ pub struct Operands {
     /// Without links.
     directory: PathBuf,
     pub all: Vec<Operand>,
+    /// What would lie in the directories among them if the others were put there: under their own names.
+    pub placed: Vec<Operand>,
     /// There are more than are looked at.
     pub are_too_many: bool,
 }
 
 /// No honest command names more.
 const MOST_OPERANDS: usize = 1024;
+const MOST_PLACED: usize = 4096;
 /// Longer paths lead nowhere.
 const LONGEST_PATH: usize = 4096;
 /// As many letters may stand before the value of an option, as in `-vDtDIR`.
@@ -40,7 +43,8 @@ const MOST_LETTERS: usize = 8;
 impl Operands {
     /// Of words that are run in this directory; the words of the rule that allows them are none.
     pub fn of(words: &[Word], directory: &Path) -> Self {
-        let mut operands = Self { directory: directory.to_owned(), all: Vec::new(), are_too_many: false };
+        let (all, placed) = (Vec::new(), Vec::new());
+        let mut operands = Self { directory: directory.to_owned(), all, placed, are_too_many: false };
         for word in words {
             for (start, _) in word.text.char_indices() {
                 let end = End { word: &word.text, start };
@@ -51,7 +55,26 @@ impl Operands {
                 operands.all.extend(end.operand(directory));
             }
         }
+        operands.place();
         operands
+    }
+
+    /// Which of several words is a destination, only their program knows.
+    fn place(&mut self) {
+        let directories: Vec<&Operand> = self.all.iter().filter(|operand| operand.is_directory).collect();
+        if directories.len().saturating_mul(self.all.len()) > MOST_PLACED {
+            self.are_too_many = true;
+            return;
+        }
+        let into = |directory: &Operand, operand: &Operand| {
+            let name = operand.target.path.file_name().filter(|_| operand.target != directory.target)?;
+            let path = directory.target.path.join(name);
+            let target = Target::of_path(&path).ok()?.within(&self.directory);
+            let named = Path::new(&directory.named).join(name).display().to_string();
+            Some(Operand { named, target, identity: None, is_directory: false })
+        };
+        let placed = directories.iter().flat_map(|directory| self.all.iter().filter_map(|it| into(directory, it)));
+        self.placed = placed.collect();
     }
 
     /// An operand as people read it: where it leads, if that is elsewhere.

@@ -75,7 +75,7 @@ fn a_prompt_is_a_template_over_the_fields_of_the_input() {
         assert!(with(schema, prompt).survey().is_ok(), "{schema} {prompt} {:?}", with(schema, prompt).mistakes());
     }
     with(typed, "{{ topc }} {{ zzz }}").check_mistakes(&[
-        "main.worker:5:9 the template uses an unknown field `topc` (did you mean `topic`?)",
+        "main.worker:5:9 the template uses an unknown field `topc` (did you mean `topic`? fields: items, topic)",
         "main.worker:5:9 the template uses an unknown field `zzz` (fields: items, topic)",
     ]);
     let closed = "schema_in: {properties: {topic: {}}, additionalProperties: false}";
@@ -126,24 +126,24 @@ fn mistakes_of(keys: &str) -> Vec<String> {
 #[test]
 fn what_follows_from_a_misspelled_key_is_no_further_mistake() {
     let cases = [
-        ("modle: ollama:qwen3", "unknown key `modle` in a worker file (did you mean `model`?)"),
+        ("modle: ollama:qwen3", "unknown key `modle` in a worker file (did you mean `model`? keys: "),
         ("model: 5", "expected a text, found the number `5` (put it in quotes)"),
         (
             "model: ollama:qwen3\ntoolset: [filesystem_cwd]\napproval: {write_file: allow}",
-            "unknown key `toolset` in a worker file (did you mean `toolsets`?)",
+            "unknown key `toolset` in a worker file (did you mean `toolsets`? keys: ",
         ),
         (
             "model: ollama:qwen3\ntoolsets: [filesystem_cwdd]\napproval: {write_file: allow}",
-            "agent `main` asks for an unknown toolset `filesystem_cwdd` (did you mean `filesystem_cwd`?)",
+            "agent `main` asks for an unknown toolset `filesystem_cwdd` (did you mean `filesystem_cwd`? toolsets: ",
         ),
         (
             "model: ollama:qwen3\nschema_inn: {type: object, properties: {topic: {}}}\nprompt: \"{{ topic }}\"",
-            "unknown key `schema_inn` in a worker file (did you mean `schema_in`?)",
+            "unknown key `schema_inn` in a worker file (did you mean `schema_in`? keys: ",
         ),
     ];
     for (keys, mistake) in cases {
         let found = mistakes_of(keys);
-        assert!(matches!(found.as_slice(), [only] if only.ends_with(mistake)), "{keys}\n{found:#?}");
+        assert!(matches!(found.as_slice(), [only] if only.contains(mistake)), "{keys}\n{found:#?}");
     }
 }
 
@@ -163,5 +163,6 @@ fn a_misspelled_mark_of_the_entry_does_not_make_the_project_one_without() {
     let text = |name: &str, keys: &str| format!("---\nname: {name}\nmodel: ollama:qwen3\n{keys}---\nDo it.\n");
     let project = Project::new("root").agent("a.worker", &text("a", "entyr: true\n")).agent("b.worker", &text("b", ""));
     let found = shown(&project.survey(&ModelChoices::default(), None).unwrap_err());
-    assert_eq!(found, ["a.worker:4:1 unknown key `entyr` in a worker file (did you mean `entry`?)"]);
+    let mistake = "a.worker:4:1 unknown key `entyr` in a worker file (did you mean `entry`? keys: ";
+    assert!(matches!(found.as_slice(), [only] if only.starts_with(mistake)), "{found:#?}");
 }

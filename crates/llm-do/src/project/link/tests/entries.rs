@@ -122,10 +122,11 @@ fn a_model_that_cannot_be_is_refused() {
          (write `provider:model`, for example `anthropic:claude-haiku-4-5`)"]);
     directory().bare("main", "model: 'a:b c'").check_mistakes(&["main.worker:3:8 `a:b c` is not of the form \
          `provider:model` (write `provider:model`, for example `anthropic:claude-haiku-4-5`)"]);
-    directory()
-        .bare("main", "model: antropic:claude")
-        .check_mistakes(&["main.worker:3:8 unknown provider `antropic` in \
-         the model `antropic:claude` (did you mean `anthropic`?)"]);
+    directory().bare("main", "model: antropic:claude").check_mistakes(&[
+        "main.worker:3:8 unknown provider `antropic` in \
+         the model `antropic:claude` (did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, \
+         fireworks, google, groq, huggingface, mistral, ollama, openai, openai-chat, and 4 more)",
+    ]);
 }
 
 #[test]
@@ -133,7 +134,8 @@ fn an_unknown_provider_on_the_command_line_is_said_once() {
     let files = directory().bare("a", "entry: true").bare("b", "").bare("c", "");
     files
         .choosing(|choices| choices.flag = Some(model("antropic:x")))
-        .check_mistakes(&["unknown provider `antropic` in the model `antropic:x` (did you mean `anthropic`?)"]);
+        .check_mistakes(&["unknown provider `antropic` in the model `antropic:x` (did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, \
+         fireworks, google, groq, huggingface, mistral, ollama, openai, openai-chat, and 4 more)"]);
 }
 
 #[test]
@@ -202,11 +204,12 @@ fn server_side_tools_are_those_of_the_provider() {
         directory().bare("main", &format!("model: {model}\nserver_side_tools: [{{tool_type: image_generation}}]"))
     };
     assert_eq!(files("openai:gpt").program().agents["main"].server_tools.len(), 1);
-    files("anthropic:c")
-        .check_mistakes(&["main.worker:4:21 `anthropic` has no server-side tool `image_generation` (it \
-         has: web_search, web_fetch, code_execution)"]);
-    files("ollama:q")
-        .check_mistakes(&["main.worker:4:21 `ollama` has no server-side tool `image_generation` (it has none)"]);
+    files("anthropic:c").check_mistakes(&["main.worker:4:21 `anthropic` has no server-side tool `image_generation` \
+         (server-side tools: code_execution, web_fetch, web_search)"]);
+    files("ollama:q").check_mistakes(&[
+        "main.worker:4:21 `ollama` has no server-side tool `image_generation` (there are no server-side \
+         tools)",
+    ]);
     let acme = CustomProvider { name: "acme".into(), protocol: ProtocolKind::OpenAiResponses, key_variable: None };
     files("acme:x").choosing(|choices| choices.providers = vec![acme]).program();
 }
@@ -304,7 +307,7 @@ fn names_that_a_misspelled_list_of_the_manifest_would_define_are_not_unknown_too
         std::fs::write(directory.path().join("project.json"), format!("{{\"version\": 1, {keys}}}")).unwrap();
         let project = Project::load(directory.path()).unwrap();
         let found = shown(&project.survey(&ModelChoices::default(), None).unwrap_err());
-        let suggested = format!("(did you mean `{meant}`?)");
-        assert!(matches!(found.as_slice(), [only] if only.ends_with(&suggested)), "{keys}\n{found:#?}");
+        let suggested = format!("(did you mean `{meant}`? keys: ");
+        assert!(matches!(found.as_slice(), [only] if only.contains(&suggested)), "{keys}\n{found:#?}");
     }
 }

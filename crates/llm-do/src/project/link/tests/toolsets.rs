@@ -135,7 +135,9 @@ fn work_that_moves_between_prompt_and_code_keeps_its_callers() {
 #[test]
 fn unknown_names_say_what_there_is() {
     directory().agent("main", "toolsets: [shel_readonly]").check_mistakes(&[
-        "main.worker:4:12 agent `main` asks for an unknown toolset `shel_readonly` (did you mean `shell_readonly`?)",
+        "main.worker:4:12 agent `main` asks for an unknown toolset `shel_readonly` (did you mean `shell_readonly`? \
+         toolsets: dynamic_agents, filesystem_cwd, \
+         filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
     ]);
     directory().agent("main", "toolsets: [zzz]").check_mistakes(&[
         "main.worker:4:12 agent `main` asks for an unknown toolset `zzz` (toolsets: dynamic_agents, filesystem_cwd, \
@@ -184,7 +186,9 @@ fn a_variant_chooses_renames_and_rules_the_tools_of_another_toolset() {
 fn a_variant_names_what_there_is() {
     let with = |definition: &str| manifest(&format!(",\n\"toolsets\": {{\"v\": {definition}}}")).agent("main", "");
     with(r#"{"use": "filesystem"}"#).check_mistakes(&[
-        "project.json:2:27 toolset `v` uses an unknown toolset `filesystem` (did you mean `filesystem_cwd`?)",
+        "project.json:2:27 toolset `v` uses an unknown toolset `filesystem` (did you mean `filesystem_cwd`? \
+         toolsets: dynamic_agents, filesystem_cwd, \
+         filesystem_cwd_ro, filesystem_project, filesystem_project_ro, main, shell_file_ops, shell_readonly)",
     ]);
     with(r#"{"use": "shell_readonly", "tools": ["sh"], "approval": {"shel": "ask"}}"#).check_mistakes(&[
         "project.json:2:55 `shell_readonly` has no tool `sh` (did you mean `shell`?)",
@@ -267,9 +271,10 @@ fn a_rule_for_a_tool_that_is_not_there_is_a_mistake() {
     let keys = "toolsets: [filesystem_cwd_ro]\napproval:\n  red_file: ask\n  shell: block\n  \
                 filesystem_cwd_ro.list: ask\n  other.read_file: ask";
     directory().agent("main", keys).check_mistakes(&[
-        "main.worker:6:3 agent `main` has no tool `red_file` (did you mean `read_file`?)",
+        "main.worker:6:3 agent `main` has no tool `red_file` (did you mean `read_file`? tools: list_files, read_file)",
         "main.worker:7:3 agent `main` has no tool `shell` (tools: list_files, read_file)",
-        "main.worker:8:3 agent `main` has no tool `filesystem_cwd_ro.list` (did you mean `list_files`?)",
+        "main.worker:8:3 agent `main` has no tool `filesystem_cwd_ro.list` (did you mean `list_files`? tools: \
+         list_files, read_file)",
         "main.worker:9:3 agent `main` has no tool `other.read_file` (tools: list_files, read_file)",
     ]);
     let idle = directory().agent("main", "toolsets: [dynamic_agents]\napproval: {agent_create: allow}");
@@ -310,10 +315,11 @@ fn what_python_offers_is_linked() {
     ];
     assert_eq!(tools, expected);
     assert_eq!(program.agents["main"].toolsets[1].rules["any"], Rule::Ask);
-    directory()
-        .agent("main", "toolsets: [kits]")
-        .offering(offer(vec![offered("kit", None)], &[]))
-        .check_mistakes(&["main.worker:4:12 agent `main` asks for an unknown toolset `kits` (did you mean `kit`?)"]);
+    directory().agent("main", "toolsets: [kits]").offering(offer(vec![offered("kit", None)], &[])).check_mistakes(&[
+        "main.worker:4:12 agent `main` asks for an unknown toolset `kits` (did you mean `kit`? \
+         toolsets: dynamic_agents, filesystem_cwd, \
+         filesystem_cwd_ro, filesystem_project, filesystem_project_ro, kit, main, shell_file_ops, shell_readonly)",
+    ]);
 }
 
 #[test]
@@ -336,11 +342,96 @@ fn allow_workers_names_agents() {
     assert_eq!(of(allowed("['*', other]")), Some(AllowWorkers::Any));
     assert_eq!(of(allowed("[made]")), Some(AllowWorkers::Only(vec!["made".into()])), "created in an earlier run");
     allowed("[othr]")
-        .check_mistakes(&["main.worker:4:17 `allow_workers` names an unknown agent `othr` (did you mean `other`?)"]);
+        .check_mistakes(&["main.worker:4:17 `allow_workers` names an unknown agent `othr` (did you mean `other`? \
+         agents: main, other)"]);
     // Somebody creates agents, so the name may come to mean one; be it through a variant.
     let creating = allowed("[later]").agent("maker", "toolsets: [dynamic_agents]");
     assert!(creating.survey().is_ok());
     let variant = manifest(r#", "toolsets": {"makers": {"use": "dynamic_agents", "prefix": "m_"}}"#)
         .agent("main", "toolsets: [makers]\nallow_workers: [later]");
     assert!(variant.survey().is_ok());
+}
+
+#[test]
+fn a_rule_for_a_tool_of_unknown_toolsets_is_kept_in_doubt() {
+    let kit = || offer(vec![offered("kit", Some(&["draw"])), offered("factory", None), offered("other", None)], &[]);
+    let keys = "toolsets: [kit, factory, other]\napproval:\n  draw: ask\n  any: block\n  factory.one: ask";
+    let program = directory().agent("main", keys).offering(kit()).program();
+    let doubtful: Vec<(&str, &str, String)> = program.agents["main"]
+        .doubtful_rules
+        .iter()
+        .map(|rule| (rule.place.as_str(), rule.tool.as_str(), rule.toolsets.join(" ")))
+        .collect();
+    let expected =
+        [("main.worker:7:3", "any", "factory other".to_owned()), ("main.worker:8:3", "one", "factory".to_owned())];
+    assert_eq!(doubtful, expected);
+    // All tools are known: the same rule is a mistake now.
+    directory()
+        .agent("main", "toolsets: [kit]\napproval: {drw: block}")
+        .offering(offer(vec![offered("kit", Some(&["draw", "erase"]))], &[]))
+        .check_mistakes(&["main.worker:5:12 agent `main` has no tool `drw` (did you mean `draw`? tools: draw, erase)"]);
+}
+
+/// Two shells with these defaults, as one tool of `main`.
+fn two_shells(first: &str, second: &str) -> Files {
+    let shell = |name: &str, default: &str| {
+        let default = if default.is_empty() { String::new() } else { format!(", \"default\": \"{default}\"") };
+        format!("\"{name}\": {{\"shell\": {{\"rules\": []{default}}}}}")
+    };
+    let shells =
+        [shell("one", first), shell("two", second), "\"three\": {\"use\": \"two\", \"prefix\": \"x_\"}".into()];
+    manifest(&format!(", \"toolsets\": {{{}}}", shells.join(", ")))
+}
+
+#[test]
+fn several_shells_have_the_default_that_is_written() {
+    let default_of = |files: Files| {
+        let program = files.agent("main", "toolsets: [one, two]").program();
+        let shell = program.tools_of(&program.agents["main"]).remove(0);
+        let DeclaredVerdict::ByCommand(commands) = shell.verdict else { panic!("a shell judges commands") };
+        commands.iter().map(|command| (command.pattern.to_string(), command.verdict)).collect::<Vec<_>>()
+    };
+    for (first, second, expected) in [
+        ("", "", Rule::Block),
+        ("ask", "", Rule::Ask),
+        ("", "ask", Rule::Ask),
+        ("ask", "ask", Rule::Ask),
+        ("block", "", Rule::Block),
+    ] {
+        assert_eq!(default_of(two_shells(first, second)), [("*".to_owned(), expected)], "{first} {second}");
+    }
+}
+
+#[test]
+fn two_different_defaults_of_one_tool_are_a_mistake() {
+    for (first, second) in [("ask", "block"), ("block", "ask")] {
+        two_shells(first, second).agent("main", "toolsets: [one, two]").check_mistakes(&[&format!(
+            "main.worker:4:17 `one` and `two` are one tool, with two defaults: `{first}` and `{second}` (write the same \
+             `default` in both, or in one of them only)"
+        )]);
+        // With a prefix it is another tool.
+        assert!(two_shells(first, second).agent("main", "toolsets: [one, three]").survey().is_ok());
+    }
+}
+
+#[test]
+fn the_tools_of_dynamic_agents_may_have_their_older_names() {
+    let with = |names: &str, rules: &str| {
+        let keys = format!(", \"toolsets\": {{\"makers\": {{\"dynamic_agents\": {{{names}}}}}}}");
+        manifest(&keys).agent("main", &format!("toolsets: [makers]\napproval: {{{rules}}}"))
+    };
+    for (names, expected) in [
+        ("\"names\": \"worker\"", ["worker_create", "worker_call"]),
+        ("\"names\": \"agent\"", ["agent_create", "agent_call"]),
+        ("", ["agent_create", "agent_call"]),
+    ] {
+        // Rules may use either name, whichever is offered.
+        for rules in ["worker_call: block, worker_create: block", "agent_call: block, makers.agent_create: block"] {
+            let program = with(names, rules).program();
+            let tools = program.tools_of(&program.agents["main"]);
+            let tools: Vec<(&str, &DeclaredVerdict)> =
+                tools.iter().map(|tool| (tool.name.as_ref(), &tool.verdict)).collect();
+            assert_eq!(tools, expected.map(|name| (name, &DeclaredVerdict::Block)), "{names} {rules}");
+        }
+    }
 }
