@@ -123,13 +123,14 @@ impl Filesystem {
     /// Which root a path is in, and the path beneath it: words only, nothing is looked at.
     fn locate(&self, path: &str) -> Result<(&Root, PathBuf), String> {
         let refuse = |reason: &str| Err(format!("`{}` {reason}; {}", visible_start(path, 200), self.allowed()));
+        let whole = self.beneath_root(Path::new(path));
         let mut parts = Vec::new();
-        for component in Path::new(path).components() {
+        for component in whole.map_or(Path::new(path), |(_, beneath)| beneath).components() {
             match component {
                 Component::Normal(part) => parts.push(part),
                 Component::CurDir => {}
                 Component::ParentDir => return refuse("leads outside with `..`"),
-                Component::RootDir | Component::Prefix(_) => return refuse("is absolute"),
+                Component::RootDir | Component::Prefix(_) => return refuse("lies in no root"),
             }
         }
         if path.contains('\0') {
@@ -141,18 +142,24 @@ impl Filesystem {
         if parts.first().is_some_and(|part| *part == "~") {
             return refuse("starts with `~`, which means nothing here");
         }
-        let (root, beneath) = match (self.has_named_roots(), self.roots.as_slice(), parts.split_first()) {
-            (false, [only], _) => (only, parts.as_slice()),
-            (true, roots, Some((first, rest))) => {
+        let (root, beneath) = match (whole, self.roots.as_slice(), parts.split_first()) {
+            (Some((root, _)), _, _) => (root, parts.as_slice()),
+            (None, [only], _) if !self.has_named_roots() => (only, parts.as_slice()),
+            (None, roots, Some((first, rest))) => {
                 match roots.iter().find(|root| first.to_str() == Some(root.name.as_str())) {
                     Some(root) => (root, rest),
                     None => return refuse("is in no root"),
                 }
             }
-            (false, _, _) => return refuse("is in no root"),
-            (true, _, None) => return refuse("names no root"),
+            (None, _, None) => return refuse("names no root"),
         };
         root.refusal().map_or_else(|| Ok((root, beneath.iter().collect())), Err)
+    }
+
+    /// A whole path may name what lies beneath a root just as well: the innermost root that it is in, and the rest.
+    fn beneath_root<'a>(&self, path: &'a Path) -> Option<(&Root, &'a Path)> {
+        let roots = self.roots.iter().filter_map(|root| Some((root, root.beneath(path)?)));
+        roots.min_by_key(|(_, beneath)| beneath.as_os_str().len())
     }
 
     /// What the model may do instead.

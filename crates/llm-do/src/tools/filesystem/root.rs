@@ -74,6 +74,16 @@ impl Root {
         Path::new(&self.name).join(beneath)
     }
 
+    /// The rest of a whole path that leads into this root, by its words alone: as the root was named, or as it lies on the
+    /// disk.
+    pub fn beneath<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        if !path.is_absolute() {
+            return None;
+        }
+        let on_disk = self.base.target.path.join(&self.relative);
+        path.strip_prefix(on_disk).or_else(|_| path.strip_prefix(&self.shown)).ok()
+    }
+
     fn opened(&self) -> Result<&Opened, Unopened> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);

@@ -90,6 +90,29 @@ fn files_are_read_written_edited_and_listed() {
 }
 
 #[test]
+fn a_whole_path_of_a_file_inside_is_inside() {
+    let directory = temporary();
+    std::fs::create_dir(directory.path().join("sub")).unwrap();
+    std::fs::write(directory.path().join("sub/note.txt"), "a note").unwrap();
+    let files = rooted(directory.path(), Access::ReadWrite);
+    let whole = |path: &str| directory.path().join(path).display().to_string();
+    let read = |path: &str| perform(&files, "read_file", &serde_json::json!({"path": path}).to_string());
+    assert!(read(&whole("sub/note.txt")).unwrap().contains("a note"));
+    assert_eq!(
+        perform(&files, "list_files", &serde_json::json!({"path": whole("sub")}).to_string()).unwrap(),
+        perform(&files, "list_files", r#"{"path":"sub"}"#).unwrap()
+    );
+    perform(&files, "write_file", &serde_json::json!({"path": whole("sub/new.txt"), "content": "x"}).to_string())
+        .unwrap();
+    assert_eq!(std::fs::read_to_string(whole("sub/new.txt")).unwrap(), "x");
+    // What only begins like the root, or leads out of it again, is not inside.
+    let beside = format!("{}-beside/note.txt", directory.path().display());
+    for path in [beside, whole("../note.txt"), whole("sub/../../note.txt"), "/".to_owned()] {
+        assert!(read(&path).is_err(), "{path}");
+    }
+}
+
+#[test]
 fn nothing_outside_is_reachable() {
     let outside = temporary();
     std::fs::write(outside.path().join("secret"), "s").unwrap();

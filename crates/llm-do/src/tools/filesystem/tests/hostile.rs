@@ -146,7 +146,7 @@ fn errors_say_what_is_allowed() {
     let (_temporary, files) = trap();
     for (path, reason) in [
         ("../x", "leads outside with `..`; paths are relative to the root and stay beneath it"),
-        ("/etc/passwd", "is absolute; paths are relative to the root and stay beneath it"),
+        ("/etc/passwd", "lies in no root; paths are relative to the root and stay beneath it"),
         ("~/x", "starts with `~`, which means nothing here; paths are relative"),
         ("file_link", "is a link that leads outside"),
         ("nothing.txt", "does not exist; `list_files` shows what is there"),
