@@ -213,7 +213,8 @@ fn a_loop_without_an_answer_ends_at_its_limit() {
         .file("main.worker", "---\nname: main\nlimits: { max_requests: 3 }\ntoolsets: [filesystem_cwd_ro]\n---\nx\n");
     sandbox.file("script.yaml", "- call: { list_files: {} }\n");
     let said = Run::new(&sandbox, &["main.worker", "hi", "-m", "scripted:script.yaml"]).failure(5);
-    let expected = "error: agent `main` reached its limit `max_requests`: 3 of 3\n\
+    let expected = "note: agent `main` called `list_files` three times in a row, with the same result each time\n\
+                    error: agent `main` reached its limit `max_requests`: 3 of 3\n\
                     hint: `limits` in the agent's file allows more\n";
     assert_eq!(said, expected);
     let run = |script: &str| {
