@@ -628,7 +628,10 @@ impl Prepared {
     pub fn run(self) -> Result<(), Failure> {
         let (output, rehearsed) = (self.output.clone(), self.rehearsed.clone());
         let executor = Arc::clone(&self.executor);
-        let ended = stack::with_room(|| executor.block_on(self.attend()));
+        // Agents within agents are rarely deep; code within code may be, and asking for room costs a short run a twentieth.
+        let has_code = self.program.registry.python.is_some();
+        let attend = || executor.block_on(self.attend());
+        let ended = if has_code { stack::with_room(attend) } else { attend() };
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
         if let Some(executor) = Arc::into_inner(executor) {
             executor.shutdown_background();
