@@ -127,19 +127,6 @@ fn there_is_no_input() {
 }
 
 #[test]
-fn resources_are_limited() {
-    for fencing in ALL {
-        let world = with_bash(fencing);
-        // The limits are put on a process that already runs: it waits until they are there.
-        let ask = "bash -c 'until [ $(ulimit -Ht) = 15 ]; do :; done; ulimit -Hn; ulimit -Ht; ulimit -Hf; ulimit -Hu'";
-        let ran = world.approved(ask).ran();
-        let limits: Vec<&str> = ran.stdout.lines().collect();
-        assert_eq!(limits[..3], ["1024", "15", "4194304"], "{ran:?}");
-        assert!(limits[3].parse::<u64>().is_ok_and(|processes| processes > 1024), "{ran:?}");
-    }
-}
-
-#[test]
 fn a_program_that_is_not_there_says_so() {
     let world = World::new(Fencing::WhereOffered).with(vec![rules(vec![rule("no-such-program", Rule::Allow)])]);
     let ran = world.approved("no-such-program x").ran();
@@ -173,6 +160,16 @@ fn many_commands_at_once_do_not_end_each_other() {
     }
 }
 
+/// Enough for any build, and too few for a bomb.
+#[test]
+fn the_number_of_processes_is_limited() {
+    for fencing in ALL {
+        let ran = with_bash(fencing).approved("bash -c 'ulimit -Hu'").ran();
+        let most = ran.stdout.trim().parse::<u64>();
+        assert!(most.is_ok_and(|most| (1025..1_000_000).contains(&most)), "{ran:?}");
+    }
+}
+
 /// Commands that only look at themselves, and are done before anybody could have set anything from outside.
 #[test]
 fn limits_hold_before_the_first_instruction_of_a_command() {
@@ -181,8 +178,9 @@ fn limits_hold_before_the_first_instruction_of_a_command() {
     let look: Vec<String> =
         ["t", "f", "d", "c", "n", "v"].iter().map(|limit| format!("ulimit -S -{limit}; ulimit -H -{limit}")).collect();
     let command = format!("sh -c '{}'", look.join("; "));
-    let expected =
-        ["12", "8388608", "4194304", "0", "1024", "unlimited"].map(|limit| format!("{limit}\n{limit}\n")).concat();
+    let seconds = 305 * std::thread::available_parallelism().unwrap().get();
+    let expected = [&*seconds.to_string(), "8388608", "4194304", "0", "1024", "unlimited"];
+    let expected = expected.map(|limit| format!("{limit}\n{limit}\n")).concat();
     for fencing in ALL {
         let world = World::new(fencing).with(vec![rules(vec![rule("sh", Rule::Allow)])]);
         let session = world.session(Approvals::ApproveAll);

@@ -4,13 +4,22 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tools::shell::process::Ended;
+use super::Bounds;
+use crate::tools::shell::process::{Ended, Limit};
 
 /// The first argument of a program that is to be a keeper.
 pub const COMMAND: &str = "__keep";
 
 /// So much is said at once.
 const LONGEST: u32 = 64 << 20;
+
+/// What a keeper is told first, once and for all.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Enclosure {
+    pub bounds: Bounds,
+    /// Of each command.
+    pub limits: Vec<Limit>,
+}
 
 /// What a keeper answers.
 #[derive(Debug, Serialize, Deserialize)]

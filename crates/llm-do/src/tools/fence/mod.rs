@@ -11,7 +11,7 @@ pub mod full;
 pub mod keep;
 #[cfg(target_os = "linux")]
 mod lodge;
-mod message;
+pub mod message;
 #[cfg(target_os = "linux")]
 mod mounts;
 pub mod private;

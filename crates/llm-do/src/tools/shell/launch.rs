@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::grammar::harden;
-use super::process::{Launch, Limit, MARK, Overflow, Resource, Within};
+use super::process::{Launch, MARK, Overflow, Within};
 use super::program::Program;
 use super::{By, Judged, Matched, Shell};
 use crate::tools::fence::shelter::{Found, Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
@@ -63,7 +63,7 @@ impl Shell {
             private = Some(home.clone());
             Write::Beneath(self.written(&judged.matched)?.into_iter().chain([home]).collect())
         };
-        let limits = limits(&write, timeout);
+        let may_write = write != Write::Nothing;
         let network = if config.network { Network::Open } else { Network::None };
         let read: Vec<PathBuf> =
             [self.directory.path.clone()].into_iter().chain(judged.fit.reads.iter().cloned()).collect();
@@ -91,7 +91,7 @@ impl Shell {
             directory: self.directory.path.clone(),
             timeout,
             overflow: if is_grammar { Overflow::End } else { Overflow::Discard },
-            limits,
+            may_write,
             within: Within::new(bounds, &self.fence),
         };
         Ok((launch, found))
@@ -178,29 +178,4 @@ impl Sheltered {
         let (protected, hidden, home) = (&shell.protected, &shell.fence.hidden, shell.fence.home.as_deref());
         Search { written, read, protected, hidden, home, repositories }.run(&mut listings)
     }
-}
-
-const GIB: u64 = 1 << 30;
-
-/// Bounds that the kernel keeps for each process, fence or none.
-fn limits(write: &Write, timeout: Duration) -> Vec<Limit> {
-    let mut limits = vec![
-        (Resource::Core, 0),
-        (Resource::Descriptors, 1024),
-        (Resource::Data, 4 * GIB),
-        (Resource::Processes, processes() + 1024),
-    ];
-    match write {
-        Write::Nothing => limits.extend([(Resource::FileSize, 0), (Resource::Memory, 16 * GIB)]),
-        Write::Beneath(_) => limits.push((Resource::FileSize, 4 * GIB)),
-    }
-    limits.push((Resource::Seconds, timeout.as_secs() + 5));
-    limits
-}
-
-/// How many processes there are: the limit counts all of the user's, and must leave room for those of others.
-fn processes() -> u64 {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let total = load.split(' ').nth(3).and_then(|counts| counts.split_once('/')?.1.parse().ok());
-    total.unwrap_or(4096)
 }

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use super::process::{Launch, Limit, limit};
+use super::process::{Launch, Limit, limit, limits};
 use crate::tools::fence::keep::COMMAND;
 
 /// The second argument of a program that is to become a command.
@@ -17,8 +17,8 @@ const NOT_STARTED: u8 = 127;
 
 /// What is started in the place of a command.
 pub fn command(launcher: &Path, launch: &Launch) -> Result<Command, String> {
-    let limits =
-        serde_json::to_string(&launch.limits).map_err(|error| format!("its limits cannot be told: {error}"))?;
+    let limits = serde_json::to_string(&limits(launch.may_write))
+        .map_err(|error| format!("its limits cannot be told: {error}"))?;
     let mut command = Command::new(launcher);
     command.args([COMMAND, ROLE, &limits]).arg(&launch.program).arg(&launch.name).args(&launch.arguments);
     Ok(command)

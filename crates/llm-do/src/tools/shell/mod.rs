@@ -44,7 +44,7 @@ use directory::{Place, WorkingDirectory};
 use grammar::Fit;
 use launch::Sheltered;
 use operands::Operands;
-use process::{Ended, Finished, Supervisors};
+use process::{Ended, Finished, LONGEST, Supervisors};
 use program::{Grounds, Program, Programs};
 use words::Word;
 
@@ -424,7 +424,7 @@ impl Shell {
             }
             Verdict::Allow => {}
         }
-        let timeout = Duration::from_secs(arguments.timeout.clamp(1, 300));
+        let timeout = Duration::from_secs(arguments.timeout.clamp(1, LONGEST.as_secs()));
         let program = match self.programs.find(&judged.words[0].text) {
             Ok(program) => program,
             Err(reason) => return Ok(rendered("", &reason, 127, false)),

@@ -16,8 +16,9 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::limited;
 use crate::beneath::Identity;
+use crate::tools::fence::message::Enclosure;
 use crate::tools::fence::thin::{Around, Restriction};
-use crate::tools::fence::{Bounds, Fence, Kind};
+use crate::tools::fence::{Bounds, Fence, Kind, Write};
 
 /// What is started, and under which bounds.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +33,8 @@ pub struct Launch {
     pub directory: PathBuf,
     pub timeout: Duration,
     pub overflow: Overflow,
-    pub limits: Vec<Limit>,
+    /// What only reads may have less.
+    pub may_write: bool,
     /// The keeper is within them already.
     #[serde(skip)]
     pub within: Within,
@@ -174,11 +176,13 @@ impl Supervisors {
     fn start(&self, within: &Within) -> Result<Supervisor, String> {
         match (within, &self.fence.kind) {
             (Within::Full(bounds, _), Kind::Full { keepers, .. }) => {
-                let (mut keeper, bounds) = (keepers.take()?, bounds.clone());
+                let mut keeper = keepers.take()?;
+                let limits = limits(bounds.write != Write::Nothing);
+                let enclosure = Enclosure { bounds: bounds.clone(), limits };
                 let group = keeper.group();
                 let mut enclosed = None;
                 Supervisor::start(within, group, move |launch, leash| {
-                    enclosed.get_or_insert_with(|| keeper.enclose(&bounds)).clone()?;
+                    enclosed.get_or_insert_with(|| keeper.enclose(&enclosure)).clone()?;
                     leash.begin()?;
                     let finished = keeper.run(launch);
                     *leash.state() = State::Over;
@@ -231,8 +235,17 @@ impl Supervisor {
 pub struct Ground {
     starter: Option<Starter>,
     end: End,
-    /// Becomes the command after it has taken the command's limits. Without one they hold a moment after the start.
-    launcher: Option<PathBuf>,
+    limits: LimitsFrom,
+}
+
+/// Who gives a command its limits.
+enum LimitsFrom {
+    /// The process that starts it: it has taken them itself, and whatever it starts inherits them.
+    Parent,
+    /// A program of ours, which takes them and then becomes the command.
+    Launcher(PathBuf),
+    /// Nobody in time: where no launcher is known, they hold a moment after the start.
+    Supervisor,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -249,14 +262,17 @@ impl Ground {
             Within::Thin(bounds) => Some(Starter::new(bounds, Around::Thread { group }, launcher.as_ref())?),
             Within::Nothing | Within::Full(..) => None,
         };
-        Ok(Self { starter, end: End::Group(group), launcher })
+        let limits = launcher.map_or(LimitsFrom::Supervisor, LimitsFrom::Launcher);
+        Ok(Self { starter, end: End::Group(group), limits })
     }
 
-    /// For process 1 of a namespace, which is its own launcher: there are no files but those of the namespace.
-    pub fn kept(bounds: &Bounds) -> Result<Self, String> {
-        let launcher = Some(PathBuf::from(OURSELVES)).filter(|launcher| launcher.exists());
-        let starter = Starter::new(bounds, Around::Keeper, launcher.as_ref())?;
-        Ok(Self { starter: Some(starter), end: End::Everything, launcher })
+    /// For process 1 of a namespace. It runs nothing but commands with these limits, so it takes them itself.
+    pub fn kept(bounds: &Bounds, limits: &[Limit]) -> Result<Self, String> {
+        let starter = Starter::new(bounds, Around::Keeper, None)?;
+        for (resource, amount) in limits {
+            limit(None, *resource, *amount);
+        }
+        Ok(Self { starter: Some(starter), end: End::Everything, limits: LimitsFrom::Parent })
     }
 
     /// Runs a command to its end. Nobody ends it from outside but with this process.
@@ -267,9 +283,9 @@ impl Ground {
 
     fn supervised(&self, launch: &Launch, leash: &Leash) -> Result<Finished, String> {
         let mut child = self.start(launch, leash)?;
-        if self.launcher.is_none() {
-            for (resource, amount) in &launch.limits {
-                limit(Some(pid_of(&child)), *resource, *amount);
+        if matches!(self.limits, LimitsFrom::Supervisor) {
+            for (resource, amount) in limits(launch.may_write) {
+                limit(Some(pid_of(&child)), resource, amount);
             }
         }
         let watched = watch(launch, &mut child);
@@ -296,9 +312,9 @@ impl Ground {
     }
 
     fn start(&self, launch: &Launch, leash: &Leash) -> Result<Child, String> {
-        let mut command = match &self.launcher {
-            Some(launcher) => limited::command(launcher, launch)?,
-            None => {
+        let mut command = match &self.limits {
+            LimitsFrom::Launcher(launcher) => limited::command(launcher, launch)?,
+            LimitsFrom::Parent | LimitsFrom::Supervisor => {
                 let mut command = Command::new(&launch.program);
                 command.arg0(&launch.name).args(&launch.arguments);
                 command
@@ -328,9 +344,6 @@ impl Ground {
 }
 
 const CANCELLED: &str = "cancelled";
-
-/// This program, whatever its name is by now.
-const OURSELVES: &str = "/proc/self/exe";
 
 /// A thread with a fence on it, which starts commands and does nothing else: whoever supervises them may do more than
 /// they.
@@ -463,6 +476,36 @@ impl Drop for EndWhenDropped {
         }
         *state = State::Over;
     }
+}
+
+const GIB: u64 = 1 << 30;
+/// No command may take longer, whatever the model asks for.
+pub const LONGEST: Duration = Duration::from_secs(300);
+
+/// Bounds that the kernel keeps for each process, fence or none. A command is ended by the clock; the limit on the
+/// processor's time, of which a process may use that of all processors at once, is for what nobody watches any more.
+pub fn limits(may_write: bool) -> Vec<Limit> {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let mut limits = vec![
+        (Resource::Core, 0),
+        (Resource::Descriptors, 1024),
+        (Resource::Data, 4 * GIB),
+        (Resource::Processes, processes() + 1024),
+        (Resource::Seconds, (LONGEST.as_secs() + 5) * processors),
+    ];
+    if may_write {
+        limits.push((Resource::FileSize, 4 * GIB));
+    } else {
+        limits.extend([(Resource::FileSize, 0), (Resource::Memory, 16 * GIB)]);
+    }
+    limits
+}
+
+/// How many processes there are: the limit counts all of the user's, and must leave room for those of others.
+fn processes() -> u64 {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let total = load.split(' ').nth(3).and_then(|counts| counts.split_once('/')?.1.parse().ok());
+    total.unwrap_or(4096)
 }
 
 /// Of a process, or of this one.
