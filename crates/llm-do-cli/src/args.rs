@@ -401,9 +401,12 @@ fn parse_run(argv: &[OsString]) -> Option<Args> {
     if command != "run" {
         return None;
     }
-    let run = RunArgs::augment_args(clap::Command::new("run").no_binary_name(true));
-    let run = run.try_get_matches_from(words).and_then(|matches| RunArgs::from_arg_matches(&matches)).ok()?;
-    Some(Args { command: Command::Run(Box::new(run)) })
+    let mut run = RunArgs::augment_args(clap::Command::new("run").no_binary_name(true));
+    let mut matches = run.try_get_matches_from_mut(words).ok()?;
+    let args = RunArgs::from_arg_matches_mut(&mut matches).ok();
+    // There is one command in a process: to give the memory of its table back, piece by piece, takes longer than to make it.
+    std::mem::forget((run, matches));
+    Some(Args { command: Command::Run(Box::new(args?)) })
 }
 
 /// Whether the words ask for a run whose result is JSON: then its usage errors are JSON too.

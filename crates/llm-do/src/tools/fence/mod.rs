@@ -100,7 +100,6 @@ pub struct Fence {
 pub enum Kind {
     Full {
         keepers: Keepers,
-        words: String,
     },
     Thin {
         words: String,
@@ -121,7 +120,7 @@ impl Fence {
             Fencing::WhereOffered => match config.keeper.as_ref() {
                 None => thin_or_none("no keeper was given".to_owned()),
                 Some(keeper) => match Keepers::start(keeper) {
-                    Ok(keepers) => Kind::Full { keepers, words: full_words() },
+                    Ok(keepers) => Kind::Full { keepers },
                     Err(why) => thin_or_none(why),
                 },
             },
@@ -156,13 +155,14 @@ impl Fence {
     /// What it is, for people.
     pub fn words(&self) -> String {
         match &self.kind {
-            Kind::Full { words, .. } => format!("full ({words})"),
+            Kind::Full { .. } => format!("full ({})", full_words()),
             Kind::Thin { words, why } => format!("thin ({words}); not full: {why}"),
             Kind::None { why } => format!("none: {why}"),
         }
     }
 }
 
+/// Found out by trying, which takes as long as starting a command: only whoever wants to read it pays for that.
 fn full_words() -> String {
     let landlock = thin::offered().unwrap_or_else(|_| "no Landlock; seccomp".to_owned());
     format!("files, processes and IPC of its own; {landlock}")

@@ -480,7 +480,7 @@ impl Drop for EndWhenDropped {
 
 const GIB: u64 = 1 << 30;
 /// No command may take longer, whatever the model asks for.
-pub const LONGEST: Duration = Duration::from_secs(300);
+pub const LONGEST: Duration = Duration::from_mins(5);
 
 /// Bounds that the kernel keeps for each process, fence or none. A command is ended by the clock; the limit on the
 /// processor's time, of which a process may use that of all processors at once, is for what nobody watches any more.
