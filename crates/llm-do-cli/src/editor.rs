@@ -1,11 +1,12 @@
 //! A text in the person's editor: a private file outside the project, gone afterwards.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use llm_do::descriptors;
+use llm_do::tools::fence::private::{PrivateDirectory, TemporaryPlace};
 use tokio::process::Command;
 
 use crate::console;
@@ -18,6 +19,7 @@ pub struct Editor {
     command: String,
     /// Where private files are made.
     directory: PathBuf,
+    project: PathBuf,
 }
 
 impl Editor {
@@ -31,14 +33,15 @@ impl Editor {
             (Err(_), _) | (_, Err(_)) => false,
         };
         let directory = [Some(temporary), environment.home()].into_iter().flatten().find(is_outside);
-        Self { command, directory: directory.unwrap_or_else(|| PathBuf::from("/tmp")) }
+        let directory = directory.unwrap_or_else(|| PathBuf::from("/tmp"));
+        Self { command, directory, project: project.to_owned() }
     }
 }
 
 /// What the text is after the editor has ended.
 pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<String, String> {
-    let place = Place::make(&editor.directory).map_err(|error| format!("no place for a private file: {error}"))?;
-    let file = place.0.join("arguments.json");
+    let place = PrivateDirectory::default();
+    let file = place.path(&TemporaryPlace::new(Some(&editor.directory)), &editor.project)?.join("arguments.json");
     let mut options = OpenOptions::new();
     let written = options.write(true).create_new(true).mode(0o600).open(&file).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
@@ -73,22 +76,3 @@ pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<St
 
 /// No answer to a question is larger.
 const LARGEST: u64 = 2 * 1024 * 1024;
-
-/// A directory that only we can enter; it goes away with everything in it.
-struct Place(PathBuf);
-
-impl Place {
-    fn make(directory: &Path) -> std::io::Result<Self> {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let path = directory.join(format!("llm-do-{}-{:x}", std::process::id(), now.as_nanos()));
-        // It must be new: somebody else's would not be private.
-        DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}

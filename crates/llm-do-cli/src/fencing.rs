@@ -34,8 +34,9 @@ pub fn config(flag: Option<FenceArg>, environment: &Environment, config: &Config
     // Whatever becomes of the file, this program is what is started.
     let keeper = Some(PathBuf::from("/proc/self/exe"));
     let home = environment.get("HOME").map(PathBuf::from);
+    let temporary = environment.get("TMPDIR").map(PathBuf::from);
     let (written, found) = (Arc::default(), Arc::default());
-    Ok(FenceConfig { fencing: Fencing::WhereOffered, accept, keeper, hidden, home, written, found })
+    Ok(FenceConfig { fencing: Fencing::WhereOffered, accept, keeper, hidden, home, temporary, written, found })
 }
 
 /// A program of a project that lives as long as a run.

@@ -21,6 +21,11 @@ pub fn raise() {
     }
 }
 
+/// How many could be open at first, if it is more now. Only here does it matter to those that are started.
+pub fn before() -> Option<u64> {
+    BEFORE.get().filter(|_| cfg!(target_os = "linux"))?.current
+}
+
 /// Gives a program that was just started the limit that we were started with: some use as many as there are, and older
 /// ones know no more than 1024.
 pub fn give_back(started: Option<Pid>) {

@@ -111,6 +111,44 @@ fn a_program_that_is_started_gets_the_limit_that_we_were_started_with() {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "200\n"), "{}", ended.stderr);
 }
 
+/// Each of these looks at its limits before it does anything else.
+#[test]
+fn the_limit_holds_before_the_first_instruction_of_python_and_of_servers() {
+    const LOOKS: &str = "#!/bin/sh\necho $(ulimit -S -n) $(ulimit -H -n) >> looked.txt\n";
+    let looked = |sandbox: &Sandbox| {
+        let text = fs::read_to_string(sandbox.path().join("looked.txt")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let sandbox = with_python();
+    let interpreter = sandbox.path().join("interpreter");
+    fs::write(&interpreter, format!("{LOOKS}exec python3 \"$@\"\n")).unwrap();
+    fs::set_permissions(&interpreter, fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = [&PYTHON[..], &["--python", interpreter.to_str().unwrap()]].concat();
+    let mut command = limited(&sandbox, "-S -n 200; ulimit -H -n 3000", &arguments);
+    let ended = wait(&mut command);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "200\n"), "{}", ended.stderr);
+    for _ in 1..10 {
+        assert_eq!(wait(&mut command).code, Some(0));
+    }
+    assert_eq!(looked(&sandbox), vec!["200 3000"; 10]);
+    let sandbox = sandbox_of_servers(40, LOOKS);
+    let arguments = ["check", ".", "--trust", "--connect", "-m", "scripted:script.yaml"];
+    let ended = wait(&mut limited(&sandbox, "-S -n 200; ulimit -H -n 3000", &arguments));
+    assert_eq!(looked(&sandbox), vec!["200 3000"; 40], "{ended:?}");
+}
+
+fn sandbox_of_servers(count: usize, code: &str) -> Sandbox {
+    let names: Vec<String> = (0..count).map(|number| format!("hub_{number}")).collect();
+    let sandbox = sandbox(&format!("toolsets: [{}]", names.join(", ")), "- say: done");
+    let server = |name: &String| (name.clone(), json!({"mcp": {"command": "./server"}}));
+    let toolsets: serde_json::Map<String, Value> = names.iter().map(server).collect();
+    let manifest = json!({"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker"],
+        "toolsets": toolsets});
+    sandbox.file("server", code).file("project.json", &manifest.to_string());
+    fs::set_permissions(sandbox.path().join("server"), fs::Permissions::from_mode(0o755)).unwrap();
+    sandbox
+}
+
 #[test]
 fn without_a_home_that_can_be_written_python_runs_and_nothing_is_written_elsewhere() {
     let sandbox = with_python();

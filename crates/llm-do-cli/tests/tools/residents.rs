@@ -4,9 +4,10 @@
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -338,6 +339,51 @@ fn nothing_outlives_a_program_that_is_killed() {
             running.kill().unwrap();
             running.wait().unwrap();
             scene.check_gone();
+        }
+    }
+}
+
+/// Its private directory lies where the user wants temporary files. What somebody who was killed left there is removed by
+/// the next one, once it is old, and not as long as it is used.
+#[test]
+fn what_is_left_of_one_that_was_killed_is_removed_by_the_next() {
+    for (who, user) in ALL {
+        let scene = Scene::new(who, &reaching(false), true);
+        if scene.fence(Kernel::AsItIs, &["--fence", "thin"]).contains("is not started") {
+            continue;
+        }
+        let own = scene.sandbox.path().join("temporary");
+        fs::create_dir(&own).unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
+        let left = || fs::read_dir(&own).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+        let start = || {
+            let _ = fs::remove_file(scene.sandbox.path().join("proj/out/report.json"));
+            let mut command = scene.command(user, &["--fence", "thin"]);
+            let mut running = command.env("TMPDIR", &own).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let began = Instant::now();
+            while !scene.has("proj/out/report.json") {
+                assert!(began.elapsed() < Duration::from_mins(1) && running.try_wait().unwrap().is_none(), "{who:?}");
+                std::thread::yield_now();
+            }
+            running
+        };
+        let age = |path: &Path| {
+            File::open(path).unwrap().set_modified(SystemTime::now() - Duration::from_hours(2)).unwrap();
+        };
+        let mut running = start();
+        let [first] = <[PathBuf; 1]>::try_from(left()).unwrap();
+        age(&first);
+        let mut other = start();
+        assert_eq!(left().len(), 2, "{who:?}: one that is used stays");
+        running.kill().unwrap();
+        running.wait().unwrap();
+        assert!(first.exists(), "{who:?}");
+        age(&first);
+        let mut next = start();
+        assert!(!first.exists() && left().len() == 2, "{who:?} {:?}", left());
+        for running in [&mut other, &mut next] {
+            running.kill().unwrap();
+            running.wait().unwrap();
         }
     }
 }

@@ -492,13 +492,15 @@ fn directories_to_write_are_no_way_around_what_is_kept() {
 #[test]
 fn a_private_directory_is_removed_whatever_was_closed_in_it() {
     let leave = "mkdir -p $TMPDIR/a/b $TMPDIR/c; : > $TMPDIR/a/b/x; chmod 500 $TMPDIR/a/b; chmod 000 $TMPDIR/a $TMPDIR/c; \
-                 echo $TMPDIR; grep -o '/tmp/llm-do-[0-9a-f]*' /proc/self/mountinfo | head -n 1";
+                 echo $TMPDIR; grep -o '/tmp/llm-do-private-[0-9a-f]*' /proc/self/mountinfo | head -n 1";
     for setting in Setting::all().into_iter().filter(|setting| setting.allows()) {
         let place = Place::new(&["sh"], &json!({}));
         let outcome = place.scripts(setting, &[leave]).remove(0);
         let Outcome::Ran { stdout, .. } = &outcome else { panic!("{outcome:?}") };
-        let private =
-            stdout.lines().find(|line| line.starts_with("/tmp/llm-do-")).unwrap_or_else(|| panic!("{outcome:?}"));
+        let private = stdout
+            .lines()
+            .find(|line| line.starts_with("/tmp/llm-do-private-"))
+            .unwrap_or_else(|| panic!("{outcome:?}"));
         assert!(!Path::new(private).exists(), "{setting:?} {private}");
     }
 }

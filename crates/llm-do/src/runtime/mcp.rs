@@ -140,7 +140,8 @@ impl Servers {
                 variables.extend(self.settings(env)?);
                 let (program, args, directory) = (program(&root, command), args.clone(), root);
                 let Some(enclosure) = fence else {
-                    return Ok(Launch::Command { program, args, variables, directory });
+                    let launcher = self.fence.keeper.clone();
+                    return Ok(Launch::Command { program, args, variables, directory, launcher });
                 };
                 let code = scripts(&directory, std::iter::once(command).chain(&args));
                 let (project, protected) = (directory.clone(), &self.protected);

@@ -36,6 +36,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use bounds::{Bounds, Network, Shelter, Write};
 use full::Keepers;
+use private::TemporaryPlace;
 use written::WrittenRoots;
 
 /// Which fences may be used.
@@ -71,6 +72,8 @@ pub struct FenceConfig {
     pub hidden: Vec<PathBuf>,
     /// The user's home: what is hidden in it stays as it is, since shells, editors and desktops run and obey it.
     pub home: Option<PathBuf>,
+    /// Where the user wants temporary files, such as `TMPDIR`; else `/tmp`.
+    pub temporary: Option<PathBuf>,
     /// What shells declare that they write, as it was when the run began.
     pub written: Arc<WrittenRoots>,
     /// What was found, the same for whoever needs it.
@@ -93,6 +96,7 @@ pub struct Fence {
     pub hidden: Vec<PathBuf>,
     /// Without links.
     pub home: Option<PathBuf>,
+    pub temporary: TemporaryPlace,
     pub written: Arc<WrittenRoots>,
 }
 
@@ -131,6 +135,7 @@ impl Fence {
             keeper: config.keeper.clone(),
             hidden: config.hidden.clone(),
             home: config.home.as_ref().and_then(|home| home.canonicalize().ok()),
+            temporary: TemporaryPlace::new(config.temporary.as_deref()),
             written: Arc::clone(&config.written),
         }
     }

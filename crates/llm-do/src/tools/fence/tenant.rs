@@ -88,7 +88,7 @@ impl Premises<'_> {
         self.fence.houses().map_err(|unfenced| unfenced.why)?;
         let keeper = self.fence.keeper.clone().ok_or("no keeper was given")?;
         let private = PrivateDirectory::default();
-        let tenancy = self.tenancy(resident, private.path()?)?;
+        let tenancy = self.tenancy(resident, private.path(&self.fence.temporary, self.project)?)?;
         let letter = message::framed(&tenancy).map_err(|error| format!("its keeper cannot be told of it: {error}"))?;
         let role = if self.fence.is_full() { TENANT } else { THIN_TENANT };
         Ok(Tenant { keeper, role, letter, _private: private })
@@ -210,6 +210,15 @@ pub fn is_script(program: &Path, directory: &Path, variables: &BTreeMap<String, 
     located.and_then(|located| start_of(&located)).is_some_and(|start| start.starts_with("#!"))
 }
 
+/// Whether a program's name leads to something that can be started.
+pub fn can_be_run(program: &Path, directory: &Path, variables: &BTreeMap<String, String>) -> bool {
+    located(program, directory, variables).is_ok_and(|located| is_run(&located))
+}
+
+fn is_run(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
 /// The file that a program's name leads to, as the system finds it; the directory that it lies in has no links.
 fn located(program: &Path, directory: &Path, variables: &BTreeMap<String, String>) -> Result<PathBuf, String> {
     let missing = || format!("`{}`: there is no such program", program.display());
@@ -223,10 +232,9 @@ fn located(program: &Path, directory: &Path, variables: &BTreeMap<String, String
 }
 
 fn on_path(name: &OsStr, variables: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let is_run = |path: &PathBuf| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
     let path = variables.get("PATH").map_or("/bin:/usr/bin", String::as_str);
     let directories = std::env::split_paths(path).filter(|directory| directory.is_absolute()).collect::<Vec<_>>();
-    directories.into_iter().map(|directory| directory.join(name)).find(is_run)
+    directories.into_iter().map(|directory| directory.join(name)).find(|path| is_run(path))
 }
 
 /// A program, what was installed with it, and the interpreter of a script; never a directory that these are beneath.

@@ -21,6 +21,7 @@ use crate::tools::fence::tenant::Tenant;
 use crate::tools::rpc::child::Child;
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, code};
+use crate::tools::shell::limited;
 
 /// How long a server may take to start and to list its tools, if nothing else is said.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -91,10 +92,10 @@ impl Client {
         });
         heard.output.attach(session.clone());
         let live = match launch {
-            Launch::Command { program, args, variables, directory } => {
-                let mut command = Command::new(program);
-                command.args(args).env_clear().envs(variables).current_dir(directory);
-                let live = spawned(command, None, &heard).await;
+            Launch::Command { program, args, variables, directory, launcher } => {
+                let mut command = limited::resident(launcher.as_deref(), program, Some(directory), variables);
+                command.args(args);
+                let live = spawned(command.into(), None, &heard).await;
                 live.map_err(|error| {
                     let reason = match error.kind() {
                         std::io::ErrorKind::NotFound => "there is no such program".to_owned(),

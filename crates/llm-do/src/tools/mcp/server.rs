@@ -16,8 +16,14 @@ use crate::tools::fence::tenant::Tenant;
 
 /// How a server is reached.
 pub enum Launch {
-    /// A program of our own.
-    Command { program: PathBuf, args: Vec<String>, variables: BTreeMap<String, String>, directory: PathBuf },
+    /// A program of our own, and what becomes it.
+    Command {
+        program: PathBuf,
+        args: Vec<String>,
+        variables: BTreeMap<String, String>,
+        directory: PathBuf,
+        launcher: Option<PathBuf>,
+    },
     /// The same behind a fence.
     Fenced(Tenant),
     /// A service elsewhere.

@@ -22,6 +22,7 @@ use crate::tools::fence::tenant::{Premises, Resident, Tenant, is_script};
 use crate::tools::rpc::child::{Child, listen_to};
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
+use crate::tools::shell::limited;
 use crate::tools::{CallContext, ToolError, callback};
 
 /// The oldest Python that the package is written for.
@@ -263,9 +264,10 @@ const BOOTSTRAP: &str = include_str!("../../../python/bootstrap.py");
 const ARGUMENTS: [&str; 5] = ["-I", "-X", "utf8", "-c", BOOTSTRAP];
 
 fn with_users_rights(python: &Python) -> Command {
-    let mut command = Command::new(&python.program);
-    command.args(ARGUMENTS).env_clear().envs(&python.environment.fixed);
-    command
+    let launcher = python.fence.keeper.as_deref();
+    let mut command = limited::resident(launcher, &python.program, None, &python.environment.fixed);
+    command.args(ARGUMENTS);
+    command.into()
 }
 
 /// Python behind a fence is made of the project's own directory, which it imports from, and of what is installed for it.

@@ -55,7 +55,7 @@ impl Shell {
             let changes = !judged.fit.changes.is_empty();
             if changes { Write::Beneath(vec![self.directory.path.clone()]) } else { Write::Nothing }
         } else {
-            let home = self.private.path()?;
+            let home = self.private.path(&self.fence.temporary, &self.project_root)?;
             let seen = if self.fence.is_full() { PathBuf::from("/tmp") } else { home.clone() };
             variable("HOME", seen.display().to_string());
             variable("TMPDIR", seen.display().to_string());

@@ -1,27 +1,50 @@
-//! The moment before a command: a program of ours that takes the command's limits and then becomes the command, so that they
-//! hold before its first instruction. Nobody can set them from outside in time.
+//! The moment before a command, or any other program: a program of ours that takes its limits and then becomes it, so that
+//! they hold before its first instruction. Nobody can set them from outside in time.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use super::process::{Launch, Limit, limit, limits};
+use super::process::{Limit, Resource, limit};
+use crate::descriptors;
 use crate::tools::fence::keep::COMMAND;
+use crate::tools::fence::tenant::can_be_run;
 
 /// The second argument of a program that is to become a command.
 pub const ROLE: &str = "limited";
 /// As shells say that a program cannot be started.
 const NOT_STARTED: u8 = 127;
 
-/// What is started in the place of a command.
-pub fn command(launcher: &Path, launch: &Launch) -> Result<Command, String> {
-    let limits = serde_json::to_string(&limits(launch.may_write))
-        .map_err(|error| format!("its limits cannot be told: {error}"))?;
+/// What is started in the place of a program, without its arguments.
+pub fn command(launcher: &Path, limits: &[Limit], program: &Path, name: impl AsRef<OsStr>) -> Result<Command, String> {
+    let limits = serde_json::to_string(limits).map_err(|error| format!("its limits cannot be told: {error}"))?;
     let mut command = Command::new(launcher);
-    command.args([COMMAND, ROLE, &limits]).arg(&launch.program).arg(&launch.name).args(&launch.arguments);
+    command.args([COMMAND, ROLE, &limits]).arg(program).arg(name);
     Ok(command)
+}
+
+/// A program with the user's rights, in its directory and with all of its environment, but without its arguments. It finds
+/// as many files open for it as whoever started us has allowed, and not as many as we have taken since.
+pub fn resident(
+    launcher: Option<&Path>,
+    program: &Path,
+    directory: Option<&Path>,
+    variables: &BTreeMap<String, String>,
+) -> Command {
+    // One that is not there cannot be started in a way that says so.
+    let is_there = || can_be_run(program, directory.unwrap_or(Path::new(".")), variables);
+    let lowered = descriptors::before().zip(launcher).filter(|_| is_there()).and_then(|(before, launcher)| {
+        command(launcher, &[(Resource::DescriptorsAtFirst, before)], program, program).ok()
+    });
+    let mut command = lowered.unwrap_or_else(|| Command::new(program));
+    command.env_clear().envs(variables);
+    if let Some(directory) = directory {
+        command.current_dir(directory);
+    }
+    command
 }
 
 /// Takes the limits and becomes the command. It returns only if it cannot.

@@ -80,6 +80,8 @@ pub type Limit = (Resource, u64);
 pub enum Resource {
     Core,
     Descriptors,
+    /// The program may have more, up to the limit of whoever starts it, if it asks for more.
+    DescriptorsAtFirst,
     Data,
     Processes,
     FileSize,
@@ -313,7 +315,12 @@ impl Ground {
 
     fn start(&self, launch: &Launch, leash: &Leash) -> Result<Child, String> {
         let mut command = match &self.limits {
-            LimitsFrom::Launcher(launcher) => limited::command(launcher, launch)?,
+            LimitsFrom::Launcher(launcher) => {
+                let limits = limits(launch.may_write);
+                let mut command = limited::command(launcher, &limits, &launch.program, &launch.name)?;
+                command.args(&launch.arguments);
+                command
+            }
             LimitsFrom::Parent | LimitsFrom::Supervisor => {
                 let mut command = Command::new(&launch.program);
                 command.arg0(&launch.name).args(&launch.arguments);
@@ -512,18 +519,22 @@ fn processes() -> u64 {
 #[cfg(target_os = "linux")]
 pub fn limit(process: Option<Pid>, resource: Resource, amount: u64) {
     use rustix::process::Resource as Kernel;
-    let resource = match resource {
+    let kernel = match resource {
         Resource::Core => Kernel::Core,
-        Resource::Descriptors => Kernel::Nofile,
+        Resource::Descriptors | Resource::DescriptorsAtFirst => Kernel::Nofile,
         Resource::Data => Kernel::Data,
         Resource::Processes => Kernel::Nproc,
         Resource::FileSize => Kernel::Fsize,
         Resource::Memory => Kernel::As,
         Resource::Seconds => Kernel::Cpu,
     };
-    let limit = rustix::process::Rlimit { current: Some(amount), maximum: Some(amount) };
+    let maximum = match resource {
+        Resource::DescriptorsAtFirst => rustix::process::getrlimit(kernel).maximum,
+        _ => Some(amount),
+    };
+    let limit = rustix::process::Rlimit { current: Some(amount), maximum };
     // One that is already stricter, or a child that is already gone.
-    let _ = rustix::process::prlimit(process, resource, limit);
+    let _ = rustix::process::prlimit(process, kernel, limit);
 }
 
 #[cfg(not(target_os = "linux"))]
