@@ -273,13 +273,21 @@ impl<'a> Sendings<'a> {
                 self.unreported(Some(reserved), text)
             }
             Taken::Answer { reported, text } => {
-                // The count of the answer comes at its end; until then it has at least what was heard.
-                let output_tokens = reported.output_tokens.max(text.div_ceil(3));
+                // The count of the answer comes at its end; until then it has at least what was heard, and never more than
+                // it was allowed to have.
+                let heard = text.div_ceil(3).min(self.longest(reserved));
+                let output_tokens = reported.output_tokens.max(heard);
                 let usage = Usage { requests: 1, unanswered: 1, estimated: 1, output_tokens, ..reported };
                 let priced = || self.request.price.map(|price| price.cost(&usage));
                 Usage { cost_usd: usage.cost_usd.or_else(priced), ..usage }
             }
         }
+    }
+
+    /// How many tokens the answer to a sending may have had.
+    fn longest(&self, reserved: &Reservation<'_>) -> u64 {
+        let bounded = Some(reserved.longest).filter(|longest| *longest > 0);
+        bounded.or(self.request.agent.settings.max_tokens).unwrap_or(u64::MAX)
     }
 
     /// Nobody has said what it took. With a limit it counts for all that was reserved; without one, for what went in and

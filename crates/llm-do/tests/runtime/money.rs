@@ -102,11 +102,11 @@ fn delegate(seen: &Seen) -> Option<Reply> {
 #[tokio::test]
 async fn sixty_four_children_at_once_never_spend_more_than_the_run_may() {
     let (mut whole, mut stopped) = (0, 0);
-    for seed in 0..12 {
+    for seed in 0..100 {
         let bill = Bill::default();
         let script = Script::new()
             .billed(PRICES, &bill, delegate)
-            .priced(PRICES, 1_000 + 600 * seed, seed, &bill)
+            .priced(PRICES, 1_000 + 600 * (seed % 12), seed, &bill)
             .latency(Duration::from_millis(2), seed)
             .fault(On::Chance { percent: 8, seed }, Fault::cut(At::Percent(90), Cut::Eof));
         let fake = FakeLlm::start(script);
@@ -127,6 +127,8 @@ async fn sixty_four_children_at_once_never_spend_more_than_the_run_may() {
                 assert!(limit == "max_cost_usd" && is_spent, "seed {seed}: {used} of {allowed}, {needed:?} needed");
                 stopped += 1;
             }
+            // Chance may cut all three sendings of one request.
+            Err(RunError::Model { .. }) => {}
             Err(error) => panic!("seed {seed}: {error}"),
         }
     }
@@ -198,6 +200,21 @@ async fn what_a_cut_stream_had_reported_counts_and_a_retry_has_to_fit_the_money(
     let error = ended.unwrap_err();
     assert!(matches!(&error, RunError::NotAskedAgain { limit: "max_cost_usd", .. }), "{error}");
     assert_eq!((fake.requests().len(), usage.total.requests), (1, 1));
+}
+
+#[tokio::test]
+async fn what_was_heard_of_a_cut_stream_counts_for_no_more_tokens_than_it_may_have_had() {
+    let cut = Fault::cut(At::Percent(80), Cut::Eof);
+    // Far more bytes than so many tokens usually have.
+    let reply = Reply::text(&"word".repeat(3_000)).with_usage(Usage::new(10, 1_050));
+    for (limits, keys) in [(dollars(0.0064), ""), (Limits::default(), "model_settings: {max_tokens: 1060}")] {
+        let script = Script::new().otherwise(reply.clone()).fault(On::Every, cut.clone());
+        let (ended, usage, fake) = asked(script, limited(limits), keys).await;
+        let sent = fake.requests().len() as u64;
+        assert!(ended.is_err() && usage.total.requests == sent, "{usage:?}");
+        assert!((1_000 * sent..1_300 * sent).contains(&usage.total.output_tokens), "{usage:?}");
+        assert!(usage.total.cost_usd.unwrap() <= 0.0064 * f64::from(u32::try_from(sent).unwrap()), "{usage:?}");
+    }
 }
 
 #[tokio::test]

@@ -198,7 +198,9 @@ mod tests {
         age(&make("llm-do-private-0123456789abcdef"));
         make("llm-do-private-0000000000000001");
         let others = ["llm-do-0123456789abcdef", "llm-do-private-0123", "mine-llm-do-private-0123456789abcdef"];
-        others.iter().for_each(|name| age(&make(name)));
+        for name in others {
+            age(&make(name));
+        }
         let target = make("target");
         age(&target);
         let link = "llm-do-private-0000000000000002";
