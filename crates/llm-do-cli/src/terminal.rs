@@ -384,7 +384,52 @@ fn open(flags: OFlags) -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Read as _;
+    use std::os::fd::OwnedFd;
+
     use super::*;
+
+    fn local_modes() -> LocalModes {
+        tcgetattr(open(OFlags::RDONLY).unwrap()).unwrap().local_modes
+    }
+
+    #[test]
+    #[ignore = "the next test starts it on a terminal of its own"]
+    fn panics_at_a_question() {
+        let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        executor.block_on(async {
+            let mut terminal = Terminal::open().unwrap();
+            terminal.hush();
+            let _keys = terminal.keys().unwrap();
+            edits(true);
+            assert!(!local_modes().contains(LocalModes::ECHO));
+            panic!("in the middle of a question");
+        });
+    }
+
+    #[test]
+    fn a_panic_leaves_the_terminal_as_it_was() {
+        let (pty, pts) = pty_process::blocking::open().unwrap();
+        let name = "terminal::tests::panics_at_a_question";
+        let ourselves = pty_process::blocking::Command::new(std::env::current_exe().unwrap());
+        let mut child = ourselves.args([name, "--exact", "--ignored", "--nocapture"]).spawn(pts).unwrap();
+        let mut screen = File::from(OwnedFd::from(pty));
+        let reading = std::thread::spawn({
+            let mut screen = screen.try_clone().unwrap();
+            move || {
+                let mut said = Vec::new();
+                // It ends with an error, as every terminal does whose programs have gone.
+                let _ = screen.read_to_end(&mut said);
+                String::from_utf8_lossy(&said).into_owned()
+            }
+        });
+        assert!(!child.wait().unwrap().success());
+        let modes = tcgetattr(&mut screen).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON));
+        let said = reading.join().unwrap();
+        assert!(said.contains("in the middle of a question") && said.contains("\u{1b}[?2004l"), "{said:?}");
+    }
 
     #[test]
     fn a_draft_is_the_text_that_was_typed() {

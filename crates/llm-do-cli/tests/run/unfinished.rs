@@ -1,6 +1,6 @@
 //! Replies that are not whole: no caller takes one for an answer.
 
-use fake_llm::{Call, FakeLlm, Finish, Reply, Script};
+use fake_llm::{Call, FakeLlm, Fault, Finish, On, Reply, Script};
 use serde_json::{Value, json};
 
 use crate::MAIN;
@@ -134,6 +134,18 @@ fn an_answer_is_gone_on_with_once() {
     let run = Run::new(&sandbox, &["main.worker", "hi", "-m", "anthropic:claude-haiku-4-5"]).asking(&fake).ended();
     assert_eq!((run.code, run.stdout.as_str()), (Some(1), "and on and on \n[unfinished]\n"));
     assert_eq!(fake.requests().len(), 2);
+}
+
+#[test]
+fn what_was_said_is_not_lost_if_the_model_refuses_to_go_on() {
+    let (sandbox, script) = (project(), Script::new().otherwise(cut("Half an")));
+    let fake = FakeLlm::start(script.fault(On::Request(2), Fault::status(400)));
+    let arguments = ["main.worker", "hi", "-m", "anthropic:claude-haiku-4-5", "--json"];
+    let ended = Run::new(&sandbox, &arguments).asking(&fake).ended();
+    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((ended.code, &result["output"]), (Some(1), &json!("Half an")), "{ended:?}");
+    assert_eq!((fake.requests().len(), &result["usage"]["total"]["requests"]), (2, &json!(2)), "{result}");
+    assert!(ended.stderr.contains("the answer of agent `main` was cut off"), "the first reply counts: {ended:?}");
 }
 
 #[test]
