@@ -138,6 +138,11 @@ impl FakeLlm {
         self.url()
     }
 
+    /// The base to which clients of Vertex AI add `/models/M:generateContent`.
+    pub fn vertex_url(&self) -> String {
+        format!("{}/v1/projects/fake/locations/global/publishers/google", self.url())
+    }
+
     pub fn port(&self) -> u16 {
         self.running.address.port()
     }

@@ -7,7 +7,8 @@ use llm_do::beneath;
 use llm_do::model::exchange::Secret;
 use llm_do::model::name::{CustomProvider, ModelName, ModelNameError};
 use llm_do::model::prices::{ModelPrice, Prices, Rate, Rates};
-use llm_do::model::provider::{ProtocolKind, provider};
+use llm_do::model::protocol::Quirks;
+use llm_do::model::provider::{ProtocolKind, VERTEX, provider};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -82,6 +83,8 @@ pub enum Kind {
     OpenAiChat,
     #[serde(rename = "google")]
     Google,
+    #[serde(rename = "google-vertex")]
+    GoogleVertex,
 }
 
 impl Kind {
@@ -90,7 +93,14 @@ impl Kind {
             Self::Anthropic => ProtocolKind::Anthropic,
             Self::OpenAi => ProtocolKind::OpenAiResponses,
             Self::OpenAiChat => ProtocolKind::OpenAiChat,
-            Self::Google => ProtocolKind::Gemini,
+            Self::Google | Self::GoogleVertex => ProtocolKind::Gemini,
+        }
+    }
+
+    pub fn quirks(self) -> Quirks {
+        match self {
+            Self::Anthropic | Self::OpenAi | Self::OpenAiChat | Self::Google => Quirks::COMPATIBLE,
+            Self::GoogleVertex => VERTEX,
         }
     }
 }

@@ -115,7 +115,7 @@ impl Unsent {
             Key::Secret(_) | Key::Later(_) => Some("(hidden)"),
             Key::Missing { .. } => Some("(missing)"),
         };
-        let own = endpoint.protocol.headers(&self.head, key);
+        let own = endpoint.protocol.headers(&self.head, &endpoint.quirks, key);
         let content_type = ("content-type".to_owned(), "application/json".to_owned());
         FirstRequest {
             url: Some(format!("{}{path}", endpoint.base_url.trim_end_matches('/'))),

@@ -123,7 +123,7 @@ impl Environment {
     }
 
     #[cfg(test)]
-    pub fn of<const N: usize>(variables: [(&str, &str); N]) -> Self {
+    pub fn of<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         Self { variables: variables.collect(), ..Self::default() }
     }

@@ -9,7 +9,7 @@ use llm_do::beneath;
 use llm_do::http::{HttpClient, HttpSettings, ProxySettings};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, LaterKey, Retries, Secret};
 use llm_do::model::openai_chat::OpenAiChat;
-use llm_do::model::protocol::Quirks;
+use llm_do::model::protocol::{KeyForm, Quirks};
 use llm_do::model::provider::{Provider, provider};
 use llm_do::project::Program;
 use llm_do::runtime::Models;
@@ -95,21 +95,47 @@ fn built_in(row: &Provider, environment: &Environment) -> Result<Endpoint, Failu
         Failure::provider(format!("no address for `{}`", row.name))
             .hint(format!("set {}", row.base_url_variables.join(" or ")))
     })?;
-    let key = match row.key_variables.iter().find_map(|variable| environment.get(variable)) {
-        Some(key) => Key::Secret(Secret::new(key.trim())),
+    let set = row.key_variables.iter().find_map(|variable| Some((*variable, environment.get(variable)?)));
+    let mut quirks = row.quirks;
+    let key = match set {
+        Some((variable, key)) => {
+            if variable == GOOGLE_KEY {
+                quirks.key_form = KeyForm::Own;
+            }
+            Key::Secret(Secret::new(key.trim()))
+        }
         None if !row.needs_key() => Key::Unneeded,
         None => Key::Missing { variables: row.key_variables.iter().map(|name| (*name).to_owned()).collect() },
     };
-    Ok(Endpoint { provider: row.name.to_owned(), protocol, quirks: row.quirks, base_url, key })
+    Ok(Endpoint { provider: row.name.to_owned(), protocol, quirks, base_url, key })
 }
 
 /// Where a provider is asked: as the environment says, else where it usually is.
 pub fn base_url(row: &Provider, environment: &Environment) -> Option<String> {
-    match row.base_url_variables.iter().find_map(|variable| environment.get(variable)) {
-        Some(address) if row.name == "ollama" => Some(ollama_address(address)),
-        Some(address) => Some(address.to_owned()),
+    match row.base_url_variables.iter().find_map(|variable| Some((*variable, environment.get(variable)?))) {
+        Some((_, address)) if row.name == "ollama" => Some(ollama_address(address)),
+        Some(("GOOGLE_CLOUD_PROJECT", project)) => {
+            Some(vertex_address(project, environment.get("GOOGLE_CLOUD_LOCATION").unwrap_or("global")))
+        }
+        Some((_, address)) => Some(address.to_owned()),
+        // A token says nothing of the project that pays.
+        None if row.name == "google-vertex" && !has_only_google_key(row, environment) => None,
         None => Some(row.base_url.to_owned()).filter(|address| !address.is_empty()),
     }
+}
+
+/// A key of Google that is no token: of Gemini, or of Vertex where no project is named.
+const GOOGLE_KEY: &str = "GOOGLE_API_KEY";
+
+fn has_only_google_key(row: &Provider, environment: &Environment) -> bool {
+    let mut set = row.key_variables.iter().filter(|variable| environment.get(variable).is_some());
+    set.next() == Some(&GOOGLE_KEY)
+}
+
+/// Where the models of Google are for a project of Google Cloud.
+fn vertex_address(project: &str, location: &str) -> String {
+    let region = if location == "global" { String::new() } else { format!("{location}-") };
+    format!("https://{region}aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google")
 }
 
 /// `OLLAMA_HOST` is often a bare host and port, as its own server takes it.
@@ -141,7 +167,7 @@ fn configured(name: &str, custom: &ProviderConfig, environment: &Environment) ->
             Key::Later(LaterKey::new(KeyCommand::new(name, command, environment.redactor.clone())))
         }
     };
-    let quirks = Quirks::COMPATIBLE;
+    let quirks = custom.kind.quirks();
     Ok(Endpoint { provider: name.to_owned(), protocol, quirks, base_url: custom.base_url.clone(), key })
 }
 
@@ -194,6 +220,31 @@ fn proxies(environment: &Environment, config: &HttpConfig) -> ProxySettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vertex_is_where_the_project_says() {
+        let row = provider("google-vertex").unwrap();
+        let found = |variables: &[(&'static str, &'static str)]| {
+            let environment = Environment::of(variables.iter().copied());
+            let endpoint = built_in(row, &environment).ok()?;
+            Some((endpoint.base_url, endpoint.quirks.key_form))
+        };
+        let of_project =
+            |host: &str, location: &str| format!("https://{host}/v1/projects/p/locations/{location}/publishers/google");
+        let token = ("GOOGLE_OAUTH_ACCESS_TOKEN", "t");
+        let (project, key) = (("GOOGLE_CLOUD_PROJECT", "p"), ("GOOGLE_API_KEY", "k"));
+        let global = of_project("aiplatform.googleapis.com", "global");
+        assert_eq!(found(&[token, project]), Some((global.clone(), KeyForm::Bearer)));
+        assert_eq!(found(&[token, project, key]), Some((global.clone(), KeyForm::Bearer)));
+        assert_eq!(found(&[key, project]), Some((global, KeyForm::Own)));
+        let there = of_project("europe-west4-aiplatform.googleapis.com", "europe-west4");
+        assert_eq!(found(&[token, project, ("GOOGLE_CLOUD_LOCATION", "europe-west4")]), Some((there, KeyForm::Bearer)));
+        let express = "https://aiplatform.googleapis.com/v1/publishers/google".to_owned();
+        assert_eq!(found(&[key]), Some((express, KeyForm::Own)));
+        let named = ("GOOGLE_VERTEX_BASE_URL", "http://localhost:1/x");
+        assert_eq!(found(&[token, project, named]), Some((named.1.to_owned(), KeyForm::Bearer)));
+        assert_eq!(found(&[token]), None, "whose money?");
+    }
 
     #[test]
     fn ollama_is_found_as_its_server_names_itself() {

@@ -71,7 +71,7 @@ error: unknown provider `antropic` in the model `antropic:claude-haiku-4-5`
 3 | model: antropic:claude-haiku-4-5
   |        ^^^^^^^^^^^^^^^^^^^^^^^^^
   |
-  = hint: did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, fireworks, google, groq, huggingface, mistral, ollama, openai, openai-chat, and 4 more
+  = hint: did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, fireworks, google, google-vertex, groq, huggingface, mistral, ollama, openai, and 5 more
 
 error: agent `main` asks for an unknown toolset `shel_readonly`
  --> main.worker:4:20

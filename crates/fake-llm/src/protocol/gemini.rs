@@ -56,7 +56,9 @@ impl Dialect for Gemini {
     fn check_headers(&self, _headers: &Headers, _findings: &mut Findings) {}
 
     fn has_key(&self, headers: &Headers) -> bool {
-        headers.get("x-goog-api-key").is_some_and(|key| !key.is_empty())
+        // A key, or the token of a project of Google Cloud.
+        let token = headers.get("authorization").and_then(|value| value.strip_prefix("Bearer "));
+        headers.get("x-goog-api-key").or(token).is_some_and(|key| !key.is_empty())
     }
 
     fn read(&self, path: &str, body: &Value, findings: &mut Findings) -> Seen {

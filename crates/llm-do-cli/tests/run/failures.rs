@@ -269,7 +269,7 @@ error: unknown provider `antropic` in the model `antropic:x`
 4 | model: antropic:x
   |        ^^^^^^^^^^
   |
-  = hint: did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, fireworks, google, groq, huggingface, mistral, ollama, openai, openai-chat, and 4 more
+  = hint: did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, fireworks, google, google-vertex, groq, huggingface, mistral, ollama, openai, and 5 more
 
 2 errors
 ";

@@ -54,8 +54,12 @@ fn a_model_that_nobody_uses_is_an_error_with_the_way_out() {
 #[test]
 fn a_provider_of_the_configuration_is_asked_with_its_own_key() {
     let sandbox = project();
-    for kind in ["anthropic", "openai", "openai-chat", "google"] {
-        let base = |fake: &FakeLlm| if kind.starts_with("openai") { fake.openai_url() } else { fake.url() };
+    for kind in ["anthropic", "openai", "openai-chat", "google", "google-vertex"] {
+        let base = |fake: &FakeLlm| match kind {
+            "openai" | "openai-chat" => fake.openai_url(),
+            "google-vertex" => fake.vertex_url(),
+            _ => fake.url(),
+        };
         for key in
             ["api_key_env = \"ACME_KEY\"".to_owned(), format!("api_key_cmd = [\"printf\", \"%s\\\\n\", \"{KEY}\"]")]
         {

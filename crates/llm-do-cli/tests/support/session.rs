@@ -41,9 +41,11 @@ impl<'a> Run<'a> {
         self.with("ANTHROPIC_BASE_URL", fake.anthropic_url())
             .with("OPENAI_BASE_URL", fake.openai_url())
             .with("GOOGLE_BASE_URL", fake.gemini_url())
+            .with("GOOGLE_VERTEX_BASE_URL", fake.vertex_url())
             .with("ANTHROPIC_API_KEY", KEY)
             .with("OPENAI_API_KEY", KEY)
             .with("GEMINI_API_KEY", KEY)
+            .with("GOOGLE_OAUTH_ACCESS_TOKEN", KEY)
     }
 
     pub fn hearing(mut self, stdin: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {

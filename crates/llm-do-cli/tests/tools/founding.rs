@@ -3,7 +3,7 @@
 use fake_llm::{Call, FakeLlm, Reply, Script};
 use serde_json::json;
 
-use crate::session::{Run, of_type};
+use crate::session::{KEY, Run, of_type};
 use crate::{project, run};
 
 /// Nothing is wrapped: what an agent's file says of its model reaches the model, with a gate around its tools or not.
@@ -57,7 +57,7 @@ fn the_toolset_of_the_working_directory_writes_lists_and_reads() {
 }
 
 #[test]
-fn the_older_name_of_google_means_google_and_vertex_is_not_there_yet() {
+fn the_older_name_of_google_means_google() {
     let asked = |keys: &str, flags: &[&str]| {
         let sandbox = project(&[("main", keys)], "");
         let fake = FakeLlm::start(Script::new().reply(Reply::text("Here.")));
@@ -69,12 +69,40 @@ fn the_older_name_of_google_means_google_and_vertex_is_not_there_yet() {
     assert_eq!(asked("model: google-gla:gemini-2.5-flash", &[]), "Here.\n");
     assert_eq!(asked("compatible_models: ['google-gla:*']", &["-m", "google:gemini-2.5-flash"]), "Here.\n");
     assert_eq!(asked("compatible_models: ['google:*']", &["-m", "google-gla:gemini-2.5-flash"]), "Here.\n");
+}
+
+#[test]
+fn the_models_of_a_project_of_google_cloud_are_asked_with_its_token() {
+    let call = Reply::calls([Call::new("read_file", json!({"path": "main.worker"}))]);
+    for (keys, flags) in [
+        ("model: google-vertex:gemini-2.5-flash", &[][..]),
+        ("compatible_models: ['google-vertex:*']", &["-m", "google-vertex:gemini-2.5-flash"]),
+    ] {
+        let sandbox = project(&[("main", &format!("{keys}\ntoolsets: [filesystem_cwd_ro]"))], "");
+        let fake = FakeLlm::start(Script::new().reply(call.clone()).reply(Reply::text("Here.")));
+        let arguments = [&[".", "hi", "--json"], flags].concat();
+        let (_, result) = Run::new(&sandbox, &arguments).asking(&fake).events();
+        assert_eq!(result["output"], "Here.");
+        assert!(result["usage"]["total"]["cost_usd"].as_f64().unwrap() > 0.0, "its price is known: {result}");
+        fake.assert_finished();
+        for request in fake.requests() {
+            let path = "/v1/projects/fake/locations/global/publishers/google/models/gemini-2.5-flash:\
+                        streamGenerateContent?alt=sse";
+            assert_eq!(request.path, path);
+            let header = |name: &str| request.headers.get(name);
+            assert_eq!(
+                (header("authorization"), header("x-goog-api-key")),
+                (Some(format!("Bearer {KEY}").as_str()), None)
+            );
+        }
+    }
     let sandbox = project(&[("main", "model: google-vertex:gemini-2.5-flash")], "");
-    let said = Run::new(&sandbox, &[".", "hi"]).failure(2);
-    assert!(
-        said.contains("unknown provider `google-vertex`") && said.contains("hint: Vertex AI cannot be asked yet"),
-        "{said}"
-    );
+    let said = Run::new(&sandbox, &[".", "hi"]).with("GOOGLE_OAUTH_ACCESS_TOKEN", KEY).failure(3);
+    assert!(said.contains("no address for `google-vertex`"), "{said}");
+    assert!(said.contains("hint: set GOOGLE_VERTEX_BASE_URL or GOOGLE_CLOUD_PROJECT"), "{said}");
+    let said = Run::new(&sandbox, &[".", "hi"]).with("GOOGLE_CLOUD_PROJECT", "mine").failure(3);
+    assert!(said.contains("no key for `google-vertex`: set GOOGLE_OAUTH_ACCESS_TOKEN or"), "{said}");
+    assert!(!Run::of(&sandbox, &["check", "."]).ended().stderr.contains("error"), "check needs neither");
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl Protocol for Anthropic {
         "/v1/messages".to_owned()
     }
 
-    fn headers(&self, head: &Head, key: Option<&str>) -> Vec<(&'static str, String)> {
+    fn headers(&self, head: &Head, _: &Quirks, key: Option<&str>) -> Vec<(&'static str, String)> {
         let mut headers = vec![("anthropic-version", "2023-06-01".to_owned())];
         headers.extend(key.map(|key| ("x-api-key", key.to_owned())));
         let betas: Vec<&str> = head.server_tools.iter().filter_map(|tool| beta(tool.kind)).collect();

@@ -118,7 +118,7 @@ fn of_picture(data: &[u8], model: &ModelName) -> Option<u64> {
     match model.provider.as_str() {
         // A token for 750 pixels; the largest is made smaller.
         "anthropic" => Some(size.width.saturating_mul(size.height).div_ceil(750).min(4_784)),
-        "google" => Some(gemini_picture(size)),
+        "google" | "google-vertex" => Some(gemini_picture(size)),
         "openai" | "openai-chat" | "azure" => openai_picture(size, &model.model),
         _ => None,
     }
@@ -155,7 +155,7 @@ fn of_document(file: &Attachment, model: &ModelName) -> Option<u64> {
     let pages = pages(&file.data)?;
     match model.provider.as_str() {
         "anthropic" => Some(pages.saturating_mul(3_000 + 1_600)),
-        "google" => Some(pages.saturating_mul(560)),
+        "google" | "google-vertex" => Some(pages.saturating_mul(560)),
         _ => None,
     }
 }

@@ -319,7 +319,7 @@ impl Line {
         let accepted = if self.head.stream { "text/event-stream" } else { "application/json" };
         let always = [(CONTENT_TYPE, "application/json"), (ACCEPT, accepted)];
         let mut headers = Vec::from(always.map(|(name, value)| (name, HeaderValue::from_static(value))));
-        for (name, value) in endpoint.protocol.headers(&self.head, key) {
+        for (name, value) in endpoint.protocol.headers(&self.head, &endpoint.quirks, key) {
             let value = HeaderValue::try_from(value).map_err(|_| unusable_key(&endpoint.provider))?;
             headers.push((HeaderName::from_static(name), value));
         }

@@ -14,7 +14,7 @@ mod wire;
 
 use std::fmt::Write as _;
 
-use super::protocol::{Decoder, Encoder, Protocol, Quirks};
+use super::protocol::{Decoder, Encoder, KeyForm, Protocol, Quirks};
 use super::{Head, ModelError, fault};
 
 pub struct Gemini;
@@ -28,13 +28,17 @@ impl Protocol for Gemini {
         Box::new(decode::ContentDecoder::new(head, turn))
     }
 
-    fn path(&self, head: &Head, _: &Quirks) -> String {
+    fn path(&self, head: &Head, quirks: &Quirks) -> String {
         let method = if head.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        format!("/v1beta/{}:{method}", resource(&head.model.model))
+        format!("{}/{}:{method}", quirks.gemini_path, resource(&head.model.model))
     }
 
-    fn headers(&self, _: &Head, key: Option<&str>) -> Vec<(&'static str, String)> {
-        key.map(|key| ("x-goog-api-key", key.to_owned())).into_iter().collect()
+    fn headers(&self, _: &Head, quirks: &Quirks, key: Option<&str>) -> Vec<(&'static str, String)> {
+        let header = |key: &str| match quirks.key_form {
+            KeyForm::Own => ("x-goog-api-key", key.to_owned()),
+            KeyForm::Bearer => ("authorization", format!("Bearer {key}")),
+        };
+        key.map(header).into_iter().collect()
     }
 
     // The API wants the user's words last.
@@ -63,6 +67,7 @@ fn resource(model: &str) -> String {
 mod tests {
     use super::*;
     use crate::model::fixtures::head;
+    use crate::model::provider::provider;
 
     #[test]
     fn the_path_names_the_model_and_the_form_of_the_answer() {
@@ -79,10 +84,19 @@ mod tests {
         }
     }
 
+    /// Its address ends with the publisher of its models; a token is no key.
+    #[test]
+    fn vertex_has_another_path_and_another_header() {
+        let quirks = provider("google-vertex").unwrap().quirks;
+        let head = Head { stream: true, ..head("google-vertex:gemini-2.5-pro") };
+        assert_eq!(Gemini.path(&head, &quirks), "/models/gemini-2.5-pro:streamGenerateContent?alt=sse");
+        assert_eq!(Gemini.headers(&head, &quirks, Some("t")), [("authorization", "Bearer t".to_owned())]);
+    }
+
     #[test]
     fn the_key_travels_in_a_header() {
         let head = head("google:m");
-        assert_eq!(Gemini.headers(&head, Some("k")), [("x-goog-api-key", "k".to_owned())]);
-        assert_eq!(Gemini.headers(&head, None), []);
+        assert_eq!(Gemini.headers(&head, &Quirks::NONE, Some("k")), [("x-goog-api-key", "k".to_owned())]);
+        assert_eq!(Gemini.headers(&head, &Quirks::NONE, None), []);
     }
 }

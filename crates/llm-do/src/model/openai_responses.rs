@@ -28,7 +28,7 @@ impl Protocol for OpenAiResponses {
         "/responses".to_owned()
     }
 
-    fn headers(&self, _: &Head, key: Option<&str>) -> Vec<(&'static str, String)> {
+    fn headers(&self, _: &Head, _: &Quirks, key: Option<&str>) -> Vec<(&'static str, String)> {
         key.map(|key| ("authorization", format!("Bearer {key}"))).into_iter().collect()
     }
 

@@ -64,6 +64,8 @@ pub(super) fn listed_as(model: &ModelName) -> impl Iterator<Item = String> {
 fn listed<'a>(provider: &'a str, model: &'a str) -> impl Iterator<Item = String> + 'a {
     let lists: [Option<&str>; 2] = match provider {
         "openai-chat" => [Some("openai"), None],
+        // The list counts both ways to them as one.
+        "google-vertex" => [Some("google"), None],
         // It resells the models of the other at the same price, and lists only what differs.
         "azure" => [Some("azure"), Some("openai")],
         name => [Some(name), None],

@@ -25,7 +25,7 @@ pub trait Protocol: Sync {
     fn path(&self, head: &Head, quirks: &Quirks) -> String;
 
     /// Headers of its own, the key among them; the content type is always JSON and not listed.
-    fn headers(&self, head: &Head, key: Option<&str>) -> Vec<(&'static str, String)>;
+    fn headers(&self, head: &Head, quirks: &Quirks, key: Option<&str>) -> Vec<(&'static str, String)>;
 
     /// Whether a request that ends with the beginning of an answer is answered with the rest of it.
     fn continues_answers(&self, head: &Head, quirks: &Quirks) -> bool;
@@ -156,6 +156,9 @@ impl From<DecodeError> for ModelError {
 pub struct Quirks {
     /// Behind the base URL.
     pub chat_path: &'static str,
+    /// Between the base URL of Google's models and their names.
+    pub gemini_path: &'static str,
+    pub key_form: KeyForm,
     pub max_tokens_field: &'static str,
     pub seed_field: &'static str,
     pub stream_usage: StreamUsage,
@@ -173,6 +176,8 @@ impl Quirks {
     /// As `OpenAI` does it.
     pub const NONE: Self = Self {
         chat_path: "/chat/completions",
+        gemini_path: "/v1beta",
+        key_form: KeyForm::Own,
         max_tokens_field: "max_completion_tokens",
         seed_field: "seed",
         stream_usage: StreamUsage::Asked,
@@ -188,6 +193,15 @@ impl Quirks {
 
     /// The usual case among the compatible ones: the older name of the limit.
     pub const COMPATIBLE: Self = Self { max_tokens_field: "max_tokens", ..Self::NONE };
+}
+
+/// How a key is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyForm {
+    /// As the protocol does it.
+    Own,
+    /// It is a token that somebody was given for a while.
+    Bearer,
 }
 
 /// Whether a stream carries usage only when asked.

@@ -6,7 +6,7 @@ use super::openai_chat::OpenAiChat;
 use super::openai_responses::OpenAiResponses;
 use super::prices::Money;
 use super::protocol::{
-    CallIdForm, InlineThinking, OutputFormat, Prefill, PromptCaching, Protocol, Quirks, ReasoningField,
+    CallIdForm, InlineThinking, KeyForm, OutputFormat, Prefill, PromptCaching, Protocol, Quirks, ReasoningField,
     ReasoningReturn, ReportedCost, StreamUsage, ThinkingSetting,
 };
 use super::{ServerTool, ServerToolKind};
@@ -203,6 +203,9 @@ const DEEPSEEK: Quirks = Quirks {
 
 const AZURE: Quirks = Quirks { chat_path: "/openai/v1/chat/completions", ..Quirks::NONE };
 
+/// The models of Google in a project of Google Cloud.
+pub const VERTEX: Quirks = Quirks { gemini_path: "", key_form: KeyForm::Bearer, ..Quirks::NONE };
+
 pub const PROVIDERS: &[Provider] = &[
     Provider {
         name: "anthropic",
@@ -237,6 +240,18 @@ pub const PROVIDERS: &[Provider] = &[
         paid: true,
         server_tools: GOOGLE_TOOLS,
         quirks: Quirks::NONE,
+    },
+    Provider {
+        name: "google-vertex",
+        protocol: ProtocolKind::Gemini,
+        // For keys of no project; a token belongs to one, which has an address of its own.
+        base_url: "https://aiplatform.googleapis.com/v1/publishers/google",
+        base_url_variables: &["GOOGLE_VERTEX_BASE_URL", "GOOGLE_CLOUD_PROJECT"],
+        key_variables: &["GOOGLE_OAUTH_ACCESS_TOKEN", "CLOUDSDK_AUTH_ACCESS_TOKEN", "GOOGLE_API_KEY"],
+        key_need: KeyNeed::Always,
+        paid: true,
+        server_tools: GOOGLE_TOOLS,
+        quirks: VERTEX,
     },
     Provider {
         key_need: KeyNeed::Sometimes, // a server of one's own has none, the hosted one has

@@ -44,6 +44,7 @@ mod tests {
             ("openai-chat:gpt-4o", 16_384),
             ("azure:gpt-4o-2024-11-20", 16_384),
             ("google:gemini-2.5-pro", 65_536),
+            ("google-vertex:gemini-2.5-pro", 65_536),
         ];
         for (name, tokens) in known {
             assert_eq!(answer(name), Some(tokens), "{name}");

@@ -100,6 +100,19 @@ impl Told {
     }
 }
 
+/// What was recorded in a project of Google Cloud belongs to the row for it, whose requests would go to the same place.
+#[test]
+fn recordings_of_vertex_are_asked_where_they_were_recorded() {
+    let cassettes = cassettes();
+    let all = cassettes.iter().flat_map(decodable);
+    for one in all.filter(|one| one.recorded.request["host"].as_str().unwrap().ends_with("aiplatform.googleapis.com")) {
+        assert_eq!(one.recorded.provider.name, "google-vertex", "{}", one.recorded.place());
+        let path = format!("/publishers/google{}", one.protocol.path(&one.head, &one.recorded.provider.quirks));
+        let recorded = one.recorded.request["path"].as_str().unwrap();
+        assert!(recorded.contains("/locations/") && recorded.ends_with(&path), "{recorded} {path}");
+    }
+}
+
 #[test]
 fn every_recorded_response_is_understood_as_expected() {
     let cassettes = cassettes();

@@ -146,8 +146,8 @@ impl Protocol for Counting {
         self.protocol.path(head, quirks)
     }
 
-    fn headers(&self, head: &Head, key: Option<&str>) -> Vec<(&'static str, String)> {
-        self.protocol.headers(head, key)
+    fn headers(&self, head: &Head, quirks: &Quirks, key: Option<&str>) -> Vec<(&'static str, String)> {
+        self.protocol.headers(head, quirks, key)
     }
 
     fn continues_answers(&self, head: &Head, quirks: &Quirks) -> bool {

@@ -455,7 +455,7 @@ mod tests {
         let body = Anthropic.encoder(&head, &Quirks::NONE).body(None);
         assert!(str::from_utf8(&body).unwrap().contains(r#"{"b":{},"a":{}}"#), "key order is kept");
         let beta = ("anthropic-beta", "web-fetch-2025-09-10".to_owned());
-        assert!(Anthropic.headers(&head, Some("key")).contains(&beta));
+        assert!(Anthropic.headers(&head, &Quirks::NONE, Some("key")).contains(&beta));
     }
 
     #[test]

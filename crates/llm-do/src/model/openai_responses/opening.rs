@@ -249,7 +249,10 @@ mod tests {
         let body = OpenAiResponses.encoder(&head, &Quirks::NONE).body(None);
         assert!(str::from_utf8(&body).unwrap().contains(r#"{"b":{},"a":{}}"#), "key order is kept");
         assert_eq!(OpenAiResponses.path(&head, &Quirks::NONE), "/responses");
-        assert_eq!(OpenAiResponses.headers(&head, Some("k")), [("authorization", "Bearer k".to_owned())]);
+        assert_eq!(
+            OpenAiResponses.headers(&head, &Quirks::NONE, Some("k")),
+            [("authorization", "Bearer k".to_owned())]
+        );
     }
 
     #[test]

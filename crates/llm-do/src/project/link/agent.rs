@@ -223,10 +223,7 @@ impl<'a> Linker<'a> {
                 .iter()
                 .map(|row| row.name)
                 .chain(self.models.providers.iter().map(|custom| custom.name.as_str()));
-            let hint = match not_yet(name) {
-                Some(hint) => Some(hint.to_owned()),
-                None => self.problems.suggest(name, "providers", names),
-            };
+            let hint = self.problems.suggest(name, "providers", names);
             self.problems.push(Diagnostic::error(place, fact).maybe_hint(hint));
             return false;
         }
@@ -551,12 +548,6 @@ fn origin(by: ChosenBy) -> &'static str {
         ChosenBy::Environment => "from `LLM_DO_MODEL`",
         ChosenBy::Config => "from the user's configuration",
     }
-}
-
-/// Providers of the llm-do that was written in Python which cannot be asked here yet.
-fn not_yet(provider: &str) -> Option<&'static str> {
-    (provider == "google-vertex")
-        .then_some("Vertex AI cannot be asked yet: `google:…` asks the same models with a key of the Gemini API")
 }
 
 /// People name a tool where its toolset is meant, and `shell` or `filesystem` where there are several.

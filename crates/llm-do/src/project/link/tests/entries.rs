@@ -125,7 +125,7 @@ fn a_model_that_cannot_be_is_refused() {
     directory().bare("main", "model: antropic:claude").check_mistakes(&[
         "main.worker:3:8 unknown provider `antropic` in \
          the model `antropic:claude` (did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, \
-         fireworks, google, groq, huggingface, mistral, ollama, openai, openai-chat, and 4 more)",
+         fireworks, google, google-vertex, groq, huggingface, mistral, ollama, openai, and 5 more)",
     ]);
 }
 
@@ -135,7 +135,7 @@ fn an_unknown_provider_on_the_command_line_is_said_once() {
     files
         .choosing(|choices| choices.flag = Some(model("antropic:x")))
         .check_mistakes(&["unknown provider `antropic` in the model `antropic:x` (did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, \
-         fireworks, google, groq, huggingface, mistral, ollama, openai, openai-chat, and 4 more)"]);
+         fireworks, google, google-vertex, groq, huggingface, mistral, ollama, openai, and 5 more)"]);
 }
 
 #[test]
