@@ -1,9 +1,10 @@
 //! Code that calls agents and tools, entries in Python, and agents that are defined there.
 
+use fake_llm::{Call, FakeLlm, Reply, Script};
 use serde_json::json;
 
 use crate::session::of_type;
-use crate::{calls, project, run, run_pydantic};
+use crate::{ask, calls, project, run, run_pydantic};
 
 #[test]
 fn a_tool_calls_agents_and_tools_in_the_same_tree() {
@@ -155,4 +156,98 @@ boss = AgentSpec(name='boss', instructions='You lead.', tools=[tool], toolsets=[
     sandbox.file("kit.py", &kit.replace("['child']", "['chidl']"));
     let said = run(&sandbox, &[]).failure(2);
     assert!(said.contains("agent `boss` asks for an unknown toolset `chidl`") && said.contains("kit.py"), "{said}");
+}
+
+/// A file is loaded into what `AgentSpec` is in Python: the model is asked the same, and the same happens.
+#[test]
+fn a_file_and_an_agent_spec_with_the_same_keys_are_the_same_agent() {
+    let keys = "entry: true\ndescription: Reads\nmodel_settings: { temperature: 0.25, max_tokens: 900 }\n\
+                toolsets: [filesystem_cwd]\napproval: { write_file: allow }";
+    let spec = "from llm_do.runtime import AgentSpec\nmain = AgentSpec(name='main', instructions='You are main.', \
+                description='Reads', model_settings={'temperature': 0.25, 'max_tokens': 900}, \
+                toolsets=['filesystem_cwd'], approval={'write_file': 'allow'}, entry=True)\n";
+    let of_file = project(&[("main", keys)], &[], "");
+    let of_python = project(&[], &[("kit.py", spec)], "");
+    let asked = |sandbox| {
+        let script = Script::new().reply(Reply::calls([Call::new("write_file", json!({"path": "a", "content": "x"}))]));
+        let fake = FakeLlm::start(script.reply(Reply::text("Written.")));
+        assert_eq!(ask(sandbox, &fake, &[]).answer(), "Written.\n");
+        fake.assert_finished();
+        fake.requests().into_iter().map(|request| request.body.clone()).collect::<Vec<_>>()
+    };
+    let (one, other) = (asked(&of_file), asked(&of_python));
+    assert_eq!(one, other);
+    assert_eq!((&one[0]["temperature"], &one[0]["max_tokens"]), (&json!(0.25), &json!(900)));
+    assert!(one[1].to_string().contains("wrote 1 characters to a"), "its rules hold: {}", one[1]);
+}
+
+/// Names are resolved before the run, whatever they are names of: a built-in toolset, a variant of the manifest, an agent, a
+/// function. One that is none of them is a mistake, and nothing runs.
+#[test]
+fn toolsets_of_all_kinds_are_resolved_and_there_is_one_entry() {
+    let kit = "def count() -> str:\n    return 'counted'\nTOOLS = [count]\n";
+    let main = "entry: true\ntoolsets: [filesystem_cwd_ro, quick, child]\napproval: { count: allow, child: allow }";
+    let script = "\
+- { agent: child, round: 1, call: { my_read_file: { path: notes/a.txt } } }
+- { agent: child, heard: a note, say: \"read: a note\" }
+- { agent: main, round: 1, call: [{ list_files: { path: notes } }, { count: {} }, { child: { input: go } }] }
+- { agent: main, say: \"{{ result }}\" }
+";
+    let files = [("kit.py", kit), ("notes/a.txt", "a note")];
+    let sandbox = project(&[("main", main), ("child", "toolsets: [notes]")], &files, script);
+    let manifest = std::fs::read_to_string(sandbox.path().join("project.json")).unwrap();
+    let toolsets = r#"{"toolsets": {"quick": {"use": "count", "timeout_seconds": 5},
+        "notes": {"use": "filesystem_project_ro", "tools": ["read_file"], "prefix": "my_"}}, "#;
+    sandbox.file("project.json", &manifest.replacen('{', toolsets, 1));
+    assert_eq!(run(&sandbox, &["-q"]).answer(), "notes/a.txt\ncounted\nread: a note\n");
+    sandbox.file("child.worker", "---\nname: child\ntoolsets: [note]\n---\nx\n");
+    let (events, ended) = (run(&sandbox, &["--json"]).ended(), run(&sandbox, &["-q"]).failure(2));
+    assert!(ended.contains("unknown toolset `note`") && ended.contains("did you mean `notes`?"), "{ended}");
+    assert!(!events.stdout.contains("call_started"), "{events:?}");
+}
+
+#[test]
+fn there_is_exactly_one_entry_an_agent_or_a_function() {
+    let entry = "from llm_do.runtime import EntrySpec\nasync def start(input, runtime):\n    return 'started'\n\
+                 entry = EntrySpec(name='start', main=start)\n";
+    let script = "- say: \"{{ agent }}\"\n";
+    let said = |workers: &[(&str, &str)], files: &[(&str, &str)]| {
+        let sandbox = project(workers, files, script);
+        let ended = run(&sandbox, &["-q"]).ended();
+        (ended.code, ended.stdout + &ended.stderr)
+    };
+    assert_eq!(said(&[("a", "entry: true"), ("b", "")], &[]), (Some(0), "a\n".to_owned()));
+    assert_eq!(said(&[("a", ""), ("b", "")], &[("kit.py", entry)]), (Some(0), "started\n".to_owned()));
+    for (workers, files, words) in [
+        (&[("a", "entry: true"), ("b", "entry: true")][..], &[][..], "several entries: a, b"),
+        (&[("a", "entry: true")], &[("kit.py", entry)], "several entries: a, kit.py:entry"),
+        (&[("a", ""), ("b", "")], &[], "entry"),
+    ] {
+        let (code, said) = said(workers, files);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+/// Worker files, Python and the words of a mistake know the same ones.
+#[test]
+fn there_is_one_list_of_built_in_toolsets() {
+    let kit = "\
+import os
+from llm_do.runtime import EntrySpec
+from llm_do.toolsets.builtins import build_builtin_toolsets
+async def start(input, runtime):
+    return ', '.join(sorted(build_builtin_toolsets(os.getcwd(), os.getcwd())))
+entry = EntrySpec(name='start', main=start)
+";
+    let python = run(&project(&[("other", "")], &[("kit.py", kit)], "- say: x\n"), &["-q"]).answer();
+    let mistaken = project(&[("main", "entry: true\ntoolsets: [nothing_like_it]")], &[], "- say: x\n");
+    let said = run(&mistaken, &[]).failure(2);
+    let listed = said.lines().find_map(|line| line.split_once("hint: toolsets: ")).unwrap().1;
+    // The agent itself is one more that can be called.
+    assert_eq!(listed.split(", ").filter(|name| *name != "main").collect::<Vec<_>>().join(", "), python.trim());
+    for name in python.trim().split(", ") {
+        let sandbox = project(&[("main", &format!("entry: true\ntoolsets: [{name}]"))], &[], "- say: opened\n");
+        assert_eq!(run(&sandbox, &["-q"]).answer(), "opened\n", "{name}");
+    }
 }

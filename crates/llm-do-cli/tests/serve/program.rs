@@ -594,3 +594,44 @@ fn importing_the_package_imports_nothing_that_is_not_used() {
     let ended = wait_for_all(&mut python(&sandbox, &["-c", source]));
     assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("[]\n[]\nTrue False\n", ""));
 }
+
+#[test]
+fn a_name_that_there_was_says_what_has_taken_its_place() {
+    let sandbox = Sandbox::new();
+    let source = r#"
+import importlib.util, llm_do
+for line in (
+    "from llm_do import Worker",
+    "from llm_do.runtime import WorkerInput",
+    "from llm_do.toolsets import WorkerToolset",
+    "from llm_do import registry",
+    "import llm_do.registry",
+    "from llm_do.runtime.contracts import AgentSpec",
+    "llm_do.Worker",
+    "llm_do.nothing",
+    "from llm_do import nothing",
+    "import llm_do.nothing",
+):
+    try:
+        exec(line)
+    except Exception as error:
+        print(type(error).__name__, str(error).partition(" (")[0])
+from llm_do import project, runtime
+print(hasattr(llm_do, "nothing"), getattr(llm_do.runtime, "nothing", 7), importlib.util.find_spec("llm_do.nothing"))
+"#;
+    let ended = wait_for_all(&mut python(&sandbox, &["-c", source]));
+    let expected = "\
+ImportError cannot import name 'Worker' from 'llm_do': its successor is AgentSpec of llm_do.runtime
+ImportError cannot import name 'WorkerInput' from 'llm_do.runtime': its successor is PromptInput of llm_do.runtime
+ImportError cannot import name 'WorkerToolset' from 'llm_do.toolsets': its successor is agent_as_toolset of llm_do.toolsets.agent
+ImportError cannot import name 'registry' from 'llm_do': its successor is llm_do.workers
+ModuleNotFoundError No module named 'llm_do.registry': its successor is llm_do.workers
+ModuleNotFoundError No module named 'llm_do.runtime.contracts': its successor is llm_do.runtime
+ImportError cannot import name 'Worker' from 'llm_do': its successor is AgentSpec of llm_do.runtime
+AttributeError module 'llm_do' has no attribute 'nothing': docs/python-api.md lists every name that there is
+ImportError cannot import name 'nothing' from 'llm_do'
+ModuleNotFoundError No module named 'llm_do.nothing'
+False 7 None
+";
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), (expected, ""));
+}

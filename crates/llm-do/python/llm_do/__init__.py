@@ -7,6 +7,7 @@ toolsets, configured in Python). Nothing needs a dependency until a Pydantic cla
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from llm_do.faults import CallFailed, RunEnded
@@ -170,4 +171,21 @@ def __getattr__(name: str) -> Any:
             if found is not None:
                 globals()[name] = found
                 return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from llm_do._host.successors import missing
+
+    raise missing(sys.modules[__name__], name)
+
+
+class _Gone:
+    """Asked for modules that nobody else has found: those that there were say what has taken their place."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        if name.startswith("llm_do."):
+            from llm_do._host.successors import gone
+
+            if (error := gone(name)) is not None:
+                raise error
+
+
+sys.meta_path.append(_Gone)

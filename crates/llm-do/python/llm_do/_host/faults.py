@@ -113,6 +113,8 @@ def hint_of(error: BaseException) -> str | None:
     if top == "llm_do":
         from llm_do._host.successors import of_module, of_name
 
+        if "its successor is" in str(error):
+            return None
         # Its attribute for it is younger than some Pythons.
         wanted = str(error).partition("cannot import name '")[2].partition("'")[0]
         return of_name(wanted) if wanted else of_module(error.name)

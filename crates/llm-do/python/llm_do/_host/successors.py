@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Union
 
 _MODULES = {
@@ -71,3 +72,31 @@ def of_module(module: str) -> Union[str, None]:
 def of_name(name: str) -> str:
     found = _NAMES.get(name)
     return f"its successor is {found}" if found else "docs/python-api.md lists every name that there is"
+
+
+def gone(module: str) -> Union[ModuleNotFoundError, None]:
+    """What an import of a module says that there was, and is no longer."""
+    if module.partition(".")[2] not in _MODULES:
+        return None
+    return ModuleNotFoundError(f"No module named {module!r}: {of_module(module)}", name=module)
+
+
+def missing(module: ModuleType, name: str) -> Exception:
+    """What a module says of a name that it does not have. One that there was is an error of its import: of any other that
+    is imported Python tells no more than the name."""
+    whole, fact = f"{module.__name__}.{name}", f"cannot import name {name!r} from {module.__name__!r}"
+    if name in _NAMES:
+        return ImportError(f"{fact}: {of_name(name)}", name=module.__name__)
+    if gone(whole) is not None and not _is_module(whole):
+        return ImportError(f"{fact}: {of_module(whole)}", name=whole)
+    words = f"module {module.__name__!r} has no attribute {name!r}: {of_name(name)}"
+    return AttributeError(words, name=name, obj=module)
+
+
+def _is_module(name: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

@@ -598,4 +598,8 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(f"llm_do.{_LATER[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import sys
+
+    from llm_do._host.successors import missing
+
+    raise missing(sys.modules[__name__], name)

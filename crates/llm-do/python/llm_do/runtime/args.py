@@ -36,4 +36,8 @@ def __getattr__(name: str) -> Any:
         from llm_do import _args
 
         return getattr(_args, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import sys
+
+    from llm_do._host.successors import missing
+
+    raise missing(sys.modules[__name__], name)

@@ -106,3 +106,11 @@ def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     if "approval_required" in written:
         written["approval"] = "ask" if written.pop("approval_required") else "allow"
     return written
+
+
+def __getattr__(name: str) -> Any:
+    import sys
+
+    from llm_do._host.successors import missing
+
+    raise missing(sys.modules[__name__], name)
