@@ -1,8 +1,9 @@
 //! Walks the files beneath a directory: in order, never through links, holding no more descriptors than it is deep, and
 //! bounded in number and depth.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -48,17 +49,18 @@ pub fn walk(directory: &Dir, path: &Path, visitor: &mut dyn Visitor, walked: &mu
     let mut path = path.to_owned();
     // It may have been opened for searching only.
     let start = rustix::fs::openat(directory, ".", LISTING, Mode::empty())?;
-    enter(start.as_fd(), &mut path, 0, visitor, walked)
+    enter(start.as_fd(), &mut path, 0, &mut Vec::with_capacity(AT_ONCE), visitor, walked)
 }
 
 fn enter(
     directory: BorrowedFd<'_>,
     path: &mut PathBuf,
     depth: usize,
+    buffer: &mut Vec<u8>,
     visitor: &mut dyn Visitor,
     walked: &mut Walked,
 ) -> io::Result<()> {
-    for (name, kind) in entries(directory, walked)? {
+    for (name, kind) in entries(directory, buffer, walked)? {
         path.push(&name);
         match kind {
             FileType::RegularFile => visitor.meets(path, Met::File),
@@ -68,7 +70,7 @@ fn enter(
             FileType::Directory => {
                 let opened = rustix::fs::openat(directory, &name, LISTING, Mode::empty()).map_err(io::Error::from);
                 // One directory that cannot be read does not hide the others.
-                if opened.and_then(|inner| enter(inner.as_fd(), path, depth + 1, visitor, walked)).is_err() {
+                if opened.and_then(|inner| enter(inner.as_fd(), path, depth + 1, buffer, visitor, walked)).is_err() {
                     walked.unreadable += 1;
                 }
             }
@@ -79,31 +81,70 @@ fn enter(
     Ok(())
 }
 
-/// The names in a directory, sorted.
-fn entries(directory: BorrowedFd<'_>, walked: &mut Walked) -> io::Result<Vec<(OsString, FileType)>> {
+/// The names in a directory that was just opened, sorted.
+fn entries(
+    directory: BorrowedFd<'_>,
+    buffer: &mut Vec<u8>,
+    walked: &mut Walked,
+) -> io::Result<Vec<(OsString, FileType)>> {
     let mut entries = Vec::new();
-    for entry in rustix::fs::Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+    read(directory, buffer, |name, kind| {
+        let name = OsStr::from_bytes(name.to_bytes());
         if name == "." || name == ".." {
-            continue;
+            return ControlFlow::Continue(());
         }
         walked.visited += 1;
         if walked.visited > MOST_VISITED {
             walked.is_cut = true;
-            break;
+            return ControlFlow::Break(());
         }
-        let kind = match entry.file_type() {
+        let kind = match kind {
             FileType::Unknown => match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                Err(_) => continue,
+                Err(_) => return ControlFlow::Continue(()),
             },
             kind => kind,
         };
         entries.push((name.to_owned(), kind));
-    }
+        ControlFlow::Continue(())
+    })?;
     entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     Ok(entries)
+}
+
+/// So many bytes of names are read at once. All directories of a walk share them, and nobody fills them with zeros: for a
+/// small directory that would cost more than everything else.
+const AT_ONCE: usize = 32 * 1024;
+
+#[cfg(target_os = "linux")]
+fn read(
+    directory: BorrowedFd<'_>,
+    buffer: &mut Vec<u8>,
+    mut met: impl FnMut(&CStr, FileType) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut reader = rustix::fs::RawDir::new(directory, buffer.spare_capacity_mut());
+    while let Some(entry) = reader.next() {
+        let entry = entry?;
+        if met(entry.file_name(), entry.file_type()).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read(
+    directory: BorrowedFd<'_>,
+    _: &mut Vec<u8>,
+    mut met: impl FnMut(&CStr, FileType) -> ControlFlow<()>,
+) -> io::Result<()> {
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let entry = entry?;
+        if met(entry.file_name(), entry.file_type()).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The name of a file that looks like a secret, if the file of this identity has one beneath the directory.
