@@ -15,12 +15,14 @@ def worker(index: int, count: int) -> str:
     if index % 100 == 99:
         callees.append(0)
     toolsets = [f"agent{callee:05}" for callee in callees] + ["filesystem_project", "shell_readonly"]
+    # What a rule allows needs trust, and nobody is asked for so much at once.
+    rule = "allow" if index % 20 == 0 else "ask"
     keys = [
         f"name: agent{index:05}",
         f'description: "Does part {index} of the work"',
         "model: ollama:qwen3",
         f"toolsets: [{', '.join(toolsets)}]",
-        "approval: {write_file: ask, shell: allow}",
+        f"approval: {{write_file: ask, shell: {rule}}}",
         "limits: {max_requests: 20, max_tool_calls: 100}",
     ]
     if index % 10 == 0:

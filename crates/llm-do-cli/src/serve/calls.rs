@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::message::{Content, Message, RawJson};
-use llm_do::tools::callback;
+use llm_do::tools::callback::{self, Seen, Sight};
 use llm_do::tools::rpc::{Connection, Fault, Request, code};
 use llm_do::tools::{CallContext, ToolError};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::order::Order;
@@ -63,14 +62,6 @@ impl Drop for Begun {
     }
 }
 
-/// How much of a call the client's code may look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// Where it is, not what was said.
-    Place,
-    Full,
-}
-
 /// The way to the code of one client, for one scope.
 #[derive(Clone)]
 pub struct Caller {
@@ -88,37 +79,7 @@ struct Question<'a, T> {
     #[serde(flatten)]
     asked: T,
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<Seen<'a>>,
-}
-
-/// A call as code sees it.
-#[derive(Serialize)]
-struct Seen<'a> {
-    agent: &'a str,
-    depth: usize,
-    path: &'a [String],
-    model: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    messages: Option<&'a [Message]>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    attachments: Vec<Value>,
-}
-
-impl<'a> Seen<'a> {
-    fn of(sight: Sight, cx: &'a CallContext<'a>) -> Self {
-        let full = sight == Sight::Full;
-        Self {
-            agent: cx.agent,
-            depth: cx.depth,
-            path: cx.path,
-            model: cx.model,
-            prompt: full.then(|| Content::shown(cx.input)),
-            messages: full.then_some(cx.messages),
-            attachments: if full { callback::files(cx) } else { Vec::new() },
-        }
-    }
+    context: Option<Seen<'a, &'a [Message]>>,
 }
 
 impl Caller {
@@ -140,7 +101,7 @@ impl Caller {
     ) -> Result<RawJson, ToolError> {
         let (begun, requests) = self.calls.begin();
         self.order.told().await;
-        let context = Some(Seen::of(sight, cx));
+        let context = Some(Seen::of(sight, cx, |messages| messages));
         let params = RawJson::of(&Question { scope: self.scope, call: Some(&begun.id), asked, context });
         let answer = self.client.request(method, &params);
         let given = |content: &[Content], _: Option<&str>| callback::value_of(content);

@@ -9,13 +9,14 @@ use llm_do::json_schema;
 use llm_do::message::{Attachment, Content, RawJson};
 use llm_do::project::Project;
 use llm_do::tools::approval::{PermittedCall, Question, Rule, Verdict};
+use llm_do::tools::callback::Sight;
 use llm_do::tools::function::{FunctionEntry, MadeToolset, Opening, Run, RunEntry, Tool, fits};
 use llm_do::tools::python::RenderedPart;
 use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::calls::{Caller, Sight};
+use super::calls::Caller;
 use super::protocol::{Approval, EntryParam, Offered, OfferedTool, ToolsetParam};
 use crate::failure::Failure;
 

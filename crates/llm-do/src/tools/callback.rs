@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::rpc::{Fault, Request, code};
 use super::{CallContext, ToolError, attachment};
-use crate::message::{Attachment, Content, RawJson};
+use crate::message::{Attachment, Content, Message, RawJson};
 use crate::underway::Underway;
 
 /// The methods that belong to a call that is under way.
@@ -102,9 +102,47 @@ pub fn value_of(content: &[Content]) -> RawJson {
     RawJson::of(&json!({"value": value}))
 }
 
+/// How much of a call its code may look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Where it is, not what was said.
+    Place,
+    Full,
+}
+
+/// A call as its code sees it, with the messages in whatever form is sent.
+#[derive(Debug, Serialize)]
+pub struct Seen<'a, M> {
+    agent: &'a str,
+    depth: usize,
+    path: &'a [String],
+    model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<M>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<Value>,
+}
+
+impl<'a, M> Seen<'a, M> {
+    pub fn of(sight: Sight, cx: &'a CallContext<'a>, messages: impl FnOnce(&'a [Message]) -> M) -> Self {
+        let full = sight == Sight::Full;
+        Self {
+            agent: cx.agent,
+            depth: cx.depth,
+            path: cx.path,
+            model: cx.model,
+            prompt: full.then(|| Content::shown(cx.input)),
+            messages: full.then(|| messages(cx.messages)),
+            attachments: if full { files(cx) } else { Vec::new() },
+        }
+    }
+}
+
 /// The files that the caller was given, as its code is told of them: by their paths, or, if they have none, with all that
 /// they hold.
-pub fn files(cx: &CallContext<'_>) -> Vec<Value> {
+fn files(cx: &CallContext<'_>) -> Vec<Value> {
     let file = |file: &Attachment| match &file.path {
         Some(path) => json!({"name": file.name, "media_type": file.media_type, "path": path}),
         None => json!(file),

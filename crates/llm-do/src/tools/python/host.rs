@@ -9,12 +9,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::interpreter::{Interpreter, Shared, Sight, StartError, read};
+use super::interpreter::{Interpreter, Shared, StartError, read};
 use super::{
     Beginning, EntryShape, ExportedToolset, Exports, FoundClass, PythonEndpoint, PythonTool, RenderedPart, WantedClass,
 };
 use crate::event::Events;
 use crate::message::RawJson;
+use crate::tools::callback::Sight;
 use crate::tools::rpc::output::Output;
 use crate::tools::{CallContext, ToolError};
 

@@ -18,12 +18,13 @@ use tokio::sync::mpsc;
 use super::{Beginning, Exports, Fenced, Python, Tracebacks, package};
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
+use crate::tools::callback::{self, Seen, Sight};
 use crate::tools::fence::tenant::{Premises, Resident, Tenant, is_script};
 use crate::tools::rpc::child::{Child, listen_to};
 use crate::tools::rpc::output::Output;
 use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
 use crate::tools::shell::limited;
-use crate::tools::{CallContext, ToolError, callback};
+use crate::tools::{CallContext, ToolError};
 
 /// The oldest Python that the package is written for.
 const OLDEST: (u32, u32) = (3, 10);
@@ -216,7 +217,8 @@ impl Interpreter {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, requests) = mpsc::unbounded_channel();
         let _open = self.calls.begin(call, OpenCall { requests: sender, events: cx.events.clone() });
-        let params = RawJson::of(&Asked { asked, context: Seen::of(call, sight, cx) });
+        let seen = Seen::of(sight, cx, |messages| serde_json::to_string(messages).unwrap_or_default());
+        let params = RawJson::of(&Asked { asked, context: Within { call, seen } });
         let answer = self.connection.request(method, &params);
         let given = |content: &[Content], agent: Option<&str>| self.typed(content, agent);
         let Some(answer) = callback::while_serving_within(time, answer, requests, cx, given).await else {
@@ -316,52 +318,19 @@ pub fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
     answer.to().map_err(|error| format!("Python answered what nobody asked: {error}"))
 }
 
-/// How much of the call a function may look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// Where it is, not what was said.
-    Place,
-    Full,
-}
-
 #[derive(Serialize)]
 struct Asked<'a, T> {
     #[serde(flatten)]
     asked: T,
-    context: Seen<'a>,
+    context: Within<'a>,
 }
 
-/// The context of a call as Python sees it.
+/// The context of a call as Python sees it: its messages as text, which is parsed only where somebody looks at it.
 #[derive(Serialize)]
-struct Seen<'a> {
+struct Within<'a> {
     call: u64,
-    agent: &'a str,
-    depth: usize,
-    path: &'a [String],
-    model: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt: Option<String>,
-    /// As text: it is parsed only where somebody looks at it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    messages: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    attachments: Vec<Value>,
-}
-
-impl<'a> Seen<'a> {
-    fn of(call: u64, sight: Sight, cx: &'a CallContext<'a>) -> Self {
-        let full = sight == Sight::Full;
-        Self {
-            call,
-            agent: cx.agent,
-            depth: cx.depth,
-            path: cx.path,
-            model: cx.model,
-            prompt: full.then(|| Content::shown(cx.input)),
-            messages: full.then(|| serde_json::to_string(cx.messages).unwrap_or_default()),
-            attachments: if full { callback::files(cx) } else { Vec::new() },
-        }
-    }
+    #[serde(flatten)]
+    seen: Seen<'a, String>,
 }
 
 impl Calls {

@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::host::PythonHost;
-use super::interpreter::{Interpreter, Sight};
+use super::interpreter::Interpreter;
 use super::{DefinedToolset, PythonTool, PythonVerdict};
 use crate::BoxFuture;
 use crate::escape::visible;
 use crate::message::{Attachment, Content, RawJson};
 use crate::tools::approval::{PermittedCall, Question, Verdict, canonical};
+use crate::tools::callback::Sight;
 use crate::tools::function::Opening;
 use crate::tools::{CallContext, LONGEST_CALL, Repeat, ToolError, ToolSpec, Toolset};
 
