@@ -189,6 +189,8 @@ impl Scene {
         let _ = fs::remove_file(self.sandbox.path().join("proj/out/imported"));
         let home = if let User::Ours = user { "of-us" } else { "of-another" };
         command.env("HOME", self.sandbox.path().join(home)).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        // One that is killed leaves its private directory behind.
+        command.env("TMPDIR", self.sandbox.path());
         command.env("MINE", "passed").stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
