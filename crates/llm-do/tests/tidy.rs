@@ -1,0 +1,452 @@
+//! Names and documentation, counted over the sources of every crate: a ceiling for each count stands here, and only falls.
+//! A count above its ceiling fails, and so does one below it: whoever made things better lowers the ceiling with it.
+//!
+//! What is counted, and how (`syn` reads the files; nothing is compiled):
+//!
+//! - *types*: every `struct`, `enum`, `union`, `trait` and `type` in `crates/*/src`, also inside of functions and of
+//!   macros whose argument is made of items; not those that only tests compile.
+//! - *shared names*: names that more than one type has. Wire modules ([`WIRE`]) are left out: their types are named by
+//!   the format that they mirror.
+//! - *participles*: types whose whole name is one word and a participle: it ends in `-ed`, or is in [`PARTICIPLES`]. One
+//!   that is said of its parameter, as in `Located<T>`, modifies it and does not count.
+//! - *public items*, of the library `llm-do` only: what is `pub` in modules that are `pub` down from the root, or is
+//!   re-exported from there by `pub use`; and its `pub` methods and constants, and what a trait declares. Fields and
+//!   variants belong to their type.
+//! - *undocumented*: those of them without a comment of documentation.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::visit::{self, Visit};
+use syn::{Attribute, ImplItem, Item, Meta, TraitItem, UseTree, Visibility};
+
+// What may be there today. A ceiling is lowered, never raised.
+const SHARED: usize = 132;
+const BARE_PARTICIPLES: usize = 152;
+const PUBLIC: usize = 1395;
+const UNDOCUMENTED: usize = 308;
+
+/// Participles, and past forms, that do not end in `-ed`. Words that are nouns as well (`Run`, `Cut`) are not here.
+const PARTICIPLES: &[&str] = &[
+    "Begun",
+    "Broken",
+    "Brought",
+    "Built",
+    "Caught",
+    "Chosen",
+    "Done",
+    "Drawn",
+    "Fallen",
+    "Felt",
+    "Found",
+    "Gave",
+    "Given",
+    "Gone",
+    "Grown",
+    "Heard",
+    "Held",
+    "Hidden",
+    "Kept",
+    "Known",
+    "Laid",
+    "Lent",
+    "Lost",
+    "Made",
+    "Meant",
+    "Met",
+    "Paid",
+    "Ran",
+    "Read",
+    "Risen",
+    "Said",
+    "Seen",
+    "Sent",
+    "Shown",
+    "Sold",
+    "Sought",
+    "Spent",
+    "Spoken",
+    "Stood",
+    "Taken",
+    "Taught",
+    "Thought",
+    "Thrown",
+    "Told",
+    "Torn",
+    "Understood",
+    "Woken",
+    "Won",
+    "Worn",
+    "Written",
+];
+
+/// Words that end in `-ed` and are no participles.
+const NOT_PARTICIPLES: &[&str] = &["Embed", "Feed", "Need", "Seed", "Speed"];
+
+/// Modules whose types mirror a format that others read or write, beside all that are called `wire`.
+const WIRE: &[&str] = &[
+    "fake-llm::protocol",
+    "llm-do::model::anthropic",
+    "llm-do::model::gemini",
+    "llm-do::model::openai_chat",
+    "llm-do::model::openai_responses",
+    "llm-do::tools::mcp::protocol",
+    "llm-do-cli::serve::protocol",
+];
+
+/// A type, and its module, whose first part is the crate.
+struct Type {
+    module: String,
+    name: String,
+    is_generic: bool,
+}
+
+/// All that was read of one crate.
+#[derive(Default)]
+struct Crate {
+    types: Vec<Type>,
+    /// Each `pub` item of a module, with its place.
+    items: Vec<Public>,
+    /// Modules that are `pub` down from the root.
+    open: BTreeSet<String>,
+    /// What `pub use` in an open module names: module and name, `*` for all of it.
+    exports: BTreeSet<(String, String)>,
+}
+
+/// A `pub` item as it stands in its module.
+struct Public {
+    module: String,
+    /// Of its own, or of the type that it belongs to.
+    owner: String,
+    /// As it is told to whoever reads the failure.
+    name: String,
+    documented: bool,
+    /// A method counts wherever its type is public, in whatever module it was written.
+    method: bool,
+}
+
+fn documented(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| attribute.path().is_ident("doc"))
+}
+
+fn only_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| match &attribute.meta {
+        Meta::List(list) => {
+            let words = list.tokens.to_string();
+            list.path.is_ident("cfg") && (words == "test" || words == "doctest")
+        }
+        _ => false,
+    })
+}
+
+/// Whether a module stands in for another one of the same name, on another system.
+fn stands_in(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| attribute.path().is_ident("path"))
+}
+
+fn is_public(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
+}
+
+/// Types, wherever they stand: also in functions. Each with whether it has a parameter that is a type.
+#[derive(Default)]
+struct Types(Vec<(String, bool)>);
+
+impl<'ast> Visit<'ast> for Types {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let named = match item {
+            Item::Struct(item) => Some((&item.attrs, &item.ident, &item.generics)),
+            Item::Enum(item) => Some((&item.attrs, &item.ident, &item.generics)),
+            Item::Union(item) => Some((&item.attrs, &item.ident, &item.generics)),
+            Item::Trait(item) => Some((&item.attrs, &item.ident, &item.generics)),
+            Item::Type(item) => Some((&item.attrs, &item.ident, &item.generics)),
+            // Modules are walked one by one, since each has a name of its own.
+            Item::Mod(_) => return,
+            Item::Fn(item) if only_for_tests(&item.attrs) => return,
+            _ => None,
+        };
+        match named {
+            Some((attributes, ..)) if only_for_tests(attributes) => {}
+            Some((_, name, generics)) => self.0.push((name.to_string(), generics.type_params().next().is_some())),
+            None => visit::visit_item(self, item),
+        }
+    }
+}
+
+impl Crate {
+    fn read(root: &Path) -> Self {
+        let name = root.file_name().unwrap().to_str().unwrap().to_owned();
+        let mut found = Self::default();
+        for file in ["lib.rs", "main.rs"] {
+            let path = root.join("src").join(file);
+            if path.exists() {
+                found.open.insert(name.clone());
+                found.file(&path, &root.join("src"), &name);
+            }
+        }
+        found
+    }
+
+    /// A file whose own modules lie in `beneath`.
+    fn file(&mut self, path: &Path, beneath: &Path, module: &str) {
+        let file = syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
+        self.items(&file.items, beneath, module);
+    }
+
+    fn items(&mut self, items: &[Item], beneath: &Path, module: &str) {
+        for item in items {
+            match item {
+                Item::Mod(inner) if !only_for_tests(&inner.attrs) && !stands_in(&inner.attrs) => {
+                    let name = inner.ident.to_string();
+                    let inside = format!("{module}::{name}");
+                    if is_public(&inner.vis) && self.open.contains(module) {
+                        self.open.insert(inside.clone());
+                    }
+                    let directory = beneath.join(&name);
+                    let mut about = documented(&inner.attrs);
+                    if let Some((_, items)) = &inner.content {
+                        self.items(items, &directory, &inside);
+                    } else {
+                        let beside = beneath.join(format!("{name}.rs"));
+                        let path = if beside.exists() { beside } else { directory.join("mod.rs") };
+                        about |= fs::read_to_string(&path).unwrap().starts_with("//!");
+                        self.file(&path, &directory, &inside);
+                    }
+                    if is_public(&inner.vis) {
+                        self.put(module, &name, &name, about, false);
+                    }
+                }
+                Item::Mod(_) => {}
+                // What a macro is given may be items, which it then makes.
+                Item::Macro(call) if call.ident.is_none() => {
+                    if let Ok(inner) = syn::parse2::<syn::File>(call.mac.tokens.clone()) {
+                        self.items(&inner.items, beneath, module);
+                    }
+                }
+                item => {
+                    let mut types = Types::default();
+                    types.visit_item(item);
+                    let named = |(name, is_generic)| Type { module: module.to_owned(), name, is_generic };
+                    self.types.extend(types.0.into_iter().map(named));
+                    self.public(item, module);
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, module: &str, owner: &str, name: &str, documented: bool, method: bool) {
+        let (module, owner, name) = (module.to_owned(), owner.to_owned(), format!("{module}::{name}"));
+        self.items.push(Public { module, owner, name, documented, method });
+    }
+
+    fn public(&mut self, item: &Item, module: &str) {
+        let mut plain = |visibility: &Visibility, name: String, attributes: &[Attribute]| {
+            if is_public(visibility) && !only_for_tests(attributes) {
+                self.put(module, &name, &name, documented(attributes), false);
+            }
+            is_public(visibility) && !only_for_tests(attributes)
+        };
+        match item {
+            Item::Const(item) => drop(plain(&item.vis, item.ident.to_string(), &item.attrs)),
+            Item::Static(item) => drop(plain(&item.vis, item.ident.to_string(), &item.attrs)),
+            Item::Fn(item) => drop(plain(&item.vis, item.sig.ident.to_string(), &item.attrs)),
+            Item::Type(item) => drop(plain(&item.vis, item.ident.to_string(), &item.attrs)),
+            Item::Struct(item) => drop(plain(&item.vis, item.ident.to_string(), &item.attrs)),
+            Item::Enum(item) => drop(plain(&item.vis, item.ident.to_string(), &item.attrs)),
+            Item::Trait(item) => {
+                let name = item.ident.to_string();
+                if plain(&item.vis, name.clone(), &item.attrs) {
+                    for inner in &item.items {
+                        let (inside, attributes) = match inner {
+                            TraitItem::Fn(inner) => (inner.sig.ident.to_string(), &inner.attrs),
+                            TraitItem::Const(inner) => (inner.ident.to_string(), &inner.attrs),
+                            TraitItem::Type(inner) => (inner.ident.to_string(), &inner.attrs),
+                            _ => continue,
+                        };
+                        self.put(module, &name, &format!("{name}::{inside}"), documented(attributes), false);
+                    }
+                }
+            }
+            Item::Impl(item) if item.trait_.is_none() && !only_for_tests(&item.attrs) => {
+                let syn::Type::Path(path) = &*item.self_ty else { return };
+                let name = path.path.segments.last().unwrap().ident.to_string();
+                for inner in &item.items {
+                    let (visibility, inside, attributes) = match inner {
+                        ImplItem::Fn(inner) => (&inner.vis, inner.sig.ident.to_string(), &inner.attrs),
+                        ImplItem::Const(inner) => (&inner.vis, inner.ident.to_string(), &inner.attrs),
+                        _ => continue,
+                    };
+                    if is_public(visibility) && !only_for_tests(attributes) {
+                        self.put(module, &name, &format!("{name}::{inside}"), documented(attributes), true);
+                    }
+                }
+            }
+            Item::Use(item) if is_public(&item.vis) && self.open.contains(module) => self.export(module, &item.tree),
+            _ => {}
+        }
+    }
+
+    /// What a `pub use` names, as far as it is of this crate.
+    fn export(&mut self, module: &str, tree: &UseTree) {
+        let root = module.split("::").next().unwrap().to_owned();
+        match tree {
+            UseTree::Path(path) => {
+                let inside = match path.ident.to_string().as_str() {
+                    "crate" => root,
+                    "self" => module.to_owned(),
+                    "super" => module.rsplit_once("::").unwrap().0.to_owned(),
+                    name => format!("{module}::{name}"),
+                };
+                self.export(&inside, &path.tree);
+            }
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.export(module, tree)),
+            UseTree::Name(name) => drop(self.exports.insert((module.to_owned(), name.ident.to_string()))),
+            UseTree::Rename(name) => drop(self.exports.insert((module.to_owned(), name.ident.to_string()))),
+            UseTree::Glob(_) => drop(self.exports.insert((module.to_owned(), "*".to_owned()))),
+        }
+    }
+
+    /// What an embedder can name, each with whether it is documented.
+    fn reachable(&self) -> BTreeMap<&str, bool> {
+        let is_open = |item: &Public| {
+            let exported = |name: &str| self.exports.contains(&(item.module.clone(), name.to_owned()));
+            self.open.contains(&item.module) || exported(&item.owner) || exported("*")
+        };
+        let owners: BTreeSet<&str> =
+            self.items.iter().filter(|item| !item.method && is_open(item)).map(|item| item.owner.as_str()).collect();
+        let counts = |item: &&Public| if item.method { owners.contains(item.owner.as_str()) } else { is_open(item) };
+        self.items.iter().filter(counts).map(|item| (item.name.as_str(), item.documented)).collect()
+    }
+}
+
+fn is_wire(module: &str) -> bool {
+    let is_beneath =
+        |wire: &&str| module.strip_prefix(wire).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    module.split("::").any(|part| part == "wire") || WIRE.iter().any(is_beneath)
+}
+
+fn is_participle(found: &Type) -> bool {
+    let name = found.name.as_str();
+    let one_word = name.chars().skip(1).all(char::is_lowercase);
+    one_word
+        && !found.is_generic
+        && (PARTICIPLES.contains(&name) || name.ends_with("ed") && !NOT_PARTICIPLES.contains(&name))
+}
+
+/// Names that several types have, with where they are.
+fn shared(types: &[&Type]) -> Vec<String> {
+    let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for found in types {
+        places.entry(&found.name).or_default().push(&found.module);
+    }
+    let several = places.iter().filter(|(_, places)| places.len() > 1);
+    several.map(|(name, places)| format!("{name}: {}", places.join(", "))).collect()
+}
+
+fn crates() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.join("src").is_dir());
+    found.sort();
+    found
+}
+
+/// What was counted: of how many, which, and how many there may be.
+struct Count {
+    what: &'static str,
+    of: usize,
+    found: Vec<String>,
+    ceiling: usize,
+}
+
+impl Count {
+    /// What is wrong with it, and all that is counted.
+    fn complaint(&self) -> Option<String> {
+        let change = match self.found.len().cmp(&self.ceiling) {
+            Ordering::Equal => return None,
+            Ordering::Greater => "above its ceiling: bring it down",
+            Ordering::Less => "below its ceiling: lower that",
+        };
+        let tenths = 1000 * self.found.len() / self.of;
+        let (what, count, of, list) = (self.what, self.found.len(), self.of, self.found.join("\n"));
+        Some(format!("{list}\n{what}: {count} of {of}, {}.{} %, {change}\n", tenths / 10, tenths % 10))
+    }
+}
+
+#[test]
+fn what_counts_is_found_wherever_it_is_written() {
+    let source = "
+        pub mod open {
+            pub use self::closed::Shown;
+            /// Told of.
+            pub struct Given { pub field: u8 }
+            impl Given { pub fn new() {} fn own() {} }
+            pub(crate) struct Told;
+            mod closed { pub struct Shown; pub struct Hidden; impl Shown { /// Told of. \n pub fn it() {} } }
+            fn f() { struct Told; }
+            pub struct Located<T>(T);
+            #[cfg(test)] mod tests { struct Told; pub struct Made; }
+        }
+        items! { pub trait Feed { fn next(); } }";
+    let mut found = Crate::default();
+    found.open.insert("it".to_owned());
+    found.items(&syn::parse_file(source).unwrap().items, Path::new(""), "it");
+    let types: Vec<&Type> = found.types.iter().collect();
+    assert_eq!(shared(&types), ["Told: it::open, it::open"]);
+    let participles: BTreeSet<&str> =
+        types.iter().filter(|found| is_participle(found)).map(|found| found.name.as_str()).collect();
+    assert_eq!(participles, BTreeSet::from(["Given", "Hidden", "Shown", "Told"]));
+    let public = found.reachable();
+    let named = |documented| public.iter().filter(move |(_, is)| **is == documented).map(|(name, _)| *name);
+    assert!(named(true).eq(["it::open::Given", "it::open::closed::Shown::it"]));
+    let undocumented: Vec<&str> = named(false).collect();
+    let expected = ["it::Feed", "it::Feed::next", "it::open", "it::open::Given::new", "it::open::Located"];
+    assert_eq!(undocumented, [&expected[..], &["it::open::closed::Shown"]].concat());
+}
+
+#[test]
+fn every_count_is_at_its_ceiling() {
+    let read: Vec<Crate> = crates().iter().map(|path| Crate::read(path)).collect();
+    let types: Vec<&Type> = read.iter().flat_map(|found| &found.types).collect();
+    assert!(types.len() > 500, "the sources are where they were");
+    for wire in WIRE {
+        assert!(types.iter().any(|found| found.module.starts_with(wire)), "there is no wire module `{wire}`");
+    }
+    let library = crates().iter().position(|path| path.ends_with("llm-do")).unwrap();
+    let public = read[library].reachable();
+    let own: Vec<&Type> = types.iter().copied().filter(|found| !is_wire(&found.module)).collect();
+    let participles = types.iter().filter(|found| is_participle(found));
+    let undocumented = public.iter().filter(|(_, documented)| !**documented);
+    let counts = [
+        Count {
+            what: "names that several types share",
+            of: own.iter().map(|found| found.name.as_str()).collect::<BTreeSet<_>>().len(),
+            found: shared(&own),
+            ceiling: SHARED,
+        },
+        Count {
+            what: "types whose whole name is a participle",
+            of: types.len(),
+            found: participles.map(|found| format!("{}::{}", found.module, found.name)).collect(),
+            ceiling: BARE_PARTICIPLES,
+        },
+        Count {
+            what: "public items",
+            of: public.len(),
+            found: public.keys().map(|name| (*name).to_owned()).collect(),
+            ceiling: PUBLIC,
+        },
+        Count {
+            what: "public items without documentation",
+            of: public.len(),
+            found: undocumented.map(|(name, _)| (*name).to_owned()).collect(),
+            ceiling: UNDOCUMENTED,
+        },
+    ];
+    let complaints: Vec<String> = counts.iter().filter_map(Count::complaint).collect();
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
