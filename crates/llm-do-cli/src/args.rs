@@ -143,7 +143,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub no_tools: bool,
     /// Print the first request that would be sent, without sending it; the key is hidden
-    #[arg(long, conflicts_with_all = ["chat", "timeout", "output"])]
+    #[arg(long, conflicts_with_all = ["timeout", "output"])]
     pub dry_run: bool,
     /// The Python that runs the project's Python files, instead of its `.venv`, the active environment or `python3`
     #[arg(long, value_name = "PATH")]
@@ -384,13 +384,35 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
     let argv = with_help(argv.into_iter().collect());
     let is_chat = argv.get(1).is_some_and(|first| first == "chat");
     let meant = with_run(argv.clone());
-    if let Some(args) = parse_run(&meant) {
-        return Ok(args);
+    let args = match parse_run(&meant) {
+        Some(args) => args,
+        None => match Args::try_parse_from(meant) {
+            // Who types `chat` reads of `chat`.
+            Err(_) if is_chat => {
+                command().try_get_matches_from(argv).and_then(|matches| Args::from_arg_matches(&matches))?
+            }
+            parsed => parsed?,
+        },
+    };
+    if let Command::Run(run) = &args.command {
+        run.check_chat()?;
     }
-    match Args::try_parse_from(meant) {
-        // Who types `chat` reads of `chat`.
-        Err(_) if is_chat => command().try_get_matches_from(argv).and_then(|matches| Args::from_arg_matches(&matches)),
-        parsed => parsed,
+    Ok(args)
+}
+
+impl RunArgs {
+    /// Refuses flags that a chat cannot have. The definition of the flags cannot say it: who types `chat` never typed the
+    /// flag `--chat`, which it would name.
+    fn check_chat(&self) -> Result<(), clap::Error> {
+        let given =
+            [("--journal", self.journal.is_some()), ("--replay", self.replay.is_some()), ("--dry-run", self.dry_run)];
+        match given.into_iter().find(|(_, is_given)| self.chat && *is_given) {
+            None => Ok(()),
+            Some((flag, _)) => {
+                let fact = format!("`{flag}` cannot be used with `chat`\n");
+                Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, fact))
+            }
+        }
     }
 }
 

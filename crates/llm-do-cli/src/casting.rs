@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use llm_do::project::trust::TrustedProgram;
-use llm_do::project::{AgentSpec, Program};
+use llm_do::project::{AgentSpec, Fallback, Program};
 use llm_do::runtime::Models;
 
 use crate::config::Config;
@@ -38,8 +38,10 @@ pub fn cast(
     }
 }
 
-/// A script would answer by itself: in a rehearsal its agents have a stand-in too.
-fn without_scripts(program: Program) -> Program {
+/// A script would answer by itself: in a rehearsal its agents have a stand-in too, and so have those that are created
+/// later.
+fn without_scripts(mut program: Program) -> Program {
+    program.fallback = program.fallback.map(|fallback| Fallback { script: None, ..fallback });
     every_agent(program, |agent| AgentSpec { script: None, ..agent })
 }
 
@@ -59,4 +61,32 @@ fn every_agent(mut program: Program, change: impl Fn(AgentSpec) -> AgentSpec) ->
         *agent = Arc::new(change(AgentSpec::clone(agent)));
     }
     program
+}
+
+#[cfg(test)]
+mod tests {
+    use llm_do::model::name::{ModelChoices, ModelName};
+    use llm_do::project::Project;
+
+    use super::*;
+
+    /// A program whose agent has a model of its own, and creates agents that get the user's.
+    fn creator(model: &str) -> TrustedProgram {
+        let worker = "---\nname: main\nmodel: ollama:a\ntoolsets: [dynamic_agents]\n---\nYou create agents.";
+        let models = ModelChoices {
+            flag: Some(ModelName::parse(model).unwrap()),
+            scripts: [("script".to_owned(), "- {say: hi}".to_owned())].into(),
+            ..ModelChoices::default()
+        };
+        Project::new(".").agent("main.worker", worker).link(&models).unwrap().program
+    }
+
+    #[test]
+    fn whoever_answers_for_an_agent_that_is_created_later_takes_part_too() {
+        assert!(providers::used(&creator("groq:b")).into_iter().eq(["groq", "ollama"]));
+        assert!(providers::used(&creator("scripted:script")).into_iter().eq(["ollama"]), "a script answers by itself");
+        let rehearsed =
+            creator("scripted:script").adapted(|program| Ok::<_, Failure>(without_scripts(program))).unwrap();
+        assert!(providers::used(&rehearsed).into_iter().eq(["ollama", "scripted"]), "but not in a rehearsal");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::model::provider::PROVIDERS;
-use llm_do::project::ApprovalMode;
+use llm_do::project::{ApprovalMode, Limits};
 use llm_do::runtime::UnknownPrices;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::syntax::table::is_name;
@@ -84,8 +84,8 @@ pub struct RunPlan {
     /// The flags' answer to every question; `None`: the manifest's.
     pub approval_mode: Option<ApprovalMode>,
     pub max_depth: Option<u64>,
-    pub max_requests: Option<u64>,
-    pub max_cost_usd: Option<f64>,
+    /// The flags'; where they say nothing, the manifest's.
+    pub limits: Limits,
     pub unknown_prices: UnknownPrices,
     pub tools: Tools,
     /// Show the first request instead of sending it.
@@ -186,11 +186,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             (false, false) => None,
         },
         max_depth: args.conduct.max_depth,
-        max_requests: args.conduct.max_requests,
-        max_cost_usd: match args.conduct.max_cost_usd {
-            Some(usd) if usd.is_nan() || usd <= 0.0 => return Err(Failure::usage("`--max-cost-usd` is not an amount")),
-            usd => usd,
-        },
+        limits: limits(&args.conduct)?,
         unknown_prices: UnknownPrices::when(args.conduct.allow_unknown_prices),
         tools: if args.no_tools { Tools::Withheld } else { Tools::Offered },
         dry_run: args.dry_run,
@@ -215,6 +211,13 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         output,
     })
+}
+
+fn limits(args: &ConductArgs) -> Result<Limits, Failure> {
+    if args.max_cost_usd.is_some_and(|usd| usd.is_nan() || usd <= 0.0) {
+        return Err(Failure::usage("`--max-cost-usd` is not an amount"));
+    }
+    Ok(Limits { max_requests: args.max_requests, max_cost_usd: args.max_cost_usd, ..Limits::default() })
 }
 
 /// What is shown where. Programs get no control codes, and no status line where a stream of JSON is shown already.

@@ -23,14 +23,7 @@ use crate::key_command::KeyCommand;
 
 /// Who answers for each provider that the program's agents use.
 pub fn connect(program: &Program, environment: &Environment, config: &Config) -> Result<Models, Failure> {
-    let used: BTreeSet<&str> = program
-        .agents
-        .values()
-        .map(|agent| (&agent.model, &agent.script))
-        .chain(program.fallback.iter().map(|fallback| (&fallback.model, &fallback.script)))
-        .filter(|(_, script)| script.is_none())
-        .map(|(model, _)| model.provider.as_str())
-        .collect();
+    let used = used(program);
     let mut models = Models::new(config.prices.clone());
     if used.is_empty() {
         return Ok(models);
@@ -63,9 +56,9 @@ pub fn rehearse(
     Ok(models)
 }
 
-fn used(program: &Program) -> BTreeSet<&str> {
-    let asked = program.agents.values().filter(|agent| agent.script.is_none());
-    asked.map(|agent| agent.model.provider.as_str()).collect()
+/// Providers that must answer for a model of the program.
+pub fn used(program: &Program) -> BTreeSet<&str> {
+    program.asked_models().map(|model| model.provider.as_str()).collect()
 }
 
 fn endpoint(name: &str, program: &Program, environment: &Environment, config: &Config) -> Result<Endpoint, Failure> {

@@ -16,7 +16,7 @@ use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::created::{CreatedAgents, CreatedStore};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProgram, TrustedProject};
-use llm_do::project::{ApprovalMode, Code, Entry, Limits, Policy, Program, Project, Typing, schema};
+use llm_do::project::{ApprovalMode, Code, Entry, Policy, Program, Project, Typing, schema};
 use llm_do::runtime::input::Input;
 use llm_do::runtime::mcp::{self, Offer};
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
@@ -400,11 +400,7 @@ pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Wa
         refusals: if policy.return_permission_errors { Refusals::Return } else { Refusals::EndRun },
         max_depth: plan.max_depth.unwrap_or(policy.max_depth),
         max_call_depth: policy.max_call_depth,
-        limits: Limits {
-            max_requests: plan.max_requests.or(policy.limits.max_requests),
-            max_cost_usd: plan.max_cost_usd.or(policy.limits.max_cost_usd),
-            ..policy.limits.clone()
-        },
+        limits: plan.limits.or(&policy.limits),
         unknown_prices: plan.unknown_prices,
         stream: plan.stream,
         fence: plan.fence.clone(),

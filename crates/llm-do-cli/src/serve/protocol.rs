@@ -300,14 +300,15 @@ impl LimitsParam {
 
     /// These, and the project's own where they say nothing.
     pub fn over(&self, limits: &Limits) -> Limits {
-        Limits {
-            max_requests: self.max_requests.or(limits.max_requests),
-            max_tool_calls: self.max_tool_calls.or(limits.max_tool_calls),
-            max_input_tokens: self.max_input_tokens.or(limits.max_input_tokens),
-            max_output_tokens: self.max_output_tokens.or(limits.max_output_tokens),
-            max_cost_usd: self.max_cost_usd.or(limits.max_cost_usd),
-            timeout_seconds: self.timeout_seconds.or(limits.timeout_seconds),
-        }
+        let own = Limits {
+            max_requests: self.max_requests,
+            max_tool_calls: self.max_tool_calls,
+            max_input_tokens: self.max_input_tokens,
+            max_output_tokens: self.max_output_tokens,
+            max_cost_usd: self.max_cost_usd,
+            timeout_seconds: self.timeout_seconds,
+        };
+        own.or(limits)
     }
 
     /// Amounts and times are positive.

@@ -277,10 +277,28 @@ fn a_chat_in_json_ends_with_one_result() {
 
 #[test]
 fn a_chat_has_no_journal_yet() {
-    for flag in ["--journal", "--record", "--replay"] {
+    for (flag, named) in [("--journal", "--journal"), ("--record", "--journal"), ("--replay", "--replay")] {
         let sandbox = echo();
         let ended = Run::of(&sandbox, &[&CHAT[..], &[flag, "chat.journal"]].concat()).hearing("hi\n").ended();
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{flag}: {}", ended.stderr);
+        assert_eq!(ended.stderr, format!("error: `{named}` cannot be used with `chat`\n"));
         assert!(!sandbox.path().join("chat.journal").exists());
     }
+}
+
+/// The project is not even there, and nothing comes on stdin: what was typed cannot be meant, whatever else is true.
+#[test]
+fn what_a_chat_cannot_have_is_refused_before_anything_is_looked_at() {
+    let sandbox = Sandbox::new();
+    let refusal = |flag: &str| format!("error: `{flag}` cannot be used with `chat`\n");
+    for words in [&["chat", "desk"][..], &["run", "--chat", "desk"], &["desk", "--chat", "-p"]] {
+        for flag in [&["--replay", "x.journal"][..], &["--journal", "x.journal"], &["--dry-run"]] {
+            let ended = sandbox.run(&[words, flag].concat());
+            assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr), (Some(2), "", refusal(flag[0])));
+        }
+    }
+    let ended = sandbox.run(&["chat", "desk", "--replay", "x.journal", "--output-format", "json"]);
+    let result: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(result["error"]["message"], "`--replay` cannot be used with `chat`", "{result}");
 }

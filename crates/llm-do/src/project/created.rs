@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, ToolsetUse};
+use super::{AgentSpec, AllowWorkers, AttachmentPolicy, ToolsetUse};
 use crate::beneath;
 use crate::journal::mac::{LineMac, Purpose, StateKey, sign, split};
 use crate::tools::approval::{Rule, digest};
@@ -211,25 +211,6 @@ fn common_workers(own: Option<AllowWorkers>, creator: &AgentSpec) -> Option<Allo
     }
 }
 
-impl Limits {
-    fn lower(&self, other: &Self) -> Self {
-        fn least<T: PartialOrd>(one: Option<T>, other: Option<T>) -> Option<T> {
-            match (one, other) {
-                (Some(one), Some(other)) => Some(if other < one { other } else { one }),
-                (one, other) => one.or(other),
-            }
-        }
-        Self {
-            max_requests: least(self.max_requests, other.max_requests),
-            max_tool_calls: least(self.max_tool_calls, other.max_tool_calls),
-            max_input_tokens: least(self.max_input_tokens, other.max_input_tokens),
-            max_output_tokens: least(self.max_output_tokens, other.max_output_tokens),
-            max_cost_usd: least(self.max_cost_usd, other.max_cost_usd),
-            timeout_seconds: least(self.timeout_seconds, other.timeout_seconds),
-        }
-    }
-}
-
 impl AttachmentPolicy {
     fn stricter(&self, other: &Self) -> Self {
         let allowed_suffixes = match (self.allowed_suffixes.as_slice(), other.allowed_suffixes.as_slice()) {
@@ -253,6 +234,7 @@ impl AttachmentPolicy {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Limits;
     use super::*;
 
     fn store(directory: &Path) -> CreatedStore {

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::ApprovalMode;
+use super::limit::{LIMITS, Limits};
 use super::trust::claims;
-use super::{ApprovalMode, Limits};
 use crate::escape::visible_start;
 use crate::message::RawJson;
 use crate::syntax::claim::Bearing::{Covered, Inside, Item, Neutral};
@@ -114,9 +115,9 @@ pub enum ToolsetDefinition {
 const PATHS: Shape = List { of: &Text, least: 0, repeats: Refused };
 const ANY_INPUT: Shape =
     AnyOf(&[AnyText, List { of: &AnyOf(&[AnyText, JsonObject]), least: 1, repeats: Allowed }, JsonObject]);
-const POSITIVE: Shape = Shape::Number { min: 0.0, min_included: false, max: f64::INFINITY };
+pub(super) const POSITIVE: Shape = Shape::Number { min: 0.0, min_included: false, max: f64::INFINITY };
 /// More than thirty years, and still a time that a clock can be asked for.
-const SECONDS: Shape = Shape::Number { min: 0.0, min_included: false, max: 1e9 };
+pub(super) const SECONDS: Shape = Shape::Number { min: 0.0, min_included: false, max: 1e9 };
 /// The same, or for ever.
 const SECONDS_OR_NONE: Shape = Shape::Number { min: 0.0, min_included: true, max: 1e9 };
 const WORDS: Shape = AnyOf(&[Text, List { of: &Text, least: 1, repeats: Allowed }]);
@@ -203,18 +204,6 @@ const APPROVAL_OVERRIDE: Table = Table {
     keys: &[
         optional("calls_require_approval", Bool, Neutral, "calls of this agent ask"),
         optional("attachments_require_approval", Bool, Neutral, "attachments of calls of this agent ask"),
-    ],
-};
-
-pub const LIMITS: Table = Table {
-    what: "`limits`",
-    keys: &[
-        optional("max_requests", Integer { min: 1 }, Neutral, "model requests"),
-        optional("max_tool_calls", Integer { min: 0 }, Neutral, "tool calls"),
-        optional("max_input_tokens", Integer { min: 1 }, Neutral, "tokens sent"),
-        optional("max_output_tokens", Integer { min: 1 }, Neutral, "tokens received"),
-        optional("max_cost_usd", POSITIVE, Neutral, "money"),
-        optional("timeout_seconds", SECONDS, Neutral, "time"),
     ],
 };
 
@@ -369,7 +358,7 @@ fn runtime(fields: &Fields<'_>) -> RuntimeKeys {
             .entries("agent_approval_overrides")
             .map(|(name, node)| (name.clone(), override_of(node)))
             .collect(),
-        limits: fields.object("limits").map(|fields| limits(&fields)).unwrap_or_default(),
+        limits: fields.object("limits").map(|fields| Limits::read(&fields)).unwrap_or_default(),
         python_fence: fields.object("python_fence").map(|fields| enclosure(&fields)),
     }
 }
@@ -377,17 +366,6 @@ fn runtime(fields: &Fields<'_>) -> RuntimeKeys {
 pub fn enclosure(fields: &Fields<'_>) -> Enclosure {
     let paths = |key| fields.texts(key).into_iter().map(|path| path.value).collect();
     Enclosure { read: paths("read"), write: paths("write"), network: fields.bool("network").unwrap_or(false) }
-}
-
-pub fn limits(fields: &Fields<'_>) -> Limits {
-    Limits {
-        max_requests: fields.count("max_requests"),
-        max_tool_calls: fields.count("max_tool_calls"),
-        max_input_tokens: fields.count("max_input_tokens"),
-        max_output_tokens: fields.count("max_output_tokens"),
-        max_cost_usd: fields.number("max_cost_usd"),
-        timeout_seconds: fields.number("timeout_seconds"),
-    }
 }
 
 fn toolsets(fields: &Fields<'_>, problems: &mut Diagnostics) -> Vec<(Located<String>, ToolsetDefinition)> {

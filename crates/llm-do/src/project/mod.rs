@@ -8,6 +8,7 @@ pub mod fingerprint;
 pub mod fuzz;
 #[cfg(test)]
 mod key_rows;
+mod limit;
 pub mod link;
 pub mod load;
 pub mod manifest;
@@ -40,6 +41,8 @@ use created::CreatedAgents;
 use manifest::{AgentApprovalOverride, Manifest, ToolsetDefinition};
 use programs::RuleProgram;
 use worker::WorkerFile;
+
+pub use limit::{Limit, Limits};
 
 /// A project as its files describe it, mistakes included: [`Project::link`] reports them with its own.
 #[derive(Debug)]
@@ -156,6 +159,18 @@ pub struct Program {
 }
 
 impl Program {
+    /// Every model that a call may ask: those of the agents, and the one for agents that are created later. Each with its
+    /// script, if it follows one.
+    pub fn models(&self) -> impl Iterator<Item = (&ModelName, Option<&Arc<Script>>)> {
+        let agents = self.agents.values().map(|agent| (&agent.model, agent.script.as_ref()));
+        agents.chain(self.fallback.iter().map(|fallback| (&fallback.model, fallback.script.as_ref())))
+    }
+
+    /// Those of them that somebody has to answer for: no script does.
+    pub fn asked_models(&self) -> impl Iterator<Item = &ModelName> {
+        self.models().filter(|(_, script)| script.is_none()).map(|(model, _)| model)
+    }
+
     /// Where files that inputs name are looked for.
     pub fn premises(&self) -> Premises<'_> {
         Premises { root: &self.root, protected: &self.protected }
@@ -384,17 +399,6 @@ pub struct DoubtfulRule {
     pub tool: String,
     /// The toolsets of the agent that may have the tool.
     pub toolsets: Vec<String>,
-}
-
-/// Bounds on a run, or on each call of an agent. `None`: no bound.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Limits {
-    pub max_requests: Option<u64>,
-    pub max_tool_calls: Option<u64>,
-    pub max_input_tokens: Option<u64>,
-    pub max_output_tokens: Option<u64>,
-    pub max_cost_usd: Option<f64>,
-    pub timeout_seconds: Option<f64>,
 }
 
 /// Which attachments an agent accepts. Empty lists of suffixes say nothing.

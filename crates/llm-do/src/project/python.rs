@@ -212,8 +212,7 @@ impl Program {
     /// Asks Python files that register model providers where those are that the program uses.
     pub async fn find_endpoints(&self) -> Result<(), String> {
         let Some(host) = &self.registry.python else { return Ok(()) };
-        let fallback = self.fallback.iter().map(|fallback| &fallback.model);
-        for model in self.agents.values().map(|agent| &agent.model).chain(fallback) {
+        for (model, _) in self.models() {
             host.find_endpoint(&model.provider, &model.model).await?;
         }
         Ok(())

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::manifest::{LIMITS, limits, rule};
+use super::limit::LIMITS;
+use super::manifest::rule;
 use super::trust::claims;
 use super::{AttachmentPolicy, Limits};
 use crate::escape::{is_deceptive, visible_start};
@@ -353,7 +354,7 @@ fn worker(fields: &Fields<'_>, body: Option<&str>, problems: &mut Diagnostics) -
         allow_workers: fields.get("allow_workers").map(|_| allow_workers(fields, problems)),
         server_side_tools: server_side_tools(fields, problems),
         model_settings: fields.object("model_settings").map(|fields| model_settings(&fields)).unwrap_or_default(),
-        limits: fields.object("limits").map(|fields| limits(&fields)).unwrap_or_default(),
+        limits: fields.object("limits").map(|fields| Limits::read(&fields)).unwrap_or_default(),
         attachment_policy: fields
             .object("attachment_policy")
             .map(|fields| attachment_policy(&fields))
@@ -634,19 +635,7 @@ impl Yaml {
     }
 
     fn limits(&mut self, limits: &Limits) {
-        let count = |value: Option<u64>| value.map(|value| value.to_string());
-        let number = |value: Option<f64>| value.map(|value| value.to_string());
-        self.block(
-            "limits",
-            [
-                ("max_requests", count(limits.max_requests)),
-                ("max_tool_calls", count(limits.max_tool_calls)),
-                ("max_input_tokens", count(limits.max_input_tokens)),
-                ("max_output_tokens", count(limits.max_output_tokens)),
-                ("max_cost_usd", number(limits.max_cost_usd)),
-                ("timeout_seconds", number(limits.timeout_seconds)),
-            ],
-        );
+        self.block("limits", limits.written());
     }
 
     fn attachment_policy(&mut self, policy: &AttachmentPolicy) {
@@ -664,7 +653,7 @@ impl Yaml {
         );
     }
 
-    fn block<const N: usize>(&mut self, key: &str, entries: [(&str, Option<String>); N]) {
+    fn block<'k>(&mut self, key: &str, entries: impl IntoIterator<Item = (&'k str, Option<String>)>) {
         let given = entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
         let given: Vec<(String, String)> = given.collect();
         if !given.is_empty() {

@@ -1,5 +1,6 @@
 //! An entry that is a function: code above the agents, without a model.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use super::{Output, RunError, Runtime, scope, toolsets};
 use crate::event::{CallKind, Ended, EventKind, Events};
 use crate::journal::{Described, StepKind, Steps};
 use crate::message::{Attachment, Content, RawJson};
+use crate::project::Limit;
 use crate::tools::attachment;
 use crate::tools::function::FunctionEntry;
 use crate::tools::plane::ToolPlane;
@@ -31,15 +33,13 @@ impl Runtime {
         let (kind, input_json) = (CallKind::Function, input.to_json());
         events.send(|| EventKind::CallStarted { name: name.clone(), kind, input: input_json, parent: None });
         let started = Instant::now();
-        let running = self.entered(entry, input, &plane, &events, call);
-        let output = match self.config.limits.timeout_seconds {
-            None => running.await,
-            Some(allowed) => tokio::time::timeout(scope::seconds(allowed), running).await.unwrap_or_else(|_| {
-                let (limit, partial) = ("timeout_seconds".to_owned(), String::new());
-                events.send(|| EventKind::LimitReached { limit: limit.clone(), used: allowed, allowed });
-                Err(Ending::Limit { limit, used: allowed, allowed, needed: None, partial }.into())
-            }),
-        };
+        let longest = self.config.limits.timeout_seconds;
+        let output = scope::within(longest, pin!(self.entered(entry, input, &plane, &events, call))).await;
+        let output = output.unwrap_or_else(|allowed| {
+            let (limit, partial) = (Limit::Time.key().to_owned(), String::new());
+            events.send(|| EventKind::LimitReached { limit: limit.clone(), used: allowed, allowed });
+            Err(Ending::Limit { limit, used: allowed, allowed, needed: None, partial }.into())
+        });
         let ended = match &output {
             Ok(output) => Ended::Output(output.told()),
             Err(error) => {

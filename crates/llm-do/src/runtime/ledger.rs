@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::BoxFuture;
 use crate::message::Usage;
 use crate::model::prices::Money;
-use crate::project::Limits;
+use crate::project::{Limit, Limits};
 
 /// What something costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +93,7 @@ pub struct Account(pub u64);
 /// A limit that stops something, or is near.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reached {
+    /// Its key; a further ledger names its own.
     pub limit: &'static str,
     pub used: f64,
     pub allowed: f64,
@@ -142,7 +143,7 @@ struct Entry {
     spent: Cost,
     reserved: Cost,
     /// Limits that were told of already.
-    told: Vec<&'static str>,
+    told: Vec<Limit>,
 }
 
 /// What is limited for an account, by itself or above it.
@@ -226,7 +227,7 @@ impl Ledger {
         let entry = state.accounts.get(&account);
         let used = entry.map_or(0.0, |entry| entry.spent.money.usd());
         let allowed = entry.and_then(|entry| entry.limits.max_cost_usd).unwrap_or(used);
-        Reached { limit: MONEY, used, allowed, needed: None, account }
+        Reached { limit: Limit::Cost.key(), used, allowed, needed: None, account }
     }
 
     /// Whether a request would fit if nothing were reserved by others.
@@ -328,8 +329,9 @@ impl State {
         for (account, entry) in self.line(account) {
             if let Some((limit, used, allowed, wanted)) = stopped(&entry.limits, entry.spent, wish.cost(longest)) {
                 let shown = |amount| shown(limit, amount);
-                let needed = Some(wanted).filter(|wanted| limit == MONEY && *wanted > 0).map(shown);
-                return Err(Reached { limit, used: shown(used), allowed: shown(allowed), needed, account });
+                let needed = Some(wanted).filter(|wanted| limit == Limit::Cost && *wanted > 0).map(shown);
+                let (limit, used, allowed) = (limit.key(), shown(used), shown(allowed));
+                return Err(Reached { limit, used, allowed, needed, account });
             }
         }
         Ok(longest)
@@ -354,7 +356,7 @@ impl State {
                 let (used, allowed) = (shown(limit, used), shown(limit, allowed));
                 if used >= NEAR * allowed && !entry.told.contains(&limit) {
                     entry.told.push(limit);
-                    near.push(Reached { limit, used, allowed, needed: None, account });
+                    near.push(Reached { limit: limit.key(), used, allowed, needed: None, account });
                 }
             }
         });
@@ -376,16 +378,14 @@ impl State {
     }
 }
 
-const MONEY: &str = "max_cost_usd";
-
 /// Each limit with what is used of it, what more is wanted, and how much is allowed; money in picodollars.
-fn amounts(limits: &Limits, now: Cost, more: Cost) -> [(&'static str, u64, u64, Option<u64>); 5] {
+fn amounts(limits: &Limits, now: Cost, more: Cost) -> [(Limit, u64, u64, Option<u64>); 5] {
     [
-        ("max_requests", now.requests, more.requests, limits.max_requests),
-        ("max_tool_calls", now.tool_calls, more.tool_calls, limits.max_tool_calls),
-        ("max_input_tokens", now.input_tokens, more.input_tokens, limits.max_input_tokens),
-        ("max_output_tokens", now.output_tokens, more.output_tokens, limits.max_output_tokens),
-        (MONEY, now.money.picodollars(), more.money.picodollars(), limits.max_cost_usd.map(picodollars)),
+        (Limit::Requests, now.requests, more.requests, limits.max_requests),
+        (Limit::ToolCalls, now.tool_calls, more.tool_calls, limits.max_tool_calls),
+        (Limit::InputTokens, now.input_tokens, more.input_tokens, limits.max_input_tokens),
+        (Limit::OutputTokens, now.output_tokens, more.output_tokens, limits.max_output_tokens),
+        (Limit::Cost, now.money.picodollars(), more.money.picodollars(), limits.max_cost_usd.map(picodollars)),
     ]
 }
 
@@ -395,7 +395,7 @@ fn picodollars(usd: f64) -> u64 {
 
 /// The first limit that stops what more is wanted: its name, what is used, what is allowed, what is wanted. A limit that
 /// is used up stops everything that would use it, even an estimate of nothing.
-fn stopped(limits: &Limits, now: Cost, more: Cost) -> Option<(&'static str, u64, u64, u64)> {
+fn stopped(limits: &Limits, now: Cost, more: Cost) -> Option<(Limit, u64, u64, u64)> {
     amounts(limits, now, more).into_iter().find_map(|(limit, used, wanted, allowed)| {
         let stops = |allowed: &u64| used.saturating_add(wanted) > *allowed || used >= *allowed;
         let allowed = allowed.filter(stops).filter(|_| is_touched(limit, more))?;
@@ -404,16 +404,16 @@ fn stopped(limits: &Limits, now: Cost, more: Cost) -> Option<(&'static str, u64,
 }
 
 /// A tool call uses no tokens, a request no tool calls.
-fn is_touched(limit: &str, cost: Cost) -> bool {
+fn is_touched(limit: Limit, cost: Cost) -> bool {
     match limit {
-        "max_tool_calls" => cost.tool_calls > 0,
-        _ => cost.requests > 0,
+        Limit::ToolCalls => cost.tool_calls > 0,
+        Limit::Requests | Limit::InputTokens | Limit::OutputTokens | Limit::Cost | Limit::Time => cost.requests > 0,
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown to people")]
-fn shown(limit: &str, amount: u64) -> f64 {
-    if limit == MONEY { Money::from_picodollars(amount).usd() } else { amount as f64 }
+fn shown(limit: Limit, amount: u64) -> f64 {
+    if limit == Limit::Cost { Money::from_picodollars(amount).usd() } else { amount as f64 }
 }
 
 #[cfg(test)]
@@ -475,7 +475,7 @@ mod tests {
             at_once(&ledger, run, Wish::exactly(request(0))).unwrap().settle(request(5));
         }
         let Err(reached) = at_once(&ledger, run, Wish::exactly(request(0))) else { panic!("one too many") };
-        assert_eq!((reached.limit, reached.used, reached.allowed), ("max_requests", 2.0, 2.0));
+        assert_eq!((reached.limit, reached.used, reached.allowed), (Limit::Requests.key(), 2.0, 2.0));
         let call = Cost { tool_calls: 1, ..Cost::default() };
         assert!(ledger.spend(run, call).is_ok(), "tools have a limit of their own");
     }
@@ -487,9 +487,9 @@ mod tests {
         let call = ledger.open(limits(5), Some(run));
         let near = at_once(&ledger, call, priced(0.9)).unwrap().settle(spent(0.9));
         assert_eq!(near.len(), 1);
-        assert_eq!((near[0].limit, near[0].account), ("max_cost_usd", run));
+        assert_eq!((near[0].limit, near[0].account), (Limit::Cost.key(), run));
         let Err(reached) = at_once(&ledger, call, priced(0.2)) else { panic!("too dear") };
-        assert_eq!((reached.limit, reached.account, reached.needed), ("max_cost_usd", run, Some(0.2)));
+        assert_eq!((reached.limit, reached.account, reached.needed), (Limit::Cost.key(), run, Some(0.2)));
         assert_eq!(ledger.check(call, &priced(0.1)), Ok(()));
         assert!(ledger.check(call, &priced(0.100_000_000_001)).is_err(), "not by the smallest coin");
     }
@@ -501,7 +501,7 @@ mod tests {
         let first = at_once(&ledger, run, Wish::exactly(request(0))).unwrap();
         first.settle(Cost { output_tokens: 25, ..request(0) });
         let Err(reached) = at_once(&ledger, run, Wish::exactly(request(0))) else { panic!("used up") };
-        assert_eq!(reached.limit, "max_output_tokens");
+        assert_eq!(reached.limit, Limit::OutputTokens.key());
     }
 
     #[test]
@@ -534,7 +534,7 @@ mod tests {
         lowered.settle(spent(0.25));
         assert_eq!((ledger.money(call).used, ledger.money(call).allowed), (0.25, 0.3));
         let Err(reached) = at_once(&ledger, call, cents(5, 100)) else { panic!("there are five cents left") };
-        assert_eq!((reached.limit, reached.used, reached.needed), ("max_cost_usd", 0.25, Some(0.06)));
+        assert_eq!((reached.limit, reached.used, reached.needed), (Limit::Cost.key(), 0.25, Some(0.06)));
         assert_eq!(at_once(&ledger, call, cents(5, 4)).map(|it| it.longest), Ok(4), "short by its own wish");
     }
 

@@ -36,7 +36,7 @@ use crate::model::{Model, ModelError, ServerTool};
 use crate::project::create::{CreateError, WorkerDefaults};
 use crate::project::created::{CreatedAgents, CreatedStore};
 use crate::project::trust::TrustedProgram;
-use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limits, Program, Typing};
+use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limit, Limits, Program, Typing};
 use crate::redact::Redactor;
 use crate::stack;
 use crate::syntax::names;
@@ -565,7 +565,7 @@ impl Runtime {
         for agent in self.program.agents.values().filter(|agent| limited(agent) && agent.script.is_none()) {
             let offered = offered_server_tools(agent, &self.config.approvals);
             if let Some(tool) = offered.iter().find(|tool| tool.max_uses.is_none()) {
-                let (limit, agent) = ("max_cost_usd".to_owned(), agent.name.clone());
+                let (limit, agent) = (Limit::Cost.key().to_owned(), agent.name.clone());
                 return Err(RunError::UnboundedTool { limit, agent, tool: tool.kind.name() });
             }
         }
@@ -573,7 +573,7 @@ impl Runtime {
         let fallback = self.program.fallback.iter().map(|fallback| (&fallback.model, &fallback.script, of_run));
         for (model, script, limited) in agents.chain(fallback) {
             if limited && script.is_none() && self.price_of(model).is_none() {
-                let limit = "max_cost_usd".to_owned();
+                let limit = Limit::Cost.key().to_owned();
                 return Err(RunError::UnknownPrice { limit, model: model.to_string() });
             }
         }

@@ -14,7 +14,7 @@ use crate::model::prices::{ModelPrice, Money};
 use crate::model::provider::provider;
 use crate::model::windows::{USUAL_LONGEST_ANSWER, Window};
 use crate::model::{Conversation, Head, ModelError, ServerTool, Thinking};
-use crate::project::AgentSpec;
+use crate::project::{AgentSpec, Limit};
 
 /// No answer is bounded to fewer tokens for want of money.
 const LEAST_ANSWER: u64 = 1_024;
@@ -81,8 +81,7 @@ impl OwnRequests {
         if made < allowed {
             return Ok(());
         }
-        let limit = "max_requests";
-        Err(Reached { limit, used: made as f64, allowed: allowed as f64, needed: None, account })
+        Err(Reached { limit: Limit::Requests.key(), used: made as f64, allowed: allowed as f64, needed: None, account })
     }
 }
 

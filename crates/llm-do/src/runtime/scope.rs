@@ -1,6 +1,7 @@
 //! One call of one agent, possibly many turns.
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use crate::message::{
 };
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ModelError, ToolDeclaration};
-use crate::project::{AgentSpec, Limits, Typing};
+use crate::project::{AgentSpec, Limit, Limits, Typing};
 use crate::tools::approval::canonical;
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
@@ -262,30 +263,20 @@ impl<'r> CallScope<'r> {
         self.failures = Failures::default();
         self.turn_start = Some(self.frame.history.len());
         let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.is_entry());
-        let output = match run_limit {
-            None => self.timed_turn(input, reach).await,
-            Some(limit) => match Box::pin(tokio::time::timeout(seconds(limit), self.timed_turn(input, reach))).await {
-                Ok(output) => output,
-                Err(_) => Err(self.run_timed_out(limit)),
-            },
-        };
+        let output = within(run_limit, pin!(self.timed_turn(input, reach))).await;
+        let output = output.unwrap_or_else(|allowed| Err(self.run_timed_out(allowed)));
         self.settle(output)
     }
 
     /// Within the time that the agent's file allows.
     async fn timed_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
-        match self.agent.limits.timeout_seconds {
-            None => self.take_turn(input, reach).await,
-            Some(limit) => match Box::pin(tokio::time::timeout(seconds(limit), self.take_turn(input, reach))).await {
-                Ok(output) => output,
-                Err(_) => Err(self.timed_out(limit)),
-            },
-        }
+        let output = within(self.agent.limits.timeout_seconds, pin!(self.take_turn(input, reach))).await;
+        output.unwrap_or_else(|allowed| Err(self.timed_out(allowed)))
     }
 
     fn run_timed_out(&self, allowed: f64) -> RunError {
-        self.tell_limit("timeout_seconds", allowed, allowed);
-        let (limit, partial) = ("timeout_seconds".to_owned(), self.said());
+        self.tell_limit(Limit::Time.key(), allowed, allowed);
+        let (limit, partial) = (Limit::Time.key().to_owned(), self.said());
         Ending::Limit { limit, used: allowed, allowed, needed: None, partial }.into()
     }
 
@@ -325,8 +316,8 @@ impl<'r> CallScope<'r> {
     }
 
     fn timed_out(&self, allowed: f64) -> RunError {
-        self.tell_limit("timeout_seconds", allowed, allowed);
-        let (agent, limit) = (self.agent.name.clone(), "timeout_seconds".to_owned());
+        self.tell_limit(Limit::Time.key(), allowed, allowed);
+        let (agent, limit) = (self.agent.name.clone(), Limit::Time.key().to_owned());
         RunError::Limit { agent, limit, used: allowed, allowed, needed: None, partial: self.said() }
     }
 
@@ -633,9 +624,13 @@ impl Drop for CallScope<'_> {
     }
 }
 
-/// A limit may be set to anything.
-pub(super) fn seconds(limit: f64) -> Duration {
-    Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365))
+/// What a future comes to in this many seconds; an error is the limit that it has passed. It is pinned where it stands: a
+/// future within another one makes room for it twice.
+pub(super) async fn within<F: Future>(limit: Option<f64>, future: Pin<&mut F>) -> Result<F::Output, f64> {
+    let Some(limit) = limit else { return Ok(future.await) };
+    // A limit may be set to anything.
+    let longest = Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_hours(24 * 365));
+    Box::pin(tokio::time::timeout(longest, future)).await.map_err(|_| limit)
 }
 
 /// The answer that ends a turn, judged. Not a method: what it waits for must not borrow the whole call.

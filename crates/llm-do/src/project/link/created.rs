@@ -54,8 +54,7 @@ impl Program {
                 return None;
             }
         };
-        let is_chosen = self.fallback.iter().any(|fallback| fallback.model == model && fallback.script.is_none());
-        if !is_chosen && !self.agents.values().any(|agent| agent.model == model && agent.script.is_none()) {
+        if !self.asked_models().any(|asked| *asked == model) {
             let fact = format!("the agent `{}` may not use `{model}`", worker.name.value);
             let hint = format!("{}; {}", self.models_in_use(), how_to_use(&model));
             problems.push(Diagnostic::error(named.span, fact).hint(hint));
@@ -65,8 +64,7 @@ impl Program {
     }
 
     fn models_in_use(&self) -> String {
-        let real = self.agents.values().filter(|agent| agent.script.is_none());
-        let models: Vec<String> = real.map(|agent| agent.model.to_string()).collect();
+        let models: Vec<String> = self.asked_models().map(ToString::to_string).collect();
         match names::listed(models.iter().map(String::as_str)) {
             None => "no agent of the project uses a model that a created one may use".to_owned(),
             Some(models) => format!("the project uses: {models}"),

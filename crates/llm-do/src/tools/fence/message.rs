@@ -5,7 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::Bounds;
-use crate::tools::shell::process::{Ended, Limit};
+use crate::tools::shell::process::{Ended, ResourceLimit};
 
 /// The first argument of a program that is to be a keeper.
 pub const COMMAND: &str = "__keep";
@@ -18,7 +18,7 @@ const LONGEST: u32 = 64 << 20;
 pub struct Enclosure {
     pub bounds: Bounds,
     /// Of each command.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<ResourceLimit>,
 }
 
 /// What a keeper answers.

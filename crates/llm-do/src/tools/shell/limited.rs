@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use super::process::{Limit, Resource, limit};
+use super::process::{Resource, ResourceLimit, limit};
 use crate::descriptors;
 use crate::tools::fence::keep::COMMAND;
 use crate::tools::fence::tenant::can_be_run;
@@ -19,7 +19,12 @@ pub const ROLE: &str = "limited";
 const NOT_STARTED: u8 = 127;
 
 /// What is started in the place of a program, without its arguments.
-pub fn command(launcher: &Path, limits: &[Limit], program: &Path, name: impl AsRef<OsStr>) -> Result<Command, String> {
+pub fn command(
+    launcher: &Path,
+    limits: &[ResourceLimit],
+    program: &Path,
+    name: impl AsRef<OsStr>,
+) -> Result<Command, String> {
     let limits = serde_json::to_string(limits).map_err(|error| format!("its limits cannot be told: {error}"))?;
     let mut command = Command::new(launcher);
     command.args([COMMAND, ROLE, &limits]).arg(program).arg(name);
@@ -51,7 +56,7 @@ pub fn resident(
 pub fn become_command(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, String> {
     let mut next = || arguments.next().ok_or("it is started by `llm-do` alone");
     let (limits, program, name) = (next()?, next()?, next()?);
-    let limits = limits.to_str().and_then(|limits| serde_json::from_str::<Vec<Limit>>(limits).ok());
+    let limits = limits.to_str().and_then(|limits| serde_json::from_str::<Vec<ResourceLimit>>(limits).ok());
     for (resource, amount) in limits.ok_or("it is started by `llm-do` alone")? {
         limit(None, resource, amount);
     }

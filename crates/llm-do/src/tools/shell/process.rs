@@ -74,7 +74,7 @@ pub enum Overflow {
 }
 
 /// A resource and how much of it a process may have.
-pub type Limit = (Resource, u64);
+pub type ResourceLimit = (Resource, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resource {
@@ -269,7 +269,7 @@ impl Ground {
     }
 
     /// For process 1 of a namespace. It runs nothing but commands with these limits, so it takes them itself.
-    pub fn kept(bounds: &Bounds, limits: &[Limit]) -> Result<Self, String> {
+    pub fn kept(bounds: &Bounds, limits: &[ResourceLimit]) -> Result<Self, String> {
         let starter = Starter::new(bounds, Around::Keeper, None)?;
         for (resource, amount) in limits {
             limit(None, *resource, *amount);
@@ -491,7 +491,7 @@ pub const LONGEST: Duration = Duration::from_mins(5);
 
 /// Bounds that the kernel keeps for each process, fence or none. A command is ended by the clock; the limit on the
 /// processor's time, of which a process may use that of all processors at once, is for what nobody watches any more.
-pub fn limits(may_write: bool) -> Vec<Limit> {
+pub fn limits(may_write: bool) -> Vec<ResourceLimit> {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let mut limits = vec![
         (Resource::Core, 0),
