@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use llm_do::beneath::beside::Beside;
+use llm_do::beneath::{self, FileAccess};
 use llm_do::escape::visible;
 use rustix::fs::OFlags;
 
@@ -21,8 +21,8 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         Place::File if !directory(path).is_dir() => {
             wrong(format!("there is no directory {}", directory(path).display()))
         }
-        Place::File => match Beside::of_path(path, 0o666) {
-            Ok(_) => Ok(()),
+        Place::File => match beneath::check_path(path) {
+            Ok(()) => Ok(()),
             Err(error) => wrong(format!("{} cannot be written: {error}", path.display())),
         },
         Place::Stream | Place::OfTheSystem => Ok(()),
@@ -42,7 +42,7 @@ fn is_link(path: &Path, target: &Path) -> String {
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let stream = |flags: OFlags| OpenOptions::new().append(true).custom_flags(flags.bits().cast_signed()).open(path);
     let written = match Place::of(path) {
-        Place::File => replace(path, text),
+        Place::File => beneath::replace_path(path, text.as_bytes(), FileAccess::of_path(path)),
         Place::Stream => stream(OFlags::NOFOLLOW).and_then(|mut stream| stream.write_all(text.as_bytes())),
         Place::OfTheSystem => stream(OFlags::empty()).and_then(|mut stream| stream.write_all(text.as_bytes())),
         Place::Link(target) => Err(io::Error::other(is_link(path, &target))),
@@ -82,17 +82,6 @@ impl Place {
             Ok(_) | Err(_) => Self::File,
         }
     }
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let beside = Beside::of_path(path, 0o666)?;
-    let mut file = beside.file();
-    file.write_all(text.as_bytes())?;
-    if let Ok(before) = fs::symlink_metadata(path) {
-        file.set_permissions(before.permissions())?;
-    }
-    file.sync_all()?;
-    beside.replace().map(drop)
 }
 
 fn directory(path: &Path) -> PathBuf {

@@ -1,7 +1,7 @@
 //! Regular files beneath a directory, opened by descriptor: no path, link or race leads outside, and nothing that would
 //! block or never end is opened.
 
-pub mod beside;
+mod beside;
 mod place;
 
 use std::io::{self, Read as _};
@@ -9,6 +9,8 @@ use std::path::Path;
 
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt as _};
 
+pub(crate) use beside::Beside;
+pub use beside::{FileAccess, check_path, replace, replace_path};
 pub use place::{Found, Identity, Kind, Place, resolve};
 
 /// Why a file was not opened.

@@ -27,8 +27,8 @@ use syn::{Attribute, ImplItem, Item, Meta, TraitItem, UseTree, Visibility};
 // What may be there today. A ceiling is lowered, never raised.
 const SHARED: usize = 132;
 const BARE_PARTICIPLES: usize = 152;
-const PUBLIC: usize = 1394;
-const UNDOCUMENTED: usize = 306;
+const PUBLIC: usize = 1392;
+const UNDOCUMENTED: usize = 304;
 
 /// Participles, and past forms, that do not end in `-ed`. Words that are nouns as well (`Run`, `Cut`) are not here.
 const PARTICIPLES: &[&str] = &[

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use llm_do::beneath::beside::Beside;
+use llm_do::beneath::{self, FileAccess};
 use llm_do::journal::digest::digest;
 use llm_do::journal::mac::{LineMac, Purpose, sign, split};
 use llm_do::project::trust::{TrustDigest, TrustItem};
@@ -116,9 +116,7 @@ fn read(file: &Path) -> io::Result<String> {
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let beside = Beside::of_path(file, 0o600)?;
-    beside.file().write_all(format!("{text}\n").as_bytes())?;
-    beside.replace().map(drop)
+    beneath::replace_path(file, format!("{text}\n").as_bytes(), FileAccess::Private)
 }
 
 /// Whether nobody but the user and root can change what a directory contains, or put another one in its place.

@@ -1,18 +1,85 @@
 //! A file beside its place, put there when it is whole: a reader sees the old or the new, never a half. What a process left
 //! that was killed meanwhile has a name by which the next one knows it.
+//!
+//! Who has the whole content at hand calls [`replace`] or [`replace_path`], which every such write goes through; a journal
+//! keeps its file open and locked, and takes the steps by itself.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io;
+use std::fs::{File, Metadata, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use rustix::fs::{Gid, Uid};
+
+/// Who may do what with a file that is put in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileAccess {
+    /// As any new file.
+    Usual,
+    /// Nobody but the user.
+    Private,
+    /// As the file that was there.
+    Kept { mode: u32, owner: u32, group: u32 },
+}
+
+impl FileAccess {
+    /// That of the file at this path; the usual one if there is none.
+    pub fn of_path(path: &Path) -> Self {
+        path.symlink_metadata().ok().filter(Metadata::is_file).map_or(Self::Usual, |found| Self::Kept {
+            mode: found.mode() & 0o7777,
+            owner: found.uid(),
+            group: found.gid(),
+        })
+    }
+
+    fn mode_of_new(self) -> u32 {
+        match self {
+            Self::Usual | Self::Kept { .. } => 0o666,
+            Self::Private => 0o600,
+        }
+    }
+}
+
+/// Puts a file with this content in a place of a directory: all of it, on the disk, or nothing changes. A link that is
+/// there is replaced, not followed.
+pub fn replace(directory: Dir, name: &OsStr, content: &[u8], access: FileAccess) -> io::Result<()> {
+    let beside = Beside::of(directory, name, access.mode_of_new())?;
+    let mut file = beside.file();
+    file.write_all(content)?;
+    if let FileAccess::Kept { mode, owner, group } = access {
+        // Another owner can be kept only by who may give files away; the mode goes on afterwards, since this clears it.
+        let _ = rustix::fs::fchown(file, Some(Uid::from_raw(owner)), Some(Gid::from_raw(group)));
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
+    file.sync_all()?;
+    beside.replace().map(drop)
+}
+
+/// The same for a path of the user's.
+pub fn replace_path(path: &Path, content: &[u8], access: FileAccess) -> io::Result<()> {
+    let (directory, name) = split(path)?;
+    replace(directory, name, content, access)
+}
+
+/// Whether a file could be put in a place: says why not, and leaves nothing there.
+pub fn check_path(path: &Path) -> io::Result<()> {
+    Beside::of_path(path, FileAccess::Usual.mode_of_new()).map(drop)
+}
+
+/// The directory that holds a path, and the name in it.
+fn split(path: &Path) -> io::Result<(Dir, &OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((Dir::open_ambient_dir(directory, ambient_authority())?, name))
+}
 
 /// Dropped before it was put in its place, it is gone.
 #[derive(Debug)]
-pub struct Beside {
+pub(crate) struct Beside {
     directory: Dir,
     /// Where it is meant to be.
     name: OsString,
@@ -52,9 +119,8 @@ impl Beside {
 
     /// The same for a path of the user's.
     pub fn of_path(path: &Path, mode: u32) -> io::Result<Self> {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Self::of(Dir::open_ambient_dir(directory, ambient_authority())?, name, mode)
+        let (directory, name) = split(path)?;
+        Self::of(directory, name, mode)
     }
 
     pub fn file(&self) -> &File {
@@ -106,7 +172,6 @@ fn remove_left(directory: &Dir) {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::io::Write as _;
 
     use super::*;
 
@@ -132,6 +197,25 @@ mod tests {
         beside.file().write_all(b"whole").unwrap();
         beside.replace().unwrap();
         assert_eq!((names(directory.path()), fs::read(&path).unwrap()), (vec!["a.txt".to_owned()], b"whole".to_vec()));
+    }
+
+    #[test]
+    fn what_replaces_a_file_keeps_who_may_read_it_and_a_link_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let mode = |name: &str| fs::symlink_metadata(at(name)).unwrap().mode() & 0o7777;
+        fs::write(at("old"), "old").unwrap();
+        fs::set_permissions(at("old"), Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("old", at("link")).unwrap();
+        assert_eq!(FileAccess::of_path(&at("link")), FileAccess::Usual, "a link says nothing of the file");
+        replace_path(&at("link"), b"new", FileAccess::of_path(&at("link"))).unwrap();
+        assert_eq!((fs::read(at("old")).unwrap(), fs::read(at("link")).unwrap()), (b"old".to_vec(), b"new".to_vec()));
+        replace_path(&at("old"), b"newer", FileAccess::of_path(&at("old"))).unwrap();
+        assert_eq!((fs::read(at("old")).unwrap(), mode("old")), (b"newer".to_vec(), 0o640));
+        replace_path(&at("key"), b"k", FileAccess::Private).unwrap();
+        assert_eq!(mode("key"), 0o600);
+        assert!(replace_path(&at("none/x"), b"", FileAccess::Usual).is_err());
+        assert_eq!(names(directory.path()), ["key", "link", "old"]);
     }
 
     #[test]

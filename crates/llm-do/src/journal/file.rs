@@ -18,7 +18,7 @@ use super::record::{self, Contents, Damage, Known, Line, NumberedLine, OPENING, 
 use super::writer::{Acknowledgement, Signer, Writer};
 use super::{Journal, Prior, Step, StepKind, Stop};
 use crate::BoxFuture;
-use crate::beneath::beside::Beside;
+use crate::beneath::Beside;
 use crate::message::RawJson;
 
 /// Why a file cannot be a run's journal.

@@ -3,7 +3,7 @@
 //! What an agent creates has no more than its creator, then and whenever it is called. What a program creates has what the
 //! program says. What nobody created here is no agent, whatever file lies there.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use super::created::{CreatedAgents, CreatedStore, Made};
 use super::load::DEFAULT_GENERATED_DIR;
 use super::worker::{self, Format, WorkerFile};
 use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, Program, Project, ToolsetUse};
-use crate::beneath::beside::Beside;
-use crate::beneath::{self, Unopened};
+use crate::beneath::{self, FileAccess, Unopened};
 use crate::escape::visible;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Report, Severity, Sources, Span};
 use crate::syntax::names;
@@ -390,11 +389,7 @@ fn write(root: &Path, path: &Path, text: &str) -> Result<(), CreateError> {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         root.create_dir_all(parent)?;
-        let parent = root.open_dir(parent)?;
-        let beside = Beside::of(parent, name, 0o666)?;
-        beside.file().write_all(text.as_bytes())?;
-        beside.file().sync_all()?;
-        beside.replace().map(drop)
+        beneath::replace(root.open_dir(parent)?, name, text.as_bytes(), FileAccess::Usual)
     };
     write().map_err(|error| CreateError::Unwritten(error.to_string()))
 }

@@ -1,17 +1,12 @@
 //! A write before it happens: what is there, what would be there, and what somebody has to be told.
 
-use std::fs::Permissions;
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{Gid, Uid};
 
 use super::difference::difference;
 use super::root::{Root, Spot};
 use super::text::Replacement;
-use crate::beneath::beside::Beside;
-use crate::beneath::{Kind, Unopened};
+use crate::beneath::{self, FileAccess, Kind, Unopened};
 use crate::escape::visible;
 use crate::redact::REDACTED;
 use crate::tools::approval::{Question, Verdict, digest};
@@ -172,18 +167,12 @@ impl<'a> Change<'a> {
             &made.place
         };
         let (parent, name) = place.make_parent()?;
-        let beside = Beside::of(parent, name, 0o666)?;
-        let mut file = beside.file();
-        file.write_all(new.as_bytes())?;
-        if let Some(found) = &self.spot.place.found {
-            // Another owner can be kept only by who may give files away; the mode goes on afterwards, since this clears it.
-            let (owner, group) = (Uid::from_raw(found.owner), Gid::from_raw(found.group));
-            let _ = rustix::fs::fchown(file, Some(owner), Some(group));
-            file.set_permissions(Permissions::from_mode(found.mode))?;
-        }
-        file.sync_all()?;
-        beside.replace()?;
-        Ok(())
+        let access = self.spot.place.found.as_ref().map_or(FileAccess::Usual, |found| FileAccess::Kept {
+            mode: found.mode,
+            owner: found.owner,
+            group: found.group,
+        });
+        Ok(beneath::replace(parent, name, new.as_bytes(), access)?)
     }
 }
 

@@ -3,12 +3,13 @@
 //! Python would run whatever lies where it keeps compiled files, and others can write to a cache. So it reads none of
 //! these: we do, hold the whole of one against the state's key, and hand over what we have read.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::beneath::{self, FileAccess};
 use crate::journal::mac::{Purpose, StateKey};
 
 /// Far more than one holds.
@@ -54,15 +55,8 @@ impl CompiledStore {
     /// Written whole under another name first: several may do so at once, and one that is killed leaves nothing that counts.
     pub(super) fn write(&self, identity: &str, content: &[u8]) -> io::Result<()> {
         self.remove_old();
-        let temporary = self.directory.join(format!(".{}-{:016x}", std::process::id(), fastrand::u64(..)));
-        let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
-        let written = create.and_then(|mut file: File| {
-            file.write_all(self.mac(identity, content).as_bytes())?;
-            file.write_all(content)
-        });
-        written.and_then(|()| fs::rename(&temporary, self.file(identity))).inspect_err(|_| {
-            let _ = fs::remove_file(&temporary);
-        })
+        let whole = [self.mac(identity, content).as_bytes(), content].concat();
+        beneath::replace_path(&self.file(identity), &whole, FileAccess::Private)
     }
 
     /// What no version of anything has used for long.
@@ -149,7 +143,7 @@ mod tests {
         assert!(ours.is_writable());
         let old = ours.directory.join(".1-left");
         let long_ago = std::time::SystemTime::now() - OLDEST - OLDEST;
-        File::create(&old).unwrap().set_modified(long_ago).unwrap();
+        fs::File::create(&old).unwrap().set_modified(long_ago).unwrap();
         ours.write("python", b"code").unwrap();
         assert!(!old.exists() && ours.read("python").is_some());
     }
