@@ -12,9 +12,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use llm_do::CancellationToken;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::failure::Failure;
 
@@ -95,31 +96,34 @@ pub fn columns() -> Option<usize> {
 }
 
 /// Whoever reads stdout, as far as that can be known: of a pipe, or a socket.
-pub struct Reader(watch::Receiver<bool>);
+pub struct Reader(CancellationToken);
 
 impl Reader {
     pub fn of_stdout() -> Self {
         let is_heard = matches!(file_type(Stream::Out), Some(FileType::Fifo | FileType::Socket));
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let (sender, gone) = watch::channel(is_heard && has_gone(Stream::Out.descriptor(), Some(&now)));
-        if is_heard {
+        let gone = CancellationToken::new();
+        if is_heard && has_gone(Stream::Out.descriptor(), Some(&now)) {
+            gone.cancel();
+        } else if is_heard {
             // It ends with the process. Without it the reader's end shows when something is written.
-            let thread = std::thread::Builder::new().name("reader".to_owned());
-            let _ = thread.spawn(move || sender.send(has_gone(Stream::Out.descriptor(), None)));
+            let (thread, watched) = (std::thread::Builder::new().name("reader".to_owned()), gone.clone());
+            let _ = thread.spawn(move || {
+                if has_gone(Stream::Out.descriptor(), None) {
+                    watched.cancel();
+                }
+            });
         }
         Self(gone)
     }
 
     /// Returns when nobody can read it any more.
     pub async fn gone(&self) {
-        let mut gone = self.0.clone();
-        if gone.wait_for(|gone| *gone).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        self.0.cancelled().await;
     }
 
     pub fn has_gone(&self) -> bool {
-        *self.0.borrow()
+        self.0.is_cancelled()
     }
 }
 

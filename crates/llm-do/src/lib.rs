@@ -101,6 +101,8 @@ mod underway;
 
 use std::{future::Future, pin::Pin};
 
+pub use tokio_util::sync::CancellationToken;
+
 /// The one boxed-future alias; only object-safe seams use it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio_util::sync::CancellationToken;
+
 use super::input::{Input, InputError, name_attachments, takes_attachments};
 use super::record::Turn;
 use super::{Output, RunError, Runtime, scope, toolsets};
@@ -14,7 +16,7 @@ use crate::project::Limit;
 use crate::tools::attachment;
 use crate::tools::function::FunctionEntry;
 use crate::tools::plane::ToolPlane;
-use crate::tools::{CallContext, Cancellation, Ending, ToolError};
+use crate::tools::{CallContext, Ending, ToolError};
 
 impl Runtime {
     /// Runs the entry function once: its call of depth 0, with the project's single tools.
@@ -88,7 +90,8 @@ impl Runtime {
         let path = [entry.name().to_owned()];
         let (value, given) = self.given_to(entry, input, &steps, events).await?;
         // Dropped with this future, however the run ends.
-        let (_run, cancellation) = Cancellation::new();
+        let cancellation = CancellationToken::new();
+        let _run = cancellation.drop_guard_ref();
         let cx = CallContext {
             agents: self,
             agent: entry.name(),

@@ -5,6 +5,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio_util::sync::CancellationToken;
+
 use super::continuation::joined;
 use super::input::Input;
 use super::ledger::{Account, Cost, Limited, Reached};
@@ -27,7 +29,7 @@ use crate::project::{AgentSpec, Limit, Limits, Typing};
 use crate::tools::approval::canonical;
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
-use crate::tools::{CallContext, Cancellation, Ending, Nesting};
+use crate::tools::{CallContext, Ending, Nesting};
 
 /// How often an answer that violates its schema is sent back.
 const MOST_REPAIRS: usize = 3;
@@ -388,7 +390,8 @@ impl<'r> CallScope<'r> {
     async fn live_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
         self.chain = None;
         // Dropped with this future, however the turn ends.
-        let (_turn, cancellation) = Cancellation::new();
+        let cancellation = CancellationToken::new();
+        let _turn = cancellation.drop_guard_ref();
         let parts = self.given(*input, reach).await?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
         self.push(Message::User(UserMessage { parts }));
@@ -462,7 +465,7 @@ impl<'r> CallScope<'r> {
         self.frame.history.push(message);
     }
 
-    fn context<'a>(&'a self, cancellation: &'a Cancellation) -> CallContext<'a> {
+    fn context<'a>(&'a self, cancellation: &'a CancellationToken) -> CallContext<'a> {
         let input = match self.turn_start.and_then(|start| self.frame.history.get(start)) {
             Some(Message::User(message)) => message.parts.as_slice(),
             Some(Message::Assistant(_) | Message::Tool(_)) | None => &[],

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::ToolsetIdentity;
 use crate::BoxFuture;
 use crate::event::{Answered, EventKind, Events};
 use crate::journal::{Described, Prior, StepKind, Steps, Stop};
@@ -533,7 +533,7 @@ pub struct Candidate<'a> {
     pub tool: &'a str,
     pub arguments: &'a RawJson,
     /// Which toolset definition it belongs to: an approval for one is none for another.
-    pub toolset: &'a (dyn fmt::Debug + Send + Sync),
+    pub toolset: &'a dyn ToolsetIdentity,
     /// Whose tool it is.
     pub agent: &'a str,
     /// The agents and the code from the entry down.
@@ -800,7 +800,7 @@ impl Candidate<'_> {
 
     fn tool_grant(&self, verdict: &Verdict) -> Grant {
         let part = verdict.covers().map(|covers| covers.tool.clone());
-        Grant::Tool { agent: self.caller(), toolset: format!("{:?}", self.toolset), tool: self.tool.to_owned(), part }
+        Grant::Tool { agent: self.caller(), toolset: self.toolset.digest(), tool: self.tool.to_owned(), part }
     }
 
     /// The grant that would cover the call, if one can.
@@ -810,7 +810,7 @@ impl Candidate<'_> {
             Verdict::AskAnyway(question) => Some(question.bound_to.clone().unwrap_or_default()),
             Verdict::Allow | Verdict::AlwaysAsk(_) | Verdict::Block(_) => return None,
         };
-        let (toolset, tool) = (format!("{:?}", self.toolset), self.tool.to_owned());
+        let (toolset, tool) = (self.toolset.digest(), self.tool.to_owned());
         let call = verdict.covers().map_or_else(|| canonical(self.arguments), |covers| covers.call.clone());
         Some(Grant::Call { agent: self.caller(), toolset, tool, call, exception })
     }

@@ -13,13 +13,14 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
 use super::approval::{PermittedCall, Question, Verdict, digest};
 use super::misfit::parse;
 use super::protected::Protected;
 use super::secret::looks_secret;
 use super::source::{FileRoot, FilesystemConfig, Roots};
-use super::{CallContext, Cancellation, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
 use crate::beneath::{Identity, Kind, Unopened};
 use crate::escape::{visible, visible_start};
@@ -276,7 +277,7 @@ impl Filesystem {
         Some(self.secret(root, &arguments.path, &spot).map_or(Verdict::Allow, Verdict::AskAnyway))
     }
 
-    fn read(&self, call: &PermittedCall, cancellation: &Cancellation) -> Result<String, ToolError> {
+    fn read(&self, call: &PermittedCall, cancellation: &CancellationToken) -> Result<String, ToolError> {
         let arguments: ReadFile = parse(call.arguments()).map_err(ToolError::Failed)?;
         let path = &arguments.path;
         let (root, spot) = self.find_to_read(path).map_err(ToolError::Failed)?;
@@ -478,7 +479,7 @@ impl Toolset for Filesystem {
 }
 
 impl Filesystem {
-    fn perform(&self, call: &PermittedCall, cancellation: &Cancellation) -> Result<String, ToolError> {
+    fn perform(&self, call: &PermittedCall, cancellation: &CancellationToken) -> Result<String, ToolError> {
         match call.tool() {
             "read_file" => self.read(call, cancellation),
             "list_files" => {

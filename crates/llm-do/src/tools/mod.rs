@@ -28,10 +28,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
 use crate::event::{Events, TraceCall, UsageReport};
+use crate::journal::digest::digest;
 use crate::journal::{Steps, Stop};
 use crate::message::{Attachment, Content, Message, RawJson};
 use agent::AgentTool;
@@ -180,7 +181,7 @@ pub struct CallContext<'a> {
     pub account: u64,
     /// The tools of the caller.
     pub plane: &'a plane::ToolPlane,
-    pub cancellation: &'a Cancellation,
+    pub cancellation: &'a CancellationToken,
     /// How long the call of code or of a server may take, if its toolset says so; zero is for ever.
     pub timeout: Option<Duration>,
 }
@@ -229,8 +230,9 @@ impl CallContext<'_> {
         self.agents.trace()
     }
 
-    /// For work that outlives its call.
-    pub fn cancelled(&self) -> Cancellation {
+    /// For work that a call has started elsewhere, such as on a thread: tells that nobody waits for it any more, since the
+    /// turn was cancelled or is over. A call itself is simply dropped.
+    pub fn cancelled(&self) -> CancellationToken {
         self.cancellation.clone()
     }
 }
@@ -263,34 +265,16 @@ impl Nesting {
     }
 }
 
-/// Tells work that a call has started elsewhere, such as a thread, that nobody waits for it any more: the turn was
-/// cancelled, or is over. A call itself is simply dropped.
-#[derive(Clone, Debug)]
-pub struct Cancellation(Arc<Semaphore>);
-
-/// Held by whoever waits: cancels when it is dropped.
-pub(crate) struct Waiting(Arc<Semaphore>);
-
-impl Cancellation {
-    pub(crate) fn new() -> (Waiting, Self) {
-        // Nothing is ever to be had from it; that it closes is what it tells.
-        let semaphore = Arc::new(Semaphore::new(0));
-        (Waiting(Arc::clone(&semaphore)), Self(semaphore))
-    }
-
-    pub fn is_cancelled(&self) -> bool {
-        self.0.is_closed()
-    }
-
-    /// Returns when nobody waits any more.
-    pub async fn wait(&self) {
-        let _closed = self.0.acquire().await;
-    }
+/// What a toolset is: an approval for one is none for another.
+pub trait ToolsetIdentity: Send + Sync {
+    /// Equal for equal definitions, and for no others. Made only where an answer is looked up or kept.
+    fn digest(&self) -> String;
 }
 
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.close();
+/// A definition is what it says as JSON.
+impl<T: Serialize + Send + Sync> ToolsetIdentity for T {
+    fn digest(&self) -> String {
+        digest([RawJson::of(self).get()])
     }
 }
 

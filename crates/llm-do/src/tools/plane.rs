@@ -2,7 +2,6 @@
 
 mod decision;
 
-use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::agent::AgentTool;
 use super::approval::{Gate, MOST_OPEN_QUESTIONS, Permission, Rules, canonical, digest};
 use super::source::{AgentToolNames, ToolsetSource};
-use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset, ToolsetIdentity};
 use crate::event::{EventKind, Events, Returned, Told};
 use crate::journal::{Described, Recorded, StepKind};
 use crate::message::{Arguments, Attachment, Content, RawJson, ToolCall, ToolResult};
@@ -28,7 +27,7 @@ use decision::{Decided, Place};
 pub struct OpenToolset {
     pub name: String,
     /// How it is defined: approvals are for this and no other.
-    pub definition: Arc<dyn fmt::Debug + Send + Sync>,
+    pub definition: Arc<dyn ToolsetIdentity>,
     pub toolset: Box<dyn Toolset>,
     pub rules: Rules,
 }

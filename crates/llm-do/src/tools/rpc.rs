@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::escape::visible_json;
 use crate::message::RawJson;
@@ -88,8 +89,8 @@ struct Shared {
     /// Bytes that are queued.
     unread: Arc<AtomicUsize>,
     waiting: Mutex<Waiting>,
-    /// Requests of the other side that are not answered yet, and how to tell those who work on them that it gave up.
-    incoming: Mutex<HashMap<String, oneshot::Sender<()>>>,
+    /// Requests of the other side that are not answered yet; what works on one is cancelled when it leaves this list.
+    incoming: Mutex<HashMap<String, DropGuard>>,
     next: AtomicU64,
     take_back: TakeBack,
     reader: OnceLock<AbortHandle>,
@@ -254,7 +255,7 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn incoming(&self) -> MutexGuard<'_, HashMap<String, oneshot::Sender<()>>> {
+    fn incoming(&self) -> MutexGuard<'_, HashMap<String, DropGuard>> {
         self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -347,7 +348,7 @@ impl Shared {
         if self.unread.load(Ordering::Relaxed) > MOST_UNREAD {
             return None;
         }
-        let (sender, cancelled) = oneshot::channel();
+        let cancelled = CancellationToken::new();
         let mut incoming = self.incoming();
         if incoming.len() >= MOST_REQUESTS || incoming.contains_key(id.get()) {
             drop(incoming);
@@ -355,7 +356,7 @@ impl Shared {
             self.answer(&id, &Err(Fault::told(code::BUSY, reason)));
             return None;
         }
-        incoming.insert(id.get().to_owned(), sender);
+        incoming.insert(id.get().to_owned(), cancelled.clone().drop_guard());
         Some(Request { method, params, cancelled, reply: Reply { shared: Arc::downgrade(self), id, answered: false } })
     }
 
@@ -369,10 +370,8 @@ impl Shared {
         if method != "$/cancelRequest" && method != "notifications/cancelled" {
             return false;
         }
-        if let Ok(TakenBack { id }) = params.to()
-            && let Some(sender) = self.incoming().remove(id.get())
-        {
-            let _ = sender.send(());
+        if let Ok(TakenBack { id }) = params.to() {
+            self.incoming().remove(id.get());
         }
         true
     }
@@ -391,7 +390,7 @@ impl Drop for Shared {
 pub struct Request {
     pub method: String,
     pub params: RawJson,
-    cancelled: oneshot::Receiver<()>,
+    cancelled: CancellationToken,
     reply: Reply,
 }
 
@@ -406,7 +405,7 @@ impl Request {
             // What needs no waiting is answered, also to somebody who has just stopped speaking.
             biased;
             outcome = work(method, params) => reply.send(&outcome),
-            _ = cancelled => {}
+            () = cancelled.cancelled() => {}
         }
     }
 

@@ -3,15 +3,17 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+
+use serde::{Serialize, Serializer};
 
 use super::approval::{CommandVerdict, DeclaredVerdict, Rule};
 use super::{Capabilities, Capability, DeclaredTool};
 
 /// A declared capability: what an agent means by a name in `toolsets`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum ToolsetSource {
     Filesystem(FilesystemConfig),
     Shell(ShellConfig),
@@ -29,8 +31,13 @@ pub enum ToolsetSource {
     Variant(Arc<Variant>),
 }
 
+/// A path need not be UTF-8, and two that differ stay different.
+fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.as_os_str().as_encoded_bytes().escape_ascii())
+}
+
 /// Under which names `dynamic_agents` offers its tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum AgentToolNames {
     /// `agent_create` and `agent_call`.
     Agent,
@@ -75,12 +82,12 @@ impl AgentToolNames {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FilesystemConfig {
     pub roots: Roots,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Roots {
     One(FileRoot),
     /// Paths start with the name of a root.
@@ -96,7 +103,7 @@ impl Roots {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FileRoot {
     pub base: Base,
     pub access: Access,
@@ -122,22 +129,22 @@ impl FileRoot {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Base {
     WorkingDirectory,
     /// Relative to the project root.
-    Project(PathBuf),
+    Project(#[serde(serialize_with = "path")] PathBuf),
     /// Outside the project.
-    Absolute(PathBuf),
+    Absolute(#[serde(serialize_with = "path")] PathBuf),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Access {
     ReadOnly,
     ReadWrite,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShellConfig {
     pub grammar: Grammar,
     /// What may be done in the working directory.
@@ -147,7 +154,7 @@ pub struct ShellConfig {
 }
 
 /// Which commands a shell runs, and who has to agree.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Grammar {
     /// A positive grammar of flags and operands for each command.
     ReadOnly,
@@ -159,7 +166,7 @@ pub enum Grammar {
     },
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShellRule {
     /// The leading words of the command.
     pub pattern: Vec<String>,
@@ -173,7 +180,7 @@ pub struct ShellRule {
     pub i_understand: bool,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct McpConfig {
     /// That of the toolset.
     pub name: String,
@@ -185,14 +192,14 @@ pub struct McpConfig {
     pub tools: Option<Vec<DeclaredTool>>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum McpServer {
     Command { command: String, args: Vec<String>, env: BTreeMap<String, Setting>, fence: Option<Enclosure> },
     Url { url: String, headers: BTreeMap<String, Setting> },
 }
 
 /// What a program that lives behind a fence may reach besides what it is made of, as its project declares it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Enclosure {
     /// Relative to the project, or absolute.
     pub read: Vec<String>,
@@ -217,14 +224,15 @@ impl Enclosure {
 }
 
 /// A value of a server's environment or headers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Setting {
     Text(String),
     FromEnv(String),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PythonToolset {
+    #[serde(serialize_with = "path")]
     pub file: PathBuf,
     pub name: String,
     pub exported: Exported,
@@ -233,20 +241,20 @@ pub struct PythonToolset {
 }
 
 /// As what Python files export it: tools and toolsets have names of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Exported {
     Tool,
     Toolset,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Registered {
     Tool(DeclaredTool),
     /// Its tools are known when it is made.
     Toolset(String),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Variant {
     pub name: String,
     pub of: ToolsetSource,
@@ -464,6 +472,31 @@ mod tests {
 
     fn names(source: &ToolsetSource) -> Vec<String> {
         source.declared_tools().unwrap().iter().map(|tool| tool.name.to_string()).collect()
+    }
+
+    #[test]
+    fn an_approval_is_for_one_definition_and_no_other() {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        use super::super::ToolsetIdentity as _;
+
+        let python = |file: &[u8]| {
+            let file = PathBuf::from(std::ffi::OsStr::from_bytes(file));
+            ToolsetSource::Python(PythonToolset { file, name: "t".into(), exported: Exported::Tool, tools: None })
+        };
+        let definitions = [
+            filesystem(Base::WorkingDirectory, Access::ReadWrite),
+            filesystem(Base::WorkingDirectory, Access::ReadOnly),
+            filesystem(Base::Absolute("/a".into()), Access::ReadOnly),
+            filesystem(Base::Project("/a".into()), Access::ReadOnly),
+            shell(Grammar::ReadOnly),
+            python(b"a\xff"),
+            python(b"a\xfe"),
+            ToolsetSource::Agent("a".into()),
+        ];
+        let digests: std::collections::BTreeSet<String> = definitions.iter().map(|it| it.clone().digest()).collect();
+        assert_eq!(digests.len(), definitions.len());
+        assert_eq!(definitions[0].digest(), Arc::new(definitions[0].clone()).digest(), "however it is held");
     }
 
     #[test]

@@ -169,6 +169,6 @@ async fn a_tool_sees_whose_call_it_is_and_what_has_happened_so_far() {
         r#"main 0 Some("scripted:script.yaml") ["notes.md"] 2 messages, 1 requests, in `main`, tools ["look"]"#;
     assert_eq!(*seen.lock().unwrap(), [expected]);
     let kept = outlives.lock().unwrap().take().unwrap();
-    kept.wait().await;
+    kept.cancelled().await;
     assert!(kept.is_cancelled(), "nobody waits once the turn is over");
 }

@@ -59,8 +59,7 @@ fn passed(
 
 /// Does what a call that was permitted says.
 fn done(filesystem: &Filesystem, call: &PermittedCall) -> Result<String, ToolError> {
-    let (_turn, cancellation) = Cancellation::new();
-    filesystem.perform(call, &cancellation)
+    filesystem.perform(call, &CancellationToken::new())
 }
 
 fn perform(filesystem: &Filesystem, tool: &str, arguments: &str) -> Result<String, String> {
