@@ -1,6 +1,7 @@
 //! What happened, told once. One closed vocabulary: every front end matches it without a wildcard, so a new variant is
 //! a compile error wherever it must be shown. Trace and usage are folds over it.
 
+mod kinds;
 mod told;
 
 use std::collections::BTreeMap;
@@ -8,13 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::sync::mpsc;
 
-use crate::message::{Finish, Message, RawJson, Usage};
+use crate::message::{Message, RawJson, Usage};
 use crate::redact::{REDACTED, Redactor};
 use told::Ear;
 
+pub use kinds::EventKind;
+#[cfg(test)]
+pub use kinds::samples;
 pub use told::Told;
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
@@ -30,157 +34,6 @@ pub struct Event {
     /// Where the call that it tells of stands among those of its caller: in the order of the reply, whoever ends first.
     #[serde(skip)]
     pub rank: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum EventKind {
-    CallStarted {
-        name: String,
-        kind: CallKind,
-        input: RawJson,
-        /// The call that made this one.
-        parent: Option<u64>,
-    },
-    CallFinished {
-        name: String,
-        kind: CallKind,
-        #[serde(flatten)]
-        ended: Ended,
-        duration_ms: u64,
-        usage: Usage,
-    },
-    UserMessage {
-        text: String,
-    },
-    TextDelta {
-        text: String,
-    },
-    TextComplete {
-        text: String,
-    },
-    ThinkingDelta {
-        text: String,
-    },
-    ToolCalled {
-        id: String,
-        tool: String,
-        arguments: RawJson,
-        /// The `call` under which its code tells of what it calls; a tool that calls nothing has none.
-        calls_as: Option<u64>,
-    },
-    ToolReturned {
-        id: String,
-        tool: String,
-        #[serde(flatten)]
-        returned: Returned,
-        duration_ms: u64,
-    },
-    /// How far a call has come, in its tool's own words.
-    ToolProgressed {
-        id: String,
-        tool: String,
-        progress: f64,
-        total: Option<f64>,
-        message: Option<String>,
-    },
-    ToolRefused {
-        id: String,
-        /// The agents and the code from the entry down.
-        path: Vec<String>,
-        tool: String,
-        /// Unless they are no JSON object.
-        arguments: Option<RawJson>,
-        /// What the model wrote instead, or its beginning.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        arguments_text: Option<String>,
-        reason: String,
-        /// Whether a rule or a person refused it; else it could not be used at all.
-        judged: bool,
-    },
-    ApprovalAsked {
-        id: String,
-        path: Vec<String>,
-        tool: String,
-        arguments: RawJson,
-        reason: String,
-    },
-    ApprovalAnswered {
-        id: String,
-        path: Vec<String>,
-        tool: String,
-        answer: Answered,
-        note: Option<String>,
-    },
-    ServerToolUsed {
-        tool: String,
-        input: Option<RawJson>,
-        output: Option<RawJson>,
-    },
-    RequestStarted {
-        model: String,
-        /// How long the first byte of an answer is waited for; none where nothing is waited for.
-        longest_wait_ms: Option<u64>,
-    },
-    RequestFinished {
-        model: String,
-        duration_ms: u64,
-        usage: Usage,
-        finish: Finish,
-    },
-    /// It gave no reply: refused, cut, or nobody waits for it any more. What it counts for is what was reported, or else
-    /// an estimate; nothing if it was never sent.
-    RequestFailed {
-        model: String,
-        duration_ms: u64,
-        usage: Usage,
-        error: String,
-    },
-    RetryScheduled {
-        model: String,
-        attempt: u32,
-        wait_ms: u64,
-        reason: String,
-    },
-    LimitApproached {
-        limit: String,
-        used: f64,
-        allowed: f64,
-    },
-    LimitReached {
-        limit: String,
-        used: f64,
-        allowed: f64,
-    },
-    /// A server is being started.
-    ToolsetStarted {
-        toolset: String,
-    },
-    ToolsetReady {
-        toolset: String,
-        tools: usize,
-        duration_ms: u64,
-    },
-    /// It could not be started.
-    ToolsetFailed {
-        toolset: String,
-        error: String,
-        duration_ms: u64,
-    },
-    ToolsetCloseFailed {
-        toolset: String,
-        error: String,
-    },
-    ProcessOutput {
-        stream: OutputStream,
-        text: String,
-    },
-    Notice {
-        text: String,
-    },
-    RunFailed {
-        error: String,
-    },
 }
 
 impl EventKind {
@@ -204,7 +57,7 @@ pub enum CallKind {
 }
 
 /// How a call ended: `output` or `error`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     Output(CallOutput),
@@ -212,7 +65,7 @@ pub enum Ended {
 }
 
 /// What a tool returned: `result` or `error`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Returned {
     /// As the model reads it.
@@ -277,6 +130,13 @@ pub struct TraceCall {
 pub enum CallOutput {
     Text(String),
     Json(RawJson),
+}
+
+/// What is read again is JSON, whatever it was: its bytes are the same.
+impl<'de> Deserialize<'de> for CallOutput {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        RawJson::deserialize(deserializer).map(Self::Json)
+    }
 }
 
 /// Any JSON.

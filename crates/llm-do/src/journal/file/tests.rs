@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 use super::*;
-use crate::event::Events;
+use crate::event::{EventKind, Events, Hearing, samples};
 use crate::journal::{Described, Steps};
 
 struct Desk {
@@ -70,6 +70,33 @@ fn once() -> Described<u32> {
 
 fn other() -> Stop {
     Stop::Journal("something else".into())
+}
+
+/// What a step told is told again by whoever resumes the run, each kind of it; only what passes is not kept.
+#[tokio::test]
+async fn every_kind_of_event_is_told_again_from_a_file() {
+    let desk = Desk::new();
+    let told = async |journal: Arc<FileJournal>| {
+        let steps = Steps::recorded_by(journal as Arc<dyn Journal>).at(format_args!("c0"));
+        let (events, mut listener) = Events::new(Hearing::Everything);
+        let telling = steps.telling(&events);
+        let effect = async {
+            desk.runs.fetch_add(1, Ordering::Relaxed);
+            samples::all().into_iter().for_each(|kind| telling.send(|| kind));
+            Ok::<u32, Stop>(1)
+        };
+        steps.run(|| step(StepKind::Tool), &telling, effect).await.unwrap();
+        std::iter::from_fn(|| listener.try_recv().ok()).map(|event| event.kind).collect::<Vec<EventKind>>()
+    };
+    let first = told(desk.create()).await;
+    assert_eq!((desk.runs(), first.len()), (1, samples::all().len()));
+    let again = told(desk.resume()).await;
+    assert_eq!(desk.runs(), 0);
+    let is_kept =
+        |kind: &&EventKind| again.iter().any(|kept| std::mem::discriminant(kept) == std::mem::discriminant(kind));
+    let passing: Vec<&EventKind> = first.iter().filter(|kind| !is_kept(kind)).collect();
+    assert_eq!(passing.len(), 5, "{passing:?}");
+    assert_eq!(again.len(), first.len() - passing.len());
 }
 
 #[tokio::test]
