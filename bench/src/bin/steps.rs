@@ -131,9 +131,8 @@ fn recorded(path: &Path) -> Result<Steps, Failure> {
 /// A step like a model request: one line of about 300 bytes.
 async fn taken(steps: &Steps, number: u32, events: &Events) -> Result<u64, Stop> {
     let steps = steps.at(format_args!("main/t0/m{number}"));
-    let telling = steps.telling(events);
     let described = || Described::new(StepKind::Model, &("x".repeat(100), number));
-    steps.run(described, &telling, effect(number)).await
+    steps.here(events).step(described, |_| effect(number)).await
 }
 
 fn effect(number: u32) -> Ready<Result<u64, Stop>> {

@@ -201,11 +201,16 @@ impl Steps {
     }
 
     /// The events of a step's effect go through this: with an engine they are kept with the result.
-    pub fn telling<'e>(&self, events: &'e Events) -> Telling<'e> {
+    pub(crate) fn telling<'e>(&self, events: &'e Events) -> Telling<'e> {
         match &self.0 {
             None => Telling::Plain(events),
-            Some(_) => Telling::Kept(Box::new(events.overheard())),
+            Some(_) => Telling::Kept(Arc::new(events.overheard())),
         }
+    }
+
+    /// This place, with who hears of what happens there.
+    pub fn here<'a>(&'a self, events: &'a Events) -> Here<'a> {
+        Here { steps: self, events }
     }
 
     /// What the record has for the step at this place.
@@ -214,7 +219,7 @@ impl Steps {
     }
 
     /// The recorded result of a step that must not run now, with what was told of it.
-    pub async fn recalled<T: Serialize + DeserializeOwned>(
+    pub(crate) async fn recalled<T: Serialize + DeserializeOwned>(
         &self,
         described: Described<T>,
     ) -> Result<Recorded<T>, Stop> {
@@ -225,12 +230,11 @@ impl Steps {
         place.parsed(&json)
     }
 
-    /// Runs the effect, or takes its recorded result and tells again what was told; an error of the effect ends the run
-    /// and is no record. With an engine the value goes through JSON even if it was run just now, so that live and
-    /// replayed cannot differ.
+    /// What [`Here::step`] does, with events that were made before. An error of the effect ends the run and is no record.
+    /// With an engine the value goes through JSON even if it was run just now, so that live and replayed cannot differ.
     ///
     /// Not an async function: one would keep the effect twice, and steps lie within steps.
-    pub fn run<'a, T, E>(
+    pub(crate) fn run<'a, T, E>(
         &'a self,
         described: impl FnOnce() -> Described<T>,
         telling: &'a Telling<'_>,
@@ -244,6 +248,36 @@ impl Steps {
             None => Either::Left(effect),
             Some(place) => Either::Right(Box::pin(place.run(described().step(place.path.clone()), telling, effect))),
         }
+    }
+}
+
+/// A place in the call tree, and who hears of what happens there.
+#[derive(Clone, Copy)]
+pub struct Here<'a> {
+    steps: &'a Steps,
+    events: &'a Events,
+}
+
+impl<'a> Here<'a> {
+    /// Takes the step of this place: runs its effect, or takes the recorded result and tells again what was told. The
+    /// effect gets the events that it tells of itself through, so that they are recorded with its result. Without an engine
+    /// nothing is described, boxed or copied.
+    ///
+    /// The effect is a closure that gives a future, not an async closure: that one could not promise to be `Send`.
+    pub fn step<T, E, Effect>(
+        self,
+        description: impl FnOnce() -> Described<T>,
+        effect: impl FnOnce(Telling<'a>) -> Effect,
+    ) -> impl Future<Output = Result<T, E>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<Stop> + Send,
+        Effect: Future<Output = Result<T, E>> + Send + 'a,
+    {
+        let Some(place) = &self.steps.0 else { return Either::Left(effect(Telling::Plain(self.events))) };
+        let telling = self.steps.telling(self.events);
+        let (step, effect) = (description().step(place.path.clone()), effect(telling.clone()));
+        Either::Right(Box::pin(async move { place.run(step, &telling, effect).await }))
     }
 }
 
@@ -355,9 +389,10 @@ impl<T: Serialize> Described<T> {
 }
 
 /// A handle on events within a step.
+#[derive(Clone)]
 pub enum Telling<'e> {
     Plain(&'e Events),
-    Kept(Box<Events>),
+    Kept(Arc<Events>),
 }
 
 impl Deref for Telling<'_> {

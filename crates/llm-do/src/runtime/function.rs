@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::input::{Input, InputError, name_attachments, takes_attachments};
-use super::record::Turn;
+use super::record::TurnRecord;
 use super::{Output, RunError, Runtime, scope, toolsets};
 use crate::event::{CallKind, Ended, EventKind, Events};
 use crate::journal::{Described, StepKind, Steps};
@@ -67,15 +67,13 @@ impl Runtime {
     ) -> Result<Output, RunError> {
         let steps = self.steps_of_entry(entry.name()).at(format_args!("t0"));
         let request = steps.is_recorded().then(|| RawJson::of(&(entry.name(), &input)));
-        let telling = steps.telling(events);
-        let effect = async {
+        let (description, beneath) = (|| Described::new(StepKind::Call, &request), steps.clone());
+        let turn = steps.here(events).step(description, |events| async move {
             let shown = input.to_json();
-            let output = self.enter(entry, input, plane, &telling, call, steps.clone()).await?;
-            Ok(Turn { input: shown, output, messages: Vec::new() })
-        };
-        let turn: Result<Turn, RunError> =
-            steps.run(|| Described::new(StepKind::Call, &request), &telling, effect).await;
-        turn.map(|turn| turn.output)
+            let output = self.enter(entry, input, plane, &events, call, beneath).await?;
+            Ok::<_, RunError>(TurnRecord { input: shown, output, messages: Vec::new() })
+        });
+        turn.await.map(|turn| turn.output)
     }
 
     async fn enter(
@@ -132,11 +130,11 @@ impl Runtime {
         events: &Events,
     ) -> Result<(RawJson, Vec<Content>), RunError> {
         let steps = turn.at(format_args!("input"));
-        let telling = steps.telling(events);
         let request = steps.is_recorded().then(|| RawJson::of(&input));
-        let effect = async {
+        let description = || Described::new(StepKind::Decide, &request);
+        let read = steps.here(events).step(description, |events| async move {
             let path = [entry.name().to_owned()];
-            let reach = self.permitted_reach(&input, &path, turn, &telling).await?;
+            let reach = self.permitted_reach(&input, &path, turn, &events).await?;
             let schema = entry.schema();
             let schema_value = schema.to().unwrap_or_default();
             let (mut value, beside) = input.fitted(&schema_value).map_err(|violation| InputError::Violates {
@@ -155,7 +153,7 @@ impl Runtime {
             }
             given.extend(beside.into_iter().map(Content::Attachment));
             Ok((RawJson::of(&value), given))
-        };
-        steps.run(|| Described::new(StepKind::Decide, &request), &telling, effect).await
+        });
+        read.await
     }
 }

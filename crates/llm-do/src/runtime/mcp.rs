@@ -120,9 +120,11 @@ impl Servers {
     /// that is only replayed never.
     pub async fn offered(&self, config: &McpConfig, steps: &Steps, events: &Events) -> Result<Vec<McpTool>, Unopened> {
         let server = self.get(config);
-        let telling = steps.telling(events);
-        let effect = async { server.tools(&telling).await.map_err(Unopened::Toolset) };
-        steps.run(|| Described::new(StepKind::Decide, &("offer", &config.name)), &telling, effect).await
+        let description = || Described::new(StepKind::Decide, &("offer", &config.name));
+        steps
+            .here(events)
+            .step(description, |events| async move { server.tools(&events).await.map_err(Unopened::Toolset) })
+            .await
     }
 
     /// All at the same time.

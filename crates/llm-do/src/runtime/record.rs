@@ -16,7 +16,7 @@ use crate::message::{Message, RawJson, Reply};
 
 /// A finished turn of the entry.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Turn {
+pub(super) struct TurnRecord {
     /// As events show it.
     pub input: RawJson,
     pub output: Output,
@@ -139,7 +139,7 @@ pub fn outcome(contents: &Contents) -> Option<Outcome> {
             StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Ask | StepKind::Decide | StepKind::Call,
         ) => None,
     })?;
-    let Recorded { value: Turn { input, output, messages }, told } = result.to().ok()?;
+    let Recorded { value: TurnRecord { input, output, messages }, told } = result.to().ok()?;
     let session = Arc::new(Session::default());
     Resumed::from(contents).account_to(&session);
     let events = Events::unheard().recorded_by(Arc::clone(&session) as Arc<_>);

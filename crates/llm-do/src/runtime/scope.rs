@@ -12,7 +12,7 @@ use super::input::Input;
 use super::ledger::{Account, Cost, Limited, Reached};
 use super::output;
 use super::python;
-use super::record::Turn;
+use super::record::TurnRecord;
 use super::repeats;
 use super::request::{Opening, OwnRequests, Request, Unanswered, tell_near};
 use super::toolsets::{self, Opened, Unopened};
@@ -117,15 +117,14 @@ pub struct CallScope<'r> {
     opening: Opening,
     limited: Limited,
     own: OwnRequests,
-    /// How long the history was before the turn that is going on.
-    turn_start: Option<usize>,
+    /// The one that is going on.
+    turn: Option<Turn>,
     /// What the last turn had come to when it failed.
     unfinished: Vec<Message>,
     turns: u64,
     requests: u64,
     /// Identifies what was said so far in a recorded run.
     chain: Option<Chain>,
-    failures: Failures,
     started: Instant,
     ended: Option<Ended>,
 }
@@ -199,12 +198,11 @@ impl<'r> CallScope<'r> {
             opening,
             limited,
             own,
-            turn_start: None,
+            turn: None,
             unfinished: Vec::new(),
             turns: 0,
             requests: 0,
             chain: None,
-            failures: Failures::default(),
             started: Instant::now(),
             ended: None,
         })
@@ -243,36 +241,35 @@ impl<'r> CallScope<'r> {
 
     /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
     pub async fn turn(&mut self, input: impl Into<Input>) -> Result<Output, RunError> {
-        self.converse(Box::new(input.into()), None).await
+        self.converse(Turn::of(input.into(), None)).await
     }
 
     /// A turn that another call asked for: its caller has already passed the gate.
     pub(super) async fn called(&mut self, input: Input, reach: Reach) -> Result<Output, RunError> {
-        self.converse(Box::new(input), Some(reach)).await
+        self.converse(Turn::of(input, Some(reach))).await
     }
 
-    /// The input is boxed: it goes from future to future, each of which has room for it.
-    async fn converse(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
+    async fn converse(&mut self, turn: Turn) -> Result<Output, RunError> {
         self.take_back();
         self.unfinished.clear();
         if self.turns == 0 {
-            let (name, input, parent) = (self.agent.name.clone(), input.to_json(), self.parent);
+            let input = turn.input.as_deref().expect(UNTAKEN).to_json();
+            let (name, parent) = (self.agent.name.clone(), self.parent);
             self.events.send(|| EventKind::CallStarted { name, kind: CallKind::Agent, input, parent });
         }
         self.ended = Some(Ended::Error("cancelled".to_owned()));
         self.turns += 1;
         self.own.earlier = self.own.sent;
-        self.failures = Failures::default();
-        self.turn_start = Some(self.frame.history.len());
+        self.turn = Some(Turn { start: self.frame.history.len(), ..turn });
         let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.is_entry());
-        let output = within(run_limit, pin!(self.timed_turn(input, reach))).await;
+        let output = within(run_limit, pin!(self.timed_turn())).await;
         let output = output.unwrap_or_else(|allowed| Err(self.run_timed_out(allowed)));
         self.settle(output)
     }
 
     /// Within the time that the agent's file allows.
-    async fn timed_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
-        let output = within(self.agent.limits.timeout_seconds, pin!(self.take_turn(input, reach))).await;
+    async fn timed_turn(&mut self) -> Result<Output, RunError> {
+        let output = within(self.agent.limits.timeout_seconds, pin!(self.take_turn())).await;
         output.unwrap_or_else(|allowed| Err(self.timed_out(allowed)))
     }
 
@@ -288,7 +285,7 @@ impl<'r> CallScope<'r> {
             Err(error) => Ended::Error(error.to_string()),
         });
         match &output {
-            Ok(_) => self.turn_start = None,
+            Ok(_) => self.turn = None,
             Err(error) => {
                 self.take_back();
                 if self.is_entry() {
@@ -301,7 +298,7 @@ impl<'r> CallScope<'r> {
 
     /// Forgets a turn that did not come to its end.
     fn take_back(&mut self) {
-        if let Some(start) = self.turn_start.take() {
+        if let Some(Turn { start, .. }) = self.turn.take() {
             self.unfinished = self.frame.history.split_off(start);
             self.conversation.rewind(start);
         }
@@ -309,7 +306,7 @@ impl<'r> CallScope<'r> {
 
     /// What the agent has said in this turn, for whoever gets no answer.
     fn said(&self) -> String {
-        let start = self.turn_start.unwrap_or(self.frame.history.len());
+        let start = self.turn.as_ref().map_or(self.frame.history.len(), |turn| turn.start);
         let replies = self.frame.history[start..].iter().filter_map(|message| match message {
             Message::Assistant(reply) => Some(reply.text()),
             Message::User(_) | Message::Tool(_) => None,
@@ -339,30 +336,33 @@ impl<'r> CallScope<'r> {
     }
 
     /// A turn of the entry is one step; that of a nested call is its caller's.
-    async fn take_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
+    async fn take_turn(&mut self) -> Result<Output, RunError> {
         if self.is_entry() {
             Box::pin(python::renew(&self.runtime.program, &self.events)).await;
         }
         if !self.is_entry() || !self.steps.is_recorded() {
-            return self.live_turn(input, reach).await;
+            return self.live_turn().await;
         }
-        Box::pin(self.recorded_turn(input, reach)).await
+        Box::pin(self.recorded_turn()).await
     }
 
-    async fn recorded_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
+    async fn recorded_turn(&mut self) -> Result<Output, RunError> {
         let (steps, start) = (self.turn_steps(), self.frame.history.len());
-        let (request, shown) = (RawJson::of(&(&self.agent.name, &input)), input.to_json());
-        let events = self.events.clone();
-        let telling = steps.telling(&events);
-        self.events = Events::clone(&telling);
-        let effect = async {
-            let output = self.live_turn(input, reach).await?;
-            Ok(Turn { input: shown, output, messages: self.frame.history[start..].to_vec() })
-        };
-        let turn: Result<Turn, RunError> =
-            steps.run(|| Described::new(StepKind::Call, &request), &telling, effect).await;
+        let input = self.turn.as_ref().and_then(|turn| turn.input.as_deref()).expect(UNTAKEN);
+        let (request, shown) = (RawJson::of(&(&self.agent.name, input)), input.to_json());
+        let (events, scope) = (self.events.clone(), &mut *self);
+        let turn = steps.here(&events).step(
+            || Described::new(StepKind::Call, &request),
+            |events| async move {
+                scope.events = Events::clone(&events);
+                let output = scope.live_turn().await?;
+                let messages = scope.frame.history[start..].to_vec();
+                Ok::<_, RunError>(TurnRecord { input: shown, output, messages })
+            },
+        );
+        let turn = turn.await;
         self.events = events;
-        let Turn { output, messages, .. } = turn?;
+        let TurnRecord { output, messages, .. } = turn?;
         if self.frame.history.len() == start {
             self.frame.history.extend(messages);
         }
@@ -370,29 +370,30 @@ impl<'r> CallScope<'r> {
     }
 
     /// The user message. Files that the input names are read here, once: what they hold later does not matter.
-    async fn given(&mut self, input: Input, reach: Option<Reach>) -> Result<Vec<Content>, RunError> {
+    async fn given(&mut self) -> Result<Vec<Content>, RunError> {
+        let (input, reach) = self.turn.as_mut().and_then(Turn::take_input).expect(UNTAKEN);
         let turn = self.turn_steps();
         let steps = turn.at(format_args!("input"));
-        let Self { runtime, agent, frame, events, .. } = self;
-        let telling = steps.telling(events);
+        let (Self { runtime, agent, frame, events, .. }, turn) = (&*self, &turn);
         let request = steps.is_recorded().then(|| RawJson::of(&input));
-        let effect = async {
+        let description = || Described::new(StepKind::Decide, &request);
+        let message = steps.here(events).step(description, |events| async move {
             let reach = match reach {
                 Some(reach) => reach,
-                None => runtime.permitted_reach(&input, &frame.path, &turn, &telling).await?,
+                None => runtime.permitted_reach(&input, &frame.path, turn, &events).await?,
             };
             let (premises, registry) = (runtime.program.premises(), &runtime.program.registry);
             Ok(input.into_message(agent, premises, &reach, registry).await?)
-        };
-        steps.run(|| Described::new(StepKind::Decide, &request), &telling, effect).await
+        });
+        message.await
     }
 
-    async fn live_turn(&mut self, input: Box<Input>, reach: Option<Reach>) -> Result<Output, RunError> {
+    async fn live_turn(&mut self) -> Result<Output, RunError> {
         self.chain = None;
         // Dropped with this future, however the turn ends.
         let cancellation = CancellationToken::new();
         let _turn = cancellation.drop_guard_ref();
-        let parts = self.given(*input, reach).await?;
+        let parts = self.given().await?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
         self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
@@ -406,7 +407,9 @@ impl<'r> CallScope<'r> {
                     self.count_calls(calls.len())?;
                     // Boxed: most runs wait for a model most of the time, and then have no use for it.
                     let results = Box::pin(self.plane().run(&calls, &self.context(&cancellation))).await?;
-                    self.failures.note(&self.agent.name, &calls, &results)?;
+                    if let Some(turn) = &mut self.turn {
+                        turn.failures.note(&self.agent.name, &calls, &results)?;
+                    }
                     let results = self.noted(results);
                     Message::tool_results(results)
                 }
@@ -466,7 +469,7 @@ impl<'r> CallScope<'r> {
     }
 
     fn context<'a>(&'a self, cancellation: &'a CancellationToken) -> CallContext<'a> {
-        let input = match self.turn_start.and_then(|start| self.frame.history.get(start)) {
+        let input = match self.turn.as_ref().and_then(|turn| self.frame.history.get(turn.start)) {
             Some(Message::User(message)) => message.parts.as_slice(),
             Some(Message::Assistant(_) | Message::Tool(_)) | None => &[],
         };
@@ -529,22 +532,30 @@ impl<'r> CallScope<'r> {
         self.requests += 1;
         self.extend_chain();
         let steps = self.request_steps();
-        let telling = steps.telling(&self.events);
         self.own.sent += self.runtime.resumed.requests_at(steps.path());
-        let request = Request {
-            agent: &self.agent,
-            model: &self.model,
-            price: self.price.as_deref(),
-            opening: &self.opening,
-            limited: self.limited,
-            ledger: &self.runtime.ledger,
-            account: self.account,
-            own: &mut self.own,
-            events: &telling,
-        };
-        let effect = request.ask(self.conversation.as_mut(), &self.frame.history);
-        let described = || Described::new(StepKind::Model, &self.chain.as_ref().map(Chain::digest));
-        let reply: Result<Reply, Unanswered> = steps.run(described, &telling, effect).await;
+        let Self {
+            runtime,
+            agent,
+            model,
+            price,
+            opening,
+            limited,
+            account,
+            own,
+            conversation,
+            frame,
+            chain,
+            events,
+            ..
+        } = &mut *self;
+        let (limited, history) = (*limited, &frame.history);
+        let description = || Described::new(StepKind::Model, &chain.as_ref().map(Chain::digest));
+        let reply = steps.here(events).step(description, |events| async move {
+            let (price, ledger, account) = (price.as_deref(), &runtime.ledger, *account);
+            let request = Request { agent, model, price, opening, limited, ledger, account, own, events: &events };
+            request.ask(conversation.as_mut(), history).await
+        });
+        let reply: Result<Reply, Unanswered> = reply.await;
         reply.map_err(|unanswered| match unanswered {
             Unanswered::Limit(reached) => self.limited(&reached, self.said()),
             Unanswered::CutByMoney { reached, said } => {
@@ -662,6 +673,31 @@ fn head(runtime: &Runtime, agent: &AgentSpec, plane: &ToolPlane) -> Head {
         settings: agent.settings.clone(),
         output: agent.output.schema().cloned(),
         stream: runtime.config.stream,
+    }
+}
+
+/// One input and all that is done until it is answered. It stays with the call, so that a turn whose future is dropped can
+/// be taken back.
+struct Turn {
+    /// Until the user message is made of it. Boxed, since a call has room for it as long as it is open.
+    input: Option<Box<Input>>,
+    /// Which files the input may name; `None` if nobody was asked yet.
+    reach: Option<Reach>,
+    /// How long the history was before it.
+    start: usize,
+    failures: Failures,
+}
+
+/// Of the input of a turn.
+const UNTAKEN: &str = "a turn has its input until its message is made";
+
+impl Turn {
+    fn of(input: Input, reach: Option<Reach>) -> Self {
+        Self { input: Some(Box::new(input)), reach, start: 0, failures: Failures::default() }
+    }
+
+    fn take_input(&mut self) -> Option<(Input, Option<Reach>)> {
+        Some((*self.input.take()?, self.reach.take()))
     }
 }
 

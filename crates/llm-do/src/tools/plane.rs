@@ -245,11 +245,13 @@ impl ToolPlane {
         let arguments = permitted.arguments().clone();
         let node = slot.node(tool, &cx);
         slot.tell_called(call, &arguments, node.as_ref(), cx.events);
-        let telling = cx.steps.telling(node.as_ref().map_or(cx.events, |node| &node.events));
+        let here = cx.steps.here(node.as_ref().map_or(cx.events, |node| &node.events));
         let steps = if slot.is_once() { cx.steps.clone().within_once() } else { cx.steps.clone() };
-        let effect = async {
-            let (path, call) = node.as_ref().map_or((cx.path, cx.call), |node| (&node.path, node.call));
-            let inner = CallContext { events: &telling, steps, path, call, timeout: None, ..cx };
+        let (cx, node) = (&cx, node.as_ref());
+        let described = || slot.described(call, &arguments, cx.path);
+        let ran = here.step(described, |events| async move {
+            let (path, call) = node.map_or((cx.path, cx.call), |node| (&node.path, node.call));
+            let inner = CallContext { events: &events, steps, path, call, timeout: None, ..*cx };
             let started = Instant::now();
             let outcome = match self.open.get(slot.toolset) {
                 Some(open) => guarded(open.toolset.call(permitted, &inner)).await,
@@ -259,9 +261,8 @@ impl ToolPlane {
                 Some(ending) => Err(ending),
                 None => Ok(Ran { edited, decided, ..Ran::of(outcome, started, cx.events.redactor())? }),
             }
-        };
-        let described = || slot.described(call, &arguments, cx.path);
-        let ran: Result<Ran, Ending> = cx.steps.run(described, &telling, effect).await;
+        });
+        let ran = ran.await;
         slot.tell_returned(call, ran.as_ref(), cx.events);
         ran
     }
@@ -269,9 +270,8 @@ impl ToolPlane {
     /// A refusal is a result: it stays one when the run goes on later.
     async fn refuse(&self, call: &ToolCall, refused: Ran, cx: CallContext<'_>) -> Result<Ran, Ending> {
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
-        let telling = cx.steps.telling(cx.events);
         let described = || Described::new(slot.step_kind(), &request_of(call));
-        cx.steps.run(described, &telling, async { Ok(refused) }).await
+        cx.steps.here(cx.events).step(described, |_| async move { Ok(refused) }).await
     }
 
     /// The result of a call that ran in another process, told again.

@@ -21,13 +21,13 @@ pub(super) enum Decided {
     Recorded,
 }
 
-/// A decision, or a question that nobody could answer.
-type Decision = Result<Verdicted, Pending>;
-
 /// What the gate says of a call.
-enum Verdicted {
+enum CallDecision {
     Run(Permission),
-    Not(String),
+    /// The model reads why.
+    Refuse(String),
+    /// Nobody could answer the question, and it can be answered later.
+    Wait(Pending),
 }
 
 /// Longer ones are read by nobody who has to agree to them.
@@ -89,14 +89,14 @@ impl ToolPlane {
         let telling = steps.telling(cx.events);
         let inner = CallContext { events: &telling, steps: cx.steps.clone(), ..*cx };
         match self.decide(call, place, &inner).await? {
-            Ok(Verdicted::Run(permission)) => Ok(Decided::Run(permission, telling.told())),
-            Ok(Verdicted::Not(reason)) => Ok(Decided::Not(reason, telling.told())),
-            Err(pending) => Err(Ending::NeedsApproval(vec![pending])),
+            CallDecision::Run(permission) => Ok(Decided::Run(permission, telling.told())),
+            CallDecision::Refuse(reason) => Ok(Decided::Not(reason, telling.told())),
+            CallDecision::Wait(pending) => Err(Ending::NeedsApproval(vec![pending])),
         }
     }
 
     /// What becomes of one call before anything runs.
-    async fn decide(&self, call: &ToolCall, place: Place, cx: &CallContext<'_>) -> Result<Decision, Ending> {
+    async fn decide(&self, call: &ToolCall, place: Place, cx: &CallContext<'_>) -> Result<CallDecision, Ending> {
         let arguments = match &call.arguments {
             Arguments::Object(arguments) => arguments,
             Arguments::Malformed(text) => {
@@ -104,33 +104,33 @@ impl ToolPlane {
                     Some(key) => format!("the arguments have the key `{}` twice", visible_start(&key, 80)),
                     None => format!("the arguments are not a JSON object: {}", visible_start(text, 200)),
                 };
-                return Ok(Ok(undispatched(call, &call.arguments, reason, cx)));
+                return Ok(undispatched(call, &call.arguments, reason, cx));
             }
         };
         if arguments.get().len() > LONGEST_ARGUMENTS {
             let reason =
                 format!("the arguments are longer than {} MiB; do it in several calls", LONGEST_ARGUMENTS >> 20);
             let beginning = Arguments::Malformed(visible_start(arguments.get(), 200).into_owned());
-            return Ok(Ok(undispatched(call, &beginning, reason, cx)));
+            return Ok(undispatched(call, &beginning, reason, cx));
         }
         let Some((_, judged)) = self.judge(&call.tool, arguments, cx).await else {
-            return Ok(Ok(undispatched(call, &call.arguments, self.unknown(&call.tool), cx)));
+            return Ok(undispatched(call, &call.arguments, self.unknown(&call.tool), cx));
         };
         let verdict = match judged {
             Ok(verdict) => verdict,
             Err(violation) => {
                 let reason = format!("invalid arguments: {violation}");
-                return Ok(Ok(undispatched(call, &call.arguments, reason, cx)));
+                return Ok(undispatched(call, &call.arguments, reason, cx));
             }
         };
         match self.pass(call, arguments, verdict, place, cx).await? {
-            Passage::Permitted(permission) => Ok(Ok(Verdicted::Run(permission))),
+            Passage::Permitted(permission) => Ok(CallDecision::Run(permission)),
             Passage::Waits(pending) => self.unanswered(call, pending, cx),
             Passage::EndRun => Err(Ending::EndedByPerson),
             Passage::Refused { reason, by } => {
                 let decided = refused(call, reason.clone(), cx);
                 match (by, self.refusals) {
-                    (RefusedBy::Person, _) | (RefusedBy::Policy, Refusals::Return) => Ok(Ok(decided)),
+                    (RefusedBy::Person, _) | (RefusedBy::Policy, Refusals::Return) => Ok(decided),
                     (RefusedBy::Policy, Refusals::EndRun) => Err(ended_by(call, reason, cx)),
                 }
             }
@@ -138,16 +138,18 @@ impl ToolPlane {
     }
 
     /// Nobody is there to answer: it waits if it can, whatever refusals do; else it is refused.
-    fn unanswered(&self, call: &ToolCall, pending: Pending, cx: &CallContext<'_>) -> Result<Decision, Ending> {
+    fn unanswered(&self, call: &ToolCall, pending: Pending, cx: &CallContext<'_>) -> Result<CallDecision, Ending> {
         let reason = match (cx.steps.suspension(), self.refusals) {
-            (Suspension::Possible, _) | (Suspension::Unrecorded, Refusals::EndRun) => return Ok(Err(pending)),
+            (Suspension::Possible, _) | (Suspension::Unrecorded, Refusals::EndRun) => {
+                return Ok(CallDecision::Wait(pending));
+            }
             (Suspension::Unrecorded, Refusals::Return) => "it needs an approval, and nobody is there to give it",
             (Suspension::WithinOnce, _) => {
                 "it needs an approval, nobody is there to give it, and the code that asks cannot be continued later"
             }
         };
         match self.refusals {
-            Refusals::Return => Ok(Ok(refused(call, reason.to_owned(), cx))),
+            Refusals::Return => Ok(refused(call, reason.to_owned(), cx)),
             Refusals::EndRun => Err(ended_by(call, reason.to_owned(), cx)),
         }
     }
@@ -215,15 +217,15 @@ fn replayed(result: Option<RawJson>, cx: &CallContext<'_>) -> Decided {
 }
 
 /// Tells of a refusal; what the model reads of it.
-fn refused(call: &ToolCall, reason: String, cx: &CallContext<'_>) -> Verdicted {
+fn refused(call: &ToolCall, reason: String, cx: &CallContext<'_>) -> CallDecision {
     let read = format!("refused: {reason}");
     tell_refused(call, &call.arguments, reason, true, cx);
-    Verdicted::Not(read)
+    CallDecision::Refuse(read)
 }
 
 /// Tells of a call that reaches no tool: what a model tried is as good to know as what it did.
-fn undispatched(call: &ToolCall, arguments: &Arguments, reason: String, cx: &CallContext<'_>) -> Verdicted {
-    let decided = Verdicted::Not(reason.clone());
+fn undispatched(call: &ToolCall, arguments: &Arguments, reason: String, cx: &CallContext<'_>) -> CallDecision {
+    let decided = CallDecision::Refuse(reason.clone());
     tell_refused(call, arguments, reason, false, cx);
     decided
 }
