@@ -82,7 +82,9 @@ async fn every_kind_of_event_is_told_again_from_a_file() {
         let telling = steps.telling(&events);
         let effect = async {
             desk.runs.fetch_add(1, Ordering::Relaxed);
-            samples::all().into_iter().for_each(|kind| telling.send(|| kind));
+            for kind in samples::all() {
+                telling.send(|| kind);
+            }
             Ok::<u32, Stop>(1)
         };
         steps.run(|| step(StepKind::Tool), &telling, effect).await.unwrap();
