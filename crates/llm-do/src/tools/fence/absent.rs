@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use rustix::process::Pid;
 
 use super::Bounds;
-use super::message::Enclosure;
+use super::message::KeeperBounds;
 use crate::tools::shell::process::{Finished, Launch};
 
 const NONE: &str = "this system has none that is known here";
@@ -63,7 +63,7 @@ impl Keeper {
         match *self {}
     }
 
-    pub fn enclose(&mut self, _: &Enclosure) -> Result<(), String> {
+    pub fn enclose(&mut self, _: &KeeperBounds) -> Result<(), String> {
         match *self {}
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::message::{COMMAND, Enclosure, Reply, read_message, write_message};
+use super::message::{COMMAND, KeeperBounds, Reply, read_message, write_message};
 use crate::tools::shell::process::{Finished, Launch};
 
 /// Starts keepers.
@@ -74,7 +74,7 @@ impl Keeper {
     }
 
     /// Puts it within bounds, once and for all.
-    pub fn enclose(&mut self, enclosure: &Enclosure) -> Result<(), String> {
+    pub fn enclose(&mut self, enclosure: &KeeperBounds) -> Result<(), String> {
         self.begin()?;
         write_message(&mut self.input, enclosure).map_err(lost)?;
         self.ready()

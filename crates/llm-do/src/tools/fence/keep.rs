@@ -19,7 +19,7 @@ use rustix::thread::{
 use serde::de::DeserializeOwned;
 
 use super::lodge;
-use super::message::{Enclosure, Reply, read_message, write_message};
+use super::message::{KeeperBounds, Reply, read_message, write_message};
 use super::mounts::Stage;
 use crate::tools::shell::limited;
 use crate::tools::shell::process::{Finished, Ground, Launch};
@@ -117,7 +117,7 @@ fn live() -> Result<ExitCode, String> {
     let stage = Stage::set()?;
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?);
     said(say(&Reply::Ready, &[]))?;
-    let Some(Enclosure { bounds, limits }) = hear(&mut input)? else { return Ok(ExitCode::SUCCESS) };
+    let Some(KeeperBounds { bounds, limits }) = hear(&mut input)? else { return Ok(ExitCode::SUCCESS) };
     stage.enter(&bounds, None)?;
     without_privileges()?;
     let ground = Ground::kept(&bounds, &limits)?;

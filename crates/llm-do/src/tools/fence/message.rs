@@ -15,7 +15,7 @@ const LONGEST: u32 = 64 << 20;
 
 /// What a keeper is told first, once and for all.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Enclosure {
+pub struct KeeperBounds {
     pub bounds: Bounds,
     /// Of each command.
     pub limits: Vec<ResourceLimit>,

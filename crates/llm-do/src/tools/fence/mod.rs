@@ -11,7 +11,7 @@ pub mod full;
 pub mod keep;
 #[cfg(target_os = "linux")]
 mod lodge;
-pub mod message;
+pub(crate) mod message;
 #[cfg(target_os = "linux")]
 mod mounts;
 pub mod private;

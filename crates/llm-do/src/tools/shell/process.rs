@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::limited;
 use crate::beneath::Identity;
-use crate::tools::fence::message::Enclosure;
+use crate::tools::fence::message::KeeperBounds;
 use crate::tools::fence::thin::{Around, Restriction};
 use crate::tools::fence::{Bounds, Fence, Kind, Write};
 
@@ -180,7 +180,7 @@ impl Supervisors {
             (Within::Full(bounds, _), Kind::Full { keepers, .. }) => {
                 let mut keeper = keepers.take()?;
                 let limits = limits(bounds.write != Write::Nothing);
-                let enclosure = Enclosure { bounds: bounds.clone(), limits };
+                let enclosure = KeeperBounds { bounds: bounds.clone(), limits };
                 let group = keeper.group();
                 let mut enclosed = None;
                 Supervisor::start(within, group, move |launch, leash| {
@@ -487,11 +487,11 @@ impl Drop for EndWhenDropped {
 
 const GIB: u64 = 1 << 30;
 /// No command may take longer, whatever the model asks for.
-pub const LONGEST: Duration = Duration::from_mins(5);
+pub(crate) const LONGEST: Duration = Duration::from_mins(5);
 
 /// Bounds that the kernel keeps for each process, fence or none. A command is ended by the clock; the limit on the
 /// processor's time, of which a process may use that of all processors at once, is for what nobody watches any more.
-pub fn limits(may_write: bool) -> Vec<ResourceLimit> {
+pub(crate) fn limits(may_write: bool) -> Vec<ResourceLimit> {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let mut limits = vec![
         (Resource::Core, 0),
