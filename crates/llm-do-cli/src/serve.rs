@@ -150,7 +150,8 @@ impl Desk {
     }
 
     async fn serve(self: Arc<Self>, request: Request) {
-        request.serve(|method, params| async move { self.answer(&method, &params).await }).await;
+        // Boxed: opening a run is a large future, and what serves would hold it several times over.
+        request.serve(|method, params| async move { Box::pin(self.answer(&method, &params)).await }).await;
     }
 
     async fn answer(&self, method: &str, params: &RawJson) -> Result<RawJson, Fault> {
