@@ -130,7 +130,7 @@ fn runtime(exchange: Exchange, tool: &bench::Tool, answers: Answers) -> Result<R
     let program = project.link(&ModelChoices::default()).map_err(|report| report.to_string())?.program;
     let mut models = Models::default();
     models.insert("anthropic", Arc::new(exchange));
-    let config = RuntimeConfig { stream: answers == Answers::Streams, ..RuntimeConfig::new(Approvals::Nobody) };
+    let config = RuntimeConfig { stream: answers == Answers::Streams, ..RuntimeConfig::new(Approvals::unattended()) };
     Ok(Runtime::new(program, models, config))
 }
 
@@ -149,7 +149,7 @@ fn nested(first: Exchange, task: &Task, second: &str, third: &str) -> Result<Run
     models.insert("anthropic", Arc::new(first));
     models.insert("openai", Arc::new(elsewhere(second)?));
     models.insert("ollama", Arc::new(elsewhere(third)?));
-    Ok(Runtime::new(program, models, RuntimeConfig::new(Approvals::Nobody)))
+    Ok(Runtime::new(program, models, RuntimeConfig::new(Approvals::unattended())))
 }
 
 async fn run(runtime: Arc<Runtime>, conversations: usize, question: String) -> Result<usize, Failure> {

@@ -2,10 +2,8 @@
 
 use std::io;
 
-use llm_do::BoxFuture;
 use llm_do::message::RawJson;
-use llm_do::tools::approval::{Answer, ApprovalRequest, Approver, Memory};
-use tokio::sync::{mpsc, oneshot};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Memory};
 
 use crate::attention::Stage;
 use crate::console;
@@ -14,27 +12,7 @@ use crate::question::{self, Line};
 use crate::style::{Style, Styles, wrap};
 use crate::terminal::{Keys, Size, Terminal};
 
-/// A call that waits for an answer.
-pub struct Waiting {
-    pub request: ApprovalRequest,
-    pub answer: oneshot::Sender<Answer>,
-}
-
-/// The runtime's side: whoever shows the run also asks, so that questions and lines come in order.
-pub struct Forwarding(pub mpsc::UnboundedSender<Waiting>);
-
-impl Approver for Forwarding {
-    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            let _ = self.0.send(Waiting { request: request.clone(), answer });
-            // Nobody is there any more.
-            answered.await.unwrap_or(Answer::EndRun)
-        })
-    }
-}
-
-/// The person's side.
+/// The person at the terminal.
 pub struct Asking {
     pub terminal: Terminal,
     pub editor: Editor,

@@ -11,6 +11,7 @@ use llm_do::runtime::input::Input;
 use llm_do::runtime::{Output, RunError, Runtime};
 use llm_do::syntax::names;
 use llm_do::tools::Ending;
+use llm_do_launch::session::Session;
 use tokio::sync::mpsc;
 
 use crate::check::verdict_words;
@@ -18,7 +19,6 @@ use crate::console;
 use crate::failure::Failure;
 use crate::line_editor::{LineEditor, Typed};
 use crate::report::{self, OutputPlan};
-use crate::session::Session;
 use crate::watch::{Attended, Stopped, TurnEnded, Watch};
 use crate::{summary, terminal};
 

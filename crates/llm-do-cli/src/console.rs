@@ -1,15 +1,13 @@
 //! The one door to stdout and stderr. Whoever says something does not wait for it to be read: threads write, so that a
 //! reader who does not read holds neither the run nor those who listen for signals and the clock.
 
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use llm_do::CancellationToken;
@@ -72,11 +70,14 @@ pub fn leave(ended: Result<ExitCode, Failure>) -> ExitCode {
     code
 }
 
-/// Does some work, which stands still as long as too much of what was said is not read. Whoever listens for signals and
-/// the clock is not within it.
-pub async fn paced<T>(work: impl Future<Output = T>) -> T {
-    let mut work = pin!(work);
-    poll_fn(|cx| if CONSOLE.holds(cx.waker()) { Poll::Pending } else { work.as_mut().poll(cx) }).await
+/// Lets a run stand still as long as too much of what was said is not read. Whoever listens for signals and the clock is
+/// not within it.
+pub struct ConsolePace;
+
+impl llm_do_launch::session::Pace for ConsolePace {
+    fn holds(&self, waker: &Waker) -> bool {
+        CONSOLE.holds(waker)
+    }
 }
 
 /// From now on nothing stands still: it is to end.

@@ -34,18 +34,20 @@ impl Display {
         self.started = Instant::now();
     }
 
-    /// Shows events and forgets them.
-    pub fn show(&mut self, events: &mut Vec<Event>) {
-        if self.format == OutputFormat::StreamJson {
-            let lines: String = events.iter().map(json::event).collect();
-            // A stdout that cannot be written is told of at the end.
-            let _ = console::print(&lines);
-        }
+    /// Shows events together: one call of the system for a burst of deltas.
+    pub fn show(&mut self, events: impl Iterator<Item = Event>) {
         let columns = if self.view.live { console::columns() } else { None };
-        let mut pieces = Vec::new();
-        for event in events.drain(..) {
+        let (mut lines, mut pieces) = (String::new(), Vec::new());
+        for event in events {
+            if self.format == OutputFormat::StreamJson {
+                lines.push_str(&json::event(&event));
+            }
             self.status.note(&event);
             self.renderer.render(&event, columns, &mut pieces);
+        }
+        if !lines.is_empty() {
+            // A stdout that cannot be written is told of at the end.
+            let _ = console::print(&lines);
         }
         // What was cleared for the sake of a line comes back below it at once: nothing flickers.
         if self.write(pieces) && !self.renderer.is_within_line() {

@@ -196,6 +196,7 @@ impl From<RunError> for Failure {
             | RunError::TooDeep { .. }
             | RunError::TooManyCalls(_)
             | RunError::RepeatedFailure { .. }
+            | RunError::Panicked { .. }
             | RunError::Function { .. } => (FAILED, None),
             RunError::Limit { .. } => (LIMIT, Some("`limits` in the agent's file allows more")),
             RunError::UnknownPrice { .. } => (

@@ -188,6 +188,7 @@ pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
         | RunError::IdleRule { .. }
         | RunError::Function { .. }
         | RunError::NotStarted
+        | RunError::Panicked { .. }
         | RunError::Cancelled { .. }
         | RunError::Ended(Ending::Unauthenticated { .. }) => {
             let failure = Failure::from(error);

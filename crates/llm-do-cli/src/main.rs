@@ -35,7 +35,6 @@ mod report;
 mod resume;
 mod run;
 mod serve;
-mod session;
 mod signals;
 mod state;
 mod status;

@@ -57,12 +57,11 @@ pub fn call(heading: &str, path: &[String], tool: &str, arguments: &RawJson) -> 
 
 fn heading(request: &ApprovalRequest, number: usize) -> String {
     let path: Vec<&str> = request.path.iter().map(String::as_str).chain([request.tool.as_str()]).collect();
-    let waiting = match request.others.count() {
+    let of = match request.others.count() {
         0 => String::new(),
-        1 => ", 1 more waits".to_owned(),
-        count => format!(", {count} more wait"),
+        others => format!(" of {}", number + others),
     };
-    format!("approval {number}{waiting}: {} ({})", visible_name(&path.join(" › ")), short_id(&request.id))
+    format!("approval {number}{of}: {} ({})", visible_name(&path.join(" › ")), short_id(&request.id))
 }
 
 /// A line of a difference.

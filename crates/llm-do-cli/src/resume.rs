@@ -89,7 +89,7 @@ fn begin(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<
         console::complain(&format!("note: {} was written anew{signed}\n", visible(&file)));
     }
     prepared.recorded = Some(Recorded { engine: Arc::new(engine), resumed, run, file: Some(file) });
-    prepared.config.known_answers = Some(Arc::clone(&decisions) as Arc<dyn KnownAnswers>);
+    prepared.config.approvals.known = Some(Arc::clone(&decisions) as Arc<dyn KnownAnswers>);
     Ok(Begun::Continues(Box::new(prepared), decisions))
 }
 

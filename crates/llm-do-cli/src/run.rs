@@ -17,6 +17,7 @@ use llm_do::project::created::{CreatedAgents, CreatedStore};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProgram, TrustedProject};
 use llm_do::project::{ApprovalMode, Code, Entry, Policy, Program, Project, Typing, schema};
+use llm_do::questions::{QuestionBroker, QuestionUpdates};
 use llm_do::runtime::input::Input;
 use llm_do::runtime::mcp::{self, Offer};
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
@@ -27,16 +28,16 @@ use llm_do::tools::fence::FenceConfig;
 use llm_do::tools::plane::Refusals;
 use llm_do::tools::python::CompiledStore;
 use llm_do::tools::source::McpConfig;
+use llm_do_launch::session::{Pace, QuestionQueue, Session, SessionParts, TurnReport};
 use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::args::{self, CheckArgs, Command, ModelsArgs, NewArgs, OutputFormat, RunArgs, SchemaFormat};
-use crate::asking::{Asking, Forwarding, Waiting};
+use crate::asking::Asking;
 use crate::chat::{Chat, ChatEnded};
 use crate::check::{Checked, ShellGround};
 use crate::config::Config;
-use crate::console::Reader;
+use crate::console::{ConsolePace, Reader};
 use crate::display::{Display, MessageLines};
 use crate::dry_run::Rehearsed;
 use crate::editor::Editor;
@@ -47,7 +48,6 @@ use crate::models::Listing;
 use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, Stdin, TalkPlan};
 use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
-use crate::session::Session;
 use crate::signals::Signals;
 use crate::state::State;
 use crate::style::Styles;
@@ -267,7 +267,7 @@ pub struct Prepared {
     pub files: Fingerprint,
     pub recorded: Option<Recorded>,
     timeout: Option<Duration>,
-    questions: UnboundedReceiver<Waiting>,
+    questions: (QuestionBroker, QuestionUpdates),
     editor: Option<Editor>,
     /// Where the first request is kept that is not sent.
     rehearsed: Option<Rehearsed>,
@@ -315,9 +315,9 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     let files = trusted.project().fingerprint();
     plan.output.view.streamed &= answers_in_text(trusted.program()) && !is_recorded;
     let rehearsed = plan.dry_run.then(Rehearsed::default);
-    let (asked, questions) = unbounded_channel();
+    let questions = QuestionBroker::new();
     let created = created_store(trusted.program(), &state)?;
-    let runtime = runtime_config(&plan, &trusted.program().policy, asked);
+    let runtime = runtime_config(&plan, &trusted.program().policy, &questions.0);
     let runtime = with_surroundings(runtime, environment, &config);
     let mut runtime = with_servers(runtime, !trusted.project().servers().is_empty(), environment, &config)?;
     let (program, models) =
@@ -389,12 +389,12 @@ fn answers_in_text(program: &Program) -> bool {
 }
 
 /// Flags win over the manifest.
-pub fn runtime_config(plan: &RunPlan, policy: &Policy, asked: UnboundedSender<Waiting>) -> RuntimeConfig {
+pub fn runtime_config(plan: &RunPlan, policy: &Policy, questions: &QuestionBroker) -> RuntimeConfig {
     let approvals = match plan.approval_mode.unwrap_or(policy.approval_mode) {
-        ApprovalMode::ApproveAll => Approvals::ApproveAll,
-        ApprovalMode::RejectAll => Approvals::RejectAll,
-        ApprovalMode::Prompt if plan.attended => Approvals::prompt(Forwarding(asked)),
-        ApprovalMode::Prompt => Approvals::Nobody,
+        ApprovalMode::ApproveAll => Approvals::approve_all(),
+        ApprovalMode::RejectAll => Approvals::reject_all(),
+        ApprovalMode::Prompt if plan.attended => Approvals::ask(questions.clone()),
+        ApprovalMode::Prompt => Approvals::unattended(),
     };
     RuntimeConfig {
         refusals: if policy.return_permission_errors { Refusals::Return } else { Refusals::EndRun },
@@ -657,9 +657,11 @@ impl Prepared {
         };
         let (signals, display) = (Signals::listen()?, Display::new(view, format));
         let asking = self.editor.map(|editor| asking(editor, view.stderr)).transpose()?;
-        let (reader, questions, timeout) = (Reader::of_stdout(), self.questions, self.timeout);
-        let mut watch = Watch { events, signals, reader, display, questions, asking, timeout };
-        let session = Session::start(runtime);
+        let (reader, waiting, timeout) = (Reader::of_stdout(), QuestionQueue::default(), self.timeout);
+        let (questions, pace) = (self.questions, Some(Arc::new(ConsolePace) as Arc<dyn Pace>));
+        let parts = SessionParts { runtime, events, questions, caller: None, report: TurnReport::Answer, pace };
+        let (session, updates) = Session::start(parts);
+        let mut watch = Watch { updates, signals, reader, display, waiting, asking, timeout };
         let runtime = Arc::clone(&session.runtime);
         let (turn, chat) = match self.talk {
             Talk::Once(input) => (watch.turn(&session, input).await, None),

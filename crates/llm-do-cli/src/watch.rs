@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use llm_do::event::Event;
 use llm_do::message::Message;
+use llm_do::questions::OpenQuestion;
 use llm_do::runtime::input::Input;
 use llm_do::runtime::{Output, RunError};
 use llm_do::tools::approval::Answer;
-use tokio::sync::mpsc::UnboundedReceiver;
+use llm_do_launch::session::{QuestionQueue, Session, SessionUpdates, TurnResult, Update};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
+use tokio_util::sync::CancellationToken;
 
-use crate::asking::{Asking, Waiting};
+use crate::asking::Asking;
 use crate::console::{self, Reader};
 use crate::display::Display;
 use crate::failure::Failure;
-use crate::session::{Session, Turn};
 use crate::signals::{Received, Signals};
 
 /// Who ended a turn before its answer.
@@ -67,16 +68,27 @@ impl Default for TurnEnded {
 
 /// What is heard and seen of a session.
 pub struct Watch {
-    pub events: UnboundedReceiver<Event>,
+    pub updates: SessionUpdates,
     pub signals: Signals,
     /// Whoever reads what it prints.
     pub reader: Reader,
     pub display: Display,
-    pub questions: UnboundedReceiver<Waiting>,
+    /// Questions that wait until those before them are answered.
+    pub waiting: QuestionQueue,
     /// Whoever is at the terminal; without anybody no question comes.
     pub asking: Option<Asking>,
     /// Of each turn.
     pub timeout: Option<Duration>,
+}
+
+/// Who answers the questions of a run at the terminal.
+const PERSON: &str = "the person at the terminal";
+
+/// What came of a question, and what happened while it stood.
+#[derive(Default)]
+struct Meanwhile {
+    events: Vec<Event>,
+    ended: Option<TurnResult>,
 }
 
 /// Whether a second signal ended everything at once.
@@ -85,8 +97,6 @@ pub enum Attended<T> {
     Killed(Stopped),
 }
 
-/// What has come together is shown together: one call of the system for a burst of deltas.
-const MOST_AT_ONCE: usize = 256;
 /// How often the status line moves.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -95,34 +105,46 @@ impl Watch {
     pub async fn turn(&mut self, session: &Session, input: Input) -> Attended<TurnEnded> {
         self.signals.settle();
         console::take_time();
-        let mut turn = session.turn(input);
+        let cancelled = session.turn(input);
         let deadline = tokio::time::sleep(self.timeout.unwrap_or(Duration::MAX));
         tokio::pin!(deadline);
-        let (mut stopped, mut events, mut tick) = (None, Vec::new(), ticks_from(Instant::now() + TICK));
+        let (mut stopped, mut tick) = (None, ticks_from(Instant::now() + TICK));
         loop {
+            if let Some(question) = self.waiting.pop() {
+                let (meanwhile, interrupted) = self.ask(session, question, deadline.as_mut()).await;
+                self.display.show(meanwhile.events.into_iter());
+                stopped = stopped.or(interrupted.map(|stopped| cancel(&cancelled, stopped)));
+                if let Some(TurnResult { answer, .. }) = meanwhile.ended {
+                    self.display.step_back();
+                    return Attended::Ended(TurnEnded { answer, stopped });
+                }
+                continue;
+            }
             tokio::select! {
                 biased;
                 signal = self.signals.next() => match stopped {
-                    None => stopped = Some(cancel(&mut turn, signal.stops())),
+                    None => stopped = Some(cancel(&cancelled, signal.stops())),
                     Some(_) => return Attended::Killed(signal.stops()),
                 },
                 // Before the events: those of agents that never wait do not end.
                 () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
                     let limit = self.timeout.unwrap_or_default();
-                    stopped = Some(cancel(&mut turn, Stopped::TimedOut(limit)));
+                    stopped = Some(cancel(&cancelled, Stopped::TimedOut(limit)));
                 }
-                () = self.reader.gone(), if stopped.is_none() => stopped = Some(cancel(&mut turn, Stopped::Unread)),
-                _ = self.events.recv_many(&mut events, MOST_AT_ONCE) => self.display.show(&mut events),
-                Some(waiting) = self.questions.recv() => {
-                    let interrupted = self.ask(waiting, deadline.as_mut()).await;
-                    stopped = stopped.or(interrupted.map(|stopped| cancel(&mut turn, stopped)));
+                () = self.reader.gone(), if stopped.is_none() => {
+                    stopped = Some(cancel(&cancelled, Stopped::Unread));
                 }
-                answer = &mut turn.ended => {
-                    self.drain();
-                    // A task that panicked says so when it is joined.
-                    let answer = answer.unwrap_or_else(|_| TurnEnded::default().answer);
-                    return Attended::Ended(TurnEnded { answer, stopped });
-                }
+                update = self.updates.next() => match update {
+                    Some(Update::Events(events)) => self.display.show(events),
+                    Some(Update::Question(question)) => self.waiting.push(question),
+                    Some(Update::TurnEnded(TurnResult { answer, .. })) => {
+                        self.display.step_back();
+                        return Attended::Ended(TurnEnded { answer, stopped });
+                    }
+                    Some(Update::Answered(id, _)) => self.waiting.remove(&id),
+                    Some(Update::Opened(_)) => {}
+                    Some(Update::Closed(_)) | None => return Attended::Ended(TurnEnded { stopped, ..TurnEnded::default() }),
+                },
                 _ = tick.tick(), if self.display.view.live => self.display.tick(),
             }
         }
@@ -157,25 +179,47 @@ impl Watch {
     }
 
     /// Asks whoever is at the terminal. A signal and the clock answer for them: no, and that was it.
-    async fn ask(&mut self, waiting: Waiting, deadline: Pin<&mut Sleep>) -> Option<Stopped> {
-        let Waiting { request, mut answer } = waiting;
-        let asking = self.asking.as_mut()?;
+    async fn ask(
+        &mut self,
+        session: &Session,
+        question: OpenQuestion,
+        mut deadline: Pin<&mut Sleep>,
+    ) -> (Meanwhile, Option<Stopped>) {
+        let mut meanwhile = Meanwhile::default();
+        let Some(asking) = self.asking.as_mut() else { return (meanwhile, None) };
         self.display.step_back();
-        let stopped = tokio::select! {
-            biased;
-            answered = asking.ask(&request) => {
-                let _ = answer.send(answered);
-                return None;
+        let mut answered = std::pin::pin!(asking.ask(&question.request));
+        let stopped = loop {
+            tokio::select! {
+                biased;
+                answer = &mut answered => {
+                    // Somebody else may have been faster.
+                    let _ = session.questions.answer(question.id(), answer, PERSON);
+                    return (meanwhile, None);
+                }
+                signal = self.signals.next() => break signal.stops(),
+                () = deadline.as_mut(), if self.timeout.is_some() => {
+                    break Stopped::TimedOut(self.timeout.unwrap_or_default());
+                }
+                () = self.reader.gone() => break Stopped::Unread,
+                update = self.updates.next() => match update {
+                    Some(Update::Events(events)) => meanwhile.events.extend(events),
+                    Some(Update::Question(other)) => self.waiting.push(other),
+                    // The call that waited was given up, or another answer covers it.
+                    Some(Update::Answered(id, _)) if id == *question.id() => return (meanwhile, None),
+                    Some(Update::Answered(id, _)) => self.waiting.remove(&id),
+                    Some(Update::TurnEnded(turn)) => {
+                        meanwhile.ended = Some(turn);
+                        return (meanwhile, None);
+                    }
+                    Some(Update::Opened(_)) => {}
+                    Some(Update::Closed(_)) | None => return (meanwhile, None),
+                },
             }
-            signal = self.signals.next() => signal.stops(),
-            () = deadline, if self.timeout.is_some() => Stopped::TimedOut(self.timeout.unwrap_or_default()),
-            () = self.reader.gone() => Stopped::Unread,
-            // The call that waited was given up.
-            () = answer.closed() => return None,
         };
         console::complain("\n");
-        let _ = answer.send(Answer::EndRun);
-        Some(stopped)
+        let _ = session.questions.answer(question.id(), Answer::EndRun, PERSON);
+        (meanwhile, Some(stopped))
     }
 
     /// Writes where others may have to be waited for. A signal and the clock end that too.
@@ -199,32 +243,26 @@ impl Watch {
 
     /// Closes the call and gives its messages.
     pub async fn close(&mut self, session: Session) -> Attended<Vec<Message>> {
-        let mut closing = session.close();
-        let (mut events, mut is_heard) = (Vec::new(), true);
+        let ending = self.updates.ending();
+        session.close();
         loop {
             tokio::select! {
                 biased;
                 signal = self.signals.next() => {
-                    closing.abort();
+                    ending.abort();
                     return Attended::Killed(signal.stops());
                 }
-                count = self.events.recv_many(&mut events, MOST_AT_ONCE), if is_heard => {
-                    is_heard = count > 0;
-                    self.display.show(&mut events);
-                }
-                closed = &mut closing => {
-                    self.drain();
-                    return Attended::Ended(closed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
-                }
+                update = self.updates.next() => match update {
+                    Some(Update::Events(events)) => self.display.show(events),
+                    Some(Update::Closed(closed)) => {
+                        self.display.step_back();
+                        return Attended::Ended(closed.messages);
+                    }
+                    Some(Update::Question(_) | Update::Answered(..) | Update::Opened(_) | Update::TurnEnded(_)) => {}
+                    None => return Attended::Ended(Vec::new()),
+                },
             }
         }
-    }
-
-    /// What was told before the end is shown before the end.
-    fn drain(&mut self) {
-        let mut events: Vec<Event> = std::iter::from_fn(|| self.events.try_recv().ok()).collect();
-        self.display.show(&mut events);
-        self.display.step_back();
     }
 }
 
@@ -235,7 +273,7 @@ fn ticks_from(first: Instant) -> Interval {
     ticks
 }
 
-fn cancel(turn: &mut Turn, stopped: Stopped) -> Stopped {
+fn cancel(turn: &CancellationToken, stopped: Stopped) -> Stopped {
     turn.cancel();
     console::hurry();
     stopped
@@ -248,10 +286,11 @@ mod tests {
     use llm_do::message::{Content, RawJson};
     use llm_do::model::name::{ModelChoices, ModelName};
     use llm_do::project::Project;
+    use llm_do::questions::QuestionBroker;
     use llm_do::runtime::{Models, Runtime, RuntimeConfig};
     use llm_do::tools::approval::{Approvals, PermittedCall, Verdict};
     use llm_do::tools::{CallContext, ToolError, ToolSpec, Toolset};
-    use tokio::sync::mpsc;
+    use llm_do_launch::session::{SessionParts, TurnReport};
 
     use super::*;
     use crate::args::OutputFormat;
@@ -288,7 +327,7 @@ mod tests {
         }
     }
 
-    fn runtime() -> (Runtime, UnboundedReceiver<Event>) {
+    fn started() -> (Session, SessionUpdates) {
         let models = ModelChoices {
             flag: Some(ModelName::parse("scripted:s").unwrap()),
             scripts: [("s".to_owned(), "- say: done".to_owned())].into(),
@@ -298,16 +337,26 @@ mod tests {
             .agent("main.worker", "---\nname: main\ntoolsets: [clinging]\n---\nx")
             .toolset("clinging", || Box::new(Clinging));
         let program = project.link(&models).unwrap().program;
-        Runtime::heard(program, Models::default(), RuntimeConfig::new(Approvals::Nobody), Hearing::Facts)
+        let config = RuntimeConfig::new(Approvals::unattended());
+        let (runtime, events) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
+        let questions = QuestionBroker::new();
+        Session::start(SessionParts {
+            runtime,
+            events,
+            questions,
+            caller: None,
+            report: TurnReport::Answer,
+            pace: None,
+        })
     }
 
-    fn watch(events: UnboundedReceiver<Event>) -> Watch {
+    fn watch(updates: SessionUpdates) -> Watch {
         let plain = Styles { coloured: false };
         let (verbosity, live, streamed, stdout_is_terminal) = (Verbosity::Quiet, false, false, false);
         let view = View { verbosity, live, streamed, stdout_is_terminal, stdout: plain, stderr: plain };
-        let (_, questions) = mpsc::unbounded_channel();
         let (signals, display) = (Signals::listen().unwrap(), Display::new(view, OutputFormat::Text));
-        Watch { events, signals, reader: Reader::of_stdout(), display, questions, asking: None, timeout: None }
+        let (reader, waiting) = (Reader::of_stdout(), QuestionQueue::default());
+        Watch { updates, signals, reader, display, waiting, asking: None, timeout: None }
     }
 
     #[tokio::test]
@@ -320,8 +369,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_signal_does_not_wait_for_what_does_not_let_go() {
-        let (runtime, events) = runtime();
-        let (mut watch, session) = (watch(events), Session::start(runtime));
+        let (session, updates) = started();
+        let mut watch = watch(updates);
         let turn = watch.turn(&session, Input::from("hi")).await;
         assert!(matches!(turn, Attended::Ended(TurnEnded { answer: Ok(_), stopped: None })));
         let signal = async {

@@ -28,7 +28,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
         ..ModelChoices::default()
     };
     let program = project.link(&models)?.program;
-    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::Nobody));
+    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
     let outcome = runtime.run("a long story").await?;
     let root = &outcome.trace[0];
     let calls: Vec<&str> = root.calls.iter().map(|call| call.name.as_str()).collect();

@@ -82,7 +82,7 @@ async fn through_the_gate(order: Order, fencing: Fencing) -> Result<Duration, Bo
     let program = project.link(&models)?.program;
     let keeper = std::env::var_os("KEEPER").map(Into::into);
     let fence = FenceConfig { fencing, keeper, ..FenceConfig::default() };
-    let config = RuntimeConfig { fence, ..RuntimeConfig::new(Approvals::Nobody) };
+    let config = RuntimeConfig { fence, ..RuntimeConfig::new(Approvals::unattended()) };
     let outcome = Runtime::new(program, Models::default(), config).run("go").await?;
     assert_eq!(outcome.output.into_text(), "done");
     Ok(*took.lock().map_err(|_| "it panicked")?)

@@ -34,7 +34,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
 
     let project = Project::load(directory.path())?.tool(Tool::new(word_count).verdict(Rule::Allow));
     let program = project.link(&ModelChoices::default())?.program;
-    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::Nobody));
+    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
 
     let outcome = runtime.run("count these four words").await?;
     let requests = outcome.usage.total.requests;

@@ -42,7 +42,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
         ..ModelChoices::default()
     };
     let program = project.link(&models)?.program;
-    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::Nobody));
+    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
     let mut lines = Vec::new();
     for crates in [3, 400] {
         let outcome = runtime.run(serde_json::json!({"crates": crates})).await?;

@@ -81,7 +81,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
         ..ModelChoices::default()
     };
     let program = project.link(&models)?.program;
-    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::Nobody));
+    let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
     let mut scope = runtime.open("main").await?;
     let mut lines = Vec::new();
     for said in ["milk", "bread"] {

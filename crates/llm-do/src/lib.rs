@@ -49,7 +49,7 @@
 //!     .agent("helper.worker", "---\nname: helper\ntoolsets: [counter]\n---\nYou count for others.")
 //!     .toolset("counter", || Box::new(Counter(AtomicUsize::new(0))));
 //! let program = project.link(&models)?.program; // every name resolved, or every error
-//! let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::Nobody));
+//! let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
 //!
 //! let outcome = runtime.run("count").await?; // outcome.output / .messages / .usage / .trace
 //! assert_eq!(outcome.output, Output::Text("counted to 1, reply 2".into()));
@@ -92,6 +92,7 @@ pub mod judgement;
 pub mod message;
 pub mod model;
 pub mod project;
+pub mod questions;
 pub mod redact;
 pub mod runtime;
 pub mod stack;

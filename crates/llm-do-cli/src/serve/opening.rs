@@ -14,13 +14,14 @@ use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProject};
 use llm_do::project::{
     AllowWorkers, ApprovalMode, DoubtfulRule, Entry, EntryFunction, Fallback, Program, Project, ToolsetUse,
 };
+use llm_do::questions::QuestionBroker;
 use llm_do::runtime::{OutsideCaller, Runtime, RuntimeConfig};
 use llm_do::syntax::names;
 use llm_do::tools::approval::Approvals;
 use llm_do::tools::function::FunctionEntry;
 use llm_do::tools::python::PythonEndpoint;
 use llm_do::tools::rpc::{Connection, Fault};
-use tokio::sync::mpsc;
+use llm_do_launch::session::{SessionParts, TurnReport};
 
 use super::calls::{Caller, Calls};
 use super::offer;
@@ -62,7 +63,7 @@ pub async fn prepare(
     };
     offer::check(&offered)?;
     let (order, waiting) = Order::new();
-    let caller = Caller { scope, client: client.clone(), calls: Arc::clone(calls), order: order.clone() };
+    let caller = Caller { scope, client: client.clone(), calls: Arc::clone(calls), order };
 
     let mut config = Config::load(environment.config_file().as_deref())?;
     add_providers(&mut config, std::mem::take(&mut open.providers), environment)?;
@@ -81,24 +82,23 @@ pub async fn prepare(
         with_creation_defaults(program, &creation_defaults)
     })?;
     let (program, models) = casting::cast(program, plan.tools, environment, &config, None)?;
-    let trouble = Trouble::default();
+    let (trouble, questions) = (Trouble::default(), QuestionBroker::new());
     let asking = Client {
         scope,
         connection: client.clone(),
         descriptions: descriptions(open.tool_rules),
         trouble: trouble.clone(),
-        order,
     };
     let runtime_config = RuntimeConfig {
         approvals: match open.approval_mode.map_or(program.policy.approval_mode, ApprovalMode::from) {
-            ApprovalMode::ApproveAll => Approvals::ApproveAll,
-            ApprovalMode::RejectAll => Approvals::RejectAll,
-            ApprovalMode::Prompt => Approvals::prompt(asking),
+            ApprovalMode::ApproveAll => Approvals::approve_all(),
+            ApprovalMode::RejectAll => Approvals::reject_all(),
+            ApprovalMode::Prompt => Approvals::ask(questions.0.clone()),
         },
         limits: open.limits.over(&program.policy.limits),
         unknown_prices: open.limits.unknown_prices(),
         creation_defaults,
-        ..run::runtime_config(&plan, &program.policy, mpsc::unbounded_channel().0)
+        ..run::runtime_config(&plan, &program.policy, &questions.0)
     };
     let created = run::created_store(&program, &State::of(environment, &config)?)?;
     let runtime_config = RuntimeConfig { created, ..runtime_config };
@@ -111,7 +111,9 @@ pub async fn prepare(
     };
     let (runtime, events) = Runtime::heard(program, models, runtime_config, hearing);
     let run = runtime.run_id().to_owned();
-    let prepared = Prepared { runtime, events, waiting, wanted: open.events, caller: outside, trouble };
+    let (report, pace) = (TurnReport::Whole, None);
+    let parts = SessionParts { runtime, events, questions, caller: outside, report, pace };
+    let prepared = Prepared { parts, waiting, wanted: open.events, asking, trouble };
     Ok(Ready { prepared, agent, model, run })
 }
 

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use llm_do::BoxFuture;
 use llm_do::message::RawJson;
-use llm_do::tools::approval::{Answer, ApprovalRequest, Approver};
+use llm_do::tools::approval::{Answer, ApprovalRequest};
 use llm_do::tools::rpc::{Connection, Fault, code};
 
-use super::order::Order;
 use super::protocol::{Approve, Decision};
 
 /// Why the client's side of a question ended a run, in words that the runtime has none for.
@@ -33,29 +31,23 @@ pub struct Client {
     /// What the program's rules say of its tools.
     pub descriptions: BTreeMap<String, String>,
     pub trouble: Trouble,
-    pub order: Order,
-}
-
-impl Approver for Client {
-    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
-        Box::pin(async move {
-            let description = self.descriptions.get(&request.tool).map(String::as_str);
-            let params = RawJson::of(&Approve::of(self.scope, request, description));
-            self.order.told().await;
-            match self.connection.request("approve", &params).await {
-                Ok(decision) => self.decided(&decision),
-                // A client that does not know the question is nobody to ask.
-                Err(Fault::Told { code: code::METHOD_NOT_FOUND, .. }) => Answer::Later,
-                Err(Fault::Told { message, .. }) => {
-                    self.trouble.is(format!("the client failed to answer a question: {message}"))
-                }
-                Err(Fault::Gone(_)) => Answer::EndRun,
-            }
-        })
-    }
 }
 
 impl Client {
+    pub async fn ask(&self, request: &ApprovalRequest) -> Answer {
+        let description = self.descriptions.get(&request.tool).map(String::as_str);
+        let params = RawJson::of(&Approve::of(self.scope, request, description));
+        match self.connection.request("approve", &params).await {
+            Ok(decision) => self.decided(&decision),
+            // A client that does not know the question is nobody to ask.
+            Err(Fault::Told { code: code::METHOD_NOT_FOUND, .. }) => Answer::Later,
+            Err(Fault::Told { message, .. }) => {
+                self.trouble.is(format!("the client failed to answer a question: {message}"))
+            }
+            Err(Fault::Gone(_)) => Answer::EndRun,
+        }
+    }
+
     fn decided(&self, decision: &RawJson) -> Answer {
         let read = decision.to::<Decision>().map_err(|error| error.to_string());
         read.and_then(|decision| decision.answer().map_err(str::to_owned)).unwrap_or_else(|wrong| {

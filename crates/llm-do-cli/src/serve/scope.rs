@@ -1,62 +1,97 @@
-//! A call that a program holds open, on a task of its own: turns go in, answers come out, and what happens meanwhile is
-//! told in order, before the answer that it led to.
+//! A session that a program holds: turns go in, answers come out, and what happens meanwhile is told in order, before the
+//! answer that it led to.
 
-use std::future::Future;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
-use llm_do::event::{Event, TraceCall, UsageReport};
-use llm_do::message::{Message, RawJson};
-use llm_do::project::Entry;
+use llm_do::event::{Event, UsageReport};
+use llm_do::message::RawJson;
+use llm_do::questions::{OpenQuestion, QuestionBroker};
 use llm_do::runtime::input::Input;
-use llm_do::runtime::{CallScope, Output, OutsideCaller, RunError, Runtime, finish_of};
+use llm_do::runtime::{RunError, Runtime, finish_of};
 use llm_do::tools::Ending;
+use llm_do::tools::approval::Answer;
 use llm_do::tools::rpc::{Connection, Fault};
+use llm_do_launch::session::{Session, SessionParts, SessionUpdates, TurnResult, Update};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use super::order::Waiting;
 use super::protocol::{Closed, ErrorData, Told, Turned, Wanted};
-use super::questions::Trouble;
+use super::questions::{Client, Trouble};
 use crate::failure::Failure;
 use crate::report;
 use crate::watch::Stopped;
 
-/// What a call needs to be opened.
+/// Who answers the questions of a scope.
+const CLIENT: &str = "the client";
+
+/// What a scope needs to be opened.
 pub struct Prepared {
-    pub runtime: Runtime,
-    pub events: UnboundedReceiver<Event>,
-    /// Who asks the client something after these.
+    pub parts: SessionParts,
+    /// Who asks the client something after the events that led to it.
     pub waiting: Waiting,
     pub wanted: Wanted,
-    pub caller: Option<OutsideCaller>,
+    pub asking: Client,
     pub trouble: Trouble,
 }
 
-/// The handle of an open call. Dropped, the call closes.
+/// The handle of an open scope. Dropped, the session closes.
 pub struct Scope {
-    orders: UnboundedSender<Order>,
+    session: Session,
     /// The manifest's.
     default_input: Option<RawJson>,
+    turns: UnboundedSender<PendingTurn>,
     /// The turn that goes on, if one does.
-    under_way: Option<oneshot::Sender<Option<Stopped>>>,
+    under_way: Option<TurnUnderWay>,
+    closed: oneshot::Receiver<Closed>,
     task: JoinHandle<()>,
 }
 
-enum Order {
-    Turn { input: Input, cancelled: oneshot::Receiver<Option<Stopped>>, answer: oneshot::Sender<Result<Turned, Fault>> },
-    Close { answer: oneshot::Sender<Closed> },
+/// How a turn is cancelled, and by whom it was.
+#[derive(Clone)]
+struct TurnUnderWay {
+    cancelled: CancellationToken,
+    by: Arc<OnceLock<Stopped>>,
+    /// Dropped with the answer.
+    ended: std::sync::Weak<()>,
+}
+
+/// A turn, as the task knows it that tells of it.
+struct PendingTurn {
+    answer: oneshot::Sender<Result<Turned, Fault>>,
+    cancelled: CancellationToken,
+    by: Arc<OnceLock<Stopped>>,
+    /// Held as long as the turn goes on.
+    goes_on: Arc<()>,
 }
 
 impl Scope {
     /// Opens the call: its toolsets are made before this returns.
     pub async fn open(number: u64, prepared: Prepared, client: Connection) -> Result<Self, Fault> {
-        let (orders, received) = mpsc::unbounded_channel();
+        let Prepared { parts, waiting, wanted, asking, trouble } = prepared;
+        let default_input = parts.runtime.program().default_input.clone();
+        let (session, updates) = Session::start(parts);
+        let (turns, received) = mpsc::unbounded_channel();
         let (opened, is_open) = oneshot::channel();
-        let default_input = prepared.runtime.program().default_input.clone();
-        let task = tokio::spawn(live(number, prepared, client, received, opened));
+        let (closing, closed) = oneshot::channel();
+        let attendant = Attendant {
+            number,
+            wanted,
+            client,
+            runtime: Arc::clone(&session.runtime),
+            questions: session.questions.clone(),
+            asking: Arc::new(asking),
+            asked: JoinSet::new(),
+            asks: BTreeMap::new(),
+            trouble,
+        };
+        let task = tokio::spawn(attendant.attend(updates, waiting, received, opened, closing));
+        session.open();
         match is_open.await {
-            Ok(Ok(())) => Ok(Self { orders, default_input, under_way: None, task }),
+            Ok(Ok(())) => Ok(Self { session, default_input, turns, under_way: None, closed, task }),
             Ok(Err(error)) => Err(Failure::from(error).into()),
             Err(_) => Err(Failure::failed("the call ended while it was opened").into()),
         }
@@ -68,64 +103,113 @@ impl Scope {
 
     /// Begins a turn; whoever waits for its answer gets it. One at a time.
     pub fn turn(&mut self, input: Input) -> Result<oneshot::Receiver<Result<Turned, Fault>>, Failure> {
-        if self.under_way.as_ref().is_some_and(|turn| !turn.is_closed()) {
+        if self.under_way.as_ref().is_some_and(|turn| turn.ended.strong_count() > 0) {
             return Err(Failure::usage("a turn of this scope is under way")
                 .hint("wait for its answer, or `cancel` it; other scopes run at the same time"));
         }
-        let (cancel, cancelled) = oneshot::channel();
         let (answer, answered) = oneshot::channel();
-        let _ = self.orders.send(Order::Turn { input, cancelled, answer });
-        self.under_way = Some(cancel);
+        let (goes_on, by) = (Arc::new(()), Arc::new(OnceLock::new()));
+        let ended = Arc::downgrade(&goes_on);
+        let cancelled = self.session.turn(input);
+        let _ = self.turns.send(PendingTurn { answer, cancelled: cancelled.clone(), by: Arc::clone(&by), goes_on });
+        self.under_way = Some(TurnUnderWay { cancelled, by, ended });
         Ok(answered)
     }
 
     /// Ends the turn that goes on; whether there was one.
     pub fn cancel(&mut self, by: Option<Stopped>) -> bool {
-        self.under_way.take().is_some_and(|turn| turn.send(by).is_ok())
+        let Some(turn) = self.under_way.take().filter(|turn| turn.ended.strong_count() > 0) else { return false };
+        if let Some(by) = by {
+            let _ = turn.by.set(by);
+        }
+        turn.cancelled.cancel();
+        true
     }
 
     /// Ends the turn that goes on and closes the call.
     pub async fn close(mut self, by: Option<Stopped>) -> Option<Closed> {
         self.cancel(by);
-        let (answer, closed) = oneshot::channel();
-        let _ = self.orders.send(Order::Close { answer });
-        let closed = closed.await.ok();
+        self.session.close();
+        let closed = self.closed.await.ok();
         let _ = self.task.await;
         closed
     }
 }
 
-/// What is heard of the call, passed on to the client.
-struct Ear {
+/// Passes on to the client what is heard of a session.
+struct Attendant {
     number: u64,
-    events: UnboundedReceiver<Event>,
-    waiting: Waiting,
     wanted: Wanted,
     client: Connection,
+    runtime: Arc<Runtime>,
+    questions: QuestionBroker,
+    asking: Arc<Client>,
+    asked: JoinSet<(String, Answer)>,
+    /// The questions that the client is asked now.
+    asks: BTreeMap<String, AbortHandle>,
+    trouble: Trouble,
 }
 
-impl Ear {
-    /// Works, and tells meanwhile; what led to the end is told before it.
-    async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
-        tokio::pin!(work);
-        let done = loop {
+impl Attendant {
+    async fn attend(
+        mut self,
+        mut updates: SessionUpdates,
+        mut waiting: Waiting,
+        mut turns: UnboundedReceiver<PendingTurn>,
+        opened: oneshot::Sender<Result<(), RunError>>,
+        closing: oneshot::Sender<Closed>,
+    ) {
+        let (mut opened, mut turn) = (Some(opened), None::<PendingTurn>);
+        loop {
+            let (mut waits, mut is_taken_back) = (None, false);
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => self.tell(&event),
-                Some(waiting) = self.waiting.recv() => {
-                    self.tell_all();
-                    let _ = waiting.send(());
+                update = updates.next() => match update {
+                    Some(Update::Events(events)) => events.for_each(|event| self.tell(&event)),
+                    Some(Update::Question(question)) => self.ask(question),
+                    Some(Update::Answered(id, _)) => {
+                        if let Some(ask) = self.asks.remove(&id) {
+                            ask.abort();
+                        }
+                    }
+                    Some(Update::Opened(result)) => {
+                        if let Some(opened) = opened.take() {
+                            let _ = opened.send(result);
+                        }
+                    }
+                    Some(Update::TurnEnded(result)) => {
+                        if let Some(turn) = turn.take().or_else(|| turns.try_recv().ok()) {
+                            let PendingTurn { answer, by, goes_on, .. } = turn;
+                            let turned = self.turned(result, by.get().copied());
+                            // Whoever reads the answer may begin the next turn at once.
+                            drop(goes_on);
+                            let _ = answer.send(turned);
+                        }
+                    }
+                    Some(Update::Closed(_)) => {
+                        let _ = closing.send(Closed { usage: self.runtime.usage(), trace: self.runtime.trace() });
+                        return;
+                    }
+                    None => return,
+                },
+                Some(waiting) = waiting.recv() => waits = Some(waiting),
+                Some(answered) = self.asked.join_next() => {
+                    if let Ok((id, answer)) = answered {
+                        self.asks.remove(&id);
+                        // It may need none any more.
+                        let _ = self.questions.answer(&id, answer, CLIENT);
+                    }
                 }
-                done = &mut work => break done,
+                Some(next) = turns.recv(), if turn.is_none() => turn = Some(next),
+                () = taken_back(&mut turn) => is_taken_back = true,
             }
-        };
-        self.tell_all();
-        done
-    }
-
-    fn tell_all(&mut self) {
-        while let Ok(event) = self.events.try_recv() {
-            self.tell(&event);
+            if let Some(waits) = waits {
+                updates.events_so_far().for_each(|event| self.tell(&event));
+                let _ = waits.send(());
+            }
+            if let Some(turn) = turn.as_ref().filter(|_| is_taken_back) {
+                turn.cancelled.cancel();
+            }
         }
     }
 
@@ -137,110 +221,35 @@ impl Ear {
             Wanted::None => {}
         }
     }
-}
 
-/// Where turns go: an agent keeps its history, a function has none.
-enum Place<'r> {
-    Agent(Box<CallScope<'r>>),
-    Function,
-}
+    fn ask(&mut self, question: OpenQuestion) {
+        let (asking, id) = (Arc::clone(&self.asking), question.id().clone());
+        let ask = self.asked.spawn(async move {
+            let answer = asking.ask(&question.request).await;
+            (question.id().clone(), answer)
+        });
+        self.asks.insert(id, ask);
+    }
 
-async fn live(
-    number: u64,
-    prepared: Prepared,
-    client: Connection,
-    mut orders: UnboundedReceiver<Order>,
-    opened: oneshot::Sender<Result<(), RunError>>,
-) {
-    let Prepared { runtime, events, waiting, wanted, caller, trouble } = prepared;
-    let mut ear = Ear { number, events, waiting, wanted, client };
-    let mut place = match ear.during(open(&runtime, caller.as_ref())).await {
-        Ok(place) => place,
-        Err(error) => return drop(opened.send(Err(error))),
-    };
-    // Whoever asked for it may have given up: then it closes at once.
-    let mut is_wanted = opened.send(Ok(())).is_ok();
-    let (mut closing, mut calls) = (None, 0);
-    while is_wanted {
-        match ear.during(orders.recv()).await {
-            Some(Order::Turn { input, cancelled, mut answer }) => {
-                let mut stopped = None;
-                let cancellation = async {
-                    tokio::select! {
-                        Ok(by) = cancelled => stopped = by,
-                        // The request was taken back.
-                        () = answer.closed() => {}
-                    }
-                };
-                let (output, messages) = ear.during(turn(&runtime, &mut place, input, cancellation)).await;
-                let (usage, trace) = (runtime.usage(), calls_since(&runtime, &place, &mut calls));
-                let _ = answer.send(match output {
-                    Ok(output) => {
-                        let (output, finish) = (output.to_json(), finish_of(&messages));
-                        Ok(Turned { output, finish, messages, usage, trace, refused: runtime.refused() })
-                    }
-                    Err(error) => Err(failed(error, stopped, usage, &trouble)),
-                });
+    fn turned(&self, result: TurnResult, stopped: Option<Stopped>) -> Result<Turned, Fault> {
+        let TurnResult { answer, messages, calls: trace } = result;
+        let usage = self.runtime.usage();
+        match answer {
+            Ok(output) => {
+                let (output, finish) = (output.to_json(), finish_of(&messages));
+                Ok(Turned { output, finish, messages, usage, trace, refused: self.runtime.refused() })
             }
-            Some(Order::Close { answer }) => {
-                closing = Some(answer);
-                is_wanted = false;
-            }
-            None => is_wanted = false,
+            Err(error) => Err(failed(error, stopped, usage, &self.trouble)),
         }
     }
-    if let Place::Agent(scope) = place {
-        ear.during(scope.close()).await;
-    }
-    ear.during(runtime.close()).await;
-    if let Some(answer) = closing {
-        let _ = answer.send(Closed { usage: runtime.usage(), trace: runtime.trace() });
-    }
 }
 
-async fn open<'r>(runtime: &'r Runtime, caller: Option<&OutsideCaller>) -> Result<Place<'r>, RunError> {
-    let scope = match (&runtime.program().entry, caller) {
-        (Entry::Agent(agent), None) => runtime.open(agent).await?,
-        (Entry::Agent(agent), Some(caller)) => runtime.open_for_outside(agent, caller).await?,
-        (Entry::Function(_), _) => return Ok(Place::Function),
-        (Entry::Open, _) => return Err(RunError::NotStarted),
-    };
-    Ok(Place::Agent(Box::new(scope)))
-}
-
-/// The answer, and what was said on the way to it.
-async fn turn(
-    runtime: &Runtime,
-    place: &mut Place<'_>,
-    input: Input,
-    cancelled: impl Future<Output = ()>,
-) -> (Result<Output, RunError>, Vec<Message>) {
-    match place {
-        Place::Agent(scope) => {
-            let start = scope.frame().history.len();
-            let answer = scope.turn_until(input, cancelled).await;
-            (answer, scope.frame().history[start..].to_vec())
-        }
-        Place::Function => (enter(runtime, input, cancelled).await, Vec::new()),
+/// Returns when the request of a turn was taken back.
+async fn taken_back(turn: &mut Option<PendingTurn>) {
+    match turn {
+        Some(turn) if !turn.cancelled.is_cancelled() => turn.answer.closed().await,
+        Some(_) | None => std::future::pending().await,
     }
-}
-
-async fn enter(runtime: &Runtime, input: Input, cancelled: impl Future<Output = ()>) -> Result<Output, RunError> {
-    let Entry::Function(function) = &runtime.program().entry else { return Err(RunError::NotStarted) };
-    tokio::select! {
-        answer = runtime.enter_function(function, input) => answer,
-        () = cancelled => Err(RunError::Cancelled { partial: String::new() }),
-    }
-}
-
-/// The calls that were not told yet, which are counted as told.
-fn calls_since(runtime: &Runtime, place: &Place<'_>, told: &mut usize) -> Vec<TraceCall> {
-    let calls = match place {
-        Place::Agent(scope) => scope.calls_from(*told),
-        Place::Function => runtime.trace().into_iter().skip(*told).map(Arc::unwrap_or_clone).collect(),
-    };
-    *told += calls.len();
-    calls
 }
 
 /// What a program is told of a turn that came to nothing.

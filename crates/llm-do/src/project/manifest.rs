@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::ApprovalMode;
 use super::limit::{LIMITS, Limits};
 use super::trust::claims;
 use crate::escape::visible_start;
@@ -21,7 +20,7 @@ use crate::syntax::table::Shape::{
 use crate::syntax::table::{Fields, Shape, Table, is_name, is_variable, optional, required};
 use crate::syntax::tree::{self, Kind, Node};
 use crate::tools::Nesting;
-use crate::tools::approval::Rule;
+use crate::tools::approval::{ApprovalMode, Rule};
 use crate::tools::source::{
     Access, AgentToolNames, Base, Enclosure, FileRoot, FilesystemConfig, McpConfig, McpServer, Roots, Setting,
     ShellConfig, ToolsetSource, Variant,

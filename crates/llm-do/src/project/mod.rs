@@ -31,6 +31,7 @@ use crate::model::name::ModelName;
 use crate::model::scripted::Script;
 use crate::model::{ModelSettings, ServerTool};
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
+pub use crate::tools::approval::ApprovalMode;
 use crate::tools::approval::Rules;
 use crate::tools::attachment::Premises;
 use crate::tools::function::{FunctionEntry, InputRenderer, MadeToolset, Registry, Tool, ToolsetFactory};
@@ -290,27 +291,6 @@ pub struct Policy {
     pub agent_attachments_require_approval: bool,
     pub agent_approval_overrides: BTreeMap<String, AgentApprovalOverride>,
     pub limits: Limits,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ApprovalMode {
-    Prompt,
-    ApproveAll,
-    RejectAll,
-}
-
-impl ApprovalMode {
-    pub const WORDS: &[&str] = &["prompt", "approve_all", "reject_all"];
-
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "prompt" => Some(Self::Prompt),
-            "approve_all" => Some(Self::ApproveAll),
-            "reject_all" => Some(Self::RejectAll),
-            _ => None,
-        }
-    }
 }
 
 /// One agent, linked.

@@ -2,6 +2,7 @@
 
 mod continuation;
 mod dynamic;
+mod entry;
 mod function;
 pub mod input;
 pub mod ledger;
@@ -41,7 +42,7 @@ use crate::redact::Redactor;
 use crate::stack;
 use crate::syntax::names;
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::{Approvals, Candidate, Gate, KnownAnswers, Passage, Permission, Verdict};
+use crate::tools::approval::{ApprovalMode, Approvals, Candidate, Gate, Passage, Permission, Verdict};
 use crate::tools::attachment::{self, AttachmentError, Reach};
 use crate::tools::fence::FenceConfig;
 use crate::tools::plane::{MOST_QUESTIONS, Refusals};
@@ -55,6 +56,7 @@ use record::Resumed;
 use scope::Caller;
 use session::Session;
 
+pub use entry::EntryCall;
 pub use scope::{CallFrame, CallScope, OutsideCaller};
 
 /// Who answers for which provider, and what that costs.
@@ -111,8 +113,6 @@ pub struct RuntimeConfig {
     pub private_directories: Vec<PathBuf>,
     /// Where the user wants programs of shells to be found by name, besides the directories of the system.
     pub program_directories: Vec<PathBuf>,
-    /// What people answered before it is asked; before whoever is there.
-    pub known_answers: Option<Arc<dyn KnownAnswers>>,
     /// What agents that are created in this run get where whoever creates them is silent.
     pub creation_defaults: WorkerDefaults,
     /// Where it is kept which agents were created; without it they are callable in this run alone.
@@ -154,7 +154,6 @@ impl RuntimeConfig {
             own_files: Vec::new(),
             private_directories: Vec::new(),
             program_directories: Vec::new(),
-            known_answers: None,
             creation_defaults: WorkerDefaults::default(),
             created: None,
             redactor: Redactor::default(),
@@ -197,7 +196,7 @@ pub struct Runtime {
 }
 
 fn gate(run: String, config: &RuntimeConfig) -> Arc<Gate> {
-    Arc::new(Gate::new(run, config.approvals.clone(), config.known_answers.clone()))
+    Arc::new(Gate::new(run, config.approvals.clone()))
 }
 
 /// What a run gave.
@@ -304,6 +303,9 @@ pub enum RunError {
     Function { function: String, reason: String },
     #[error("the entry is defined in Python, which was not started")]
     NotStarted,
+    /// A mistake of the program itself.
+    #[error("llm-do itself failed: {words}")]
+    Panicked { words: String },
     /// By whoever drives the turn.
     #[error("cancelled")]
     Cancelled { partial: String },
@@ -338,6 +340,7 @@ impl RunError {
             | Self::IdleRule { .. }
             | Self::Function { .. }
             | Self::NotStarted
+            | Self::Panicked { .. }
             | Self::Ended(_) => None,
         }
     }
@@ -528,7 +531,7 @@ impl Runtime {
     }
 
     /// Runs an entry that is a function: one input → one answer, and nothing is kept for another.
-    pub async fn enter_function(&self, function: &EntryFunction, input: Input) -> Result<Output, RunError> {
+    async fn enter_function(&self, function: &EntryFunction, input: Input) -> Result<Output, RunError> {
         self.run_entry(function, input, self.events.new_call()).await
     }
 
@@ -660,7 +663,7 @@ impl Runtime {
     }
 
     /// Opens a call on behalf of an agent that runs elsewhere: one level deeper than it, and named after it.
-    pub async fn open_for_outside(&self, agent: &str, caller: &OutsideCaller) -> Result<CallScope<'_>, RunError> {
+    async fn open_for_outside(&self, agent: &str, caller: &OutsideCaller) -> Result<CallScope<'_>, RunError> {
         self.check_prices()?;
         self.open_for(agent, self.events.new_call(), Caller::Outside(caller)).await
     }
@@ -744,9 +747,9 @@ impl Agents for Runtime {
 /// The provider's own tools that an agent is given. They run outside the gate, so where every question is answered with
 /// no they are not offered.
 fn offered_server_tools<'a>(agent: &'a AgentSpec, approvals: &Approvals) -> &'a [ServerTool] {
-    match approvals {
-        Approvals::RejectAll => &[],
-        Approvals::ApproveAll | Approvals::Prompt(_) | Approvals::Nobody => &agent.server_tools,
+    match approvals.mode {
+        ApprovalMode::RejectAll => &[],
+        ApprovalMode::ApproveAll | ApprovalMode::Prompt => &agent.server_tools,
     }
 }
 

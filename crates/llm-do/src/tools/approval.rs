@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use super::ToolsetIdentity;
 use crate::BoxFuture;
@@ -226,19 +227,84 @@ pub enum Memory {
     CallOrTool,
 }
 
-/// Who answers the questions of a session.
-#[derive(Clone)]
-pub enum Approvals {
+/// Whether questions are asked, or have one answer for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalMode {
+    #[default]
+    Prompt,
     ApproveAll,
     RejectAll,
-    Prompt(Arc<dyn Approver>),
-    /// Nobody is there: a call that must ask ends the run.
-    Nobody,
+}
+
+impl ApprovalMode {
+    pub const WORDS: &[&str] = &["prompt", "approve_all", "reject_all"];
+
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "prompt" => Some(Self::Prompt),
+            "approve_all" => Some(Self::ApproveAll),
+            "reject_all" => Some(Self::RejectAll),
+            _ => None,
+        }
+    }
+}
+
+/// Who answers the questions of a session: one answer for all of them, answers that are known before they are asked, and
+/// an approver.
+#[derive(Clone, Default)]
+pub struct Approvals {
+    pub mode: ApprovalMode,
+    /// Without one, a call that must ask waits for an answer where the run is recorded, and ends it elsewhere.
+    pub approver: Option<Arc<dyn Approver>>,
+    /// They count before the approver is asked.
+    pub known: Option<Arc<dyn KnownAnswers>>,
 }
 
 impl Approvals {
-    pub fn prompt(approver: impl Approver + 'static) -> Self {
-        Self::Prompt(Arc::new(approver))
+    /// No approver is there.
+    pub fn unattended() -> Self {
+        Self::default()
+    }
+
+    /// Every question is answered with yes.
+    pub fn approve_all() -> Self {
+        Self { mode: ApprovalMode::ApproveAll, ..Self::default() }
+    }
+
+    /// Every question is answered with no.
+    pub fn reject_all() -> Self {
+        Self { mode: ApprovalMode::RejectAll, ..Self::default() }
+    }
+
+    /// Questions go to this approver.
+    pub fn ask(approver: impl Approver + 'static) -> Self {
+        Self { approver: Some(Arc::new(approver)), ..Self::default() }
+    }
+
+    /// Questions go to this function.
+    pub fn ask_with<F, Answered>(answer: F) -> Self
+    where
+        F: Fn(ApprovalRequest) -> Answered + Send + Sync + 'static,
+        Answered: Future<Output = Answer> + Send + 'static,
+    {
+        struct Function<F>(F);
+        impl<F, Answered> Approver for Function<F>
+        where
+            F: Fn(ApprovalRequest) -> Answered + Send + Sync,
+            Answered: Future<Output = Answer> + Send + 'static,
+        {
+            fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
+                Box::pin((self.0)(request.clone()))
+            }
+        }
+        Self::ask(Function(answer))
+    }
+
+    /// The same, of a session in which these answers were given before.
+    #[must_use]
+    pub fn with_known(self, known: Arc<dyn KnownAnswers>) -> Self {
+        Self { known: Some(known), ..self }
     }
 }
 
@@ -270,7 +336,7 @@ pub struct ApprovalRequest {
     pub others: OtherQuestions,
 }
 
-/// The questions that wait for this one to be answered; more may come while it is being read.
+/// The questions that are open besides one; more may come while it is being read.
 #[derive(Clone, Debug, Default)]
 pub struct OtherQuestions(Arc<AtomicUsize>);
 
@@ -278,13 +344,15 @@ pub struct OtherQuestions(Arc<AtomicUsize>);
 pub const MOST_OPEN_QUESTIONS: usize = 128;
 
 impl OtherQuestions {
+    /// Without the one that asks.
     pub fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    fn one_more(&self) -> WaitingQuestion<'_> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        WaitingQuestion(self)
+    /// One more, unless too many are open already.
+    fn open(&self) -> Option<OpenedQuestion<'_>> {
+        let room = |open: usize| (open < MOST_OPEN_QUESTIONS).then_some(open + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok().map(|_| OpenedQuestion(self))
     }
 }
 
@@ -295,9 +363,9 @@ impl PartialEq for OtherQuestions {
 }
 
 /// Also one that is given up is no longer counted.
-struct WaitingQuestion<'a>(&'a OtherQuestions);
+struct OpenedQuestion<'a>(&'a OtherQuestions);
 
-impl Drop for WaitingQuestion<'_> {
+impl Drop for OpenedQuestion<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -547,11 +615,10 @@ pub struct Gate {
     /// The id of the run: an answer in one is none in another.
     run: String,
     approvals: Approvals,
-    known: Option<Arc<dyn KnownAnswers>>,
     remembered: Mutex<HashSet<Grant>>,
-    /// One question at a time.
-    asking: tokio::sync::Mutex<()>,
-    others: OtherQuestions,
+    /// Wakes the questions that an answer for the session may have answered too.
+    granted: Notify,
+    open: OtherQuestions,
 }
 
 /// An approval for the rest of the session, for one agent: whoever read what `editor` was about to do has not read what
@@ -576,15 +643,9 @@ enum Grant {
 }
 
 impl Gate {
-    pub fn new(run: String, approvals: Approvals, known: Option<Arc<dyn KnownAnswers>>) -> Self {
-        Self {
-            run,
-            approvals,
-            known,
-            remembered: Mutex::default(),
-            asking: tokio::sync::Mutex::default(),
-            others: OtherQuestions::default(),
-        }
+    pub fn new(run: String, approvals: Approvals) -> Self {
+        let (remembered, granted, open) = (Mutex::default(), Notify::new(), OtherQuestions::default());
+        Self { run, approvals, remembered, granted, open }
     }
 
     /// The id of the run whose gate it is.
@@ -644,9 +705,8 @@ impl Gate {
         }
     }
 
-    /// A person's answer to the question of a verdict, by the first of: `--reject-all`; what was answered to exactly
-    /// this question before; an answer for the session; `--approve-all`; whoever is there. Only what a person said is
-    /// recorded: all else is found out again each time.
+    /// The answer to the question of a verdict. Only what a person said is recorded: all else is found out again each
+    /// time.
     async fn answered<Judged: Future<Output = Result<Verdict, String>> + Send>(
         &self,
         candidate: &Candidate<'_>,
@@ -656,37 +716,29 @@ impl Gate {
         steps: &Steps,
         events: &Events,
     ) -> Result<Given, NoAnswer> {
-        if let Approvals::RejectAll = self.approvals {
+        // Whatever was recorded: who rejects all rejects it now.
+        if self.approvals.mode == ApprovalMode::RejectAll {
             return Err(NoAnswer::Policy("every question is answered with no in this run".to_owned()));
         }
-        let is_first = !steps.is_recorded() && self.known.is_none();
-        if is_first && self.is_unasked(candidate, verdict, events) {
-            return Err(NoAnswer::Unasked);
+        // Nothing is made for a question that nobody is asked, and that no record and no answer can know.
+        if !steps.is_recorded() && self.approvals.known.is_none() {
+            self.answered_at_once(candidate, verdict, false, events)?;
         }
         let asked = candidate.asked(question, events.redactor());
         let id = asked.digest(&self.run, &(candidate.key)());
         let steps = steps.at(format_args!("ask"));
-        let is_recorded = matches!(steps.prior(StepKind::Ask, || RawJson::of(&id)), Prior::Done);
-        let request = candidate.request(id, question.clone(), verdict, self.others.clone());
-        let known = self.known.as_ref().filter(|_| !is_recorded).and_then(|known| known.answer_to(&request));
-        let mut turn = None;
-        if !is_recorded && known.is_none() {
-            // One is being asked.
-            let is_asked = matches!(self.approvals, Approvals::Prompt(_));
-            if is_asked && self.others.count() + 1 >= MOST_OPEN_QUESTIONS {
-                return Err(NoAnswer::Policy(format!("{MOST_OPEN_QUESTIONS} questions are open already")));
-            }
-            let waits = self.others.one_more();
-            // Somebody may allow it while this question waits.
-            turn = if let Approvals::Prompt(_) = self.approvals { Some(self.asking.lock().await) } else { None };
-            drop(waits);
-            if self.is_unasked(candidate, verdict, events) {
-                return Err(NoAnswer::Unasked);
-            }
+        let request = candidate.request(id, question.clone(), verdict, self.open.clone());
+        let is_recorded = matches!(steps.prior(StepKind::Ask, || RawJson::of(&request.id)), Prior::Done);
+        let known = self.approvals.known.as_ref().filter(|_| !is_recorded).and_then(|known| known.answer_to(&request));
+        if !is_recorded {
+            self.answered_at_once(candidate, verdict, known.is_some(), events)?;
         }
         let telling = steps.telling(events);
         let effect = async {
-            let answer = self.ask(known, &request, &telling).await?;
+            let answer = match known {
+                Some(known) => Self::told(known, &request, &telling)?,
+                None => self.ask(candidate, verdict, &request, &telling).await?,
+            };
             self.remember_answer(&answer, candidate, verdict);
             let judged = match &answer {
                 Answer::Edited(arguments) => judge(arguments.clone()).await.ok().map(|verdict| verdict.judged()),
@@ -700,24 +752,26 @@ impl Gate {
             Ok(Given { answer, judged })
         };
         let described = || Described::new(StepKind::Ask, &request.id).shown(&asked);
-        let given = steps.run(described, &telling, effect).await;
-        drop(turn);
-        given
+        steps.run(described, &telling, effect).await
     }
 
-    /// Whether nobody has to be asked; who watches a run learns of it.
-    fn is_unasked(&self, candidate: &Candidate<'_>, verdict: &Verdict, events: &Events) -> bool {
-        let answered = match self.approvals {
-            Approvals::Prompt(_) | Approvals::ApproveAll | Approvals::Nobody
-                if self.is_remembered(candidate, verdict) =>
-            {
-                Answered::Remembered
-            }
-            Approvals::ApproveAll => Answered::Policy,
-            Approvals::Prompt(_) | Approvals::Nobody | Approvals::RejectAll => return false,
+    /// Stops where nobody has to be asked; who watches the run learns of it.
+    fn answered_at_once(
+        &self,
+        candidate: &Candidate<'_>,
+        verdict: &Verdict,
+        is_known: bool,
+        events: &Events,
+    ) -> Result<(), NoAnswer> {
+        let Approvals { mode, approver, .. } = &self.approvals;
+        let is_remembered = self.is_remembered(candidate, verdict);
+        let answer = match answerer(Facts { mode: *mode, is_known, is_remembered, has_approver: approver.is_some() }) {
+            Answerer::Session => Answered::Remembered,
+            Answerer::ApproveAll => Answered::Policy,
+            Answerer::RejectAll | Answerer::Known | Answerer::Approver | Answerer::Nobody => return Ok(()),
         };
-        candidate.tell(&self.run, events, verdict, answered);
-        true
+        candidate.tell(&self.run, events, verdict, answer);
+        Err(NoAnswer::Unasked)
     }
 
     /// For this session only: an answer from a record is not remembered.
@@ -729,28 +783,53 @@ impl Gate {
             }
             Answer::Once | Answer::Edited(_) | Answer::Refuse { .. } | Answer::EndRun | Answer::Later => None,
         };
-        self.grants().extend(grant);
+        if let Some(grant) = grant {
+            self.grants().insert(grant);
+            self.granted.notify_waiters();
+        }
     }
 
-    /// Tells of a question and of its answer, which is known or comes from whoever is there.
-    async fn ask(&self, known: Option<Answer>, request: &ApprovalRequest, events: &Events) -> Result<Answer, NoAnswer> {
-        let approver = match (&known, &self.approvals) {
-            (Some(_), _) => None,
-            (None, Approvals::Prompt(approver)) => Some(approver),
-            (None, Approvals::ApproveAll | Approvals::RejectAll | Approvals::Nobody) => return Err(NoAnswer::Nobody),
+    /// Asks the approver. An answer for the session that another question gets meanwhile may answer this one too.
+    async fn ask(
+        &self,
+        candidate: &Candidate<'_>,
+        verdict: &Verdict,
+        request: &ApprovalRequest,
+        events: &Events,
+    ) -> Result<Answer, NoAnswer> {
+        let approver = self.approvals.approver.as_ref().ok_or(NoAnswer::Nobody)?;
+        let _open = self
+            .open
+            .open()
+            .ok_or_else(|| NoAnswer::Policy(format!("{MOST_OPEN_QUESTIONS} questions are open already")))?;
+        tell_asked(request, events);
+        let mut answered = approver.ask(request);
+        let covered = async {
+            loop {
+                let granted = self.granted.notified();
+                if self.is_remembered(candidate, verdict) {
+                    return;
+                }
+                granted.await;
+            }
         };
-        let ApprovalRequest { id, path, tool, arguments, question, .. } = request;
-        events.send(|| EventKind::ApprovalAsked {
-            id: id.clone(),
-            path: path.clone(),
-            tool: tool.clone(),
-            arguments: arguments.clone(),
-            reason: question.reason.clone(),
-        });
-        let answer = match (known, approver) {
-            (None, Some(approver)) => bounded(approver.ask(request).await),
-            (known, _) => bounded(known.unwrap_or(Answer::Later)),
-        };
+        tokio::select! {
+            biased;
+            answer = &mut answered => Self::answer_told(bounded(answer), request, events),
+            () = covered => {
+                candidate.tell(&self.run, events, verdict, Answered::Remembered);
+                Ok(Answer::Once)
+            }
+        }
+    }
+
+    /// Tells of a question whose answer is known, and of the answer.
+    fn told(known: Answer, request: &ApprovalRequest, events: &Events) -> Result<Answer, NoAnswer> {
+        tell_asked(request, events);
+        Self::answer_told(bounded(known), request, events)
+    }
+
+    fn answer_told(answer: Answer, request: &ApprovalRequest, events: &Events) -> Result<Answer, NoAnswer> {
         let (answered, note) = match &answer {
             Answer::Once => (Answered::Once, None),
             Answer::CallForSession => (Answered::CallForSession, None),
@@ -761,9 +840,9 @@ impl Gate {
             Answer::Later => return Err(NoAnswer::Nobody),
         };
         events.send(|| EventKind::ApprovalAnswered {
-            id: id.clone(),
-            path: path.clone(),
-            tool: tool.clone(),
+            id: request.id.clone(),
+            path: request.path.clone(),
+            tool: request.tool.clone(),
             answer: answered,
             note,
         });
@@ -851,6 +930,51 @@ impl Candidate<'_> {
     }
 }
 
+fn tell_asked(request: &ApprovalRequest, events: &Events) {
+    events.send(|| EventKind::ApprovalAsked {
+        id: request.id.clone(),
+        path: request.path.clone(),
+        tool: request.tool.clone(),
+        arguments: request.arguments.clone(),
+        reason: request.question.reason.clone(),
+    });
+}
+
+/// What is known when a verdict asks.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    mode: ApprovalMode,
+    /// A person has answered exactly this question before.
+    is_known: bool,
+    /// An answer for the session covers the call.
+    is_remembered: bool,
+    has_approver: bool,
+}
+
+/// Whose answer counts where a verdict asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answerer {
+    RejectAll,
+    Known,
+    Session,
+    ApproveAll,
+    Approver,
+    Nobody,
+}
+
+/// The third step of every decision. The first two make the verdict: the floor of a toolset, which no rule lifts, and the
+/// rules ([`Verdict::under`]). If the verdict asks, the first of these answers. Pure.
+fn answerer(facts: Facts) -> Answerer {
+    match facts {
+        Facts { mode: ApprovalMode::RejectAll, .. } => Answerer::RejectAll,
+        Facts { is_known: true, .. } => Answerer::Known,
+        Facts { is_remembered: true, .. } => Answerer::Session,
+        Facts { mode: ApprovalMode::ApproveAll, .. } => Answerer::ApproveAll,
+        Facts { has_approver: true, .. } => Answerer::Approver,
+        Facts { mode: ApprovalMode::Prompt, .. } => Answerer::Nobody,
+    }
+}
+
 /// Keys sorted, no blanks: two spellings of one value are one.
 pub fn canonical(json: &RawJson) -> String {
     json.to::<serde_json::Value>().map_or_else(|_| json.get().to_owned(), |value| value.to_string())
@@ -859,6 +983,30 @@ pub fn canonical(json: &RawJson) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_is_answered_by_the_first_who_has_an_answer() {
+        use ApprovalMode::{ApproveAll, Prompt, RejectAll};
+        let cases = [
+            // mode, known, remembered, an approver → who answers
+            (RejectAll, true, true, true, Answerer::RejectAll),
+            (RejectAll, false, false, false, Answerer::RejectAll),
+            (ApproveAll, true, true, true, Answerer::Known),
+            (ApproveAll, false, true, true, Answerer::Session),
+            (ApproveAll, false, false, true, Answerer::ApproveAll),
+            (ApproveAll, false, false, false, Answerer::ApproveAll),
+            (Prompt, true, true, true, Answerer::Known),
+            (Prompt, true, false, false, Answerer::Known),
+            (Prompt, false, true, true, Answerer::Session),
+            (Prompt, false, true, false, Answerer::Session),
+            (Prompt, false, false, true, Answerer::Approver),
+            (Prompt, false, false, false, Answerer::Nobody),
+        ];
+        for (mode, is_known, is_remembered, has_approver, expected) in cases {
+            let facts = Facts { mode, is_known, is_remembered, has_approver };
+            assert_eq!(answerer(facts), expected, "{facts:?}");
+        }
+    }
 
     #[test]
     fn a_rule_never_lifts_a_block_nor_what_always_asks() {

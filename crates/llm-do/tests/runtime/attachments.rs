@@ -36,7 +36,7 @@ fn delegating(path: &str, policy: &str) -> Files {
 #[tokio::test]
 async fn a_model_hands_on_files_of_the_project_without_a_question() {
     let files = delegating("notes.md", "{}");
-    let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+    let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap();
     assert_eq!(text(Ok(outcome.output)), "got look\n[notes.md]");
 }
 
@@ -46,7 +46,7 @@ async fn secrets_and_files_outside_are_asked_for_whatever_a_rule_allows() {
     std::fs::write(outside.path(), "outside").unwrap();
     for path in [".env", outside.path().to_str().unwrap()] {
         let files = delegating(path, "{}");
-        let waits = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
+        let waits = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap_err();
         let RunError::Ended(Ending::NeedsApproval(pending)) = waits else { panic!("{waits}") };
         assert_eq!((pending[0].path.join(" "), pending[0].tool.as_str()), ("main".to_owned(), "child"));
 
@@ -67,7 +67,7 @@ async fn secrets_and_files_outside_are_asked_for_whatever_a_rule_allows() {
 #[tokio::test]
 async fn files_that_a_model_names_wrongly_come_back_to_it() {
     let files = delegating("missing.md", "{}");
-    let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+    let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap();
     assert_eq!(text(Ok(outcome.output)), "error: agent `child` failed: the attachment `missing.md` does not exist");
 }
 
@@ -84,7 +84,8 @@ async fn no_more_files_are_read_than_may_be_sent() {
             let files = delegating(&named, "{}");
             let child = worker("child", &format!("attachment_policy: {policy}\n{schema}"));
             std::fs::write(files.path().join("child.worker"), child).unwrap();
-            let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+            let outcome =
+                runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap();
             let expected = format!("error: agent `child` failed: the attachment {reason}");
             assert_eq!(text(Ok(outcome.output)), expected);
         }
@@ -102,7 +103,7 @@ async fn what_is_no_file_of_the_disk_is_none() {
         let files = delegating(path, "{}");
         std::fs::File::create(files.path().join("big")).unwrap().set_len(2 << 30).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, files.path().join("pipe"), 0o600.into()).unwrap();
-        let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+        let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap();
         let expected = format!("error: agent `child` failed: the attachment `{path}` {reason}");
         assert_eq!(text(Ok(outcome.output)), expected);
     }
@@ -127,7 +128,7 @@ async fn handing_on_files_asks_where_the_policy_says_so_except_for_agents_it_exc
 async fn the_input_of_a_run_may_not_name_what_nobody_agreed_to() {
     let files = Files::new(&[("main.worker", &worker("main", "")), ("script.yaml", "- say: ok"), (".env", "KEY=1")]);
     let input = || Input::Object { value: json!({"input": "x", "attachments": [".env"]}), attachments: Vec::new() };
-    let waits = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run(input()).await.unwrap_err();
+    let waits = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run(input()).await.unwrap_err();
     let RunError::Ended(Ending::NeedsApproval(pending)) = waits else { panic!("{waits}") };
     assert_eq!((pending[0].tool.as_str(), pending[0].arguments.get()), ("attach", r#"{"paths":[".env"]}"#));
     let (approvals, _) = person(Answer::Once);
@@ -150,6 +151,6 @@ async fn a_typed_input_with_a_field_for_attachments_takes_them_there() {
     let given = llm_do::tools::attachment::read_named(&files.path().join("given.md")).unwrap();
     let value = json!({"title": "Report", "attachments": ["notes.md"]});
     let input = Input::Object { value, attachments: vec![given] };
-    let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run(input).await.unwrap();
+    let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run(input).await.unwrap();
     assert_eq!(text(Ok(outcome.output)), "Report: notes.md, given.md\n[notes.md]\n[given.md]");
 }

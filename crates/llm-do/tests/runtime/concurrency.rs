@@ -61,7 +61,7 @@ async fn a_thousand_runs_at_once_over_http_all_come_to_their_end() {
         .agent("main.worker", "---\nname: main\nmodel: anthropic:claude-haiku-4-5\ntools: [noop]\n---\nYou do nothing.")
         .tool(Tool::new(noop).verdict(Rule::Allow));
     let program = project.link(&ModelChoices::default()).unwrap().program;
-    let runtime = Arc::new(Runtime::new(program, asking(&fake), RuntimeConfig::new(Approvals::Nobody)));
+    let runtime = Arc::new(Runtime::new(program, asking(&fake), RuntimeConfig::new(Approvals::unattended())));
     let mut runs = JoinSet::new();
     for _ in 0..RUNS {
         let runtime = Arc::clone(&runtime);
@@ -103,7 +103,7 @@ async fn a_child_that_hangs_ends_with_its_callers_turn_and_leaves_no_trace_in_it
     let files = Files::new(&[("main.worker", &main), ("child.worker", &child), ("script.yaml", script)]);
     let log = Log::default();
     let project = hanging().within(files.project(), "hanging", &log);
-    let runtime = runtime(&project, RuntimeConfig::new(Approvals::Nobody));
+    let runtime = runtime(&project, RuntimeConfig::new(Approvals::unattended()));
     let mut scope = runtime.open("main").await.unwrap();
     assert_eq!(text(scope.turn("a").await), "reply 1");
     abandon(scope.turn("delegate")).await;
@@ -139,7 +139,7 @@ async fn a_question_that_is_given_up_on_blocks_neither_the_next_one_nor_the_scop
     let verdict = Verdict::Ask(Question::because("it may hang"));
     let asking = OneTool { verdict, deed: Deed::Says("it did not"), ..hanging() };
     let project = asking.within(files.project(), "asking", &log);
-    let runtime = runtime(&project, RuntimeConfig::new(Approvals::prompt(Absent(AtomicUsize::new(0)))));
+    let runtime = runtime(&project, RuntimeConfig::new(Approvals::ask(Absent(AtomicUsize::new(0)))));
     let mut scope = runtime.open("main").await.unwrap();
     assert_eq!(text(scope.turn("a").await), "reply 1");
     abandon(scope.turn("go")).await;
@@ -155,7 +155,7 @@ async fn an_agent_calls_itself_down_to_the_limit() {
     const DEPTH: u64 = 300;
     let script = "- {round: 1, call: {main: {input: deeper}}}\n- say: '{{ result }}'";
     let files = Files::new(&[("main.worker", &worker("main", "toolsets: [main]")), ("script.yaml", script)]);
-    let config = RuntimeConfig { max_depth: DEPTH, ..RuntimeConfig::new(Approvals::Nobody) };
+    let config = RuntimeConfig { max_depth: DEPTH, ..RuntimeConfig::new(Approvals::unattended()) };
     let runtime = runtime(&files.project(), config);
     let said = text(runtime.run("go").await.map(|outcome| outcome.output));
     assert!(
@@ -170,7 +170,7 @@ async fn an_agent_calls_itself_down_to_the_limit() {
 async fn agents_that_wait_for_nothing_let_others_in_between() {
     let script = "- call: [{main: {input: a}}, {main: {input: b}}, {main: {input: c}}]";
     let files = Files::new(&[("main.worker", &worker("main", "toolsets: [main]")), ("script.yaml", script)]);
-    let config = RuntimeConfig { max_depth: 12, ..RuntimeConfig::new(Approvals::Nobody) };
+    let config = RuntimeConfig { max_depth: 12, ..RuntimeConfig::new(Approvals::unattended()) };
     let runtime = runtime(&files.project(), config);
     let mut scope = runtime.open("main").await.unwrap();
     let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
@@ -201,7 +201,7 @@ async fn a_tool_calls_itself_down_to_the_limit_and_the_process_lives_on() {
         });
         let script = "- {round: 1, call: {dig: {left: 10000}}}\n- say: '{{ result }}'";
         let files = Files::new(&[("main.worker", &worker("main", "tools: [dig]")), ("script.yaml", script)]);
-        let config = RuntimeConfig { max_call_depth, ..RuntimeConfig::new(Approvals::Nobody) };
+        let config = RuntimeConfig { max_call_depth, ..RuntimeConfig::new(Approvals::unattended()) };
         let runtime = runtime(&files.project().tool(dig.verdict(Rule::Allow)), config);
         let said = text(runtime.run("go").await.map(|outcome| outcome.output));
         let expected = format!(

@@ -90,21 +90,21 @@ async fn the_tools_are_offered_under_their_older_names_where_the_manifest_says_s
 - {agent: maker, say: '{{ result }}'}
 - {agent: poet, say: afloat}
 ";
-    let outcome = scripted(&files.project(), script, Approvals::ApproveAll).run("x").await.unwrap();
+    let outcome = scripted(&files.project(), script, Approvals::approve_all()).run("x").await.unwrap();
     assert_eq!(text(Ok(outcome.output.clone())), "afloat");
     let created = &outcome.trace[0].calls[0];
     let Some(CallOutput::Text(words)) = &created.output else { panic!("{created:?}") };
     assert!(words.ends_with("`worker_call` calls it"), "{words}");
     // The other names are no tools here.
     let script = "- {round: 1, call: {agent_call: {agent: poet, input: x}}}\n- {say: '{{ result }}'}";
-    let said = text(scripted(&files.project(), script, Approvals::ApproveAll).run("x").await.map(|it| it.output));
+    let said = text(scripted(&files.project(), script, Approvals::approve_all()).run("x").await.map(|it| it.output));
     assert!(said.contains("there is no tool `agent_call`; tools: worker_call, worker_create"), "{said}");
 }
 
 #[tokio::test]
 async fn a_created_agent_is_in_the_tree_and_reached_by_later_runs() {
     let (files, state) = (maker("toolsets: [dynamic_agents, filesystem_project]"), tempfile::tempdir().unwrap());
-    let runtime = scripted_with(&files.project(), CREATE_AND_CALL, keeping(state.path(), Approvals::ApproveAll));
+    let runtime = scripted_with(&files.project(), CREATE_AND_CALL, keeping(state.path(), Approvals::approve_all()));
     let outcome = runtime.run("x").await.unwrap();
     assert_eq!(text(Ok(outcome.output)), "wrote 1 characters to poem.txt");
     let calls: Vec<_> = outcome.trace[0].calls.iter().map(|call| (call.name.as_str(), call.kind)).collect();
@@ -112,10 +112,10 @@ async fn a_created_agent_is_in_the_tree_and_reached_by_later_runs() {
 
     let script = "- {agent: maker, round: 1, call: {agent_call: {agent: poet, input: again}}}\n\
                   - {agent: maker, say: '{{ result }}'}\n- {agent: poet, say: 'poet heard {{ heard }}'}";
-    let later = scripted_with(&files.project(), script, keeping(state.path(), Approvals::Nobody));
+    let later = scripted_with(&files.project(), script, keeping(state.path(), Approvals::unattended()));
     assert!(!later.program().agents.contains_key("poet"), "it is not linked with the project");
     assert_eq!(text(later.run("x").await.map(|outcome| outcome.output)), "poet heard again");
-    let forgetful = scripted(&files.project(), script, Approvals::Nobody);
+    let forgetful = scripted(&files.project(), script, Approvals::unattended());
     let said = text(forgetful.run("x").await.map(|outcome| outcome.output));
     assert!(said.contains("`poet` was not made here; list it in `worker_files`"), "nobody kept that: {said}");
 }
@@ -142,10 +142,10 @@ async fn a_created_agent_has_no_more_than_its_creator_has_now() {
         ),
     ] {
         let (files, state) = (maker(before), tempfile::tempdir().unwrap());
-        let first = scripted_with(&files.project(), create, keeping(state.path(), Approvals::ApproveAll));
+        let first = scripted_with(&files.project(), create, keeping(state.path(), Approvals::approve_all()));
         first.run("x").await.unwrap();
         std::fs::write(files.path().join("maker.worker"), format!("---\nname: maker\n{now}\n---\nx")).unwrap();
-        let runtime = scripted_with(&files.project(), call, keeping(state.path(), Approvals::Nobody));
+        let runtime = scripted_with(&files.project(), call, keeping(state.path(), Approvals::unattended()));
         let said = match runtime.run("x").await {
             Ok(outcome) => text(Ok(outcome.output)),
             Err(error) => error.to_string(),
@@ -169,7 +169,7 @@ async fn a_file_that_nobody_made_here_is_no_agent() {
     let generated = files.path().join("workers/generated");
     std::fs::create_dir_all(&generated).unwrap();
     let said = async || {
-        let runtime = scripted_with(&files.project(), call, keeping(state.path(), Approvals::ApproveAll));
+        let runtime = scripted_with(&files.project(), call, keeping(state.path(), Approvals::approve_all()));
         text(runtime.run("x").await.map(|outcome| outcome.output))
     };
     let refused = "`evil` was not made here; list it in `worker_files`";
@@ -178,7 +178,7 @@ async fn a_file_that_nobody_made_here_is_no_agent() {
     // One that was made, and then changed.
     std::fs::remove_file(generated.join("evil.yaml")).unwrap();
     let create = "- {round: 1, call: {agent_create: {name: evil, instructions: harmless}}}\n- {say: done}";
-    let made = scripted_with(&files.project(), create, keeping(state.path(), Approvals::ApproveAll));
+    let made = scripted_with(&files.project(), create, keeping(state.path(), Approvals::approve_all()));
     made.run("x").await.unwrap();
     let harmless = std::fs::read_to_string(generated.join("evil.yaml")).unwrap();
     std::fs::write(generated.join("evil.yaml"), evil).unwrap();
@@ -214,7 +214,7 @@ async fn a_model_may_call_only_what_it_is_allowed_to() {
         ("toolsets: [dynamic_agents]\nallow_workers: ['*']", "'../x'", "there is no agent `../x`"),
     ] {
         let files = maker(keys);
-        let runtime = scripted(&files.project(), &call(agent), Approvals::Nobody);
+        let runtime = scripted(&files.project(), &call(agent), Approvals::unattended());
         let said = text(runtime.run("x").await.map(|outcome| outcome.output));
         assert!(said.contains(expected), "{keys}, {agent}: {said}");
     }
@@ -252,12 +252,12 @@ async fn what_cannot_be_created_comes_back_to_the_model() {
         ),
     ] {
         let script = format!("- {{round: 1, call: {{agent_create: {arguments}}}}}\n- {{say: '{{{{ result }}}}'}}");
-        let runtime = scripted(&files.project(), &script, Approvals::ApproveAll);
+        let runtime = scripted(&files.project(), &script, Approvals::approve_all());
         let said = text(runtime.run("x").await.map(|outcome| outcome.output));
         assert!(said.contains(expected), "{arguments}: {said}");
     }
     let script = "- {round: 1, call: {agent_create: {name: old, instructions: new, force: true}}}\n- {say: done}";
-    scripted(&files.project(), script, Approvals::ApproveAll).run("x").await.unwrap();
+    scripted(&files.project(), script, Approvals::approve_all()).run("x").await.unwrap();
     let text = std::fs::read_to_string(generated.join("old.yaml")).unwrap();
     assert_eq!(text, "name: \"old\"\ninstructions: \"new\"\n");
     let mut left: Vec<_> = std::fs::read_dir(generated).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -287,7 +287,7 @@ async fn defaults_of_a_program_are_given_where_the_creator_is_silent_and_has_the
         allow_workers: Some(names(&["other"])),
         attachment_policy: None,
     };
-    let config = RuntimeConfig { creation_defaults, ..RuntimeConfig::new(Approvals::ApproveAll) };
+    let config = RuntimeConfig { creation_defaults, ..RuntimeConfig::new(Approvals::approve_all()) };
     Runtime::new(program, Models::default(), config).run("x").await.unwrap();
     let file = |name: &str| std::fs::read_to_string(files.path().join("workers/generated").join(name)).unwrap();
     let expected = |toolset: &str| {
@@ -324,12 +324,12 @@ async fn a_call_for_an_agent_elsewhere_is_one_level_deeper_and_named_after_it() 
     let (approvals, asked) = person(Answer::Once);
     let runtime = scripted(&files.project(), script, approvals);
     let caller = |depth| OutsideCaller { agent: "far".to_owned(), depth };
-    let mut scope = runtime.open_for_outside("maker", &caller(2)).await.unwrap();
-    assert_eq!(text(scope.turn("x").await), "done");
-    assert_eq!((scope.frame().depth, scope.calls_from(0).len(), scope.calls_from(1).len()), (3, 1, 0));
-    scope.close().await;
+    let mut call = runtime.open_entry_for(Some(&caller(2))).await.unwrap();
+    assert_eq!(text(call.turn("x").await), "done");
+    assert_eq!((call.new_calls().len(), call.new_calls().len()), (1, 0));
+    call.close().await;
     assert_eq!(asked.lock().unwrap()[0].path, ["far", "maker"]);
-    let error = runtime.open_for_outside("maker", &caller(4)).await.err().unwrap();
+    let error = runtime.open_entry_for(Some(&caller(4))).await.err().unwrap();
     assert_eq!(error.to_string(), "agent `far` cannot call `maker`: that would be depth 5, and `max_depth` is 5");
 }
 

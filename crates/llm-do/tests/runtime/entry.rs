@@ -51,7 +51,7 @@ fn project(files: &Files, verdict: Rule) -> Project {
 #[tokio::test]
 async fn an_entry_function_calls_agents_and_tools_by_name_in_one_tree() {
     let files = expert("");
-    let runtime = runtime(&project(&files, Rule::Allow), RuntimeConfig::new(Approvals::Nobody));
+    let runtime = runtime(&project(&files, Rule::Allow), RuntimeConfig::new(Approvals::unattended()));
     for input in [Input::from("cranes"), Input::Object { value: json!({"topic": "cranes"}), attachments: Vec::new() }] {
         let outcome = runtime.run(input).await.unwrap();
         assert_eq!(text(Ok(outcome.output)), "about cranes (12)", "a plain text fills the one field");
@@ -69,7 +69,7 @@ async fn an_entry_function_calls_agents_and_tools_by_name_in_one_tree() {
 #[tokio::test]
 async fn its_calls_pass_the_gate_and_it_cannot_catch_what_ends_the_run() {
     let files = expert("");
-    let waits = runtime(&project(&files, Rule::Ask), RuntimeConfig::new(Approvals::Nobody)).run("x").await;
+    let waits = runtime(&project(&files, Rule::Ask), RuntimeConfig::new(Approvals::unattended())).run("x").await;
     let Err(RunError::Ended(Ending::NeedsApproval(pending))) = waits else { panic!("{waits:?}") };
     assert_eq!((pending[0].path.join(" "), pending[0].tool.as_str()), ("main".to_owned(), "letters"));
 
@@ -80,7 +80,7 @@ async fn its_calls_pass_the_gate_and_it_cannot_catch_what_ends_the_run() {
         })
     });
     let project = files.project().tool(Tool::new(letters)).entry(careless);
-    let ended = runtime(&project, RuntimeConfig::new(Approvals::RejectAll)).run("x").await;
+    let ended = runtime(&project, RuntimeConfig::new(Approvals::reject_all())).run("x").await;
     assert!(matches!(ended, Err(RunError::Ended(Ending::Refused { .. }))), "{ended:?}");
 }
 
@@ -102,7 +102,7 @@ async fn calls_of_agents_by_code_ask_where_the_policy_says_so() {
 async fn a_limit_stops_the_agents_of_a_function_too() {
     let files = expert("");
     let limits = Limits { max_requests: Some(0), ..Limits::default() };
-    let config = RuntimeConfig { limits, ..RuntimeConfig::new(Approvals::Nobody) };
+    let config = RuntimeConfig { limits, ..RuntimeConfig::new(Approvals::unattended()) };
     let error = runtime(&project(&files, Rule::Allow), config).run("x").await.unwrap_err();
     assert!(matches!(error, RunError::Ended(Ending::Limit { .. })), "{error}");
 }
@@ -118,7 +118,7 @@ async fn a_function_that_fails_or_gives_a_value_says_so() {
             Ok(json!({"words": topic.topic.split(' ').count()}))
         })
     });
-    let runtime = runtime(&files.project().entry(failing), RuntimeConfig::new(Approvals::Nobody));
+    let runtime = runtime(&files.project().entry(failing), RuntimeConfig::new(Approvals::unattended()));
     let outcome = runtime.run("two words").await.unwrap();
     assert_eq!(outcome.output, Output::Value(RawJson::parse(r#"{"words":2}"#).unwrap()));
     let error = runtime.run("none").await.unwrap_err().to_string();
@@ -162,7 +162,8 @@ async fn a_tool_sees_whose_call_it_is_and_what_has_happened_so_far() {
         ("script.yaml", script),
         ("notes.md", "the notes"),
     ]);
-    let runtime = runtime(&files.project().tool(look.verdict(Rule::Allow)), RuntimeConfig::new(Approvals::Nobody));
+    let runtime =
+        runtime(&files.project().tool(look.verdict(Rule::Allow)), RuntimeConfig::new(Approvals::unattended()));
     let value = json!({"input": "x", "attachments": ["notes.md"]});
     runtime.run(Input::Object { value, attachments: Vec::new() }).await.unwrap();
     let expected =

@@ -95,7 +95,7 @@ impl Desk {
     }
 
     async fn run(&self, journal: (Arc<dyn Journal>, Resumed)) -> Ran {
-        self.run_with(self.project(), RuntimeConfig::new(Approvals::Nobody), journal).await
+        self.run_with(self.project(), RuntimeConfig::new(Approvals::unattended()), journal).await
     }
 
     async fn run_with(&self, project: Project, config: RuntimeConfig, journal: (Arc<dyn Journal>, Resumed)) -> Ran {
@@ -235,7 +235,7 @@ async fn a_limit_holds_for_the_whole_run_and_a_higher_one_lets_it_go_on() {
     let desk = Desk::new(TEAM_SCRIPT, TEAM);
     let config = |max_requests, max_tool_calls| RuntimeConfig {
         limits: Limits { max_requests: Some(max_requests), max_tool_calls, ..Limits::default() },
-        ..RuntimeConfig::new(Approvals::Nobody)
+        ..RuntimeConfig::new(Approvals::unattended())
     };
     let mut journal = desk.create();
     for (allowed, as_shown) in [(2, 2.0), (4, 4.0), (7, 7.0)] {
@@ -265,7 +265,7 @@ const ASKING_SCRIPT: &str = "
 #[tokio::test]
 async fn a_question_that_nobody_answers_suspends_the_run_until_somebody_does() {
     let desk = Desk::new(ASKING_SCRIPT, ASKING);
-    let config = || RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(Approvals::Nobody) };
+    let config = || RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(Approvals::unattended()) };
     let suspended = desk.run_with(desk.project(), config(), desk.create()).await;
     let Err(RunError::Ended(Ending::NeedsApproval(pending))) = &suspended.outcome else { panic!("it waits") };
     assert_eq!((pending.len(), desk.effects()), (2, Vec::new()), "both children wait, and nothing has run");
@@ -311,7 +311,7 @@ async fn what_is_blocked_today_is_not_done_because_it_was_allowed_yesterday() {
     desk.effects();
     std::fs::write(desk.files.path().join("main.worker"), worker("main", "tools: [charge]\napproval: {charge: block}"))
         .unwrap();
-    let config = RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(Approvals::ApproveAll) };
+    let config = RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(Approvals::approve_all()) };
     let refused = desk.run_with(desk.project(), config, desk.resume()).await;
     assert_eq!((refused.said().as_str(), desk.effects()), ("error: refused: blocked by a rule of the agent", vec![]));
 }
@@ -319,12 +319,12 @@ async fn what_is_blocked_today_is_not_done_because_it_was_allowed_yesterday() {
 #[tokio::test]
 async fn whatever_was_allowed_yesterday_and_not_done_is_refused_today() {
     let desk = Desk::new(ASKING_SCRIPT, ASKING);
-    desk.run_with(desk.project(), RuntimeConfig::new(Approvals::ApproveAll), desk.create()).await.said();
+    desk.run_with(desk.project(), RuntimeConfig::new(Approvals::approve_all()), desk.create()).await.said();
     assert_eq!(desk.effects().len(), 4);
     let whole = desk.text();
     for lines in 1..whole.lines().count() {
         desk.cut(&whole, lines);
-        let config = RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(Approvals::RejectAll) };
+        let config = RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(Approvals::reject_all()) };
         desk.run_with(desk.project(), config, desk.resume()).await.said();
         let effects = desk.effects();
         assert!(!effects.iter().any(|effect| effect.starts_with("charge")), "after {lines} lines: {effects:?}");
@@ -353,7 +353,7 @@ async fn what_a_person_changed_the_arguments_to_counts_also_later_and_is_judged_
     let again = desk.run(desk.resume()).await;
     assert_eq!((again.facts(), desk.effects()), (facts, vec![]));
     desk.cut(&text, answered + 1);
-    let rejected = desk.run_with(desk.project(), RuntimeConfig::new(Approvals::RejectAll), desk.resume()).await;
+    let rejected = desk.run_with(desk.project(), RuntimeConfig::new(Approvals::reject_all()), desk.resume()).await;
     assert!(matches!(rejected.outcome, Err(RunError::Ended(Ending::Refused { .. }))));
     assert_eq!(desk.effects(), Vec::<String>::new());
 }
@@ -414,7 +414,7 @@ async fn code_that_declares_itself_resumable_runs_again_and_what_it_called_does_
         });
         desk.project().tool(counting.resumable().verdict(Rule::Allow))
     };
-    let suspended = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.create()).await;
+    let suspended = desk.run_with(project(), RuntimeConfig::new(Approvals::unattended()), desk.create()).await;
     let Err(RunError::Ended(Ending::NeedsApproval(pending))) = &suspended.outcome else { panic!("it waits") };
     assert_eq!(
         (pending[0].tool.as_str(), desk.effects()),
@@ -426,7 +426,7 @@ async fn code_that_declares_itself_resumable_runs_again_and_what_it_called_does_
     assert_eq!(done.trace[0].calls[0].calls.len(), 5, "what code called stands beneath it: {:?}", done.trace);
     assert_eq!(done.said(), "pay: 2 pay: 1 pay: 1 child charge: 5");
     assert_eq!(desk.effects(), ["charge 5"]);
-    let again = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.resume()).await;
+    let again = desk.run_with(project(), RuntimeConfig::new(Approvals::unattended()), desk.resume()).await;
     assert_eq!((again.requests, again.trace[0].calls[0].calls.len(), runs.load(Ordering::Relaxed)), (3, 5, 2));
 }
 
@@ -434,13 +434,13 @@ async fn code_that_declares_itself_resumable_runs_again_and_what_it_called_does_
 async fn beneath_code_that_runs_once_a_question_is_refused_with_the_reason() {
     let desk = Desk::new(CODE_SCRIPT, CODE);
     let project = || desk.project().tool(by_code("spend", "charge").verdict(Rule::Allow));
-    let refused = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.create()).await;
+    let refused = desk.run_with(project(), RuntimeConfig::new(Approvals::unattended()), desk.create()).await;
     let Err(RunError::Ended(Ending::Refused { reason, tool, .. })) = &refused.outcome else { panic!("it is refused") };
     assert_eq!((tool.as_str(), refused.requests), ("charge", 2));
     assert!(reason.ends_with("the code that asks cannot be continued later"), "{reason}");
     desk.effects();
     for _ in 0..2 {
-        let resumed = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.resume()).await;
+        let resumed = desk.run_with(project(), RuntimeConfig::new(Approvals::unattended()), desk.resume()).await;
         assert_eq!(resumed.requests, 3, "what the code had asked for counts");
         assert_eq!(resumed.said(), "error: interrupted: it may or may not have happened");
     }
@@ -458,12 +458,12 @@ async fn an_entry_function_runs_again_until_it_has_finished() {
             Box::pin(spend(cx, "charge"))
         }))
     };
-    let suspended = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.create()).await;
+    let suspended = desk.run_with(project(), RuntimeConfig::new(Approvals::unattended()), desk.create()).await;
     let outcome = &suspended.outcome;
     assert!(matches!(outcome, Err(RunError::Ended(Ending::NeedsApproval(_)))), "{outcome:?}");
     assert_eq!(desk.effects(), ["pay 1", "pay 1", "pay 2"]);
     for _ in 0..2 {
-        let done = desk.run_with(project(), RuntimeConfig::new(Approvals::ApproveAll), desk.resume()).await;
+        let done = desk.run_with(project(), RuntimeConfig::new(Approvals::approve_all()), desk.resume()).await;
         assert_eq!((done.requests, done.trace[0].calls.len()), (1, 5));
         assert_eq!(done.said(), "pay: 2 pay: 1 pay: 1 child charge: 5");
     }
@@ -479,7 +479,7 @@ async fn a_call_that_was_dropped_in_the_middle_is_in_doubt() {
     let desk = Desk::new(script, &[("main", "tools: [hang]")]);
     let project = || desk.files.project().tool(Tool::new(hang).verdict(Rule::Allow));
     {
-        let running = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.create());
+        let running = desk.run_with(project(), RuntimeConfig::new(Approvals::unattended()), desk.create());
         let hangs = async {
             while !desk.text().contains("\"state\":\"started\"") {
                 tokio::task::yield_now().await;
@@ -491,7 +491,7 @@ async fn a_call_that_was_dropped_in_the_middle_is_in_doubt() {
             () = hangs => {}
         }
     }
-    let resumed = desk.run_with(project(), RuntimeConfig::new(Approvals::Nobody), desk.resume()).await;
+    let resumed = desk.run_with(project(), RuntimeConfig::new(Approvals::unattended()), desk.resume()).await;
     assert_eq!(resumed.said(), "error: interrupted: it may or may not have happened");
 }
 
@@ -542,7 +542,7 @@ async fn arguments_of_many_lines_are_one_line_of_the_journal() {
     std::fs::write(desk.files.path().join("main.worker"), worker("main", "tools: [look, spread]")).unwrap();
     std::fs::write(desk.files.path().join("script.yaml"), "- {round: 1, call: {spread: {}}}\n- say: '{{ result }}'")
         .unwrap();
-    let config = || RuntimeConfig::new(Approvals::Nobody);
+    let config = || RuntimeConfig::new(Approvals::unattended());
     let whole = desk.run_with(project(), config(), desk.create()).await;
     assert_eq!(whole.said(), "look: 3");
     let text = desk.text();

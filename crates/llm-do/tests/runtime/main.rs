@@ -42,7 +42,7 @@ async fn a_chat_keeps_history_and_toolsets_and_a_nested_call_starts_fresh() {
     let files = Files::new(&[("main.worker", &main), ("child.worker", &child), ("script.yaml", script)]);
     let log = Log::default();
     let project = OneTool::counting("a_count").within(files.project(), "a", &log);
-    let runtime = runtime(&project, RuntimeConfig::new(Approvals::Nobody));
+    let runtime = runtime(&project, RuntimeConfig::new(Approvals::unattended()));
     let mut scope = runtime.open("main").await.unwrap();
     assert_eq!(text(scope.turn("one").await), "count 1");
     assert_eq!(text(scope.turn("two").await), "count 2", "the toolset lives as long as the call");
@@ -61,7 +61,7 @@ async fn toolsets_close_once_in_reverse_order_whatever_happens_and_closing_never
         let project = OneTool::counting("a_count").within(files.project(), "a", &log);
         let project = OneTool::counting("b_count").within(project, "b", &log);
         let program = project.link(&ModelChoices::default()).unwrap().program;
-        let config = RuntimeConfig::new(Approvals::Nobody);
+        let config = RuntimeConfig::new(Approvals::unattended());
         let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
         assert_eq!(runtime.run("x").await.is_err(), fails);
         assert_eq!(log.told(&["open", "close"]), ["open a", "open b", "close b", "close a"]);
@@ -84,7 +84,7 @@ async fn if_one_toolset_cannot_be_opened_the_others_are_closed_again() {
     let files = Files::new(&[("project.json", manifest), ("main.worker", &main), ("script.yaml", "- say: hi")]);
     let log = Log::default();
     let project = OneTool::counting("a_count").within(files.project(), "a", &log);
-    let error = runtime(&project, RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
+    let error = runtime(&project, RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap_err();
     assert!(matches!(error, RunError::Toolset { .. }), "{error}");
     assert_eq!(log.told(&["open", "close"]), ["open a", "close a"]);
 }
@@ -93,7 +93,7 @@ async fn if_one_toolset_cannot_be_opened_the_others_are_closed_again() {
 async fn a_failed_turn_leaves_the_history_as_it_was() {
     let script = "- {heard: fail, fail: give_up}\n- {say: 'reply {{ round }}'}";
     let files = Files::new(&[("main.worker", &worker("main", "")), ("script.yaml", script)]);
-    let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody));
+    let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended()));
     let mut scope = runtime.open("main").await.unwrap();
     assert_eq!(text(scope.turn("a").await), "reply 1");
     scope.turn("fail").await.unwrap_err();
@@ -114,7 +114,7 @@ async fn failures_are_counted_in_one_turn() {
 - say: recovered
 ";
     let files = Files::new(&[("main.worker", &worker("main", "")), ("script.yaml", script)]);
-    let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody));
+    let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended()));
     let mut scope = runtime.open("main").await.unwrap();
     assert!(matches!(scope.turn("go").await, Err(RunError::RepeatedFailure { .. })));
     for _ in 0..2 {
@@ -128,7 +128,7 @@ async fn failures_are_counted_in_one_turn() {
 async fn a_long_chat_is_no_loop_and_a_limit_of_its_own_is_of_the_whole_call() {
     for (keys, turns) in [("", 60), ("limits: {max_requests: 7}", 7)] {
         let files = Files::new(&[("main.worker", &worker("main", keys)), ("script.yaml", "- say: '{{ round }}'")]);
-        let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody));
+        let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended()));
         let mut scope = runtime.open("main").await.unwrap();
         for turn in 1..=turns {
             assert_eq!(text(scope.turn("on").await), turn.to_string());
@@ -214,7 +214,7 @@ async fn if_one_call_of_a_reply_must_wait_none_runs() {
     let keys = "toolsets: [filesystem_project]\napproval: {edit_file: allow}";
     let script = "- call: [{write_file: {path: a.txt, content: x}}, {edit_file: {path: b.txt, old: b, new: c}}]";
     let files = Files::new(&[("main.worker", &worker("main", keys)), ("script.yaml", script), ("b.txt", "b")]);
-    let error = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
+    let error = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap_err();
     let RunError::Ended(Ending::NeedsApproval(pending)) = error else { panic!("{error}") };
     assert_eq!((pending.len(), pending[0].tool.as_str()), (1, "write_file"));
     assert!(!files.path().join("a.txt").exists());
@@ -226,7 +226,7 @@ async fn cyclic_agents_stop_at_the_depth_limit_as_an_error_result() {
     let (a, b) = (worker("a", "entry: true\ntoolsets: [b]"), worker("b", "toolsets: [a]"));
     let script = "- {agent: a, round: 1, call: {b: {input: x}}}\n- {agent: b, round: 1, call: {a: {input: x}}}\n- say: '{{ result }}'";
     let files = Files::new(&[("a.worker", &a), ("b.worker", &b), ("script.yaml", script)]);
-    let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+    let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap();
     let said = text(Ok(outcome.output));
     assert!(said.contains("agent `a` cannot call `b`: that would be depth 5, and `max_depth` is 5"), "{said}");
     let mut depth = 0;
@@ -256,14 +256,14 @@ async fn what_a_model_gets_wrong_comes_back_to_it_and_the_same_failure_three_tim
     let main = worker("main", "toolsets: [filesystem_project_ro]");
     for (script, expected) in cases {
         let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
-        let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+        let outcome = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap();
         let said = text(Ok(outcome.output.clone()));
         assert!(said.contains(expected), "{said}");
         let told = outcome.trace[0].calls[0].error.clone();
         assert!(told.as_ref().is_some_and(|error| error.contains(expected)), "what it tried is told: {told:?}");
     }
     let files = Files::new(&[("main.worker", &main), ("script.yaml", "- call: {read_file: {path: a}}")]);
-    let error = runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
+    let error = runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap_err();
     assert!(matches!(error, RunError::RepeatedFailure { .. }), "{error}");
 }
 
@@ -276,7 +276,7 @@ async fn a_limit_of_the_run_is_shared_by_all_and_ends_it_with_what_was_said() {
 ";
     let files = Files::new(&[("main.worker", &main), ("child.worker", &worker("child", "")), ("script.yaml", script)]);
     let limits = Limits { max_requests: Some(5), ..Limits::default() };
-    let runtime = runtime(&files.project(), RuntimeConfig { limits, ..RuntimeConfig::new(Approvals::Nobody) });
+    let runtime = runtime(&files.project(), RuntimeConfig { limits, ..RuntimeConfig::new(Approvals::unattended()) });
     let error = runtime.run("x").await.unwrap_err();
     let RunError::Ended(Ending::Limit { limit, used, allowed, .. }) = &error else { panic!("{error}") };
     assert_eq!((limit.as_str(), *used, *allowed), ("max_requests", 5.0, 5.0));
@@ -294,7 +294,7 @@ async fn who_repeats_itself_is_told_once_and_nothing_fails() {
     let main = worker("main", "toolsets: [filesystem_cwd_ro]");
     let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
     let program = files.project().link(&ModelChoices::default()).unwrap().program;
-    let config = RuntimeConfig::new(Approvals::Nobody);
+    let config = RuntimeConfig::new(Approvals::unattended());
     let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
     let outcome = runtime.run("go").await.unwrap();
     assert_eq!(text(Ok(outcome.output)), "done");
@@ -330,7 +330,7 @@ async fn a_tool_in_rust_calls_agents_and_tools_through_the_same_gate() {
         "- {agent: child, say: 'heard {{ heard }}'}\n- {round: 1, call: {ask_child: {}}}\n- say: '{{ result }}'";
     let files = Files::new(&[("main.worker", &main), ("child.worker", &worker("child", "")), ("script.yaml", script)]);
     let project = files.project().tool(ask_child.verdict(Rule::Allow));
-    let error = runtime(&project, RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap_err();
+    let error = runtime(&project, RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap_err();
     let RunError::Ended(Ending::NeedsApproval(pending)) = &error else { panic!("{error}") };
     assert_eq!(pending[0].tool, "write_file", "code cannot catch what ends the run");
     assert!(!files.path().join("x.txt").exists());
@@ -346,7 +346,7 @@ async fn a_tool_that_panics_fails_its_call_and_nothing_else() {
     let script = "- {round: 1, call: {broken: {}}}\n- say: '{{ result }}'";
     let files = Files::new(&[("main.worker", &worker("main", "tools: [broken]")), ("script.yaml", script)]);
     let project = files.project().tool(Tool::new(broken).verdict(Rule::Allow));
-    let outcome = runtime(&project, RuntimeConfig::new(Approvals::Nobody)).run("x").await.unwrap();
+    let outcome = runtime(&project, RuntimeConfig::new(Approvals::unattended())).run("x").await.unwrap();
     assert_eq!(text(Ok(outcome.output)), "error: the tool panicked: oh no");
 }
 
@@ -360,7 +360,7 @@ async fn a_cancelled_turn_leaves_history_and_toolsets_usable() {
     let script = "- {heard: hang, call: {hang: {}}}\n- say: 'reply {{ round }}'";
     let files = Files::new(&[("main.worker", &worker("main", "tools: [hang]")), ("script.yaml", script)]);
     let project = files.project().tool(Tool::new(hang).verdict(Rule::Allow));
-    let runtime = runtime(&project, RuntimeConfig::new(Approvals::Nobody));
+    let runtime = runtime(&project, RuntimeConfig::new(Approvals::unattended()));
     let mut scope = runtime.open("main").await.unwrap();
     assert_eq!(text(scope.turn("a").await), "reply 1");
     {
@@ -383,7 +383,7 @@ async fn a_thousand_runs_at_once_do_not_meet() {
     let script = "- {round: 1, call: {list_files: {}}}\n- say: '{{ result }}'";
     let main = worker("main", "toolsets: [filesystem_project_ro]");
     let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
-    let runtime = Arc::new(runtime(&files.project(), RuntimeConfig::new(Approvals::Nobody)));
+    let runtime = Arc::new(runtime(&files.project(), RuntimeConfig::new(Approvals::unattended())));
     let mut runs = tokio::task::JoinSet::new();
     for _ in 0..1_000 {
         let runtime = Arc::clone(&runtime);

@@ -50,7 +50,7 @@ fn models(fake: &FakeLlm) -> Models {
 }
 
 fn limited(limits: Limits) -> RuntimeConfig {
-    RuntimeConfig { limits, ..RuntimeConfig::new(Approvals::Nobody) }
+    RuntimeConfig { limits, ..RuntimeConfig::new(Approvals::unattended()) }
 }
 
 fn dollars(max_cost_usd: f64) -> Limits {

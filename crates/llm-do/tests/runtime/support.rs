@@ -65,7 +65,7 @@ impl Approver for Person {
 
 pub fn person(answer: Answer) -> (Approvals, Arc<Mutex<Vec<ApprovalRequest>>>) {
     let asked = Arc::new(Mutex::default());
-    (Approvals::prompt(Person { answer, asked: Arc::clone(&asked) }), asked)
+    (Approvals::ask(Person { answer, asked: Arc::clone(&asked) }), asked)
 }
 
 /// A toolset with one tool: what it is, and what it does.

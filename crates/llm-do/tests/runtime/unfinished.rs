@@ -7,7 +7,7 @@ use llm_do::tools::approval::Approvals;
 use crate::support::{Files, runtime, text, worker};
 
 fn config() -> RuntimeConfig {
-    RuntimeConfig::new(Approvals::ApproveAll)
+    RuntimeConfig::new(Approvals::approve_all())
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ fn asking() -> World {
 fn a_question_shows_the_whole_command_and_where_it_runs() {
     let (world, person) = (asking(), Person::answering(Answer::Once));
     let long = "x".repeat(200);
-    world.session(Approvals::prompt(person.clone())).attempt(&format!("touch {long} 'a b' --no-create"), 5).ran();
+    world.session(Approvals::ask(person.clone())).attempt(&format!("touch {long} 'a b' --no-create"), 5).ran();
     let questions = person.1.lock().unwrap();
     let preview = questions[0].question.preview.as_ref().unwrap();
     let directory = world.inside().canonicalize().unwrap();
@@ -56,7 +56,7 @@ fn a_question_shows_the_whole_command_and_where_it_runs() {
 #[test]
 fn an_answer_for_the_call_covers_the_same_words_however_they_are_written() {
     let (world, person) = (asking(), Person::answering(Answer::CallForSession));
-    let session = world.session(Approvals::prompt(person.clone()));
+    let session = world.session(Approvals::ask(person.clone()));
     for (command, timeout) in [("touch new", 5), ("touch   'new'", 5), ("\"touch\" new", 9)] {
         session.attempt(command, timeout).ran();
     }
@@ -68,7 +68,7 @@ fn an_answer_for_the_call_covers_the_same_words_however_they_are_written() {
 #[test]
 fn an_answer_for_the_tool_covers_the_rule_that_asked() {
     let (world, person) = (asking(), Person::answering(Answer::ToolForSession));
-    let session = world.session(Approvals::prompt(person.clone()));
+    let session = world.session(Approvals::ask(person.clone()));
     session.attempt("touch one", 5).ran();
     session.attempt("touch two", 5).ran();
     assert_eq!(person.questions(), 1);
@@ -82,7 +82,7 @@ fn an_answer_about_a_secret_may_be_remembered_and_about_protected_files_not() {
     let world = World::new(Fencing::WhereOffered)
         .with(vec![part("shell_readonly", Grammar::ReadOnly), part("shell_file_ops", Grammar::FileOps)]);
     world.file("inside/.env", "KEY=1\n");
-    let session = world.session(Approvals::prompt(person.clone()));
+    let session = world.session(Approvals::ask(person.clone()));
     session.attempt("cat .env", 5).ran();
     session.attempt("cat .env", 5).ran();
     assert_eq!(person.questions(), 1);
@@ -97,7 +97,7 @@ fn an_answer_about_a_secret_may_be_remembered_and_about_protected_files_not() {
 fn edited_commands_are_judged_again() {
     let edited = llm_do::message::RawJson::parse(r#"{"command": "rm out"}"#).unwrap();
     let world = asking();
-    let session = world.session(Approvals::prompt(Person::answering(Answer::Edited(edited))));
+    let session = world.session(Approvals::ask(Person::answering(Answer::Edited(edited))));
     let reason = session.attempt("touch new", 5).stopped();
     assert!(reason.contains("`rm` is not among the commands"), "{reason}");
     assert!(world.path("inside/out").exists());
@@ -205,7 +205,7 @@ fn an_answer_is_for_what_was_shown() {
     world.file("inside/.git/config", "[filter \"first\"]\n\tclean = ./evil\n");
     let asked = Arc::default();
     let meddler = Meddler(world.path("inside/.git/config"), Arc::clone(&asked));
-    world.session(Approvals::prompt(meddler)).attempt("git status", 5);
+    world.session(Approvals::ask(meddler)).attempt("git status", 5);
     let asked = asked.lock().unwrap();
     assert!(
         asked.len() > 1 && asked[0].contains("`filter.first.clean`") && asked[1].contains("`filter.f0.clean`"),

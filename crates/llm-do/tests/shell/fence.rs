@@ -208,7 +208,7 @@ fn a_link_that_changes_between_judging_and_running_leads_nowhere() {
             }
         });
         let orders = vec![("cat flip".to_owned(), 5); 200];
-        for attempt in world.session(llm_do::tools::approval::Approvals::Nobody).attempts(&orders) {
+        for attempt in world.session(llm_do::tools::approval::Approvals::unattended()).attempts(&orders) {
             if let crate::world::Attempt::Ran(ran) = attempt {
                 assert!(!ran.stdout.contains("secret"), "{ran:?}");
             }
@@ -227,7 +227,7 @@ fn the_lack_of_a_fence_is_said_once_in_a_session() {
     for (fencing, expected) in [(Fencing::Off, 1), (Fencing::WhereOffered, usize::from(!is_offered()))] {
         let project = Project::new(".").agent("main.worker", "---\nname: main\ntoolsets: [shell_readonly]\n---\nGo.");
         let program = project.link(&models).unwrap_or_else(|report| panic!("{report:?}")).program;
-        let config = RuntimeConfig { fence: world::fence(fencing), ..RuntimeConfig::new(Approvals::Nobody) };
+        let config = RuntimeConfig { fence: world::fence(fencing), ..RuntimeConfig::new(Approvals::unattended()) };
         let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         executor.block_on(async {

@@ -326,7 +326,7 @@ fn a_secret_that_is_replaced_meanwhile_stays_hidden() {
         return;
     }
     let world = project(Fencing::WhereOffered).accepting(Accept::Full);
-    let session = world.session(llm_do::tools::approval::Approvals::Nobody);
+    let session = world.session(llm_do::tools::approval::Approvals::unattended());
     world.file("inside/go.sh", "cat .env || true");
     assert_eq!(session.attempt("bash go.sh", 10).ran().stdout, "");
     world.file("inside/saved", "TOKEN=another\n");
@@ -375,7 +375,7 @@ fn directories_to_write_are_those_of_the_beginning() {
             continue;
         }
         fs::create_dir(world.path("inside/build")).unwrap();
-        let session = world.session(llm_do::tools::approval::Approvals::Nobody);
+        let session = world.session(llm_do::tools::approval::Approvals::unattended());
         assert_eq!(session.attempt("bash -c 'echo x > build/x'", 10).ran().exit_code, 0);
         fs::rename(world.path("inside/build"), world.path("inside/old")).unwrap();
         world.link("inside/build", world.outside());

@@ -217,7 +217,7 @@ fn an_answer_for_the_session_is_for_what_a_name_led_to() {
         for answer in [Answer::CallForSession, Answer::ToolForSession] {
             for world in reading(fencing) {
                 let person = Person::answering(answer.clone(), |_| {});
-                let session = world.session(Approvals::prompt(person.clone()));
+                let session = world.session(Approvals::ask(person.clone()));
                 assert_eq!(session.attempt("cat notes", 5).ran().stdout, "KEY=1\n");
                 relink(&world, "inside/notes", ".aws/credentials");
                 assert_eq!(session.attempt("cat notes", 5).ran().stdout, "KEY=2\n");
@@ -238,7 +238,7 @@ fn the_same_target_is_covered_and_another_file_of_the_same_name_is_not() {
     for fencing in ALL {
         let [world, _] = reading(fencing);
         let person = Person::answering(Answer::CallForSession, |_| {});
-        let session = world.session(Approvals::prompt(person.clone()));
+        let session = world.session(Approvals::ask(person.clone()));
         session.attempt("cat notes", 5).ran();
         session.attempt("cat notes", 5).ran();
         assert_eq!(person.reasons().len(), 1);
@@ -261,7 +261,7 @@ fn what_changes_between_answer_and_start_is_asked_again() {
                 }
             };
             let person = Person::answering(Answer::Once, meanwhile);
-            let session = world.session(Approvals::prompt(person.clone()));
+            let session = world.session(Approvals::ask(person.clone()));
             assert_eq!(session.attempt("cat notes", 5).ran().stdout, "KEY=2\n");
             let reasons = person.reasons();
             assert!(reasons.len() == 2 && reasons[1].contains("credentials"), "{reasons:?}");

@@ -41,7 +41,7 @@ fn a_command_without_end_is_ended_and_what_it_said_is_kept() {
         let world = with_bash(fencing);
         let long = long();
         let command = format!("bash -c 'echo partial; exec sleep {long}'");
-        let ran = world.answered(&command, 1, Approvals::ApproveAll).ran();
+        let ran = world.answered(&command, 1, Approvals::approve_all()).ran();
         assert_eq!((ran.stdout.as_str(), ran.exit_code), ("partial\n", -1), "{ran:?}");
         assert!(ran.stderr.contains("ended after 1 s"), "{}", ran.stderr);
         is_gone(&long);
@@ -66,7 +66,7 @@ fn nothing_that_a_command_started_survives_it() {
             // A group of its own.
             &leaving(r#"set -m; bash -c "echo \$\$ > pid; exec sleep LONG""#),
         ] {
-            let ran = world.answered(command, 20, Approvals::ApproveAll).ran();
+            let ran = world.answered(command, 20, Approvals::approve_all()).ran();
             is_gone(&long);
             assert_ne!(ran.exit_code, -1, "the command itself had ended: {ran:?}");
         }
@@ -77,7 +77,7 @@ fn nothing_that_a_command_started_survives_it() {
 fn a_call_that_is_dropped_ends_its_command() {
     for fencing in ALL {
         let world = with_bash(fencing);
-        let session = world.session(Approvals::ApproveAll);
+        let session = world.session(Approvals::approve_all());
         let mark = world.path("inside/pid");
         let long = long();
         let orders = [(format!("bash -c 'echo $$ > pid; exec sleep {long}'"), 300)];
@@ -154,7 +154,7 @@ fn many_commands_at_once_do_not_end_each_other() {
     let orders: Vec<(String, u64)> = (0..8)
         .map(|number| (format!("bash -c 'for i in 1 2 3 4 5; do sleep 0.0{number}; echo {number}; done'"), 30))
         .collect();
-    let attempts = with_bash(Fencing::WhereOffered).session(Approvals::ApproveAll).attempts(&orders);
+    let attempts = with_bash(Fencing::WhereOffered).session(Approvals::approve_all()).attempts(&orders);
     for (number, attempt) in attempts.into_iter().enumerate() {
         assert_eq!(attempt.ran().stdout, format!("{number}\n").repeat(5));
     }
@@ -183,7 +183,7 @@ fn limits_hold_before_the_first_instruction_of_a_command() {
     let expected = expected.map(|limit| format!("{limit}\n{limit}\n")).concat();
     for fencing in ALL {
         let world = World::new(fencing).with(vec![rules(vec![rule("sh", Rule::Allow)])]);
-        let session = world.session(Approvals::ApproveAll);
+        let session = world.session(Approvals::approve_all());
         for _ in 0..TIMES / 8 {
             for attempt in session.attempts(&vec![(command.clone(), 7); 8]) {
                 let ran = attempt.ran();

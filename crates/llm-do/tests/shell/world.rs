@@ -169,12 +169,12 @@ impl World {
 
     /// Tries a command where nobody can be asked.
     pub fn attempt(&self, command: &str) -> Attempt {
-        self.answered(command, 10, Approvals::Nobody)
+        self.answered(command, 10, Approvals::unattended())
     }
 
     /// Tries a command where every question is answered with yes.
     pub fn approved(&self, command: &str) -> Attempt {
-        self.answered(command, 10, Approvals::ApproveAll)
+        self.answered(command, 10, Approvals::approve_all())
     }
 
     pub fn answered(&self, command: &str, timeout: u64, approvals: Approvals) -> Attempt {

@@ -2,13 +2,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::manifest::AgentApprovalOverride;
-use super::super::{ApprovalMode, AttachmentPolicy, Limits, Policy};
+use super::super::{AttachmentPolicy, Limits, Policy};
 use super::*;
 use crate::message::RawJson;
 use crate::model::name::ModelName;
 use crate::model::{ModelSettings, ServerTool, ServerToolKind};
 use crate::tools::DeclaredTool;
-use crate::tools::approval::{Rule, Rules};
+use crate::tools::approval::{ApprovalMode, Rule, Rules};
 use crate::tools::source::{Exported, PythonToolset, built_in};
 
 /// An agent with a model that costs nothing and an input without attachments: it can do nothing but call its toolsets.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use futures_util::future::try_join_all;
+
 use super::{Gave, Ran, Refusals, Slot, ToolPlane, request_of};
 use crate::escape::visible_start;
 use crate::event::{EventKind, Told};
@@ -50,7 +52,8 @@ impl fmt::Display for Place {
 }
 
 impl ToolPlane {
-    /// Decides all calls of a reply, in order. A call that has a result is not judged again: a toolset looks at the
+    /// Decides all calls of a reply, and opens all their questions together: none of the calls runs before every one of
+    /// them is decided. A call that has a result is not judged again: a toolset looks at the
     /// world, and the call has changed it. All others are, whatever was decided about them in another process.
     pub(super) async fn decisions(
         &self,
@@ -58,17 +61,41 @@ impl ToolPlane {
         first_rank: u64,
         cx: &CallContext<'_>,
     ) -> Result<Vec<Decided>, Ending> {
+        let mut deciding = calls
+            .iter()
+            .enumerate()
+            .map(|(position, call)| self.decision_at(position, call, first_rank + position as u64, cx));
+        // Most replies have one call, which needs no room for others.
+        let decisions = match (deciding.next(), deciding.len()) {
+            (None, _) => Vec::new(),
+            (Some(only), 0) => vec![only.await?],
+            (Some(first), _) => try_join_all(std::iter::once(first).chain(deciding)).await?,
+        };
         let (mut decided, mut pending) = (Vec::with_capacity(calls.len()), Vec::new());
-        for (position, call) in calls.iter().enumerate() {
-            let events = cx.events.ranked(first_rank + position as u64);
-            let cx = CallContext { events: &events, steps: cx.steps.clone(), ..*cx };
-            match self.decision(call, Place { position, attempt: 0 }, &cx).await {
+        for decision in decisions {
+            match decision {
                 Ok(decision) => decided.push(decision),
-                Err(Ending::NeedsApproval(waits)) => pending.extend(waits),
-                Err(ending) => return Err(ending),
+                Err(waits) => pending.extend(waits),
             }
         }
         if pending.is_empty() { Ok(decided) } else { Err(Ending::NeedsApproval(pending)) }
+    }
+
+    /// Decides one call of a reply, or says what it waits for.
+    async fn decision_at(
+        &self,
+        position: usize,
+        call: &ToolCall,
+        rank: u64,
+        cx: &CallContext<'_>,
+    ) -> Result<Result<Decided, Vec<Pending>>, Ending> {
+        let events = cx.events.ranked(rank);
+        let cx = CallContext { events: &events, steps: cx.steps.clone(), ..*cx };
+        match self.decision(call, Place { position, attempt: 0 }, &cx).await {
+            Ok(decision) => Ok(Ok(decision)),
+            Err(Ending::NeedsApproval(waits)) => Ok(Err(waits)),
+            Err(ending) => Err(ending),
+        }
     }
 
     /// Decides one call.

@@ -3,7 +3,8 @@
 use super::*;
 use crate::model::name::CustomProvider;
 use crate::model::provider::ProtocolKind;
-use crate::project::{ApprovalMode, Entry, EntryFunction};
+use crate::project::{Entry, EntryFunction};
+use crate::tools::approval::ApprovalMode;
 
 fn agent_entry(name: &str) -> Entry {
     Entry::Agent(name.to_owned())

@@ -181,7 +181,7 @@ fn a_secret_asks_to_be_read_by_whatever_name() {
             let Ok(Verdict::AskAnyway(question)) = verdict(&files, "read_file", &arguments) else { panic!("{path}") };
             let place = format!("reads `{}`, which ", real.join(shown).display());
             assert!(question.reason.starts_with(&place), "{path}: {}", question.reason);
-            assert!(passed(&files, "read_file", &arguments.to_string(), Approvals::Nobody).unwrap().is_none());
+            assert!(passed(&files, "read_file", &arguments.to_string(), Approvals::unattended()).unwrap().is_none());
         }
     }
     let read = perform(&files, "read_file", r#"{"path":"innocent.txt"}"#).unwrap();
@@ -291,7 +291,7 @@ fn a_file_with_several_names_asks_and_only_one_changes() {
     let arguments = json!({"path": "hard.txt", "content": "planted"});
     let Ok(Verdict::AskAnyway(question)) = verdict(&files, "write_file", &arguments) else { panic!("it asks") };
     assert!(question.reason.contains("one of 2 names of a file"), "{}", question.reason);
-    assert!(passed(&files, "write_file", &arguments.to_string(), Approvals::Nobody).unwrap().is_none());
+    assert!(passed(&files, "write_file", &arguments.to_string(), Approvals::unattended()).unwrap().is_none());
     perform(&files, "write_file", &arguments.to_string()).unwrap();
     assert_eq!(std::fs::read_to_string(root.join("hard.txt")).unwrap(), "planted");
     assert_untouched(&temporary);

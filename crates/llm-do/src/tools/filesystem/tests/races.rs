@@ -55,7 +55,7 @@ fn a_secret_put_in_the_place_of_what_was_judged_is_asked_for() {
     let (temporary, files) = tree();
     let root = temporary.path().join("root");
     let arguments = json!({"path": "link"}).to_string();
-    let call = passed(&files, "read_file", &arguments, Approvals::Nobody).unwrap().unwrap();
+    let call = passed(&files, "read_file", &arguments, Approvals::unattended()).unwrap().unwrap();
     swap(&root.join("link"), &root.join("bad_link"));
     assert_eq!(done(&files, &call), Err(ToolError::Changed));
     // The consent was for one secret, and is none for another.
@@ -73,7 +73,7 @@ fn a_protected_file_put_in_the_place_of_what_was_judged_is_asked_for() {
     let root = temporary.path().join("root");
     for (path, replacement) in [("link", "main.worker"), ("notes.txt", "main.worker")] {
         let arguments = json!({"path": path, "content": "planted"}).to_string();
-        let call = passed(&files, "write_file", &arguments, Approvals::Nobody).unwrap().unwrap();
+        let call = passed(&files, "write_file", &arguments, Approvals::unattended()).unwrap().unwrap();
         std::fs::remove_file(root.join(path)).unwrap();
         symlink(replacement, root.join(path)).unwrap();
         assert_eq!(done(&files, &call), Err(ToolError::Changed), "{path}");
@@ -90,7 +90,7 @@ fn reads_during_swaps_never_give_a_secret_or_the_outside() {
         while_swapping(&root.join(one), &root.join(other), || {
             for _ in 0..ROUNDS {
                 let arguments = json!({"path": path}).to_string();
-                let Ok(Some(call)) = passed(&files, "read_file", &arguments, Approvals::Nobody) else { continue };
+                let Ok(Some(call)) = passed(&files, "read_file", &arguments, Approvals::unattended()) else { continue };
                 if let Ok(text) = done(&files, &call) {
                     assert!(!text.contains("canary"), "{text}");
                     read += 1;
@@ -114,7 +114,9 @@ fn writes_during_swaps_never_reach_the_outside_or_a_protected_file() {
         while_swapping(&root.join(one), &root.join(other), || {
             for round in 0..ROUNDS {
                 let arguments = json!({"path": path, "content": format!("written {round}")}).to_string();
-                let Ok(Some(call)) = passed(&files, "write_file", &arguments, Approvals::Nobody) else { continue };
+                let Ok(Some(call)) = passed(&files, "write_file", &arguments, Approvals::unattended()) else {
+                    continue;
+                };
                 written += usize::from(done(&files, &call).is_ok());
             }
         });
@@ -139,7 +141,7 @@ fn of_two_writers_one_is_last_and_a_reader_never_sees_a_half() {
             scope.spawn(move || {
                 for _ in 0..20 {
                     let arguments = json!({"path": "shared", "content": content}).to_string();
-                    let call = passed(files, "write_file", &arguments, Approvals::Nobody).unwrap().unwrap();
+                    let call = passed(files, "write_file", &arguments, Approvals::unattended()).unwrap().unwrap();
                     done(files, &call).unwrap();
                 }
             });

@@ -1,0 +1,337 @@
+//! A session: the call of a program's entry on a task of its own. Turns go in; events, questions and answers come out, in
+//! the order in which they led to each other.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use llm_do::event::{Event, TraceCall};
+use llm_do::message::Message;
+use llm_do::questions::{OpenQuestion, QuestionBroker, QuestionId, QuestionUpdate, QuestionUpdates};
+use llm_do::runtime::input::Input;
+use llm_do::runtime::{EntryCall, Output, OutsideCaller, RunError, Runtime};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+/// The handle of a session. Dropped or closed, it takes no more turns: the call is closed when the last one has ended.
+pub struct Session {
+    pub runtime: Arc<Runtime>,
+    /// What is open, and where answers go.
+    pub questions: QuestionBroker,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+enum Order {
+    Open,
+    Turn {
+        input: Input,
+        cancelled: CancellationToken,
+    },
+    /// Close the call; the next turn opens another one.
+    Reset,
+}
+
+/// What a session is made of.
+pub struct SessionParts {
+    pub runtime: Runtime,
+    pub events: mpsc::UnboundedReceiver<Event>,
+    pub questions: (QuestionBroker, QuestionUpdates),
+    /// On whose behalf the entry is called, if an agent elsewhere does.
+    pub caller: Option<OutsideCaller>,
+    pub report: TurnReport,
+    /// Lets the run stand still while too much of it is unread.
+    pub pace: Option<Arc<dyn Pace>>,
+}
+
+/// How much is told of the end of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnReport {
+    Answer,
+    /// Also its messages and the calls in it.
+    Whole,
+}
+
+/// Whether a front end has heard so much that was not read yet that the run stands still.
+pub trait Pace: Send + Sync {
+    /// If so, it wakes this waker when there is room again.
+    fn holds(&self, waker: &Waker) -> bool;
+}
+
+impl Session {
+    /// Starts the task that owns the call.
+    pub fn start(parts: SessionParts) -> (Self, SessionUpdates) {
+        let SessionParts { runtime, events, questions: (questions, question_updates), caller, report, pace } = parts;
+        let runtime = Arc::new(runtime);
+        let (orders, received) = mpsc::unbounded_channel();
+        let (results, heard) = mpsc::unbounded_channel();
+        let worker = Worker { runtime: Arc::clone(&runtime), caller, report, results };
+        // A task of its own: the future that blocks the thread would ask the system for news after each piece of a stream.
+        let task = tokio::spawn(paced(pace, worker.live(received)));
+        let session = Self { runtime, questions, orders };
+        let updates = SessionUpdates {
+            events,
+            are_events_open: true,
+            batch: Vec::new(),
+            questions: question_updates,
+            results: heard,
+            next: None,
+            task,
+        };
+        (session, updates)
+    }
+
+    /// Opens the call, which the first turn would do otherwise.
+    pub fn open(&self) {
+        self.order(Order::Open);
+    }
+
+    /// Begins a turn; whoever cancels the token ends it, and the call is as it was before. One at a time: a turn that
+    /// comes while another goes on waits for its end.
+    pub fn turn(&self, input: impl Into<Input>) -> CancellationToken {
+        let cancelled = CancellationToken::new();
+        self.order(Order::Turn { input: input.into(), cancelled: cancelled.clone() });
+        cancelled
+    }
+
+    /// Closes the call; the next turn opens another one.
+    pub fn reset(&self) {
+        self.order(Order::Reset);
+    }
+
+    /// No more turns: the call is closed, and the last update says so.
+    pub fn close(self) {}
+
+    fn order(&self, order: Order) {
+        // A task that is gone has said so: its updates have ended.
+        let _ = self.orders.send(order);
+    }
+}
+
+/// What a front end is told.
+#[derive(Debug)]
+pub enum Update<'a> {
+    /// What happened, in order.
+    Events(std::vec::Drain<'a, Event>),
+    Question(OpenQuestion),
+    /// A question needs no answer any more, and this is who saw to that.
+    Answered(QuestionId, String),
+    Opened(Result<(), RunError>),
+    TurnEnded(TurnResult),
+    /// The last one.
+    Closed(CloseResult),
+}
+
+/// How a turn ended.
+#[derive(Debug)]
+pub struct TurnResult {
+    pub answer: Result<Output, RunError>,
+    /// What it added to the conversation; nothing unless the whole is reported.
+    pub messages: Vec<Message>,
+    /// The calls that have ended in it; nothing unless the whole is reported.
+    pub calls: Vec<TraceCall>,
+}
+
+/// What is left of a session.
+#[derive(Debug)]
+pub struct CloseResult {
+    /// All that was said, with what a failed last turn had come to.
+    pub messages: Vec<Message>,
+}
+
+enum Report {
+    Opened(Result<(), RunError>),
+    TurnEnded(Box<TurnResult>),
+    Closed(CloseResult),
+}
+
+/// What happens in a session. Dropped, its questions are left to somebody else.
+pub struct SessionUpdates {
+    events: mpsc::UnboundedReceiver<Event>,
+    are_events_open: bool,
+    batch: Vec<Event>,
+    questions: QuestionUpdates,
+    results: mpsc::UnboundedReceiver<Report>,
+    /// What comes after the events that led to it.
+    next: Option<NextUpdate>,
+    task: JoinHandle<()>,
+}
+
+enum NextUpdate {
+    Question(QuestionUpdate),
+    Report(Report),
+}
+
+/// What has come together is told together.
+const MOST_AT_ONCE: usize = 256;
+
+impl SessionUpdates {
+    /// What happens next; `None` after the end. Cancel-safe: what is not returned is returned the next time.
+    pub async fn next(&mut self) -> Option<Update<'_>> {
+        self.batch.clear();
+        while self.next.is_none() && self.batch.is_empty() {
+            tokio::select! {
+                biased;
+                count = self.events.recv_many(&mut self.batch, MOST_AT_ONCE), if self.are_events_open => {
+                    self.are_events_open = count > 0;
+                }
+                Some(update) = self.questions.next() => self.next = Some(NextUpdate::Question(update)),
+                report = self.results.recv() => self.next = Some(NextUpdate::Report(report?)),
+            }
+        }
+        if self.next.is_some() {
+            self.take_events();
+        }
+        if !self.batch.is_empty() {
+            return Some(Update::Events(self.batch.drain(..)));
+        }
+        Some(match self.next.take()? {
+            NextUpdate::Question(QuestionUpdate::Opened(question)) => Update::Question(question),
+            NextUpdate::Question(QuestionUpdate::Answered(id, by)) => Update::Answered(id, by),
+            NextUpdate::Report(Report::Opened(opened)) => Update::Opened(opened),
+            NextUpdate::Report(Report::TurnEnded(turn)) => Update::TurnEnded(*turn),
+            NextUpdate::Report(Report::Closed(closed)) => Update::Closed(closed),
+        })
+    }
+
+    /// What has happened until now and was not told yet.
+    pub fn events_so_far(&mut self) -> std::vec::Drain<'_, Event> {
+        self.take_events();
+        self.batch.drain(..)
+    }
+
+    fn take_events(&mut self) {
+        while let Ok(event) = self.events.try_recv() {
+            self.batch.push(event);
+        }
+    }
+
+    /// Ends the session where it stands, and what it started with it.
+    pub fn ending(&self) -> AbortHandle {
+        self.task.abort_handle()
+    }
+}
+
+/// The one who owns the call.
+struct Worker {
+    runtime: Arc<Runtime>,
+    caller: Option<OutsideCaller>,
+    report: TurnReport,
+    results: mpsc::UnboundedSender<Report>,
+}
+
+impl Worker {
+    async fn live(self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let mut call: Option<EntryCall<'_>> = None;
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Open => {
+                    let opened = match guarded(self.opened(&mut call)).await {
+                        Ok(opened) => opened.map(drop),
+                        Err(error) => Err(error),
+                    };
+                    self.tell(Report::Opened(opened));
+                }
+                Order::Turn { input, cancelled } => {
+                    let result = match guarded(self.turn(&mut call, input, &cancelled)).await {
+                        Ok(result) => result,
+                        Err(error) => {
+                            // What a panic left of the call is nobody's.
+                            call = None;
+                            TurnResult { answer: Err(error), messages: Vec::new(), calls: Vec::new() }
+                        }
+                    };
+                    self.tell(Report::TurnEnded(Box::new(result)));
+                }
+                Order::Reset => {
+                    if let Some(call) = call.take() {
+                        call.close().await;
+                    }
+                }
+            }
+        }
+        let messages = match call {
+            Some(call) => call.close().await,
+            None => Vec::new(),
+        };
+        self.runtime.close().await;
+        self.tell(Report::Closed(CloseResult { messages }));
+    }
+
+    /// A front end that has left is told nothing.
+    fn tell(&self, report: Report) {
+        let _ = self.results.send(report);
+    }
+
+    async fn opened<'a, 'r>(&'r self, call: &'a mut Option<EntryCall<'r>>) -> Result<&'a mut EntryCall<'r>, RunError> {
+        match call {
+            Some(call) => Ok(call),
+            None => Ok(call.insert(self.runtime.open_entry_for(self.caller.as_ref()).await?)),
+        }
+    }
+
+    async fn turn<'r>(
+        &'r self,
+        call: &mut Option<EntryCall<'r>>,
+        input: Input,
+        cancelled: &CancellationToken,
+    ) -> TurnResult {
+        // A server may take its time to start.
+        let opened = tokio::select! {
+            biased;
+            opened = self.opened(call) => opened,
+            () = cancelled.cancelled() => Err(RunError::Cancelled { partial: String::new() }),
+        };
+        let call = match opened {
+            Ok(call) => call,
+            Err(error) => return TurnResult { answer: Err(error), messages: Vec::new(), calls: Vec::new() },
+        };
+        let answer = call.turn_until(input, cancelled).await;
+        match self.report {
+            TurnReport::Answer => TurnResult { answer, messages: Vec::new(), calls: Vec::new() },
+            TurnReport::Whole => TurnResult { answer, messages: call.last_turn().to_vec(), calls: call.new_calls() },
+        }
+    }
+}
+
+/// A panic fails what it happened in, not the program.
+async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, RunError> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| match std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let words = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Poll::Ready(Err(RunError::Panicked { words: words.unwrap_or_else(|| "without words".to_owned()) }))
+        }
+    })
+    .await
+}
+
+/// Does some work, which stands still as long as the front end says so.
+async fn paced<T>(pace: Option<Arc<dyn Pace>>, work: impl Future<Output = T>) -> T {
+    let Some(pace) = pace else { return work.await };
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| if pace.holds(cx.waker()) { Poll::Pending } else { work.as_mut().poll(cx) }).await
+}
+
+/// Questions that wait for their turn where only one can be shown at a time.
+#[derive(Debug, Default)]
+pub struct QuestionQueue(VecDeque<OpenQuestion>);
+
+impl QuestionQueue {
+    pub fn push(&mut self, question: OpenQuestion) {
+        self.0.push_back(question);
+    }
+
+    pub fn remove(&mut self, id: &str) {
+        self.0.retain(|question| question.id() != id);
+    }
+
+    pub fn pop(&mut self) -> Option<OpenQuestion> {
+        self.0.pop_front()
+    }
+}

@@ -1,0 +1,292 @@
+//! The questions of a session that stand open, and whoever answers them: any number of front ends may, in any order, and the
+//! first valid answer counts.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::BoxFuture;
+use crate::tools::approval::{Answer, ApprovalRequest, Approver, Memory};
+
+/// The whole digest of a question.
+pub type QuestionId = String;
+
+/// A question that nobody has answered yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenQuestion {
+    pub request: Arc<ApprovalRequest>,
+}
+
+impl OpenQuestion {
+    pub fn id(&self) -> &QuestionId {
+        &self.request.id
+    }
+}
+
+/// What front ends are told of questions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QuestionUpdate {
+    Opened(OpenQuestion),
+    /// It needs no answer any more, and this is who saw to that.
+    Answered(QuestionId, String),
+}
+
+/// Why an answer does not count.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    #[error("there is no such question")]
+    NotOpen,
+    #[error("it was answered already, by {by}")]
+    AlreadyAnswered { by: String },
+    #[error("this question cannot be answered for the session")]
+    NotOffered,
+}
+
+/// By which a question is answered that the run itself took back: its call was given up, or another answer covers it.
+pub const BY_THE_RUN: &str = "the run";
+
+/// The approver of a session with front ends.
+#[derive(Clone, Debug)]
+pub struct QuestionBroker(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    questions: Mutex<Questions>,
+    updates: mpsc::UnboundedSender<QuestionUpdate>,
+}
+
+#[derive(Debug, Default)]
+struct Questions {
+    /// In the order in which they were asked.
+    open: Vec<AskedNow>,
+    /// Who answered.
+    answered: BTreeMap<QuestionId, String>,
+    /// The front end has left: nobody will answer.
+    is_left: bool,
+}
+
+#[derive(Debug)]
+struct AskedNow {
+    question: OpenQuestion,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl QuestionBroker {
+    /// A broker, and what its front end is told. When the front end drops that, it has left.
+    pub fn new() -> (Self, QuestionUpdates) {
+        let (sender, updates) = mpsc::unbounded_channel();
+        let broker = Self(Arc::new(Shared { questions: Mutex::default(), updates: sender }));
+        let updates = QuestionUpdates { broker: broker.clone(), updates };
+        (broker, updates)
+    }
+
+    /// The open questions, in the order in which they were asked.
+    pub fn open(&self) -> Vec<OpenQuestion> {
+        self.questions().open.iter().map(|asked| asked.question.clone()).collect()
+    }
+
+    /// Answers a question. Everybody else is told who did.
+    pub fn answer(&self, id: &str, answer: Answer, by: &str) -> Result<(), AnswerError> {
+        let mut questions = self.questions();
+        let Some(at) = questions.open.iter().position(|asked| asked.question.id() == id) else {
+            let by = questions.answered.get(id).cloned();
+            return Err(by.map_or(AnswerError::NotOpen, |by| AnswerError::AlreadyAnswered { by }));
+        };
+        if !is_offered(&answer, questions.open[at].question.request.memory) {
+            return Err(AnswerError::NotOffered);
+        }
+        let asked = questions.open.remove(at);
+        questions.answered.insert(id.to_owned(), by.to_owned());
+        let _ = self.0.updates.send(QuestionUpdate::Answered(id.to_owned(), by.to_owned()));
+        drop(questions);
+        // The call may have been given up this moment.
+        let _ = asked.answer.send(answer);
+        Ok(())
+    }
+
+    /// The front end has left: what is open, and all that comes, waits for somebody else.
+    fn leave(&self) {
+        let mut questions = self.questions();
+        questions.is_left = true;
+        let open = std::mem::take(&mut questions.open);
+        drop(questions);
+        for asked in open {
+            let _ = asked.answer.send(Answer::Later);
+        }
+    }
+
+    // A panic elsewhere leaves the list as it was.
+    fn questions(&self) -> MutexGuard<'_, Questions> {
+        self.0.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An answer for the session counts only where one was offered.
+fn is_offered(answer: &Answer, memory: Memory) -> bool {
+    match answer {
+        Answer::CallForSession => memory != Memory::Nothing,
+        Answer::ToolForSession => memory == Memory::CallOrTool,
+        Answer::Once | Answer::Edited(_) | Answer::Refuse { .. } | Answer::EndRun | Answer::Later => true,
+    }
+}
+
+impl Approver for QuestionBroker {
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            {
+                let mut questions = self.questions();
+                if questions.is_left {
+                    return Answer::Later;
+                }
+                let question = OpenQuestion { request: Arc::new(request.clone()) };
+                let _ = self.0.updates.send(QuestionUpdate::Opened(question.clone()));
+                questions.open.push(AskedNow { question, answer });
+            }
+            let _withdraws = Withdraw { broker: self, id: &request.id };
+            answered.await.unwrap_or(Answer::Later)
+        })
+    }
+}
+
+/// Takes a question back that is not waited for any more.
+struct Withdraw<'a> {
+    broker: &'a QuestionBroker,
+    id: &'a str,
+}
+
+impl Drop for Withdraw<'_> {
+    fn drop(&mut self) {
+        let mut questions = self.broker.questions();
+        let Some(at) = questions.open.iter().position(|asked| asked.question.id() == self.id) else { return };
+        questions.open.remove(at);
+        questions.answered.insert(self.id.to_owned(), BY_THE_RUN.to_owned());
+        let _ = self.broker.0.updates.send(QuestionUpdate::Answered(self.id.to_owned(), BY_THE_RUN.to_owned()));
+    }
+}
+
+/// What a front end is told of questions, in order.
+#[derive(Debug)]
+pub struct QuestionUpdates {
+    broker: QuestionBroker,
+    updates: mpsc::UnboundedReceiver<QuestionUpdate>,
+}
+
+impl QuestionUpdates {
+    /// The next one. Cancel-safe.
+    pub async fn next(&mut self) -> Option<QuestionUpdate> {
+        self.updates.recv().await
+    }
+}
+
+impl Drop for QuestionUpdates {
+    fn drop(&mut self) {
+        self.broker.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::RawJson;
+    use crate::tools::approval::Question;
+
+    fn request(id: &str) -> ApprovalRequest {
+        ApprovalRequest {
+            id: id.to_owned(),
+            path: vec!["main".to_owned()],
+            caller: "main".to_owned(),
+            tool: "write_file".to_owned(),
+            arguments: RawJson::of(&serde_json::json!({"path": "a"})),
+            question: Question::because("it writes"),
+            memory: Memory::CallOnly,
+            others: crate::tools::approval::OtherQuestions::default(),
+        }
+    }
+
+    fn executor() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().unwrap()
+    }
+
+    #[test]
+    fn of_three_who_answer_at_once_one_counts() {
+        let executor = executor();
+        for round in 0..1000 {
+            let (broker, _updates) = QuestionBroker::new();
+            let asking = request("q");
+            let answerers: Vec<_> = {
+                let mut asked = broker.ask(&asking);
+                let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+                assert!(asked.as_mut().poll(&mut cx).is_pending());
+                let threads: Vec<_> = (0..3)
+                    .map(|number| {
+                        let broker = broker.clone();
+                        std::thread::spawn(move || {
+                            let answer = Answer::Refuse { reason: Some(number.to_string()) };
+                            (number, broker.answer("q", answer, &number.to_string()))
+                        })
+                    })
+                    .collect();
+                let answers: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+                let heard = executor.block_on(asked);
+                let (counted, others): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, result)| result.is_ok());
+                assert_eq!(counted.len(), 1, "round {round}");
+                let winner = counted[0].0.to_string();
+                assert_eq!(heard, Answer::Refuse { reason: Some(winner.clone()) });
+                let too_late = Err(AnswerError::AlreadyAnswered { by: winner });
+                assert!(others.iter().all(|(_, result)| *result == too_late), "{others:?}");
+                others
+            };
+            assert_eq!((answerers.len(), broker.open().len()), (2, 0));
+        }
+    }
+
+    #[test]
+    fn answers_come_in_any_order_and_only_as_they_were_offered() {
+        let executor = executor();
+        let (broker, mut updates) = QuestionBroker::new();
+        let requests: Vec<ApprovalRequest> = ["a", "b", "c", "d", "e"].map(request).into();
+        let answers = executor.block_on(async {
+            let asking = futures_util::future::join_all(requests.iter().map(|request| broker.ask(request)));
+            let answering = async {
+                for id in ["a", "b", "c", "d", "e"] {
+                    let update = updates.next().await.unwrap();
+                    assert!(matches!(update, QuestionUpdate::Opened(open) if open.id() == id));
+                }
+                assert_eq!(broker.open().len(), 5);
+                assert_eq!(broker.answer("c", Answer::ToolForSession, "x"), Err(AnswerError::NotOffered));
+                assert_eq!(broker.answer("z", Answer::Once, "x"), Err(AnswerError::NotOpen));
+                for id in ["d", "a", "e", "c"] {
+                    broker.answer(id, Answer::Refuse { reason: Some(id.to_owned()) }, "x").unwrap();
+                }
+                broker.answer("b", Answer::CallForSession, "x").unwrap();
+            };
+            tokio::join!(asking, answering).0
+        });
+        let refused = |id: &str| Answer::Refuse { reason: Some(id.to_owned()) };
+        assert_eq!(answers, [refused("a"), Answer::CallForSession, refused("c"), refused("d"), refused("e")]);
+    }
+
+    #[test]
+    fn a_question_that_is_given_up_is_taken_back_and_a_front_end_that_leaves_answers_nothing() {
+        let executor = executor();
+        let (broker, mut updates) = QuestionBroker::new();
+        let (first, second) = (request("a"), request("b"));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut asked = broker.ask(&first);
+        assert!(asked.as_mut().poll(&mut cx).is_pending());
+        drop(asked);
+        let told = executor.block_on(async { [updates.next().await.unwrap(), updates.next().await.unwrap()] });
+        assert_eq!(told[1], QuestionUpdate::Answered("a".to_owned(), BY_THE_RUN.to_owned()));
+        assert_eq!(
+            broker.answer("a", Answer::Once, "x"),
+            Err(AnswerError::AlreadyAnswered { by: BY_THE_RUN.to_owned() })
+        );
+        let mut asked = broker.ask(&second);
+        assert!(asked.as_mut().poll(&mut cx).is_pending());
+        drop(updates);
+        assert_eq!(executor.block_on(asked), Answer::Later);
+        assert_eq!(executor.block_on(broker.ask(&first)), Answer::Later);
+    }
+}
