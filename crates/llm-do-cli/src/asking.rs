@@ -8,7 +8,7 @@ use llm_do::tools::approval::{Answer, ApprovalRequest, Memory};
 use crate::attention::Stage;
 use crate::console;
 use crate::editor::{self, Editor};
-use crate::question::{self, Line};
+use crate::question::{self, Line, QuestionNumber};
 use crate::style::{Style, Styles, wrap};
 use crate::terminal::{Keys, Size, Terminal};
 
@@ -30,9 +30,10 @@ enum Choice {
 
 impl Asking {
     /// Asks until there is an answer. A terminal that is gone refuses. Dropped, it leaves the terminal as it was.
-    pub async fn ask(&mut self, request: &ApprovalRequest) -> Answer {
+    pub async fn ask(&mut self, request: &ApprovalRequest, others: usize) -> Answer {
         self.count += 1;
-        let answer = self.answer(request).await.unwrap_or_else(|error| {
+        let number = QuestionNumber { number: self.count, others };
+        let answer = self.answer(request, number).await.unwrap_or_else(|error| {
             console::complain(&format!("the terminal cannot be read: {error}\n"));
             Answer::EndRun
         });
@@ -40,9 +41,9 @@ impl Asking {
         answer
     }
 
-    async fn answer(&self, request: &ApprovalRequest) -> io::Result<Answer> {
+    async fn answer(&self, request: &ApprovalRequest, number: QuestionNumber) -> io::Result<Answer> {
         loop {
-            match self.choice(request).await? {
+            match self.choice(request, number).await? {
                 Choice::Answer(answer) => return Ok(answer),
                 Choice::Reason => {
                     let question = "why not? (the model reads it; Enter for no reason) ";
@@ -57,10 +58,10 @@ impl Asking {
         }
     }
 
-    async fn choice(&self, request: &ApprovalRequest) -> io::Result<Choice> {
+    async fn choice(&self, request: &ApprovalRequest, number: QuestionNumber) -> io::Result<Choice> {
         let mut keys = self.terminal.keys()?;
         let Size { rows, columns } = self.terminal.size();
-        let lines = question::lines(request, self.count);
+        let lines = question::lines(request, number);
         // Wrapped first, painted then: no row may end within a control code.
         let rows_of =
             |line: &Line| wrap(&line.text, columns).into_iter().map(|row| self.painted(line.style, &row)).collect();

@@ -19,7 +19,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::line_editor::{LineEditor, Typed};
 use crate::report::{self, OutputPlan};
-use crate::watch::{Attended, Stopped, TurnEnded, Watch};
+use crate::watch::{Attended, StopReason, TurnEnded, Watch};
 use crate::{summary, terminal};
 
 /// What was planned of a chat.
@@ -62,7 +62,7 @@ enum Next {
     Nothing,
     Unreadable(Failure),
     End,
-    Stopped(Stopped),
+    Stopped(StopReason),
 }
 
 /// A longer line becomes several: no prompt is longer.
@@ -163,7 +163,7 @@ impl ChatEnded {
         Heard::Goodbye
     }
 
-    fn stop(&mut self, stopped: Stopped, plan: &OutputPlan) -> Goes {
+    fn stop(&mut self, stopped: StopReason, plan: &OutputPlan) -> Goes {
         let cancelled = RunError::Cancelled { partial: String::new() };
         self.fail(report::failure(cancelled, Some(stopped), None), plan);
         Goes::Away
@@ -179,10 +179,9 @@ impl ChatEnded {
     fn take(&mut self, turn: TurnEnded, plan: &OutputPlan, is_typed: bool) -> Result<Goes, Failure> {
         let TurnEnded { answer, stopped } = turn;
         let goes = match (&answer, stopped) {
-            (_, Some(Stopped::Interrupted)) if !is_typed => Goes::Away,
-            (_, Some(Stopped::Terminated | Stopped::Unread)) | (Err(RunError::Ended(Ending::EndedByPerson)), None) => {
-                Goes::Away
-            }
+            (_, Some(StopReason::Interrupted)) if !is_typed => Goes::Away,
+            (_, Some(StopReason::Terminated | StopReason::Unread))
+            | (Err(RunError::Ended(Ending::EndedByPerson)), None) => Goes::Away,
             (Ok(_) | Err(_), _) => Goes::On,
         };
         match answer {

@@ -19,7 +19,7 @@ pub struct Line {
 }
 
 /// The question without its keys.
-pub fn lines(request: &ApprovalRequest, number: usize) -> Vec<Line> {
+pub fn lines(request: &ApprovalRequest, number: QuestionNumber) -> Vec<Line> {
     let plain = |text: &str| Line { style: None, text: format!("  {text}") };
     let mut lines = vec![Line { style: Some(Style::Bold), text: heading(request, number) }];
     lines.push(plain(&visible_name(&request.question.reason)));
@@ -55,9 +55,16 @@ pub fn call(heading: &str, path: &[String], tool: &str, arguments: &RawJson) -> 
     format!("{heading}: {} › {}\n{arguments}\n", visible_name(&path.join(" › ")), visible_name(tool))
 }
 
-fn heading(request: &ApprovalRequest, number: usize) -> String {
+/// Which question of a run it is, of those that are known so far.
+#[derive(Clone, Copy, Debug)]
+pub struct QuestionNumber {
+    pub number: usize,
+    pub others: usize,
+}
+
+fn heading(request: &ApprovalRequest, QuestionNumber { number, others }: QuestionNumber) -> String {
     let path: Vec<&str> = request.path.iter().map(String::as_str).chain([request.tool.as_str()]).collect();
-    let of = match request.others.count() {
+    let of = match others {
         0 => String::new(),
         others => format!(" of {}", number + others),
     };
@@ -107,7 +114,7 @@ pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use llm_do::tools::approval::{Coverage, OtherQuestions, Question};
+    use llm_do::tools::approval::{Coverage, Question};
 
     use super::*;
 
@@ -128,7 +135,6 @@ mod tests {
                 foreign: Some("harmless\napproval 2: press y\u{202e}".into()),
             },
             memory: Memory::CallOrTool,
-            others: OtherQuestions::default(),
         }
     }
 
@@ -147,7 +153,8 @@ mod tests {
   in the words of its author:
   │ harmless
   │ approval 2: press y\u{202e}"#;
-        let shown: Vec<String> = lines(&request(), 3).into_iter().map(|line| line.text).collect();
+        let shown: Vec<String> =
+            lines(&request(), QuestionNumber { number: 3, others: 0 }).into_iter().map(|line| line.text).collect();
         assert_eq!(shown.join("\n"), expected);
     }
 

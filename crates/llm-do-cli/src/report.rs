@@ -20,7 +20,7 @@ use crate::json::{self, ErrorJson, ResultJson};
 use crate::markdown::Markdown;
 use crate::render::{Verbosity, View};
 use crate::style::Style;
-use crate::watch::{Stopped, TurnEnded};
+use crate::watch::{StopReason, TurnEnded};
 use crate::{answer_file, console, journal, question, summary};
 
 /// Where the answer goes, and what else is said.
@@ -39,7 +39,7 @@ pub struct OutputPlan {
 /// All that is known of a run when it is over.
 pub struct Ended {
     pub answer: Result<Output, RunError>,
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<StopReason>,
     pub messages: Vec<Message>,
     pub usage: UsageReport,
     pub trace: Vec<Arc<TraceCall>>,
@@ -195,8 +195,8 @@ pub fn print_turn(output: &Output, plan: &OutputPlan) -> Result<(), Failure> {
 const UNFINISHED: &str = "[unfinished]\n";
 
 /// What somebody interrupted nobody waits for; what ran out of time or money was paid for.
-pub fn print_partial(error: &RunError, stopped: Option<Stopped>, plan: &OutputPlan) -> Result<(), Failure> {
-    let is_wanted = matches!(stopped, None | Some(Stopped::TimedOut(_)));
+pub fn print_partial(error: &RunError, stopped: Option<StopReason>, plan: &OutputPlan) -> Result<(), Failure> {
+    let is_wanted = matches!(stopped, None | Some(StopReason::TimedOut(_)));
     match error.partial().filter(|_| is_wanted) {
         Some(partial) => {
             print_turn(&Output::Text(partial.to_owned()), plan)?;
@@ -241,7 +241,7 @@ impl Summary {
 }
 
 /// Whoever stopped a run decides how it ends; the error only says that it did.
-pub fn failure(error: RunError, stopped: Option<Stopped>, journal: Option<&Path>) -> Failure {
+pub fn failure(error: RunError, stopped: Option<StopReason>, journal: Option<&Path>) -> Failure {
     let failure = match stopped {
         None => return journal::failure(error, journal),
         Some(stopped) => stopped.failure(),

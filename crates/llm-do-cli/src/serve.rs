@@ -34,7 +34,7 @@ use crate::failure::Failure;
 use crate::run;
 use crate::signals::Signals;
 use crate::state::State;
-use crate::watch::Stopped;
+use crate::watch::StopReason;
 use calls::Calls;
 use protocol::{
     AttachmentParam, Cancelled, Create, Created, Hello, Inline, OfScope, Open, Opened, PROTOCOL, Turn, Welcome, misfit,
@@ -78,7 +78,7 @@ async fn attend(environment: Environment) -> Result<(), Failure> {
         tokio::select! {
             biased;
             signal = signals.next() => break Some(signal.stops()),
-            () = reader.gone() => break Some(Stopped::Unread),
+            () = reader.gone() => break Some(StopReason::Unread),
             Some(message) = incoming.recv() => desk.hear(message, &mut tasks),
             _ = &mut gone => break None,
             Some(_) = tasks.join_next() => {}
@@ -99,7 +99,7 @@ async fn attend(environment: Environment) -> Result<(), Failure> {
     }
     match stopped {
         Some(stopped) => Err(stopped.failure()),
-        None if reader.has_gone() => Err(Stopped::Unread.failure()),
+        None if reader.has_gone() => Err(StopReason::Unread.failure()),
         None => Ok(()),
     }
 }
@@ -223,7 +223,7 @@ impl Desk {
         self.scopes().get_mut(&scope).is_some_and(|open| open.scope.cancel(None))
     }
 
-    async fn close_all(&self, stopped: Option<Stopped>) {
+    async fn close_all(&self, stopped: Option<StopReason>) {
         let open = std::mem::take(&mut *self.scopes());
         let closing: Vec<_> = open.into_values().map(|open| tokio::spawn(open.scope.close(stopped))).collect();
         for closed in closing {

@@ -21,7 +21,7 @@ use crate::signals::{Received, Signals};
 
 /// Who ended a turn before its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
+pub enum StopReason {
     /// A person, with Ctrl-C.
     Interrupted,
     /// The system.
@@ -32,7 +32,7 @@ pub enum Stopped {
     Unread,
 }
 
-impl Stopped {
+impl StopReason {
     pub fn failure(self) -> Failure {
         match self {
             Self::Interrupted => Failure::interrupted(),
@@ -44,10 +44,10 @@ impl Stopped {
 }
 
 impl Received {
-    pub fn stops(self) -> Stopped {
+    pub fn stops(self) -> StopReason {
         match self {
-            Self::Interrupt => Stopped::Interrupted,
-            Self::Terminate => Stopped::Terminated,
+            Self::Interrupt => StopReason::Interrupted,
+            Self::Terminate => StopReason::Terminated,
         }
     }
 }
@@ -56,7 +56,7 @@ impl Received {
 #[derive(Debug)]
 pub struct TurnEnded {
     pub answer: Result<Output, RunError>,
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<StopReason>,
 }
 
 /// Of a turn that came to nothing.
@@ -94,7 +94,7 @@ struct Meanwhile {
 /// Whether a second signal ended everything at once.
 pub enum Attended<T> {
     Ended(T),
-    Killed(Stopped),
+    Killed(StopReason),
 }
 
 /// How often the status line moves.
@@ -129,10 +129,10 @@ impl Watch {
                 // Before the events: those of agents that never wait do not end.
                 () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
                     let limit = self.timeout.unwrap_or_default();
-                    stopped = Some(cancel(&cancelled, Stopped::TimedOut(limit)));
+                    stopped = Some(cancel(&cancelled, StopReason::TimedOut(limit)));
                 }
                 () = self.reader.gone(), if stopped.is_none() => {
-                    stopped = Some(cancel(&cancelled, Stopped::Unread));
+                    stopped = Some(cancel(&cancelled, StopReason::Unread));
                 }
                 update = self.updates.next() => match update {
                     Some(Update::Events(events)) => self.display.show(events),
@@ -170,11 +170,11 @@ impl Watch {
     }
 
     /// A signal while no turn goes on.
-    pub async fn stopped(&mut self) -> Stopped {
+    pub async fn stopped(&mut self) -> StopReason {
         self.signals.settle();
         tokio::select! {
             signal = self.signals.next() => signal.stops(),
-            () = self.reader.gone() => Stopped::Unread,
+            () = self.reader.gone() => StopReason::Unread,
         }
     }
 
@@ -184,11 +184,12 @@ impl Watch {
         session: &Session,
         question: OpenQuestion,
         mut deadline: Pin<&mut Sleep>,
-    ) -> (Meanwhile, Option<Stopped>) {
+    ) -> (Meanwhile, Option<StopReason>) {
         let mut meanwhile = Meanwhile::default();
         let Some(asking) = self.asking.as_mut() else { return (meanwhile, None) };
+        let others = session.questions.open().len().saturating_sub(1);
         self.display.step_back();
-        let mut answered = std::pin::pin!(asking.ask(&question.request));
+        let mut answered = std::pin::pin!(asking.ask(&question.request, others));
         let stopped = loop {
             tokio::select! {
                 biased;
@@ -199,9 +200,9 @@ impl Watch {
                 }
                 signal = self.signals.next() => break signal.stops(),
                 () = deadline.as_mut(), if self.timeout.is_some() => {
-                    break Stopped::TimedOut(self.timeout.unwrap_or_default());
+                    break StopReason::TimedOut(self.timeout.unwrap_or_default());
                 }
-                () = self.reader.gone() => break Stopped::Unread,
+                () = self.reader.gone() => break StopReason::Unread,
                 update = self.updates.next() => match update {
                     Some(Update::Events(events)) => meanwhile.events.extend(events),
                     Some(Update::Question(other)) => self.waiting.push(other),
@@ -273,7 +274,7 @@ fn ticks_from(first: Instant) -> Interval {
     ticks
 }
 
-fn cancel(turn: &CancellationToken, stopped: Stopped) -> Stopped {
+fn cancel(turn: &CancellationToken, stopped: StopReason) -> StopReason {
     turn.cancel();
     console::hurry();
     stopped
@@ -377,6 +378,6 @@ mod tests {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT).unwrap();
         };
         let (closed, ()) = tokio::join!(watch.close(session), signal);
-        assert!(matches!(closed, Attended::Killed(Stopped::Interrupted)));
+        assert!(matches!(closed, Attended::Killed(StopReason::Interrupted)));
     }
 }

@@ -201,7 +201,6 @@ mod tests {
             arguments: RawJson::of(&serde_json::json!({"path": "a"})),
             question: Question::because("it writes"),
             memory: Memory::CallOnly,
-            others: crate::tools::approval::OtherQuestions::default(),
         }
     }
 

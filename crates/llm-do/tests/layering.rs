@@ -47,6 +47,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "project",
         &["beneath", "escape", "message", "json_schema", "syntax", "event", "journal", "http", "model", "tools"],
     ),
+    ("questions", &["message", "tools"]),
     (
         "runtime",
         &[

@@ -27,8 +27,8 @@ use syn::{Attribute, ImplItem, Item, Meta, TraitItem, UseTree, Visibility};
 // What may be there today. A ceiling is lowered, never raised.
 const SHARED: usize = 132;
 const BARE_PARTICIPLES: usize = 149;
-const PUBLIC: usize = 1402;
-const UNDOCUMENTED: usize = 305;
+const PUBLIC: usize = 1170;
+const UNDOCUMENTED: usize = 264;
 
 /// Participles, and past forms, that do not end in `-ed`. Words that are nouns as well (`Run`, `Cut`) are not here.
 const PARTICIPLES: &[&str] = &[

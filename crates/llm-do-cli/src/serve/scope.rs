@@ -23,7 +23,7 @@ use super::protocol::{Closed, ErrorData, Told, Turned, Wanted};
 use super::questions::{Client, Trouble};
 use crate::failure::Failure;
 use crate::report;
-use crate::watch::Stopped;
+use crate::watch::StopReason;
 
 /// Who answers the questions of a scope.
 const CLIENT: &str = "the client";
@@ -54,7 +54,7 @@ pub struct Scope {
 #[derive(Clone)]
 struct TurnUnderWay {
     cancelled: CancellationToken,
-    by: Arc<OnceLock<Stopped>>,
+    by: Arc<OnceLock<StopReason>>,
     /// Dropped with the answer.
     ended: std::sync::Weak<()>,
 }
@@ -63,7 +63,7 @@ struct TurnUnderWay {
 struct PendingTurn {
     answer: oneshot::Sender<Result<Turned, Fault>>,
     cancelled: CancellationToken,
-    by: Arc<OnceLock<Stopped>>,
+    by: Arc<OnceLock<StopReason>>,
     /// Held as long as the turn goes on.
     goes_on: Arc<()>,
 }
@@ -117,7 +117,7 @@ impl Scope {
     }
 
     /// Ends the turn that goes on; whether there was one.
-    pub fn cancel(&mut self, by: Option<Stopped>) -> bool {
+    pub fn cancel(&mut self, by: Option<StopReason>) -> bool {
         let Some(turn) = self.under_way.take().filter(|turn| turn.ended.strong_count() > 0) else { return false };
         if let Some(by) = by {
             let _ = turn.by.set(by);
@@ -127,7 +127,7 @@ impl Scope {
     }
 
     /// Ends the turn that goes on and closes the call.
-    pub async fn close(mut self, by: Option<Stopped>) -> Option<Closed> {
+    pub async fn close(mut self, by: Option<StopReason>) -> Option<Closed> {
         self.cancel(by);
         self.session.close();
         let closed = self.closed.await.ok();
@@ -231,7 +231,7 @@ impl Attendant {
         self.asks.insert(id, ask);
     }
 
-    fn turned(&self, result: TurnResult, stopped: Option<Stopped>) -> Result<Turned, Fault> {
+    fn turned(&self, result: TurnResult, stopped: Option<StopReason>) -> Result<Turned, Fault> {
         let TurnResult { answer, messages, calls: trace } = result;
         let usage = self.runtime.usage();
         match answer {
@@ -253,7 +253,7 @@ async fn taken_back(turn: &mut Option<PendingTurn>) {
 }
 
 /// What a program is told of a turn that came to nothing.
-fn failed(error: RunError, stopped: Option<Stopped>, usage: UsageReport, trouble: &Trouble) -> Fault {
+fn failed(error: RunError, stopped: Option<StopReason>, usage: UsageReport, trouble: &Trouble) -> Fault {
     let (partial, finish) = (error.partial().map(str::to_owned), error.finish());
     let pending = match &error {
         RunError::Ended(Ending::NeedsApproval(pending)) => pending.clone(),

@@ -3,28 +3,28 @@
 //! A conversation with a model is opened with what stays the same (its [`Head`]) and is then asked again and again with
 //! a growing history. A protocol is a pure translation in a file of its own, a provider is a row of a table.
 
-pub mod anthropic;
-pub mod body;
-pub mod call_ids;
-pub mod content;
-pub mod estimate;
+pub(crate) mod anthropic;
+pub(crate) mod body;
+pub(crate) mod call_ids;
+pub(crate) mod content;
+pub(crate) mod estimate;
 pub mod exchange;
-pub mod fault;
+pub(crate) mod fault;
 #[cfg(test)]
 mod fixtures;
 #[doc(hidden)]
 pub mod fuzz;
-pub mod gemini;
+pub(crate) mod gemini;
 pub mod meter;
 pub mod name;
 pub mod openai_chat;
-pub mod openai_responses;
+pub(crate) mod openai_responses;
 mod picture;
 pub mod prices;
 pub mod protocol;
 pub mod provider;
-pub mod scripted;
-pub mod think_tags;
+pub(crate) mod scripted;
+pub(crate) mod think_tags;
 mod thinking;
 pub mod windows;
 

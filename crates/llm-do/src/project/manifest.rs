@@ -1,6 +1,6 @@
 //! `project.json`: the manifest, read from its tree. Pure: every mistake is collected with its place.
 
-pub mod shell;
+pub(crate) mod shell;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

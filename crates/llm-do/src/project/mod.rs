@@ -12,7 +12,7 @@ mod limit;
 pub mod link;
 pub mod load;
 pub mod manifest;
-pub mod programs;
+pub(crate) mod programs;
 mod python;
 pub mod reach;
 pub mod schema;
@@ -23,8 +23,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use serde::Serialize;
 
 use crate::message::RawJson;
 use crate::model::name::ModelName;

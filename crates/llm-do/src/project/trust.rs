@@ -1,7 +1,7 @@
 //! What a project asks of whoever runs it, and the phases that keep it from being run before somebody has agreed: a project
 //! is *surveyed* (files are read, nothing runs), *trusted*, and only then anything of it starts.
 
-pub mod claims;
+pub(crate) mod claims;
 mod contents;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,15 +5,15 @@ mod dynamic;
 mod entry;
 mod function;
 pub mod input;
-pub mod ledger;
+pub(crate) mod ledger;
 pub mod mcp;
-pub mod output;
+pub(crate) mod output;
 mod python;
 pub mod record;
 mod repeats;
 mod request;
 mod scope;
-pub mod session;
+pub(crate) mod session;
 mod shells;
 mod toolsets;
 

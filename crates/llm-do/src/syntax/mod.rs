@@ -1,7 +1,7 @@
 //! Files that people write, as text with places: YAML and JSON as trees, key tables that check them, and located
 //! mistakes. Pure.
 
-pub mod claim;
+pub(crate) mod claim;
 pub mod diagnostic;
 pub mod names;
 pub mod table;

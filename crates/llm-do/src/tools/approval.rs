@@ -333,39 +333,27 @@ pub struct ApprovalRequest {
     pub question: Question,
     /// Which answers for the session are offered.
     pub memory: Memory,
-    pub others: OtherQuestions,
 }
-
-/// The questions that are open besides one; more may come while it is being read.
-#[derive(Clone, Debug, Default)]
-pub struct OtherQuestions(Arc<AtomicUsize>);
 
 /// Nobody answers more of them with a clear head.
 pub const MOST_OPEN_QUESTIONS: usize = 128;
 
-impl OtherQuestions {
-    /// Without the one that asks.
-    pub fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed).saturating_sub(1)
-    }
+/// How many questions of a session are open.
+#[derive(Debug, Default)]
+struct OpenCount(AtomicUsize);
 
+impl OpenCount {
     /// One more, unless too many are open already.
-    fn open(&self) -> Option<OpenedQuestion<'_>> {
+    fn one_more(&self) -> Option<OpenSlot<'_>> {
         let room = |open: usize| (open < MOST_OPEN_QUESTIONS).then_some(open + 1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok().map(|_| OpenedQuestion(self))
-    }
-}
-
-impl PartialEq for OtherQuestions {
-    fn eq(&self, other: &Self) -> bool {
-        self.count() == other.count()
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok().map(|_| OpenSlot(self))
     }
 }
 
 /// Also one that is given up is no longer counted.
-struct OpenedQuestion<'a>(&'a OtherQuestions);
+struct OpenSlot<'a>(&'a OpenCount);
 
-impl Drop for OpenedQuestion<'_> {
+impl Drop for OpenSlot<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -618,7 +606,7 @@ pub struct Gate {
     remembered: Mutex<HashSet<Grant>>,
     /// Wakes the questions that an answer for the session may have answered too.
     granted: Notify,
-    open: OtherQuestions,
+    open: OpenCount,
 }
 
 /// An approval for the rest of the session, for one agent: whoever read what `editor` was about to do has not read what
@@ -644,7 +632,7 @@ enum Grant {
 
 impl Gate {
     pub fn new(run: String, approvals: Approvals) -> Self {
-        let (remembered, granted, open) = (Mutex::default(), Notify::new(), OtherQuestions::default());
+        let (remembered, granted, open) = (Mutex::default(), Notify::new(), OpenCount::default());
         Self { run, approvals, remembered, granted, open }
     }
 
@@ -727,7 +715,7 @@ impl Gate {
         let asked = candidate.asked(question, events.redactor());
         let id = asked.digest(&self.run, &(candidate.key)());
         let steps = steps.at(format_args!("ask"));
-        let request = candidate.request(id, question.clone(), verdict, self.open.clone());
+        let request = candidate.request(id, question.clone(), verdict);
         let is_recorded = matches!(steps.prior(StepKind::Ask, || RawJson::of(&request.id)), Prior::Done);
         let known = self.approvals.known.as_ref().filter(|_| !is_recorded).and_then(|known| known.answer_to(&request));
         if !is_recorded {
@@ -800,7 +788,7 @@ impl Gate {
         let approver = self.approvals.approver.as_ref().ok_or(NoAnswer::Nobody)?;
         let _open = self
             .open
-            .open()
+            .one_more()
             .ok_or_else(|| NoAnswer::Policy(format!("{MOST_OPEN_QUESTIONS} questions are open already")))?;
         tell_asked(request, events);
         let mut answered = approver.ask(request);
@@ -916,7 +904,7 @@ impl Candidate<'_> {
         AskedQuestion { path, tool, arguments, reason, preview, foreign, covers, bound_to }
     }
 
-    fn request(&self, id: String, question: Question, verdict: &Verdict, others: OtherQuestions) -> ApprovalRequest {
+    fn request(&self, id: String, question: Question, verdict: &Verdict) -> ApprovalRequest {
         ApprovalRequest {
             id,
             path: self.path.to_vec(),
@@ -925,7 +913,6 @@ impl Candidate<'_> {
             arguments: self.arguments.clone(),
             question,
             memory: verdict.memory(),
-            others,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The symbolic side: what a call may do, who has to agree, and the one path that runs it.
 
-pub mod agent;
+pub(crate) mod agent;
 pub mod approval;
 pub mod attachment;
 pub mod callback;
@@ -9,17 +9,17 @@ pub mod filesystem;
 pub mod function;
 #[doc(hidden)]
 pub mod fuzz;
-pub mod mcp;
+pub(crate) mod mcp;
 pub(crate) mod misfit;
 pub mod plane;
 pub mod protected;
 pub mod python;
 mod repository;
 pub mod rpc;
-pub mod secret;
+pub(crate) mod secret;
 pub mod shell;
 pub mod source;
-pub mod variant;
+pub(crate) mod variant;
 pub mod working_directory;
 
 use std::borrow::Cow;

@@ -5,7 +5,7 @@
 //! peer that goes away fails everything that waits for it, and everything later, with one and the same reason.
 
 pub mod child;
-pub mod output;
+pub(crate) mod output;
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,12 +1,12 @@
 //! A fence that the kernel keeps around what is started here: what it may read, write, execute and reach, whatever it
 //! and all that it starts try.
 //!
-//! *Full*: files, processes and IPC of its own ([`keep`], started and spoken to by [`full`]), and inside of that
-//! Landlock and seccomp. *Thin*: these two alone ([`thin`]), where the kernel gives an ordinary user no namespaces.
+//! *Full*: files, processes and IPC of its own (`keep`, started and spoken to by `full`), and inside of that
+//! Landlock and seccomp. *Thin*: these two alone (`thin`), where the kernel gives an ordinary user no namespaces.
 
-pub mod bounds;
+pub(crate) mod bounds;
 #[cfg(target_os = "linux")]
-pub mod full;
+pub(crate) mod full;
 #[cfg(target_os = "linux")]
 pub mod keep;
 #[cfg(target_os = "linux")]
@@ -15,15 +15,15 @@ pub(crate) mod message;
 #[cfg(target_os = "linux")]
 mod mounts;
 pub mod private;
-pub mod shelter;
+pub(crate) mod shelter;
 pub mod tenant;
 #[cfg(target_os = "linux")]
 pub mod thin;
-pub mod written;
+pub(crate) mod written;
 
 #[cfg(not(target_os = "linux"))]
 #[path = "absent.rs"]
-pub mod full;
+pub(crate) mod full;
 #[cfg(not(target_os = "linux"))]
 #[path = "absent.rs"]
 pub mod keep;

@@ -1,22 +1,22 @@
 //! Commands without a shell: one command, split into words once, judged word by word, and executed as exactly what was
 //! judged.
 //!
-//! A built-in shell runs only what fits the [`grammar`] of its commands; a configured one follows its [`rules`]. Both
-//! start programs of the system only ([`program`]), within bounds that end with them ([`process`]), behind a
+//! A built-in shell runs only what fits the `grammar` of its commands; a configured one follows its `rules`. Both
+//! start programs of the system only (`program`), within bounds that end with them (`process`), behind a
 //! [fence](super::fence) where the kernel offers one.
 
-pub mod danger;
-pub mod directory;
-pub mod grammar;
+pub(crate) mod danger;
+pub(crate) mod directory;
+pub(crate) mod grammar;
 mod launch;
-pub mod limited;
+pub(crate) mod limited;
 mod operands;
 mod options;
-pub mod process;
-pub mod program;
-pub mod rules;
+pub(crate) mod process;
+pub(crate) mod program;
+pub(crate) mod rules;
 mod way;
-pub mod words;
+pub(crate) mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
