@@ -272,6 +272,15 @@ pub enum FenceArg {
     Thin,
 }
 
+impl From<FenceArg> for llm_do_launch::fencing::FenceChoice {
+    fn from(fence: FenceArg) -> Self {
+        match fence {
+            FenceArg::Full => Self::Full,
+            FenceArg::Thin => Self::Thin,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
     /// The answer

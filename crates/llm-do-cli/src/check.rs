@@ -24,9 +24,10 @@ use llm_do::tools::source::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::fencing::{self, Resident};
 use crate::json;
-use crate::trust::{Standing, screen};
+use crate::trust::screen;
+use llm_do_launch::fencing::{self, Resident, shells};
+use llm_do_launch::trust::Standing;
 
 /// All that is shown of a project.
 pub struct Checked {
@@ -95,14 +96,6 @@ pub struct ConnectedServer {
 pub struct ShellGround {
     pub directory: PathBuf,
     pub fence: Arc<Fence>,
-}
-
-/// The shells of an agent, variants included.
-pub fn shells(agent: &AgentSpec) -> impl Iterator<Item = (&str, &ShellConfig)> {
-    agent.toolsets.iter().filter_map(|used| match used.source.origin() {
-        ToolsetSource::Shell(config) => Some((used.name.as_str(), config)),
-        _ => None,
-    })
 }
 
 pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> String {

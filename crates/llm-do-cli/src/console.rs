@@ -6,11 +6,12 @@ use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use llm_do::CancellationToken;
+use llm_do_launch::settings::Notes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use tokio::sync::oneshot;
@@ -27,6 +28,11 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Everything else goes to stderr. If nobody can be told, there is nothing left to do.
 pub fn complain(text: &str) {
     CONSOLE.say(Stream::Err, text);
+}
+
+/// The same for whoever has remarks and no console.
+pub fn notes() -> Notes {
+    Arc::new(complain)
 }
 
 /// Returns when everything that was said so far can be seen.

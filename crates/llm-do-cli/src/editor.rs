@@ -11,8 +11,8 @@ use tokio::process::Command;
 
 use crate::console;
 use crate::environment::Environment;
-use crate::state::KEY_VARIABLE;
 use crate::terminal::Terminal;
+use llm_do_launch::state::KEY_VARIABLE;
 
 pub struct Editor {
     /// A program and its arguments, as a shell would split them.

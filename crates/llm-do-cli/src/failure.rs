@@ -8,6 +8,7 @@ use llm_do::model::ModelError;
 use llm_do::runtime::RunError;
 use llm_do::syntax::diagnostic::{Colour, Report};
 use llm_do::tools::Ending;
+use llm_do_launch::error::{FailureKind, LaunchError, UntrustedReason};
 
 use crate::console;
 
@@ -165,6 +166,32 @@ impl Failure {
                 console::complain(&format!("error: {}\n{hint}{debug}", marked(message)));
             }
             Self::Said { .. } => {}
+        }
+    }
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
+        match error {
+            // Whoever shows it on a terminal says so, with [`Failure::coloured`].
+            LaunchError::Project(report) => Self::Project { report, colour: Colour::Plain },
+            LaunchError::Untrusted(untrusted) => {
+                let fact = match untrusted.why {
+                    UntrustedReason::Unattended | UntrustedReason::Refused => "the project is not trusted",
+                    UntrustedReason::OtherList => "`--trust=…` is for another list than this one",
+                };
+                let digest = &untrusted.list.digest;
+                Self::refused(fact).hint(format!("`--trust={digest}` trusts exactly this, `--trust` what it is now"))
+            }
+            LaunchError::Failed { fact, hint, kind } => {
+                let code = match kind {
+                    FailureKind::Usage => USAGE,
+                    FailureKind::Failed => FAILED,
+                    FailureKind::Provider => PROVIDER,
+                    FailureKind::Approval => APPROVAL,
+                };
+                Self::Failed { message: fact, hint, code, debug: None }
+            }
         }
     }
 }

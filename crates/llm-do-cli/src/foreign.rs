@@ -10,8 +10,8 @@ use crate::args::ConductArgs;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::journal::Header;
-use crate::trust::Consent;
 use crate::{console, trust};
+use llm_do_launch::trust::Consent;
 
 /// Asks whether to go on with what a stranger's journal names. Nothing of it has been used yet.
 pub fn settle(
@@ -23,7 +23,7 @@ pub fn settle(
 ) -> Result<(), Failure> {
     let list = list(file, header, contents);
     // A digest is one of a project's list, which this is not.
-    if Consent::typed(conduct.trust.as_deref())? == Some(Consent::Everything) {
+    if trust::typed(conduct.trust.as_deref())? == Some(Consent::Everything) {
         console::complain(&list);
         return Ok(());
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::plan::Author;
-use crate::state::State;
+use llm_do_launch::state::State;
 
 /// All that resuming needs to know. Keys of providers are not part of it, and neither is `--approve-all`: a file must not
 /// be able to agree to anything.

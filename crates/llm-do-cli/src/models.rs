@@ -7,9 +7,10 @@ use llm_do::model::prices::{ModelPrice, Rate, Rates};
 use llm_do::model::provider::{PROVIDERS, ProtocolKind, Provider};
 use serde_json::{Value, json};
 
-use crate::config::{Config, ProviderConfig};
 use crate::environment::Environment;
-use crate::{json, providers};
+use crate::json;
+use llm_do_launch::config::{Config, ProviderConfig};
+use llm_do_launch::providers;
 
 /// Names in lower case → prices, and the providers in the order of our table, the user's last.
 pub struct Listing<'a> {

@@ -12,8 +12,8 @@ use llm_do::project::load::MANIFEST_NAME;
 use crate::args::Template;
 use crate::failure::Failure;
 use crate::plan::NewPlan;
-use crate::state::State;
 use crate::trust;
+use llm_do_launch::state::State;
 
 type Files = &'static [(&'static str, &'static str)];
 

@@ -16,15 +16,17 @@ use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
 use crate::chat::LinesPlan;
-use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::python::PythonPlan;
 use crate::render::{Verbosity, View};
 use crate::report::OutputPlan;
 use crate::style::Styles;
-use crate::trust::{Answerers, Consent};
-use crate::{children, fencing};
+use crate::trust::{self, Answerers};
+use llm_do_launch::config::Config;
+use llm_do_launch::fencing::FenceChoice;
+use llm_do_launch::python::PythonPlan;
+use llm_do_launch::tools::ToolOffer;
+use llm_do_launch::{children, fencing};
 
 #[derive(Debug)]
 pub struct CheckPlan {
@@ -55,8 +57,8 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
         project: args.project,
         entry: args.agent,
         trust: Answerers {
-            flag: Consent::typed(args.trust.as_deref())?,
-            once: Consent::of_variable(environment)?,
+            flag: trust::typed(args.trust.as_deref())?,
+            once: trust::of_variable(environment)?,
             person: false,
         },
         connect: args.connect,
@@ -66,7 +68,7 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
             (false, false) => CheckFormat::Text,
         },
         python: PythonPlan::of(args.python, environment, config),
-        fence: fencing::config(args.fence, environment, config)?,
+        fence: fencing::config(args.fence.map(FenceChoice::from), environment, config)?,
         children: children::environment(environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
@@ -87,7 +89,7 @@ pub struct RunPlan {
     /// The flags'; where they say nothing, the manifest's.
     pub limits: Limits,
     pub unknown_prices: UnknownPrices,
-    pub tools: Tools,
+    pub tools: ToolOffer,
     /// Show the first request instead of sending it.
     pub dry_run: bool,
     pub recording: Recording,
@@ -100,13 +102,6 @@ pub struct RunPlan {
     /// What keeps commands in.
     pub fence: FenceConfig,
     pub colour: Colour,
-}
-
-/// Whether agents get the tools that their files name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tools {
-    Offered,
-    Withheld,
 }
 
 /// One turn, or many.
@@ -188,7 +183,7 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         max_depth: args.conduct.max_depth,
         limits: limits(&args.conduct)?,
         unknown_prices: UnknownPrices::when(args.conduct.allow_unknown_prices),
-        tools: if args.no_tools { Tools::Withheld } else { Tools::Offered },
+        tools: if args.no_tools { ToolOffer::Withheld } else { ToolOffer::Offered },
         dry_run: args.dry_run,
         recording: match (args.journal, args.replay) {
             (Some(file), _) => Recording::Journal(file),
@@ -197,12 +192,12 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
         },
         attended,
         trust: Answerers {
-            flag: Consent::typed(args.conduct.trust.as_deref())?,
-            once: Consent::of_variable(environment)?,
+            flag: trust::typed(args.conduct.trust.as_deref())?,
+            once: trust::of_variable(environment)?,
             person: attended,
         },
         timeout: args.conduct.timeout,
-        fence: fencing::config(args.conduct.fence, environment, config)?,
+        fence: fencing::config(args.conduct.fence.map(FenceChoice::from), environment, config)?,
         python: PythonPlan::of(args.python, environment, config).telling(if args.conduct.debug {
             Tracebacks::Whole
         } else {
@@ -386,8 +381,7 @@ mod tests {
     #[test]
     fn the_input_is_json_or_a_prompt_or_stdin() {
         let text = |text: &str| Some(text.to_owned());
-        let mut piped = Environment::default();
-        piped.stdin_is_readable = true;
+        let piped = Environment { stdin_is_readable: true, ..Environment::default() };
         let terminal = Environment::default();
         let prompt = |stdin| InputPlan::Prompt { text: "hi".into(), stdin };
         let unspoken = |stdin| InputPlan::Unspoken { stdin };

@@ -14,7 +14,6 @@ use llm_do::tools::approval::Pending;
 
 use crate::args::OutputFormat;
 use crate::chat::ChatEnded;
-use crate::dry_run::FirstRequest;
 use crate::failure::Failure;
 use crate::json::{self, ErrorJson, ResultJson};
 use crate::markdown::Markdown;
@@ -22,6 +21,7 @@ use crate::render::{Verbosity, View};
 use crate::style::Style;
 use crate::watch::{StopReason, TurnEnded};
 use crate::{answer_file, console, journal, question, summary};
+use llm_do_launch::rehearsal::FirstRequest;
 
 /// Where the answer goes, and what else is said.
 #[derive(Clone, Debug)]
@@ -111,8 +111,10 @@ impl Ended {
     /// Of a dry run: the request is the answer, and it took nothing.
     pub fn report_request(self, plan: &OutputPlan, request: &FirstRequest) -> Result<(), Failure> {
         match plan.format {
-            OutputFormat::Text if plan.view.stdout_is_terminal => console::print(&visible_lines(&request.text())),
-            OutputFormat::Text => console::print(&request.text()),
+            OutputFormat::Text if plan.view.stdout_is_terminal => {
+                console::print(&visible_lines(&request_text(request)))
+            }
+            OutputFormat::Text => console::print(&request_text(request)),
             OutputFormat::Json | OutputFormat::StreamJson => {
                 let request = RawJson::of(request);
                 let unsent = Self { messages: Vec::new(), trace: Vec::new(), ..self };
@@ -306,4 +308,12 @@ pub fn not_begun(failure: Failure, format: OutputFormat) -> Failure {
         let _ = console::print(&json::line(&result));
     }
     failure
+}
+
+/// As it goes over the wire, more or less.
+fn request_text(request: &FirstRequest) -> String {
+    let line = request.url.as_ref().map(|url| format!("POST {url}\n")).unwrap_or_default();
+    let headers: Vec<String> = request.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+    let gap = if line.is_empty() { "" } else { "\n" };
+    format!("{line}{}{gap}{}\n", headers.concat(), visible_json(&json::indented(&request.body)))
 }

@@ -17,19 +17,19 @@ use llm_do::tools::approval::{
 use llm_do::tools::plane::InDoubt;
 
 use crate::args::{ConductArgs, ModelArgs, ResumeArgs, RunArgs};
-use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::journal::{Flags, Header, Recorded, unusable};
 use crate::plan::Author;
 use crate::report::{Ended, OutputPlan, not_begun};
 use crate::run::{Before, Prepared, prepare};
-use crate::state::State;
 use crate::{console, foreign, journal, plan, question};
+use llm_do_launch::config::Config;
+use llm_do_launch::state::State;
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let state = State::of(&environment, &Config::load(environment.config_file().as_deref())?)?;
+    let state = State::of(&environment, &Config::load(environment.config_file().as_deref())?, console::notes())?;
     if args.show {
         return console::print(&show(&args.journal, Author::of(args.foreign), &state)?);
     }

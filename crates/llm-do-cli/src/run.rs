@@ -29,6 +29,7 @@ use llm_do::tools::plane::Refusals;
 use llm_do::tools::python::CompiledStore;
 use llm_do::tools::source::McpConfig;
 use llm_do_launch::session::{Pace, QuestionQueue, Session, SessionParts, TurnReport};
+use llm_do_launch::{children, fencing, providers, tools};
 use serde_json::Value;
 use tokio::runtime::Runtime as Executor;
 
@@ -36,10 +37,8 @@ use crate::args::{self, CheckArgs, Command, ModelsArgs, NewArgs, OutputFormat, R
 use crate::asking::Asking;
 use crate::chat::{Chat, ChatEnded};
 use crate::check::{Checked, ShellGround};
-use crate::config::Config;
 use crate::console::{ConsolePace, Reader};
 use crate::display::{Display, MessageLines};
-use crate::dry_run::Rehearsed;
 use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::failure::{Failure, USAGE, marked};
@@ -49,14 +48,14 @@ use crate::plan::{self, CheckFormat, InputPlan, JsonSource, Recording, RunPlan, 
 use crate::render::{Verbosity, View};
 use crate::report::{self, Ended, OutputPlan};
 use crate::signals::Signals;
-use crate::state::State;
 use crate::style::Styles;
 use crate::terminal::Terminal;
 use crate::trust;
 use crate::watch::{Attended, TurnEnded, Watch};
-use crate::{
-    answer_file, casting, check, children, console, fencing, habits, json, new, providers, resume, serve, text,
-};
+use crate::{answer_file, check, console, habits, json, new, resume, serve, text};
+use llm_do_launch::config::Config;
+use llm_do_launch::rehearsal::Rehearsed;
+use llm_do_launch::state::State;
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -87,7 +86,7 @@ fn run_new(args: NewArgs) -> Result<(), Failure> {
     let wrote = new::write(&plan)?;
     let environment = Environment::read();
     let config = Config::load(environment.config_file().as_deref())?;
-    new::trust(&plan, &State::of(&environment, &config)?)?;
+    new::trust(&plan, &State::of(&environment, &config, console::notes())?)?;
     console::print(&wrote)
 }
 
@@ -122,7 +121,7 @@ fn run_check(args: CheckArgs) -> Result<(), Failure> {
     let mut plan = plan::check(args, &environment, &config)?;
     read_scripts(&mut plan.models)?;
     let http = providers::http_settings(&environment, &config.http)?;
-    let state = State::of(&environment, &config)?;
+    let state = State::of(&environment, &config, console::notes())?;
     let mut checked = match checked(&plan, &state, &http) {
         Ok(checked) => checked,
         Err(Failure::Project { report, .. }) if plan.format == CheckFormat::Json => {
@@ -224,7 +223,7 @@ pub fn executor() -> Result<Executor, Failure> {
 
 /// The kernel is asked only if somebody runs commands.
 fn shell_ground(program: &Program, fence: &FenceConfig) -> Option<ShellGround> {
-    program.agents.values().find(|agent| check::shells(agent).next().is_some())?;
+    program.agents.values().find(|agent| fencing::shells(agent).next().is_some())?;
     let directory = std::env::current_dir().unwrap_or_default();
     Some(ShellGround { directory, fence: fence.fence() })
 }
@@ -292,7 +291,7 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     let surveyed = survey(&plan)?;
     // Whoever goes on with a run learns first what has changed since: nothing of the project has run yet.
     before.as_ref().map_or(Ok(()), |before| (before.compare)(&surveyed.project().fingerprint()))?;
-    let state = State::of(environment, &config)?;
+    let state = State::of(environment, &config, console::notes())?;
     // A record that is not the user's is refused before anybody is asked about the project.
     let replayed = replayed(&plan, &state)?;
     let trusted = trust::settle(surveyed, &plan.project, &plan.trust, &state)?;
@@ -320,8 +319,7 @@ pub fn prepare(args: RunArgs, environment: &Environment, before: Option<Before<'
     let runtime = runtime_config(&plan, &trusted.program().policy, &questions.0);
     let runtime = with_surroundings(runtime, environment, &config);
     let mut runtime = with_servers(runtime, !trusted.project().servers().is_empty(), environment, &config)?;
-    let (program, models) =
-        casting::cast(trusted.into_program(), plan.tools, environment, &config, rehearsed.as_ref())?;
+    let (program, models) = tools::cast(trusted.into_program(), plan.tools, environment, &config, rehearsed.as_ref())?;
     runtime.created = created;
     runtime.own_files = state.directory().map(Path::to_owned).into_iter().chain(plan.output.file.clone()).collect();
     let editor = plan.attended.then(|| Editor::of(environment, &program.root));
@@ -431,7 +429,7 @@ pub fn with_servers(
 
 /// Where created agents are recorded; only if there can be some.
 pub fn created_store(program: &Program, state: &State) -> Result<Option<CreatedStore>, Failure> {
-    if program.has_created() { state.created() } else { Ok(None) }
+    if program.has_created() { Ok(state.created()?) } else { Ok(None) }
 }
 
 /// Reads and links a project; nothing of it runs.
@@ -461,6 +459,9 @@ pub async fn with_python(
     compiled: Option<CompiledStore>,
 ) -> Result<TrustedProject, Failure> {
     let mistaken = |report| Failure::Project { report, colour: plan.colour };
+    if let Code::Absent = trusted.project().code {
+        return Ok(trusted);
+    }
     let python = plan.python.python(&trusted.project().root, compiled, &plan.fence);
     let trusted = trusted.start_python(&python).await.map_err(mistaken)?;
     let Code::Read(offer) = &trusted.project().code else { return Ok(trusted) };

@@ -27,15 +27,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::args::ServeArgs;
-use crate::config::Config;
-use crate::console::{LAST_WORDS, Reader};
+use crate::console::{self, LAST_WORDS, Reader};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::run;
 use crate::signals::Signals;
-use crate::state::State;
 use crate::watch::StopReason;
 use calls::Calls;
+use llm_do_launch::config::Config;
+use llm_do_launch::state::State;
 use protocol::{
     AttachmentParam, Cancelled, Create, Created, Hello, Inline, OfScope, Open, Opened, PROTOCOL, Turn, Welcome, misfit,
 };
@@ -264,8 +264,9 @@ fn create(create: Create, environment: &Environment) -> Result<Created, Fault> {
     let mistaken = |report| Failure::Project { report, colour: Colour::Plain };
     let project = Project::load(&project).map_err(mistaken)?;
     let existing = if force { Existing::Replace } else { Existing::Keep };
-    let config = Config::load(environment.config_file().as_deref())?;
-    let store = State::of(environment, &config)?.created()?;
+    let config = Config::load(environment.config_file().as_deref()).map_err(Failure::from)?;
+    let store =
+        State::of(environment, &config, console::notes()).and_then(|state| state.created()).map_err(Failure::from)?;
     let (spec, defaults) = (WorkerSpec::from(spec), WorkerDefaults::from(defaults));
     let created = project.create_worker(&spec, &defaults, existing, store.as_ref());
     let path = created.map_err(|error| Failure::usage(error.to_string()))?;

@@ -1,13 +1,17 @@
-//! What a project asks of whoever runs it: shown once, agreed to by a person or a flag, and remembered outside the project.
-//! Nobody there to agree: nothing of it runs.
+//! What a project asks of whoever runs it, as the command line hears of it: flags, the variable, and the terminal.
 
 pub mod screen;
-mod store;
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use llm_do::project::trust::{Agreement, SurveyedProject, TrustDigest, TrustItem, TrustedProject, items};
+use futures_util::FutureExt as _;
+use llm_do::BoxFuture;
+use llm_do::project::trust::{SurveyedProject, TrustDigest, TrustedProject};
 use llm_do::tools::source::McpServer;
+use llm_do_launch::error::{LaunchError, TrustList};
+use llm_do_launch::state::State;
+use llm_do_launch::trust::{self, Consent, Settlement, Standing, TrustAnswers, TrustChoice, TrustPrompt};
 
 use crate::args::NOW;
 use crate::attention::Stage;
@@ -16,19 +20,8 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::run;
 use crate::signals::Signals;
-use crate::state::State;
 use crate::terminal::{Keys, Size, Terminal};
 use screen::List;
-use store::{Kept, Store, is_private};
-
-/// What was agreed to without a question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Consent {
-    /// Whatever it is now.
-    Everything,
-    /// Exactly the list with this digest.
-    List(TrustDigest),
-}
 
 /// Who answers whether a project is trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -44,62 +37,41 @@ pub struct Answerers {
 const VARIABLE: &str = "LLM_DO_TRUST";
 const DIGITS: &str = "a digest of a trust list has 32 hex digits";
 
-impl Consent {
-    /// As `--trust` was typed: with a digest behind it, or without.
-    pub fn typed(flag: Option<&str>) -> Result<Option<Self>, Failure> {
-        match flag {
-            None => Ok(None),
-            Some(NOW) => Ok(Some(Self::Everything)),
-            Some(text) => match TrustDigest::parse(text) {
-                Some(digest) => Ok(Some(Self::List(digest))),
-                None => Err(Failure::usage("`--trust=…` is no digest").hint(DIGITS)),
-            },
-        }
-    }
-
-    /// As the environment says.
-    pub fn of_variable(environment: &Environment) -> Result<Option<Self>, Failure> {
-        match environment.get(VARIABLE) {
-            None => Ok(None),
-            Some("1") => Ok(Some(Self::Everything)),
-            Some(text) => match TrustDigest::parse(text) {
-                Some(digest) => Ok(Some(Self::List(digest))),
-                None => Err(Failure::usage(format!("{VARIABLE} is neither `1` nor a digest")).hint(DIGITS)),
-            },
-        }
-    }
-
-    fn agreement(&self) -> Agreement<'_> {
-        match self {
-            Self::Everything => Agreement::Everything,
-            Self::List(digest) => Agreement::List(digest),
-        }
+/// As `--trust` was typed: with a digest behind it, or without.
+pub fn typed(flag: Option<&str>) -> Result<Option<Consent>, Failure> {
+    match flag {
+        None => Ok(None),
+        Some(NOW) => Ok(Some(Consent::Everything)),
+        Some(text) => match TrustDigest::parse(text) {
+            Some(digest) => Ok(Some(Consent::List(digest))),
+            None => Err(Failure::usage("`--trust=…` is no digest").hint(DIGITS)),
+        },
     }
 }
 
-/// What a project asks for, and what of it nobody has agreed to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    pub items: Vec<TrustItem>,
-    pub digest: TrustDigest,
-    pub is_given: bool,
+/// As the environment says.
+pub fn of_variable(environment: &Environment) -> Result<Option<Consent>, Failure> {
+    match environment.get(VARIABLE) {
+        None => Ok(None),
+        Some("1") => Ok(Some(Consent::Everything)),
+        Some(text) => match TrustDigest::parse(text) {
+            Some(digest) => Ok(Some(Consent::List(digest))),
+            None => Err(Failure::usage(format!("{VARIABLE} is neither `1` nor a digest")).hint(DIGITS)),
+        },
+    }
+}
+
+impl Answerers {
+    fn answers<'a>(&self, prompt: &'a TerminalPrompt<'_>) -> TrustAnswers<'a> {
+        let (kept, once) = (self.flag.clone(), self.once.clone());
+        TrustAnswers { kept, once, prompt: self.person.then_some(prompt as &dyn TrustPrompt) }
+    }
 }
 
 /// How it stands with a project, without asking anybody.
 pub fn standing(surveyed: &SurveyedProject, answerers: &Answerers, state: &State) -> Result<Standing, Failure> {
-    let items = items(surveyed);
-    let digest = TrustDigest::of_list(&items);
-    let agrees = |consent: &Option<Consent>| match consent {
-        None => false,
-        Some(Consent::Everything) => true,
-        Some(Consent::List(list)) => *list == digest,
-    };
-    let is_given = items.is_empty() || agrees(&answerers.flag) || agrees(&answerers.once) || {
-        let root = &surveyed.project().root;
-        let kept = Store::of(state).kept(root)?;
-        (kept.is_place && is_private(root)) || items.iter().all(|item| kept.items.contains(&item.digest))
-    };
-    Ok(Standing { items, digest, is_given })
+    let (kept, once) = (answerers.flag.clone(), answerers.once.clone());
+    Ok(trust::standing(surveyed, &TrustAnswers { kept, once, prompt: None }, state)?)
 }
 
 /// A project that somebody agreed to, or why it is none. `shown` is how its user calls it.
@@ -109,86 +81,62 @@ pub fn settle(
     answerers: &Answerers,
     state: &State,
 ) -> Result<TrustedProject, Failure> {
-    let asked = items(&surveyed);
-    if asked.is_empty() {
-        return agreed(surveyed, Agreement::Everything);
-    }
-    let digest = TrustDigest::of_list(&asked);
-    let store = Store::of(state);
-    let root = surveyed.project().root.clone();
-    let kept = store.kept(&root)?;
-    let new: Vec<TrustItem> = asked.iter().filter(|item| !kept.items.contains(&item.digest)).cloned().collect();
-    let list = List { project: shown, items: &new, is_rest: !kept.items.is_empty(), digest: digest.clone() };
-    match &answerers.flag {
-        Some(Consent::List(typed)) if *typed != digest => {
-            let whole = List { items: &asked, is_rest: false, ..list };
-            console::complain(&whole.whole());
-            return Err(Failure::refused("`--trust=…` is for another list than this one").hint(hint(&digest)));
+    let prompt = TerminalPrompt { project: shown, failure: Mutex::default() };
+    let settled = trust::settle(surveyed, &answerers.answers(&prompt), state).now_or_never();
+    let failure = prompt.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match (settled, failure) {
+        (Some(Ok(Settlement { trusted, news, unkept })), None) => {
+            if !news.is_empty() {
+                let lines: Vec<String> = screen::lines(&news).into_iter().map(|line| format!("{line}\n")).collect();
+                console::complain(&format!("note: new in this place, which you trust:\n{}", lines.concat()));
+            }
+            tell_unkept(unkept);
+            Ok(trusted)
         }
-        Some(consent) => {
-            keep(&store, &root, &kept, &asked, false);
-            return agreed(surveyed, consent.agreement());
+        (_, Some(failure)) => Err(failure),
+        (Some(Err(error)), None) => {
+            if let LaunchError::Untrusted(untrusted) = &error
+                && !(answerers.person && answerers.flag.is_none())
+            {
+                console::complain(&List::of(shown, &untrusted.list).whole());
+            }
+            Err(error.into())
         }
-        None => {}
-    }
-    if new.is_empty() {
-        return agreed(surveyed, Agreement::Items(&kept.items));
-    }
-    if let Some(Consent::Everything) = answerers.once {
-        return agreed(surveyed, Agreement::Everything);
-    }
-    if answerers.once == Some(Consent::List(digest.clone())) {
-        return agreed(surveyed, Agreement::List(&digest));
-    }
-    if kept.is_place && is_private(&root) {
-        let lines: Vec<String> = screen::lines(&new).into_iter().map(|line| format!("{line}\n")).collect();
-        console::complain(&format!("note: new in this place, which you trust:\n{}", lines.concat()));
-        keep(&store, &root, &kept, &asked, false);
-        return agreed(surveyed, Agreement::Everything);
-    }
-    if !answerers.person {
-        console::complain(&list.whole());
-        return Err(untrusted().hint(hint(&digest)));
-    }
-    match ask_about(&list, is_private(&root))? {
-        Answer::No => Err(untrusted().hint(hint(&digest))),
-        answer => {
-            keep(&store, &root, &kept, &asked, answer == Answer::Place);
-            agreed(surveyed, Agreement::List(&digest))
-        }
+        // The terminal answers before it returns, and so does everybody else.
+        (None, None) => Err(Failure::failed("nobody answered whether the project is trusted")),
     }
 }
 
 /// Trusts a project for whoever has just written all of it.
 pub fn keep_written(surveyed: &SurveyedProject, state: &State) -> Result<(), Failure> {
-    let asked = items(surveyed);
-    if !asked.is_empty() {
-        let (store, root) = (Store::of(state), &surveyed.project().root);
-        keep(&store, root, &store.kept(root)?, &asked, false);
-    }
+    tell_unkept(trust::keep_written(surveyed, state)?);
     Ok(())
 }
 
-fn agreed(surveyed: SurveyedProject, agreement: Agreement<'_>) -> Result<TrustedProject, Failure> {
-    surveyed.trusted(agreement).map_err(|_| untrusted())
+fn tell_unkept(unkept: Option<String>) {
+    if let Some(error) = unkept {
+        console::complain(&format!("note: trust cannot be kept, it will be asked for again: {error}\n"));
+    }
 }
 
 pub fn untrusted() -> Failure {
     Failure::refused("the project is not trusted")
 }
 
-fn hint(digest: &TrustDigest) -> String {
-    format!("`--trust={digest}` trusts exactly this, `--trust` what it is now")
+/// The person at the terminal.
+struct TerminalPrompt<'p> {
+    project: &'p Path,
+    /// Why there is no answer: a signal, or no terminal.
+    failure: Mutex<Option<Failure>>,
 }
 
-/// Whoever agreed wants it to run now, whatever becomes of the next time.
-fn keep(store: &Store<'_>, root: &Path, kept: &Kept, items: &[TrustItem], is_place: bool) {
-    let is_kept = items.iter().all(|item| kept.items.contains(&item.digest)) && (kept.is_place || !is_place);
-    if is_kept {
-        return;
-    }
-    if let Err(error) = store.keep(root, kept, items, is_place) {
-        console::complain(&format!("note: trust cannot be kept, it will be asked for again: {error}\n"));
+impl TrustPrompt for TerminalPrompt<'_> {
+    fn ask<'a>(&'a self, list: &'a TrustList) -> BoxFuture<'a, Result<TrustChoice, LaunchError>> {
+        let answer = ask_about(&List::of(self.project, list), list.offers_place).unwrap_or_else(|failure| {
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+            TrustChoice::No
+        });
+        Box::pin(std::future::ready(Ok(answer)))
     }
 }
 
@@ -203,25 +151,18 @@ pub fn reached(server: &McpServer) -> String {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    Exactly,
-    Place,
-    No,
-}
-
 const WITH_PLACE: &str = "y trust exactly this   p trust this place, whatever it will contain   n no";
 const WITHOUT_PLACE: &str = "y trust exactly this   n no";
 
 /// Before the run and its executor.
-fn ask_about(list: &List<'_>, offers_place: bool) -> Result<Answer, Failure> {
+fn ask_about(list: &List<'_>, offers_place: bool) -> Result<TrustChoice, Failure> {
     attended(async |terminal, asking| {
         let choices = if offers_place { WITH_PLACE } else { WITHOUT_PLACE };
         let Size { rows, columns } = terminal.size();
         for page in list.pages(rows, columns, choices) {
             asking.show(&page.text, if page.is_last { Stage::Answer } else { Stage::Page }).await?;
             if !page.is_last && !asking.wants_more().await? {
-                return Ok(Answer::No);
+                return Ok(TrustChoice::No);
             }
         }
         asking.answer(offers_place).await
@@ -232,7 +173,7 @@ fn ask_about(list: &List<'_>, offers_place: bool) -> Result<Answer, Failure> {
 pub fn ask(question: &str) -> Result<bool, Failure> {
     attended(async |_, asking| {
         asking.show(question, Stage::Answer).await?;
-        Ok(asking.answer(false).await? == Answer::Exactly)
+        Ok(asking.answer(false).await? == TrustChoice::Exactly)
     })
 }
 
@@ -281,13 +222,13 @@ impl Questions<'_> {
         }
     }
 
-    async fn answer(&mut self, offers_place: bool) -> Result<Answer, Failure> {
+    async fn answer(&mut self, offers_place: bool) -> Result<TrustChoice, Failure> {
         let mut pressed = false;
         loop {
             match self.key().await? {
-                b'y' => return Ok(Answer::Exactly),
-                b'n' | b'q' | b'd' => return Ok(Answer::No),
-                b'p' if offers_place && pressed => return Ok(Answer::Place),
+                b'y' => return Ok(TrustChoice::Exactly),
+                b'n' | b'q' | b'd' => return Ok(TrustChoice::No),
+                b'p' if offers_place && pressed => return Ok(TrustChoice::Place),
                 b'p' if offers_place => {
                     pressed = true;
                     let warning = "p again: whatever this place will contain runs without a question\n";

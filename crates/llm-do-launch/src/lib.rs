@@ -1,4 +1,16 @@
 //! From a decision to a running session: the one hall that every front end comes through. It knows no command line, no
 //! terminal, no socket and no environment variable: whoever enters says what was decided, and is told what happens.
 
+pub mod children;
+pub mod config;
+pub mod error;
+pub mod fencing;
+mod key_command;
+pub mod providers;
+pub mod python;
+pub mod rehearsal;
 pub mod session;
+pub mod settings;
+pub mod state;
+pub mod tools;
+pub mod trust;

@@ -32,13 +32,15 @@ use super::protocol::{
 use super::questions::{Client, Trouble};
 use super::scope::Prepared;
 use crate::args::{ConductArgs, RunArgs};
-use crate::config::{Config, Kind, ProviderConfig};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::plan::{self, RunPlan};
-use crate::state::State;
-use crate::trust::{self, Answerers, Standing};
-use crate::{casting, fencing, run};
+use crate::trust::{self, Answerers};
+use crate::{console, run};
+use llm_do_launch::config::{Config, Kind, ProviderConfig};
+use llm_do_launch::state::State;
+use llm_do_launch::trust::Standing;
+use llm_do_launch::{fencing, tools};
 
 /// A call to be opened, and what its client is told of it.
 pub struct Ready {
@@ -65,15 +67,18 @@ pub async fn prepare(
     let (order, waiting) = Order::new();
     let caller = Caller { scope, client: client.clone(), calls: Arc::clone(calls), order };
 
-    let mut config = Config::load(environment.config_file().as_deref())?;
+    let mut config = Config::load(environment.config_file().as_deref()).map_err(Failure::from)?;
     add_providers(&mut config, std::mem::take(&mut open.providers), environment)?;
     let plan = planned(&open, environment, &config)?;
     let surveyed = surveyed(&open, &offered, &caller, &plan)?;
     let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
     let outside = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
     let trusted = settle_trust(&open, surveyed, environment, &config)?;
-    fencing::open_declared(&trusted, &plan.fence)?;
-    let compiled = State::of(environment, &config)?.compiled(trusted.project())?;
+    fencing::open_declared(&trusted, &plan.fence).map_err(Failure::from)?;
+    let compiled = State::of(environment, &config, console::notes())
+        .map_err(Failure::from)?
+        .compiled(trusted.project())
+        .map_err(Failure::from)?;
     let trusted = run::with_python(trusted, &plan, compiled).await?;
     let has_servers = !trusted.project().servers().is_empty();
     let creation_defaults = WorkerDefaults::from(open.creation_defaults);
@@ -81,7 +86,7 @@ pub async fn prepare(
         let program = ruled(entered(program, function), &open.tool_rules)?;
         with_creation_defaults(program, &creation_defaults)
     })?;
-    let (program, models) = casting::cast(program, plan.tools, environment, &config, None)?;
+    let (program, models) = tools::cast(program, plan.tools, environment, &config, None).map_err(Failure::from)?;
     let (trouble, questions) = (Trouble::default(), QuestionBroker::new());
     let asking = Client {
         scope,
@@ -100,7 +105,8 @@ pub async fn prepare(
         creation_defaults,
         ..run::runtime_config(&plan, &program.policy, &questions.0)
     };
-    let created = run::created_store(&program, &State::of(environment, &config)?)?;
+    let created =
+        run::created_store(&program, &State::of(environment, &config, console::notes()).map_err(Failure::from)?)?;
     let runtime_config = RuntimeConfig { created, ..runtime_config };
     let runtime_config = run::with_surroundings(runtime_config, environment, &config);
     let runtime_config = run::with_servers(runtime_config, has_servers, environment, &config)?;
@@ -184,7 +190,7 @@ fn entered(mut program: Program, function: Option<FunctionEntry>) -> Program {
 
 /// An agent as its file defines it; nothing of the project runs.
 pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definition, Fault> {
-    let config = Config::load(environment.config_file().as_deref())?;
+    let config = Config::load(environment.config_file().as_deref()).map_err(Failure::from)?;
     let args =
         RunArgs { project: asked.project.clone(), agent: asked.agent.clone(), no_stdin: true, ..RunArgs::default() };
     let mut plan = plan::run(args, environment, &config)?;
@@ -295,7 +301,7 @@ fn settle_trust(
         // What a program gives as values is its own.
         return surveyed.trusted(Agreement::Everything).map_err(|_| trust::untrusted().into());
     }
-    let state = State::of(environment, config)?;
+    let state = State::of(environment, config, console::notes()).map_err(Failure::from)?;
     let answerers = Answerers { once: open.trust.consent(environment)?, ..Answerers::default() };
     let Standing { items, digest, is_given } = trust::standing(&surveyed, &answerers, &state)?;
     if is_given {

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::trust::Consent;
+use llm_do_launch::trust::Consent;
 
 /// What this program speaks. It changes when a client that knows the older one would be wrong.
 pub const PROTOCOL: u32 = 1;
@@ -115,7 +115,7 @@ impl TrustParam {
     /// A program that says nothing of it leaves it to whoever started this one.
     pub fn consent(&self, environment: &Environment) -> Result<Option<Consent>, Failure> {
         match self {
-            Self::Unsaid => Consent::of_variable(environment),
+            Self::Unsaid => crate::trust::of_variable(environment),
             Self::Said(false) => Ok(None),
             Self::Said(true) => Ok(Some(Consent::Everything)),
             Self::List(text) => match TrustDigest::parse(text) {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use llm_do::escape::visible_name;
 use llm_do::project::trust::{TrustDigest, TrustItem};
+use llm_do_launch::error::TrustList;
 
 use crate::style::width;
 
@@ -16,12 +17,13 @@ const NARROWEST: usize = 20;
 
 /// What is asked about.
 pub struct List<'a> {
-    pub project: &'a Path,
-    pub items: &'a [TrustItem],
+    /// As its user calls it.
+    project: &'a Path,
+    items: &'a [TrustItem],
     /// Some of it was agreed to before, and is not listed.
-    pub is_rest: bool,
+    is_rest: bool,
     /// Of all items, those that were agreed to included.
-    pub digest: TrustDigest,
+    digest: &'a TrustDigest,
 }
 
 /// As much as fits on the screen.
@@ -31,7 +33,11 @@ pub struct Page {
     pub is_last: bool,
 }
 
-impl List<'_> {
+impl<'a> List<'a> {
+    pub fn of(project: &'a Path, list: &'a TrustList) -> Self {
+        Self { project, items: &list.items, is_rest: list.is_rest, digest: &list.digest }
+    }
+
     /// The whole of it, for whoever has no screen.
     pub fn whole(&self) -> String {
         let lines: Vec<String> = lines(self.items).into_iter().map(|line| format!("{line}\n")).collect();

@@ -16,20 +16,20 @@ use llm_do::runtime::Models;
 use llm_do::tools::python::PythonEndpoint;
 
 use crate::config::{Config, HttpConfig, ProviderConfig};
-use crate::dry_run::{Rehearsal, Rehearsed};
-use crate::environment::Environment;
-use crate::failure::Failure;
+use crate::error::LaunchError;
 use crate::key_command::KeyCommand;
+use crate::rehearsal::{Rehearsal, Rehearsed};
+use crate::settings::Variables;
 
 /// Who answers for each provider that the program's agents use.
-pub fn connect(program: &Program, environment: &Environment, config: &Config) -> Result<Models, Failure> {
+pub fn connect(program: &Program, environment: &Variables, config: &Config) -> Result<Models, LaunchError> {
     let used = used(program);
     let mut models = Models::new(config.prices.clone());
     if used.is_empty() {
         return Ok(models);
     }
     let http = HttpClient::new(http_settings(environment, &config.http)?)
-        .map_err(|error| Failure::usage(error.to_string()))?;
+        .map_err(|error| LaunchError::usage(error.to_string()))?;
     let retries = Retries { attempts: config.http.retries.unwrap_or(Retries::STANDARD.attempts), ..Retries::STANDARD };
     for name in used {
         let endpoint = endpoint(name, program, environment, config)?;
@@ -41,10 +41,10 @@ pub fn connect(program: &Program, environment: &Environment, config: &Config) ->
 /// Nobody answers, and what they would be asked is kept.
 pub fn rehearse(
     program: &Program,
-    environment: &Environment,
+    environment: &Variables,
     config: &Config,
     rehearsed: &Rehearsed,
-) -> Result<Models, Failure> {
+) -> Result<Models, LaunchError> {
     let mut models = Models::new(config.prices.clone());
     for name in used(program) {
         let endpoint = match name {
@@ -61,14 +61,14 @@ pub fn used(program: &Program) -> BTreeSet<&str> {
     program.asked_models().map(|model| model.provider.as_str()).collect()
 }
 
-fn endpoint(name: &str, program: &Program, environment: &Environment, config: &Config) -> Result<Endpoint, Failure> {
+fn endpoint(name: &str, program: &Program, environment: &Variables, config: &Config) -> Result<Endpoint, LaunchError> {
     let of_python = || program.registry.python.as_ref().and_then(|python| python.endpoint(name));
     match (provider(name), config.providers.get(name)) {
         (Some(row), _) => built_in(row, environment),
         (None, Some(custom)) => configured(name, custom, environment),
         (None, None) => match of_python() {
             Some(PythonEndpoint { base_url, api_key }) => Ok(registered(name, base_url, api_key)),
-            None => Err(Failure::usage(format!("unknown provider `{name}`"))),
+            None => Err(LaunchError::usage(format!("unknown provider `{name}`"))),
         },
     }
 }
@@ -79,13 +79,13 @@ fn registered(name: &str, base_url: String, api_key: Option<String>) -> Endpoint
     Endpoint { provider: name.to_owned(), protocol: &OpenAiChat, quirks: Quirks::COMPATIBLE, base_url, key }
 }
 
-fn built_in(row: &Provider, environment: &Environment) -> Result<Endpoint, Failure> {
+fn built_in(row: &Provider, environment: &Variables) -> Result<Endpoint, LaunchError> {
     let protocol = row
         .protocol
         .protocol()
-        .ok_or_else(|| Failure::usage(format!("the provider `{}` cannot be asked yet", row.name)))?;
+        .ok_or_else(|| LaunchError::usage(format!("the provider `{}` cannot be asked yet", row.name)))?;
     let base_url = base_url(row, environment).ok_or_else(|| {
-        Failure::provider(format!("no address for `{}`", row.name))
+        LaunchError::provider(format!("no address for `{}`", row.name))
             .hint(format!("set {}", row.base_url_variables.join(" or ")))
     })?;
     let set = row.key_variables.iter().find_map(|variable| Some((*variable, environment.get(variable)?)));
@@ -104,7 +104,7 @@ fn built_in(row: &Provider, environment: &Environment) -> Result<Endpoint, Failu
 }
 
 /// Where a provider is asked: as the environment says, else where it usually is.
-pub fn base_url(row: &Provider, environment: &Environment) -> Option<String> {
+pub fn base_url(row: &Provider, environment: &Variables) -> Option<String> {
     match row.base_url_variables.iter().find_map(|variable| Some((*variable, environment.get(variable)?))) {
         Some((_, address)) if row.name == "ollama" => Some(ollama_address(address)),
         Some(("GOOGLE_CLOUD_PROJECT", project)) => {
@@ -120,7 +120,7 @@ pub fn base_url(row: &Provider, environment: &Environment) -> Option<String> {
 /// A key of Google that is no token: of Gemini, or of Vertex where no project is named.
 const GOOGLE_KEY: &str = "GOOGLE_API_KEY";
 
-fn has_only_google_key(row: &Provider, environment: &Environment) -> bool {
+fn has_only_google_key(row: &Provider, environment: &Variables) -> bool {
     let mut set = row.key_variables.iter().filter(|variable| environment.get(variable).is_some());
     set.next() == Some(&GOOGLE_KEY)
 }
@@ -144,12 +144,12 @@ fn ollama_address(text: &str) -> String {
     format!("{scheme}://{authority}{port}/{path}")
 }
 
-fn configured(name: &str, custom: &ProviderConfig, environment: &Environment) -> Result<Endpoint, Failure> {
+fn configured(name: &str, custom: &ProviderConfig, environment: &Variables) -> Result<Endpoint, LaunchError> {
     let protocol = custom
         .kind
         .protocol()
         .protocol()
-        .ok_or_else(|| Failure::usage(format!("the kind of `[providers.{name}]` cannot be spoken yet")))?;
+        .ok_or_else(|| LaunchError::usage(format!("the kind of `[providers.{name}]` cannot be spoken yet")))?;
     let key = match (&custom.api_key_env, &custom.api_key_cmd) {
         (None, None) => custom.api_key.clone().map_or(Key::Unneeded, Key::Secret),
         (Some(variable), _) => match environment.get(variable) {
@@ -165,13 +165,13 @@ fn configured(name: &str, custom: &ProviderConfig, environment: &Environment) ->
 }
 
 /// How anybody is reached, as the configuration and the environment say.
-pub fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<HttpSettings, Failure> {
+pub fn http_settings(environment: &Variables, config: &HttpConfig) -> Result<HttpSettings, LaunchError> {
     let seconds = |value: Option<f64>, default: Duration, key: &str| match value {
         None => Ok(default),
         Some(value) => Duration::try_from_secs_f64(value)
             .ok()
             .filter(|duration| !duration.is_zero())
-            .ok_or_else(|| Failure::usage(format!("`[http] {key}` in config.toml is not a time"))),
+            .ok_or_else(|| LaunchError::usage(format!("`[http] {key}` in config.toml is not a time"))),
     };
     let standard = HttpSettings::STANDARD;
     Ok(HttpSettings {
@@ -191,14 +191,14 @@ pub fn http_settings(environment: &Environment, config: &HttpConfig) -> Result<H
     })
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<u8>, Failure> {
+fn read_certificates(path: &Path) -> Result<Vec<u8>, LaunchError> {
     const LARGEST: u64 = 16 * 1024 * 1024;
     beneath::read_regular(path, LARGEST)
-        .map_err(|error| Failure::usage(format!("`[http] ca_file` {} cannot be read: {error}", path.display())))
+        .map_err(|error| LaunchError::usage(format!("`[http] ca_file` {} cannot be read: {error}", path.display())))
 }
 
 /// The configuration wins over the usual variables, in either spelling.
-fn proxies(environment: &Environment, config: &HttpConfig) -> ProxySettings {
+fn proxies(environment: &Variables, config: &HttpConfig) -> ProxySettings {
     let variable =
         |name: &str| environment.get(name).or_else(|| environment.get(&name.to_lowercase())).map(str::to_owned);
     let all = config.proxy.clone().or_else(|| variable("ALL_PROXY"));
@@ -218,7 +218,9 @@ mod tests {
     fn vertex_is_where_the_project_says() {
         let row = provider("google-vertex").unwrap();
         let found = |variables: &[(&'static str, &'static str)]| {
-            let environment = Environment::of(variables.iter().copied());
+            let environment = Variables::new(
+                variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            );
             let endpoint = built_in(row, &environment).ok()?;
             Some((endpoint.base_url, endpoint.quirks.key_form))
         };
@@ -255,7 +257,7 @@ mod tests {
     #[test]
     fn the_configured_proxy_wins_over_the_variables() {
         let environment =
-            Environment::of([("https_proxy", "http://a:1"), ("ALL_PROXY", "http://b:1"), ("NO_PROXY", "x, y")]);
+            Variables::of([("https_proxy", "http://a:1"), ("ALL_PROXY", "http://b:1"), ("NO_PROXY", "x, y")]);
         let proxies = super::proxies(&environment, &HttpConfig::default());
         assert_eq!((proxies.http.as_deref(), proxies.https.as_deref()), (Some("http://b:1"), Some("http://a:1")));
         assert_eq!(proxies.no_proxy, ["x", "y"]);

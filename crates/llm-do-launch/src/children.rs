@@ -5,7 +5,7 @@ use llm_do::redact::Redactor;
 use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::config::Config;
-use crate::environment::Environment;
+use crate::settings::Variables;
 use crate::state::KEY_VARIABLE;
 
 /// What a child sees whatever a project says: enough to find programs, files and words, and nothing of anybody's.
@@ -13,22 +13,32 @@ const FIXED: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV"];
 
 /// No key of a provider can be chosen.
-pub fn environment(environment: &Environment, config: &Config) -> ChildEnvironment {
-    let keys = key_variables(config);
+pub fn environment(environment: &Variables, config: &Config) -> ChildEnvironment {
+    seen(environment, &configured_keys(config))
+}
+
+/// The same, if these variables of the configuration hold keys.
+pub fn seen(environment: &Variables, configured: &[String]) -> ChildEnvironment {
+    let keys: Vec<&str> = key_variables(configured).collect();
     let fixed = FIXED.iter().filter_map(|name| Some(((*name).to_owned(), environment.get(name)?.to_owned())));
     ChildEnvironment { fixed: fixed.collect(), offered: environment.without(&keys) }
 }
 
 /// The variables that hold keys: no child gets them.
-fn key_variables(config: &Config) -> Vec<&str> {
+fn key_variables(configured: &[String]) -> impl Iterator<Item = &str> {
     let built_in = PROVIDERS.iter().flat_map(|provider| provider.key_variables.iter().copied());
-    let custom = config.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
-    built_in.chain(custom).chain([KEY_VARIABLE]).collect()
+    built_in.chain(configured.iter().map(String::as_str)).chain([KEY_VARIABLE])
+}
+
+/// Those of them that the configuration names.
+pub fn configured_keys(config: &Config) -> Vec<String> {
+    config.providers.values().filter_map(|provider| provider.api_key_env.clone()).collect()
 }
 
 /// What nobody is told: the keys in the environment now, and those that are fetched later.
-pub fn redactor(environment: &Environment, config: &Config) -> Redactor {
-    let values = key_variables(config).into_iter().filter_map(|name| environment.get(name));
+pub fn redactor(environment: &Variables, config: &Config) -> Redactor {
+    let configured = configured_keys(config);
+    let values = key_variables(&configured).filter_map(|name| environment.get(name));
     values.for_each(|value| environment.redactor.learn(value));
     environment.redactor.clone()
 }
@@ -42,7 +52,7 @@ mod tests {
     #[test]
     fn no_key_of_a_provider_can_be_chosen() {
         let variables = [("OPENAI_API_KEY", "k"), ("MINE", "m"), ("PATH", "/bin"), ("LLM_DO_STATE_KEY", "s")];
-        let seen = environment(&Environment::of(variables), &Config::default());
+        let seen = environment(&Variables::of(variables), &Config::default());
         assert_eq!(seen.fixed, BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]));
         assert!(seen.offered.contains_key("MINE") && !seen.offered.contains_key("OPENAI_API_KEY"));
         assert!(!seen.offered.contains_key("LLM_DO_STATE_KEY"), "who has it signs for the user");

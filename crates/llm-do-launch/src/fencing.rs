@@ -5,29 +5,44 @@ use std::sync::Arc;
 
 use llm_do::escape::visible;
 use llm_do::project::trust::TrustedProject;
-use llm_do::project::{Program, Project};
+use llm_do::project::{AgentSpec, Program, Project};
 use llm_do::tools::fence::tenant::Unfenced;
 use llm_do::tools::fence::{Accept, FenceConfig, Fencing};
-use llm_do::tools::source::{Enclosure, McpConfig, McpServer};
+use llm_do::tools::source::{Enclosure, McpConfig, McpServer, ShellConfig, ToolsetSource};
 use llm_do::tools::working_directory::is_too_wide;
+use serde::Deserialize;
 
-use crate::args::FenceArg;
-use crate::check;
 use crate::config::Config;
-use crate::environment::Environment;
-use crate::failure::Failure;
+use crate::error::LaunchError;
+use crate::settings::Variables;
+
+/// Which fence somebody wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FenceChoice {
+    Full,
+    Thin,
+}
+
+/// The shells of an agent, variants included.
+pub fn shells(agent: &AgentSpec) -> impl Iterator<Item = (&str, &ShellConfig)> {
+    agent.toolsets.iter().filter_map(|used| match used.source.origin() {
+        ToolsetSource::Shell(config) => Some((used.name.as_str(), config)),
+        _ => None,
+    })
+}
 
 /// What the flag says, else the variable, else the configuration.
-pub fn config(flag: Option<FenceArg>, environment: &Environment, config: &Config) -> Result<FenceConfig, Failure> {
+pub fn config(flag: Option<FenceChoice>, environment: &Variables, config: &Config) -> Result<FenceConfig, LaunchError> {
     let variable = match environment.get("LLM_DO_FENCE") {
         None => None,
-        Some("full") => Some(FenceArg::Full),
-        Some("thin") => Some(FenceArg::Thin),
-        Some(_) => return Err(Failure::usage("LLM_DO_FENCE is neither `full` nor `thin`")),
+        Some("full") => Some(FenceChoice::Full),
+        Some("thin") => Some(FenceChoice::Thin),
+        Some(_) => return Err(LaunchError::usage("LLM_DO_FENCE is neither `full` nor `thin`")),
     };
-    let accept = match flag.or(variable).or(config.fence.accept).unwrap_or(FenceArg::Full) {
-        FenceArg::Full => Accept::Full,
-        FenceArg::Thin => Accept::Thin,
+    let accept = match flag.or(variable).or(config.fence.accept).unwrap_or(FenceChoice::Full) {
+        FenceChoice::Full => Accept::Full,
+        FenceChoice::Thin => Accept::Thin,
     };
     let own = [environment.home(), environment.state_directory(), environment.cache_directory()];
     let hidden = own.into_iter().flatten().collect();
@@ -73,13 +88,13 @@ impl Resident {
 
 /// Opens what shells and programs behind a fence declare, so that it is the same for all of them until the run ends, and
 /// refuses what could not be kept there before any of it starts.
-pub fn open_declared(trusted: &TrustedProject, fence: &FenceConfig) -> Result<(), Failure> {
+pub fn open_declared(trusted: &TrustedProject, fence: &FenceConfig) -> Result<(), LaunchError> {
     let program = trusted.program();
     let open = |key: &str, declared: &String| {
         let opened = fence.written.open(&program.root, declared);
-        opened.map_err(|why| Failure::usage(format!("`{key}`: {why}")))
+        opened.map_err(|why| LaunchError::usage(format!("`{key}`: {why}")))
     };
-    for (_, shell) in program.agents.values().flat_map(|agent| check::shells(agent)) {
+    for (_, shell) in program.agents.values().flat_map(|agent| shells(agent)) {
         shell.write.iter().try_for_each(|declared| open("write", declared).map(drop))?;
     }
     for resident in residents(trusted.project(), program) {
@@ -88,11 +103,12 @@ pub fn open_declared(trusted: &TrustedProject, fence: &FenceConfig) -> Result<()
         for declared in enclosure.read.iter().chain(&enclosure.write) {
             if open(key, declared)?.as_deref().is_some_and(is_too_wide) {
                 let hint = "name what is meant in it";
-                return Err(Failure::usage(format!("`{key}`: `{}` is too wide", visible(declared))).hint(hint));
+                return Err(LaunchError::usage(format!("`{key}`: `{}` is too wide", visible(declared))).hint(hint));
             }
         }
         fence.fence().houses().map_err(|Unfenced { why, hint }| {
-            Failure::refused(format!("{who} is to run behind a fence (`{key}`), and is not started: {why}")).hint(hint)
+            LaunchError::refused(format!("{who} is to run behind a fence (`{key}`), and is not started: {why}"))
+                .hint(hint)
         })?;
     }
     Ok(())
@@ -107,18 +123,18 @@ mod tests {
         let accepts = |flag, variable: &str, configured| {
             let mut file = Config::default();
             file.fence.accept = configured;
-            config(flag, &Environment::of([("LLM_DO_FENCE", variable)]), &file).map(|fence| fence.accept).ok()
+            config(flag, &Variables::of([("LLM_DO_FENCE", variable)]), &file).map(|fence| fence.accept).ok()
         };
         assert_eq!(accepts(None, "", None), Some(Accept::Full));
-        assert_eq!(accepts(None, "", Some(FenceArg::Thin)), Some(Accept::Thin));
-        assert_eq!(accepts(None, "full", Some(FenceArg::Thin)), Some(Accept::Full));
-        assert_eq!(accepts(Some(FenceArg::Thin), "full", None), Some(Accept::Thin));
+        assert_eq!(accepts(None, "", Some(FenceChoice::Thin)), Some(Accept::Thin));
+        assert_eq!(accepts(None, "full", Some(FenceChoice::Thin)), Some(Accept::Full));
+        assert_eq!(accepts(Some(FenceChoice::Thin), "full", None), Some(Accept::Thin));
         assert_eq!(accepts(None, "none", None), None);
     }
 
     #[test]
     fn what_is_our_own_is_hidden() {
-        let fence = config(None, &Environment::of([("HOME", "/h")]), &Config::default()).unwrap();
+        let fence = config(None, &Variables::of([("HOME", "/h")]), &Config::default()).unwrap();
         let own = ["/h/.config/llm-do", "/h/.local/state/llm-do", "/h/.cache/llm-do"].map(PathBuf::from);
         assert_eq!(fence.hidden, own);
     }

@@ -12,8 +12,8 @@ use llm_do::model::provider::{ProtocolKind, VERTEX, provider};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::args::FenceArg;
-use crate::failure::Failure;
+use crate::error::LaunchError;
+use crate::fencing::FenceChoice;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +40,7 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct FenceSettings {
     /// With which fence a rule that allows is enough.
-    pub accept: Option<FenceArg>,
+    pub accept: Option<FenceChoice>,
 }
 
 /// How commands of shells are found.
@@ -162,13 +162,13 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 
 impl Config {
     /// A file that is not there is an empty one.
-    pub fn load(path: Option<&Path>) -> Result<Self, Failure> {
+    pub fn load(path: Option<&Path>) -> Result<Self, LaunchError> {
         let Some(path) = path else { return Ok(Self::default()) };
         let read = beneath::read_regular(path, LARGEST).and_then(|bytes| std::io::read_to_string(bytes.as_slice()));
         match read {
-            Ok(text) => Self::parse(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display()))),
+            Ok(text) => Self::parse(&text).map_err(|error| LaunchError::usage(format!("{}: {error}", path.display()))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(Failure::usage(format!("{} cannot be read: {error}", path.display()))),
+            Err(error) => Err(LaunchError::usage(format!("{} cannot be read: {error}", path.display()))),
         }
     }
 
@@ -188,9 +188,9 @@ impl Config {
         Ok(config)
     }
 
-    pub fn model_name(&self) -> Result<Option<ModelName>, Failure> {
+    pub fn model_name(&self) -> Result<Option<ModelName>, LaunchError> {
         let parse = |text: &String| {
-            ModelName::parse(text).map_err(|error| Failure::usage(format!("`model` in config.toml: {error}")))
+            ModelName::parse(text).map_err(|error| LaunchError::usage(format!("`model` in config.toml: {error}")))
         };
         self.model.as_ref().map(parse).transpose()
     }
@@ -242,7 +242,7 @@ directories = ["~/.cargo/bin"]
         assert_eq!(config.prices.known()["acme:rocket-1"].to_string(), "1 4.5 0.25 1");
         assert_eq!(config.http.retries, Some(2));
         assert_eq!(config.runs.key_file, Some("/etc/llm-do.key".into()));
-        assert_eq!(config.fence.accept, Some(FenceArg::Thin));
+        assert_eq!(config.fence.accept, Some(FenceChoice::Thin));
         assert_eq!(config.shell.directories, ["~/.cargo/bin"]);
     }
 

@@ -12,7 +12,7 @@ use llm_do::journal::mac::{LineMac, Purpose, sign, split};
 use llm_do::project::trust::{TrustDigest, TrustItem};
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::error::LaunchError;
 use crate::state::State;
 
 /// A file of ours is far smaller.
@@ -26,7 +26,7 @@ pub struct Store<'a> {
 
 /// What was agreed to about a project.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptTrust {
     pub items: BTreeSet<TrustDigest>,
     pub is_place: bool,
     lines: Vec<KeptItem>,
@@ -40,7 +40,7 @@ enum Extent {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct TrustFile {
     root: String,
     trust: Extent,
     items: Vec<KeptItem>,
@@ -59,36 +59,36 @@ impl<'a> Store<'a> {
     }
 
     /// Nothing, unless a file that was signed here says more.
-    pub fn kept(&self, root: &Path) -> Result<Kept, Failure> {
-        let Some((file, root)) = self.file(root) else { return Ok(Kept::default()) };
-        let Ok(text) = read(&file) else { return Ok(Kept::default()) };
-        let Some(key) = self.state.key()? else { return Ok(Kept::default()) };
+    pub fn kept(&self, root: &Path) -> Result<KeptTrust, LaunchError> {
+        let Some((file, root)) = self.file(root) else { return Ok(KeptTrust::default()) };
+        let Ok(text) = read(&file) else { return Ok(KeptTrust::default()) };
+        let Some(key) = self.state.key()? else { return Ok(KeptTrust::default()) };
         let signed = split(text.trim_end().as_bytes()).filter(|(signed, mac)| {
             key.next(Purpose::Trust, LineMac::default(), signed).to_string().as_bytes() == *mac
         });
-        let written = signed.and_then(|_| serde_json::from_str::<Written>(text.trim_end()).ok());
+        let written = signed.and_then(|_| serde_json::from_str::<TrustFile>(text.trim_end()).ok());
         Ok(match written {
-            Some(written) if written.root == root => Kept {
+            Some(written) if written.root == root => KeptTrust {
                 items: written.items.iter().filter_map(|item| TrustDigest::parse(&item.digest)).collect(),
                 is_place: written.trust == Extent::Place,
                 lines: written.items,
             },
-            Some(_) | None => Kept::default(),
+            Some(_) | None => KeptTrust::default(),
         })
     }
 
     /// Adds to what was agreed to. An error is why it will be asked for again.
-    pub fn keep(&self, root: &Path, before: &Kept, items: &[TrustItem], is_place: bool) -> Result<(), String> {
+    pub fn keep(&self, root: &Path, before: &KeptTrust, items: &[TrustItem], is_place: bool) -> Result<(), String> {
         let unsigned = "there is no key to sign it with";
         let (file, root) = self.file(root).ok_or("there is no directory for it: `HOME` is not set")?;
-        let key = self.state.key().map_err(|failure| failure.words().0)?.ok_or(unsigned)?;
+        let key = self.state.key().map_err(|error| error.fact())?.ok_or(unsigned)?;
         let new = items.iter().filter(|item| !before.items.contains(&item.digest));
         let words = |item: &TrustItem| format!("{} {} ({})", item.class.words(), item.words, item.source);
         let new = new.map(|item| KeptItem { digest: item.digest.to_string(), words: words(item) });
         let mut items: Vec<KeptItem> = before.lines.iter().cloned().chain(new).collect();
         items.drain(..items.len().saturating_sub(MOST_KEPT));
         let trust = if is_place || before.is_place { Extent::Place } else { Extent::Exact };
-        let mut text = serde_json::to_string(&Written { root, trust, items }).map_err(|error| error.to_string())?;
+        let mut text = serde_json::to_string(&TrustFile { root, trust, items }).map_err(|error| error.to_string())?;
         // What is signed stands before the mac, which becomes the last member.
         let mac = key.next(Purpose::Trust, LineMac::default(), &text.as_bytes()[..text.len() - 1]);
         sign(&mut text, mac);

@@ -7,23 +7,29 @@ use llm_do::project::{AgentSpec, Fallback, Program};
 use llm_do::runtime::Models;
 
 use crate::config::Config;
-use crate::dry_run::Rehearsed;
-use crate::environment::Environment;
-use crate::failure::Failure;
-use crate::plan::Tools;
+use crate::error::LaunchError;
 use crate::providers;
+use crate::rehearsal::Rehearsed;
+use crate::settings::Variables;
+
+/// Whether agents get the tools that their files name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolOffer {
+    Offered,
+    Withheld,
+}
 
 /// In a rehearsal nobody answers.
 pub fn cast(
     program: TrustedProgram,
-    tools: Tools,
-    environment: &Environment,
+    tools: ToolOffer,
+    environment: &Variables,
     config: &Config,
     rehearsed: Option<&Rehearsed>,
-) -> Result<(TrustedProgram, Models), Failure> {
+) -> Result<(TrustedProgram, Models), LaunchError> {
     let program = program.adapted(|program| match tools {
-        Tools::Offered => Ok::<_, Failure>(program),
-        Tools::Withheld => Ok(without_tools(program)),
+        ToolOffer::Offered => Ok::<_, LaunchError>(program),
+        ToolOffer::Withheld => Ok(without_tools(program)),
     })?;
     match rehearsed {
         None => {
@@ -31,7 +37,7 @@ pub fn cast(
             Ok((program, models))
         }
         Some(rehearsed) => {
-            let program = program.adapted(|program| Ok::<_, Failure>(without_scripts(program)))?;
+            let program = program.adapted(|program| Ok::<_, LaunchError>(without_scripts(program)))?;
             let models = providers::rehearse(&program, environment, config, rehearsed)?;
             Ok((program, models))
         }
@@ -86,7 +92,7 @@ mod tests {
         assert!(providers::used(&creator("groq:b")).into_iter().eq(["groq", "ollama"]));
         assert!(providers::used(&creator("scripted:script")).into_iter().eq(["ollama"]), "a script answers by itself");
         let rehearsed =
-            creator("scripted:script").adapted(|program| Ok::<_, Failure>(without_scripts(program))).unwrap();
+            creator("scripted:script").adapted(|program| Ok::<_, LaunchError>(without_scripts(program))).unwrap();
         assert!(providers::used(&rehearsed).into_iter().eq(["ollama", "scripted"]), "but not in a rehearsal");
     }
 }

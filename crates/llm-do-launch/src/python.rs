@@ -4,27 +4,27 @@ use std::path::{Path, PathBuf};
 
 use llm_do::tools::fence::FenceConfig;
 use llm_do::tools::python::{CompiledStore, Python, Tracebacks, interpreter};
-use llm_do::tools::rpc::child::ChildEnvironment;
 
 use crate::children;
 use crate::config::Config;
-use crate::environment::Environment;
+use crate::settings::Variables;
 
 /// What was decided about Python before the project was read.
 #[derive(Clone, Debug)]
 pub struct PythonPlan {
     named: Option<PathBuf>,
-    virtual_env: Option<String>,
-    environment: ChildEnvironment,
+    variables: Variables,
+    /// Variables of the configuration that hold keys.
+    keys: Vec<String>,
     tracebacks: Tracebacks,
 }
 
 impl PythonPlan {
-    pub fn of(named: Option<PathBuf>, environment: &Environment, config: &Config) -> Self {
+    pub fn of(named: Option<PathBuf>, environment: &Variables, config: &Config) -> Self {
         Self {
             named,
-            virtual_env: environment.get("VIRTUAL_ENV").map(str::to_owned),
-            environment: children::environment(environment, config),
+            variables: environment.clone(),
+            keys: children::configured_keys(config),
             tracebacks: Tracebacks::Nothing,
         }
     }
@@ -38,8 +38,8 @@ impl PythonPlan {
     /// For a project with this root, which may ask to be put behind a fence.
     pub fn python(&self, root: &Path, compiled: Option<CompiledStore>, fence: &FenceConfig) -> Python {
         Python {
-            program: self.named.clone().unwrap_or_else(|| interpreter(root, self.virtual_env.as_deref())),
-            environment: self.environment.clone(),
+            program: self.named.clone().unwrap_or_else(|| interpreter(root, self.variables.get("VIRTUAL_ENV"))),
+            environment: children::seen(&self.variables, &self.keys),
             compiled,
             tracebacks: self.tracebacks,
             fence: fence.clone(),
@@ -62,12 +62,12 @@ mod tests {
         };
         let active = make("active");
         let path = directory.path().join("active").to_str().unwrap().to_owned();
-        let environment = Environment::of([("VIRTUAL_ENV", path.as_str())]);
-        let chosen = |named: Option<&str>, environment: &Environment| {
+        let environment = Variables::of([("VIRTUAL_ENV", path.as_str())]);
+        let chosen = |named: Option<&str>, environment: &Variables| {
             let plan = PythonPlan::of(named.map(PathBuf::from), environment, &Config::default());
             plan.python(directory.path(), None, &FenceConfig::default()).program
         };
-        assert_eq!(chosen(None, &Environment::default()), Path::new("python3"));
+        assert_eq!(chosen(None, &Variables::default()), Path::new("python3"));
         assert_eq!(chosen(None, &environment), active);
         let own = make(".venv");
         assert_eq!(chosen(None, &environment), own);

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use llm_do::BoxFuture;
-use llm_do::escape::visible_json;
 use llm_do::event::Events;
 use llm_do::message::{Message, RawJson, Reply};
 use llm_do::model::exchange::{Endpoint, Key};
@@ -14,8 +13,6 @@ use llm_do::model::protocol::Encoder;
 use llm_do::model::{Conversation, Fault, Head, Model, ModelError};
 use serde::Serialize;
 use serde_json::json;
-
-use crate::json;
 
 /// What would be sent, once somebody wanted to send it.
 #[derive(Clone, Default)]
@@ -37,16 +34,6 @@ impl Rehearsed {
 
     pub fn request(&self) -> Option<FirstRequest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl FirstRequest {
-    /// As it goes over the wire, more or less.
-    pub fn text(&self) -> String {
-        let line = self.url.as_ref().map(|url| format!("POST {url}\n")).unwrap_or_default();
-        let headers: Vec<String> = self.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
-        let gap = if line.is_empty() { "" } else { "\n" };
-        format!("{line}{}{gap}{}\n", headers.concat(), visible_json(&json::indented(&self.body)))
     }
 }
 

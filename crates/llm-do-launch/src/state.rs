@@ -1,7 +1,8 @@
 //! What is kept between runs and must not be lost: where it is, and the key that tells ours from others'.
 
-use std::cell::OnceCell;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use llm_do::beneath;
 use llm_do::journal::mac::StateKey;
@@ -10,20 +11,25 @@ use llm_do::project::created::CreatedStore;
 use llm_do::tools::python::CompiledStore;
 
 use crate::config::Config;
-use crate::console;
-use crate::environment::Environment;
-use crate::failure::Failure;
+use crate::error::LaunchError;
+use crate::settings::{Notes, Variables};
 
 /// Machines that share its value sign for each other.
 pub const KEY_VARIABLE: &str = "LLM_DO_STATE_KEY";
 
 /// The state directory. Nothing of it is read or made before it is needed.
-#[derive(Debug)]
 pub struct State {
     directory: Option<PathBuf>,
     cache: Option<PathBuf>,
     source: KeySource,
-    key: OnceCell<Option<StateKey>>,
+    key: OnceLock<Option<StateKey>>,
+    notes: Notes,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("State").field("directory", &self.directory).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -34,20 +40,20 @@ enum KeySource {
 }
 
 impl State {
-    pub fn of(environment: &Environment, config: &Config) -> Result<Self, Failure> {
-        let source =
-            match (environment.get(KEY_VARIABLE), &config.runs.key_file) {
-                (Some(text), _) => KeySource::Given(StateKey::from_hex(text).ok_or_else(|| {
-                    Failure::usage(format!("{KEY_VARIABLE} is no key")).hint("a key has 64 hex digits")
-                })?),
-                (None, Some(file)) => KeySource::File(file.clone()),
-                (None, None) => KeySource::Directory,
-            };
+    pub fn of(environment: &Variables, config: &Config, notes: Notes) -> Result<Self, LaunchError> {
+        let source = match (environment.get(KEY_VARIABLE), &config.runs.key_file) {
+            (Some(text), _) => KeySource::Given(StateKey::from_hex(text).ok_or_else(|| {
+                LaunchError::usage(format!("{KEY_VARIABLE} is no key")).hint("a key has 64 hex digits")
+            })?),
+            (None, Some(file)) => KeySource::File(file.clone()),
+            (None, None) => KeySource::Directory,
+        };
         Ok(Self {
             directory: environment.state_directory(),
             cache: environment.cache_directory(),
             source,
-            key: OnceCell::new(),
+            key: OnceLock::new(),
+            notes,
         })
     }
 
@@ -57,12 +63,12 @@ impl State {
 
     /// The key, made when it is first asked for. Without one nothing can be signed, which is said once; a key that was
     /// named and cannot be used is an error.
-    pub fn key(&self) -> Result<Option<&StateKey>, Failure> {
+    pub fn key(&self) -> Result<Option<&StateKey>, LaunchError> {
         if let Some(key) = self.key.get() {
             return Ok(key.as_ref());
         }
         let key = self.found()?.map_err(|reason| {
-            console::complain(&format!(
+            (self.notes)(&format!(
                 "note: nothing can be signed, so what is kept now counts as a stranger's later: {reason}\n"
             ));
         });
@@ -70,7 +76,7 @@ impl State {
     }
 
     /// The key, or why there is none.
-    fn found(&self) -> Result<Result<StateKey, String>, Failure> {
+    fn found(&self) -> Result<Result<StateKey, String>, LaunchError> {
         Ok(match (&self.source, &self.directory) {
             (KeySource::Given(key), _) => Ok(key.clone()),
             (KeySource::File(file), _) => Ok(from_file(file)?),
@@ -83,7 +89,7 @@ impl State {
 
     /// Where compiled code is kept, for a project that needs any. Without a key or a place none is: that costs time and nothing else,
     /// so nothing is said of it.
-    pub fn compiled(&self, project: &Project) -> Result<Option<CompiledStore>, Failure> {
+    pub fn compiled(&self, project: &Project) -> Result<Option<CompiledStore>, LaunchError> {
         if !project.needs_python() {
             return Ok(None);
         }
@@ -98,13 +104,13 @@ impl State {
 
 impl State {
     /// Where it is kept which agents were created. Without a key, or a place, they are known in one run alone.
-    pub fn created(&self) -> Result<Option<CreatedStore>, Failure> {
+    pub fn created(&self) -> Result<Option<CreatedStore>, LaunchError> {
         let Some(directory) = self.directory().map(Path::to_owned) else { return Ok(None) };
         Ok(self.key()?.cloned().map(|key| CreatedStore { directory, key }))
     }
 
     /// The same for whoever only looks: nothing is made for that.
-    pub fn created_so_far(&self) -> Result<Option<CreatedStore>, Failure> {
+    pub fn created_so_far(&self) -> Result<Option<CreatedStore>, LaunchError> {
         let is_there = self.directory().is_some_and(|directory| directory.join("created").is_dir());
         if is_there { self.created() } else { Ok(None) }
     }
@@ -113,8 +119,8 @@ impl State {
 /// A key is far smaller.
 const LARGEST: u64 = 4096;
 
-fn from_file(file: &Path) -> Result<StateKey, Failure> {
-    let wrong = |what: String| Failure::usage(format!("`[runs] key_file`: {}: {what}", file.display()));
+fn from_file(file: &Path) -> Result<StateKey, LaunchError> {
+    let wrong = |what: String| LaunchError::usage(format!("`[runs] key_file`: {}: {what}", file.display()));
     let bytes = beneath::read_regular(file, LARGEST).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8_lossy(&bytes);
     StateKey::from_hex(&text).ok_or_else(|| wrong("a key has 64 hex digits".to_owned()))
@@ -136,7 +142,7 @@ mod tests {
         let [home, other] = [&one, &two].map(|home| home.path().to_str().unwrap().to_owned());
         let hex = "5c".repeat(32);
         let state = |variables: [(&str, &str); 2], config: &Config| {
-            State::of(&Environment::of(variables), config).map_err(|failure| failure.words().0)
+            State::of(&Variables::of(variables), config, std::sync::Arc::new(|_| {})).map_err(|error| error.fact())
         };
         let own = Config::default();
         let shared = mac(&state([("LLM_DO_HOME", &home), (KEY_VARIABLE, &hex)], &own).unwrap());

@@ -1,0 +1,98 @@
+//! Why something was not begun.
+
+use llm_do::project::trust::{TrustDigest, TrustItem};
+use llm_do::syntax::diagnostic::Report;
+
+/// A fact, what to do about it, and of which kind it is. The front end words it and picks the exit code.
+#[derive(Debug)]
+pub enum LaunchError {
+    /// Mistakes in a project's files.
+    Project(Report),
+    /// Nobody agreed to what the project asks for.
+    Untrusted(Box<UntrustedProject>),
+    Failed {
+        fact: String,
+        hint: Option<String>,
+        kind: FailureKind,
+    },
+}
+
+/// What a project asks for that nobody agreed to.
+#[derive(Debug)]
+pub struct UntrustedProject {
+    pub list: TrustList,
+    pub why: UntrustedReason,
+}
+
+/// What a person reads before they agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustList {
+    /// What nobody agreed to yet.
+    pub items: Vec<TrustItem>,
+    /// Others were agreed to before.
+    pub is_rest: bool,
+    /// Of all that the project asks for.
+    pub digest: TrustDigest,
+    /// Whether the place may be trusted whatever it will contain.
+    pub offers_place: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UntrustedReason {
+    /// Nobody was there to agree.
+    Unattended,
+    /// A person said no.
+    Refused,
+    /// Somebody agreed to another list.
+    OtherList,
+}
+
+/// What kind of failure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    Usage,
+    Failed,
+    Provider,
+    /// An approval is missing, or was refused.
+    Approval,
+}
+
+impl LaunchError {
+    pub fn usage(fact: impl Into<String>) -> Self {
+        Self::of(FailureKind::Usage, fact)
+    }
+
+    pub fn failed(fact: impl Into<String>) -> Self {
+        Self::of(FailureKind::Failed, fact)
+    }
+
+    pub fn provider(fact: impl Into<String>) -> Self {
+        Self::of(FailureKind::Provider, fact)
+    }
+
+    pub fn refused(fact: impl Into<String>) -> Self {
+        Self::of(FailureKind::Approval, fact)
+    }
+
+    fn of(kind: FailureKind, fact: impl Into<String>) -> Self {
+        Self::Failed { fact: fact.into(), hint: None, kind }
+    }
+
+    /// The same, with what to do about it.
+    #[must_use]
+    pub fn hint(self, text: impl Into<String>) -> Self {
+        match self {
+            Self::Failed { fact, kind, .. } => Self::Failed { fact, hint: Some(text.into()), kind },
+            other @ (Self::Project(_) | Self::Untrusted(_)) => other,
+        }
+    }
+
+    /// The fact alone.
+    pub fn fact(&self) -> String {
+        match self {
+            Self::Project(report) => report.to_string(),
+            Self::Untrusted(_) => "the project is not trusted".to_owned(),
+            Self::Failed { fact, .. } => fact.clone(),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What holds for every run of a user: variables, configuration, and what is kept between runs. Given as values: nothing
+//! here reads the environment.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use llm_do::redact::Redactor;
+
+use crate::config::Config;
+use crate::error::LaunchError;
+use crate::state::State;
+
+/// Where remarks go that are nobody's result.
+pub type Notes = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The settings of a user.
+pub struct Settings {
+    pub variables: Variables,
+    pub config: Config,
+    pub state: State,
+}
+
+impl Settings {
+    /// With the configuration that the variables lead to.
+    pub fn load(variables: Variables, notes: Notes) -> Result<Self, LaunchError> {
+        let config = Config::load(variables.config_file().as_deref())?;
+        let state = State::of(&variables, &config, notes)?;
+        Ok(Self { variables, config, state })
+    }
+}
+
+/// The variables of a process, as a value.
+#[derive(Clone, Debug, Default)]
+pub struct Variables {
+    /// Those whose values are text; others cannot be meant for us.
+    all: Arc<BTreeMap<String, String>>,
+    /// The keys that are known so far; whoever gets one teaches it.
+    pub redactor: Redactor,
+}
+
+impl Variables {
+    pub fn new(all: BTreeMap<String, String>) -> Self {
+        Self { all: Arc::new(all), redactor: Redactor::default() }
+    }
+
+    /// An empty variable counts as unset.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.all.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
+    }
+
+    /// Every variable but these.
+    pub fn without(&self, names: &[&str]) -> BTreeMap<String, String> {
+        let kept = self.all.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// The user's configuration.
+    pub fn config_file(&self) -> Option<PathBuf> {
+        self.home().map(|directory| directory.join("config.toml"))
+    }
+
+    /// What we keep for the user: `$LLM_DO_HOME`, else `$XDG_CONFIG_HOME/llm-do`, else `~/.config/llm-do`.
+    pub fn home(&self) -> Option<PathBuf> {
+        self.place("", "XDG_CONFIG_HOME", ".config")
+    }
+
+    /// What is kept between runs and may be lost: `$LLM_DO_HOME/cache`, else `$XDG_CACHE_HOME/llm-do`, else
+    /// `~/.cache/llm-do`. Without any of them nothing is kept.
+    pub fn cache_directory(&self) -> Option<PathBuf> {
+        self.place("cache", "XDG_CACHE_HOME", ".cache")
+    }
+
+    /// What is kept between runs and must not be lost: `$LLM_DO_HOME/state`, else `$XDG_STATE_HOME/llm-do`, else
+    /// `~/.local/state/llm-do`.
+    pub fn state_directory(&self) -> Option<PathBuf> {
+        self.place("state", "XDG_STATE_HOME", ".local/state")
+    }
+
+    fn place(&self, ours: &str, xdg: &str, users: &str) -> Option<PathBuf> {
+        let own = self.get("LLM_DO_HOME").map(|home| PathBuf::from(home).join(ours));
+        let xdg = || self.get(xdg).map(|path| PathBuf::from(path).join("llm-do"));
+        let user = || self.get("HOME").map(|home| PathBuf::from(home).join(users).join("llm-do"));
+        own.or_else(xdg).or_else(user)
+    }
+
+    /// What we keep for the user and nobody else needs to read: settings, state and cache.
+    pub fn own_directories(&self) -> Vec<PathBuf> {
+        let kept = self.home().into_iter().chain(self.state_directory());
+        kept.chain(self.cache_directory()).collect()
+    }
+
+    /// A path of the user's, in which `~` is the home.
+    pub fn expand(&self, path: &str) -> PathBuf {
+        match (path.strip_prefix('~'), self.get("HOME")) {
+            (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
+                PathBuf::from(format!("{home}{rest}"))
+            }
+            _ => PathBuf::from(path),
+        }
+    }
+
+    /// The user's name, or at least number.
+    pub fn user(&self) -> String {
+        let named = self.get("USER").or_else(|| self.get("LOGNAME")).map(str::to_owned);
+        named.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()))
+    }
+
+    /// These, and no others.
+    pub fn of<'a>(all: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        Self::new(all.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_found_by_three_variables_in_order() {
+        let all = [("LLM_DO_HOME", "/l"), ("XDG_CONFIG_HOME", "/x"), ("HOME", "/h")];
+        assert_eq!(Variables::of(all).config_file(), Some("/l/config.toml".into()));
+        assert_eq!(Variables::of([all[1], all[2]]).config_file(), Some("/x/llm-do/config.toml".into()));
+        assert_eq!(Variables::of([all[2]]).config_file(), Some("/h/.config/llm-do/config.toml".into()));
+        assert_eq!(Variables::of([("LLM_DO_HOME", " ")]).config_file(), None);
+        let all = [("LLM_DO_HOME", "/l"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")];
+        assert_eq!(Variables::of(all).state_directory(), Some("/l/state".into()));
+        assert_eq!(Variables::of([all[1], all[2]]).state_directory(), Some("/x/llm-do".into()));
+        assert_eq!(Variables::of([all[2]]).state_directory(), Some("/h/.local/state/llm-do".into()));
+    }
+}
