@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::ops::Deref;
 
-use llm_do_launch::settings::Variables;
+use llm_do_launch::settings::{Settings, Variables};
 
+use crate::console;
+use crate::failure::Failure;
 use crate::terminal::Terminal;
 
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,11 @@ impl Environment {
             can_ask: stderr_is_terminal && Terminal::is_there(),
             stdin_is_readable: stdin_is_readable(),
         }
+    }
+
+    /// What holds for every run of the user.
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        Ok(Settings::load(self.variables.clone(), console::notes())?)
     }
 
     pub fn colours_stderr(&self) -> bool {

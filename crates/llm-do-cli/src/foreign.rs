@@ -9,14 +9,14 @@ use llm_do::journal::record::{Contents, Known};
 use crate::args::ConductArgs;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::journal::Header;
 use crate::{console, trust};
+use llm_do_launch::record::RunHeader;
 use llm_do_launch::trust::Consent;
 
 /// Asks whether to go on with what a stranger's journal names. Nothing of it has been used yet.
 pub fn settle(
     file: &Path,
-    header: &Header,
+    header: &RunHeader,
     contents: &Contents,
     conduct: &ConductArgs,
     environment: &Environment,
@@ -41,7 +41,7 @@ fn refused() -> Failure {
 }
 
 /// All that the header decides, and what becomes of the rest. Pure.
-fn list(file: &Path, header: &Header, contents: &Contents) -> String {
+fn list(file: &Path, header: &RunHeader, contents: &Contents) -> String {
     let path = |path: &Path| visible(&path.display().to_string()).into_owned();
     let mut lines = vec![("project", path(&header.project)), ("directory", path(&header.directory))];
     lines.extend(header.flags.agent.iter().map(|agent| ("agent", visible(agent).into_owned())));

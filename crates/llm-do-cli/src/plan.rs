@@ -6,13 +6,21 @@ use std::time::Duration;
 
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::model::provider::PROVIDERS;
+use llm_do::project::create::WorkerDefaults;
 use llm_do::project::{ApprovalMode, Limits};
 use llm_do::runtime::UnknownPrices;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::syntax::table::is_name;
 use llm_do::tools::fence::FenceConfig;
 use llm_do::tools::python::Tracebacks;
-use llm_do::tools::rpc::child::ChildEnvironment;
+use llm_do_launch::config::Config;
+use llm_do_launch::fencing::{self, FenceChoice};
+use llm_do_launch::launch::{Launch, PolicyOverrides, Purpose};
+use llm_do_launch::python::PythonPlan;
+use llm_do_launch::record::{Author, LaunchRecord};
+use llm_do_launch::rehearsal::Rehearsed;
+use llm_do_launch::settings::Settings;
+use llm_do_launch::tools::ToolOffer;
 
 use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
 use crate::chat::LinesPlan;
@@ -22,25 +30,14 @@ use crate::render::{Verbosity, View};
 use crate::report::OutputPlan;
 use crate::style::Styles;
 use crate::trust::{self, Answerers};
-use llm_do_launch::config::Config;
-use llm_do_launch::fencing::FenceChoice;
-use llm_do_launch::python::PythonPlan;
-use llm_do_launch::tools::ToolOffer;
-use llm_do_launch::{children, fencing};
 
-#[derive(Debug)]
+/// What `check` looks at, and how it shows it.
 pub struct CheckPlan {
-    pub project: PathBuf,
-    pub models: ModelChoices,
-    pub entry: Option<String>,
+    pub launch: Launch,
     pub trust: Answerers,
     /// Ask the MCP servers what they offer.
     pub connect: bool,
     pub format: CheckFormat,
-    pub python: PythonPlan,
-    /// What MCP servers see of the environment.
-    pub children: ChildEnvironment,
-    pub fence: FenceConfig,
     pub colour: Colour,
 }
 
@@ -51,11 +48,16 @@ pub enum CheckFormat {
     Dot,
 }
 
-pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Result<CheckPlan, Failure> {
+pub fn check(args: CheckArgs, environment: &Environment, settings: &Settings) -> Result<CheckPlan, Failure> {
+    let fence = args.fence.map(FenceChoice::from);
     Ok(CheckPlan {
-        models: models(&args.models, environment, config)?,
-        project: args.project,
-        entry: args.agent,
+        launch: Launch {
+            project: args.project,
+            entry: args.agent,
+            python: PythonPlan::of(args.python, &settings.variables, &settings.config),
+            fence: fencing::config(fence, &settings.variables, &settings.config)?,
+            ..launch(models(&args.models, environment, &settings.config)?)
+        },
         trust: Answerers {
             flag: trust::typed(args.trust.as_deref())?,
             once: trust::of_variable(environment)?,
@@ -67,40 +69,45 @@ pub fn check(args: CheckArgs, environment: &Environment, config: &Config) -> Res
             (false, true) => CheckFormat::Dot,
             (false, false) => CheckFormat::Text,
         },
-        python: PythonPlan::of(args.python, environment, config),
-        fence: fencing::config(args.fence.map(FenceChoice::from), environment, config)?,
-        children: children::environment(environment, config),
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
     })
 }
 
-#[derive(Debug)]
+/// A run of the current directory about which nothing but its models was decided.
+pub fn launch(models: ModelChoices) -> Launch {
+    Launch {
+        project: PathBuf::from("."),
+        entry: None,
+        python: PythonPlan::default(),
+        models,
+        tools: ToolOffer::Offered,
+        policy: PolicyOverrides::default(),
+        fence: FenceConfig::default(),
+        created: WorkerDefaults::default(),
+        own_files: Vec::new(),
+        purpose: Purpose::Answer,
+    }
+}
+
+/// What is run, and how it is attended to.
 pub struct RunPlan {
-    pub project: PathBuf,
-    pub models: ModelChoices,
-    pub entry: Option<String>,
+    pub launch: Launch,
+    pub conduct: Conduct,
+}
+
+/// How a run is spoken to, shown and ended.
+pub struct Conduct {
     pub talk: TalkPlan,
     pub files: Vec<PathBuf>,
     pub output: OutputPlan,
-    pub stream: bool,
-    /// The flags' answer to every question; `None`: the manifest's.
-    pub approval_mode: Option<ApprovalMode>,
-    pub max_depth: Option<u64>,
-    /// The flags'; where they say nothing, the manifest's.
-    pub limits: Limits,
-    pub unknown_prices: UnknownPrices,
-    pub tools: ToolOffer,
-    /// Show the first request instead of sending it.
-    pub dry_run: bool,
     pub recording: Recording,
     /// Whether somebody can be asked.
     pub attended: bool,
     pub trust: Answerers,
     /// Of each turn.
     pub timeout: Option<Duration>,
-    pub python: PythonPlan,
-    /// What keeps commands in.
-    pub fence: FenceConfig,
+    /// What a run that goes on later inherits.
+    pub flags: LaunchRecord,
     pub colour: Colour,
 }
 
@@ -119,21 +126,6 @@ pub enum Recording {
     Journal(PathBuf),
     /// Answered from a file.
     Replay(PathBuf, Author),
-}
-
-/// Who wrote a journal, as whoever names it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Author {
-    /// This user, on this machine or on one that shares its key.
-    User,
-    Stranger,
-}
-
-impl Author {
-    /// `--foreign`.
-    pub fn of(is_foreign: bool) -> Self {
-        if is_foreign { Self::Stranger } else { Self::User }
-    }
 }
 
 /// Where the input comes from; nothing is read yet.
@@ -165,26 +157,27 @@ pub enum Stdin {
     LeaveAlone,
 }
 
-pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
-    let output = output(&args, environment);
+pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Result<RunPlan, Failure> {
+    let Settings { variables, config, .. } = settings;
+    let (output, flags) = (output(&args, environment), recorded_flags(&args));
     let attended = environment.can_ask && !args.conduct.headless;
-    Ok(RunPlan {
-        models: models(&args.conduct.models, environment, config)?,
-        talk: talk(&args, environment),
-        project: args.project,
-        entry: args.agent,
-        files: args.files,
-        stream: !args.conduct.no_stream,
+    let tracebacks = if args.conduct.debug { Tracebacks::Whole } else { Tracebacks::Nothing };
+    let policy = PolicyOverrides {
         approval_mode: match (args.conduct.approve_all, args.conduct.reject_all) {
             (true, _) => Some(ApprovalMode::ApproveAll),
             (false, true) => Some(ApprovalMode::RejectAll),
             (false, false) => None,
         },
+        is_attended: attended,
         max_depth: args.conduct.max_depth,
         limits: limits(&args.conduct)?,
         unknown_prices: UnknownPrices::when(args.conduct.allow_unknown_prices),
-        tools: if args.no_tools { ToolOffer::Withheld } else { ToolOffer::Offered },
-        dry_run: args.dry_run,
+        stream: !args.conduct.no_stream,
+    };
+    let models = models(&args.conduct.models, environment, config)?;
+    let conduct = Conduct {
+        talk: talk(&args, environment),
+        files: args.files,
         recording: match (args.journal, args.replay) {
             (Some(file), _) => Recording::Journal(file),
             (None, Some(file)) => Recording::Replay(file, Author::of(args.foreign)),
@@ -197,15 +190,39 @@ pub fn run(args: RunArgs, environment: &Environment, config: &Config) -> Result<
             person: attended,
         },
         timeout: args.conduct.timeout,
-        fence: fencing::config(args.conduct.fence.map(FenceChoice::from), environment, config)?,
-        python: PythonPlan::of(args.python, environment, config).telling(if args.conduct.debug {
-            Tracebacks::Whole
-        } else {
-            Tracebacks::Nothing
-        }),
+        flags,
         colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         output,
-    })
+    };
+    let launch = Launch {
+        project: args.project,
+        entry: args.agent,
+        python: PythonPlan::of(args.python, variables, config).telling(tracebacks),
+        tools: if args.no_tools { ToolOffer::Withheld } else { ToolOffer::Offered },
+        policy,
+        fence: fencing::config(args.conduct.fence.map(FenceChoice::from), variables, config)?,
+        own_files: conduct.output.file.clone().into_iter().collect(),
+        purpose: if args.dry_run { Purpose::FirstRequest(Rehearsed::default()) } else { Purpose::Answer },
+        ..launch(models)
+    };
+    Ok(RunPlan { launch, conduct })
+}
+
+/// The flags that a resumed run inherits.
+fn recorded_flags(args: &RunArgs) -> LaunchRecord {
+    let conduct = &args.conduct;
+    LaunchRecord {
+        models: conduct.models.models.clone(),
+        agent: args.agent.clone(),
+        no_stream: conduct.no_stream,
+        reject_all: conduct.reject_all,
+        no_tools: args.no_tools,
+        max_requests: conduct.max_requests,
+        max_cost_usd: conduct.max_cost_usd,
+        allow_unknown_prices: conduct.allow_unknown_prices,
+        max_depth: conduct.max_depth,
+        python: args.python.clone(),
+    }
 }
 
 fn limits(args: &ConductArgs) -> Result<Limits, Failure> {

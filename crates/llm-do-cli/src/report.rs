@@ -20,7 +20,7 @@ use crate::markdown::Markdown;
 use crate::render::{Verbosity, View};
 use crate::style::Style;
 use crate::watch::{StopReason, TurnEnded};
-use crate::{answer_file, console, journal, question, summary};
+use crate::{answer_file, console, failure, question, summary};
 use llm_do_launch::rehearsal::FirstRequest;
 
 /// Where the answer goes, and what else is said.
@@ -37,7 +37,7 @@ pub struct OutputPlan {
 }
 
 /// All that is known of a run when it is over.
-pub struct Ended {
+pub struct RunReport {
     pub answer: Result<Output, RunError>,
     pub stopped: Option<StopReason>,
     pub messages: Vec<Message>,
@@ -52,7 +52,7 @@ pub struct Ended {
     pub handed_over: Option<Result<(), Failure>>,
 }
 
-impl Ended {
+impl RunReport {
     pub fn of(runtime: &Runtime, turn: TurnEnded, elapsed: Duration) -> Self {
         let TurnEnded { answer, stopped } = turn;
         let (usage, trace, run) = (runtime.usage(), runtime.trace(), runtime.run_id().to_owned());
@@ -245,7 +245,7 @@ impl Summary {
 /// Whoever stopped a run decides how it ends; the error only says that it did.
 pub fn failure(error: RunError, stopped: Option<StopReason>, journal: Option<&Path>) -> Failure {
     let failure = match stopped {
-        None => return journal::failure(error, journal),
+        None => return failure::of_run(error, journal),
         Some(stopped) => stopped.failure(),
     };
     match journal {

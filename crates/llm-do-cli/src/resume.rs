@@ -17,27 +17,27 @@ use llm_do::tools::approval::{
 use llm_do::tools::plane::InDoubt;
 
 use crate::args::{ConductArgs, ModelArgs, ResumeArgs, RunArgs};
+use crate::attend::{self, Attendance, Before};
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::journal::{Flags, Header, Recorded, unusable};
-use crate::plan::Author;
-use crate::report::{Ended, OutputPlan, not_begun};
-use crate::run::{Before, Prepared, prepare};
-use crate::{console, foreign, journal, plan, question};
-use llm_do_launch::config::Config;
+use crate::report::{OutputPlan, RunReport, not_begun};
+use crate::{console, foreign, plan, question};
+use llm_do_launch::launch::Record;
+use llm_do_launch::record::{Author, LaunchRecord, RunHeader, RunRecord, read, unusable};
+use llm_do_launch::settings::Settings;
 use llm_do_launch::state::State;
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     let environment = Environment::read();
-    let state = State::of(&environment, &Config::load(environment.config_file().as_deref())?, console::notes())?;
+    let settings = Arc::new(environment.settings()?);
     if args.show {
-        return console::print(&show(&args.journal, Author::of(args.foreign), &state)?);
+        return console::print(&show(&args.journal, Author::of(args.foreign), &settings.state)?);
     }
     let format = plan::output_format(&args.conduct);
-    match begin(args, &environment, &state) {
+    match begin(args, &environment, &settings) {
         Ok(Begun::Finished(ended, output)) => ended.report(&output),
-        Ok(Begun::Continues(prepared, decisions)) => {
-            let ended = prepared.run();
+        Ok(Begun::Continues(attendance, decisions)) => {
+            let ended = attendance.run();
             console::complain(&decisions.unused());
             ended
         }
@@ -46,17 +46,18 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
 }
 
 enum Begun {
-    Finished(Box<Ended>, OutputPlan),
-    Continues(Box<Prepared>, Arc<Decisions>),
+    Finished(Box<RunReport>, OutputPlan),
+    Continues(Box<Attendance>, Arc<Decisions>),
 }
 
-fn begin(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<Begun, Failure> {
+fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<Begun, Failure> {
+    let state = &settings.state;
     let (open, header) = opened(args, environment, state)?;
     if let Some(outcome) = record::outcome(open.contents()) {
-        let Header { run, project, flags, .. } = header;
+        let RunHeader { run, project, flags, .. } = header;
         let mut output = plan::output(&merged(args, &[], flags, project), environment);
         output.view.streamed = false;
-        return Ok(Begun::Finished(Box::new(Ended::recorded(outcome, run)), output));
+        return Ok(Begun::Finished(Box::new(RunReport::recorded(outcome, run)), output));
     }
     let decisions = Arc::new(Decisions::of(args, &waiting(open.contents(), &header.run))?);
     let typed = from_here(&args.conduct.models)?;
@@ -67,12 +68,13 @@ fn begin(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<
     std::env::set_current_dir(&header.directory).map_err(|error| {
         Failure::usage(format!("the run's directory {} cannot be entered: {error}", header.directory.display()))
     })?;
-    let Header { run, project, flags, files, input, .. } = header;
+    let RunHeader { run, project, flags, files, input, .. } = header;
     let mut run_args = merged(args, &typed, flags, project);
     run_args.conduct.output = output;
     let compare = |now: &Fingerprint| unchanged(&files.changes(now), args.force);
-    let mut prepared = prepare(run_args, environment, Some(Before { input, compare: &compare }))?;
-    let changes = files.changes(&prepared.files);
+    let plan = plan::run(run_args, environment, settings)?;
+    let linked = attend::link(plan, environment, settings, Some(Before { input, compare: &compare }))?;
+    let changes = files.changes(&linked.linked.files);
     let matching = if changes.is_empty() {
         Matching::Exact
     } else {
@@ -88,23 +90,24 @@ fn begin(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<
         let signed = if state.key()?.is_some() { ", and is signed as yours now" } else { "" };
         console::complain(&format!("note: {} was written anew{signed}\n", visible(&file)));
     }
-    prepared.recorded = Some(Recorded { engine: Arc::new(engine), resumed, run, file: Some(file) });
-    prepared.config.approvals.known = Some(Arc::clone(&decisions) as Arc<dyn KnownAnswers>);
-    Ok(Begun::Continues(Box::new(prepared), decisions))
+    let record = RunRecord { engine: Arc::new(engine), resumed, run, file: Some(file) };
+    let known = Arc::clone(&decisions) as Arc<dyn KnownAnswers>;
+    let attendance = linked.ready(Record::Known(record), Some(known))?;
+    Ok(Begun::Continues(Box::new(attendance), decisions))
 }
 
 /// The journal, locked, and its header: of the user's own, or of a stranger's after somebody agreed to what it names.
-fn opened(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<(OpenJournal, Header), Failure> {
+fn opened(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<(OpenJournal, RunHeader), Failure> {
     let file = &args.journal;
     match Author::of(args.foreign) {
         Author::User => {
             let open = OpenJournal::open(file, state.key()?).map_err(unusable)?;
-            let header = Header::of(open.contents(), file)?;
+            let header = RunHeader::of(open.contents(), file)?;
             Ok((open, header))
         }
         Author::Stranger => {
             let open = OpenJournal::open_foreign(file, state.key()?).map_err(unusable)?;
-            let header = Header::of(open.contents(), file)?;
+            let header = RunHeader::of(open.contents(), file)?;
             foreign::settle(file, &header, open.contents(), &args.conduct, environment)?;
             Ok((open.with_header(&header), header))
         }
@@ -131,7 +134,7 @@ fn listed(changes: &[String]) -> String {
 }
 
 /// What the run was started with, unless it is given anew.
-fn merged(args: &ResumeArgs, models: &[String], flags: Flags, project: PathBuf) -> RunArgs {
+fn merged(args: &ResumeArgs, models: &[String], flags: LaunchRecord, project: PathBuf) -> RunArgs {
     let slot = |model: &str| model.split_once('=').map(|(agent, _)| agent.to_owned());
     let replaced: BTreeSet<Option<String>> = models.iter().map(|model| slot(model)).collect();
     let kept = flags.models.into_iter().filter(|model| !replaced.contains(&slot(model)));
@@ -262,8 +265,8 @@ fn doubts(contents: &Contents) -> String {
 
 /// What a journal says, in words. Nothing of the project runs, and the journal stays as it is.
 fn show(file: &Path, author: Author, state: &State) -> Result<String, Failure> {
-    let contents = journal::read(file, author, state)?;
-    let header = Header::of(&contents, file)?;
+    let contents = read(file, author, state)?;
+    let header = RunHeader::of(&contents, file)?;
     let by = contents.begun_by.as_deref().unwrap_or("somebody");
     let mut text = format!(
         "run {} of {} in {}\nbegun {} by {}\n",
@@ -296,7 +299,7 @@ fn show(file: &Path, author: Author, state: &State) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn changes_text(header: &Header) -> String {
+fn changes_text(header: &RunHeader) -> String {
     match Project::load(header.directory.join(&header.project)) {
         Ok(project) => {
             let changes = header.files.changes(&project.fingerprint());
@@ -316,13 +319,13 @@ mod tests {
 
     #[test]
     fn flags_of_the_run_are_kept_unless_they_are_given_anew() {
-        let flags = Flags {
+        let flags = LaunchRecord {
             models: vec!["a:b".into(), "main=c:d".into()],
             agent: Some("main".into()),
             reject_all: true,
             max_requests: Some(3),
             python: Some("other/python".into()),
-            ..Flags::default()
+            ..LaunchRecord::default()
         };
         let args = |words: &str| {
             let words = format!("llm-do resume x {words}");

@@ -29,8 +29,8 @@ use tokio::task::JoinSet;
 use crate::args::ServeArgs;
 use crate::console::{self, LAST_WORDS, Reader};
 use crate::environment::Environment;
+use crate::executor::executor;
 use crate::failure::Failure;
-use crate::run;
 use crate::signals::Signals;
 use crate::watch::StopReason;
 use calls::Calls;
@@ -48,7 +48,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     debug_assert!(args.stdio, "there is no other way yet");
-    let executor = run::executor()?;
+    let executor = executor()?;
     let ended = stack::with_room(|| executor.block_on(attend(Environment::read())));
     // The thread that reads stdin may wait there for ever.
     executor.shutdown_background();
@@ -184,8 +184,8 @@ impl Desk {
         let number = self.number(open.scope)?;
         let ready = opening::prepare(open, number, &self.client, &self.calls, &self.environment).await?;
         let opened = Scope::open(number, ready.prepared, self.client.clone()).await?;
+        let (agent, model, run) = (ready.agent, ready.model, opened.run_id().to_owned());
         self.scopes().insert(number, Seated { scope: opened, _seat: seat });
-        let (agent, model, run) = (ready.agent, ready.model, ready.run);
         Ok(Opened { scope: number, agent, model, run })
     }
 

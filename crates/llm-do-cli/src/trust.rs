@@ -5,20 +5,20 @@ pub mod screen;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use futures_util::FutureExt as _;
 use llm_do::BoxFuture;
-use llm_do::project::trust::{SurveyedProject, TrustDigest, TrustedProject};
+use llm_do::project::trust::{SurveyedProject, TrustDigest, TrustItem};
 use llm_do::tools::source::McpServer;
-use llm_do_launch::error::{LaunchError, TrustList};
+use llm_do_launch::error::{LaunchError, TrustList, UntrustedReason};
+use llm_do_launch::launch::{SurveyedLaunch, TrustedLaunch};
 use llm_do_launch::state::State;
-use llm_do_launch::trust::{self, Consent, Settlement, Standing, TrustAnswers, TrustChoice, TrustPrompt};
+use llm_do_launch::trust::{self, Consent, TrustAnswers, TrustChoice, TrustPrompt};
 
 use crate::args::NOW;
 use crate::attention::Stage;
 use crate::console;
 use crate::environment::Environment;
+use crate::executor::executor;
 use crate::failure::Failure;
-use crate::run;
 use crate::signals::Signals;
 use crate::terminal::{Keys, Size, Terminal};
 use screen::List;
@@ -62,49 +62,40 @@ pub fn of_variable(environment: &Environment) -> Result<Option<Consent>, Failure
 }
 
 impl Answerers {
-    fn answers<'a>(&self, prompt: &'a TerminalPrompt<'_>) -> TrustAnswers<'a> {
-        let (kept, once) = (self.flag.clone(), self.once.clone());
-        TrustAnswers { kept, once, prompt: self.person.then_some(prompt as &dyn TrustPrompt) }
+    /// For whoever only looks.
+    pub fn without_prompt(&self) -> TrustAnswers<'static> {
+        TrustAnswers { kept: self.flag.clone(), once: self.once.clone(), prompt: None }
     }
 }
 
-/// How it stands with a project, without asking anybody.
-pub fn standing(surveyed: &SurveyedProject, answerers: &Answerers, state: &State) -> Result<Standing, Failure> {
-    let (kept, once) = (answerers.flag.clone(), answerers.once.clone());
-    Ok(trust::standing(surveyed, &TrustAnswers { kept, once, prompt: None }, state)?)
-}
-
-/// A project that somebody agreed to, or why it is none. `shown` is how its user calls it.
-pub fn settle(
-    surveyed: SurveyedProject,
-    shown: &Path,
-    answerers: &Answerers,
-    state: &State,
-) -> Result<TrustedProject, Failure> {
-    let prompt = TerminalPrompt { project: shown, failure: Mutex::default() };
-    let settled = trust::settle(surveyed, &answerers.answers(&prompt), state).now_or_never();
+/// A project that somebody agreed to, or why it is none.
+pub async fn settle(surveyed: SurveyedLaunch, answerers: &Answerers) -> Result<TrustedLaunch, Failure> {
+    let project = surveyed.launch.project.clone();
+    let prompt = TerminalPrompt { project: &project, failure: Mutex::default() };
+    let answers =
+        TrustAnswers { prompt: answerers.person.then_some(&prompt as &dyn TrustPrompt), ..answerers.without_prompt() };
+    let settled = surveyed.trust(&answers, tell_settlement).await;
     let failure = prompt.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
     match (settled, failure) {
-        (Some(Ok(Settlement { trusted, news, unkept })), None) => {
-            if !news.is_empty() {
-                let lines: Vec<String> = screen::lines(&news).into_iter().map(|line| format!("{line}\n")).collect();
-                console::complain(&format!("note: new in this place, which you trust:\n{}", lines.concat()));
-            }
-            tell_unkept(unkept);
-            Ok(trusted)
-        }
         (_, Some(failure)) => Err(failure),
-        (Some(Err(error)), None) => {
+        (Ok(trusted), None) => Ok(trusted),
+        (Err(error), None) => {
             if let LaunchError::Untrusted(untrusted) = &error
-                && !(answerers.person && answerers.flag.is_none())
+                && untrusted.why != UntrustedReason::Refused
             {
-                console::complain(&List::of(shown, &untrusted.list).whole());
+                console::complain(&List::of(&project, &untrusted.list).whole());
             }
             Err(error.into())
         }
-        // The terminal answers before it returns, and so does everybody else.
-        (None, None) => Err(Failure::failed("nobody answered whether the project is trusted")),
     }
+}
+
+fn tell_settlement(news: &[TrustItem], unkept: Option<String>) {
+    if !news.is_empty() {
+        let lines: Vec<String> = screen::lines(news).into_iter().map(|line| format!("{line}\n")).collect();
+        console::complain(&format!("note: new in this place, which you trust:\n{}", lines.concat()));
+    }
+    tell_unkept(unkept);
 }
 
 /// Trusts a project for whoever has just written all of it.
@@ -119,10 +110,6 @@ fn tell_unkept(unkept: Option<String>) {
     }
 }
 
-pub fn untrusted() -> Failure {
-    Failure::refused("the project is not trusted")
-}
-
 /// The person at the terminal.
 struct TerminalPrompt<'p> {
     project: &'p Path,
@@ -132,7 +119,13 @@ struct TerminalPrompt<'p> {
 
 impl TrustPrompt for TerminalPrompt<'_> {
     fn ask<'a>(&'a self, list: &'a TrustList) -> BoxFuture<'a, Result<TrustChoice, LaunchError>> {
-        let answer = ask_about(&List::of(self.project, list), list.offers_place).unwrap_or_else(|failure| {
+        // On a thread with an executor of its own: nothing else goes on before there is an answer, and what reads keys
+        // stays where it is.
+        let asked = std::thread::scope(|scope| {
+            let ask = || executor()?.block_on(ask_about(&List::of(self.project, list), list.offers_place));
+            scope.spawn(ask).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        let answer = asked.unwrap_or_else(|failure| {
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             TrustChoice::No
         });
@@ -154,35 +147,31 @@ pub fn reached(server: &McpServer) -> String {
 const WITH_PLACE: &str = "y trust exactly this   p trust this place, whatever it will contain   n no";
 const WITHOUT_PLACE: &str = "y trust exactly this   n no";
 
-/// Before the run and its executor.
-fn ask_about(list: &List<'_>, offers_place: bool) -> Result<TrustChoice, Failure> {
-    attended(async |terminal, asking| {
-        let choices = if offers_place { WITH_PLACE } else { WITHOUT_PLACE };
-        let Size { rows, columns } = terminal.size();
-        for page in list.pages(rows, columns, choices) {
-            asking.show(&page.text, if page.is_last { Stage::Answer } else { Stage::Page }).await?;
-            if !page.is_last && !asking.wants_more().await? {
-                return Ok(TrustChoice::No);
-            }
+async fn ask_about(list: &List<'_>, offers_place: bool) -> Result<TrustChoice, Failure> {
+    let mut signals = Signals::listen()?;
+    let terminal = Terminal::open().map_err(unreadable)?;
+    let keys = terminal.keys().map_err(unreadable)?;
+    let mut asking = Questions { keys, signals: &mut signals };
+    let choices = if offers_place { WITH_PLACE } else { WITHOUT_PLACE };
+    let Size { rows, columns } = terminal.size();
+    for page in list.pages(rows, columns, choices) {
+        asking.show(&page.text, if page.is_last { Stage::Answer } else { Stage::Page }).await?;
+        if !page.is_last && !asking.wants_more().await? {
+            return Ok(TrustChoice::No);
         }
-        asking.answer(offers_place).await
-    })
+    }
+    asking.answer(offers_place).await
 }
 
-/// The same for another question: yes or no.
+/// The same for another question, before the run and its executor: yes or no.
 pub fn ask(question: &str) -> Result<bool, Failure> {
-    attended(async |_, asking| {
-        asking.show(question, Stage::Answer).await?;
-        Ok(asking.answer(false).await? == TrustChoice::Exactly)
-    })
-}
-
-fn attended<T>(question: impl AsyncFnOnce(&Terminal, &mut Questions<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
-    run::executor()?.block_on(async {
+    executor()?.block_on(async {
         let mut signals = Signals::listen()?;
         let terminal = Terminal::open().map_err(unreadable)?;
         let keys = terminal.keys().map_err(unreadable)?;
-        question(&terminal, &mut Questions { keys, signals: &mut signals }).await
+        let mut asking = Questions { keys, signals: &mut signals };
+        asking.show(question, Stage::Answer).await?;
+        Ok(asking.answer(false).await? == TrustChoice::Exactly)
     })
 }
 

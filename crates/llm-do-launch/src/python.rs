@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::settings::Variables;
 
 /// What was decided about Python before the project was read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PythonPlan {
     named: Option<PathBuf>,
     variables: Variables,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 /// What would be sent, once somebody wanted to send it.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rehearsed(Arc<Mutex<Option<FirstRequest>>>);
 
 #[derive(Clone, Debug, Serialize)]

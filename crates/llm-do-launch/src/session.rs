@@ -48,8 +48,9 @@ pub struct SessionParts {
 }
 
 /// How much is told of the end of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TurnReport {
+    #[default]
     Answer,
     /// Also its messages and the calls in it.
     Whole,

@@ -193,3 +193,30 @@ fn what_points_down_or_is_no_code_is_fine() {
     ];
     assert_eq!(violations(&files), BTreeSet::new());
 }
+
+/// What is of a front end, and has no business in the hall that all of them come through.
+const OF_FRONT_ENDS: &[&str] = &["clap", "rustyline", "signal_hook", "std::env::", "io::stdin", "io::stdout", "Listener"];
+
+#[test]
+fn the_hall_knows_no_front_end() {
+    let hall = Path::new(env!("CARGO_MANIFEST_DIR")).join("../llm-do-launch/src");
+    let mut files = Vec::new();
+    collect(&hall, &mut files);
+    assert!(files.iter().any(|file| file.ends_with("launch.rs")), "{files:?}");
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let found: Vec<&&str> = OF_FRONT_ENDS.iter().filter(|word| text.contains(**word)).collect();
+        assert!(found.is_empty(), "{} has {found:?}", file.display());
+    }
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}

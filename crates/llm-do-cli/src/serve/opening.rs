@@ -10,18 +10,22 @@ use llm_do::model::exchange::Secret;
 use llm_do::model::name::ModelName;
 use llm_do::model::provider::provider;
 use llm_do::project::create::WorkerDefaults;
-use llm_do::project::trust::{Agreement, SurveyedProject, TrustedProject};
 use llm_do::project::{
-    AllowWorkers, ApprovalMode, DoubtfulRule, Entry, EntryFunction, Fallback, Program, Project, ToolsetUse,
+    AllowWorkers, ApprovalMode, DoubtfulRule, Entry, EntryFunction, Fallback, Limits, Program, Project, ToolsetUse,
 };
-use llm_do::questions::QuestionBroker;
-use llm_do::runtime::{OutsideCaller, Runtime, RuntimeConfig};
+use llm_do::runtime::OutsideCaller;
 use llm_do::syntax::names;
-use llm_do::tools::approval::Approvals;
 use llm_do::tools::function::FunctionEntry;
 use llm_do::tools::python::PythonEndpoint;
 use llm_do::tools::rpc::{Connection, Fault};
-use llm_do_launch::session::{SessionParts, TurnReport};
+use llm_do_launch::config::{Config, Kind, ProviderConfig};
+use llm_do_launch::error::LaunchError;
+use llm_do_launch::fencing;
+use llm_do_launch::launch::{Launch, Listen, PolicyOverrides, Record, SurveyedLaunch, TrustedLaunch};
+use llm_do_launch::python::PythonPlan;
+use llm_do_launch::session::TurnReport;
+use llm_do_launch::settings::Settings;
+use llm_do_launch::trust::{Standing, TrustAnswers};
 
 use super::calls::{Caller, Calls};
 use super::offer;
@@ -31,23 +35,16 @@ use super::protocol::{
 };
 use super::questions::{Client, Trouble};
 use super::scope::Prepared;
-use crate::args::{ConductArgs, RunArgs};
+use crate::args::ModelArgs;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::plan::{self, RunPlan};
-use crate::trust::{self, Answerers};
-use crate::{console, run};
-use llm_do_launch::config::{Config, Kind, ProviderConfig};
-use llm_do_launch::state::State;
-use llm_do_launch::trust::Standing;
-use llm_do_launch::{fencing, tools};
+use crate::plan;
 
 /// A call to be opened, and what its client is told of it.
 pub struct Ready {
     pub prepared: Prepared,
     pub agent: String,
     pub model: Option<String>,
-    pub run: String,
 }
 
 pub async fn prepare(
@@ -67,60 +64,37 @@ pub async fn prepare(
     let (order, waiting) = Order::new();
     let caller = Caller { scope, client: client.clone(), calls: Arc::clone(calls), order };
 
-    let mut config = Config::load(environment.config_file().as_deref()).map_err(Failure::from)?;
-    add_providers(&mut config, std::mem::take(&mut open.providers), environment)?;
-    let plan = planned(&open, environment, &config)?;
-    let surveyed = surveyed(&open, &offered, &caller, &plan)?;
+    let mut settings = environment.settings()?;
+    add_providers(&mut settings.config, std::mem::take(&mut open.providers), environment)?;
+    let settings = Arc::new(settings);
+    let mut launch = launch(&open, environment, &settings)?;
+    launch.created = WorkerDefaults::from(std::mem::take(&mut open.creation_defaults));
+    let creation_defaults = launch.created.clone();
+    let project = project(&open, &offered, &caller, &launch.project)?;
+    let surveyed = launch.survey_project(project, &settings).map_err(Failure::from)?;
+    let outside = open.caller.as_ref().map(|caller| allowed(caller, surveyed.program())).transpose()?;
     let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
-    let outside = open.caller.as_ref().map(|caller| allowed(caller, &surveyed.linked().program)).transpose()?;
-    let trusted = settle_trust(&open, surveyed, environment, &config)?;
-    fencing::open_declared(&trusted, &plan.fence).map_err(Failure::from)?;
-    let compiled = State::of(environment, &config, console::notes())
-        .map_err(Failure::from)?
-        .compiled(trusted.project())
-        .map_err(Failure::from)?;
-    let trusted = run::with_python(trusted, &plan, compiled).await?;
-    let has_servers = !trusted.project().servers().is_empty();
-    let creation_defaults = WorkerDefaults::from(open.creation_defaults);
-    let program = trusted.into_program().adapted(|program| {
+    let trusted = settle_trust(&open, surveyed, environment).await?;
+    let linked = trusted.link().await.map_err(Failure::from)?.adapted(|program| {
         let program = ruled(entered(program, function), &open.tool_rules)?;
         with_creation_defaults(program, &creation_defaults)
     })?;
-    let (program, models) = tools::cast(program, plan.tools, environment, &config, None).map_err(Failure::from)?;
-    let (trouble, questions) = (Trouble::default(), QuestionBroker::new());
+    let (agent, model) = entry(linked.program());
+    let ready = linked.ready(Record::Ephemeral, None).map_err(Failure::from)?;
+    let trouble = Trouble::default();
     let asking = Client {
         scope,
         connection: client.clone(),
         descriptions: descriptions(open.tool_rules),
         trouble: trouble.clone(),
     };
-    let runtime_config = RuntimeConfig {
-        approvals: match open.approval_mode.map_or(program.policy.approval_mode, ApprovalMode::from) {
-            ApprovalMode::ApproveAll => Approvals::approve_all(),
-            ApprovalMode::RejectAll => Approvals::reject_all(),
-            ApprovalMode::Prompt => Approvals::ask(questions.0.clone()),
-        },
-        limits: open.limits.over(&program.policy.limits),
-        unknown_prices: open.limits.unknown_prices(),
-        creation_defaults,
-        ..run::runtime_config(&plan, &program.policy, &questions.0)
-    };
-    let created =
-        run::created_store(&program, &State::of(environment, &config, console::notes()).map_err(Failure::from)?)?;
-    let runtime_config = RuntimeConfig { created, ..runtime_config };
-    let runtime_config = run::with_surroundings(runtime_config, environment, &config);
-    let runtime_config = run::with_servers(runtime_config, has_servers, environment, &config)?;
-    let (agent, model) = entry(&program);
     let hearing = match open.events {
         Wanted::All => Hearing::Everything,
         Wanted::Facts | Wanted::None => Hearing::Facts,
     };
-    let (runtime, events) = Runtime::heard(program, models, runtime_config, hearing);
-    let run = runtime.run_id().to_owned();
-    let (report, pace) = (TurnReport::Whole, None);
-    let parts = SessionParts { runtime, events, questions, caller: outside, report, pace };
-    let prepared = Prepared { parts, waiting, wanted: open.events, asking, trouble };
-    Ok(Ready { prepared, agent, model, run })
+    let listen = Listen { hearing: Some(hearing), report: TurnReport::Whole, caller: outside, ..Listen::default() };
+    let prepared = Prepared { ready, listen, waiting, wanted: open.events, asking, trouble };
+    Ok(Ready { prepared, agent, model })
 }
 
 /// Endpoints that the client brings, beside those of the configuration; they speak the Chat Completions of `OpenAI`.
@@ -144,7 +118,7 @@ fn add_providers(
 }
 
 /// A project of files, or of values; with what the client offers to it.
-fn surveyed(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> Result<SurveyedProject, Failure> {
+fn project(open: &Open, offered: &Offered, caller: &Caller, root: &Path) -> Result<Project, Failure> {
     if !open.is_of_values() {
         let undefinable = offered.toolsets.iter().find(|(_, toolset)| toolset.definition().is_some());
         if let Some((name, _)) = undefinable {
@@ -155,10 +129,11 @@ fn surveyed(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> 
         if open.runtime.is_some() {
             return Err(Failure::usage("`runtime` is for `agents`: that of a project is in its manifest"));
         }
-        return run::survey_with(plan, |project| offer::offered(project, offered, caller));
+        let project = Project::load(root).map_err(LaunchError::Project)?;
+        return Ok(offer::offered(project, offered, caller));
     }
-    if !plan.project.is_dir() {
-        return Err(Failure::usage(format!("the project root `{}` is no directory", plan.project.display())));
+    if !root.is_dir() {
+        return Err(Failure::usage(format!("the project root `{}` is no directory", root.display())));
     }
     let definitions = offered.toolsets.iter().filter_map(|(name, toolset)| Some((name, toolset.definition()?)));
     let definitions: BTreeMap<&String, &RawJson> = definitions.collect();
@@ -167,7 +142,7 @@ fn surveyed(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> 
     if let Some(runtime) = &open.runtime {
         manifest["runtime"] = runtime.to().unwrap_or_default();
     }
-    let mut project = Project::of_manifest(&plan.project, &manifest.to_string());
+    let mut project = Project::of_manifest(root, &manifest.to_string());
     for (index, agent) in open.agents.iter().flatten().enumerate() {
         project = project.agent(&format!("agents[{index}].worker"), agent);
     }
@@ -175,8 +150,7 @@ fn surveyed(open: &Open, offered: &Offered, caller: &Caller, plan: &RunPlan) -> 
     if let Some(entry) = entry.and_then(|entry| offer::entry(entry, caller)) {
         project = project.entry(entry);
     }
-    let mistaken = |report| Failure::Project { report, colour: plan.colour };
-    project.surveyed(&plan.models, plan.entry.as_deref()).map_err(mistaken)
+    Ok(project)
 }
 
 /// A function of the client is where the run starts, whatever the project's files say.
@@ -190,14 +164,14 @@ fn entered(mut program: Program, function: Option<FunctionEntry>) -> Program {
 
 /// An agent as its file defines it; nothing of the project runs.
 pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definition, Fault> {
-    let config = Config::load(environment.config_file().as_deref()).map_err(Failure::from)?;
-    let args =
-        RunArgs { project: asked.project.clone(), agent: asked.agent.clone(), no_stdin: true, ..RunArgs::default() };
-    let mut plan = plan::run(args, environment, &config)?;
+    let settings = Arc::new(environment.settings()?);
+    let mut models = plan::models(&ModelArgs::default(), environment, &settings.config)?;
     // A model is not needed to read a file.
-    plan.models.unasked = Some(ModelName { provider: "ollama".into(), model: "none".into() });
-    let program = run::survey(&plan)?.into_linked().program;
-    let (name, _) = entry(&program);
+    models.unasked = Some(ModelName { provider: "ollama".into(), model: "none".into() });
+    let launch = Launch { project: asked.project.clone(), entry: asked.agent.clone(), ..plan::launch(models) };
+    let surveyed = launch.survey(&settings).map_err(Failure::from)?;
+    let program = surveyed.program();
+    let (name, _) = entry(program);
     let agents = || program.agents.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     let unknown = || Failure::usage(format!("`{name}` is no agent")).hint(format!("agents: {}", agents()));
     let agent = program.agents.get(&name).ok_or_else(unknown)?;
@@ -226,23 +200,16 @@ pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definiti
     })
 }
 
-/// As if it had been typed.
-fn planned(open: &Open, environment: &Environment, config: &Config) -> Result<RunPlan, Failure> {
-    let agent = open.agent.clone().or_else(|| open.entry.as_ref().and_then(|entry| entry.agent.clone()));
+/// What the client decided.
+fn launch(open: &Open, environment: &Environment, settings: &Settings) -> Result<Launch, Failure> {
+    let Settings { variables, config, .. } = settings;
+    let entry = open.agent.clone().or_else(|| open.entry.as_ref().and_then(|entry| entry.agent.clone()));
     let project = match (&open.project, !open.is_of_values()) {
         (Some(project), _) => project.clone(),
         (None, false) => PathBuf::from("."),
         (None, true) => return Err(Failure::usage("`open` needs a `project`, or `agents`")),
     };
-    let args = RunArgs {
-        project,
-        agent,
-        conduct: ConductArgs { max_depth: open.max_depth, headless: true, ..ConductArgs::default() },
-        python: open.python.clone(),
-        no_stdin: true,
-        ..RunArgs::default()
-    };
-    let mut plan = plan::run(args, environment, config)?;
+    let mut models = plan::models(&ModelArgs::default(), environment, config)?;
     let named = |parameter: &str, model: &str| {
         ModelName::parse(model).map_err(|error| {
             Failure::usage(format!("`{parameter}`: {error}"))
@@ -250,14 +217,27 @@ fn planned(open: &Open, environment: &Environment, config: &Config) -> Result<Ru
         })
     };
     for (agent, model) in &open.models {
-        plan.models.overrides.insert(agent.clone(), named("models", model)?);
+        models.overrides.insert(agent.clone(), named("models", model)?);
     }
     if let Some(model) = &open.model {
         // Whoever gives it to every call need not know which agents have one of their own.
-        plan.models.program = Some(named("model", model)?);
+        models.program = Some(named("model", model)?);
     }
-    run::read_scripts(&mut plan.models)?;
-    Ok(plan)
+    Ok(Launch {
+        project,
+        entry,
+        python: PythonPlan::of(open.python.clone(), variables, config),
+        policy: PolicyOverrides {
+            approval_mode: open.approval_mode.map(ApprovalMode::from),
+            is_attended: true,
+            max_depth: open.max_depth,
+            limits: open.limits.over(&Limits::default()),
+            unknown_prices: open.limits.unknown_prices(),
+            stream: true,
+        },
+        fence: fencing::config(None, variables, config)?,
+        ..plan::launch(models)
+    })
 }
 
 /// An agent elsewhere calls only whom its list names: the one it says it has, else the one in its file.
@@ -291,24 +271,21 @@ fn entry(program: &Program) -> (String, Option<String>) {
 
 /// A program agrees for this call alone. Without its word, and unless the user has agreed before, nothing of the project
 /// runs.
-fn settle_trust(
+async fn settle_trust(
     open: &Open,
-    surveyed: SurveyedProject,
+    surveyed: SurveyedLaunch,
     environment: &Environment,
-    config: &Config,
-) -> Result<TrustedProject, Fault> {
+) -> Result<TrustedLaunch, Fault> {
     if open.is_of_values() {
-        // What a program gives as values is its own.
-        return surveyed.trusted(Agreement::Everything).map_err(|_| trust::untrusted().into());
+        return Ok(surveyed.trust_as_own().map_err(Failure::from)?);
     }
-    let state = State::of(environment, config, console::notes()).map_err(Failure::from)?;
-    let answerers = Answerers { once: open.trust.consent(environment)?, ..Answerers::default() };
-    let Standing { items, digest, is_given } = trust::standing(&surveyed, &answerers, &state)?;
+    let answers = TrustAnswers { once: open.trust.consent(environment)?, ..TrustAnswers::default() };
+    let Standing { items, digest, is_given } = surveyed.standing(&answers).map_err(Failure::from)?;
     if is_given {
-        return Ok(trust::settle(surveyed, open.project.as_deref().unwrap_or(Path::new(".")), &answerers, &state)?);
+        return Ok(surveyed.trust(&answers, |_, _| {}).await.map_err(Failure::from)?);
     }
     let hint = format!("`trust: \"{digest}\"` agrees to exactly this list, `trust: true` to what it is now");
-    let failure = trust::untrusted().hint(hint);
+    let failure = Failure::refused("the project is not trusted").hint(hint);
     Err(ErrorData { untrusted: items, digest: Some(digest), ..ErrorData::of(&failure) }.fault(&failure))
 }
 

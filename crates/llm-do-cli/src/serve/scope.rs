@@ -12,7 +12,8 @@ use llm_do::runtime::{RunError, Runtime, finish_of};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::Answer;
 use llm_do::tools::rpc::{Connection, Fault};
-use llm_do_launch::session::{Session, SessionParts, SessionUpdates, TurnResult, Update};
+use llm_do_launch::launch::{Listen, ReadyRun};
+use llm_do_launch::session::{Session, SessionUpdates, TurnResult, Update};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
@@ -30,7 +31,8 @@ const CLIENT: &str = "the client";
 
 /// What a scope needs to be opened.
 pub struct Prepared {
-    pub parts: SessionParts,
+    pub ready: ReadyRun,
+    pub listen: Listen,
     /// Who asks the client something after the events that led to it.
     pub waiting: Waiting,
     pub wanted: Wanted,
@@ -71,9 +73,9 @@ struct PendingTurn {
 impl Scope {
     /// Opens the call: its toolsets are made before this returns.
     pub async fn open(number: u64, prepared: Prepared, client: Connection) -> Result<Self, Fault> {
-        let Prepared { parts, waiting, wanted, asking, trouble } = prepared;
-        let default_input = parts.runtime.program().default_input.clone();
-        let (session, updates) = Session::start(parts);
+        let Prepared { ready, listen, waiting, wanted, asking, trouble } = prepared;
+        let default_input = ready.program().default_input.clone();
+        let (session, updates) = ready.start(listen);
         let (turns, received) = mpsc::unbounded_channel();
         let (opened, is_open) = oneshot::channel();
         let (closing, closed) = oneshot::channel();
@@ -95,6 +97,11 @@ impl Scope {
             Ok(Err(error)) => Err(Failure::from(error).into()),
             Err(_) => Err(Failure::failed("the call ended while it was opened").into()),
         }
+    }
+
+    /// The id of its run.
+    pub fn run_id(&self) -> &str {
+        self.session.runtime.run_id()
     }
 
     pub fn default_input(&self) -> Option<&RawJson> {

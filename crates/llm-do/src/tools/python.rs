@@ -61,8 +61,9 @@ pub(crate) struct Beginning {
 }
 
 /// What is told of an exception besides what the model reads of it, which names the project's own lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Tracebacks {
+    #[default]
     Nothing,
     /// All of it, as notices.
     Whole,

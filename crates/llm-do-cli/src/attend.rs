@@ -1,0 +1,319 @@
+//! Attends to a run from what was decided to its end: `run`, `chat` and `resume` come through here.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use llm_do::event::Hearing;
+use llm_do::journal::record::Contents;
+use llm_do::journal::run_id;
+use llm_do::project::fingerprint::Fingerprint;
+use llm_do::project::{Entry, Program, Typing};
+use llm_do::runtime::input::Input;
+use llm_do::stack;
+use llm_do::tools::approval::KnownAnswers;
+use llm_do_launch::launch::{Launch, LinkedLaunch, Listen, Purpose, ReadyRun, Record, TrustedLaunch};
+use llm_do_launch::record::{RunHeader, RunRecord, read};
+use llm_do_launch::rehearsal::Rehearsed;
+use llm_do_launch::session::{QuestionQueue, TurnReport};
+use llm_do_launch::settings::Settings;
+use tokio::runtime::Runtime as Executor;
+
+use crate::args::OutputFormat;
+use crate::asking::Asking;
+use crate::chat::ChatEnded;
+use crate::console::{ConsolePace, Reader};
+use crate::display::{Display, MessageLines};
+use crate::editor::Editor;
+use crate::environment::Environment;
+use crate::executor::executor;
+use crate::failure::{Failure, marked};
+use crate::plan::{Conduct, InputPlan, Recording, RunPlan, TalkPlan};
+use crate::render::{Verbosity, View};
+use crate::report::{self, OutputPlan, RunReport};
+use crate::signals::Signals;
+use crate::style::Styles;
+use crate::talk::{Reading, Talk};
+use crate::terminal::Terminal;
+use crate::watch::{Attended, TurnEnded, Watch};
+use crate::{answer_file, console, habits, trust};
+
+/// What is known of a run that goes on.
+pub struct Before<'a> {
+    pub input: Input,
+    /// Whether it may go on with the files as they are now.
+    pub compare: &'a dyn Fn(&Fingerprint) -> Result<(), Failure>,
+}
+
+/// A linked program and what is said to it: all that is known before a run is recorded and started.
+pub struct LinkedRun {
+    pub linked: LinkedLaunch,
+    talk: Talk,
+    conduct: Conduct,
+    replayed: Option<(RunHeader, Contents)>,
+    rehearsed: Option<Rehearsed>,
+    editor: Option<Editor>,
+    /// What the children of the run, started before it, live on.
+    executor: Executor,
+}
+
+/// Everything up to the first effect. An input that is known already is taken instead of the one that was typed.
+pub fn link(
+    plan: RunPlan,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+    before: Option<Before<'_>>,
+) -> Result<LinkedRun, Failure> {
+    let colour = plan.conduct.colour;
+    linked(plan, environment, settings, before).map_err(|failure| failure.coloured(colour))
+}
+
+fn linked(
+    plan: RunPlan,
+    environment: &Environment,
+    settings: &Arc<Settings>,
+    before: Option<Before<'_>>,
+) -> Result<LinkedRun, Failure> {
+    let RunPlan { launch, mut conduct } = plan;
+    conduct.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
+    if let Some(hint) = meant_command(&launch.project) {
+        return Err(Failure::usage(format!("there is no project `{}`", launch.project.display())).hint(hint));
+    }
+    let rehearsed = match &launch.purpose {
+        Purpose::FirstRequest(rehearsed) => Some(rehearsed.clone()),
+        Purpose::Answer => None,
+    };
+    let surveyed = launch.survey(settings)?;
+    // Whoever goes on with a run learns first what has changed since: nothing of the project has run yet.
+    before.as_ref().map_or(Ok(()), |before| (before.compare)(&surveyed.project().fingerprint()))?;
+    // A record that is not the user's is refused before anybody is asked about the project.
+    let replayed = replayed(&conduct.recording, settings)?;
+    let known = before.map(|before| before.input);
+    // What comes from a record comes whole: there are no pieces of it to show.
+    let is_recorded = known.is_some() || replayed.is_some();
+    let known = known.or_else(|| replayed.as_ref().and_then(|(header, _)| said_before(&conduct, header)));
+    let executor = executor()?;
+    let linking = async {
+        let trusted = trust::settle(surveyed, &conduct.trust).await?;
+        begin(trusted, &conduct, settings, known).await
+    };
+    let (linked, talk) = match executor.block_on(linking) {
+        Ok(begun) => begun,
+        Err(failure) => {
+            // Whoever still reads stdin is not waited for.
+            executor.shutdown_background();
+            return Err(failure);
+        }
+    };
+    if conduct.output.debug {
+        linked.tracebacks.iter().for_each(|trace| console::complain(&format!("{}\n", marked(trace.trim_end()))));
+    }
+    conduct.output.view.streamed &= linked.answers_in_text() && !is_recorded;
+    let editor = conduct.attended.then(|| Editor::of(environment, &linked.program().root));
+    Ok(LinkedRun { linked, talk, conduct, replayed, rehearsed, editor, executor })
+}
+
+/// `llm-do chekc .` is read as a project to run, and `llm-do "What is rain?"` as well.
+fn meant_command(project: &Path) -> Option<String> {
+    habits::instead_of_command(project.to_str().filter(|_| !project.exists())?)
+}
+
+/// The journal that answers every step.
+fn replayed(recording: &Recording, settings: &Settings) -> Result<Option<(RunHeader, Contents)>, Failure> {
+    let Recording::Replay(file, author) = recording else { return Ok(None) };
+    let contents = read(file, *author, &settings.state)?;
+    Ok(Some((RunHeader::of(&contents, file)?, contents)))
+}
+
+/// A replay takes the recorded input unless another one is given.
+fn said_before(conduct: &Conduct, header: &RunHeader) -> Option<Input> {
+    match &conduct.talk {
+        TalkPlan::Once(InputPlan::Unspoken { .. }) if conduct.files.is_empty() => Some(header.input.clone()),
+        TalkPlan::Once(_) | TalkPlan::Chat { .. } => None,
+    }
+}
+
+/// Starts Python and reads the input, both at once: either may have to be waited for.
+async fn begin(
+    trusted: TrustedLaunch,
+    conduct: &Conduct,
+    settings: &Arc<Settings>,
+    known: Option<Input>,
+) -> Result<(LinkedLaunch, Talk), Failure> {
+    if let Some(input) = known {
+        return Ok((link_recorded(trusted, conduct, settings).await?, Talk::Once(input)));
+    }
+    let reading = Reading::new(conduct.talk.clone(), conduct.files.clone(), trusted.program());
+    if !trusted.starts_python() {
+        // A thread would cost more than there is to wait for.
+        return Ok((trusted.link().await?, reading.talk()?));
+    }
+    let reading = tokio::task::spawn_blocking(move || reading.talk());
+    let linked = trusted.link().await?;
+    let talk = reading.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
+    Ok((linked, talk))
+}
+
+/// A record can be followed where Python is missing, if it need not understand an entry, an input or an answer.
+async fn link_recorded(
+    trusted: TrustedLaunch,
+    conduct: &Conduct,
+    settings: &Arc<Settings>,
+) -> Result<LinkedLaunch, Failure> {
+    let is_spared = matches!(conduct.recording, Recording::Replay(..)) && is_told_without_python(trusted.program());
+    let spare: Option<Launch> = is_spared.then(|| trusted.launch.clone());
+    match (trusted.link().await, spare) {
+        (Err(error), Some(launch)) => {
+            if !matches!(conduct.output.view.verbosity, Verbosity::Quiet | Verbosity::Messages) {
+                console::complain(&format!("note: replayed without Python: {}\n", marked(&error.fact())));
+            }
+            // It was agreed to a moment ago.
+            Ok(launch.survey(settings)?.trust_as_own()?.link_without_python())
+        }
+        (linked, _) => Ok(linked?),
+    }
+}
+
+fn is_told_without_python(program: &Program) -> bool {
+    let is_typed = |typing: &Typing| matches!(typing, Typing::Python(_));
+    matches!(program.entry, Entry::Agent(_))
+        && !program.agents.values().any(|agent| is_typed(&agent.input) || is_typed(&agent.output))
+}
+
+impl LinkedRun {
+    /// What becomes of the steps of a run that begins now.
+    pub fn record(&mut self) -> Result<Record, Failure> {
+        match (&self.conduct.recording, self.replayed.take(), &self.talk) {
+            (Recording::Journal(file), _, Talk::Once(input)) => {
+                let header = header(&self.linked, &self.conduct, input.clone())?;
+                Ok(Record::File(file.clone(), header))
+            }
+            (_, Some((header, contents)), _) => Ok(Record::Known(RunRecord::replay(contents, header.run))),
+            (Recording::Nothing | Recording::Journal(_) | Recording::Replay(..), None, _) => Ok(Record::Ephemeral),
+        }
+    }
+
+    /// Everything is known, and a new record is begun.
+    pub fn ready(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<Attendance, Failure> {
+        let Self { linked, talk, conduct, rehearsed, editor, executor, .. } = self;
+        let has_code = linked.program().registry.python.is_some();
+        let ready = linked.ready(record, known)?;
+        Ok(Attendance { ready, talk, conduct, rehearsed, editor, executor, has_code })
+    }
+}
+
+/// A run that is about to start, and whoever attends to it.
+pub struct Attendance {
+    ready: ReadyRun,
+    talk: Talk,
+    conduct: Conduct,
+    rehearsed: Option<Rehearsed>,
+    editor: Option<Editor>,
+    executor: Executor,
+    has_code: bool,
+}
+
+impl Attendance {
+    /// The run itself, to its report.
+    pub fn run(self) -> Result<(), Failure> {
+        let Self { ready, talk, conduct, rehearsed, editor, executor, has_code } = self;
+        let output = conduct.output.clone();
+        // Agents within agents are rarely deep; code within code may be, and asking for room costs a short run a twentieth.
+        let attend = || executor.block_on(attend(ready, talk, conduct, editor));
+        let ended = if has_code { stack::with_room(attend) } else { attend() };
+        // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
+        executor.shutdown_background();
+        match (ended?, rehearsed.and_then(|rehearsed| rehearsed.request())) {
+            ((ended, _), Some(request)) => ended.report_request(&output, &request),
+            ((ended, None), None) => ended.report(&output),
+            ((ended, Some(chat)), None) => ended.report_chat(&output, chat),
+        }?;
+        console::delivered()
+    }
+}
+
+fn header(linked: &LinkedLaunch, conduct: &Conduct, input: Input) -> Result<RunHeader, Failure> {
+    let directory = std::env::current_dir()
+        .map_err(|error| Failure::failed(format!("the working directory is unknown: {error}")))?;
+    let (project, flags) = (linked.launch.project.clone(), conduct.flags.clone());
+    let unspeakable = [&project, &directory].into_iter().chain(&flags.python).find(|path| path.to_str().is_none());
+    if let Some(path) = unspeakable {
+        return Err(Failure::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
+            .hint("run it from a place with another name, or without `--journal`"));
+    }
+    Ok(RunHeader { run: run_id::run_id(), project, directory, flags, files: linked.files.clone(), input })
+}
+
+async fn attend(
+    ready: ReadyRun,
+    talk: Talk,
+    conduct: Conduct,
+    editor: Option<Editor>,
+) -> Result<(RunReport, Option<ChatEnded>), Failure> {
+    let started = Instant::now();
+    let OutputPlan { format, view, .. } = conduct.output.clone();
+    let journal = ready.journal().map(Path::to_owned);
+    let (signals, display) = (Signals::listen()?, Display::new(view, format));
+    let asking = editor.map(|editor| asking(editor, view.stderr)).transpose()?;
+    let (reader, waiting, timeout) = (Reader::of_stdout(), QuestionQueue::default(), conduct.timeout);
+    let (session, updates) = ready.start(listen(format, view));
+    let mut watch = Watch { updates, signals, reader, display, waiting, asking, timeout };
+    let runtime = Arc::clone(&session.runtime);
+    let (turn, chat) = match talk {
+        Talk::Once(input) => (watch.turn(&session, input).await, None),
+        Talk::Chat(chat) => {
+            let chat = chat.converse(&mut watch, &session, &conduct.output).await;
+            watch.restore_terminal();
+            (Attended::Ended(TurnEnded::default()), Some(chat?))
+        }
+    };
+    let mut killed = None;
+    let (turn, messages) = match turn {
+        Attended::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
+        Attended::Ended(turn) => match watch.close(session).await {
+            Attended::Ended(messages) => (turn, messages),
+            Attended::Killed(stopped) => {
+                killed = Some(stopped);
+                (turn, Vec::new())
+            }
+        },
+    };
+    let answer = chat.as_ref().map_or(turn.answer.as_ref().ok(), |chat| chat.last.as_ref());
+    let handed_over = match (answer, conduct.output.file) {
+        (Some(answer), Some(file)) if answer_file::is_stream(&file) => {
+            let text = report::answer(answer).into_owned();
+            Some(match killed {
+                None => watch.hand_over(move || answer_file::write(&file, &text)).await,
+                Some(stopped) => Err(stopped.failure()),
+            })
+        }
+        (Some(_) | None, _) => None,
+    };
+    Ok((RunReport { messages, journal, handed_over, ..RunReport::of(&runtime, turn, started.elapsed()) }, chat))
+}
+
+/// What is shown nowhere is not even sent.
+fn listen(format: OutputFormat, view: View) -> Listen {
+    let hearing = match format {
+        OutputFormat::StreamJson => Hearing::Everything,
+        OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
+        OutputFormat::Text | OutputFormat::Json if view.tells_calls() || view.live => Hearing::Facts,
+        OutputFormat::Text | OutputFormat::Json => Hearing::Exceptions,
+    };
+    Listen {
+        hearing: Some(hearing),
+        report: TurnReport::Answer,
+        caller: None,
+        pace: Some(Arc::new(ConsolePace)),
+        log: match view.verbosity {
+            Verbosity::Messages => Some(Arc::new(MessageLines)),
+            Verbosity::Quiet | Verbosity::Normal | Verbosity::Calls | Verbosity::Text => None,
+        },
+    }
+}
+
+fn asking(editor: Editor, styles: Styles) -> Result<Asking, Failure> {
+    let terminal =
+        Terminal::open().map_err(|error| Failure::failed(format!("the terminal cannot be opened: {error}")))?;
+    Ok(Asking { terminal, editor, styles, count: 0 })
+}

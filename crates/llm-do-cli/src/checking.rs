@@ -1,0 +1,126 @@
+//! `llm-do check`: a project as far as it can be known, without a run.
+
+use std::sync::Arc;
+
+use llm_do::event::{EventKind, Events, Hearing};
+use llm_do::http::HttpSettings;
+use llm_do::project::Program;
+use llm_do::project::created::CreatedAgents;
+use llm_do::project::trust::TrustedProject;
+use llm_do::runtime::mcp::{self, Offer};
+use llm_do::tools::fence::FenceConfig;
+use llm_do::tools::rpc::child::ChildEnvironment;
+use llm_do::tools::source::McpConfig;
+use llm_do_launch::settings::Settings;
+use llm_do_launch::{fencing, providers};
+
+use crate::args::CheckArgs;
+use crate::check::{self, Checked, ShellGround};
+use crate::environment::Environment;
+use crate::executor::executor;
+use crate::failure::{Failure, USAGE};
+use crate::plan::{self, CheckFormat, CheckPlan};
+use crate::{console, trust};
+
+pub fn run(args: CheckArgs) -> Result<(), Failure> {
+    let environment = Environment::read();
+    let settings = Arc::new(environment.settings()?);
+    let plan = plan::check(args, &environment, &settings)?;
+    let (project, colour, format) = (plan.launch.project.clone(), plan.colour, plan.format);
+    let fence = plan.launch.fence.clone();
+    let mut checked = match checked(plan, &settings) {
+        Ok(checked) => checked,
+        Err(Failure::Project { report, .. }) if format == CheckFormat::Json => {
+            console::print(&check::json_errors(&project, &report))?;
+            return Err(Failure::Said { code: USAGE });
+        }
+        Err(failure) => return Err(failure.coloured(colour)),
+    };
+    if !checked.linked.program.generated.is_empty() {
+        let store = settings.state.created_so_far()?;
+        let program = &mut checked.linked.program;
+        program.created = Arc::new(CreatedAgents::of(&program.root, store.as_ref()));
+    }
+    let program = &checked.linked.program;
+    match format {
+        CheckFormat::Text => {
+            console::print(&check::text(&project, &checked, shell_ground(program, &fence).as_ref()))?;
+            console::complain(&checked.linked.notes.render(colour));
+        }
+        CheckFormat::Json => {
+            console::print(&check::json(&project, &checked, shell_ground(program, &fence).as_ref()))?;
+        }
+        CheckFormat::Dot => console::print(&check::dot(program))?,
+    }
+    // The process ends with this command: nobody needs the memory of thousands of agents back, piece by piece.
+    std::mem::forget(checked.linked.program.agents);
+    match checked.servers.iter().filter(|server| server.offer.tools.is_err()).count() {
+        0 => Ok(()),
+        1 => Err(Failure::usage("an MCP server cannot be used")),
+        several => Err(Failure::usage(format!("{several} MCP servers cannot be used"))),
+    }
+}
+
+/// Links a project: with what its code and its servers offer, as far as it is trusted and somebody wants to know.
+fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<Checked, Failure> {
+    let CheckPlan { launch, trust: answerers, connect, .. } = plan;
+    let http = providers::http_settings(&settings.variables, &settings.config.http)?;
+    let fence = launch.fence.clone();
+    let surveyed = launch.survey(settings)?;
+    let standing = surveyed.standing(&answerers.without_prompt())?;
+    if !standing.is_given && answerers.flag.is_none() {
+        if connect {
+            return Err(Failure::usage("`--connect` starts nothing of a project that is not trusted")
+                .hint("`llm-do check` lists what it can do, and `--trust` trusts it"));
+        }
+        let residents = check::residents(surveyed.project(), surveyed.program(), &fence);
+        let linked = surveyed.into_surveyed().into_linked();
+        return Ok(Checked { linked, trust: standing, servers: Vec::new(), residents });
+    }
+    let executor = executor()?;
+    executor.block_on(async {
+        let trusted = trust::settle(surveyed, &answerers).await?;
+        let residents = check::residents(trusted.project(), trusted.program(), &fence);
+        // What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
+        let is_python_refused = residents.iter().any(check::CheckedResident::is_python_refused);
+        let mut trusted = if is_python_refused { trusted } else { trusted.start_python().await? };
+        let mut servers = Vec::new();
+        if connect {
+            let children = llm_do_launch::children::environment(&settings.variables, &settings.config);
+            servers = connected(trusted.trusted_project(), &children, &http, &fence).await;
+            let offered =
+                servers.iter().filter_map(|server| Some((server.offer.toolset.clone(), server.declared.clone()?)));
+            trusted = trusted.offering(offered.collect())?;
+        }
+        Ok(Checked { linked: trusted.into_linked(), trust: standing, servers, residents })
+    })
+}
+
+/// Asks the servers of a project what they offer.
+async fn connected(
+    trusted: &TrustedProject,
+    children: &ChildEnvironment,
+    http: &HttpSettings,
+    fence: &FenceConfig,
+) -> Vec<check::ConnectedServer> {
+    let (events, mut listener) = Events::new(Hearing::Facts);
+    let offers = mcp::ask(trusted, children, http, fence, &events).await;
+    while let Ok(event) = listener.try_recv() {
+        if let EventKind::Notice { text } = event.kind {
+            console::complain(&format!("note: {text}\n"));
+        }
+    }
+    let server = |(config, offer): (&McpConfig, Offer)| check::ConnectedServer {
+        reached: trust::reached(&config.server),
+        declared: offer.declared(config),
+        offer,
+    };
+    trusted.project().servers().into_iter().zip(offers).map(server).collect()
+}
+
+/// The kernel is asked only if somebody runs commands.
+fn shell_ground(program: &Program, fence: &FenceConfig) -> Option<ShellGround> {
+    program.agents.values().find(|agent| fencing::shells(agent).next().is_some())?;
+    let directory = std::env::current_dir().unwrap_or_default();
+    Some(ShellGround { directory, fence: fence.fence() })
+}

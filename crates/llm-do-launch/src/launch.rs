@@ -1,0 +1,388 @@
+//! From what was decided to a session, in phases: [`Launch`] → [`SurveyedLaunch`] → [`TrustedLaunch`] → [`LinkedLaunch`] →
+//! [`ReadyRun`] → [`Session`]. Each phase is a type, so that nothing of a project starts before somebody agreed to it, and
+//! nothing is asked or written before everything is known that can be known.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use llm_do::event::{Hearing, MessageLog};
+use llm_do::journal::Journal;
+use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::project::create::WorkerDefaults;
+use llm_do::project::fingerprint::Fingerprint;
+use llm_do::project::link::Linked;
+use llm_do::project::trust::{Agreement, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
+use llm_do::project::{ApprovalMode, Code, Entry, Limits, Program, Project, Typing};
+use llm_do::questions::{QuestionBroker, QuestionUpdates};
+use llm_do::runtime::{Models, OutsideCaller, Runtime, RuntimeConfig, UnknownPrices};
+use llm_do::tools::DeclaredTool;
+use llm_do::tools::approval::{Approvals, Approver, KnownAnswers};
+use llm_do::tools::fence::FenceConfig;
+use llm_do::tools::plane::Refusals;
+
+use crate::error::LaunchError;
+use crate::python::PythonPlan;
+use crate::record::{RunHeader, RunRecord};
+use crate::rehearsal::Rehearsed;
+use crate::session::{Pace, Session, SessionParts, SessionUpdates, TurnReport};
+use crate::settings::Settings;
+use crate::tools::ToolOffer;
+use crate::trust::{Settlement, Standing, TrustAnswers};
+use crate::{children, fencing, providers, text, tools, trust};
+
+/// What was decided about a run; made once.
+#[derive(Clone)]
+pub struct Launch {
+    pub project: PathBuf,
+    /// Where it starts, if not where the project says.
+    pub entry: Option<String>,
+    pub python: PythonPlan,
+    pub models: ModelChoices,
+    pub tools: ToolOffer,
+    pub policy: PolicyOverrides,
+    pub fence: FenceConfig,
+    /// What created agents get where whoever creates them is silent.
+    pub created: WorkerDefaults,
+    /// Files that the front end itself writes: no tool changes them without a question.
+    pub own_files: Vec<PathBuf>,
+    pub purpose: Purpose,
+}
+
+/// What counts before the project's own policy.
+#[derive(Clone, Debug)]
+pub struct PolicyOverrides {
+    pub approval_mode: Option<ApprovalMode>,
+    /// Whether questions go to the front end.
+    pub is_attended: bool,
+    pub max_depth: Option<u64>,
+    pub limits: Limits,
+    pub unknown_prices: UnknownPrices,
+    /// Ask for streams, or for whole documents.
+    pub stream: bool,
+}
+
+/// The project's own policy, and nobody to ask.
+impl Default for PolicyOverrides {
+    fn default() -> Self {
+        Self {
+            approval_mode: None,
+            is_attended: false,
+            max_depth: None,
+            limits: Limits::default(),
+            unknown_prices: UnknownPrices::Refused,
+            stream: true,
+        }
+    }
+}
+
+/// What a run is for.
+#[derive(Clone, Debug, Default)]
+pub enum Purpose {
+    #[default]
+    Answer,
+    /// To show the first request instead of sending it.
+    FirstRequest(Rehearsed),
+}
+
+/// What becomes of the steps of a run.
+#[derive(Default)]
+pub enum Record {
+    #[default]
+    Ephemeral,
+    /// Kept in a new file, which begins with this header.
+    File(PathBuf, RunHeader),
+    /// A run that is in a record already.
+    Known(RunRecord),
+}
+
+impl Launch {
+    /// Reads and links the project. Nothing of it runs.
+    pub fn survey(self, settings: &Arc<Settings>) -> Result<SurveyedLaunch, LaunchError> {
+        let project = Project::load(&self.project).map_err(LaunchError::Project)?;
+        self.survey_project(project, settings)
+    }
+
+    /// The same, of a project that is there already, such as one that a program gives as values.
+    pub fn survey_project(mut self, project: Project, settings: &Arc<Settings>) -> Result<SurveyedLaunch, LaunchError> {
+        read_scripts(&mut self.models)?;
+        let project = match self.entry.as_deref() {
+            Some(entry) => project.with_created(entry),
+            None => project,
+        };
+        let surveyed = project.surveyed(&self.models, self.entry.as_deref()).map_err(LaunchError::Project)?;
+        Ok(SurveyedLaunch { launch: self, settings: Arc::clone(settings), surveyed })
+    }
+}
+
+/// Scripts that the user names outside the project, relative to the working directory.
+fn read_scripts(models: &mut ModelChoices) -> Result<(), LaunchError> {
+    let chosen = [&models.flag, &models.program, &models.environment, &models.config].into_iter().flatten();
+    let named: Vec<ModelName> =
+        chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
+    for ModelName { model: file, .. } in named {
+        let text = text::file(&format!("the script `{file}`"), Path::new(&file))?;
+        models.scripts.insert(file, text);
+    }
+    Ok(())
+}
+
+/// A project that was read and linked, and of which nothing has run.
+pub struct SurveyedLaunch {
+    pub launch: Launch,
+    settings: Arc<Settings>,
+    surveyed: SurveyedProject,
+}
+
+impl SurveyedLaunch {
+    pub fn project(&self) -> &Project {
+        self.surveyed.project()
+    }
+
+    pub fn program(&self) -> &Program {
+        &self.surveyed.linked().program
+    }
+
+    /// What it asks of whoever runs it.
+    pub fn trust_items(&self) -> Vec<TrustItem> {
+        items(&self.surveyed)
+    }
+
+    /// How it stands with trust, without asking anybody.
+    pub fn standing(&self, answers: &TrustAnswers<'_>) -> Result<Standing, LaunchError> {
+        trust::standing(&self.surveyed, answers, &self.settings.state)
+    }
+
+    /// As it is, for whoever only looks.
+    pub fn into_surveyed(self) -> SurveyedProject {
+        self.surveyed
+    }
+
+    /// Asks for trust as far as it is not given yet. What there is to say about that is told.
+    pub async fn trust(
+        self,
+        answers: &TrustAnswers<'_>,
+        tell: impl FnOnce(&[TrustItem], Option<String>),
+    ) -> Result<TrustedLaunch, LaunchError> {
+        let Self { launch, settings, surveyed } = self;
+        let Settlement { trusted, news, unkept } = trust::settle(surveyed, answers, &settings.state).await?;
+        tell(&news, unkept);
+        TrustedLaunch::of(launch, settings, trusted)
+    }
+
+    /// What a program gives as values is its own: there is nothing to agree to.
+    pub fn trust_as_own(self) -> Result<TrustedLaunch, LaunchError> {
+        let Self { launch, settings, surveyed } = self;
+        let trusted = surveyed.trusted(Agreement::Everything);
+        let trusted = trusted.map_err(|_| LaunchError::refused("the project is not trusted"))?;
+        TrustedLaunch::of(launch, settings, trusted)
+    }
+}
+
+/// A project that somebody agreed to.
+pub struct TrustedLaunch {
+    pub launch: Launch,
+    settings: Arc<Settings>,
+    trusted: TrustedProject,
+}
+
+impl TrustedLaunch {
+    fn of(launch: Launch, settings: Arc<Settings>, trusted: TrustedProject) -> Result<Self, LaunchError> {
+        fencing::open_declared(&trusted, &launch.fence)?;
+        Ok(Self { launch, settings, trusted })
+    }
+
+    pub fn project(&self) -> &Project {
+        self.trusted.project()
+    }
+
+    pub fn program(&self) -> &Program {
+        self.trusted.program()
+    }
+
+    pub fn trusted_project(&self) -> &TrustedProject {
+        &self.trusted
+    }
+
+    /// As it is, for whoever only looks.
+    pub fn into_linked(self) -> Linked {
+        self.trusted.into_linked()
+    }
+
+    /// Links it again with what its servers offer.
+    pub fn offering(self, offered: BTreeMap<String, Vec<DeclaredTool>>) -> Result<Self, LaunchError> {
+        let Self { launch, settings, trusted } = self;
+        let linked = trusted.offering(offered).relinked(&launch.models, launch.entry.as_deref());
+        Ok(Self { trusted: linked.map_err(LaunchError::Project)?, launch, settings })
+    }
+
+    /// Whether Python has to be started, which takes its time.
+    pub fn starts_python(&self) -> bool {
+        matches!(self.trusted.project().code, Code::Unread)
+    }
+
+    /// Starts the project's Python files, if it has any, and links it again with what they offer. Mistakes that need no
+    /// code to be found were reported before any code ran.
+    pub async fn start_python(self) -> Result<Self, LaunchError> {
+        let Self { launch, settings, mut trusted } = self;
+        if !matches!(trusted.project().code, Code::Absent) {
+            let compiled = settings.state.compiled(trusted.project())?;
+            let python = launch.python.python(&trusted.project().root, compiled, &launch.fence);
+            trusted = trusted.start_python(&python).await.map_err(LaunchError::Project)?;
+            if let Code::Read(_) = trusted.project().code {
+                let linked = trusted.relinked(&launch.models, launch.entry.as_deref());
+                trusted = linked.map_err(LaunchError::Project)?;
+            }
+        }
+        Ok(Self { launch, settings, trusted })
+    }
+
+    /// The program, in which no name is open any more.
+    pub async fn link(self) -> Result<LinkedLaunch, LaunchError> {
+        let linked = self.start_python().await?.link_without_python();
+        if linked.program().registry.python.is_some() {
+            linked.program().find_endpoints().await.map_err(LaunchError::usage)?;
+        }
+        Ok(linked)
+    }
+
+    /// Without Python: every step is in a record, so what Python would do was done.
+    pub fn link_without_python(self) -> LinkedLaunch {
+        let Self { launch, settings, trusted } = self;
+        let tracebacks = match &trusted.project().code {
+            Code::Read(offer) => offer.tracebacks.clone(),
+            Code::Absent | Code::Unread => Vec::new(),
+        };
+        let files = trusted.project().fingerprint();
+        let has_servers = !trusted.project().servers().is_empty();
+        LinkedLaunch { launch, settings, program: trusted.into_program(), files, has_servers, tracebacks }
+    }
+}
+
+/// A program in which no name is open.
+pub struct LinkedLaunch {
+    pub launch: Launch,
+    settings: Arc<Settings>,
+    program: TrustedProgram,
+    /// Of the project as it is now.
+    pub files: Fingerprint,
+    has_servers: bool,
+    /// What Python says about files that could not be read, for whoever wants to know.
+    pub tracebacks: Vec<String>,
+}
+
+impl LinkedLaunch {
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The same program, changed by whoever drives it.
+    pub fn adapted<E>(self, change: impl FnOnce(Program) -> Result<Program, E>) -> Result<Self, E> {
+        Ok(Self { program: self.program.adapted(change)?, ..self })
+    }
+
+    /// Whether the answer is text, of which pieces can be shown.
+    pub fn answers_in_text(&self) -> bool {
+        match &self.program.entry {
+            Entry::Agent(name) => self.program.agents.get(name).is_some_and(|agent| agent.output == Typing::Untyped),
+            Entry::Function(_) | Entry::Open => false,
+        }
+    }
+
+    /// Keys, connections and policy; a new record is begun here.
+    pub fn ready(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<ReadyRun, LaunchError> {
+        let Self { launch, settings, program, has_servers, .. } = self;
+        let Settings { variables, config, state } = &*settings;
+        let created = if program.has_created() { state.created()? } else { None };
+        let rehearsed = match &launch.purpose {
+            Purpose::Answer => None,
+            Purpose::FirstRequest(rehearsed) => Some(rehearsed),
+        };
+        let (program, models) = tools::cast(program, launch.tools, variables, config, rehearsed)?;
+        let (broker, updates) = QuestionBroker::new();
+        let (overrides, policy) = (&launch.policy, &program.policy);
+        let approvals = Approvals {
+            mode: overrides.approval_mode.unwrap_or(policy.approval_mode),
+            approver: overrides.is_attended.then(|| Arc::new(broker.clone()) as Arc<dyn Approver>),
+            known,
+        };
+        let mut runtime = RuntimeConfig {
+            refusals: if policy.return_permission_errors { Refusals::Return } else { Refusals::EndRun },
+            max_depth: overrides.max_depth.unwrap_or(policy.max_depth),
+            max_call_depth: policy.max_call_depth,
+            limits: overrides.limits.or(&policy.limits),
+            unknown_prices: overrides.unknown_prices,
+            stream: overrides.stream,
+            fence: launch.fence.clone(),
+            creation_defaults: launch.created.clone(),
+            created,
+            private_directories: variables.own_directories(),
+            program_directories: config.shell.directories.iter().map(|path| variables.expand(path)).collect(),
+            redactor: children::redactor(variables, config),
+            own_files: state.directory().map(Path::to_owned).into_iter().chain(launch.own_files.clone()).collect(),
+            ..RuntimeConfig::new(approvals)
+        };
+        if has_servers {
+            runtime.http = providers::http_settings(variables, &config.http)?;
+            runtime.children = children::environment(variables, config);
+        }
+        let record = match record {
+            Record::Ephemeral => None,
+            Record::Known(record) => Some(record),
+            Record::File(file, header) => Some(RunRecord::begin(&file, &header, variables.user(), state.key()?)?),
+        };
+        runtime.own_files.extend(record.as_ref().and_then(|record| record.file.clone()));
+        Ok(ReadyRun { program, models, config: runtime, questions: (broker, updates), record })
+    }
+}
+
+/// All that a run needs.
+pub struct ReadyRun {
+    program: TrustedProgram,
+    models: Models,
+    config: RuntimeConfig,
+    questions: (QuestionBroker, QuestionUpdates),
+    record: Option<RunRecord>,
+}
+
+/// How a front end wants to hear of a session.
+#[derive(Default)]
+pub struct Listen {
+    pub hearing: Option<Hearing>,
+    pub report: TurnReport,
+    /// On whose behalf the entry is called, if an agent elsewhere does.
+    pub caller: Option<OutsideCaller>,
+    pub pace: Option<Arc<dyn Pace>>,
+    /// Whoever keeps the messages.
+    pub log: Option<Arc<dyn MessageLog>>,
+}
+
+impl ReadyRun {
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The file that the run can be resumed from.
+    pub fn journal(&self) -> Option<&Path> {
+        self.record.as_ref().and_then(|record| record.file.as_deref())
+    }
+
+    /// Starts the session: the entry is opened with its first turn, or when it is asked to.
+    pub fn start(self, listen: Listen) -> (Session, SessionUpdates) {
+        let Self { program, models, config, questions, record } = self;
+        let hearing = listen.hearing.unwrap_or(Hearing::Facts);
+        let (runtime, events) = Runtime::heard(program, models, config, hearing);
+        let runtime = match listen.log {
+            Some(log) => runtime.logged_by(log),
+            None => runtime,
+        };
+        let runtime = match record {
+            Some(RunRecord { engine, resumed, run, .. }) => {
+                runtime.identified(run).recorded_by(engine as Arc<dyn Journal>, resumed)
+            }
+            None => runtime,
+        };
+        let Listen { report, caller, pace, .. } = listen;
+        Session::start(SessionParts { runtime, events, questions, caller, report, pace })
+    }
+}
