@@ -405,6 +405,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
     };
     if let Command::Run(run) = &args.command {
         run.check_chat()?;
+        run.check_trust()?;
     }
     Ok(args)
 }
@@ -420,6 +421,21 @@ impl RunArgs {
             Some((flag, _)) => {
                 let fact = format!("`{flag}` cannot be used with `chat`\n");
                 Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, fact))
+            }
+        }
+    }
+}
+
+impl RunArgs {
+    /// A digest behind a blank would be read as the project or the prompt, and everything would be trusted.
+    fn check_trust(&self) -> Result<(), clap::Error> {
+        let is_digest = |word: &str| word.len() == 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let words = self.project.to_str().into_iter().chain(self.prompt.as_deref());
+        match words.into_iter().find(|word| self.conduct.trust.as_deref() == Some(NOW) && is_digest(word)) {
+            None => Ok(()),
+            Some(digest) => {
+                let fact = format!("the digest of `--trust` stands behind `=`: `--trust={digest}`\n");
+                Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, fact))
             }
         }
     }
@@ -615,7 +631,9 @@ mod tests {
 
     /// Every way to write an argument.
     fn spelled(argument: &clap::Arg) -> String {
-        let value = (argument.get_value_names().unwrap_or_default().iter()).map(|name| format!(" {name}")).next();
+        let value = (argument.get_value_names().unwrap_or_default().iter())
+            .map(|name| if argument.is_require_equals_set() { format!("[={name}]") } else { format!(" {name}") })
+            .next();
         let value = value.filter(|_| argument.get_action().takes_values()).unwrap_or_default();
         if argument.is_positional() {
             return format!("`{}`", value.trim());

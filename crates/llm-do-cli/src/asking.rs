@@ -19,6 +19,8 @@ pub struct Asking {
     pub styles: Styles,
     /// How many questions there were.
     pub count: usize,
+    /// The number of the last one that is known of.
+    pub last: usize,
 }
 
 /// What was pressed at the end of a question.
@@ -32,7 +34,10 @@ impl Asking {
     /// Asks until there is an answer. A terminal that is gone refuses. Dropped, it leaves the terminal as it was.
     pub async fn ask(&mut self, request: &ApprovalRequest, others: usize) -> Answer {
         self.count += 1;
-        let number = QuestionNumber { number: self.count, others };
+        // One of several that stand open together, also if it is the last of them.
+        let is_one_of_several = others > 0 || self.count <= self.last;
+        self.last = self.last.max(self.count + others);
+        let number = QuestionNumber { number: self.count, of: is_one_of_several.then_some(self.last) };
         let answer = self.answer(request, number).await.unwrap_or_else(|error| {
             console::complain(&format!("the terminal cannot be read: {error}\n"));
             Answer::EndRun

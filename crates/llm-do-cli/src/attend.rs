@@ -95,7 +95,7 @@ fn linked(
     let executor = executor()?;
     let linking = async {
         let trusted = trust::settle(surveyed, &conduct.trust).await?;
-        begin(trusted, &conduct, settings, known).await
+        Box::pin(begin(trusted, &conduct, settings, known)).await
     };
     let (linked, talk) = match executor.block_on(linking) {
         Ok(begun) => begun,
@@ -105,9 +105,6 @@ fn linked(
             return Err(failure);
         }
     };
-    if conduct.output.debug {
-        linked.tracebacks.iter().for_each(|trace| console::complain(&format!("{}\n", marked(trace.trim_end()))));
-    }
     conduct.output.view.streamed &= linked.answers_in_text() && !is_recorded;
     let editor = conduct.attended.then(|| Editor::of(environment, &linked.program().root));
     Ok(LinkedRun { linked, talk, conduct, replayed, rehearsed, editor, executor })
@@ -141,15 +138,15 @@ async fn begin(
     known: Option<Input>,
 ) -> Result<(LinkedLaunch, Talk), Failure> {
     if let Some(input) = known {
-        return Ok((link_recorded(trusted, conduct, settings).await?, Talk::Once(input)));
+        return Ok((Box::pin(link_recorded(trusted, conduct, settings)).await?, Talk::Once(input)));
     }
     let reading = Reading::new(conduct.talk.clone(), conduct.files.clone(), trusted.program());
     if !trusted.starts_python() {
         // A thread would cost more than there is to wait for.
-        return Ok((trusted.link().await?, reading.talk()?));
+        return Ok((Box::pin(trusted.link()).await?, reading.talk()?));
     }
     let reading = tokio::task::spawn_blocking(move || reading.talk());
-    let linked = trusted.link().await?;
+    let linked = Box::pin(trusted.link()).await?;
     let talk = reading.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
     Ok((linked, talk))
 }
@@ -162,7 +159,7 @@ async fn link_recorded(
 ) -> Result<LinkedLaunch, Failure> {
     let is_spared = matches!(conduct.recording, Recording::Replay(..)) && is_told_without_python(trusted.program());
     let spare: Option<Launch> = is_spared.then(|| trusted.launch.clone());
-    match (trusted.link().await, spare) {
+    match (Box::pin(trusted.link()).await, spare) {
         (Err(error), Some(launch)) => {
             if !matches!(conduct.output.view.verbosity, Verbosity::Quiet | Verbosity::Messages) {
                 console::complain(&format!("note: replayed without Python: {}\n", marked(&error.fact())));
@@ -315,5 +312,5 @@ fn listen(format: OutputFormat, view: View) -> Listen {
 fn asking(editor: Editor, styles: Styles) -> Result<Asking, Failure> {
     let terminal =
         Terminal::open().map_err(|error| Failure::failed(format!("the terminal cannot be opened: {error}")))?;
-    Ok(Asking { terminal, editor, styles, count: 0 })
+    Ok(Asking { terminal, editor, styles, count: 0, last: 0 })
 }

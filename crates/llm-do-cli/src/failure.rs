@@ -10,7 +10,7 @@ use llm_do::runtime::RunError;
 use llm_do::syntax::diagnostic::{Colour, Report};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::short_id;
-use llm_do_launch::error::{FailureKind, LaunchError, UntrustedReason};
+use llm_do_launch::error::{FailureKind, LaunchError};
 
 use crate::console;
 
@@ -186,14 +186,7 @@ impl From<LaunchError> for Failure {
         match error {
             // Whoever shows it on a terminal says so, with [`Failure::coloured`].
             LaunchError::Project(report) => Self::Project { report, colour: Colour::Plain },
-            LaunchError::Untrusted(untrusted) => {
-                let fact = match untrusted.why {
-                    UntrustedReason::Unattended | UntrustedReason::Refused => "the project is not trusted",
-                    UntrustedReason::OtherList => "`--trust=…` is for another list than this one",
-                };
-                let digest = &untrusted.list.digest;
-                Self::refused(fact).hint(format!("`--trust={digest}` trusts exactly this, `--trust` what it is now"))
-            }
+            LaunchError::Untrusted(_) => Self::refused(error.fact()),
             LaunchError::Failed { fact, hint, kind } => {
                 let code = match kind {
                     FailureKind::Usage => USAGE,

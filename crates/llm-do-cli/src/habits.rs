@@ -63,6 +63,9 @@ pub fn instead_of_command(name: &str) -> Option<String> {
     if name.contains(char::is_whitespace) {
         return Some("the prompt comes after the project: `llm-do . \"…\"` asks the one in this directory".to_owned());
     }
+    if COMMANDS.contains(&name) {
+        return Some(format!("flags stand behind the command: `llm-do {name} …`"));
+    }
     let habit = said(COMMANDS_ELSEWHERE, name).map(str::to_owned);
     // What is like no command is more likely the name of a project.
     habit.or_else(|| {

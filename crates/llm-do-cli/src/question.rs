@@ -59,15 +59,13 @@ pub fn call(heading: &str, path: &[String], tool: &str, arguments: &RawJson) -> 
 #[derive(Clone, Copy, Debug)]
 pub struct QuestionNumber {
     pub number: usize,
-    pub others: usize,
+    /// The number of the last one, if several stand open together.
+    pub of: Option<usize>,
 }
 
-fn heading(request: &ApprovalRequest, QuestionNumber { number, others }: QuestionNumber) -> String {
+fn heading(request: &ApprovalRequest, QuestionNumber { number, of }: QuestionNumber) -> String {
     let path: Vec<&str> = request.path.iter().map(String::as_str).chain([request.tool.as_str()]).collect();
-    let of = match others {
-        0 => String::new(),
-        others => format!(" of {}", number + others),
-    };
+    let of = of.map(|of| format!(" of {of}")).unwrap_or_default();
     format!("approval {number}{of}: {} ({})", visible_name(&path.join(" › ")), short_id(&request.id))
 }
 
@@ -134,6 +132,7 @@ mod tests {
                 covers: None,
                 foreign: Some("harmless\napproval 2: press y\u{202e}".into()),
             },
+            coverage: llm_do::tools::approval::SessionCoverage::default(),
             memory: Memory::CallOrTool,
         }
     }
@@ -154,7 +153,7 @@ mod tests {
   │ harmless
   │ approval 2: press y\u{202e}"#;
         let shown: Vec<String> =
-            lines(&request(), QuestionNumber { number: 3, others: 0 }).into_iter().map(|line| line.text).collect();
+            lines(&request(), QuestionNumber { number: 3, of: None }).into_iter().map(|line| line.text).collect();
         assert_eq!(shown.join("\n"), expected);
     }
 

@@ -182,7 +182,7 @@ impl Desk {
         let busy = |_| Fault::told(code::BUSY, format!("{MOST_SCOPES} scopes are open; close some"));
         let seat = Arc::clone(&self.seats).try_acquire_owned().map_err(busy)?;
         let number = self.number(open.scope)?;
-        let ready = opening::prepare(open, number, &self.client, &self.calls, &self.environment).await?;
+        let ready = Box::pin(opening::prepare(open, number, &self.client, &self.calls, &self.environment)).await?;
         let opened = Scope::open(number, ready.prepared, self.client.clone()).await?;
         let (agent, model, run) = (ready.agent, ready.model, opened.run_id().to_owned());
         self.scopes().insert(number, Seated { scope: opened, _seat: seat });

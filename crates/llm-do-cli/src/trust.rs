@@ -80,12 +80,17 @@ pub async fn settle(surveyed: SurveyedLaunch, answerers: &Answerers) -> Result<T
         (_, Some(failure)) => Err(failure),
         (Ok(trusted), None) => Ok(trusted),
         (Err(error), None) => {
-            if let LaunchError::Untrusted(untrusted) = &error
-                && untrusted.why != UntrustedReason::Refused
-            {
+            let LaunchError::Untrusted(untrusted) = error else { return Err(error.into()) };
+            if untrusted.why != UntrustedReason::Refused {
                 console::complain(&List::of(&project, &untrusted.list).whole());
             }
-            Err(error.into())
+            let fact = match untrusted.why {
+                UntrustedReason::Unattended | UntrustedReason::Refused => "the project is not trusted",
+                UntrustedReason::OtherList => "`--trust=…` is for another list than this one",
+            };
+            let digest = &untrusted.list.digest;
+            let hint = format!("`--trust={digest}` trusts exactly this, `--trust` what it is now");
+            Err(Failure::refused(fact).hint(hint))
         }
     }
 }

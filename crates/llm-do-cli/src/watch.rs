@@ -110,7 +110,11 @@ impl Watch {
         tokio::pin!(deadline);
         let (mut stopped, mut tick) = (None, ticks_from(Instant::now() + TICK));
         loop {
-            if let Some(question) = self.waiting.pop() {
+            if let Some(question) = self.waiting.pop().filter(|_| stopped.is_none()) {
+                // Another answer may have closed it, which is told behind what was told before.
+                if !session.questions.open().iter().any(|open| open.id() == question.id()) {
+                    continue;
+                }
                 let (meanwhile, interrupted) = self.ask(session, question, deadline.as_mut()).await;
                 self.display.show(meanwhile.events.into_iter());
                 stopped = stopped.or(interrupted.map(|stopped| cancel(&cancelled, stopped)));

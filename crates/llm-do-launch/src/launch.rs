@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use llm_do::escape::visible_lines;
 use llm_do::event::{Hearing, MessageLog};
 use llm_do::journal::Journal;
 use llm_do::model::name::{ModelChoices, ModelName};
@@ -167,7 +168,7 @@ impl SurveyedLaunch {
         let Self { launch, settings, surveyed } = self;
         let Settlement { trusted, news, unkept } = trust::settle(surveyed, answers, &settings.state).await?;
         tell(&news, unkept);
-        TrustedLaunch::of(launch, settings, trusted)
+        Ok(TrustedLaunch { launch, settings, trusted })
     }
 
     /// What a program gives as values is its own: there is nothing to agree to.
@@ -175,7 +176,7 @@ impl SurveyedLaunch {
         let Self { launch, settings, surveyed } = self;
         let trusted = surveyed.trusted(Agreement::Everything);
         let trusted = trusted.map_err(|_| LaunchError::refused("the project is not trusted"))?;
-        TrustedLaunch::of(launch, settings, trusted)
+        Ok(TrustedLaunch { launch, settings, trusted })
     }
 }
 
@@ -187,11 +188,6 @@ pub struct TrustedLaunch {
 }
 
 impl TrustedLaunch {
-    fn of(launch: Launch, settings: Arc<Settings>, trusted: TrustedProject) -> Result<Self, LaunchError> {
-        fencing::open_declared(&trusted, &launch.fence)?;
-        Ok(Self { launch, settings, trusted })
-    }
-
     pub fn project(&self) -> &Project {
         self.trusted.project()
     }
@@ -229,7 +225,11 @@ impl TrustedLaunch {
             let compiled = settings.state.compiled(trusted.project())?;
             let python = launch.python.python(&trusted.project().root, compiled, &launch.fence);
             trusted = trusted.start_python(&python).await.map_err(LaunchError::Project)?;
-            if let Code::Read(_) = trusted.project().code {
+            if let Code::Read(offer) = &trusted.project().code {
+                if launch.python.tells_tracebacks() {
+                    let told = |traceback: &String| visible_lines(traceback.trim_end()).replace('\n', "\n  | ");
+                    offer.tracebacks.iter().for_each(|traceback| (settings.notes)(&format!("{}\n", told(traceback))));
+                }
                 let linked = trusted.relinked(&launch.models, launch.entry.as_deref());
                 trusted = linked.map_err(LaunchError::Project)?;
             }
@@ -239,6 +239,7 @@ impl TrustedLaunch {
 
     /// The program, in which no name is open any more.
     pub async fn link(self) -> Result<LinkedLaunch, LaunchError> {
+        fencing::open_declared(&self.trusted, &self.launch.fence)?;
         let linked = self.start_python().await?.link_without_python();
         if linked.program().registry.python.is_some() {
             linked.program().find_endpoints().await.map_err(LaunchError::usage)?;
@@ -249,13 +250,9 @@ impl TrustedLaunch {
     /// Without Python: every step is in a record, so what Python would do was done.
     pub fn link_without_python(self) -> LinkedLaunch {
         let Self { launch, settings, trusted } = self;
-        let tracebacks = match &trusted.project().code {
-            Code::Read(offer) => offer.tracebacks.clone(),
-            Code::Absent | Code::Unread => Vec::new(),
-        };
         let files = trusted.project().fingerprint();
         let has_servers = !trusted.project().servers().is_empty();
-        LinkedLaunch { launch, settings, program: trusted.into_program(), files, has_servers, tracebacks }
+        LinkedLaunch { launch, settings, program: trusted.into_program(), files, has_servers }
     }
 }
 
@@ -267,8 +264,6 @@ pub struct LinkedLaunch {
     /// Of the project as it is now.
     pub files: Fingerprint,
     has_servers: bool,
-    /// What Python says about files that could not be read, for whoever wants to know.
-    pub tracebacks: Vec<String>,
 }
 
 impl LinkedLaunch {
@@ -292,7 +287,7 @@ impl LinkedLaunch {
     /// Keys, connections and policy; a new record is begun here.
     pub fn ready(self, record: Record, known: Option<Arc<dyn KnownAnswers>>) -> Result<ReadyRun, LaunchError> {
         let Self { launch, settings, program, has_servers, .. } = self;
-        let Settings { variables, config, state } = &*settings;
+        let Settings { variables, config, state, .. } = &*settings;
         let created = if program.has_created() { state.created()? } else { None };
         let rehearsed = match &launch.purpose {
             Purpose::Answer => None,

@@ -35,6 +35,11 @@ impl PythonPlan {
         Self { tracebacks, ..self }
     }
 
+    /// Whether the whole of each exception is told.
+    pub fn tells_tracebacks(&self) -> bool {
+        self.tracebacks == Tracebacks::Whole
+    }
+
     /// For a project with this root, which may ask to be put behind a fence.
     pub fn python(&self, root: &Path, compiled: Option<CompiledStore>, fence: &FenceConfig) -> Python {
         Python {

@@ -19,14 +19,15 @@ pub struct Settings {
     pub variables: Variables,
     pub config: Config,
     pub state: State,
+    pub notes: Notes,
 }
 
 impl Settings {
     /// With the configuration that the variables lead to.
     pub fn load(variables: Variables, notes: Notes) -> Result<Self, LaunchError> {
         let config = Config::load(variables.config_file().as_deref())?;
-        let state = State::of(&variables, &config, notes)?;
-        Ok(Self { variables, config, state })
+        let state = State::of(&variables, &config, Arc::clone(&notes))?;
+        Ok(Self { variables, config, state, notes })
     }
 }
 

@@ -60,6 +60,8 @@ struct Shared {
 struct Questions {
     /// In the order in which they were asked.
     open: Vec<AskedNow>,
+    /// Those that need no answer any more, since another one covers them or ends the run: the run takes them back.
+    settled: Vec<AskedNow>,
     /// Who answered.
     answered: BTreeMap<QuestionId, String>,
     /// The front end has left: nobody will answer.
@@ -97,8 +99,14 @@ impl QuestionBroker {
             return Err(AnswerError::NotOffered);
         }
         let asked = questions.open.remove(at);
-        questions.answered.insert(id.to_owned(), by.to_owned());
-        let _ = self.0.updates.send(QuestionUpdate::Answered(id.to_owned(), by.to_owned()));
+        let (settled, open): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut questions.open).into_iter().partition(|other| answer_settles(&answer, &asked, other));
+        questions.open = open;
+        for id in std::iter::once(asked.question.id()).chain(settled.iter().map(|other| other.question.id())) {
+            questions.answered.insert(id.clone(), by.to_owned());
+            let _ = self.0.updates.send(QuestionUpdate::Answered(id.clone(), by.to_owned()));
+        }
+        questions.settled.extend(settled);
         drop(questions);
         // The call may have been given up this moment.
         let _ = asked.answer.send(answer);
@@ -109,7 +117,8 @@ impl QuestionBroker {
     fn leave(&self) {
         let mut questions = self.questions();
         questions.is_left = true;
-        let open = std::mem::take(&mut questions.open);
+        let mut open = std::mem::take(&mut questions.open);
+        open.append(&mut questions.settled);
         drop(questions);
         for asked in open {
             let _ = asked.answer.send(Answer::Later);
@@ -119,6 +128,19 @@ impl QuestionBroker {
     // A panic elsewhere leaves the list as it was.
     fn questions(&self) -> MutexGuard<'_, Questions> {
         self.0.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether an answer to one question leaves nothing to ask at another: it covers both, or ends the run.
+fn answer_settles(answer: &Answer, answered: &AskedNow, other: &AskedNow) -> bool {
+    let (one, two) = (&answered.question.request, &other.question.request);
+    match answer {
+        Answer::CallForSession => one.coverage.call.is_some() && one.coverage.call == two.coverage.call,
+        Answer::ToolForSession => {
+            two.memory == Memory::CallOrTool && one.coverage.tool.is_some() && one.coverage.tool == two.coverage.tool
+        }
+        Answer::EndRun => true,
+        Answer::Once | Answer::Edited(_) | Answer::Refuse { .. } | Answer::Later => false,
     }
 }
 
@@ -159,6 +181,7 @@ struct Withdraw<'a> {
 impl Drop for Withdraw<'_> {
     fn drop(&mut self) {
         let mut questions = self.broker.questions();
+        questions.settled.retain(|asked| asked.question.id() != self.id);
         let Some(at) = questions.open.iter().position(|asked| asked.question.id() == self.id) else { return };
         questions.open.remove(at);
         questions.answered.insert(self.id.to_owned(), BY_THE_RUN.to_owned());
@@ -201,6 +224,7 @@ mod tests {
             arguments: RawJson::of(&serde_json::json!({"path": "a"})),
             question: Question::because("it writes"),
             memory: Memory::CallOnly,
+            coverage: crate::tools::approval::SessionCoverage::default(),
         }
     }
 
@@ -287,5 +311,31 @@ mod tests {
         drop(updates);
         assert_eq!(executor.block_on(asked), Answer::Later);
         assert_eq!(executor.block_on(broker.ask(&first)), Answer::Later);
+    }
+
+    #[test]
+    fn an_answer_for_the_session_closes_what_it_covers_and_one_that_ends_the_run_closes_all() {
+        let covered = |id: &str, memory, tool: &str| {
+            let mut request = request(id);
+            request.memory = memory;
+            request.coverage.tool = Some(tool.to_owned());
+            request
+        };
+        let requests = [
+            covered("a", Memory::CallOrTool, "t"),
+            covered("b", Memory::CallOrTool, "t"),
+            covered("c", Memory::CallOnly, "t"),
+            covered("d", Memory::CallOrTool, "u"),
+        ];
+        let (broker, _updates) = QuestionBroker::new();
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut asked: Vec<_> = requests.iter().map(|request| broker.ask(request)).collect();
+        assert!(asked.iter_mut().all(|asked| asked.as_mut().poll(&mut cx).is_pending()));
+        let open = || broker.open().iter().map(|open| open.id().clone()).collect::<Vec<_>>();
+        broker.answer("a", Answer::ToolForSession, "x").unwrap();
+        assert_eq!(open(), ["c", "d"], "what always asks is still asked, and so is another tool");
+        assert!(asked[1].as_mut().poll(&mut cx).is_pending(), "the run itself takes it back");
+        broker.answer("d", Answer::EndRun, "x").unwrap();
+        assert_eq!(open(), Vec::<String>::new());
     }
 }

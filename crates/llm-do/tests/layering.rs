@@ -195,7 +195,8 @@ fn what_points_down_or_is_no_code_is_fine() {
 }
 
 /// What is of a front end, and has no business in the hall that all of them come through.
-const OF_FRONT_ENDS: &[&str] = &["clap", "rustyline", "signal_hook", "std::env::", "io::stdin", "io::stdout", "Listener"];
+const OF_FRONT_ENDS: &[&str] =
+    &["clap", "rustyline", "signal_hook", "std::env::", "io::stdin", "io::stdout", "Listener"];
 
 #[test]
 fn the_hall_knows_no_front_end() {

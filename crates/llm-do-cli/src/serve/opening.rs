@@ -74,8 +74,8 @@ pub async fn prepare(
     let surveyed = launch.survey_project(project, &settings).map_err(Failure::from)?;
     let outside = open.caller.as_ref().map(|caller| allowed(caller, surveyed.program())).transpose()?;
     let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
-    let trusted = settle_trust(&open, surveyed, environment).await?;
-    let linked = trusted.link().await.map_err(Failure::from)?.adapted(|program| {
+    let trusted = Box::pin(settle_trust(&open, surveyed, environment)).await?;
+    let linked = Box::pin(trusted.link()).await.map_err(Failure::from)?.adapted(|program| {
         let program = ruled(entered(program, function), &open.tool_rules)?;
         with_creation_defaults(program, &creation_defaults)
     })?;

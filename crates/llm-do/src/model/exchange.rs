@@ -582,7 +582,7 @@ const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const LONGEST_REFUSAL: u64 = 1024 * 1024;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(30);
 /// Far more than anybody can look at; an answer with more is a model that repeats itself.
-const MOST_CALLS: usize = 128;
+pub(crate) const MOST_CALLS: usize = 128;
 /// After the last event nothing of use comes: this long its end is waited for.
 const LONGEST_DRAIN: Duration = Duration::from_millis(250);
 

@@ -24,6 +24,7 @@ use std::time::Duration;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, context};
 
+use super::exchange::MOST_CALLS;
 use super::meter::Meter;
 use super::{Conversation, Fault, Head, Model, ModelError};
 use crate::BoxFuture;
@@ -286,6 +287,9 @@ impl Conversation for Acting {
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
             let reply = self.act(history)?;
+            if reply.tool_calls().count() > MOST_CALLS {
+                return Err(fault(format!("the script has more than {MOST_CALLS} tool calls in one reply")));
+            }
             for part in &reply.parts {
                 match part {
                     ReplyPart::Text(part) => events.send_delta(|| EventKind::TextDelta { text: part.text.clone() }),

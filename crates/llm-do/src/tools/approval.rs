@@ -333,6 +333,15 @@ pub struct ApprovalRequest {
     pub question: Question,
     /// Which answers for the session are offered.
     pub memory: Memory,
+    /// What each of them covers, as a digest.
+    pub coverage: SessionCoverage,
+}
+
+/// Digests of what answers for the session cover: two questions with the same one are answered together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionCoverage {
+    pub call: Option<String>,
+    pub tool: Option<String>,
 }
 
 /// Nobody answers more of them with a clear head.
@@ -912,6 +921,10 @@ impl Candidate<'_> {
             tool: self.tool.to_owned(),
             arguments: self.arguments.clone(),
             question,
+            coverage: SessionCoverage {
+                call: self.call_grant(verdict).map(|grant| digest([format!("{grant:?}").as_str()])),
+                tool: Some(digest([format!("{:?}", self.tool_grant(verdict)).as_str()])),
+            },
             memory: verdict.memory(),
         }
     }

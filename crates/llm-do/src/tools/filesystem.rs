@@ -7,9 +7,10 @@ mod root;
 mod text;
 pub(super) mod walk;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::AssertUnwindSafe;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -354,7 +355,9 @@ impl Filesystem {
     }
 
     fn write(&self, call: &PermittedCall) -> Result<String, ToolError> {
-        let (change, path) = self.change(call.tool(), call.arguments()).map_err(ToolError::Failed)?;
+        let change = || self.change(call.tool(), call.arguments()).map_err(ToolError::Failed);
+        // Two agents may change one file at the same time: between what is read and what is written stands nobody else.
+        let (_alone, (change, path)) = (lock_of(change()?.0.real_path()), change()?);
         if change.exception.is_some() && !call.is_exceptional() {
             return Err(ToolError::Changed);
         }
@@ -370,6 +373,15 @@ impl Filesystem {
         }
         Ok(format!("wrote {} characters to {path}", new.chars().count()))
     }
+}
+
+/// Held by whoever changes a file. Files share locks: few are changed at the same time.
+fn lock_of(file: &Path) -> MutexGuard<'static, ()> {
+    static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
+    let mut hasher = DefaultHasher::new();
+    file.hash(&mut hasher);
+    let lock = usize::try_from(hasher.finish() % 64).unwrap_or_default();
+    LOCKS[lock].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn spec<T: JsonSchema>(name: &str, description: &str, repeat: Repeat) -> ToolSpec {
@@ -423,8 +435,10 @@ impl Toolset for Filesystem {
         ];
         if self.can_write() {
             let (write, edit) = (include_str!("filesystem/write_file.md"), include_str!("filesystem/edit_file.md"));
-            specs.push(spec::<WriteFile>("write_file", &described(write), Repeat::Repeatable));
-            specs.push(spec::<EditFile>("edit_file", &described(edit), Repeat::Once));
+            // In the order of the reply: a model that changes a file twice means the second change to come after the first.
+            let in_order = |spec| ToolSpec { order: Order::Sequential, ..spec };
+            specs.push(in_order(spec::<WriteFile>("write_file", &described(write), Repeat::Repeatable)));
+            specs.push(in_order(spec::<EditFile>("edit_file", &described(edit), Repeat::Once)));
         }
         specs
     }

@@ -266,12 +266,15 @@ impl Shell {
         }
         let operands = self.operands(words, matched);
         let question = |reason: String| self.question(words, matched, &[], &operands, reason);
+        let secret = || self.secret_operand(words, matched, &operands);
         if let Some(reason) = self.protected_operand(words, matched, &operands) {
-            return Verdict::AlwaysAsk(question(reason));
+            // What is read and shown to a model is as good to know as what is written.
+            let both = secret().map(|secret| format!("{secret}; {reason}"));
+            return Verdict::AlwaysAsk(question(both.unwrap_or(reason)));
         }
         let is_free = rule == Rule::Allow || matches!(matched.by, By::Default(_));
         let danger = || self.danger(words, matched).filter(|_| is_free);
-        let exception = self.secret_operand(words, matched, &operands).or_else(danger);
+        let exception = secret().or_else(danger);
         if let Some(reason) = exception {
             return Verdict::AskAnyway(question(reason));
         }
