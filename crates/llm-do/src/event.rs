@@ -73,6 +73,7 @@ pub enum Returned {
     Error(String),
 }
 
+/// How a question about a call was answered, and by whom or what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
@@ -87,6 +88,7 @@ pub enum Answered {
     Remembered,
 }
 
+/// Which of its two streams a process wrote to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStream {
@@ -202,11 +204,13 @@ pub enum Hearing {
 
 /// Somebody who folds over every fact of a run: usage and trace. It hears no deltas.
 pub trait Recorder: Send + Sync {
+    /// Takes one fact, in the order in which facts happen. It is called while the run waits, so it must be quick.
     fn record(&self, event: Event);
 }
 
 /// Somebody who keeps every message of every call, in the order in which they were said.
 pub trait MessageLog: Send + Sync {
+    /// Keeps one message. It is called while the run waits, so it must be quick.
     fn log(&self, message: &LoggedMessage<'_>);
 }
 
@@ -243,6 +247,7 @@ pub struct Events {
 }
 
 impl Events {
+    /// A handle for a new run, and the receiver on which the listener gets as much as `hearing` says.
     pub fn new(hearing: Hearing) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (sender, listener) = mpsc::unbounded_channel();
         (Self { sender: Some(sender), hearing, ..Self::unheard() }, listener)
@@ -277,11 +282,13 @@ impl Events {
         &self.redactor
     }
 
+    /// The same handle, whose facts this recorder hears too.
     #[must_use]
     pub fn recorded_by(self, recorder: Arc<dyn Recorder>) -> Self {
         Self { recorder: Some(recorder), ..self }
     }
 
+    /// The same handle, whose messages this log keeps.
     #[must_use]
     pub fn logged_by(self, log: Arc<dyn MessageLog>) -> Self {
         Self { log: Some(log), ..self }
@@ -294,6 +301,7 @@ impl Events {
         }
     }
 
+    /// A handle to the same run that sends its events as those of one call of an agent.
     #[must_use]
     pub fn for_call(&self, agent: &Arc<str>, depth: usize, call: u64) -> Self {
         Self { agent: Arc::clone(agent), depth, call, ..self.clone() }

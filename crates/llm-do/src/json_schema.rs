@@ -40,6 +40,7 @@ fn at(pointer: &str) -> String {
     if pointer.is_empty() { String::new() } else { format!(" (at `{pointer}`)") }
 }
 
+/// Whether a schema is for what an agent takes or for what it gives: an input must be an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Input,

@@ -29,21 +29,25 @@ pub enum Message {
     Tool(ToolMessage),
 }
 
+/// What the user, or the caller of an agent, says to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserMessage {
     pub parts: Vec<Content>,
 }
 
+/// The results of all tool calls of one reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolMessage {
     pub parts: Vec<ToolResult>,
 }
 
 impl Message {
+    /// A message of the user with one part, this text.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User(UserMessage { parts: vec![Content::text(text)] })
     }
 
+    /// A message that answers the tool calls of the reply before it, one result for each.
     pub fn tool_results(results: Vec<ToolResult>) -> Self {
         Self::Tool(ToolMessage { parts: results })
     }
@@ -64,6 +68,7 @@ pub enum Content {
 }
 
 impl Content {
+    /// A part that is this text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
@@ -177,6 +182,7 @@ impl Reply {
             })
     }
 
+    /// The calls that the model asks us to make, in the order of the reply; tools of the provider are not among them.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             ReplyPart::ToolCall(call) => Some(call),
@@ -185,6 +191,7 @@ impl Reply {
     }
 }
 
+/// One part of what a model said, in the order in which it came.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ReplyPart {
@@ -196,6 +203,7 @@ pub enum ReplyPart {
     Refusal(TextPart),
 }
 
+/// Words of the model, and what only their provider understands of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TextPart {
     pub text: String,
@@ -405,6 +413,7 @@ pub fn next_step(history: &[Message]) -> Step<'_> {
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
+    /// Keeps a text that is one JSON value, byte for byte; an error says where it is not JSON.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text).map(Self)
     }
@@ -414,14 +423,17 @@ impl RawJson {
         Self(RawValue::from_string(text).expect("text that is JSON by construction"))
     }
 
+    /// The JSON of a plain value. Panics if the value cannot be serialised, such as a map whose keys are no texts.
     pub fn of(value: &impl Serialize) -> Self {
         Self(serde_json::value::to_raw_value(value).expect("plain values serialise"))
     }
 
+    /// The JSON text, as it came.
     pub fn get(&self) -> &str {
         self.0.get()
     }
 
+    /// The same as `serde_json` has it, to be borrowed in other values.
     pub fn raw(&self) -> &RawValue {
         &self.0
     }
@@ -435,6 +447,7 @@ impl RawJson {
         Self::from_valid(self.get().replace(['\n', '\r'], " "))
     }
 
+    /// Reads it as a value of another type; an error says what does not fit.
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.get())
     }

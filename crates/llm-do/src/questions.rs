@@ -19,6 +19,7 @@ pub struct OpenQuestion {
 }
 
 impl OpenQuestion {
+    /// What an answer names the question by, for as long as it is open.
     pub fn id(&self) -> &QuestionId {
         &self.request.id
     }

@@ -29,6 +29,8 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
+    /// One that knows these keys; those shorter than [`SHORTEST`] are left out, since they are words of a text as
+    /// well.
     pub fn of<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let redactor = Self::default();
         values.into_iter().for_each(|value| redactor.learn(value));

@@ -28,7 +28,7 @@ use syn::{Attribute, ImplItem, Item, Meta, TraitItem, UseTree, Visibility};
 const SHARED: usize = 132;
 const BARE_PARTICIPLES: usize = 147;
 const PUBLIC: usize = 1170;
-const UNDOCUMENTED: usize = 264;
+const UNDOCUMENTED: usize = 0;
 
 /// Participles, and past forms, that do not end in `-ed`. Words that are nouns as well (`Run`, `Cut`) are not here.
 const PARTICIPLES: &[&str] = &[

@@ -42,10 +42,12 @@ impl Identity {
         Ok(Self::of(&rustix::fs::stat(path)?))
     }
 
+    /// The identity of a directory that is held open; an error is what the kernel says.
     pub fn of_directory(directory: &Dir) -> io::Result<Self> {
         Ok(Self::of(&rustix::fs::fstat(directory)?))
     }
 
+    /// The identity of a file that is held open; an error is what the kernel says.
     pub fn of_file(file: &File) -> io::Result<Self> {
         Ok(Self::of(&rustix::fs::fstat(file)?))
     }
@@ -56,6 +58,7 @@ impl Identity {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
+    /// The identity of the file whose metadata was read.
     pub fn of_metadata(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
@@ -85,6 +88,7 @@ pub struct Found {
     pub group: u32,
 }
 
+/// What a path leads to; `Other` is neither a file to read nor a directory, such as a socket, a pipe or a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Regular,

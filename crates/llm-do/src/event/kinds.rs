@@ -50,6 +50,7 @@ macro_rules! event_kinds {
 }
 
 event_kinds! {
+    /// What happened. Every front end matches all variants, so that a new one cannot be overlooked.
     pub enum EventKind {
         CallStarted {
             name: String,

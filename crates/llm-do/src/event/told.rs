@@ -16,6 +16,7 @@ pub struct Told {
 }
 
 impl Told {
+    /// Whether nothing was told during the step.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }

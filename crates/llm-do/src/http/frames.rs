@@ -17,6 +17,7 @@ pub struct Frame<'a> {
 /// Large enough for an image in base64, small enough to not exhaust memory.
 pub const FRAME_LIMIT: usize = 64 * 1024 * 1024;
 
+/// A frame is longer than its reader allows; the rest of the stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of the stream is longer than {limit} bytes")]
 pub struct FrameTooLong {
@@ -56,6 +57,7 @@ enum Line<'a> {
 }
 
 impl EventStream {
+    /// A reader at the start of a stream, for events of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, mark_seen: 0, after_cr: false, line: Vec::new(), event: Vec::new(), data: None }
     }
@@ -217,10 +219,13 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
+    /// A reader at the start of a stream, for lines of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new() }
     }
 
+    /// Takes the next bytes and gives every line that they complete to `sink`; fails if a line is too long, or as
+    /// `sink` does.
     pub fn push<E: From<FrameTooLong>>(
         &mut self,
         bytes: &[u8],

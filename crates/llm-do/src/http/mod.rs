@@ -61,6 +61,7 @@ pub struct HttpSettings {
 }
 
 impl HttpSettings {
+    /// What suits hosted models: patient with the first byte, no proxy, and answers of at most 64 MiB.
     pub const STANDARD: Self = Self {
         connect_timeout: Duration::from_secs(10),
         first_byte_timeout: Duration::from_mins(2),
@@ -86,6 +87,7 @@ pub struct ProxySettings {
 }
 
 impl ProxySettings {
+    /// Every address is reached directly.
     pub const NONE: Self = Self { http: None, https: None, no_proxy: Vec::new() };
 }
 
@@ -97,6 +99,7 @@ impl fmt::Debug for ProxySettings {
     }
 }
 
+/// One request, whole: its body is in memory before it is sent.
 #[derive(Clone)]
 pub struct Request {
     pub method: Method,
@@ -332,6 +335,7 @@ impl Departure {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
     }
 
+    /// Whether a connection has taken any byte of the request, so that the other side may have acted on it.
     pub fn has_begun(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Progress::has_begun)
     }

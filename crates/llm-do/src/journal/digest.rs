@@ -34,6 +34,7 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// A chain without entries; its digest depends on these parts, which do not count as entries.
     pub fn starting_with<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         Self { link: Sha256::digest(digest(parts)).into(), length: 0 }
     }
@@ -43,20 +44,24 @@ impl Chain {
         self.length
     }
 
+    /// Whether no entry was added yet.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
+    /// Adds an entry at the end, which changes the digest.
     pub fn push(&mut self, entry: &str) {
         self.link = Sha256::new().chain_update(self.link).chain_update(entry).finalize().into();
         self.length += 1;
     }
 
+    /// The hash of the parts that it started with and of all entries in their order, in hexadecimal.
     pub fn digest(&self) -> String {
         hex(&self.link)
     }
 }
 
+/// Bytes as lower-case hexadecimal, two digits each.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut hex, byte| {
         hex.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));

@@ -123,6 +123,7 @@ impl OpenJournal {
         Ok(Self { path: path.to_owned(), file, contents, key: key.cloned(), origin })
     }
 
+    /// What the journal says, as it was read when it was opened.
     pub fn contents(&self) -> &Contents {
         &self.contents
     }

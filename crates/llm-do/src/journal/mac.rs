@@ -68,6 +68,7 @@ impl fmt::Display for LineMac {
 }
 
 impl StateKey {
+    /// The key that these bytes are; the caller keeps them secret.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         // A key of any length fits an HMAC, so this cannot fail.
         Self(Hmac::new_from_slice(&bytes).expect("an HMAC takes a key of any length"))

@@ -31,6 +31,8 @@ use crate::message::RawJson;
 /// durable before it is returned (that of a decision: before anything that is done next); a [`Stop`] is never recorded.
 /// Steps of different keys may run at the same time and finish in any order.
 pub trait Journal: Send + Sync {
+    /// Answers a step from the record, or polls its effect and records the result. A [`Stop`] of the effect is passed
+    /// on.
     fn step<'a>(
         &'a self,
         step: Step,
@@ -71,6 +73,7 @@ pub struct Step {
     pub interrupted: Option<RawJson>,
 }
 
+/// What a step does, which decides what becomes of one that was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
@@ -159,6 +162,7 @@ impl Steps {
         Self(Some(Place { engine, path: String::new(), suspension: Suspension::Possible, named: Arc::default() }))
     }
 
+    /// Whether an engine records the steps of this run.
     pub fn is_recorded(&self) -> bool {
         self.0.is_some()
     }
@@ -196,6 +200,7 @@ impl Steps {
         self
     }
 
+    /// Whether a question that is asked at this place may wait until the run is resumed.
     pub fn suspension(&self) -> Suspension {
         self.0.as_ref().map_or(Suspension::Unrecorded, |place| place.suspension)
     }
@@ -367,6 +372,7 @@ pub struct Described<T> {
 }
 
 impl<T: Serialize> Described<T> {
+    /// A step of this kind that may run again if it was interrupted. The request is what identifies it.
     pub fn new(kind: StepKind, request: &impl Serialize) -> Self {
         Self { kind, request: RawJson::of(request), shown: None, interrupted: None }
     }
@@ -377,6 +383,7 @@ impl<T: Serialize> Described<T> {
         Self { interrupted: Some(interrupted), ..self }
     }
 
+    /// The same step, with what a person is shown of it.
     #[must_use]
     pub fn shown(self, shown: &impl Serialize) -> Self {
         Self { shown: Some(RawJson::of(shown)), ..self }

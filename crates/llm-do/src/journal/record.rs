@@ -69,10 +69,12 @@ pub struct RunLine {
 }
 
 impl RunLine {
+    /// The first line of a journal: what was run (`res`), when, and by which user if that is known.
     pub fn header(res: RawJson, at: u64, by: Option<String>) -> Self {
         Self { v: Some(VERSION), k: String::new(), kind: "run".into(), state: "header".into(), res: Some(res), at, by }
     }
 
+    /// A line that says when the run was resumed, and by which user if that is known.
     pub fn resumed(at: u64, by: Option<String>) -> Self {
         Self::said("resumed", at, by)
     }
@@ -101,6 +103,7 @@ pub struct Record {
     pub by: Option<String>,
 }
 
+/// How far a step got, as its journal tells.
 #[derive(Clone, Debug)]
 pub enum Known {
     /// It may or may not have happened.
@@ -253,6 +256,7 @@ impl Contents {
         Ok(())
     }
 
+    /// Every step with its key, in the order of the keys.
     pub fn records(&self) -> impl Iterator<Item = (&str, &Record)> {
         self.records.iter().map(|(key, record)| (key.as_str(), record))
     }

@@ -24,6 +24,7 @@ impl Default for Fields {
 }
 
 impl Fields {
+    /// Adds a field with this value at the end of the object; the caller sets each name once.
     pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         self.0.push(if self.0.is_empty() { b'{' } else { b',' });
         write_json(&mut self.0, name);

@@ -67,6 +67,7 @@ pub enum Key {
 pub struct Secret(String);
 
 impl Secret {
+    /// Takes a key, which cannot be read again from outside and is not shown by `Debug`.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -91,6 +92,7 @@ pub trait KeySource: Send + Sync {
 pub struct LaterKey(Arc<(OnceCell<Secret>, Box<dyn KeySource>)>);
 
 impl LaterKey {
+    /// A key that is not there yet; the source is first asked when a request needs it.
     pub fn new(source: impl KeySource + 'static) -> Self {
         Self(Arc::new((OnceCell::new(), Box::new(source))))
     }
@@ -115,6 +117,7 @@ pub struct Retries {
 }
 
 impl Retries {
+    /// Four more tries, half a second to thirty seconds apart; a provider may ask for two minutes.
     pub const STANDARD: Self = Self {
         attempts: 4,
         first_wait: Duration::from_millis(500),

@@ -25,18 +25,22 @@ pub fn frames(bytes: &[u8]) {
     assert_eq!(json_lines(&chunks, LIMIT), json_lines(&[bytes], LIMIT));
 }
 
+/// Gives the bytes to the decoder of Anthropic's protocol, as a stream and as a document.
 pub fn anthropic(bytes: &[u8]) {
     decoder(ProtocolKind::Anthropic, bytes);
 }
 
+/// Gives the bytes to the decoder of Responses, as a stream and as a document.
 pub fn openai_responses(bytes: &[u8]) {
     decoder(ProtocolKind::OpenAiResponses, bytes);
 }
 
+/// Gives the bytes to the decoder of Chat Completions, as a stream and as a document.
 pub fn openai_chat(bytes: &[u8]) {
     decoder(ProtocolKind::OpenAiChat, bytes);
 }
 
+/// Gives the bytes to the decoder of Gemini's protocol, as a stream and as a document.
 pub fn gemini(bytes: &[u8]) {
     decoder(ProtocolKind::Gemini, bytes);
 }

@@ -41,6 +41,7 @@ use name::ModelName;
 
 /// Something that can hold conversations.
 pub trait Model: Send + Sync {
+    /// Opens a conversation, whose head stays the same for all of its requests. Nothing is sent before the first one.
     fn open(&self, head: Head) -> Box<dyn Conversation>;
 }
 
@@ -104,6 +105,7 @@ pub struct ModelSettings {
     pub timeout: Option<Duration>,
 }
 
+/// How hard a model is asked to think, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
@@ -115,6 +117,7 @@ pub enum Effort {
     Max,
 }
 
+/// Whether a model is asked to think before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thinking {
     Off,
@@ -132,6 +135,7 @@ pub struct ServerTool {
     pub blocked_domains: Vec<String>,
 }
 
+/// What a tool does that the provider runs itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerToolKind {
@@ -142,8 +146,10 @@ pub enum ServerToolKind {
 }
 
 impl ServerToolKind {
+    /// Every kind, each once.
     pub const ALL: [Self; 4] = [Self::WebSearch, Self::WebFetch, Self::CodeExecution, Self::ImageGeneration];
 
+    /// Its name in worker files, such as `web_search`.
     pub fn name(self) -> &'static str {
         match self {
             Self::WebSearch => "web_search",
@@ -182,6 +188,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
+    /// What the provider or the connection said, whatever is to be done about it.
     pub fn fault(&self) -> &Fault {
         match self {
             Self::FixRequest(fault)

@@ -40,6 +40,7 @@ impl fmt::Display for ModelName {
     }
 }
 
+/// Why a text is not the name of a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelNameError {
     #[error("`{text}` names no provider")]
@@ -56,6 +57,7 @@ pub struct ModelPattern {
 }
 
 impl ModelPattern {
+    /// Reads a glob, in which `*` stands for any letters, slashes too; an error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, glob::Mistake> {
         // `*` crosses `/`: in a model's name a slash is no directory.
         let known = text.split_once(':').map(|(provider, rest)| format!("{}:{rest}", usual(provider)));
@@ -63,6 +65,7 @@ impl ModelPattern {
         Ok(Self { text: text.to_owned(), glob })
     }
 
+    /// Whether the whole name of the model fits, provider and all, in letters of any case.
     pub fn matches(&self, model: &ModelName) -> bool {
         self.glob.matches(&model.to_string())
     }
@@ -119,6 +122,7 @@ pub struct Choice {
     pub by: ChosenBy,
 }
 
+/// Which of the choices decided about the model of an agent, as in [`ModelChoices`]; `File` is its worker file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChosenBy {
     Override,
@@ -130,6 +134,7 @@ pub enum ChosenBy {
     Config,
 }
 
+/// Why an agent has no model: none was chosen, or the fallback is not among those it is compatible with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChoiceError {
     NoModel,
@@ -167,6 +172,7 @@ impl ModelChoices {
         }
     }
 
+    /// The provider of this name in the user's configuration; `None` if there is none.
     pub fn custom(&self, provider: &str) -> Option<&CustomProvider> {
         self.providers.iter().find(|custom| custom.name == provider)
     }

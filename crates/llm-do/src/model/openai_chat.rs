@@ -10,6 +10,7 @@ mod wire;
 use super::protocol::{Decoder, Encoder, Prefill, Protocol, Quirks};
 use super::{Head, ModelError, fault};
 
+/// Chat Completions as a [`Protocol`].
 pub struct OpenAiChat;
 
 impl Protocol for OpenAiChat {

@@ -23,6 +23,7 @@ pub struct Prices {
 }
 
 impl Prices {
+    /// Prices of the user, which come before those of the table; names of models are compared in letters of any case.
     pub fn new(overrides: impl IntoIterator<Item = (ModelName, ModelPrice)>) -> Self {
         let key = |name: ModelName| name.to_string().to_ascii_lowercase();
         Self { overrides: overrides.into_iter().map(|(name, price)| (key(name), price)).collect() }
@@ -33,6 +34,8 @@ impl Prices {
         self.of(model).map(|price| price.cost(usage))
     }
 
+    /// The price of a model: the user's own, else none at all for a free provider, else the table's; `None` if it is
+    /// unknown.
     pub fn of(&self, model: &ModelName) -> Option<ModelPrice> {
         let own_provider = model.provider.to_ascii_lowercase();
         let model = model.model.to_ascii_lowercase();
@@ -152,6 +155,7 @@ impl ModelPrice {
 pub struct Money(u64);
 
 impl Money {
+    /// No money.
     pub const ZERO: Self = Self(0);
 
     /// A thousandth of a dollar, so many times.
@@ -165,28 +169,34 @@ impl Money {
         Self((usd * PICODOLLARS).round() as u64)
     }
 
+    /// The amount in dollars.
     pub fn usd(self) -> f64 {
         dollars(u128::from(self.0))
     }
 
+    /// The amount in millionths of a millionth of a dollar, exactly.
     pub fn picodollars(self) -> u64 {
         self.0
     }
 
+    /// So many millionths of a millionth of a dollar.
     pub fn from_picodollars(count: u64) -> Self {
         Self(count)
     }
 
+    /// The sum, at most the largest amount that there is.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
+    /// The difference, and zero if the other amount is larger.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
+    /// The amount so many times, at most the largest amount that there is.
     #[must_use]
     pub fn times(self, count: u64) -> Self {
         Self(self.0.saturating_mul(count))
@@ -251,6 +261,7 @@ impl fmt::Display for ModelPrice {
     }
 }
 
+/// A text that is not a price as the table writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a price")]
 pub struct NotAPrice;

@@ -233,6 +233,7 @@ pub enum ReasoningReturn {
     Details,
 }
 
+/// In which field of a message reasoning goes back: `reasoning` or `reasoning_content`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningField {
     Reasoning,

@@ -42,6 +42,7 @@ impl Provider {
     }
 }
 
+/// Whether a provider can be asked without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyNeed {
     /// If there are variables for it.
@@ -60,6 +61,7 @@ pub struct OfferedTool {
     pub per_use: Money,
 }
 
+/// A bound on a tool that the provider runs itself, which the provider keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restriction {
     MaxUses,
@@ -206,6 +208,7 @@ const AZURE: Quirks = Quirks { chat_path: "/openai/v1/chat/completions", ..Quirk
 /// The models of Google in a project of Google Cloud.
 pub const VERTEX: Quirks = Quirks { gemini_path: "", key_form: KeyForm::Bearer, ..Quirks::NONE };
 
+/// Every provider that is known without configuration, each name once.
 pub const PROVIDERS: &[Provider] = &[
     Provider {
         name: "anthropic",
@@ -284,6 +287,7 @@ pub const PROVIDERS: &[Provider] = &[
     Provider { protocol: ProtocolKind::Scripted, paid: false, ..chat("scripted", "", &[], &[], Quirks::NONE) },
 ];
 
+/// The row of the provider with exactly this name; `None` if there is none.
 pub fn provider(name: &str) -> Option<&'static Provider> {
     PROVIDERS.iter().find(|provider| provider.name == name)
 }

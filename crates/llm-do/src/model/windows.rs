@@ -21,6 +21,7 @@ pub const USUAL_LONGEST_ANSWER: u64 = 32_000;
 const TABLE: &str = include_str!("windows.txt");
 
 impl Window {
+    /// The window of a model; `None` if the list has neither its whole name nor one without a version.
     pub fn of(model: &ModelName) -> Option<Self> {
         listed_as(model).find_map(|name| Self::read(find(TABLE, &name)?))
     }

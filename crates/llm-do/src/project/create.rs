@@ -57,6 +57,7 @@ pub enum Existing {
     Replace,
 }
 
+/// Why no agent was created, in words for the model or the program that asked for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
     #[error("`{0}` is not a name: letters, digits, `_` and `-`, at most 64")]

@@ -36,10 +36,12 @@ pub struct Made {
 }
 
 impl Made {
+    /// What is recorded of an agent whose file has this text; without a creator a program made it.
     pub fn of(name: &str, text: &str, creator: Option<&str>) -> Self {
         Self { name: name.to_owned(), digest: digest([text]), creator: creator.map(str::to_owned) }
     }
 
+    /// Whether this is the text of the file that was recorded, byte for byte.
     pub fn is_of(&self, text: &str) -> bool {
         self.digest == digest([text])
     }
@@ -64,6 +66,7 @@ struct Kept {
 const LARGEST: u64 = 16 * 1024 * 1024;
 
 impl CreatedAgents {
+    /// Those of the project at this root, as its store has them; without a store they are known for one run only.
     pub fn of(root: &Path, store: Option<&CreatedStore>) -> Self {
         Self { kept: store.and_then(|store| Kept::of(root, store)), of_run: Mutex::default() }
     }
@@ -76,6 +79,7 @@ impl CreatedAgents {
         }
     }
 
+    /// Records one more, which replaces an earlier one of its name; an error means that it was not recorded.
     pub fn add(&self, made: Made) -> io::Result<()> {
         match &self.kept {
             Some(kept) => kept.append(&made),

@@ -46,6 +46,7 @@ pub struct Manifest {
     pub mistaken: Vec<&'static str>,
 }
 
+/// The keys of `entry`, as they are written; linking finds out what they name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntryKeys {
     pub span: Span,
@@ -56,6 +57,7 @@ pub struct EntryKeys {
     pub is_mistaken: bool,
 }
 
+/// The keys of `runtime`, with the usual values where the manifest has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuntimeKeys {
     pub approval_mode: ApprovalMode,
@@ -86,6 +88,7 @@ impl Default for RuntimeKeys {
     }
 }
 
+/// What `agent_approval_overrides` says of one agent; `None` where the rule for all agents holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentApprovalOverride {
     pub calls_require_approval: Option<bool>,
@@ -122,6 +125,7 @@ const SECONDS_OR_NONE: Shape = Shape::Number { min: 0.0, min_included: true, max
 const WORDS: Shape = AnyOf(&[Text, List { of: &Text, least: 1, repeats: Allowed }]);
 const SUFFIXES: Shape = List { of: &Text, least: 1, repeats: Refused };
 
+/// The keys of `project.json`.
 pub const MANIFEST: Table = Table {
     what: "the manifest",
     keys: &[
@@ -362,6 +366,7 @@ fn runtime(fields: &Fields<'_>) -> RuntimeKeys {
     }
 }
 
+/// Reads the keys of a fence; what is not written is not allowed.
 pub fn enclosure(fields: &Fields<'_>) -> Enclosure {
     let paths = |key| fields.texts(key).into_iter().map(|path| path.value).collect();
     Enclosure { read: paths("read"), write: paths("write"), network: fields.bool("network").unwrap_or(false) }
@@ -459,6 +464,7 @@ fn variant(fields: &Fields<'_>) -> Option<ToolsetDefinition> {
     })
 }
 
+/// The rule that a text of a file names; `None` if it is no text or names none.
 pub fn rule(node: &Node) -> Option<Rule> {
     match &node.kind {
         Kind::Text(word) => Rule::parse(word),

@@ -120,6 +120,7 @@ pub struct Offer {
     pub tracebacks: Vec<String>,
 }
 
+/// A tool that a Python file exports, and that file.
 #[derive(Clone, Debug)]
 pub struct OfferedTool {
     pub file: PathBuf,
@@ -258,6 +259,7 @@ pub enum Entry {
     Open,
 }
 
+/// A function that a run starts with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryFunction {
     Python {
@@ -321,6 +323,7 @@ pub struct AgentSpec {
     pub locked: bool,
 }
 
+/// Which agents an agent may call by name: any, or those that are listed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AllowWorkers {
     Any,

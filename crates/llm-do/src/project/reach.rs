@@ -187,6 +187,7 @@ struct Found {
 }
 
 impl<'a> Graph<'a> {
+    /// Finds the tools of every agent of the program, and which agents each of them can call.
     pub fn new(program: &'a Program) -> Self {
         let node = |agent: &'a Arc<AgentSpec>| {
             let tools = program.tools_of(agent);

@@ -168,10 +168,12 @@ impl Project {
 }
 
 impl SurveyedProject {
+    /// The project as it was loaded; nothing of it has run.
     pub fn project(&self) -> &Project {
         &self.project
     }
 
+    /// What could be resolved without running anything of the project.
     pub fn linked(&self) -> &Linked {
         &self.linked
     }
@@ -198,14 +200,17 @@ impl SurveyedProject {
 }
 
 impl TrustedProject {
+    /// The project as it was loaded when it was trusted.
     pub fn project(&self) -> &Project {
         &self.project
     }
 
+    /// The linked program, to look at; [`TrustedProject::into_program`] is what a runtime takes.
     pub fn program(&self) -> &Program {
         &self.linked.program
     }
 
+    /// The linked program, which a runtime may run since it was trusted.
     pub fn into_program(self) -> TrustedProgram {
         TrustedProgram(self.linked.program)
     }

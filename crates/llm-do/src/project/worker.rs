@@ -99,12 +99,14 @@ pub enum SchemaSource {
     Python(Located<PythonClass>),
 }
 
+/// A class of Python that a worker file names as the schema of an input or an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PythonClass {
     pub module: PythonModule,
     pub class: String,
 }
 
+/// Where a class of Python is: in a file, or in a module that is imported by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PythonModule {
     /// Relative to the worker file.
@@ -116,6 +118,7 @@ const NAMES: Shape = List { of: &Name, least: 0, repeats: Refused };
 const SUFFIXES: Shape = List { of: &Text, least: 0, repeats: Refused };
 const DOMAINS: Shape = List { of: &Text, least: 1, repeats: Refused };
 
+/// The keys of worker files.
 pub const WORKER: Table = Table {
     what: "a worker file",
     keys: &[
@@ -248,6 +251,7 @@ pub enum Format {
 }
 
 impl Format {
+    /// The format that the ending of a file's name says; `None` if no worker file is called so.
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "worker" | "agent" => Some(Self::FrontMatter),

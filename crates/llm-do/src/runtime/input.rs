@@ -46,6 +46,7 @@ impl From<String> for Input {
     }
 }
 
+/// Why an agent was not given its input; the words are for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     #[error("the input of agent `{agent}` violates its schema: {violation}\nthe schema: {schema}")]
@@ -60,6 +61,7 @@ pub enum InputError {
 const NO_INPUT: &str = "(no input)";
 
 impl Input {
+    /// The input as events show it: text as text, attachments by their names, an object as itself.
     pub fn to_json(&self) -> RawJson {
         match self {
             Self::Text(text) => RawJson::of(text),

@@ -72,6 +72,7 @@ impl Models {
         Self { prices, ..Self::default() }
     }
 
+    /// Lets this model answer for a provider, in place of any that did before.
     pub fn insert(&mut self, provider: impl Into<String>, model: Arc<dyn Model>) {
         self.by_provider.insert(provider.into(), model);
     }
@@ -138,6 +139,7 @@ impl UnknownPrices {
 }
 
 impl RuntimeConfig {
+    /// The usual settings with these approvals: no limits, five agents deep, and the first refusal ends the run.
     pub fn new(approvals: Approvals) -> Self {
         let (refusals, limits) = (Refusals::EndRun, Limits::default());
         Self {
@@ -231,6 +233,7 @@ pub enum Output {
 }
 
 impl Output {
+    /// The output as JSON: text in quotes, a value as it is.
     pub fn to_json(&self) -> RawJson {
         match self {
             Self::Text(text) => RawJson::of(text),
@@ -254,6 +257,7 @@ impl Output {
         }
     }
 
+    /// The output as text: text as it is, a value as its JSON.
     pub fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -381,6 +385,7 @@ impl From<Stop> for RunError {
 }
 
 impl Runtime {
+    /// A runtime for a program that was trusted, without a listener. Nothing starts before the first call opens.
     pub fn new(program: TrustedProgram, models: Models, config: RuntimeConfig) -> Self {
         Self::with_events(program, models, config, Events::unheard())
     }
@@ -497,6 +502,7 @@ impl Runtime {
         Self { events: self.events.logged_by(log), ..self }
     }
 
+    /// The program that is run, with every name resolved.
     pub fn program(&self) -> &Program {
         &self.program
     }

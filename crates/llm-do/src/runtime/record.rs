@@ -34,6 +34,7 @@ pub struct Resumed {
 }
 
 impl Resumed {
+    /// Adds up what the journal of the run tells of finished requests, and of those that gave no reply.
     pub fn from(contents: &Contents) -> Self {
         let spent = contents.records().filter_map(|(key, record)| match (&record.known, record.kind) {
             (Known::Done(result), StepKind::Model) => {

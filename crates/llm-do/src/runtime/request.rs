@@ -43,6 +43,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
+    /// Estimates what each request with this head takes besides its history.
     pub fn of(head: &Head) -> Self {
         let most =
             |tool: &ServerTool| per_use(&head.model.provider, tool.kind.name()).times(tool.max_uses.unwrap_or(0));

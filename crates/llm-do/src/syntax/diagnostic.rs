@@ -33,6 +33,7 @@ pub struct SourceFile {
 #[derive(Clone, Debug, Default)]
 pub struct Sources(Vec<SourceFile>);
 
+/// Names a file among the [`Sources`] that gave it; it means nothing to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId(u32);
 
@@ -45,6 +46,7 @@ pub struct Span {
 }
 
 impl Span {
+    /// Whether the other place lies within this one, in the same file; a place contains itself.
     pub fn contains(self, other: Self) -> bool {
         self.file == other.file && self.start <= other.start && other.end <= self.end
     }
@@ -64,15 +66,18 @@ impl<T: PartialEq> PartialEq for Located<T> {
 }
 
 impl Sources {
+    /// Keeps the text of a file and gives the id that places in it carry.
     pub fn add(&mut self, path: PathBuf, text: String) -> FileId {
         self.0.push(SourceFile { path, text });
         FileId(u32::try_from(self.0.len() - 1).expect("fewer files than memory holds"))
     }
 
+    /// The file of an id that these sources gave; panics if others with more files gave it.
     pub fn get(&self, file: FileId) -> &SourceFile {
         &self.0[file.0 as usize]
     }
 
+    /// Every file, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &SourceFile> {
         self.0.iter()
     }
@@ -85,6 +90,7 @@ impl Sources {
     }
 }
 
+/// Whether a diagnostic keeps a project from being run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -121,15 +127,18 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
+    /// A mistake at a place, as a fact in one line; foreign text in it is made harmless.
     pub fn error(place: impl Into<Place>, fact: impl Into<String>) -> Self {
         let severity = Severity::Error;
         Self { severity, place: place.into(), fact: harmless_words(fact.into()), hint: None, related: None }
     }
 
+    /// The same for what is worth knowing and no mistake.
     pub fn note(place: impl Into<Place>, fact: impl Into<String>) -> Self {
         Self { severity: Severity::Note, ..Self::error(place, fact) }
     }
 
+    /// The same diagnostic with what a person can do about it, in place of any earlier hint.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(harmless_words(hint.into())), ..self }
@@ -144,6 +153,7 @@ impl Diagnostic {
         }
     }
 
+    /// The same diagnostic with one other place that has to do with it, and what is there.
     #[must_use]
     pub fn related(self, span: Span, label: impl Into<String>) -> Self {
         Self { related: Some((span, harmless_words(label.into()))), ..self }
@@ -159,6 +169,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
+    /// Adds a diagnostic; when the list is full it is counted and not kept.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         if diagnostic.severity == Severity::Error {
             self.errors += 1;
@@ -166,6 +177,7 @@ impl Diagnostics {
         if self.is_full() { self.omitted += 1 } else { self.list.push(diagnostic) }
     }
 
+    /// Adds all others, with those that were only counted.
     pub fn extend(&mut self, other: Self) {
         let listed_errors = other.list.iter().filter(|it| it.severity == Severity::Error).count();
         self.omitted += other.omitted;
@@ -173,6 +185,7 @@ impl Diagnostics {
         other.list.into_iter().for_each(|diagnostic| self.push(diagnostic));
     }
 
+    /// Whether there is any mistake, kept or only counted; notes are none.
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
@@ -192,6 +205,7 @@ impl Diagnostics {
         self.list.len() < MOST_SUGGESTIONS
     }
 
+    /// Those that are kept, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
@@ -213,6 +227,7 @@ pub struct Report {
     diagnostics: Diagnostics,
 }
 
+/// Whether text for a person has colours: none, or escape sequences for a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
     Plain,
@@ -235,6 +250,7 @@ pub struct DiagnosticJson<'a> {
 }
 
 impl Report {
+    /// Puts diagnostics in the order of their places in these sources, those without a place in a file first.
     pub fn new(sources: Arc<Sources>, diagnostics: Diagnostics) -> Self {
         Self { sources, diagnostics: diagnostics.sorted() }
     }
@@ -246,6 +262,7 @@ impl Report {
         Self::new(Arc::default(), diagnostics)
     }
 
+    /// Whether there is any mistake; a report may have nothing but notes.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.has_errors()
     }
@@ -255,10 +272,12 @@ impl Report {
         self.diagnostics.errors
     }
 
+    /// How many diagnostics were only counted, because there were too many.
     pub fn omitted(&self) -> usize {
         self.diagnostics.omitted
     }
 
+    /// Every diagnostic that was kept, in the order of their places.
     pub fn diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
         self.diagnostics.iter()
     }
@@ -272,6 +291,7 @@ impl Report {
         }
     }
 
+    /// Every diagnostic as it is written for programs, with line and column where it has a place in a file.
     pub fn json(&self) -> Vec<DiagnosticJson<'_>> {
         self.diagnostics().map(|diagnostic| self.diagnostic_json(diagnostic)).collect()
     }

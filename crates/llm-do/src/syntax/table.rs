@@ -19,6 +19,7 @@ pub struct Table {
     pub keys: &'static [Key],
 }
 
+/// One key of a file format, with all that is known of it.
 pub struct Key {
     pub name: &'static str,
     /// Other spellings.
@@ -30,6 +31,7 @@ pub struct Key {
     pub doc: &'static str,
 }
 
+/// Whether a file without the key is mistaken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     Required,
@@ -93,6 +95,7 @@ pub enum Shape {
     JsonObject,
 }
 
+/// Whether a list may have the same text twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeats {
     Allowed,
@@ -108,11 +111,13 @@ pub const fn required(name: &'static str, shape: Shape, bearing: Bearing, doc: &
     Key { name, aliases: &[], shape, presence: Presence::Required, bearing, doc }
 }
 
+/// A key that may be left out, without other spellings.
 pub const fn optional(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> Key {
     Key { name, aliases: &[], shape, presence: Presence::Optional, bearing, doc }
 }
 
 impl Key {
+    /// The same key, which may also be spelled in these ways, though not in two of them at once.
     #[must_use]
     pub const fn or(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
@@ -229,6 +234,7 @@ impl Table {
         }
     }
 
+    /// The JSON Schema of a mapping with these keys, for editors.
     pub fn schema(&self) -> Value {
         let mut properties = Map::new();
         let mut doubled = Vec::new();
@@ -459,10 +465,12 @@ fn with_yaml_hint(problem: Diagnostic, shape: &Shape, node: &Node) -> Diagnostic
     }
 }
 
+/// Whether a text can name an agent, a toolset or a tool: 1 to 64 ASCII letters, digits, `_` and `-`.
 pub fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
+/// Whether a text can name an environment variable: ASCII letters, digits and `_`, with no digit first.
 pub fn is_variable(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
@@ -489,6 +497,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// The value of a key, whichever way it is spelled; `None` if it is missing or did not pass.
     pub fn get(&self, name: &str) -> Option<&'a Node> {
         let is_known = || self.table.keys.iter().any(|key| key.name == name);
         debug_assert!(is_known(), "no key `{name}` in {}", self.table.what);
@@ -511,6 +520,7 @@ impl<'a> Fields<'a> {
         self.values.iter().find(|(key, ..)| *key == name).map(|(_, span, _)| *span)
     }
 
+    /// The text of a key with its place; `None` if it is missing or no text.
     pub fn text(&self, name: &str) -> Option<Located<String>> {
         self.get(name).and_then(located_text)
     }
@@ -530,6 +540,7 @@ impl<'a> Fields<'a> {
         wanted.filter_map(located_text).collect()
     }
 
+    /// The truth value of a key; `None` if it is missing or no truth value.
     pub fn bool(&self, name: &str) -> Option<bool> {
         self.get(name).and_then(|node| match node.kind {
             Kind::Bool(value) => Some(value),
@@ -537,6 +548,7 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// The integer of a key; `None` if it is missing or no integer.
     pub fn integer(&self, name: &str) -> Option<i64> {
         self.get(name).and_then(|node| match node.kind {
             Kind::Integer(value) => Some(value),
@@ -549,14 +561,17 @@ impl<'a> Fields<'a> {
         self.integer(name).and_then(|value| u64::try_from(value).ok())
     }
 
+    /// The number of a key, whole or not; `None` if it is missing, no number or not finite.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.get(name).map(number).filter(|value| value.is_finite())
     }
 
+    /// The value of a key as JSON; `None` if it is missing or did not pass.
     pub fn json(&self, name: &str) -> Option<RawJson> {
         self.get(name).map(|node| RawJson::from_valid(node.to_json()))
     }
 
+    /// The fields of a mapping that has a table of its own; `None` if it is missing or no mapping.
     pub fn object(&self, name: &str) -> Option<Fields<'a>> {
         let node = self.get(name)?;
         match &self.table.key(name)?.shape {
@@ -588,6 +603,7 @@ fn items_of(node: &Node) -> &[Node] {
     }
 }
 
+/// The text of a node with its place; `None` if it is of another kind.
 pub fn located_text(node: &Node) -> Option<Located<String>> {
     match &node.kind {
         Kind::Text(text) => Some(Located { value: text.clone(), span: node.span }),

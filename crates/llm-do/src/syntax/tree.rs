@@ -16,12 +16,14 @@ const DEEPEST_NESTING: usize = 64;
 const MOST_VALUES: usize = 100_000;
 const MOST_TEXT: usize = 4 * LARGEST_FILE;
 
+/// A value and where it stands.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub span: Span,
     pub kind: Kind,
 }
 
+/// What a value is, for YAML and JSON alike.
 #[derive(Clone, Debug)]
 pub enum Kind {
     Null,
@@ -34,6 +36,7 @@ pub enum Kind {
     Map(Vec<Entry>),
 }
 
+/// A key of a mapping and its value; mappings keep the order in which they are written.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub key: Located<String>,

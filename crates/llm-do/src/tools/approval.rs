@@ -27,8 +27,10 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// The words for it in files, from the most to the least that is let through.
     pub const WORDS: &[&str] = &["allow", "ask", "block"];
 
+    /// The rule that exactly this word means; `None` if it is none of [`Rule::WORDS`].
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "allow" => Some(Self::Allow),
@@ -38,6 +40,7 @@ impl Rule {
         }
     }
 
+    /// The word for it in files.
     pub fn word(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -65,6 +68,7 @@ pub enum DeclaredVerdict {
     Unknown,
 }
 
+/// What becomes of commands that begin with a pattern; `*` stands for those that no other pattern is about.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommandVerdict {
     pub pattern: Cow<'static, str>,
@@ -151,10 +155,12 @@ pub struct Coverage {
 }
 
 impl Question {
+    /// A question with this reason, which the approver reads.
     pub fn because(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), ..Self::default() }
     }
 
+    /// The same question with words that are not ours, which are shown as such; blank ones are left out.
     #[must_use]
     pub fn quoting(self, foreign: impl Into<String>) -> Self {
         Self { foreign: Some(foreign.into()).filter(|text| !text.trim().is_empty()), ..self }
@@ -238,8 +244,10 @@ pub enum ApprovalMode {
 }
 
 impl ApprovalMode {
+    /// The words for it in files.
     pub const WORDS: &[&str] = &["prompt", "approve_all", "reject_all"];
 
+    /// The mode that exactly this word means; `None` if it is none of [`ApprovalMode::WORDS`].
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "prompt" => Some(Self::Prompt),
@@ -310,6 +318,7 @@ impl Approvals {
 
 /// Somebody who can be asked.
 pub trait Approver: Send + Sync {
+    /// Asks about one call and waits for the answer. Dropping the future takes the question back.
     fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer>;
 }
 
@@ -387,6 +396,7 @@ pub struct Pending {
 /// As much of a question's digest as people read and type.
 pub const SHORT_ID: usize = 12;
 
+/// The first [`SHORT_ID`] characters of a digest, or all of one that is shorter.
 pub fn short_id(digest: &str) -> &str {
     digest.get(..SHORT_ID).unwrap_or(digest)
 }
@@ -435,6 +445,7 @@ pub fn key_of_call(question: &str) -> &str {
     question.strip_suffix("/ask").unwrap_or(question)
 }
 
+/// What an approver decides about a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -489,6 +500,7 @@ impl Permission {
         Self { edited, bound_to: None, exceptional: false }
     }
 
+    /// The arguments that the approver put in the place of the model's; `None` if those stay.
     pub fn edited(&self) -> Option<&RawJson> {
         self.edited.as_ref()
     }
@@ -506,10 +518,12 @@ impl PermittedCall {
         &self.id
     }
 
+    /// The name of the tool that may run.
     pub fn tool(&self) -> &str {
         &self.tool
     }
 
+    /// The arguments that were permitted, which are the only ones that it may run with.
     pub fn arguments(&self) -> &RawJson {
         &self.arguments
     }
@@ -587,6 +601,7 @@ pub enum Passage {
     EndRun,
 }
 
+/// Whether a rule or mode refused a call, or a person who was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedBy {
     Policy,
@@ -640,6 +655,7 @@ enum Grant {
 }
 
 impl Gate {
+    /// The gate of a run, by its id, at which nothing was approved yet.
     pub fn new(run: String, approvals: Approvals) -> Self {
         let (remembered, granted, open) = (Mutex::default(), Notify::new(), OpenCount::default());
         Self { run, approvals, remembered, granted, open }

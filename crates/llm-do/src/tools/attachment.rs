@@ -48,6 +48,7 @@ pub struct Agreed(Arc<BTreeMap<String, Result<Attachment, AttachmentError>>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed;
 
+/// Why a file cannot travel with an input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the attachment `{name}` {reason}")]
 pub struct AttachmentError {
@@ -56,6 +57,7 @@ pub struct AttachmentError {
 }
 
 impl AttachmentError {
+    /// An error about the attachment of this name, which is made harmless; the reason goes on after the name.
     pub fn new(name: &str, reason: impl Into<String>) -> Self {
         Self { name: visible(name).into_owned(), reason: reason.into() }
     }

@@ -126,6 +126,7 @@ pub struct Seen<'a, M> {
 }
 
 impl<'a, M> Seen<'a, M> {
+    /// What code may see of this call. The messages are put into the form that is sent only if it may see them.
     pub fn of(sight: Sight, cx: &'a CallContext<'a>, messages: impl FnOnce(&'a [Message]) -> M) -> Self {
         let full = sight == Sight::Full;
         Self {

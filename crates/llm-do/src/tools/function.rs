@@ -117,11 +117,13 @@ impl Tool {
         Self { spec, verdict, check: Box::new(|_| Ok(())), schema, run }
     }
 
+    /// The same tool with this verdict on its calls, in place of the one it had.
     #[must_use]
     pub fn verdict(self, verdict: Rule) -> Self {
         Self { verdict, ..self }
     }
 
+    /// The same tool under another name.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.spec.name);
@@ -149,10 +151,12 @@ impl Tool {
         self.repeatable()
     }
 
+    /// The name that the model calls it by.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
+    /// What the model reads about it.
     pub fn description(&self) -> &str {
         &self.spec.description
     }
@@ -252,6 +256,7 @@ pub type RunEntry =
     Box<dyn for<'a> Fn(RawJson, &'a CallContext<'a>) -> BoxFuture<'a, Result<RawJson, ToolError>> + Send + Sync>;
 
 impl FunctionEntry {
+    /// An entry whose input is held against the schema of `A`, and whose output is the JSON of `R`.
     pub fn new<A, R, F>(name: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -275,6 +280,7 @@ impl FunctionEntry {
         Self { name, schema, run }
     }
 
+    /// The name that a manifest refers to it by.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -43,6 +43,7 @@ use attachment::Reach;
 ///
 /// No default methods: a wrapper that forgets to forward one must not compile.
 pub trait Toolset: Send + Sync {
+    /// Every tool that it offers, with names that differ.
     fn specs(&self) -> Vec<ToolSpec>;
 
     /// Reads the arguments and says what the toolset thinks of the call, before rules, policy and people. An error is
@@ -61,6 +62,7 @@ pub trait Toolset: Send + Sync {
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Vec<Content>, ToolError>>;
 
+    /// Ends what the toolset has started, when its call closes. An error is told as an event and changes no result.
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>>;
 }
 
@@ -118,6 +120,7 @@ pub enum ToolError {
 }
 
 impl ToolError {
+    /// An error that the model, or the code that called, is told in these words.
     pub fn failed(reason: impl Into<String>) -> Self {
         Self::Failed(reason.into())
     }
@@ -298,8 +301,10 @@ pub trait Agents: Send + Sync {
     /// Whether an agent takes whatever it is told.
     fn is_untyped(&self, agent: &str) -> bool;
 
+    /// What the run has taken so far, in total and by model.
     fn usage(&self) -> UsageReport;
 
+    /// The finished calls of the run, each with the calls it made, then every open call as far as it is.
     fn trace(&self) -> Vec<Arc<TraceCall>>;
 }
 
@@ -316,6 +321,7 @@ pub enum Capability {
 }
 
 impl Capability {
+    /// Every capability, each once.
     pub const ALL: [Self; 6] = [
         Self::ReadsFiles,
         Self::WritesFiles,
@@ -325,6 +331,7 @@ impl Capability {
         Self::CreatesAgents,
     ];
 
+    /// It in words for people, such as "reads files".
     pub fn words(self) -> &'static str {
         match self {
             Self::ReadsFiles => "reads files",
@@ -342,6 +349,7 @@ impl Capability {
 pub struct Capabilities(u8);
 
 impl Capabilities {
+    /// The empty set.
     pub const NONE: Self = Self(0);
     /// Code that runs with the user's rights can do all of this.
     pub const OF_CODE: Self = Self::NONE
@@ -350,24 +358,29 @@ impl Capabilities {
         .and(Capability::RunsCommands)
         .and(Capability::ReachesNetwork);
 
+    /// The set of this one capability.
     pub const fn of(capability: Capability) -> Self {
         Self::NONE.and(capability)
     }
 
+    /// The same set with this capability.
     #[must_use]
     pub const fn and(self, capability: Capability) -> Self {
         Self(self.0 | 1 << capability as u8)
     }
 
+    /// What is in either of the two sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
+    /// Whether this capability is in the set.
     pub const fn contains(self, capability: Capability) -> bool {
         self.0 & (1 << capability as u8) != 0
     }
 
+    /// The capabilities in the set, in the order of [`Capability::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Capability> {
         Capability::ALL.into_iter().filter(move |capability| self.contains(*capability))
     }

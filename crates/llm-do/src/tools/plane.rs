@@ -110,6 +110,7 @@ impl ToolPlane {
         self.slot(tool).is_some_and(|slot| slot.kind == ToolKind::Agent)
     }
 
+    /// Whether there is a tool of this name, an agent or another.
     pub fn has(&self, tool: &str) -> bool {
         self.slot(tool).is_some()
     }
@@ -294,6 +295,7 @@ impl ToolPlane {
         Ok(ran)
     }
 
+    /// Closes every toolset, the last one first; errors are told as events.
     pub async fn close(self, events: &Events) {
         close(self.open, events).await;
     }

@@ -81,6 +81,7 @@ pub struct Exports {
     pub problems: Vec<Problem>,
 }
 
+/// A tool that a Python file exports, and that file.
 #[derive(Debug, Deserialize)]
 pub struct ExportedTool {
     pub file: PathBuf,
@@ -99,6 +100,7 @@ pub struct PythonTool {
     pub sequential: bool,
 }
 
+/// What a tool in Python declares about its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PythonVerdict {
@@ -108,6 +110,7 @@ pub enum PythonVerdict {
     Dynamic,
 }
 
+/// A toolset that a Python file exports, and that file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ExportedToolset {
     pub name: String,
@@ -151,6 +154,7 @@ pub struct ExportedAgent {
     pub keys: RawJson,
 }
 
+/// An entry function that a Python file exports, and that file.
 #[derive(Debug, Deserialize)]
 pub struct ExportedEntry {
     pub file: PathBuf,
@@ -227,6 +231,7 @@ impl PythonVerdict {
 }
 
 impl KnownTool {
+    /// The tool as linking needs it: its code can do all that the user can.
     pub fn declared(&self) -> DeclaredTool {
         let (name, verdict) = (self.name.clone().into(), self.verdict.declared());
         DeclaredTool { name, verdict, capabilities: Capabilities::OF_CODE }
@@ -234,6 +239,7 @@ impl KnownTool {
 }
 
 impl PythonTool {
+    /// The tool as linking needs it: its code can do all that the user can.
     pub fn declared(&self) -> DeclaredTool {
         DeclaredTool {
             name: self.name.clone().into(),

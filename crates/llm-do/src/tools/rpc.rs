@@ -36,8 +36,11 @@ pub mod code {
     pub const PARSE: i64 = -32700;
     /// JSON that is no message.
     pub const INVALID_REQUEST: i64 = -32600;
+    /// There is no such method.
     pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The parameters do not fit the method.
     pub const INVALID_PARAMS: i64 = -32602;
+    /// Something went wrong on the side that was asked, through no fault of the request.
     pub const INTERNAL: i64 = -32603;
     /// Too much at once.
     pub const BUSY: i64 = -32000;
@@ -59,6 +62,7 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// An error with this code and message, and no further data.
     pub fn told(code: i64, message: impl Into<String>) -> Self {
         Self::Told { code, message: message.into(), data: None }
     }
@@ -212,6 +216,7 @@ impl Connection {
         answer
     }
 
+    /// Tells the other side something that it does not answer; if it is gone, nothing happens.
     pub fn notify(&self, method: &str, params: &RawJson) {
         self.0.send(&Outgoing { jsonrpc: "2.0", id: None, method, params });
     }
@@ -414,6 +419,7 @@ impl Request {
         self.reply.send(&Ok(result));
     }
 
+    /// Answers it with an error at once.
     pub fn refuse(self, fault: Fault) {
         self.reply.send(&Err(fault));
     }

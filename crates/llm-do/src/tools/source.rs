@@ -46,8 +46,10 @@ pub enum AgentToolNames {
 }
 
 impl AgentToolNames {
+    /// The words for it in files.
     pub const WORDS: &'static [&'static str] = &["agent", "worker"];
 
+    /// The names that exactly this word means; `None` if it is none of [`AgentToolNames::WORDS`].
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "agent" => Some(Self::Agent),
@@ -56,6 +58,7 @@ impl AgentToolNames {
         }
     }
 
+    /// The name of the tool that creates an agent.
     pub const fn create(self) -> &'static str {
         match self {
             Self::Agent => "agent_create",
@@ -63,6 +66,7 @@ impl AgentToolNames {
         }
     }
 
+    /// The name of the tool that calls an agent by name.
     pub const fn call(self) -> &'static str {
         match self {
             Self::Agent => "agent_call",
@@ -82,11 +86,13 @@ impl AgentToolNames {
     }
 }
 
+/// A toolset for files, and where they lie.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FilesystemConfig {
     pub roots: Roots,
 }
 
+/// The directories beneath which files are read and written: one, or several with names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Roots {
     One(FileRoot),
@@ -95,6 +101,7 @@ pub enum Roots {
 }
 
 impl Roots {
+    /// Every root; those with names in the order of the names.
     pub fn all(&self) -> Box<dyn Iterator<Item = &FileRoot> + '_> {
         match self {
             Self::One(root) => Box::new(std::iter::once(root)),
@@ -103,6 +110,7 @@ impl Roots {
     }
 }
 
+/// A directory, and what may be done with the files beneath it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FileRoot {
     pub base: Base,
@@ -129,6 +137,7 @@ impl FileRoot {
     }
 }
 
+/// Where a root lies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Base {
     WorkingDirectory,
@@ -138,12 +147,14 @@ pub enum Base {
     Absolute(#[serde(serialize_with = "path")] PathBuf),
 }
 
+/// Whether files may only be read, or also be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Access {
     ReadOnly,
     ReadWrite,
 }
 
+/// A shell: which commands it runs, and what these may write and reach.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShellConfig {
     pub grammar: Grammar,
@@ -166,6 +177,7 @@ pub enum Grammar {
     },
 }
 
+/// What a configured shell does with commands that begin with certain words.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShellRule {
     /// The leading words of the command.
@@ -180,6 +192,7 @@ pub struct ShellRule {
     pub i_understand: bool,
 }
 
+/// A server whose tools are a toolset, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct McpConfig {
     /// That of the toolset.
@@ -192,6 +205,7 @@ pub struct McpConfig {
     pub tools: Option<Vec<DeclaredTool>>,
 }
 
+/// How a server is reached: a command that is started here, or an address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum McpServer {
     Command { command: String, args: Vec<String>, env: BTreeMap<String, Setting>, fence: Option<Enclosure> },
@@ -230,6 +244,7 @@ pub enum Setting {
     FromEnv(String),
 }
 
+/// A tool or a toolset that a Python file exports, and what is known of it before a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PythonToolset {
     #[serde(serialize_with = "path")]
@@ -247,6 +262,7 @@ pub enum Exported {
     Toolset,
 }
 
+/// A tool or a toolset that the embedding program registered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Registered {
     Tool(DeclaredTool),
@@ -254,6 +270,7 @@ pub enum Registered {
     Toolset(String),
 }
 
+/// A toolset made of another one: some of its tools, with names that begin with a prefix, and rules of its own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Variant {
     pub name: String,
@@ -272,6 +289,7 @@ pub struct BuiltIn {
     pub source: fn() -> ToolsetSource,
 }
 
+/// Every toolset that a project can name without defining it.
 pub const BUILT_INS: &[BuiltIn] = &[
     BuiltIn { name: "filesystem_cwd", source: || filesystem(Base::WorkingDirectory, Access::ReadWrite) },
     BuiltIn { name: "filesystem_cwd_ro", source: || filesystem(Base::WorkingDirectory, Access::ReadOnly) },
@@ -282,6 +300,7 @@ pub const BUILT_INS: &[BuiltIn] = &[
     BuiltIn { name: "dynamic_agents", source: || ToolsetSource::DynamicAgents(AgentToolNames::Agent) },
 ];
 
+/// The built-in toolset of exactly this name; `None` if there is none.
 pub fn built_in(name: &str) -> Option<ToolsetSource> {
     BUILT_INS.iter().find(|built_in| built_in.name == name).map(|built_in| (built_in.source)())
 }

@@ -48,6 +48,7 @@ impl Stream {
 }
 
 impl<'a> Told<'a> {
+    /// A reply of which nothing has come yet, told to these listeners.
     pub fn new(events: &'a Events) -> Self {
         Self {
             events,
@@ -61,6 +62,7 @@ impl<'a> Told<'a> {
         }
     }
 
+    /// The reply comes again from its start: what listeners have heard of it is not told twice.
     pub fn start_again(&mut self) {
         self.text.position = 0;
         self.thinking.position = 0;
@@ -69,6 +71,7 @@ impl<'a> Told<'a> {
         self.bytes = 0;
     }
 
+    /// Takes the next piece of the reply and tells listeners what is new in it.
     pub fn tell(&mut self, delta: Delta<'_>) {
         if let Delta::Text(text) | Delta::Thinking(text) = delta {
             self.bytes += text.len() as u64;

@@ -82,10 +82,12 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
+    /// The value of a field beside the text; `None` if the part has no such field.
     pub fn field(&self, name: &str) -> Option<&'a RawValue> {
         self.beside.iter().find(|(field, _)| field == name).map(|(_, value)| *value)
     }
 
+    /// Whether the part has any field beside its text that is not the signature of a thought.
     pub fn holds_more_than_a_signature(&self) -> bool {
         self.beside.iter().any(|(name, _)| name != SIGNATURE)
     }

@@ -18,6 +18,7 @@ pub struct Bounds {
     pub shelter: Shelter,
 }
 
+/// What a fenced command may write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Write {
     /// Not even the mode or the time of a file; and only the system's programs are executed.
@@ -26,6 +27,7 @@ pub enum Write {
     Beneath(Vec<PathBuf>),
 }
 
+/// Whether a fenced command may use the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     None,
@@ -71,6 +73,7 @@ impl Bounds {
         named.chain(read_only).chain(hidden).chain(held).chain(open).chain(private)
     }
 
+    /// The directories beneath which files may be written; none if nothing may be.
     pub fn written(&self) -> &[PathBuf] {
         match &self.write {
             Write::Nothing => &[],

@@ -157,10 +157,12 @@ fn launches(mut input: File) -> mpsc::Receiver<Result<Launch, String>> {
     receiver
 }
 
+/// The same result with a reason in words, for a reply that did not arrive.
 pub fn said(said: io::Result<()>) -> Result<(), String> {
     said.map_err(|error| format!("nobody listens: {error}"))
 }
 
+/// Writes one reply to stdout, and these bytes after it; an error means that the session has stopped listening.
 pub fn say(reply: &Reply, bytes: &[&[u8]]) -> io::Result<()> {
     let mut output = io::stdout().lock();
     write_message(&mut output, reply)?;
@@ -168,6 +170,7 @@ pub fn say(reply: &Reply, bytes: &[&[u8]]) -> io::Result<()> {
     output.flush()
 }
 
+/// Reads one message; `None` means that the session has ended, an error that it said something unknown.
 pub fn hear<T: DeserializeOwned>(input: &mut File) -> Result<Option<T>, String> {
     read_message(input).map_err(|error| format!("it is spoken to in words that it does not know: {error}"))
 }

@@ -100,6 +100,7 @@ pub struct Fence {
     pub written: Arc<WrittenRoots>,
 }
 
+/// Which fence there is, and why no better one.
 #[derive(Debug)]
 pub enum Kind {
     Full {
@@ -140,10 +141,12 @@ impl Fence {
         }
     }
 
+    /// Whether commands have files, processes and IPC of their own.
     pub fn is_full(&self) -> bool {
         matches!(self.kind, Kind::Full { .. })
     }
 
+    /// Whether the kernel keeps any fence, full or thin.
     pub fn is_there(&self) -> bool {
         !matches!(self.kind, Kind::None { .. })
     }

@@ -33,6 +33,7 @@ impl TemporaryPlace {
         Self { directory: own.unwrap_or(Path::new(COMMON)).to_owned(), swept: Once::new() }
     }
 
+    /// The directory in which private directories are made.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -75,6 +76,7 @@ impl PrivateDirectory {
         Ok(made.insert(place.make(project)?).path.clone())
     }
 
+    /// Removes the directory with all that is in it, if one was made; the next use makes a new one.
     pub fn remove(&self) -> Result<(), String> {
         let made = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match made {

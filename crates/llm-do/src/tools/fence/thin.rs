@@ -38,6 +38,7 @@ pub const SYSTEM: &[&str] = &[
     "/etc/passwd",
     "/etc/group",
 ];
+/// Devices that any program may read.
 pub const DEVICES: &[&str] = &["/dev/zero", "/dev/urandom", "/dev/random"];
 /// What names of hosts and certificates are found with.
 pub const NETWORK_FILES: &[&str] = &[
@@ -67,6 +68,7 @@ pub struct Restriction {
 }
 
 impl Restriction {
+    /// Prepares what keeps a thread within these bounds; an error says what the kernel does not offer.
     pub fn new(bounds: &Bounds, around: Around) -> Result<Self, String> {
         let ruleset = ruleset(bounds, around).map_err(|error| format!("Landlock: {error}"))?;
         Ok(Self { ruleset, filters: [known_calls(), refused_calls(bounds, around)?], around })

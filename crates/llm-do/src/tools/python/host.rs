@@ -145,12 +145,14 @@ impl PythonHost {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).get(provider).cloned()
     }
 
+    /// Looks for classes that worker files name, and gives each as it was found; an error is that of the interpreter.
     pub async fn classes(&self, wanted: &[WantedClass]) -> Result<Vec<FoundClass>, String> {
         let found = classes(&self.live(), wanted).await?;
         *self.classes.lock().unwrap_or_else(PoisonError::into_inner) = (wanted.to_vec(), found.clone());
         Ok(found)
     }
 
+    /// Asks what an entry function takes; an error says why it is not known.
     pub async fn entry_shape(&self, file: &Path, function: &str) -> Result<EntryShape, String> {
         self.ask("entry", &json!({"file": file, "function": function})).await
     }

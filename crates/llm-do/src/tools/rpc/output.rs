@@ -24,6 +24,7 @@ struct Unclaimed {
 }
 
 impl Output {
+    /// What a child prints, of which nothing was printed yet; its name is used where output is cut.
     pub fn of(whose: impl Into<String>) -> Self {
         Self { whose: whose.into(), unclaimed: Mutex::default(), printed: AtomicUsize::new(0) }
     }
@@ -47,6 +48,8 @@ impl Output {
         self.unclaimed().events.clone()
     }
 
+    /// Tells a piece of output to the listener of a call, else to the one outside of calls; without either it is kept
+    /// for later.
     pub fn say(&self, within: Option<&Events>, stream: OutputStream, text: &str) {
         let before = self.printed.fetch_add(text.len(), Ordering::Relaxed);
         let text = match before {

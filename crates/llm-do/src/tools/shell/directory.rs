@@ -44,6 +44,7 @@ impl Place {
         if plain == self.beneath { written.to_string() } else { format!("{written} → {}", self.beneath.display()) }
     }
 
+    /// Whether the name of a secret is in the path, as it was written or where it leads.
     pub fn looks_secret(&self) -> bool {
         looks_secret(&self.written) || looks_secret(&self.beneath)
     }

@@ -156,6 +156,7 @@ struct Judged<'s> {
 }
 
 impl Shell {
+    /// Opens a shell whose tool has this name; an error says why its working directory cannot be used.
     pub fn open(tool: &str, parts: Vec<Part>, surroundings: Surroundings<'_>) -> Result<Self, String> {
         let directory = WorkingDirectory::open(surroundings.directory)?;
         let directory = directory.hiding(surroundings.protected.private());

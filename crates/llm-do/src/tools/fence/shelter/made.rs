@@ -32,6 +32,7 @@ impl Made {
         None
     }
 
+    /// Removes it, a directory with all that is in it; says whether that succeeded.
     pub fn remove(&self) -> bool {
         let is_directory = self.above.symlink_metadata(&self.name).is_ok_and(|metadata| metadata.is_dir());
         if is_directory { self.above.remove_dir_all(&self.name) } else { self.above.remove_file(&self.name) }.is_ok()
