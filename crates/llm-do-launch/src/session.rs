@@ -143,7 +143,7 @@ pub struct CloseResult {
     pub messages: Vec<Message>,
 }
 
-enum Report {
+enum WorkerReport {
     Opened(Result<(), RunError>),
     TurnEnded(Box<TurnResult>),
     Closed(CloseResult),
@@ -155,7 +155,7 @@ pub struct SessionUpdates {
     are_events_open: bool,
     batch: Vec<Event>,
     questions: QuestionUpdates,
-    results: mpsc::UnboundedReceiver<Report>,
+    results: mpsc::UnboundedReceiver<WorkerReport>,
     /// What comes after the events that led to it.
     next: Option<NextUpdate>,
     task: JoinHandle<()>,
@@ -163,7 +163,7 @@ pub struct SessionUpdates {
 
 enum NextUpdate {
     Question(QuestionUpdate),
-    Report(Report),
+    Report(WorkerReport),
 }
 
 /// What has come together is told together.
@@ -192,9 +192,9 @@ impl SessionUpdates {
         Some(match self.next.take()? {
             NextUpdate::Question(QuestionUpdate::Opened(question)) => Update::Question(question),
             NextUpdate::Question(QuestionUpdate::Answered(id, by)) => Update::Answered(id, by),
-            NextUpdate::Report(Report::Opened(opened)) => Update::Opened(opened),
-            NextUpdate::Report(Report::TurnEnded(turn)) => Update::TurnEnded(*turn),
-            NextUpdate::Report(Report::Closed(closed)) => Update::Closed(closed),
+            NextUpdate::Report(WorkerReport::Opened(opened)) => Update::Opened(opened),
+            NextUpdate::Report(WorkerReport::TurnEnded(turn)) => Update::TurnEnded(*turn),
+            NextUpdate::Report(WorkerReport::Closed(closed)) => Update::Closed(closed),
         })
     }
 
@@ -221,7 +221,7 @@ struct Worker {
     runtime: Arc<Runtime>,
     caller: Option<OutsideCaller>,
     report: TurnReport,
-    results: mpsc::UnboundedSender<Report>,
+    results: mpsc::UnboundedSender<WorkerReport>,
 }
 
 impl Worker {
@@ -234,7 +234,7 @@ impl Worker {
                         Ok(opened) => opened.map(drop),
                         Err(error) => Err(error),
                     };
-                    self.tell(Report::Opened(opened));
+                    self.tell(WorkerReport::Opened(opened));
                 }
                 Order::Turn { input, cancelled } => {
                     let result = match guarded(self.turn(&mut call, input, &cancelled)).await {
@@ -245,7 +245,7 @@ impl Worker {
                             TurnResult { answer: Err(error), messages: Vec::new(), calls: Vec::new() }
                         }
                     };
-                    self.tell(Report::TurnEnded(Box::new(result)));
+                    self.tell(WorkerReport::TurnEnded(Box::new(result)));
                 }
                 Order::Reset => {
                     if let Some(call) = call.take() {
@@ -259,11 +259,11 @@ impl Worker {
             None => Vec::new(),
         };
         self.runtime.close().await;
-        self.tell(Report::Closed(CloseResult { messages }));
+        self.tell(WorkerReport::Closed(CloseResult { messages }));
     }
 
     /// A front end that has left is told nothing.
-    fn tell(&self, report: Report) {
+    fn tell(&self, report: WorkerReport) {
         let _ = self.results.send(report);
     }
 

@@ -26,7 +26,7 @@ use syn::{Attribute, ImplItem, Item, Meta, TraitItem, UseTree, Visibility};
 
 // What may be there today. A ceiling is lowered, never raised.
 const SHARED: usize = 132;
-const BARE_PARTICIPLES: usize = 147;
+const BARE_PARTICIPLES: usize = 144;
 const PUBLIC: usize = 1170;
 const UNDOCUMENTED: usize = 0;
 

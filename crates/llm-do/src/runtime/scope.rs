@@ -214,7 +214,7 @@ impl<'r> CallScope<'r> {
     }
 
     /// The calls that were made in it, from this one on, as far as they have ended.
-    pub fn calls_from(&self, first: usize) -> Vec<TraceCall> {
+    pub(super) fn calls_from(&self, first: usize) -> Vec<TraceCall> {
         self.runtime.session.calls_from(self.call, first)
     }
 

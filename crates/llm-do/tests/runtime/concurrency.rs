@@ -213,7 +213,7 @@ async fn a_tool_calls_itself_down_to_the_limit_and_the_process_lives_on() {
 }
 
 /// Changes of one file, by one reply and by agents that run at the same time: none is lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn changes_of_one_file_at_the_same_time_are_all_made() {
     let files = Files::new(&[
         ("project.json", r#"{"version": 1, "entry": {"agent": "main"}, "worker_files": ["main.worker", "a.worker", "b.worker"]}"#),
