@@ -559,6 +559,20 @@ mod tests {
     }
 
     #[test]
+    fn a_digest_behind_a_blank_is_no_trust_in_everything() {
+        let digest = "9f31c0de2b7704a1c55e8d20f6b3917a";
+        let parsed = |words: &str| parse(words.split_whitespace().map(Into::into)).map_err(|error| error.to_string());
+        for words in [format!("llm-do . --trust {digest}"), format!("llm-do --trust {digest}")] {
+            let said = parsed(&words).unwrap_err();
+            assert!(said.contains(&format!("`--trust={digest}`")), "{said}");
+        }
+        for words in [format!("llm-do . --trust={digest}"), format!("llm-do . {digest}"), "llm-do . --trust hi".into()]
+        {
+            assert!(parsed(&words).is_ok(), "{words}");
+        }
+    }
+
+    #[test]
     fn a_run_is_parsed_alone_as_it_is_among_the_others() {
         for line in [
             "llm-do run",

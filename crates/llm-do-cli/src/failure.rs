@@ -1,6 +1,5 @@
 //! Why the program ends without doing what was asked, printed in one place.
 
-use std::path::Path;
 use std::time::Duration;
 
 use llm_do::escape::visible_lines;
@@ -9,7 +8,6 @@ use llm_do::model::ModelError;
 use llm_do::runtime::RunError;
 use llm_do::syntax::diagnostic::{Colour, Report};
 use llm_do::tools::Ending;
-use llm_do::tools::approval::short_id;
 use llm_do_launch::error::{FailureKind, LaunchError};
 
 use crate::console;
@@ -281,57 +279,6 @@ fn hint_for(unfinished: &Unfinished) -> Option<&'static str> {
         Unfinished::ContextWindow => Some("give less input, or choose a model with a larger context"),
         Unfinished::Declined { .. } | Unfinished::Broken { .. } => None,
     }
-}
-
-/// How a run ended, with what can be done about it if it was journaled.
-pub fn of_run(error: RunError, file: Option<&Path>) -> Failure {
-    let Some(file) = file else { return Failure::from(error) };
-    let resume = format!("`llm-do resume {}", file.display());
-    let hint = match &error {
-        RunError::Ended(Ending::NeedsApproval(pending)) => match pending.as_slice() {
-            [only] => {
-                let id = short_id(&only.id);
-                format!("{resume} --approve {id}` allows it and goes on; `--refuse {id}` refuses it")
-            }
-            several => {
-                let flags: Vec<String> =
-                    several.iter().map(|waits| format!(" --approve {}", short_id(&waits.id))).collect();
-                format!("{resume}{}` allows all and goes on; `--refuse ID` refuses one", flags.concat())
-            }
-        },
-        RunError::Ended(Ending::Limit { limit, .. }) => {
-            format!("{resume}` goes on with a higher `--{}`", limit.replace('_', "-"))
-        }
-        RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => format!("{resume}` asks again"),
-        RunError::Ended(Ending::Journal(_)) => return Failure::from(error),
-        RunError::Input(_)
-        | RunError::Model { .. }
-        | RunError::NotAskedAgain { .. }
-        | RunError::Empty { .. }
-        | RunError::Unfinished { .. }
-        | RunError::Limit { .. }
-        | RunError::UnknownPrice { .. }
-        | RunError::UnboundedTool { .. }
-        | RunError::RepeatedFailure { .. }
-        | RunError::Output { .. }
-        | RunError::NoAgent { .. }
-        | RunError::TooDeep { .. }
-        | RunError::TooManyCalls(_)
-        | RunError::NoProvider { .. }
-        | RunError::Toolset { .. }
-        | RunError::IdleRule { .. }
-        | RunError::Function { .. }
-        | RunError::NotStarted
-        | RunError::Panicked { .. }
-        | RunError::Cancelled { .. }
-        | RunError::Ended(Ending::Unauthenticated { .. }) => {
-            let failure = Failure::from(error);
-            let (_, hint) = failure.words();
-            let hint = hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
-            return failure.hint(format!("{hint}{resume}` goes on where it stopped"));
-        }
-    };
-    Failure::from(error).hint(hint)
 }
 
 /// Lines after the first one are marked: whatever a provider puts there, it is no hint of ours.

@@ -20,7 +20,7 @@ use crate::markdown::Markdown;
 use crate::render::{Verbosity, View};
 use crate::style::Style;
 use crate::watch::{StopReason, TurnEnded};
-use crate::{answer_file, console, failure, question, summary};
+use crate::{answer_file, console, question, resume, summary};
 use llm_do_launch::rehearsal::FirstRequest;
 
 /// Where the answer goes, and what else is said.
@@ -245,7 +245,7 @@ impl Summary {
 /// Whoever stopped a run decides how it ends; the error only says that it did.
 pub fn failure(error: RunError, stopped: Option<StopReason>, journal: Option<&Path>) -> Failure {
     let failure = match stopped {
-        None => return failure::of_run(error, journal),
+        None => return resume::failure(error, journal),
         Some(stopped) => stopped.failure(),
     };
     match journal {

@@ -9,8 +9,10 @@ use llm_do::journal::file::{Matching, OpenJournal};
 use llm_do::journal::record::{Contents, shown_time};
 use llm_do::project::Project;
 use llm_do::project::fingerprint::Fingerprint;
+use llm_do::runtime::RunError;
 use llm_do::runtime::record::{self, Resumed};
 use llm_do::syntax::names;
+use llm_do::tools::Ending;
 use llm_do::tools::approval::{
     Answer, ApprovalRequest, AskedQuestion, KnownAnswers, Pending, SHORT_ID, key_of_call, short_id,
 };
@@ -311,6 +313,57 @@ fn changes_text(header: &RunHeader) -> String {
         }
         Err(_) => "\nthe project cannot be read any more\n".to_owned(),
     }
+}
+
+/// How a run ended, with what can be done about it if it was journaled.
+pub fn failure(error: RunError, file: Option<&Path>) -> Failure {
+    let Some(file) = file else { return Failure::from(error) };
+    let resume = format!("`llm-do resume {}", file.display());
+    let hint = match &error {
+        RunError::Ended(Ending::NeedsApproval(pending)) => match pending.as_slice() {
+            [only] => {
+                let id = short_id(&only.id);
+                format!("{resume} --approve {id}` allows it and goes on; `--refuse {id}` refuses it")
+            }
+            several => {
+                let flags: Vec<String> =
+                    several.iter().map(|waits| format!(" --approve {}", short_id(&waits.id))).collect();
+                format!("{resume}{}` allows all and goes on; `--refuse ID` refuses one", flags.concat())
+            }
+        },
+        RunError::Ended(Ending::Limit { limit, .. }) => {
+            format!("{resume}` goes on with a higher `--{}`", limit.replace('_', "-"))
+        }
+        RunError::Ended(Ending::Refused { .. } | Ending::EndedByPerson) => format!("{resume}` asks again"),
+        RunError::Ended(Ending::Journal(_)) => return Failure::from(error),
+        RunError::Input(_)
+        | RunError::Model { .. }
+        | RunError::NotAskedAgain { .. }
+        | RunError::Empty { .. }
+        | RunError::Unfinished { .. }
+        | RunError::Limit { .. }
+        | RunError::UnknownPrice { .. }
+        | RunError::UnboundedTool { .. }
+        | RunError::RepeatedFailure { .. }
+        | RunError::Output { .. }
+        | RunError::NoAgent { .. }
+        | RunError::TooDeep { .. }
+        | RunError::TooManyCalls(_)
+        | RunError::NoProvider { .. }
+        | RunError::Toolset { .. }
+        | RunError::IdleRule { .. }
+        | RunError::Function { .. }
+        | RunError::NotStarted
+        | RunError::Panicked { .. }
+        | RunError::Cancelled { .. }
+        | RunError::Ended(Ending::Unauthenticated { .. }) => {
+            let failure = Failure::from(error);
+            let (_, hint) = failure.words();
+            let hint = hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
+            return failure.hint(format!("{hint}{resume}` goes on where it stopped"));
+        }
+    };
+    Failure::from(error).hint(hint)
 }
 
 #[cfg(test)]

@@ -190,13 +190,16 @@ asks TypeError
 const OF_THE_TERMINAL: &[&str] = &[
     "answer_file.rs",
     "args.rs",
+    "attend.rs",
     "chat.rs",
     "check.rs",
+    "checking.rs",
     "foreign.rs",
     "habits.rs",
-    "journal.rs",
     "plan.rs",
+    "record.rs",
     "resume.rs",
+    "talk.rs",
     "text.rs",
     "trust.rs",
 ];
@@ -221,7 +224,7 @@ fn flags_named(source: &str) -> Vec<String> {
 
 fn hints() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut waiting = vec![crates.join("llm-do/src"), crates.join("llm-do-cli/src")];
+    let mut waiting = vec![crates.join("llm-do/src"), crates.join("llm-do-launch/src"), crates.join("llm-do-cli/src")];
     let mut hints = Vec::new();
     while let Some(directory) = waiting.pop() {
         for entry in fs::read_dir(directory).unwrap() {

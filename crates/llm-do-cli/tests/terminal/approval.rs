@@ -358,3 +358,43 @@ fn an_answer_for_the_session_is_for_one_agent() {
     let left = terminal.left();
     assert_eq!((left.code, is_there("stranger1.txt")), (Some(4), false), "{}", left.screen);
 }
+
+/// Whoever allowed the tool, or ended the run, is shown no question that needs no answer any more.
+#[test]
+fn what_one_answer_settles_is_not_asked() {
+    let script = "\
+- { round: 1, call: [ { write_file: { path: a.txt, content: a } }, { write_file: { path: b.txt, content: b } },
+    { write_file: { path: c.txt, content: c } } ] }
+- say: done
+";
+    for (key, code, is_written) in [("t", Some(0), true), ("q", Some(4), false), ("\u{3}", Some(130), false)] {
+        let sandbox = writer(script);
+        let terminal = start(&sandbox);
+        terminal.expect("approval 1 of 3: ").expect_written(ASKED, 1);
+        if key == "\u{3}" {
+            terminal.press(key);
+        } else {
+            terminal.answer(key);
+        }
+        let left = terminal.left();
+        assert_eq!(left.code, code, "{key:?}: {}", left.screen);
+        assert!(!left.written.contains("approval 2"), "{key:?}: {}", left.screen);
+        for file in ["a.txt", "b.txt", "c.txt"] {
+            assert_eq!(sandbox.path().join(file).exists(), is_written, "{key:?} {file}");
+        }
+    }
+}
+
+/// All of them stand open together, and are shown one after the other with their number.
+#[test]
+fn the_questions_of_a_reply_are_numbered() {
+    let sandbox = writer(THREE);
+    sandbox.file(".git/hooks/pre-push", "");
+    let terminal = start(&sandbox);
+    terminal.expect("approval 1 of 3: ").expect_written(ASKED, 1).answer("y");
+    terminal.expect("approval 2 of 3: ").expect_written(ASKED, 2).answer("y");
+    terminal.expect("approval 3 of 3: ").expect_written(ASKED, 3).answer("q");
+    let left = terminal.left();
+    assert_eq!(left.code, Some(4), "{}", left.screen);
+    assert!(!sandbox.path().join("a.txt").exists(), "nothing of a reply runs before all of it is answered");
+}

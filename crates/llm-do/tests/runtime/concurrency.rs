@@ -220,7 +220,7 @@ async fn changes_of_one_file_at_the_same_time_are_all_made() {
         ("main.worker", &worker("main", "toolsets: [filesystem_project, a, b]")),
         ("a.worker", &worker("a", "toolsets: [filesystem_project]")),
         ("b.worker", &worker("b", "toolsets: [filesystem_project]")),
-        ("s.yaml", "\
+        ("script.yaml", "\
 - {agent: a, round: 1, call: {edit_file: {path: f.md, old: ddd, new: DDD}}}
 - {agent: b, round: 1, call: {edit_file: {path: f.md, old: eee, new: EEE}}}
 - {agent: main, round: 1, call: [{edit_file: {path: f.md, old: aaa, new: AAA}}, {edit_file: {path: f.md, old: bbb, new: BBB}},
@@ -229,16 +229,9 @@ async fn changes_of_one_file_at_the_same_time_are_all_made() {
 - {say: done}
 "),
     ]);
-    let script = std::fs::read_to_string(files.path().join("s.yaml")).unwrap();
-    let models = ModelChoices {
-        flag: Some(llm_do::model::name::ModelName::parse("scripted:s").unwrap()),
-        scripts: [("s".to_owned(), script)].into(),
-        ..ModelChoices::default()
-    };
     for round in 0..20 {
         std::fs::write(files.path().join("f.md"), "aaa\nbbb\nccc\nddd\neee\n").unwrap();
-        let program = files.project().link(&models).unwrap().program;
-        let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::approve_all()));
+        let runtime = runtime(&files.project(), RuntimeConfig::new(Approvals::approve_all()));
         assert_eq!(text(runtime.run("x").await.map(|outcome| outcome.output)), "done");
         let read = |name: &str| std::fs::read_to_string(files.path().join(name)).unwrap();
         assert_eq!((read("f.md"), read("g.md")), ("AAA\nBBB\nCCC\nDDD\nEEE\n".to_owned(), "two".to_owned()), "{round}");
