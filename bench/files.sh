@@ -2,7 +2,8 @@
 # What the file tools cost, against programs that do nothing else: a part of a file of 1 GB against `cat` and `wc -m` of all
 # of it, and a list of 100 000 files against `find` and against `find | sort`. Whole processes, files in the page cache;
 # the best of five. And what one call of `list_files` with a pattern costs in a small directory, in instructions (valgrind):
-# many calls of one reply less one of them. One command, nothing to set up: `bench/files.sh`.
+# many calls of one reply less one of them, where both scripts are equally long; and how much more that is than a call of the
+# same tool for everything in an empty directory. One command, nothing to set up: `bench/files.sh`.
 set -euo pipefail
 export LLM_DO_TRUST=1 # The projects here are our own.
 cd "$(dirname "$0")/.."
@@ -32,9 +33,9 @@ mkdir large tree
 for ((index = 0; index < DIRECTORIES; index++)); do printf 'tree/d%04d\n' "$index"; done | xargs mkdir -p
 for directory in tree/*; do (cd "$directory" && touch f{00..99}.txt); done
 
-agent() { # DIRECTORY CALL: a project whose agent makes one call
+agent() { # DIRECTORY CALL [UNUSED]: a project whose agent makes one call; calls of a rule that never applies
     printf -- '---\nname: main\nmodel: scripted:script.yaml\ntoolsets: [filesystem_cwd_ro]\n---\nx\n' >"$1.worker"
-    printf -- '- { round: 1, call: %s }\n- say: "{{ result }}"\n' "$2" >"script.yaml"
+    printf -- '- { round: 1, call: %s }\n%s- say: "{{ result }}"\n' "$2" "${3:+- { round: 9, call: $3 \}$'\n'}" >"script.yaml"
     mkdir -p "projects/$1"
     mv "$1.worker" "projects/$1/main.worker"
     mv script.yaml "projects/$1/script.yaml"
@@ -45,8 +46,16 @@ agent list '{ list_files: { path: tree } }'
 mkdir small small/src
 touch small/{Cargo.toml,README.md,src/{lib,main,glob,names}.rs}
 small='{ list_files: { path: small, pattern: "**/*.rs" } }'
-agent one "[$small]"
-agent many "[$small$(for ((index = 1; index < CALLS; index++)); do printf ', %s' "$small"; done)]"
+nothing='{ list_files: { path: empty, pattern: "**/*"    } }'
+repeated() { # CALL: a list of so many
+    printf '[%s' "$1"
+    for ((index = 1; index < CALLS; index++)); do printf ', %s' "$1"; done
+    printf ']'
+}
+# A script is read, checked and hashed before the run, and costs more than what it calls: all of these are as long.
+agent one "[$small]" "$(repeated "$small")"
+agent many "$(repeated "$small")" "[$small]"
+agent emptiest "$(repeated "$nothing")" "[$nothing]"
 agent narrow '{ list_files: { path: tree, pattern: "d0001/*.txt" } }'
 
 command_of() { # NAME: sets the array `command`
@@ -87,8 +96,9 @@ count() { # NAME: instructions of the whole process
     figure[$1.instructions]=$(sed -n 's/^summary: //p; s/^totals: //p' callgrind | head -1)
 }
 if command -v valgrind >/dev/null; then
-    for name in one many; do count "$name"; done
+    for name in one many emptiest; do count "$name"; done
     figure[call.instructions]=$(((${figure[many.instructions]} - ${figure[one.instructions]}) / (CALLS - 1)))
+    figure[list.instructions]=$(((${figure[many.instructions]} - ${figure[emptiest.instructions]}) / CALLS))
 else
     echo "without valgrind no instructions are counted" >&2
 fi
@@ -110,6 +120,7 @@ row "list_files of the same" list find find_sorted
 row "list_files of one directory by its pattern" narrow
 row "a run that lists an empty directory" nothing
 printf '%-52s %10s instructions\n' "one call of list_files with a pattern, 6 files" "${figure[call.instructions]:-?}"
+printf '%-52s %10s instructions\n' "more than a list of an empty directory" "${figure[list.instructions]:-?}"
 
 mkdir -p "$(dirname "$saved")"
 {
@@ -125,7 +136,8 @@ mkdir -p "$(dirname "$saved")"
         done
     done
     if [[ -n ${figure[call.instructions]:-} ]]; then
-        printf ',\n    "call.instructions": %s' "${figure[call.instructions]}"
+        printf ',\n    "call.instructions": %s,\n    "list.instructions": %s' "${figure[call.instructions]}" \
+            "${figure[list.instructions]}"
     fi
     printf '\n  }\n}\n'
 } >"$saved"

@@ -11,22 +11,25 @@ cd "$(dirname "$0")/.."
 count=${1:-300}
 profile=${2:-release}
 cargo build --profile "$profile" --quiet -p llm-do --example commands
-commands=$PWD/target/${profile/#dev/debug}/examples/commands
+commands=$(realpath -m "${CARGO_TARGET_DIR:-target}/${profile/#dev/debug}/examples/commands")
+[[ -x $commands ]] || { echo "there is no program $commands" >&2; exit 1; }
 
 place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
+errors=$(mktemp)
+trap 'rm -rf "$place" "$errors"' EXIT
 cd "$place"
 seq 1000 >numbers
 git init --quiet
 git add numbers
 git -c user.name=a -c user.email=a@b commit --quiet -m first
 
-# Microseconds of processor time for each command.
+# Microseconds of processor time for each command. Where the program fails there is no figure, and nothing goes on.
 best() {
     local best=999999999 now
     local TIMEFORMAT='%3U %3S'
     for _ in 1 2 3 4 5; do
-        now=$({ time "$commands" "$@" >/dev/null; } 2>&1 | awk -v n="$count" '{ printf "%d", ($1 + $2) * 1e6 / n }')
+        now=$({ time "$commands" "$@" >/dev/null 2>"$errors"; } 2>&1) || { cat "$errors" >&2; return 1; }
+        now=$(awk -v n="$count" '{ printf "%d", ($1 + $2) * 1e6 / n }' <<<"$now")
         best=$((now < best ? now : best))
     done
     echo "$best"

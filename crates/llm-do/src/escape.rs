@@ -16,6 +16,18 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Zero if JSON writes all of these bytes as they are. Else the lowest bit that is set is the highest one of the first byte that
+/// is escaped; what is set above it means nothing. Eight bytes at a time, by arithmetic: a compiler that is to make a small
+/// program makes no such loop of one that goes byte by byte.
+pub(crate) fn escaped_in_json(bytes: [u8; 8]) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([0x01; 8]);
+    const HIGHEST: u64 = u64::from_le_bytes([0x80; 8]);
+    let word = u64::from_le_bytes(bytes);
+    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
+    let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (is(b'"') | is(b'\\') | below(word, b' ')) & HIGHEST
+}
+
 /// Like [`visible`], but lines stay lines.
 pub fn visible_lines(text: &str) -> String {
     text.split('\n').map(visible).collect::<Vec<_>>().join("\n")

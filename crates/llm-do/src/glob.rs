@@ -116,7 +116,7 @@ fn is_path(parts: &[Part], path: &str) -> bool {
     let mut at = 0;
     let mut again: Option<(usize, &str)> = None;
     while let Some(path) = rest {
-        let (name, behind) = path.split_once('/').map_or((path, None), |(name, behind)| (name, Some(behind)));
+        let (name, behind) = first_name(path);
         match parts.get(at) {
             Some(Part::Directories) => {
                 at += 1;
@@ -130,14 +130,29 @@ fn is_path(parts: &[Part], path: &str) -> bool {
             Some(Part::Name(_)) | None => {}
         }
         let Some((start, taken)) = again else { return false };
-        let Some((_, behind)) = taken.split_once('/') else { return false };
+        let (_, Some(behind)) = first_name(taken) else { return false };
         (at, rest, again) = (start, Some(behind), Some((start, behind)));
     }
     at == parts.len()
 }
 
+/// The first name of a path, and what follows it. Names are short, so nothing is prepared for a search.
+fn first_name(path: &str) -> (&str, Option<&str>) {
+    match path.bytes().position(|byte| byte == b'/') {
+        Some(end) => (&path[..end], Some(&path[end + 1..])),
+        None => (path, None),
+    }
+}
+
 /// Character by character, and `*` like `**` above.
 fn is_name(tokens: &[Token], name: &str) -> bool {
+    // What stands behind the only `*` stands at the end.
+    if let [Token::Any, behind @ ..] = tokens
+        && !behind.iter().any(|token| matches!(token, Token::Any))
+    {
+        let mut characters = name.chars();
+        return behind.iter().rev().all(|token| characters.next_back().is_some_and(|last| token.takes(last)));
+    }
     let mut rest = name;
     let mut at = 0;
     let mut again: Option<(usize, &str)> = None;

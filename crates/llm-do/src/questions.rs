@@ -45,7 +45,7 @@ pub enum AnswerError {
 }
 
 /// By which a question is answered that the run itself took back: its call was given up, or another answer covers it.
-pub const BY_THE_RUN: &str = "the run";
+pub(crate) const BY_THE_RUN: &str = "the run";
 
 /// The approver of a session with front ends.
 #[derive(Clone, Debug)]

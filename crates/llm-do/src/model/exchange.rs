@@ -146,7 +146,8 @@ impl Model for Exchange {
         let url = self.endpoint.url(&head);
         // The encoder has them.
         (head.instructions, head.tools) = (String::new(), Vec::new());
-        let line = Line { exchange: self.clone(), head, url };
+        let pace = pace(&head);
+        let line = Line { exchange: self.clone(), head, url, pace };
         Box::new(Talk { line, encoder, given_ids: GivenIds::default(), headers: Vec::new() })
     }
 }
@@ -165,6 +166,8 @@ struct Line {
     head: Head,
     /// One that cannot be used is told by the first request.
     url: Result<Uri, ModelError>,
+    /// How long an answer may be silent.
+    pace: Pace,
 }
 
 impl Conversation for Talk {
@@ -183,7 +186,7 @@ impl Conversation for Talk {
     }
 
     fn longest_wait(&self) -> Option<Duration> {
-        Some(self.line.exchange.http.first_byte_timeout(self.line.pace()))
+        Some(self.line.exchange.http.first_byte_timeout(self.line.pace))
     }
 
     fn goes_on_with(&self, cut: &Reply) -> bool {
@@ -299,15 +302,6 @@ impl Line {
         Ok(wait)
     }
 
-    /// Documents come when all of them is written, and who thinks is silent meanwhile.
-    fn pace(&self) -> Pace {
-        match (self.head.stream, thinks(&self.head)) {
-            (false, _) => Pace::Late,
-            (true, true) => Pace::Slow,
-            (true, false) => Pace::Usual,
-        }
-    }
-
     async fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, ModelError> {
         let endpoint = &self.exchange.endpoint;
         let key = match &endpoint.key {
@@ -373,7 +367,7 @@ impl Line {
     ) -> Result<Reply, ModelError> {
         let headers = headers.iter().cloned().collect();
         let request = Request { method: Method::POST, url: self.url.clone()?, headers, body };
-        let (sending, departure) = self.exchange.http.watched(request, self.pace());
+        let (sending, departure) = self.exchange.http.watched(request, self.pace);
         let mut sent = Sent { meter, departure, taken: None };
         let response = sending.await?;
         let request_id = request_id(&response.headers);
@@ -483,6 +477,15 @@ impl Line {
         let error = self.exchange.endpoint.protocol.fault(status, &body);
         let error = error.map_fault(|fault| Fault { retry_after: retry_after.or(fault.retry_after), ..fault });
         identified(error, request_id)
+    }
+}
+
+/// Documents come when all of them is written, and who thinks is silent meanwhile.
+fn pace(head: &Head) -> Pace {
+    match (head.stream, thinks(head)) {
+        (false, _) => Pace::Late,
+        (true, true) => Pace::Slow,
+        (true, false) => Pace::Usual,
     }
 }
 

@@ -20,6 +20,7 @@ pub mod name;
 pub mod openai_chat;
 pub(crate) mod openai_responses;
 mod picture;
+mod plain;
 pub mod prices;
 pub mod protocol;
 pub mod provider;

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::plain::Plain;
 use super::{Fault, Head, ModelError};
 use crate::http::frames::{Frame, FrameTooLong};
 use crate::message::{Message, Reply, ServerToolPart, Usage};
@@ -96,15 +97,24 @@ pub fn read_json<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, DecodeErro
     Ok(serde_json::from_str(text)?)
 }
 
+/// The same, for what mostly is so plain that it needs no parser.
+pub(crate) fn read_plain<'a, T: Deserialize<'a>>(
+    json: &'a [u8],
+    plain: impl FnOnce(&mut Plain<'a>) -> Option<T>,
+) -> Result<T, DecodeError> {
+    let text = str::from_utf8(json).map_err(|error| DecodeError::Malformed(error.to_string()))?;
+    Plain::read(text, plain).map_or_else(|| Ok(serde_json::from_str(text)?), Ok)
+}
+
 /// What is not as it should be is not there: nobody gives an answer back because of what stands beside it.
 pub fn leniently<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
-    let raw = Option::<Box<RawValue>>::deserialize(deserializer)?;
+    let raw = Option::<&RawValue>::deserialize(deserializer)?;
     Ok(raw.and_then(|raw| serde_json::from_str(raw.get()).ok()))
 }
 
 /// A count of tokens. Some servers give it as `7.0`, as `7.5` or in quotes: it is rounded up.
 pub fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let raw = Option::<Box<RawValue>>::deserialize(deserializer)?;
+    let raw = Option::<&RawValue>::deserialize(deserializer)?;
     Ok(raw.and_then(|raw| count(raw.get().trim_matches('"'))))
 }
 

@@ -685,8 +685,9 @@ impl Gate {
             Verdict::Ask(question) | Verdict::AskAnyway(question) | Verdict::AlwaysAsk(question) => question,
         };
         let pending = || candidate.asked(question, events.redactor()).pending(&self.run, &(candidate.key)());
-        let Given { answer, judged } = match self.answered(&candidate, &verdict, question, &judge, steps, events).await
-        {
+        // Boxed: most calls are allowed, and have no use for it.
+        let answered = Box::pin(self.answered(&candidate, &verdict, question, &judge, steps, events));
+        let Given { answer, judged } = match answered.await {
             Ok(given) => given,
             Err(NoAnswer::Unasked) => return permitted(&verdict, verdict.bound_exception(), None),
             Err(NoAnswer::Policy(reason)) => return refused(reason, RefusedBy::Policy),

@@ -10,7 +10,7 @@ pub(super) mod walk;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::AssertUnwindSafe;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -37,6 +37,8 @@ use text::Replacement;
 pub struct Filesystem {
     roots: Arc<Vec<Root>>,
     protected: Arc<Protected>,
+    /// Made when they are first asked for: schemas take longer than most calls.
+    specs: Arc<OnceLock<Vec<ToolSpec>>>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -111,7 +113,7 @@ impl Filesystem {
         };
         let opened = named.into_iter().map(|(name, root)| Root::open(name, root.clone(), project_root));
         let roots = opened.collect::<Result<Vec<_>, String>>()?;
-        Ok(Self { roots: Arc::new(roots), protected: Arc::new(protected.clone()) })
+        Ok(Self { roots: Arc::new(roots), protected: Arc::new(protected.clone()), specs: Arc::default() })
     }
 
     fn can_write(&self) -> bool {
@@ -155,7 +157,10 @@ impl Filesystem {
             }
             (None, _, None) => return refuse("names no root"),
         };
-        root.refusal().map_or_else(|| Ok((root, beneath.iter().collect())), Err)
+        match root.refusal() {
+            None => Ok((root, beneath.iter().collect())),
+            Some(reason) => Err(reason.to_owned()),
+        }
     }
 
     /// A whole path may name what lies beneath a root just as well: the innermost root that it is in, and the rest.
@@ -212,6 +217,12 @@ impl Filesystem {
     }
 }
 
+/// Whether a path looks like a secret that led to a place that does not. One that is the end of the place's own path need not
+/// be looked at again.
+fn is_secret_elsewhere(named: &Path, place: &Path) -> bool {
+    !place.ends_with(named) && looks_secret(named)
+}
+
 fn check_suffix(root: &Root, path: &str, beneath: &Path) -> Result<(), String> {
     if root.has_suffix(beneath) {
         return Ok(());
@@ -243,7 +254,7 @@ impl Filesystem {
         let several_names = spot.place.found.as_ref().is_some_and(|found| found.names > 1);
         let why = if self.protected.is_private(&spot.target) {
             "belongs to llm-do itself".to_owned()
-        } else if looks_secret(&spot.target.path) || looks_secret(Path::new(named)) {
+        } else if looks_secret(&spot.target.path) || is_secret_elsewhere(Path::new(named), &spot.target.path) {
             "looks like a secret".to_owned()
         } else if several_names {
             match root.secret_name_of(&spot.place) {
@@ -301,8 +312,7 @@ impl Filesystem {
         }
         let is_wanted = || !cancellation.is_cancelled();
         let read = text::read_part(file.into_std(), arguments.offset, arguments.max_chars, &is_wanted);
-        read.map(|part| RawJson::of(&part).get().to_owned())
-            .map_err(|error| ToolError::Failed(format!("`{}` {error}", visible(path))))
+        read.map(|part| part.to_json()).map_err(|error| ToolError::Failed(format!("`{}` {error}", visible(path))))
     }
 
     fn list(&self, arguments: &ListFiles) -> Result<String, String> {
@@ -397,6 +407,25 @@ fn spec<T: JsonSchema>(name: &str, description: &str, repeat: Repeat) -> ToolSpe
 }
 
 impl Filesystem {
+    fn described_tools(&self) -> Vec<ToolSpec> {
+        let roots: Vec<String> = self.roots.iter().map(Root::description).collect();
+        let here = include_str!("filesystem/here.md").trim().replace("{roots}", &roots.join("; "));
+        let described = |text: &str| format!("{} {here}", text.trim());
+        let (read, list) = (include_str!("filesystem/read_file.md"), include_str!("filesystem/list_files.md"));
+        let mut specs = vec![
+            spec::<ReadFile>("read_file", &described(read), Repeat::Repeatable),
+            spec::<ListFiles>("list_files", &described(list), Repeat::Repeatable),
+        ];
+        if self.can_write() {
+            let (write, edit) = (include_str!("filesystem/write_file.md"), include_str!("filesystem/edit_file.md"));
+            // In the order of the reply: a model that changes a file twice means the second change to come after the first.
+            let in_order = |spec| ToolSpec { order: Order::Sequential, ..spec };
+            specs.push(in_order(spec::<WriteFile>("write_file", &described(write), Repeat::Repeatable)));
+            specs.push(in_order(spec::<EditFile>("edit_file", &described(edit), Repeat::Once)));
+        }
+        specs
+    }
+
     /// Whether a call is judged in no time: what it names is small, and nobody has to look for its other names.
     fn is_light(&self, arguments: &RawJson) -> bool {
         #[derive(Deserialize)]
@@ -425,22 +454,7 @@ impl Filesystem {
 
 impl Toolset for Filesystem {
     fn specs(&self) -> Vec<ToolSpec> {
-        let roots: Vec<String> = self.roots.iter().map(Root::description).collect();
-        let here = include_str!("filesystem/here.md").trim().replace("{roots}", &roots.join("; "));
-        let described = |text: &str| format!("{} {here}", text.trim());
-        let (read, list) = (include_str!("filesystem/read_file.md"), include_str!("filesystem/list_files.md"));
-        let mut specs = vec![
-            spec::<ReadFile>("read_file", &described(read), Repeat::Repeatable),
-            spec::<ListFiles>("list_files", &described(list), Repeat::Repeatable),
-        ];
-        if self.can_write() {
-            let (write, edit) = (include_str!("filesystem/write_file.md"), include_str!("filesystem/edit_file.md"));
-            // In the order of the reply: a model that changes a file twice means the second change to come after the first.
-            let in_order = |spec| ToolSpec { order: Order::Sequential, ..spec };
-            specs.push(in_order(spec::<WriteFile>("write_file", &described(write), Repeat::Repeatable)));
-            specs.push(in_order(spec::<EditFile>("edit_file", &described(edit), Repeat::Once)));
-        }
-        specs
+        self.specs.get_or_init(|| self.described_tools()).clone()
     }
 
     fn judge<'a>(

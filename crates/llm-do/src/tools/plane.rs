@@ -191,8 +191,9 @@ impl ToolPlane {
             }
             results
         };
-        let at_once = join_all(concurrent.into_iter().map(|(position, call, decided)| async move {
-            (position, self.outcome((position, first), call, decided, cx).await)
+        // Boxed: what waits for many moves each of them several times.
+        let at_once = join_all(concurrent.into_iter().map(|(position, call, decided)| {
+            Box::pin(async move { (position, self.outcome((position, first), call, decided, cx).await) })
         }));
         let (mut results, more) = tokio::join!(at_once, in_order);
         results.extend(more);
@@ -215,15 +216,19 @@ impl ToolPlane {
             let inner = CallContext { steps, ..*cx };
             let ran = match decided {
                 Decided::Run(permission, told) => self.call(call, permission, told, inner).await?,
-                Decided::Not(reason, told) => self.refuse(call, Ran::refused(reason, told), inner).await?,
-                Decided::Recorded => self.recall(call, inner).await?,
+                // Boxed is what most calls have no use for.
+                Decided::Not(reason, told) => Box::pin(self.refuse(call, Ran::refused(reason, told), inner)).await?,
+                Decided::Recorded => Box::pin(self.recall(call, inner)).await?,
             };
             match ran.gave {
                 Gave::Content(content) => return Ok(Outcome { edited: ran.edited, given: Ok(content) }),
                 Gave::Failed(reason) | Gave::Refused(reason) => {
                     return Ok(Outcome { edited: None, given: Err(reason) });
                 }
-                Gave::Changed => decided = self.decision(call, Place { position, attempt: attempt + 1 }, cx).await?,
+                Gave::Changed => {
+                    let place = Place { position, attempt: attempt + 1 };
+                    decided = Box::pin(self.decision(call, place, cx)).await?;
+                }
             }
         }
         Ok(Outcome { edited: None, given: Err("its target keeps changing".to_owned()) })
@@ -424,12 +429,13 @@ impl Slot {
 
     fn tell_returned(&self, call: &ToolCall, ran: Result<&Ran, &Ending>, events: &Events) {
         if self.kind != ToolKind::Agent {
-            let (returned, duration_ms) = match ran {
-                Ok(ran) => (ran.gave.returned(), ran.duration_ms),
-                Err(ending) => (Returned::Error(ending.to_string()), 0),
-            };
-            let (id, tool) = (&call.id, &call.tool);
-            events.send(|| EventKind::ToolReturned { id: id.clone(), tool: tool.clone(), returned, duration_ms });
+            events.send(|| {
+                let (returned, duration_ms) = match ran {
+                    Ok(ran) => (ran.gave.returned(), ran.duration_ms),
+                    Err(ending) => (Returned::Error(ending.to_string()), 0),
+                };
+                EventKind::ToolReturned { id: call.id.clone(), tool: call.tool.clone(), returned, duration_ms }
+            });
         }
     }
 }
@@ -505,10 +511,12 @@ impl Ran {
 impl Gave {
     fn returned(&self) -> Returned {
         match self {
-            Self::Content(content) => {
+            // Only a value is read in another way than it was given.
+            Self::Content(content) if content.iter().any(|part| matches!(part, Content::Value { .. })) => {
                 let read: Vec<Content> = content.iter().cloned().map(as_read).collect();
                 Returned::Result(Content::shown(&read))
             }
+            Self::Content(content) => Returned::Result(Content::shown(content)),
             Self::Failed(reason) | Self::Refused(reason) => Returned::Error(reason.clone()),
             Self::Changed => Returned::Error(ToolError::Changed.to_string()),
         }

@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -145,6 +146,17 @@ impl Target {
         self.lineage.len() >= self.path.iter().count()
     }
 
+    /// Whether a part of the path has this name.
+    fn has_part(&self, name: Option<&OsStr>) -> bool {
+        let Some(name) = name else { return false };
+        let path = self.path.as_os_str().as_bytes();
+        if !path.is_ascii() || !name.is_ascii() {
+            return self.path.iter().any(|part| is_same_name(part, name));
+        }
+        let mut parts = path.split(|byte| *byte == b'/');
+        parts.any(|part| part.len() == name.len() && part.eq_ignore_ascii_case(name.as_bytes()))
+    }
+
     /// The same directory, as the one in which somebody works.
     #[must_use]
     pub fn worked_in(self) -> Self {
@@ -169,16 +181,22 @@ impl Target {
 
 impl Entry {
     fn covers(&self, target: &Target) -> bool {
-        let Some((known, missing)) = deepest_known(&self.path) else { return false };
-        let parts: Vec<&OsStr> = target.path.iter().collect();
-        let meets = |(depth, identity): (usize, &Identity)| {
-            let below = parts.get(depth + 1..).unwrap_or_default();
-            *identity == known
-                && below.len() >= missing.len()
+        let (known, missing) = match Identity::of_path(&self.path) {
+            Ok(known) => (known, Vec::new()),
+            // What is not there can only be meant by its name.
+            Err(_) if !target.has_part(self.path.file_name()) => return false,
+            Err(_) => match deepest_known(&self.path) {
+                Some(found) => found,
+                None => return false,
+            },
+        };
+        let meets = |(depth, _): (usize, &Identity)| {
+            let below: Vec<&OsStr> = target.path.iter().skip(depth + 1).collect();
+            below.len() >= missing.len()
                 && below.iter().zip(&missing).all(|(part, name)| is_same_name(part, name))
                 && self.covers.reaches(&below[missing.len()..])
         };
-        target.lineage.iter().enumerate().any(meets)
+        target.lineage.iter().enumerate().filter(|(_, identity)| **identity == known).any(meets)
     }
 }
 
@@ -210,6 +228,9 @@ fn deepest_known(path: &Path) -> Option<(Identity, Vec<&OsStr>)> {
 
 /// A disk may take two spellings for one name. Where it does not, a question too many is asked.
 fn is_same_name(one: &OsStr, other: &OsStr) -> bool {
+    if one.is_ascii() && other.is_ascii() {
+        return one.eq_ignore_ascii_case(other);
+    }
     one == other || one.to_string_lossy().to_lowercase() == other.to_string_lossy().to_lowercase()
 }
 

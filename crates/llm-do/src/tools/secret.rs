@@ -1,10 +1,10 @@
 //! Files that look like secrets: what a model should not see without somebody saying so.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
-use std::path::{Component, Path};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
-/// Directories in which everything is a secret.
+/// Directories in which everything is a secret. All of them are hidden.
 const DIRECTORIES: &[&str] =
     &[".ssh", ".aws", ".gnupg", ".kube", ".azure", ".terraform.d", ".password-store", ".snowflake"];
 /// Names that mean it only in another directory. A `*` at the end stands for anything.
@@ -84,23 +84,26 @@ const COPIES: &[&str] = &["~", ".bak", ".old", ".orig", ".swp", ".save"];
 
 /// Whether a path names a file that usually holds keys or passwords. Only the name is looked at.
 pub fn looks_secret(path: &Path) -> bool {
-    let mut parts: Vec<Cow<'_, str>> = path
-        .components()
-        .filter_map(|component| match component {
-            Component::Normal(part) => Some(in_lower_case(part)),
-            Component::CurDir | Component::ParentDir | Component::RootDir | Component::Prefix(_) => None,
-        })
-        .collect();
-    if let Some(name) = parts.last_mut() {
-        let kept = without_copies(name).len();
-        match name {
-            Cow::Borrowed(name) => *name = &name[..kept],
-            Cow::Owned(name) => name.truncate(kept),
+    let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
+    let mut parts = parts.filter(|part| !matches!(*part, b"" | b"." | b".."));
+    let Some(last) = parts.next_back() else { return false };
+    let mut before = Cow::Borrowed("");
+    for part in parts {
+        let part = in_lower_case(part);
+        if is_in_secret_place(&before, &part) {
+            return true;
         }
+        before = part;
     }
-    let in_directory = parts.iter().any(|part| DIRECTORIES.contains(&&**part));
-    let is_nested = parts.windows(2).any(|pair| NESTED.iter().any(|nested| is_pair(pair, nested)));
-    in_directory || is_nested || parts.last().is_some_and(|name| is_secret_name(name))
+    let last = in_lower_case(last);
+    let name = without_copies(&last);
+    is_in_secret_place(&before, name) || is_secret_name(name)
+}
+
+/// Whether a name says that all beneath it is a secret, by itself or with the directory that it is in.
+fn is_in_secret_place(before: &str, name: &str) -> bool {
+    let is_nested = || NESTED.iter().any(|[directory, nested]| *directory == before && is_called(name, nested));
+    (name.starts_with('.') && DIRECTORIES.contains(&name)) || (before.starts_with(['.', 's']) && is_nested())
 }
 
 /// Whether a file that looks like a secret is one when it is only met on the way through a tree. Every repository has a
@@ -118,13 +121,11 @@ pub fn is_met(path: &Path, read: impl FnOnce() -> Option<Vec<u8>>) -> bool {
     text.lines().any(|line| has_password(line) || words.iter().any(|word| line.contains(word)))
 }
 
-fn is_pair(pair: &[Cow<'_, str>], nested: &[&str; 2]) -> bool {
-    let [directory, name] = nested;
-    let is_name = match name.strip_suffix('*') {
-        Some(start) => pair[1].starts_with(start),
-        None => pair[1] == *name,
-    };
-    pair[0] == *directory && is_name
+fn is_called(name: &str, known: &str) -> bool {
+    match known.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == known,
+    }
 }
 
 /// `.env.bak~` is `.env`.
@@ -137,10 +138,10 @@ fn without_copies(name: &str) -> &str {
 }
 
 /// Most names are in lower case already.
-fn in_lower_case(part: &OsStr) -> Cow<'_, str> {
-    match part.to_str() {
-        Some(name) if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) => Cow::Borrowed(name),
-        _ => Cow::Owned(part.to_string_lossy().to_lowercase()),
+fn in_lower_case(part: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(part) {
+        Ok(name) if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) => Cow::Borrowed(name),
+        _ => Cow::Owned(String::from_utf8_lossy(part).to_lowercase()),
     }
 }
 
@@ -261,6 +262,37 @@ mod tests {
         ".",
         "..",
     ];
+
+    /// What the rules say, rule by rule and without a short cut.
+    fn looks_secret_plainly(path: &str) -> bool {
+        let normal = |part: &&str| !matches!(*part, "" | "." | "..");
+        let mut parts: Vec<String> = path.split('/').filter(normal).map(str::to_lowercase).collect();
+        if let Some(name) = parts.last_mut() {
+            *name = without_copies(name).to_owned();
+        }
+        let in_directory = parts.iter().any(|part| DIRECTORIES.contains(&part.as_str()));
+        let is_nested = parts
+            .windows(2)
+            .any(|pair| NESTED.iter().any(|[directory, name]| pair[0] == *directory && is_called(&pair[1], name)));
+        in_directory || is_nested || parts.last().is_some_and(|name| is_secret_name(name))
+    }
+
+    #[test]
+    fn a_short_cut_changes_nothing() {
+        let known = DIRECTORIES.iter().chain(NAMES).chain(KEYS).chain(SUFFIXES).chain(NESTED.iter().flatten());
+        let others =
+            [".", "..", "", "a", ".ENV", "Key.PEM", "credentials.toml", "~", ".bak", "id_rsa.pub~", "Kube", "ſ"];
+        let names: Vec<&str> = known.copied().chain(others).collect();
+        for (one, two) in names.iter().flat_map(|one| names.iter().map(move |two| (one, two))) {
+            for path in
+                [format!("{one}/{two}"), format!("/x/{one}/{two}/y"), format!("{one}{two}"), format!("{one}/{two}~")]
+            {
+                assert_eq!(looks_secret(Path::new(&path)), looks_secret_plainly(&path), "{path}");
+            }
+        }
+        assert!(DIRECTORIES.iter().all(|name| name.starts_with('.')));
+        assert!(NESTED.iter().all(|[directory, _]| directory.starts_with(['.', 's'])));
+    }
 
     #[test]
     fn secrets_are_told_by_their_names() {

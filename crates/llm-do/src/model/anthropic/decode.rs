@@ -10,7 +10,8 @@ use crate::http::frames::Frame;
 use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
-use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, leniently, read_json, tokens};
+use crate::model::plain::Plain;
+use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, leniently, read_json, read_plain, tokens};
 use crate::model::{Head, fault};
 
 pub struct MessagesDecoder {
@@ -55,7 +56,7 @@ impl MessagesDecoder {
     }
 
     fn block_delta(&mut self, data: &[u8], tell: &mut dyn FnMut(Delta<'_>)) -> Result<(), DecodeError> {
-        let BlockDelta { index, delta } = read_json(data)?;
+        let BlockDelta { index, delta } = BlockDelta::read(data)?;
         let Some(Block::Open(block)) = self.blocks.get_mut(&index).map(Box::as_mut) else {
             return Err(DecodeError::Malformed(format!("a delta of block {index}, which is not open")));
         };
@@ -396,8 +397,43 @@ struct BlockDelta<'a> {
     delta: DeltaFields<'a>,
 }
 
+impl<'a> BlockDelta<'a> {
+    fn read(data: &'a [u8]) -> Result<Self, DecodeError> {
+        read_plain(data, Self::plain)
+    }
+
+    /// Of a delta that needs no whole parser.
+    fn plain(plain: &mut Plain<'a>) -> Option<Self> {
+        let (mut index, mut delta) = (None, None);
+        plain.object(|plain, name| match name {
+            "index" => Plain::once(&mut index, plain.count()?),
+            "delta" => Plain::once(&mut delta, DeltaFields::plain(plain)?),
+            _ => plain.text().map(drop),
+        })?;
+        Some(Self { index: index?, delta: delta? })
+    }
+}
+
+impl<'a> DeltaFields<'a> {
+    fn plain(plain: &mut Plain<'a>) -> Option<Self> {
+        let mut fields = Self::default();
+        plain.object(|plain, name| {
+            let place = match name {
+                "text" => &mut fields.text,
+                "thinking" => &mut fields.thinking,
+                "partial_json" => &mut fields.partial_json,
+                "signature" => &mut fields.signature,
+                "citation" => return None,
+                _ => return plain.text().map(drop),
+            };
+            Plain::once(place, Borrowed(plain.text()?.into()))
+        })?;
+        Some(fields)
+    }
+}
+
 /// The fields of all kinds of deltas: whichever is there says the kind.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct DeltaFields<'a> {
     #[serde(borrow)]
     text: Option<Borrowed<'a>>,
@@ -724,5 +760,33 @@ data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}
         }
         let (error, _) = document(r#"{"type":"error","error":{"type":"api_error","message":"m"}}"#);
         assert!(matches!(error, Err(DecodeError::Reported(ModelError::Wait(_)))), "{error:?}");
+    }
+
+    #[test]
+    fn a_plain_delta_is_read_as_the_parser_reads_it() {
+        let texts = |delta: BlockDelta<'_>| {
+            let DeltaFields { text, thinking, partial_json, signature, citation } = delta.delta;
+            let texts =
+                [text, thinking, partial_json, signature].map(|text| text.map(|Borrowed(text)| text.into_owned()));
+            (delta.index, texts, citation.map(|json| json.get().to_owned()))
+        };
+        for (json, is_plain) in [
+            (r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"so ü"}}"#, true),
+            (r#" {"delta" : {"thinking":"so","type":"thinking_delta"}, "index" : 12 } "#, true),
+            (r#"{"index":3,"delta":{"signature":"abc","partial_json":""},"new":"x"}"#, true),
+            (r#"{"index":3,"delta":{"text":null}}"#, false),
+            (r#"{"index":3,"delta":{"text":"a\nb"}}"#, false),
+            (r#"{"index":3,"delta":{"citation":{"a":1}},"new":[1]}"#, false),
+            (r#"{"index":3,"delta":{"text":"a","text":"b"}}"#, false),
+            (r#"{"index":3,"index":3,"delta":{}}"#, false),
+            (r#"{"delta":{"text":"a"}}"#, false),
+            (r#"{"index":3}"#, false),
+            (r#"{"index":-3,"delta":{}}"#, false),
+            (r#"{"index":3,"delta":{}} x"#, false),
+        ] {
+            let parsed = serde_json::from_str::<BlockDelta<'_>>(json).map(texts).ok();
+            assert_eq!(Plain::read(json, BlockDelta::plain).is_some(), is_plain, "{json}");
+            assert_eq!(BlockDelta::read(json.as_bytes()).map(texts).ok(), parsed, "{json}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Lists files by a glob: beneath a directory, never into links, bounded in number, depth and time.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::root::Root;
@@ -20,8 +21,9 @@ pub struct Listing {
     pattern: Pattern,
     /// Of [`LEFT_OUT`], those that were named.
     named: Vec<&'static str>,
-    lines: Vec<String>,
-    length: usize,
+    /// Each line with its end.
+    text: String,
+    listed: usize,
     total: usize,
     left_out: Vec<&'static str>,
     walked: Walked,
@@ -30,13 +32,14 @@ pub struct Listing {
 impl Listing {
     /// Of the files whose paths, relative to where the list starts, match the pattern.
     pub fn new(path: &Path, pattern: &str) -> Result<Self, String> {
-        let is_named =
-            |name: &&str| path.iter().any(|part| part == *name) || pattern.split('/').any(|part| part == *name);
+        let parts = |bytes| <[u8]>::split(bytes, |byte| *byte == b'/');
+        let named = parts(path.as_os_str().as_bytes()).chain(parts(pattern.as_bytes()));
+        let left_out = |part: &[u8]| LEFT_OUT.iter().copied().find(|name| name.as_bytes() == part);
         Ok(Self {
             pattern: Pattern::parse(pattern)?,
-            named: LEFT_OUT.iter().copied().filter(is_named).collect(),
-            lines: Vec::new(),
-            length: 0,
+            named: named.filter_map(left_out).collect(),
+            text: String::new(),
+            listed: 0,
             total: 0,
             left_out: Vec::new(),
             walked: Walked::default(),
@@ -45,50 +48,67 @@ impl Listing {
 
     /// Adds the files beneath a path of a root. `prefix` stands before the root's paths where the pattern is matched.
     pub fn add(&mut self, root: &Root, path: &Path, prefix: &Path) -> Result<(), Unopened> {
-        root.find(path)?.place.open_directory()?;
+        let directory = root.place(path)?.open_directory()?;
         // What the pattern says without a wildcard need not be looked for; if it is not there, nothing matches.
-        let known = self.pattern.fixed().strip_prefix(prefix).unwrap_or(Path::new("")).to_owned();
-        let start = root.find(&path.join(&known)).and_then(|spot| spot.place.open_directory());
-        let Ok(directory) = start else { return Ok(()) };
-        let mut visitor = Lister { listing: self, root, path, prefix };
-        let mut walked = visitor.listing.walked;
-        let went = walk::walk(&directory, &prefix.join(known), &mut visitor, &mut walked);
+        let known = self.pattern.fixed().strip_prefix(prefix).unwrap_or(Path::new(""));
+        let start = prefix.join(known);
+        let directory = if known.as_os_str().is_empty() {
+            directory
+        } else {
+            let known = root.place(&path.join(known)).and_then(|place| place.open_directory());
+            let Ok(known) = known else { return Ok(()) };
+            known
+        };
+        let mut walked = self.walked;
+        let shown = root.named(path).join("");
+        let shown = visible(&shown.to_string_lossy()).into_owned();
+        let matched = prefix.join("").as_os_str().len();
+        let mut visitor = Lister { listing: self, root, path, prefix, shown, matched };
+        let went = walk::walk(&directory, &start, &mut visitor, &mut walked);
         self.walked = walked;
         went.map_err(Unopened::from)
     }
 
     /// One path a line, with marks where something is left out.
     pub fn text(mut self) -> String {
-        let more = self.total - self.lines.len();
-        if self.lines.is_empty() {
-            self.lines.push("[no files]".to_owned());
+        let more = self.total - self.listed;
+        let mut mark = |line: &str| {
+            self.text.push_str(line);
+            self.text.push('\n');
+        };
+        if self.listed == 0 {
+            mark("[no files]");
         }
         if more > 0 {
-            self.lines.push(format!("[cut: {more} more files; give a narrower pattern]"));
+            mark(&format!("[cut: {more} more files; give a narrower pattern]"));
         }
         if self.walked.is_cut {
-            self.lines.push("[cut: too many entries, or too deep; list a directory below]".to_owned());
+            mark("[cut: too many entries, or too deep; list a directory below]");
         }
         match self.walked.unreadable {
             0 => {}
-            1 => self.lines.push("[one directory cannot be read]".to_owned()),
-            count => self.lines.push(format!("[{count} directories cannot be read]")),
+            1 => mark("[one directory cannot be read]"),
+            count => mark(&format!("[{count} directories cannot be read]")),
         }
         if !self.left_out.is_empty() {
             let names = self.left_out.join("/, ");
-            self.lines.push(format!("[left out: {names}/; name it in `path` or `pattern` to list it]"));
+            mark(&format!("[left out: {names}/; name it in `path` or `pattern` to list it]"));
         }
-        self.lines.join("\n")
+        self.text.pop();
+        self.text
     }
 
-    fn push(&mut self, path: &Path) {
+    /// The directory as it is shown, and the path beneath it.
+    fn push(&mut self, directory: &str, path: &str) {
         self.total += 1;
         // A name with a line break in it would look like two.
-        let line = visible(&path.to_string_lossy()).into_owned();
-        let fits = self.length + line.len() < LONGEST_RESULT - 1_000;
-        if self.lines.len() < MOST_LISTED && fits && self.total == self.lines.len() + 1 {
-            self.length += line.len() + 1;
-            self.lines.push(line);
+        let path = visible(path);
+        let fits = self.text.len() + directory.len() + path.len() < LONGEST_RESULT - 1_000;
+        if self.listed < MOST_LISTED && fits && self.total == self.listed + 1 {
+            self.listed += 1;
+            self.text.push_str(directory);
+            self.text.push_str(&path);
+            self.text.push('\n');
         }
     }
 }
@@ -99,6 +119,10 @@ struct Lister<'a> {
     root: &'a Root,
     path: &'a Path,
     prefix: &'a Path,
+    /// The path as a model would call it and people may see it, with a slash behind it.
+    shown: String,
+    /// How many bytes the prefix and its slash have.
+    matched: usize,
 }
 
 impl Lister<'_> {
@@ -132,8 +156,8 @@ impl Visitor for Lister<'_> {
     fn meets(&mut self, path: &Path, kind: Met) {
         let matches = self.listing.pattern.matches(path) && self.root.has_suffix(path);
         if matches && (kind == Met::File || self.leads_to_a_file(path)) {
-            let named = self.root.named(&self.beneath(path));
-            self.listing.push(&named);
+            let beneath = path.as_os_str().as_bytes().get(self.matched..).unwrap_or_default();
+            self.listing.push(&self.shown, &String::from_utf8_lossy(beneath));
         }
     }
 }

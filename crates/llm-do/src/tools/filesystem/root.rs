@@ -22,6 +22,8 @@ pub struct Root {
     base: Opened,
     /// From the base to the root.
     relative: PathBuf,
+    /// Why nothing of it is read or written, if so.
+    refusal: Option<String>,
     /// A root that can be written need not exist: the first write that is permitted makes it.
     opened: OnceLock<Opened>,
 }
@@ -53,7 +55,11 @@ impl Root {
         };
         let failed = |error: &dyn std::fmt::Display| format!("the root {} cannot be opened: {error}", shown.display());
         let base = Opened::ambient(base).map_err(|error| failed(&error))?;
-        let root = Self { name, settings, shown: shown.clone(), base, relative, opened: OnceLock::new() };
+        let refusal = match settings.base {
+            Base::WorkingDirectory => working_directory::refusal(&base.target.path),
+            Base::Absolute(_) | Base::Project(_) => None,
+        };
+        let root = Self { name, settings, shown: shown.clone(), base, relative, refusal, opened: OnceLock::new() };
         match root.opened() {
             Ok(_) => Ok(root),
             Err(Unopened::Missing) if root.settings.access == Access::ReadWrite => Ok(root),
@@ -62,11 +68,8 @@ impl Root {
     }
 
     /// Why nothing of it is read or written, if it is a working directory that holds more than files of people.
-    pub fn refusal(&self) -> Option<String> {
-        match self.settings.base {
-            Base::WorkingDirectory => working_directory::refusal(&self.base.target.path),
-            Base::Absolute(_) | Base::Project(_) => None,
-        }
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     /// The path by which a model calls a file of this root.
@@ -107,8 +110,22 @@ impl Root {
     }
 
     pub fn find(&self, path: &Path) -> Result<Spot, Unopened> {
+        let (start, above, place) = self.resolved(path)?;
+        let target = start.target.at(&place);
+        let beneath = place.path.strip_prefix(above).unwrap_or(&place.path);
+        let (name, is_elsewhere) = (self.named(beneath), beneath != path);
+        Ok(Spot { place, target, name, is_elsewhere })
+    }
+
+    /// Like [`Root::find`], for those who need not know where on the disk it is.
+    pub fn place(&self, path: &Path) -> Result<Place, Unopened> {
+        self.resolved(path).map(|(_, _, place)| place)
+    }
+
+    /// From where a path was followed, how the root lies beneath that, and where the path leads.
+    fn resolved(&self, path: &Path) -> Result<(&Opened, &Path, Place), Unopened> {
         let (start, above) = match self.opened() {
-            Ok(opened) => (opened, Path::new("")),
+            Ok(opened) => return Ok((opened, Path::new(""), beneath::resolve(&opened.directory, path)?)),
             Err(Unopened::Missing) => (&self.base, self.relative.as_path()),
             Err(error) => return Err(error),
         };
@@ -117,17 +134,17 @@ impl Root {
             // Somebody made the root just now; what is in it is looked at from there.
             return Err(Unopened::Missing);
         }
-        let target = start.target.at(&place);
-        let beneath = place.path.strip_prefix(above).unwrap_or(&place.path);
-        let (name, is_elsewhere) = (self.named(beneath), beneath != path);
-        Ok(Spot { place, target, name, is_elsewhere })
+        Ok((start, above, place))
     }
 
     /// Whether a file has an ending that is allowed here.
     pub fn has_suffix(&self, path: &Path) -> bool {
         let suffixes = &self.settings.suffixes;
+        if suffixes.is_empty() {
+            return true;
+        }
         let name = path.to_string_lossy().to_lowercase();
-        suffixes.is_empty() || suffixes.iter().any(|suffix| name.ends_with(&suffix.to_lowercase()))
+        suffixes.iter().any(|suffix| name.ends_with(&suffix.to_lowercase()))
     }
 
     pub fn can_write(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Walks the files beneath a directory: in order, never through links, holding no more descriptors than it is deep, and
 //! bounded in number and depth.
 
-use std::ffi::{CStr, OsStr, OsString};
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -46,29 +46,39 @@ pub struct Walked {
 
 /// Everything beneath a directory, in the order of sorted paths. `path` is what the visitor hears before each name.
 pub fn walk(directory: &Dir, path: &Path, visitor: &mut dyn Visitor, walked: &mut Walked) -> io::Result<()> {
-    let mut path = path.to_owned();
+    let mut path = path.as_os_str().as_bytes().to_vec();
     // It may have been opened for searching only.
-    let start = rustix::fs::openat(directory, ".", LISTING, Mode::empty())?;
+    let start = rustix::fs::openat(directory, c".", LISTING, Mode::empty())?;
     enter(start.as_fd(), &mut path, 0, &mut Vec::with_capacity(AT_ONCE), visitor, walked)
+}
+
+fn as_path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
 }
 
 fn enter(
     directory: BorrowedFd<'_>,
-    path: &mut PathBuf,
+    path: &mut Vec<u8>,
     depth: usize,
     buffer: &mut Vec<u8>,
     visitor: &mut dyn Visitor,
     walked: &mut Walked,
 ) -> io::Result<()> {
-    for (name, kind) in entries(directory, buffer, walked)? {
-        path.push(&name);
+    let length = path.len();
+    let found = entries(directory, buffer, walked)?;
+    for &(start, end, kind) in &found.places {
+        let name = &found.names[start..end];
+        if path.last().is_some_and(|last| *last != b'/') {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
         match kind {
-            FileType::RegularFile => visitor.meets(path, Met::File),
-            FileType::Symlink => visitor.meets(path, Met::Link),
-            FileType::Directory if !visitor.enters(path) => {}
+            FileType::RegularFile => visitor.meets(as_path(path), Met::File),
+            FileType::Symlink => visitor.meets(as_path(path), Met::Link),
+            FileType::Directory if !visitor.enters(as_path(path)) => {}
             FileType::Directory if depth == DEEPEST => walked.is_cut = true,
             FileType::Directory => {
-                let opened = rustix::fs::openat(directory, &name, LISTING, Mode::empty()).map_err(io::Error::from);
+                let opened = rustix::fs::openat(directory, name, LISTING, Mode::empty()).map_err(io::Error::from);
                 // One directory that cannot be read does not hide the others.
                 if opened.and_then(|inner| enter(inner.as_fd(), path, depth + 1, buffer, visitor, walked)).is_err() {
                     walked.unreadable += 1;
@@ -76,21 +86,23 @@ fn enter(
             }
             _ => {}
         }
-        path.pop();
+        path.truncate(length);
     }
     Ok(())
 }
 
+/// What is in a directory: all names in one piece of memory, and of each its start, its end and what has it.
+#[derive(Default)]
+struct Entries {
+    names: Vec<u8>,
+    places: Vec<(usize, usize, FileType)>,
+}
+
 /// The names in a directory that was just opened, sorted.
-fn entries(
-    directory: BorrowedFd<'_>,
-    buffer: &mut Vec<u8>,
-    walked: &mut Walked,
-) -> io::Result<Vec<(OsString, FileType)>> {
-    let mut entries = Vec::new();
+fn entries(directory: BorrowedFd<'_>, buffer: &mut Vec<u8>, walked: &mut Walked) -> io::Result<Entries> {
+    let Entries { mut names, mut places } = Entries::default();
     read(directory, buffer, |name, kind| {
-        let name = OsStr::from_bytes(name.to_bytes());
-        if name == "." || name == ".." {
+        if name == c"." || name == c".." {
             return ControlFlow::Continue(());
         }
         walked.visited += 1;
@@ -105,11 +117,14 @@ fn entries(
             },
             kind => kind,
         };
-        entries.push((name.to_owned(), kind));
+        let start = names.len();
+        names.extend_from_slice(name.to_bytes());
+        places.push((start, names.len(), kind));
         ControlFlow::Continue(())
     })?;
-    entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    Ok(entries)
+    let name = |&(start, end, _): &(usize, usize, FileType)| &names[start..end];
+    places.sort_unstable_by(|one, other| name(one).cmp(name(other)));
+    Ok(Entries { names, places })
 }
 
 /// So many bytes of names are read at once. All directories of a walk share them, and nobody fills them with zeros: for a
