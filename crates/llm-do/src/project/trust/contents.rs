@@ -15,7 +15,7 @@ use crate::syntax::claim::{Claim, Subject};
 
 /// Beyond these the modules of a project are trusted by their place, and so is a single file that is larger.
 pub const MOST_MODULES: usize = 2_000;
-/// The most bytes of all modules together, and of a single file, whose contents are trusted; see [`MOST_MODULES`].
+/// The most bytes of all modules together, and of a single file, whose contents are trusted.
 pub const MOST_BYTES: u64 = 32 * 1024 * 1024;
 /// Names that are looked at in search of modules: a project in the middle of a large tree is no reason to wait.
 const MOST_NAMES: usize = 100_000;
