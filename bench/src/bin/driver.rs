@@ -10,7 +10,7 @@ use llm_do::event::Events;
 use llm_do::http::{HttpClient, HttpSettings};
 use llm_do::message::Message;
 use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries};
-use llm_do::model::meter::Unmetered;
+use llm_do::model::meter::UnlimitedMeter;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::model::protocol::Quirks;
 use llm_do::model::provider::ProtocolKind;
@@ -73,7 +73,7 @@ async fn hold_history(exchange: &Exchange, turns: usize, question: &str) -> Resu
     let (events, mut history, mut text_length) = (Events::unheard(), Vec::new(), 0);
     for _ in 0..turns {
         history.push(Message::user(question));
-        let reply = conversation.reply(&history, &mut Unmetered, &events).await?;
+        let reply = conversation.reply(&history, &mut UnlimitedMeter, &events).await?;
         text_length += reply.text().len();
         history.push(Message::Assistant(reply));
     }

@@ -5,29 +5,29 @@ use bytes::Bytes;
 use memchr::memmem;
 use tokio::sync::Barrier;
 
-use crate::answer::Answer;
+use crate::answer::FakeAnswer;
 use crate::http1;
 use crate::protocol::{Protocol, Serving};
-use crate::reply::Reply;
-use crate::seen::Stream;
+use crate::reply::FakeReply;
+use crate::seen::StreamMode;
 
 /// The same answers to whatever is asked. Requests are neither checked nor remembered.
 #[derive(Debug, Clone)]
 pub struct Constant {
     turns: usize,
-    step: Reply,
-    last: Reply,
+    step: FakeReply,
+    last: FakeReply,
     together: usize,
 }
 
 impl Constant {
     /// This reply to every request.
-    pub fn reply(reply: Reply) -> Self {
-        Self::tool_loop(0, Reply::empty(), reply)
+    pub fn reply(reply: FakeReply) -> Self {
+        Self::tool_loop(0, FakeReply::empty(), reply)
     }
 
     /// In each conversation `step`, which has one call, for `turns` times, then `last`.
-    pub fn tool_loop(turns: usize, step: Reply, last: Reply) -> Self {
+    pub fn tool_loop(turns: usize, step: FakeReply, last: FakeReply) -> Self {
         Self { turns, step, last, together: 1 }
     }
 
@@ -40,24 +40,24 @@ impl Constant {
     }
 }
 
-pub(crate) struct Prepared {
+pub(crate) struct ConstantAnswers {
     turns: usize,
     /// Where requests wait for each other.
     together: Option<Barrier>,
-    missing: Rendered,
+    missing: RenderedAnswer,
     forms: Vec<Form>,
 }
 
 struct Form {
     protocol: Protocol,
-    stream: Stream,
-    step: Rendered,
-    last: Rendered,
+    stream: StreamMode,
+    step: RenderedAnswer,
+    last: RenderedAnswer,
 }
 
 /// An answer as both HTTP versions send it.
 #[derive(Clone)]
-pub(crate) struct Rendered {
+pub(crate) struct RenderedAnswer {
     pub status: u16,
     pub content_type: String,
     pub body: Bytes,
@@ -69,35 +69,35 @@ pub(crate) struct Rendered {
 const LOOP_ID: &[u8] = b"call_loop_";
 const DIGITS: usize = 8;
 
-impl Prepared {
+impl ConstantAnswers {
     pub fn new(constant: &Constant) -> Self {
         let forms = Protocol::ALL.into_iter().flat_map(|protocol| {
-            [Stream::No, Stream::EventsWithUsage].map(|stream| Form {
+            [StreamMode::No, StreamMode::EventsWithUsage].map(|stream| Form {
                 protocol,
                 stream,
                 step: render(&constant.step, protocol, stream),
                 last: render(&constant.last, protocol, stream),
             })
         });
-        let missing = Rendered::of(Answer::document(404, r#"{"error":{"message":"there is nothing here"}}"#));
+        let missing = RenderedAnswer::of(FakeAnswer::document(404, r#"{"error":{"message":"there is nothing here"}}"#));
         let together = (constant.together > 1).then(|| Barrier::new(constant.together));
         Self { turns: constant.turns, together, missing, forms: forms.collect() }
     }
 
-    pub async fn answer(&self, path: &str, body: &[u8]) -> Rendered {
+    pub async fn answer(&self, path: &str, body: &[u8]) -> RenderedAnswer {
         if let Some(barrier) = &self.together {
             barrier.wait().await;
         }
         self.choose(path, body)
     }
 
-    fn choose(&self, path: &str, body: &[u8]) -> Rendered {
+    fn choose(&self, path: &str, body: &[u8]) -> RenderedAnswer {
         let Some(protocol) = Protocol::of_path(path) else { return self.missing.clone() };
         let asked = match protocol {
             Protocol::Gemini => path.contains(":streamGenerateContent"),
             Protocol::Anthropic | Protocol::OpenAiChat | Protocol::OpenAiResponses => asks_for_stream(body),
         };
-        let stream = if asked { Stream::EventsWithUsage } else { Stream::No };
+        let stream = if asked { StreamMode::EventsWithUsage } else { StreamMode::No };
         let form = self.forms.iter().find(|form| (form.protocol, form.stream) == (protocol, stream));
         let form = form.expect("every protocol was rendered both ways");
         match self.turn(body) {
@@ -119,8 +119,8 @@ impl Prepared {
     }
 }
 
-impl Rendered {
-    fn of(answer: Answer) -> Self {
+impl RenderedAnswer {
+    fn of(answer: FakeAnswer) -> Self {
         let body = answer.body();
         let (status, content_type) = (answer.status, answer.content_type.clone());
         Self { status, content_type, body, http1: http1::rendered(answer.plan()) }
@@ -141,7 +141,7 @@ impl Rendered {
     }
 }
 
-fn render(reply: &Reply, protocol: Protocol, stream: Stream) -> Rendered {
+fn render(reply: &FakeReply, protocol: Protocol, stream: StreamMode) -> RenderedAnswer {
     let mut reply = reply.clone();
     let mut named = 0;
     reply.name_calls(|| {
@@ -151,9 +151,9 @@ fn render(reply: &Reply, protocol: Protocol, stream: Stream) -> Rendered {
         format!("call_loop_{:0DIGITS$}{which}", 0)
     });
     let chunks = Serving { reply: &reply, number: 1, model: "fake", stream }.chunks(protocol);
-    Rendered::of(match stream {
-        Stream::No => Answer::document(200, chunks.concat()),
-        Stream::Events | Stream::EventsWithUsage => Answer::events(chunks),
+    RenderedAnswer::of(match stream {
+        StreamMode::No => FakeAnswer::document(200, chunks.concat()),
+        StreamMode::Events | StreamMode::EventsWithUsage => FakeAnswer::events(chunks),
     })
 }
 
@@ -176,7 +176,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::reply::Call;
+    use crate::reply::FakeCall;
 
     #[test]
     fn the_wish_for_a_stream_is_found_without_parsing() {
@@ -197,8 +197,8 @@ mod tests {
 
     #[test]
     fn a_tool_loop_is_counted_by_the_last_id() {
-        let step = Reply::text("so").and_calls([Call::new("noop", json!({}))]);
-        let prepared = Prepared::new(&Constant::tool_loop(2, step, Reply::text("done")));
+        let step = FakeReply::text("so").and_calls([FakeCall::new("noop", json!({}))]);
+        let prepared = ConstantAnswers::new(&Constant::tool_loop(2, step, FakeReply::text("done")));
         for (body, expected) in [
             ("{}", "call_loop_00000000"),
             (r#"{"id":"call_loop_00000000"}"#, "call_loop_00000001"),
@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn calls_of_one_reply_have_ids_of_their_own() {
-        let step = Reply::empty().and_calls(vec![Call::new("noop", json!({})); 3]);
-        let prepared = Prepared::new(&Constant::tool_loop(2, step, Reply::text("done")));
+        let step = FakeReply::empty().and_calls(vec![FakeCall::new("noop", json!({})); 3]);
+        let prepared = ConstantAnswers::new(&Constant::tool_loop(2, step, FakeReply::text("done")));
         let answer = prepared.choose("/v1/messages", br#"{"id":"call_loop_00000000_3"}"#);
         let body = String::from_utf8_lossy(&answer.body).into_owned();
         for id in ["\"call_loop_00000001\"", "\"call_loop_00000001_2\"", "\"call_loop_00000001_3\""] {

@@ -65,12 +65,12 @@ impl Drop for InFlight {
 }
 
 /// A connection whose bytes are counted below TLS, as they are on the wire.
-pub(crate) struct Counted {
+pub(crate) struct CountedConnection {
     pub stream: TcpStream,
     pub counts: Arc<Counts>,
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -83,7 +83,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountedConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         add(&self.counts.bytes_out, written);

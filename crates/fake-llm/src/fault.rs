@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::answer::{Answer, At, Cut, Framing, Shape};
-use crate::gate::Gate;
+use crate::answer::{At, Cut, FakeAnswer, FakeBodyShape, Framing};
+use crate::gate::StallGate;
 use crate::protocol::Dialect;
 
 /// Which requests a fault befalls. Requests are counted from 1 in the order of their arrival.
@@ -23,9 +23,9 @@ pub enum On {
 
 /// One thing that goes wrong. Several may befall one answer; their order does not matter.
 #[derive(Debug, Clone)]
-pub enum Fault {
+pub enum InjectedFault {
     /// An error in the provider's shape.
-    Failure(Failure),
+    Failure(FakeProviderError),
     /// What a proxy or load balancer in between says.
     HtmlPage { status: u16 },
     /// The usual head and no body at all.
@@ -47,9 +47,9 @@ pub enum Fault {
     /// Pieces of random length; also a split inside each multi-byte character and between each CR and LF.
     Rechunk { seed: u64 },
     /// Nothing is sent until the gate opens.
-    StallBeforeHead(Gate),
+    StallBeforeHead(StallGate),
     /// The body stops there until the gate opens. `At::Percent(0)` is after the head and before the body.
-    Stall { at: At, gate: Gate },
+    Stall { at: At, gate: StallGate },
     /// The answer ends there.
     Cut { at: At, how: Cut },
 }
@@ -62,7 +62,7 @@ pub enum LineEnd {
 
 /// An error that the provider reports.
 #[derive(Debug, Clone)]
-pub struct Failure {
+pub struct FakeProviderError {
     pub status: u16,
     pub message: String,
     /// A word for programs, beside the one that belongs to the status (`code` in chat completions).
@@ -95,7 +95,7 @@ impl On {
     }
 }
 
-impl Failure {
+impl FakeProviderError {
     pub fn new(status: u16, message: &str) -> Self {
         Self { status, message: message.to_owned(), code: None, retry_after: None }
     }
@@ -112,7 +112,7 @@ impl Failure {
         self
     }
 
-    pub(crate) fn answer(&self, dialect: &dyn Dialect) -> Answer {
+    pub(crate) fn answer(&self, dialect: &dyn Dialect) -> FakeAnswer {
         let retry_after = self.retry_after.as_ref().and_then(|when| match when {
             RetryAfter::Seconds(seconds) => Some(("retry-after", seconds.to_string())),
             RetryAfter::Date(date) => Some(("retry-after", httpdate::fmt_http_date(*date))),
@@ -120,14 +120,14 @@ impl Failure {
             RetryAfter::Raw(text) => Some(("retry-after", text.clone())),
             RetryAfter::Detail(_) => None,
         });
-        Answer { retry_after, ..Answer::document(self.status, dialect.failure(self)) }
+        FakeAnswer { retry_after, ..FakeAnswer::document(self.status, dialect.failure(self)) }
     }
 }
 
-impl Fault {
+impl InjectedFault {
     /// The provider refuses with this status.
     pub fn status(status: u16) -> Self {
-        Self::Failure(Failure::new(status, &format!("the script wants status {status}")))
+        Self::Failure(FakeProviderError::new(status, &format!("the script wants status {status}")))
     }
 
     pub fn cut(at: At, how: Cut) -> Self {
@@ -164,7 +164,7 @@ impl Fault {
 }
 
 /// Changes `answer` by all `faults`: first what it says, then how it is written, then how it travels.
-pub(crate) fn apply(mut faults: Vec<Fault>, mut answer: Answer, dialect: &dyn Dialect) -> Answer {
+pub(crate) fn apply(mut faults: Vec<InjectedFault>, mut answer: FakeAnswer, dialect: &dyn Dialect) -> FakeAnswer {
     faults.sort_by_key(stage);
     for fault in faults {
         answer = befall(fault, answer, dialect);
@@ -172,58 +172,58 @@ pub(crate) fn apply(mut faults: Vec<Fault>, mut answer: Answer, dialect: &dyn Di
     answer
 }
 
-fn stage(fault: &Fault) -> usize {
+fn stage(fault: &InjectedFault) -> usize {
     match fault {
-        Fault::Failure(_)
-        | Fault::HtmlPage { .. }
-        | Fault::EmptyBody
-        | Fault::MalformedJson
-        | Fault::HugeBody { .. }
-        | Fault::ErrorEvent { .. } => 0,
-        Fault::ContentType(_) | Fault::Comments => 1,
-        Fault::LineEnds(_) => 2,
-        Fault::TruncatedUtf8 => 3,
-        Fault::Rechunk { .. } => 4,
-        Fault::StallBeforeHead(_) | Fault::Stall { .. } | Fault::Cut { .. } => 5,
+        InjectedFault::Failure(_)
+        | InjectedFault::HtmlPage { .. }
+        | InjectedFault::EmptyBody
+        | InjectedFault::MalformedJson
+        | InjectedFault::HugeBody { .. }
+        | InjectedFault::ErrorEvent { .. } => 0,
+        InjectedFault::ContentType(_) | InjectedFault::Comments => 1,
+        InjectedFault::LineEnds(_) => 2,
+        InjectedFault::TruncatedUtf8 => 3,
+        InjectedFault::Rechunk { .. } => 4,
+        InjectedFault::StallBeforeHead(_) | InjectedFault::Stall { .. } | InjectedFault::Cut { .. } => 5,
     }
 }
 
-fn befall(fault: Fault, mut answer: Answer, dialect: &dyn Dialect) -> Answer {
+fn befall(fault: InjectedFault, mut answer: FakeAnswer, dialect: &dyn Dialect) -> FakeAnswer {
     match fault {
-        Fault::Failure(failure) => return failure.answer(dialect),
-        Fault::HtmlPage { status } => return html_page(status),
-        Fault::EmptyBody => answer.chunks.clear(),
-        Fault::ContentType(content_type) => answer.content_type = content_type,
-        Fault::MalformedJson => answer.chunks = malformed(&answer),
-        Fault::TruncatedUtf8 => answer.chunks = vec![cut_inside_a_character(&answer.body())],
-        Fault::HugeBody { bytes } => answer.chunks = endless(answer.shape, bytes),
-        Fault::ErrorEvent { at } => return error_event(answer, at, dialect),
-        Fault::Comments => answer.chunks = with_comments(&answer, dialect),
-        Fault::LineEnds(end) => answer.chunks = with_line_ends(&answer, end),
-        Fault::Rechunk { seed } => {
+        InjectedFault::Failure(failure) => return failure.answer(dialect),
+        InjectedFault::HtmlPage { status } => return html_page(status),
+        InjectedFault::EmptyBody => answer.chunks.clear(),
+        InjectedFault::ContentType(content_type) => answer.content_type = content_type,
+        InjectedFault::MalformedJson => answer.chunks = malformed(&answer),
+        InjectedFault::TruncatedUtf8 => answer.chunks = vec![cut_inside_a_character(&answer.body())],
+        InjectedFault::HugeBody { bytes } => answer.chunks = endless(answer.shape, bytes),
+        InjectedFault::ErrorEvent { at } => return error_event(answer, at, dialect),
+        InjectedFault::Comments => answer.chunks = with_comments(&answer, dialect),
+        InjectedFault::LineEnds(end) => answer.chunks = with_line_ends(&answer, end),
+        InjectedFault::Rechunk { seed } => {
             answer.chunks = rechunk(&answer.body(), seed);
             answer.framing = Framing::Chunked;
         }
-        Fault::StallBeforeHead(gate) => answer.before_head.push(gate),
-        Fault::Stall { at, gate } => answer.stalls.push((at, gate)),
-        Fault::Cut { at, how } => answer.cut = Some((at, how)),
+        InjectedFault::StallBeforeHead(gate) => answer.before_head.push(gate),
+        InjectedFault::Stall { at, gate } => answer.stalls.push((at, gate)),
+        InjectedFault::Cut { at, how } => answer.cut = Some((at, how)),
     }
     answer
 }
 
-fn html_page(status: u16) -> Answer {
+fn html_page(status: u16) -> FakeAnswer {
     let page =
         format!("<html>\r\n<head><title>{status}</title></head>\r\n<body><h1>{status}</h1></body>\r\n</html>\r\n");
-    Answer { content_type: "text/html; charset=utf-8".to_owned(), ..Answer::document(status, page) }
+    FakeAnswer { content_type: "text/html; charset=utf-8".to_owned(), ..FakeAnswer::document(status, page) }
 }
 
-fn malformed(answer: &Answer) -> Vec<Bytes> {
+fn malformed(answer: &FakeAnswer) -> Vec<Bytes> {
     match answer.shape {
-        Shape::Document => {
+        FakeBodyShape::Document => {
             let body = answer.body();
             vec![body.slice(..body.len() / 2)]
         }
-        Shape::Events => {
+        FakeBodyShape::Events => {
             let mut chunks = answer.chunks.clone();
             chunks.insert(chunks.len() / 2, Bytes::from_static(b"data: {\"broken\": [1, 2\n\n"));
             chunks
@@ -240,11 +240,11 @@ fn cut_inside_a_character(body: &Bytes) -> Bytes {
     }
 }
 
-fn endless(shape: Shape, bytes: usize) -> Vec<Bytes> {
+fn endless(shape: FakeBodyShape, bytes: usize) -> Vec<Bytes> {
     static FILLING: [u8; 64 * 1024] = [b'a'; 64 * 1024];
     let opening: &'static [u8] = match shape {
-        Shape::Document => b"{\"id\":\"",
-        Shape::Events => b"data: {\"id\":\"",
+        FakeBodyShape::Document => b"{\"id\":\"",
+        FakeBodyShape::Events => b"data: {\"id\":\"",
     };
     let mut chunks = vec![Bytes::from_static(&opening[..opening.len().min(bytes)])];
     let mut missing = bytes.saturating_sub(opening.len());
@@ -256,11 +256,11 @@ fn endless(shape: Shape, bytes: usize) -> Vec<Bytes> {
     chunks
 }
 
-fn error_event(mut answer: Answer, at: At, dialect: &dyn Dialect) -> Answer {
-    let failure = Failure::new(529, "overloaded in the middle of an answer");
+fn error_event(mut answer: FakeAnswer, at: At, dialect: &dyn Dialect) -> FakeAnswer {
+    let failure = FakeProviderError::new(529, "overloaded in the middle of an answer");
     match answer.shape {
-        Shape::Document => Answer::document(200, dialect.failure(&failure)),
-        Shape::Events => {
+        FakeBodyShape::Document => FakeAnswer::document(200, dialect.failure(&failure)),
+        FakeBodyShape::Events => {
             let keep = match at {
                 At::Percent(percent) => answer.chunks.len() * percent.min(100) / 100,
                 At::Byte(byte) => events_before(&answer.chunks, byte),
@@ -281,24 +281,24 @@ fn events_before(chunks: &[Bytes], byte: usize) -> usize {
     ends.take_while(|end| *end <= byte).count()
 }
 
-fn with_comments(answer: &Answer, dialect: &dyn Dialect) -> Vec<Bytes> {
+fn with_comments(answer: &FakeAnswer, dialect: &dyn Dialect) -> Vec<Bytes> {
     match answer.shape {
-        Shape::Document => answer.chunks.clone(),
-        Shape::Events => {
+        FakeBodyShape::Document => answer.chunks.clone(),
+        FakeBodyShape::Events => {
             let idle = Bytes::from_static(dialect.idle_frames().as_bytes());
             answer.chunks.iter().flat_map(|event| [idle.clone(), event.clone()]).collect()
         }
     }
 }
 
-fn with_line_ends(answer: &Answer, end: LineEnd) -> Vec<Bytes> {
+fn with_line_ends(answer: &FakeAnswer, end: LineEnd) -> Vec<Bytes> {
     let replacement: &[u8] = match end {
         LineEnd::Crlf => b"\r\n",
         LineEnd::Cr => b"\r",
     };
     match answer.shape {
-        Shape::Document => answer.chunks.clone(),
-        Shape::Events => {
+        FakeBodyShape::Document => answer.chunks.clone(),
+        FakeBodyShape::Events => {
             let rewrite = |event: &Bytes| event.split(|byte| *byte == b'\n').collect::<Vec<_>>().join(replacement);
             answer.chunks.iter().map(|event| rewrite(event).into()).collect()
         }

@@ -8,10 +8,10 @@ use tokio::sync::watch;
 ///
 /// The `wait_…` methods block their thread; inside an async test use [`Gate::reached`] and [`Gate::left`].
 #[derive(Debug, Clone)]
-pub struct Gate(watch::Sender<Passage>);
+pub struct StallGate(watch::Sender<StallGateState>);
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Passage {
+struct StallGateState {
     open: bool,
     /// Answers that have come to the gate, ever.
     reached: usize,
@@ -19,13 +19,13 @@ struct Passage {
     left: usize,
 }
 
-impl Default for Gate {
+impl Default for StallGate {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Gate {
+impl StallGate {
     /// How long the blocking methods wait before they call the test a failure. Not a pace: nothing sleeps.
     const PATIENCE: Duration = Duration::from_mins(3);
 
@@ -60,22 +60,22 @@ impl Gate {
     /// The server's side: stand here until released. Being dropped before that means that the client left.
     pub(crate) async fn pass(self) {
         self.0.send_modify(|passage| passage.reached += 1);
-        let mut departure = Departure { gate: &self, waiting: true };
+        let mut departure = GateVisit { gate: &self, waiting: true };
         self.wait_for(|passage| passage.open).await;
         departure.waiting = false;
     }
 
-    async fn wait_for(&self, condition: impl FnMut(&Passage) -> bool) {
+    async fn wait_for(&self, condition: impl FnMut(&StallGateState) -> bool) {
         self.0.subscribe().wait_for(condition).await.expect("the sender lives in `self`");
     }
 }
 
-struct Departure<'a> {
-    gate: &'a Gate,
+struct GateVisit<'a> {
+    gate: &'a StallGate,
     waiting: bool,
 }
 
-impl Drop for Departure<'_> {
+impl Drop for GateVisit<'_> {
     fn drop(&mut self) {
         if self.waiting {
             self.gate.0.send_modify(|passage| passage.left += 1);
@@ -85,6 +85,6 @@ impl Drop for Departure<'_> {
 
 fn block_on(future: impl Future<Output = ()>, expected: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime needs no more");
-    let waited = runtime.block_on(async { tokio::time::timeout(Gate::PATIENCE, future).await });
-    assert!(waited.is_ok(), "waited {:?} in vain for {expected}", Gate::PATIENCE);
+    let waited = runtime.block_on(async { tokio::time::timeout(StallGate::PATIENCE, future).await });
+    assert!(waited.is_ok(), "waited {:?} in vain for {expected}", StallGate::PATIENCE);
 }

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use crate::protocol::{Dialect, Findings};
-use crate::reply::{Block, Reply};
-use crate::seen::{Message, Part, Role, Seen, Tool};
+use crate::reply::{Block, FakeReply};
+use crate::seen::{Role, SeenMessage, SeenPart, SeenRequest, SeenTool};
 
 const LONGEST_TOOL_NAME: usize = 64;
 
@@ -20,11 +20,11 @@ pub(crate) enum ForeignHistory {
 
 /// What was served so far.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct ServedHistory {
     calls: HashMap<String, ServedCall>,
     /// The thoughts of each reply that must come back while its tool loop is open.
-    owed_thoughts: Vec<Vec<Part>>,
-    thoughts: Vec<Part>,
+    owed_thoughts: Vec<Vec<SeenPart>>,
+    thoughts: Vec<SeenPart>,
     native_blocks: Vec<Value>,
 }
 
@@ -36,18 +36,19 @@ struct ServedCall {
     reply: usize,
 }
 
-impl Ledger {
-    pub fn record(&mut self, reply: &Reply, dialect: &dyn Dialect) {
+impl ServedHistory {
+    pub fn record(&mut self, reply: &FakeReply, dialect: &dyn Dialect) {
         let signs = dialect.wants_thinking_back();
         let mut thoughts = Vec::new();
         for block in &reply.blocks {
             match block {
                 Block::Text(_) | Block::Refusal(_) => {}
                 Block::Thinking { text, signature } => {
-                    thoughts.push(Part::Thinking { text: text.clone(), signature: signs.then(|| signature.clone()) });
+                    thoughts
+                        .push(SeenPart::Thinking { text: text.clone(), signature: signs.then(|| signature.clone()) });
                 }
                 Block::RedactedThinking { payload } => {
-                    thoughts.push(Part::RedactedThinking { payload: payload.clone() });
+                    thoughts.push(SeenPart::RedactedThinking { payload: payload.clone() });
                 }
                 Block::Native(block) => self.native_blocks.push(block.clone()),
                 Block::Call(call) => {
@@ -64,7 +65,7 @@ impl Ledger {
 }
 
 /// Notes everything about the conversation in `seen` that a provider would refuse.
-pub(crate) fn check(seen: &Seen, ledger: &Ledger, foreign: ForeignHistory, findings: &mut Findings) {
+pub(crate) fn check(seen: &SeenRequest, ledger: &ServedHistory, foreign: ForeignHistory, findings: &mut Findings) {
     check_tools(&seen.tools, findings);
     check_answers(&seen.messages, findings);
     match foreign {
@@ -74,7 +75,7 @@ pub(crate) fn check(seen: &Seen, ledger: &Ledger, foreign: ForeignHistory, findi
     check_owed_thoughts(&seen.messages, ledger, findings);
 }
 
-fn check_tools(tools: &[Tool], findings: &mut Findings) {
+fn check_tools(tools: &[SeenTool], findings: &mut Findings) {
     let mut names = HashSet::new();
     for tool in tools {
         let name = &tool.name;
@@ -93,7 +94,7 @@ fn check_tools(tools: &[Tool], findings: &mut Findings) {
 }
 
 /// Every call is answered exactly once, right after it, by its id.
-fn check_answers(messages: &[Message], findings: &mut Findings) {
+fn check_answers(messages: &[SeenMessage], findings: &mut Findings) {
     let mut called = HashSet::new();
     let mut open: Vec<&str> = Vec::new();
     for message in messages {
@@ -127,14 +128,14 @@ fn refuse_unanswered<'a>(open: impl Iterator<Item = &'a str>, findings: &mut Fin
 }
 
 /// What the model is said to have said, it said.
-fn check_served(messages: &[Message], ledger: &Ledger, findings: &mut Findings) {
+fn check_served(messages: &[SeenMessage], ledger: &ServedHistory, findings: &mut Findings) {
     for part in messages.iter().filter(|message| message.role == Role::Assistant).flat_map(|message| &message.parts) {
         match part {
-            Part::Text(_) | Part::Result { .. } => {}
-            Part::Call { id, name, arguments } => check_served_call(id, name, arguments, ledger, findings),
-            Part::Thinking { signature, .. } => check_served_thought(part, signature.as_deref(), ledger, findings),
-            Part::RedactedThinking { .. } => check_served_thought(part, None, ledger, findings),
-            Part::Other(block) => {
+            SeenPart::Text(_) | SeenPart::Result { .. } => {}
+            SeenPart::Call { id, name, arguments } => check_served_call(id, name, arguments, ledger, findings),
+            SeenPart::Thinking { signature, .. } => check_served_thought(part, signature.as_deref(), ledger, findings),
+            SeenPart::RedactedThinking { .. } => check_served_thought(part, None, ledger, findings),
+            SeenPart::Other(block) => {
                 if !ledger.native_blocks.contains(block) {
                     findings.refuse("a block in the history was modified or never served");
                 }
@@ -143,7 +144,7 @@ fn check_served(messages: &[Message], ledger: &Ledger, findings: &mut Findings) 
     }
 }
 
-fn check_served_call(id: &str, name: &str, arguments: &Value, ledger: &Ledger, findings: &mut Findings) {
+fn check_served_call(id: &str, name: &str, arguments: &Value, ledger: &ServedHistory, findings: &mut Findings) {
     match ledger.calls.get(id) {
         None => findings.refuse(format!("tool call {id:?} in the history was never served")),
         Some(served) => {
@@ -155,11 +156,11 @@ fn check_served_call(id: &str, name: &str, arguments: &Value, ledger: &Ledger, f
     }
 }
 
-fn check_served_thought(thought: &Part, signature: Option<&str>, ledger: &Ledger, findings: &mut Findings) {
+fn check_served_thought(thought: &SeenPart, signature: Option<&str>, ledger: &ServedHistory, findings: &mut Findings) {
     if ledger.thoughts.contains(thought) {
         return;
     }
-    let is_signed_alike = |served: &Part| matches!(served, Part::Thinking { signature: Some(known), .. } if Some(known.as_str()) == signature);
+    let is_signed_alike = |served: &SeenPart| matches!(served, SeenPart::Thinking { signature: Some(known), .. } if Some(known.as_str()) == signature);
     if ledger.thoughts.iter().any(is_signed_alike) {
         findings.refuse("thinking blocks cannot be modified");
     } else {
@@ -168,7 +169,7 @@ fn check_served_thought(thought: &Part, signature: Option<&str>, ledger: &Ledger
 }
 
 /// While a tool loop is open, the thinking of its replies comes back with their calls.
-fn check_owed_thoughts(messages: &[Message], ledger: &Ledger, findings: &mut Findings) {
+fn check_owed_thoughts(messages: &[SeenMessage], ledger: &ServedHistory, findings: &mut Findings) {
     let asked = messages.iter().rposition(|message| message.role == Role::User && message.results().next().is_none());
     for message in messages.iter().skip(asked.map_or(0, |at| at + 1)) {
         let replies: HashSet<usize> =
@@ -177,9 +178,9 @@ fn check_owed_thoughts(messages: &[Message], ledger: &Ledger, findings: &mut Fin
         if owed.into_iter().any(|thought| !message.parts.contains(thought)) {
             findings.refuse("the thinking before these tool calls must be returned while the tool loop is open");
         }
-        let first_call = message.parts.iter().position(|part| matches!(part, Part::Call { .. }));
+        let first_call = message.parts.iter().position(|part| matches!(part, SeenPart::Call { .. }));
         let last_thought = message.parts.iter().rposition(|part| {
-            matches!(part, Part::Thinking { signature: Some(_), .. } | Part::RedactedThinking { .. })
+            matches!(part, SeenPart::Thinking { signature: Some(_), .. } | SeenPart::RedactedThinking { .. })
         });
         if let (Some(call), Some(thought)) = (first_call, last_thought)
             && call < thought

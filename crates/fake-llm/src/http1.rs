@@ -7,12 +7,12 @@ use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::server::TlsStream;
 
-use crate::answer::{End, Head, Plan, REQUEST_ID, Step};
-use crate::counts::Counted;
-use crate::gate::Gate;
-use crate::request::{Headers, HttpVersion, Incoming};
+use crate::answer::{DeliveryEnd, DeliveryStep, FakeAnswerHead, Plan, REQUEST_ID};
+use crate::counts::CountedConnection;
+use crate::gate::StallGate;
+use crate::request::{Headers, HttpVersion, TransportRequest};
 use crate::scripted::Delivery;
-use crate::server::{Behaviour, Server};
+use crate::server::{FakeServer, ServerBehaviour};
 
 const LONGEST_HEAD: usize = 64 * 1024;
 const LONGEST_BODY: usize = 256 * 1024 * 1024;
@@ -22,23 +22,23 @@ const WRITE_SIZE: usize = 256 * 1024;
 /// A connection, encrypted or not.
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {
     /// The connection below, which can be reset.
-    fn socket(&self) -> &Counted;
+    fn socket(&self) -> &CountedConnection;
 }
 
-impl Wire for Counted {
-    fn socket(&self) -> &Counted {
+impl Wire for CountedConnection {
+    fn socket(&self) -> &CountedConnection {
         self
     }
 }
 
-impl Wire for TlsStream<Counted> {
-    fn socket(&self) -> &Counted {
+impl Wire for TlsStream<CountedConnection> {
+    fn socket(&self) -> &CountedConnection {
         self.get_ref().0
     }
 }
 
 /// Answers the requests of one connection until one side has enough.
-pub(crate) async fn serve(mut wire: impl Wire, server: &Server, connection: usize) -> io::Result<()> {
+pub(crate) async fn serve(mut wire: impl Wire, server: &FakeServer, connection: usize) -> io::Result<()> {
     let mut inbound = BytesMut::new();
     loop {
         let request = match read_request(&mut wire, &mut inbound).await {
@@ -54,16 +54,16 @@ pub(crate) async fn serve(mut wire: impl Wire, server: &Server, connection: usiz
         let closes = request.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
         let in_flight = server.counts.begin();
         match &server.behaviour {
-            Behaviour::Constant(prepared) => {
+            ServerBehaviour::Constant(prepared) => {
                 let answer = prepared.answer(request.target(), &request.body).await;
                 drop(in_flight);
                 wire.write_all(&answer.http1).await?;
                 wire.flush().await?;
             }
-            Behaviour::Scripted(scripted) => {
+            ServerBehaviour::Scripted(scripted) => {
                 let (answer, mut delivery) = scripted.respond(request.into_incoming(connection), in_flight);
                 let end = send(&mut wire, &mut inbound, answer.plan(), &mut delivery).await?;
-                if end != End::Complete {
+                if end != DeliveryEnd::Complete {
                     return Ok(());
                 }
             }
@@ -80,15 +80,20 @@ pub(crate) fn rendered(plan: Plan) -> Bytes {
     write_head(&plan.head, &mut out);
     for step in plan.steps {
         match step {
-            Step::Send(bytes) => write_chunk(&bytes, &plan.head, &mut out),
-            Step::Stall(_) => {}
+            DeliveryStep::Send(bytes) => write_chunk(&bytes, &plan.head, &mut out),
+            DeliveryStep::Stall(_) => {}
         }
     }
     write_end(&plan.head, &mut out);
     out.into()
 }
 
-async fn send(wire: &mut impl Wire, inbound: &mut BytesMut, plan: Plan, delivery: &mut Delivery) -> io::Result<End> {
+async fn send(
+    wire: &mut impl Wire,
+    inbound: &mut BytesMut,
+    plan: Plan,
+    delivery: &mut Delivery,
+) -> io::Result<DeliveryEnd> {
     tokio::time::sleep(plan.latency).await;
     for gate in plan.before_head {
         stand_at(gate, wire, inbound).await?;
@@ -97,14 +102,14 @@ async fn send(wire: &mut impl Wire, inbound: &mut BytesMut, plan: Plan, delivery
     write_head(&plan.head, &mut out);
     for step in plan.steps {
         match step {
-            Step::Send(bytes) => {
+            DeliveryStep::Send(bytes) => {
                 // What is already here goes first, so that the last bytes stay for after the accounting.
                 if out.len() > WRITE_SIZE {
                     flush(wire, &mut out).await?;
                 }
                 write_chunk(&bytes, &plan.head, &mut out);
             }
-            Step::Stall(gate) => {
+            DeliveryStep::Stall(gate) => {
                 flush(wire, &mut out).await?;
                 stand_at(gate, wire, inbound).await?;
             }
@@ -112,11 +117,11 @@ async fn send(wire: &mut impl Wire, inbound: &mut BytesMut, plan: Plan, delivery
     }
     delivery.complete();
     match plan.end {
-        End::Complete => write_end(&plan.head, &mut out),
-        End::Close | End::Reset => {}
+        DeliveryEnd::Complete => write_end(&plan.head, &mut out),
+        DeliveryEnd::Close | DeliveryEnd::Reset => {}
     }
     flush(wire, &mut out).await?;
-    if plan.end == End::Reset {
+    if plan.end == DeliveryEnd::Reset {
         wire.socket().stream.set_zero_linger()?;
     }
     Ok(plan.end)
@@ -129,7 +134,7 @@ async fn flush(wire: &mut impl Wire, out: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Waits at the gate, and ends with an error when the client goes away meanwhile.
-async fn stand_at(gate: Gate, wire: &mut impl Wire, inbound: &mut BytesMut) -> io::Result<()> {
+async fn stand_at(gate: StallGate, wire: &mut impl Wire, inbound: &mut BytesMut) -> io::Result<()> {
     tokio::select! {
         () = gate.pass() => Ok(()),
         () = departure(wire, inbound) => Err(io::ErrorKind::ConnectionAborted.into()),
@@ -140,8 +145,8 @@ async fn departure(wire: &mut impl Wire, inbound: &mut BytesMut) {
     while inbound.len() < LONGEST_HEAD && matches!(wire.read_buf(inbound).await, Ok(1..)) {}
 }
 
-fn write_head(head: &Head, out: &mut Vec<u8>) {
-    let Head { status, content_type, retry_after, length } = head;
+fn write_head(head: &FakeAnswerHead, out: &mut Vec<u8>) {
+    let FakeAnswerHead { status, content_type, retry_after, length } = head;
     let reason = hyper::StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
     let reason = reason.unwrap_or("Unheard Of");
     let retry_after = retry_after.as_ref().map(|(name, when)| format!("{name}: {when}\r\n")).unwrap_or_default();
@@ -155,7 +160,7 @@ fn write_head(head: &Head, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-fn write_chunk(bytes: &[u8], head: &Head, out: &mut Vec<u8>) {
+fn write_chunk(bytes: &[u8], head: &FakeAnswerHead, out: &mut Vec<u8>) {
     if head.length.is_some() {
         out.extend_from_slice(bytes);
     } else if !bytes.is_empty() {
@@ -166,7 +171,7 @@ fn write_chunk(bytes: &[u8], head: &Head, out: &mut Vec<u8>) {
     }
 }
 
-fn write_end(head: &Head, out: &mut Vec<u8>) {
+fn write_end(head: &FakeAnswerHead, out: &mut Vec<u8>) {
     if head.length.is_none() {
         out.extend_from_slice(b"0\r\n\r\n");
     }
@@ -198,9 +203,9 @@ impl RawRequest {
         self.headers().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    fn into_incoming(self, connection: usize) -> Incoming {
+    fn into_incoming(self, connection: usize) -> TransportRequest {
         let headers = self.headers().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-        Incoming {
+        TransportRequest {
             connection,
             version: HttpVersion::Http1,
             method: self.method().to_owned(),

@@ -14,16 +14,20 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio_rustls::server::TlsStream;
 
-use crate::answer::{End, Head, REQUEST_ID, Step};
-use crate::counts::Counted;
-use crate::request::{Headers, HttpVersion, Incoming};
+use crate::answer::{DeliveryEnd, DeliveryStep, FakeAnswerHead, REQUEST_ID};
+use crate::counts::CountedConnection;
+use crate::request::{Headers, HttpVersion, TransportRequest};
 use crate::scripted::Delivery;
-use crate::server::{Behaviour, Server};
+use crate::server::{FakeServer, ServerBehaviour};
 
 /// More than any test opens on one connection.
 const MOST_STREAMS: u32 = 1000;
 
-pub(crate) async fn serve(wire: TlsStream<Counted>, server: Arc<Server>, connection: usize) -> hyper::Result<()> {
+pub(crate) async fn serve(
+    wire: TlsStream<CountedConnection>,
+    server: Arc<FakeServer>,
+    connection: usize,
+) -> hyper::Result<()> {
     let service = service_fn(move |request| answer(request, Arc::clone(&server), connection));
     let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     builder.max_concurrent_streams(MOST_STREAMS);
@@ -32,7 +36,7 @@ pub(crate) async fn serve(wire: TlsStream<Counted>, server: Arc<Server>, connect
 
 async fn answer(
     request: Request<hyper::body::Incoming>,
-    server: Arc<Server>,
+    server: Arc<FakeServer>,
     connection: usize,
 ) -> Result<Response<Remainder>, hyper::Error> {
     let (head, body) = request.into_parts();
@@ -40,17 +44,21 @@ async fn answer(
     let in_flight = server.counts.begin();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     match &server.behaviour {
-        Behaviour::Constant(prepared) => {
+        ServerBehaviour::Constant(prepared) => {
             let answer = prepared.answer(&path, &bytes).await;
             let length = Some(answer.body.len());
-            let head = Head { status: answer.status, content_type: answer.content_type, retry_after: None, length };
-            let steps = VecDeque::from([Step::Send(answer.body)]);
-            Ok(response(&head, Remainder { steps, end: End::Complete, flushed: false, standing: None, delivery: None }))
+            let head =
+                FakeAnswerHead { status: answer.status, content_type: answer.content_type, retry_after: None, length };
+            let steps = VecDeque::from([DeliveryStep::Send(answer.body)]);
+            Ok(response(
+                &head,
+                Remainder { steps, end: DeliveryEnd::Complete, flushed: false, standing: None, delivery: None },
+            ))
         }
-        Behaviour::Scripted(scripted) => {
+        ServerBehaviour::Scripted(scripted) => {
             let method = head.method.as_str().to_owned();
             let headers = headers(&head.headers);
-            let incoming = Incoming { connection, version: HttpVersion::Http2, method, path, headers, bytes };
+            let incoming = TransportRequest { connection, version: HttpVersion::Http2, method, path, headers, bytes };
             let (answer, delivery) = scripted.respond(incoming, in_flight);
             let plan = answer.plan();
             tokio::time::sleep(plan.latency).await;
@@ -77,7 +85,7 @@ fn headers(headers: &hyper::HeaderMap) -> Headers {
     Headers(fields.collect())
 }
 
-fn response(head: &Head, steps: Remainder) -> Response<Remainder> {
+fn response(head: &FakeAnswerHead, steps: Remainder) -> Response<Remainder> {
     let builder = Response::builder().status(head.status).header("request-id", REQUEST_ID);
     let mut builder = builder.header("content-type", &head.content_type);
     if let Some((name, when)) = &head.retry_after {
@@ -91,8 +99,8 @@ fn response(head: &Head, steps: Remainder) -> Response<Remainder> {
 
 /// What is left of a plan, as a body.
 struct Remainder {
-    steps: VecDeque<Step>,
-    end: End,
+    steps: VecDeque<DeliveryStep>,
+    end: DeliveryEnd,
     /// Whether a cut has let the connection write what came before it.
     flushed: bool,
     standing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -112,21 +120,21 @@ impl Body for Remainder {
             }
             let step = this.steps.pop_front();
             if this.steps.is_empty()
-                && !matches!(step, Some(Step::Stall(_)))
+                && !matches!(step, Some(DeliveryStep::Stall(_)))
                 && let Some(delivery) = &mut this.delivery
             {
                 delivery.complete();
             }
             match step {
-                Some(Step::Stall(gate)) => this.standing = Some(Box::pin(gate.pass())),
-                Some(Step::Send(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Some(DeliveryStep::Stall(gate)) => this.standing = Some(Box::pin(gate.pass())),
+                Some(DeliveryStep::Send(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 None => match this.end {
-                    End::Complete => return Poll::Ready(None),
+                    DeliveryEnd::Complete => return Poll::Ready(None),
                     // A reset throws away what is still queued, so the connection gets a turn to write it first.
-                    End::Close | End::Reset if !std::mem::replace(&mut this.flushed, true) => {
+                    DeliveryEnd::Close | DeliveryEnd::Reset if !std::mem::replace(&mut this.flushed, true) => {
                         this.standing = Some(Box::pin(tokio::task::yield_now()));
                     }
-                    End::Close | End::Reset => {
+                    DeliveryEnd::Close | DeliveryEnd::Reset => {
                         return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
                     }
                 },

@@ -48,23 +48,23 @@ use std::sync::Arc;
 pub use answer::{At, Cut};
 pub use constant::Constant;
 pub use counts::Stats;
-pub use fault::{Failure, Fault, LineEnd, On, RetryAfter};
-pub use gate::Gate;
-pub use priced::{Bill, Prices};
+pub use fault::{FakeProviderError, InjectedFault, LineEnd, On, RetryAfter};
+pub use gate::StallGate;
+pub use priced::{Bill, FakePrices};
 pub use protocol::Protocol;
 pub use proxy::{FakeProxy, ProxyFault, ProxyScript};
-pub use reply::{Call, Finish, Reply, Usage};
-pub use request::{Headers, HttpVersion, Request, Violation};
-pub use script::Script;
-pub use seen::{Message, Part, Role, Seen, Stream, Tool};
+pub use reply::{FakeCall, FakeFinish, FakeReply, FakeUsage};
+pub use request::{Headers, HttpVersion, ReceivedRequest, Violation};
+pub use script::FakeScript;
+pub use seen::{Role, SeenMessage, SeenPart, SeenRequest, SeenTool, StreamMode};
 
 use counts::Counts;
-use server::{Running, Server};
+use server::{FakeServer, RunningServer};
 
 /// A running server. It stops when it is dropped.
 pub struct FakeLlm {
-    server: Arc<Server>,
-    running: Running,
+    server: Arc<FakeServer>,
+    running: RunningServer,
     transport: Transport,
     ca_pem: Option<String>,
 }
@@ -82,17 +82,17 @@ pub enum Transport {
 }
 
 /// What the server does: play a [`Script`], or be [`Constant`].
-pub struct Behaviour(server::Behaviour);
+pub struct Behaviour(server::ServerBehaviour);
 
-impl From<Script> for Behaviour {
-    fn from(script: Script) -> Self {
-        Self(server::Behaviour::Scripted(Arc::new(scripted::Scripted::new(script))))
+impl From<FakeScript> for Behaviour {
+    fn from(script: FakeScript) -> Self {
+        Self(server::ServerBehaviour::Scripted(Arc::new(scripted::ScriptPlayer::new(script))))
     }
 }
 
 impl From<Constant> for Behaviour {
     fn from(constant: Constant) -> Self {
-        Self(server::Behaviour::Constant(constant::Prepared::new(&constant)))
+        Self(server::ServerBehaviour::Constant(constant::ConstantAnswers::new(&constant)))
     }
 }
 
@@ -105,10 +105,10 @@ impl FakeLlm {
     pub fn start_on(transport: Transport, behaviour: impl Into<Behaviour>) -> Self {
         let identity = match transport {
             Transport::Plain => None,
-            Transport::Tls => Some(tls::Identity::generate(&[tls::HTTP2, tls::HTTP1])),
-            Transport::TlsHttp1 => Some(tls::Identity::generate(&[tls::HTTP1])),
+            Transport::Tls => Some(tls::TlsIdentity::generate(&[tls::HTTP2, tls::HTTP1])),
+            Transport::TlsHttp1 => Some(tls::TlsIdentity::generate(&[tls::HTTP1])),
         };
-        let server = Arc::new(Server { behaviour: behaviour.into().0, counts: Arc::new(Counts::default()) });
+        let server = Arc::new(FakeServer { behaviour: behaviour.into().0, counts: Arc::new(Counts::default()) });
         let acceptor = identity.as_ref().map(|identity| identity.acceptor.clone());
         let running = server.start(acceptor).expect("loopback has a free port, and there is room for a thread");
         Self { server, running, transport, ca_pem: identity.map(|identity| identity.ca_pem) }
@@ -156,18 +156,18 @@ impl FakeLlm {
     }
 
     /// Everything received so far. A constant server remembers nothing.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         match &self.server.behaviour {
-            server::Behaviour::Scripted(scripted) => scripted.requests(),
-            server::Behaviour::Constant(_) => Vec::new(),
+            server::ServerBehaviour::Scripted(scripted) => scripted.requests(),
+            server::ServerBehaviour::Constant(_) => Vec::new(),
         }
     }
 
     /// Everything a provider would have refused so far.
     pub fn violations(&self) -> Vec<Violation> {
         match &self.server.behaviour {
-            server::Behaviour::Scripted(scripted) => scripted.violations(),
-            server::Behaviour::Constant(_) => Vec::new(),
+            server::ServerBehaviour::Scripted(scripted) => scripted.violations(),
+            server::ServerBehaviour::Constant(_) => Vec::new(),
         }
     }
 
@@ -176,8 +176,8 @@ impl FakeLlm {
     #[track_caller]
     pub fn assert_finished(&self) {
         let unfinished = match &self.server.behaviour {
-            server::Behaviour::Scripted(scripted) => scripted.unfinished(),
-            server::Behaviour::Constant(_) => Vec::new(),
+            server::ServerBehaviour::Scripted(scripted) => scripted.unfinished(),
+            server::ServerBehaviour::Constant(_) => Vec::new(),
         };
         assert!(unfinished.is_empty(), "the script was not played as written:\n  {}", unfinished.join("\n  "));
     }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use fake_llm::{Call, Constant, FakeLlm, Reply, Script, Seen, Stats, Transport, Violation};
+use fake_llm::{Constant, FakeCall, FakeLlm, FakeReply, FakeScript, SeenRequest, Stats, Transport, Violation};
 use serde_json::json;
 
 /// A model provider on loopback. Prints its address, then serves until standard input closes.
 #[derive(Parser)]
 #[command(name = "fake-llm")]
-struct Args {
+struct FakeLlmArgs {
     /// What the model says
     #[arg(long, default_value = "Hello.")]
     text: String,
@@ -54,7 +54,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match run(&FakeLlmArgs::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nobody is left to tell when even this fails.
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> io::Result<()> {
+fn run(args: &FakeLlmArgs) -> io::Result<()> {
     let fake = start(args);
     if let Some(path) = &args.tls {
         std::fs::write(path, fake.ca_pem())?;
@@ -76,17 +76,17 @@ fn run(args: &Args) -> io::Result<()> {
     if args.stats { say(&in_json(stats, &violations)) } else { Ok(()) }
 }
 
-fn start(args: &Args) -> FakeLlm {
+fn start(args: &FakeLlmArgs) -> FakeLlm {
     let transport = if args.tls.is_some() { Transport::Tls } else { Transport::Plain };
-    let reply = Reply::repeated(&args.text, args.deltas);
-    let step = reply.clone().and_calls(vec![Call::malformed(&args.tool, &args.arguments); args.calls]);
+    let reply = FakeReply::repeated(&args.text, args.deltas);
+    let step = reply.clone().and_calls(vec![FakeCall::malformed(&args.tool, &args.arguments); args.calls]);
     if args.constant {
         let answers = Constant::tool_loop(args.tool_loop, step, reply).together(args.together);
         return FakeLlm::start_on(transport, answers);
     }
     let results = args.tool_loop * args.calls;
-    let call = move |seen: &Seen| seen.results().count() < results;
-    let script = Script::new().when(call, step).otherwise(reply);
+    let call = move |seen: &SeenRequest| seen.results().count() < results;
+    let script = FakeScript::new().when(call, step).otherwise(reply);
     FakeLlm::start_on(transport, script.accept_missing_key())
 }
 

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::reply::{Finish, Reply, Usage};
-use crate::script::Script;
-use crate::seen::{Part, Seen};
+use crate::reply::{FakeFinish, FakeReply, FakeUsage};
+use crate::script::FakeScript;
+use crate::seen::{SeenPart, SeenRequest};
 
 /// What it charges, in picodollars for each token: as many as dollars for a million of a million.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prices {
+pub struct FakePrices {
     pub input: u64,
     pub output: u64,
 }
@@ -29,19 +29,19 @@ impl Bill {
     }
 }
 
-impl Script {
+impl FakeScript {
     /// Answers every request that no earlier rule does, and bills it, whatever becomes of the answer on its way. What the
     /// model would like to say has up to so many tokens, by chance; what it may say is in the request.
     #[must_use]
-    pub fn priced(self, prices: Prices, longest: u64, seed: u64, bill: &Bill) -> Self {
+    pub fn priced(self, prices: FakePrices, longest: u64, seed: u64, bill: &Bill) -> Self {
         let (bill, chance) = (bill.clone(), Mutex::new(fastrand::Rng::with_seed(seed)));
         self.answer(move |seen| {
             let wanted = chance.lock().unwrap_or_else(PoisonError::into_inner).u64(1..=longest);
             let (input, said) = (tokens(seen), wanted.min(seen.longest_answer.unwrap_or(u64::MAX)));
             bill.add(input * prices.input + said * prices.output);
             let text = "word".repeat(usize::try_from(said).unwrap_or(0));
-            let finish = if said < wanted { Finish::Length } else { Finish::Natural };
-            Some(Reply::text(&text).in_deltas(50).with_usage(Usage::new(input, said)).finishing(finish))
+            let finish = if said < wanted { FakeFinish::Length } else { FakeFinish::Natural };
+            Some(FakeReply::text(&text).in_deltas(50).with_usage(FakeUsage::new(input, said)).finishing(finish))
         })
     }
 
@@ -49,27 +49,27 @@ impl Script {
     #[must_use]
     pub fn billed(
         self,
-        prices: Prices,
+        prices: FakePrices,
         bill: &Bill,
-        answer: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static,
+        answer: impl Fn(&SeenRequest) -> Option<FakeReply> + Send + Sync + 'static,
     ) -> Self {
         let bill = bill.clone();
         self.answer(move |seen| {
             let reply = answer(seen)?;
             let (input, said) = (tokens(seen), 1);
             bill.add(input * prices.input + said * prices.output);
-            Some(reply.with_usage(Usage::new(input, said)))
+            Some(reply.with_usage(FakeUsage::new(input, said)))
         })
     }
 }
 
 /// A token for four letters of ASCII, and for each other one; a picture by its size.
-fn tokens(seen: &Seen) -> u64 {
+fn tokens(seen: &SeenRequest) -> u64 {
     let parts = seen.messages.iter().flat_map(|message| &message.parts).map(|part| match part {
-        Part::Text(text) | Part::Thinking { text, .. } | Part::Result { text, .. } => of_text(text),
-        Part::RedactedThinking { payload } => of_text(payload),
-        Part::Call { name, arguments, .. } => of_text(name) + of_text(&arguments.to_string()),
-        Part::Other(value) => of_file(value),
+        SeenPart::Text(text) | SeenPart::Thinking { text, .. } | SeenPart::Result { text, .. } => of_text(text),
+        SeenPart::RedactedThinking { payload } => of_text(payload),
+        SeenPart::Call { name, arguments, .. } => of_text(name) + of_text(&arguments.to_string()),
+        SeenPart::Other(value) => of_file(value),
     });
     let tools = seen.tools.iter().map(|tool| {
         let schema = tool.schema.as_ref().map_or(0, |schema| of_text(&schema.to_string()));

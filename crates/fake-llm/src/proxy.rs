@@ -8,15 +8,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, copy_bidirectional};
 use tokio::net::TcpStream;
 
 use crate::fault::On;
-use crate::gate::Gate;
+use crate::gate::StallGate;
 use crate::http1::{RawRequest, read_head, read_request};
 use crate::request::Headers;
-use crate::server::Running;
+use crate::server::RunningServer;
 
 /// A running proxy. It stops when it is dropped.
 pub struct FakeProxy {
-    shared: Arc<Shared>,
-    running: Running,
+    shared: Arc<FakeProxyState>,
+    running: RunningServer,
 }
 
 /// How a proxy behaves.
@@ -33,7 +33,7 @@ pub enum ProxyFault {
     /// An answer with this status and a page.
     Refuse { status: u16 },
     /// Nothing is said until the gate opens.
-    Stall(Gate),
+    Stall(StallGate),
     /// The connection is closed without an answer.
     HangUp,
     /// The connection is closed after this many bytes of what comes back.
@@ -42,15 +42,15 @@ pub enum ProxyFault {
 
 /// A request as the proxy saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
+struct ProxiedRequest {
     method: String,
     target: String,
     headers: Headers,
 }
 
-struct Shared {
+struct FakeProxyState {
     script: ProxyScript,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<ProxiedRequest>>,
 }
 
 impl ProxyScript {
@@ -80,14 +80,14 @@ impl FakeProxy {
     }
 
     pub fn start_with(script: ProxyScript) -> Self {
-        let shared = Arc::new(Shared { script, asked: Mutex::default() });
+        let shared = Arc::new(FakeProxyState { script, asked: Mutex::default() });
         let serving = Arc::clone(&shared);
         // How a connection ends is the affair of its two ends.
         let serve = move |client| {
             let shared = Arc::clone(&serving);
             async move { drop(shared.serve(client).await) }
         };
-        let running = Running::start("fake-proxy", serve).expect("loopback has a free port, and there is room");
+        let running = RunningServer::start("fake-proxy", serve).expect("loopback has a free port, and there is room");
         Self { shared, running }
     }
 
@@ -117,7 +117,7 @@ impl FakeProxy {
     }
 }
 
-impl Asked {
+impl ProxiedRequest {
     fn of(request: &RawRequest) -> Self {
         let headers = request.headers().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
         Self {
@@ -132,13 +132,13 @@ impl Asked {
     }
 }
 
-impl Shared {
-    fn asked(&self) -> MutexGuard<'_, Vec<Asked>> {
+impl FakeProxyState {
+    fn asked(&self) -> MutexGuard<'_, Vec<ProxiedRequest>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of a request, from 1.
-    fn note(&self, asked: Asked) -> usize {
+    fn note(&self, asked: ProxiedRequest) -> usize {
         let mut all = self.asked();
         all.push(asked);
         all.len()
@@ -149,7 +149,7 @@ impl Shared {
         client.set_nodelay(true)?;
         let mut inbound = BytesMut::new();
         let Some(request) = read_request(&mut client, &mut inbound).await? else { return Ok(()) };
-        let number = self.note(Asked::of(&request));
+        let number = self.note(ProxiedRequest::of(&request));
         let mut limit = u64::MAX;
         for (_, fault) in self.script.faults.iter().filter(|(on, _)| on.includes(number)) {
             match fault {
@@ -171,7 +171,7 @@ impl Shared {
     }
 }
 
-async fn stand_at(gate: Gate, client: &mut TcpStream) -> io::Result<()> {
+async fn stand_at(gate: StallGate, client: &mut TcpStream) -> io::Result<()> {
     tokio::select! {
         () = gate.pass() => Ok(()),
         // Nobody speaks before the answer, so whatever is read here is the end.

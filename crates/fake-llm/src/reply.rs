@@ -5,10 +5,10 @@ use serde_json::Value;
 /// One reply of the model. Built from a first piece of content and what follows it, in the order given:
 /// `Reply::thinking("hm", "sig").and_text("I look.").and_calls([Call::new("read_file", json!({"path": "a"}))])`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reply {
+pub struct FakeReply {
     pub(crate) blocks: Vec<Block>,
-    pub(crate) finish: Finish,
-    pub(crate) usage: Usage,
+    pub(crate) finish: FakeFinish,
+    pub(crate) usage: FakeUsage,
     pub(crate) deltas: Deltas,
 }
 
@@ -18,7 +18,7 @@ pub(crate) enum Block {
     Refusal(String),
     Thinking { text: String, signature: String },
     RedactedThinking { payload: String },
-    Call(Call),
+    Call(FakeCall),
     Native(Value),
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Deltas {
 
 /// Why the model stopped, in no provider's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finish {
+pub enum FakeFinish {
     /// It was done, or it waits for the results of its calls.
     Natural,
     /// The limit of tokens was reached.
@@ -48,7 +48,7 @@ pub enum Finish {
 
 /// The tokens of one reply, each counted once: `input` excludes what came from or went to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
+pub struct FakeUsage {
     pub input: u64,
     pub output: u64,
     pub cache_read: u64,
@@ -59,19 +59,19 @@ pub struct Usage {
 
 /// One tool call of a reply.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct FakeCall {
     pub(crate) id: Option<String>,
     pub(crate) name: String,
     pub(crate) arguments: String,
 }
 
-impl Usage {
+impl FakeUsage {
     pub const fn new(input: u64, output: u64) -> Self {
         Self { input, output, cache_read: 0, cache_write: 0, reasoning: 0 }
     }
 }
 
-impl Call {
+impl FakeCall {
     /// A call with an id that is made up when it is served, another one each time.
     pub fn new(name: &str, arguments: impl Into<Value>) -> Self {
         Self::malformed(name, &arguments.into().to_string())
@@ -89,7 +89,7 @@ impl Call {
     }
 }
 
-impl Reply {
+impl FakeReply {
     /// Streamed content comes in so many pieces unless told otherwise: enough that no client gets away with one.
     const USUAL_DELTAS: Deltas = Deltas::Split(3);
 
@@ -102,7 +102,7 @@ impl Reply {
         Self { deltas: Deltas::Repeat(times), ..Self::text(piece) }
     }
 
-    pub fn calls(calls: impl IntoIterator<Item = Call>) -> Self {
+    pub fn calls(calls: impl IntoIterator<Item = FakeCall>) -> Self {
         Self::of(calls.into_iter().map(Block::Call))
     }
 
@@ -111,12 +111,12 @@ impl Reply {
     }
 
     pub fn refusal(words: &str) -> Self {
-        Self::of([Block::Refusal(words.to_owned())]).finishing(Finish::Refusal)
+        Self::of([Block::Refusal(words.to_owned())]).finishing(FakeFinish::Refusal)
     }
 
     /// A turn the provider interrupted: what was said so far.
     pub fn paused(text: &str) -> Self {
-        Self::text(text).finishing(Finish::Pause)
+        Self::text(text).finishing(FakeFinish::Pause)
     }
 
     /// A turn that ends without a word.
@@ -130,7 +130,7 @@ impl Reply {
     }
 
     #[must_use]
-    pub fn and_calls(self, calls: impl IntoIterator<Item = Call>) -> Self {
+    pub fn and_calls(self, calls: impl IntoIterator<Item = FakeCall>) -> Self {
         self.and(calls.into_iter().map(Block::Call))
     }
 
@@ -153,13 +153,13 @@ impl Reply {
     }
 
     #[must_use]
-    pub fn finishing(mut self, finish: Finish) -> Self {
+    pub fn finishing(mut self, finish: FakeFinish) -> Self {
         self.finish = finish;
         self
     }
 
     #[must_use]
-    pub fn with_usage(mut self, usage: Usage) -> Self {
+    pub fn with_usage(mut self, usage: FakeUsage) -> Self {
         self.usage = usage;
         self
     }
@@ -173,7 +173,7 @@ impl Reply {
 
     fn of(blocks: impl IntoIterator<Item = Block>) -> Self {
         let blocks = blocks.into_iter().collect();
-        Self { blocks, finish: Finish::Natural, usage: Usage::new(10, 5), deltas: Self::USUAL_DELTAS }
+        Self { blocks, finish: FakeFinish::Natural, usage: FakeUsage::new(10, 5), deltas: Self::USUAL_DELTAS }
     }
 
     fn and(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
@@ -190,7 +190,7 @@ impl Reply {
         }
     }
 
-    pub(crate) fn tool_calls(&self) -> impl Iterator<Item = &Call> {
+    pub(crate) fn tool_calls(&self) -> impl Iterator<Item = &FakeCall> {
         self.blocks.iter().filter_map(|block| match block {
             Block::Call(call) => Some(call),
             Block::Text(_)

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::seen::Seen;
+use crate::seen::SeenRequest;
 
 /// A request that was received whole.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct ReceivedRequest {
     /// Counted from 1 in the order of arrival.
     pub number: usize,
     /// Which connection it came on, counted from 1.
@@ -21,7 +21,7 @@ pub struct Request {
     /// `Null` when the bytes are no JSON.
     pub body: Value,
     /// None when the path belongs to no known protocol or the bytes are no JSON.
-    pub seen: Option<Seen>,
+    pub seen: Option<SeenRequest>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct Violation {
 }
 
 /// What the transports hand over.
-pub(crate) struct Incoming {
+pub(crate) struct TransportRequest {
     pub connection: usize,
     pub version: HttpVersion,
     pub method: String,

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::fault::{Fault, On};
+use crate::fault::{InjectedFault, On};
 use crate::history::ForeignHistory;
-use crate::reply::Reply;
-use crate::seen::Seen;
+use crate::reply::FakeReply;
+use crate::seen::SeenRequest;
 
 /// Replies in order, replies by what was said, and faults.
 ///
@@ -14,29 +14,29 @@ use crate::seen::Seen;
 /// next reply in order, else by the one for all others ([`Script::otherwise`]). A reply in order that a fault keeps
 /// from its client stays the next one, so that a retry gets it. Requests that a provider would refuse are refused and
 /// use up nothing.
-pub struct Script {
-    pub(crate) replies: Vec<Reply>,
-    pub(crate) rules: Vec<Rule>,
-    pub(crate) otherwise: Option<Reply>,
-    pub(crate) faults: Vec<(On, Fault)>,
+pub struct FakeScript {
+    pub(crate) replies: Vec<FakeReply>,
+    pub(crate) rules: Vec<ReplyRule>,
+    pub(crate) otherwise: Option<FakeReply>,
+    pub(crate) faults: Vec<(On, InjectedFault)>,
     pub(crate) foreign_history: ForeignHistory,
-    pub(crate) keys: Keys,
+    pub(crate) keys: ApiKeyRequirement,
     pub(crate) latency: Latency,
 }
 
 /// How long the provider takes for the request with this number.
 pub(crate) type Latency = Box<dyn Fn(usize) -> Duration + Send + Sync>;
 
-pub(crate) type Rule = Box<dyn Fn(&Seen) -> Option<Reply> + Send + Sync>;
+pub(crate) type ReplyRule = Box<dyn Fn(&SeenRequest) -> Option<FakeReply> + Send + Sync>;
 
 /// Whether a request needs an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keys {
+pub(crate) enum ApiKeyRequirement {
     Required,
     Optional,
 }
 
-impl Script {
+impl FakeScript {
     #[expect(clippy::new_without_default, reason = "an empty script answers nothing: it is only a beginning")]
     pub fn new() -> Self {
         Self {
@@ -45,40 +45,40 @@ impl Script {
             otherwise: None,
             faults: Vec::new(),
             foreign_history: ForeignHistory::Refused,
-            keys: Keys::Required,
+            keys: ApiKeyRequirement::Required,
             latency: Box::new(|_| Duration::ZERO),
         }
     }
 
     /// The next reply in order.
     #[must_use]
-    pub fn reply(mut self, reply: Reply) -> Self {
+    pub fn reply(mut self, reply: FakeReply) -> Self {
         self.replies.push(reply);
         self
     }
 
     /// The reply to every request of which `applies` is true.
     #[must_use]
-    pub fn when(self, applies: impl Fn(&Seen) -> bool + Send + Sync + 'static, reply: Reply) -> Self {
+    pub fn when(self, applies: impl Fn(&SeenRequest) -> bool + Send + Sync + 'static, reply: FakeReply) -> Self {
         self.answer(move |seen| applies(seen).then(|| reply.clone()))
     }
 
     /// Asks `answer` for the reply to each request; it may have none.
     #[must_use]
-    pub fn answer(mut self, answer: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static) -> Self {
+    pub fn answer(mut self, answer: impl Fn(&SeenRequest) -> Option<FakeReply> + Send + Sync + 'static) -> Self {
         self.rules.push(Box::new(answer));
         self
     }
 
     /// The reply to every request that nothing else answers.
     #[must_use]
-    pub fn otherwise(mut self, reply: Reply) -> Self {
+    pub fn otherwise(mut self, reply: FakeReply) -> Self {
         self.otherwise = Some(reply);
         self
     }
 
     #[must_use]
-    pub fn fault(mut self, on: On, fault: Fault) -> Self {
+    pub fn fault(mut self, on: On, fault: InjectedFault) -> Self {
         self.faults.push((on, fault));
         self
     }
@@ -101,12 +101,12 @@ impl Script {
     /// Requests need no API key, as with local servers.
     #[must_use]
     pub fn accept_missing_key(mut self) -> Self {
-        self.keys = Keys::Optional;
+        self.keys = ApiKeyRequirement::Optional;
         self
     }
 }
 
-impl fmt::Debug for Script {
+impl fmt::Debug for FakeScript {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Script")

@@ -5,43 +5,43 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::Value;
 
-use crate::answer::Answer;
+use crate::answer::FakeAnswer;
 use crate::counts::InFlight;
-use crate::fault::{self, Failure, Fault};
-use crate::history::{self, Ledger};
+use crate::fault::{self, FakeProviderError, InjectedFault};
+use crate::history::{self, ServedHistory};
 use crate::protocol::{Finding, Findings, Protocol, Serving};
-use crate::reply::Reply;
-use crate::request::{Incoming, Request, Violation};
-use crate::script::{Keys, Script};
-use crate::seen::{Seen, Stream};
+use crate::reply::FakeReply;
+use crate::request::{ReceivedRequest, TransportRequest, Violation};
+use crate::script::{ApiKeyRequirement, FakeScript};
+use crate::seen::{SeenRequest, StreamMode};
 
 #[derive(Debug)]
-pub(crate) struct Scripted {
-    script: Script,
-    progress: Mutex<Progress>,
+pub(crate) struct ScriptPlayer {
+    script: FakeScript,
+    progress: Mutex<ScriptProgress>,
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct ScriptProgress {
     /// The replies in order that have not reached a client, by their index.
     pending: BTreeSet<usize>,
     used_rules: BTreeSet<usize>,
-    requests: Vec<Request>,
+    requests: Vec<ReceivedRequest>,
     violations: Vec<Violation>,
-    ledger: Ledger,
+    ledger: ServedHistory,
     named_calls: usize,
 }
 
 /// An answer on its way. Dropped before it is complete, it gives its reply back to the script.
 pub(crate) struct Delivery {
-    scripted: Arc<Scripted>,
-    claim: Option<Claim>,
+    scripted: Arc<ScriptPlayer>,
+    claim: Option<ReplyClaim>,
     in_flight: Option<InFlight>,
 }
 
 /// A reply in order that this answer holds.
 #[derive(Debug, Clone, Copy)]
-enum Claim {
+enum ReplyClaim {
     /// Nobody else may have it meanwhile.
     Reserved(usize),
     /// A fault may keep it from arriving, so a retry must find it; it is used up when it has arrived.
@@ -49,19 +49,19 @@ enum Claim {
 }
 
 /// Where a reply came from.
-enum Source {
+enum ReplySource {
     Rule(usize),
     Order(usize),
     Otherwise,
 }
 
-impl Scripted {
-    pub fn new(script: Script) -> Self {
-        let progress = Progress { pending: (0..script.replies.len()).collect(), ..Progress::default() };
+impl ScriptPlayer {
+    pub fn new(script: FakeScript) -> Self {
+        let progress = ScriptProgress { pending: (0..script.replies.len()).collect(), ..ScriptProgress::default() };
         Self { script, progress: Mutex::new(progress) }
     }
 
-    pub fn respond(self: &Arc<Self>, incoming: Incoming, in_flight: InFlight) -> (Answer, Delivery) {
+    pub fn respond(self: &Arc<Self>, incoming: TransportRequest, in_flight: InFlight) -> (FakeAnswer, Delivery) {
         let mut findings = Findings::default();
         let protocol = protocol_of(&incoming, &mut findings);
         let (body, seen) = self.read(&incoming, protocol, &mut findings);
@@ -82,7 +82,7 @@ impl Scripted {
         (answer, Delivery { scripted: Arc::clone(self), claim, in_flight: Some(in_flight) })
     }
 
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.lock().requests.clone()
     }
 
@@ -104,13 +104,18 @@ impl Scripted {
         violations.chain(unserved).chain(unused.map(|index| format!("rule {} never applied", index + 1))).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    fn lock(&self) -> MutexGuard<'_, ScriptProgress> {
         self.progress.lock().expect("nothing that can panic runs under this lock")
     }
 
-    fn read(&self, incoming: &Incoming, protocol: Option<Protocol>, findings: &mut Findings) -> (Value, Option<Seen>) {
+    fn read(
+        &self,
+        incoming: &TransportRequest,
+        protocol: Option<Protocol>,
+        findings: &mut Findings,
+    ) -> (Value, Option<SeenRequest>) {
         let Some(dialect) = protocol.map(Protocol::dialect) else { return (Value::Null, None) };
-        if self.script.keys == Keys::Required && !dialect.has_key(&incoming.headers) {
+        if self.script.keys == ApiKeyRequirement::Required && !dialect.has_key(&incoming.headers) {
             findings.0.push(Finding { status: 401, reason: "an API key is required".to_owned() });
         }
         let content_type = incoming.headers.get("content-type").unwrap_or_default();
@@ -130,52 +135,52 @@ impl Scripted {
         }
     }
 
-    fn ruled(&self, seen: &Seen) -> Option<(usize, Reply)> {
+    fn ruled(&self, seen: &SeenRequest) -> Option<(usize, FakeReply)> {
         self.script.rules.iter().enumerate().find_map(|(index, rule)| Some((index, rule(seen)?)))
     }
 
     /// The answer to a request that is in order.
     fn play(
         &self,
-        progress: &mut Progress,
+        progress: &mut ScriptProgress,
         number: usize,
         protocol: Protocol,
-        seen: &Seen,
-        ruled: Option<(usize, Reply)>,
-    ) -> (Answer, Option<Claim>) {
+        seen: &SeenRequest,
+        ruled: Option<(usize, FakeReply)>,
+    ) -> (FakeAnswer, Option<ReplyClaim>) {
         let faults = self.faults_on(number);
         let ordered = || {
             let next = progress.pending.first().copied()?;
-            Some((Source::Order(next), self.script.replies[next].clone()))
+            Some((ReplySource::Order(next), self.script.replies[next].clone()))
         };
-        let chosen = ruled.map(|(index, reply)| (Source::Rule(index), reply)).or_else(ordered);
-        let otherwise = || self.script.otherwise.clone().map(|reply| (Source::Otherwise, reply));
+        let chosen = ruled.map(|(index, reply)| (ReplySource::Rule(index), reply)).or_else(ordered);
+        let otherwise = || self.script.otherwise.clone().map(|reply| (ReplySource::Otherwise, reply));
         let Some((source, mut reply)) = chosen.or_else(otherwise) else {
             let reason = "the script has no reply left".to_owned();
             return (progress.refuse(number, Some(protocol), vec![Finding { status: 500, reason }]), None);
         };
         reply.name_calls(|| progress.fresh_call_id());
-        if faults.iter().all(Fault::may_end_well) {
+        if faults.iter().all(InjectedFault::may_end_well) {
             progress.ledger.record(&reply, protocol.dialect());
         }
         let claim = progress.claim(&source, &faults);
         let serving = Serving { reply: &reply, number, model: &seen.model, stream: seen.stream };
         let chunks = serving.chunks(protocol);
         let answer = match seen.stream {
-            Stream::No => Answer::document(200, chunks.concat()),
-            Stream::Events | Stream::EventsWithUsage => Answer::events(chunks),
+            StreamMode::No => FakeAnswer::document(200, chunks.concat()),
+            StreamMode::Events | StreamMode::EventsWithUsage => FakeAnswer::events(chunks),
         };
-        let answer = Answer { latency: (self.script.latency)(number), ..answer };
+        let answer = FakeAnswer { latency: (self.script.latency)(number), ..answer };
         (fault::apply(faults, answer, protocol.dialect()), claim)
     }
 
-    fn faults_on(&self, number: usize) -> Vec<Fault> {
+    fn faults_on(&self, number: usize) -> Vec<InjectedFault> {
         let faults = self.script.faults.iter().filter(|(on, _)| on.includes(number));
         faults.map(|(_, fault)| fault.clone()).collect()
     }
 }
 
-fn protocol_of(incoming: &Incoming, findings: &mut Findings) -> Option<Protocol> {
+fn protocol_of(incoming: &TransportRequest, findings: &mut Findings) -> Option<Protocol> {
     let protocol = Protocol::of_path(&incoming.path).filter(|_| incoming.method == "POST");
     if protocol.is_none() {
         let reason = format!("there is nothing at {} {}", incoming.method, incoming.path);
@@ -184,18 +189,18 @@ fn protocol_of(incoming: &Incoming, findings: &mut Findings) -> Option<Protocol>
     protocol
 }
 
-impl Progress {
-    fn remember(&mut self, incoming: Incoming, body: Value, seen: Option<Seen>) -> usize {
+impl ScriptProgress {
+    fn remember(&mut self, incoming: TransportRequest, body: Value, seen: Option<SeenRequest>) -> usize {
         let number = self.requests.len() + 1;
-        let Incoming { connection, version, method, path, headers, bytes } = incoming;
-        self.requests.push(Request { number, connection, version, method, path, headers, bytes, body, seen });
+        let TransportRequest { connection, version, method, path, headers, bytes } = incoming;
+        self.requests.push(ReceivedRequest { number, connection, version, method, path, headers, bytes, body, seen });
         number
     }
 
-    fn refuse(&mut self, number: usize, protocol: Option<Protocol>, findings: Vec<Finding>) -> Answer {
+    fn refuse(&mut self, number: usize, protocol: Option<Protocol>, findings: Vec<Finding>) -> FakeAnswer {
         let status = findings.first().map_or(400, |finding| finding.status);
         let reasons: Vec<String> = findings.into_iter().map(|finding| finding.reason).collect();
-        let failure = Failure::new(status, &reasons.join("; "));
+        let failure = FakeProviderError::new(status, &reasons.join("; "));
         self.violations.extend(reasons.into_iter().map(|reason| Violation { request: number, reason }));
         failure.answer(protocol.unwrap_or(Protocol::OpenAiChat).dialect())
     }
@@ -205,18 +210,20 @@ impl Progress {
         format!("call_fake{:08}", self.named_calls)
     }
 
-    fn claim(&mut self, source: &Source, faults: &[Fault]) -> Option<Claim> {
+    fn claim(&mut self, source: &ReplySource, faults: &[InjectedFault]) -> Option<ReplyClaim> {
         match *source {
-            Source::Rule(index) => {
+            ReplySource::Rule(index) => {
                 self.used_rules.insert(index);
                 None
             }
-            Source::Otherwise => None,
-            Source::Order(_) if !faults.iter().all(Fault::may_end_well) => None,
-            Source::Order(index) if faults.iter().any(Fault::may_lose_the_reply) => Some(Claim::Offered(index)),
-            Source::Order(index) => {
+            ReplySource::Otherwise => None,
+            ReplySource::Order(_) if !faults.iter().all(InjectedFault::may_end_well) => None,
+            ReplySource::Order(index) if faults.iter().any(InjectedFault::may_lose_the_reply) => {
+                Some(ReplyClaim::Offered(index))
+            }
+            ReplySource::Order(index) => {
                 self.pending.remove(&index);
-                Some(Claim::Reserved(index))
+                Some(ReplyClaim::Reserved(index))
             }
         }
     }
@@ -227,17 +234,17 @@ impl Delivery {
     pub fn complete(&mut self) {
         self.in_flight = None;
         match self.claim.take() {
-            Some(Claim::Offered(index)) => {
+            Some(ReplyClaim::Offered(index)) => {
                 self.scripted.lock().pending.remove(&index);
             }
-            Some(Claim::Reserved(_)) | None => {}
+            Some(ReplyClaim::Reserved(_)) | None => {}
         }
     }
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if let Some(Claim::Reserved(index)) = self.claim {
+        if let Some(ReplyClaim::Reserved(index)) = self.claim {
             self.scripted.lock().pending.insert(index);
         }
     }

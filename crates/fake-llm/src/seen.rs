@@ -7,22 +7,22 @@ use crate::protocol::Protocol;
 
 /// One request as the model would see it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct SeenRequest {
     pub protocol: Protocol,
     pub model: String,
     /// All system texts, joined by newlines.
     pub system: String,
     /// As the model sees them: Anthropic combines consecutive messages of one role.
-    pub messages: Vec<Message>,
-    pub tools: Vec<Tool>,
-    pub stream: Stream,
+    pub messages: Vec<SeenMessage>,
+    pub tools: Vec<SeenTool>,
+    pub stream: StreamMode,
     /// How many tokens the answer may have, if the request says so.
     pub longest_answer: Option<u64>,
 }
 
 /// How the client wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
+pub enum StreamMode {
     /// One JSON document.
     No,
     /// Server-sent events, without figures of usage unless the protocol always has them.
@@ -32,9 +32,9 @@ pub enum Stream {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message {
+pub struct SeenMessage {
     pub role: Role,
-    pub parts: Vec<Part>,
+    pub parts: Vec<SeenPart>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum Role {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part {
+pub enum SeenPart {
     Text(String),
     Thinking {
         text: String,
@@ -71,23 +71,23 @@ pub enum Part {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tool {
+pub struct SeenTool {
     pub name: String,
     pub description: String,
     /// None for tools that the provider runs itself.
     pub schema: Option<Value>,
 }
 
-impl Seen {
+impl SeenRequest {
     /// The text of the last user's message, without tool results.
     pub fn last_user_text(&self) -> String {
         let last = self.messages.iter().rfind(|message| message.role == Role::User && !message.text().is_empty());
-        last.map(Message::text).unwrap_or_default()
+        last.map(SeenMessage::text).unwrap_or_default()
     }
 
     /// All tool results, the oldest first.
     pub fn results(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.messages.iter().flat_map(Message::results)
+        self.messages.iter().flat_map(SeenMessage::results)
     }
 
     /// The result of the latest call, if results are the last thing that was said.
@@ -101,18 +101,18 @@ impl Seen {
     }
 }
 
-impl Message {
+impl SeenMessage {
     /// All text parts, joined without separator.
     pub fn text(&self) -> String {
         self.parts
             .iter()
             .filter_map(|part| match part {
-                Part::Text(text) => Some(text.as_str()),
-                Part::Thinking { .. }
-                | Part::RedactedThinking { .. }
-                | Part::Call { .. }
-                | Part::Result { .. }
-                | Part::Other(_) => None,
+                SeenPart::Text(text) => Some(text.as_str()),
+                SeenPart::Thinking { .. }
+                | SeenPart::RedactedThinking { .. }
+                | SeenPart::Call { .. }
+                | SeenPart::Result { .. }
+                | SeenPart::Other(_) => None,
             })
             .collect()
     }
@@ -120,24 +120,24 @@ impl Message {
     /// Id, name and arguments of each call.
     pub fn calls(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Call { id, name, arguments } => Some((id.as_str(), name.as_str(), arguments)),
-            Part::Text(_)
-            | Part::Thinking { .. }
-            | Part::RedactedThinking { .. }
-            | Part::Result { .. }
-            | Part::Other(_) => None,
+            SeenPart::Call { id, name, arguments } => Some((id.as_str(), name.as_str(), arguments)),
+            SeenPart::Text(_)
+            | SeenPart::Thinking { .. }
+            | SeenPart::RedactedThinking { .. }
+            | SeenPart::Result { .. }
+            | SeenPart::Other(_) => None,
         })
     }
 
     /// Id and text of each tool result.
     pub fn results(&self) -> impl Iterator<Item = (&str, &str)> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Result { id, text, .. } => Some((id.as_str(), text.as_str())),
-            Part::Text(_)
-            | Part::Thinking { .. }
-            | Part::RedactedThinking { .. }
-            | Part::Call { .. }
-            | Part::Other(_) => None,
+            SeenPart::Result { id, text, .. } => Some((id.as_str(), text.as_str())),
+            SeenPart::Text(_)
+            | SeenPart::Thinking { .. }
+            | SeenPart::RedactedThinking { .. }
+            | SeenPart::Call { .. }
+            | SeenPart::Other(_) => None,
         })
     }
 }

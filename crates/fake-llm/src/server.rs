@@ -9,44 +9,44 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-use crate::constant::Prepared;
-use crate::counts::{Counted, Counts};
-use crate::scripted::Scripted;
+use crate::constant::ConstantAnswers;
+use crate::counts::{CountedConnection, Counts};
+use crate::scripted::ScriptPlayer;
 use crate::{http1, http2, tls};
 
 /// What all connections share.
-pub(crate) struct Server {
-    pub behaviour: Behaviour,
+pub(crate) struct FakeServer {
+    pub behaviour: ServerBehaviour,
     pub counts: Arc<Counts>,
 }
 
-pub(crate) enum Behaviour {
-    Scripted(Arc<Scripted>),
-    Constant(Prepared),
+pub(crate) enum ServerBehaviour {
+    Scripted(Arc<ScriptPlayer>),
+    Constant(ConstantAnswers),
 }
 
 /// Clients that connect at the same moment: one too many would try again a second later.
 const MOST_WAITING: u32 = 4096;
 
 /// A server that runs until this is dropped.
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl FakeServer {
     /// Serves on a free port of loopback. The port accepts connections when this returns.
-    pub fn start(self: &Arc<Self>, tls: Option<TlsAcceptor>) -> io::Result<Running> {
+    pub fn start(self: &Arc<Self>, tls: Option<TlsAcceptor>) -> io::Result<RunningServer> {
         let server = Arc::clone(self);
-        Running::start("fake-llm", move |stream| Arc::clone(&server).converse(stream, tls.clone()))
+        RunningServer::start("fake-llm", move |stream| Arc::clone(&server).converse(stream, tls.clone()))
     }
 
     /// Notes bytes that are no HTTP request.
     pub fn refuse_bytes(&self, error: &io::Error) {
         match &self.behaviour {
-            Behaviour::Scripted(scripted) => scripted.refuse_bytes(error.to_string()),
-            Behaviour::Constant(_) => {}
+            ServerBehaviour::Scripted(scripted) => scripted.refuse_bytes(error.to_string()),
+            ServerBehaviour::Constant(_) => {}
         }
     }
 
@@ -54,7 +54,7 @@ impl Server {
         let connection = self.counts.connected();
         // Refused only for a connection that is already gone.
         let _ = stream.set_nodelay(true);
-        let socket = Counted { stream, counts: Arc::clone(&self.counts) };
+        let socket = CountedConnection { stream, counts: Arc::clone(&self.counts) };
         let Some(tls) = tls else {
             let _ = http1::serve(socket, &self, connection).await;
             return;
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-impl Running {
+impl RunningServer {
     /// Serves each connection to a free port of loopback, on a thread of its own.
     pub fn start<F>(name: &str, serve: impl Fn(TcpStream) -> F + Send + 'static) -> io::Result<Self>
     where
@@ -109,7 +109,7 @@ where
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

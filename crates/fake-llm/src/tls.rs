@@ -10,12 +10,12 @@ use tokio_rustls::TlsAcceptor;
 pub(crate) const HTTP2: &[u8] = b"h2";
 pub(crate) const HTTP1: &[u8] = b"http/1.1";
 
-pub(crate) struct Identity {
+pub(crate) struct TlsIdentity {
     pub acceptor: TlsAcceptor,
     pub ca_pem: String,
 }
 
-impl Identity {
+impl TlsIdentity {
     /// A certificate for loopback and the authority that signed it. The first of `protocols` that a client knows is
     /// spoken.
     pub fn generate(protocols: &[&[u8]]) -> Self {

@@ -5,26 +5,26 @@
 mod client;
 
 use client::{GEMINI, ask, connect, exchange, request_with, say, stream};
-use fake_llm::{Call, Constant, FakeLlm, Finish, Reply, Script, Usage};
+use fake_llm::{Constant, FakeCall, FakeFinish, FakeLlm, FakeReply, FakeScript, FakeUsage};
 use serde_json::{Value, json};
 
 const THIRD: &str = "/v1beta/models/gemini-3-flash:generateContent";
 
-fn rich() -> Reply {
-    Reply::thinking("héhé", "sig")
+fn rich() -> FakeReply {
+    FakeReply::thinking("héhé", "sig")
         .and_text("hello")
         .and_thinking("", "on the call")
-        .and_calls([Call::new("a", json!({"x": 1})).with_id("c1"), Call::malformed("b", "{\"y").with_id("c2")])
-        .with_usage(Usage { cache_read: 3, cache_write: 4, reasoning: 2, ..Usage::new(7, 9) })
+        .and_calls([FakeCall::new("a", json!({"x": 1})).with_id("c1"), FakeCall::malformed("b", "{\"y").with_id("c2")])
+        .with_usage(FakeUsage { cache_read: 3, cache_write: 4, reasoning: 2, ..FakeUsage::new(7, 9) })
 }
 
-fn served(reply: Reply) -> Value {
-    say(&FakeLlm::start(Script::new().reply(reply)), GEMINI, "hi").json()
+fn served(reply: FakeReply) -> Value {
+    say(&FakeLlm::start(FakeScript::new().reply(reply)), GEMINI, "hi").json()
 }
 
 #[track_caller]
 fn refused(path: &str, request: &Value, reason: &str) {
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("x")).accept_foreign_history());
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("x")).accept_foreign_history());
     check_refusal(&fake, path, request, reason);
 }
 
@@ -39,7 +39,7 @@ fn check_refusal(fake: &FakeLlm, path: &str, request: &Value, reason: &str) {
 
 #[track_caller]
 fn accepted(path: &str, request: &Value) {
-    let fake = FakeLlm::start(Script::new().reply(Reply::text("x")).accept_foreign_history());
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("x")).accept_foreign_history());
     let response = ask(&fake, path, request);
     assert_eq!(response.status, 200, "{}", response.text());
     fake.assert_finished();
@@ -94,13 +94,13 @@ fn a_document_has_every_part_in_order() {
             "modelVersion": "m", "responseId": "fake00000001",
         })
     );
-    let parts = &served(Reply::text("a").and_thinking("", "s"))["candidates"][0]["content"]["parts"];
+    let parts = &served(FakeReply::text("a").and_thinking("", "s"))["candidates"][0]["content"]["parts"];
     assert_eq!(*parts, json!([{"text": "a"}, {"text": "", "thoughtSignature": "s"}]));
 }
 
 #[test]
 fn a_stream_cuts_texts_and_keeps_calls_whole() {
-    let fake = FakeLlm::start(Script::new().reply(rich().in_deltas(2)));
+    let fake = FakeLlm::start(FakeScript::new().reply(rich().in_deltas(2)));
     let events = stream(&fake, GEMINI, "hi").events();
     let parts: Vec<Value> = events.iter().map(|event| event["candidates"][0]["content"]["parts"][0].clone()).collect();
     let expected = [
@@ -119,20 +119,23 @@ fn a_stream_cuts_texts_and_keeps_calls_whole() {
 #[test]
 fn each_finish_has_its_word() {
     for (reply, reason) in [
-        (Reply::text("a").finishing(Finish::Length), "MAX_TOKENS"),
-        (Reply::refusal("no"), "SAFETY"),
-        (Reply::paused("a"), "STOP"),
-        (Reply::text("a").finishing(Finish::Unheard("MOON".to_owned())), "MOON"),
+        (FakeReply::text("a").finishing(FakeFinish::Length), "MAX_TOKENS"),
+        (FakeReply::refusal("no"), "SAFETY"),
+        (FakeReply::paused("a"), "STOP"),
+        (FakeReply::text("a").finishing(FakeFinish::Unheard("MOON".to_owned())), "MOON"),
     ] {
         assert_eq!(served(reply)["candidates"][0]["finishReason"], reason);
     }
-    assert_eq!(served(Reply::refusal("no"))["candidates"][0]["finishMessage"], "no");
+    assert_eq!(served(FakeReply::refusal("no"))["candidates"][0]["finishMessage"], "no");
 }
 
 #[test]
 fn a_constant_server_streams_by_the_path() {
-    let fake =
-        FakeLlm::start(Constant::tool_loop(1, Reply::calls([Call::new("noop", json!({}))]), Reply::text("done")));
+    let fake = FakeLlm::start(Constant::tool_loop(
+        1,
+        FakeReply::calls([FakeCall::new("noop", json!({}))]),
+        FakeReply::text("done"),
+    ));
     assert_eq!(say(&fake, GEMINI, "hi").json()["candidates"][0]["content"]["parts"][0]["functionCall"]["name"], "noop");
     assert!(stream(&fake, GEMINI, "call_loop_00000000").text().starts_with("data: "));
     assert!(say(&fake, GEMINI, "call_loop_00000000").text().contains("\"done\""));
@@ -140,7 +143,7 @@ fn a_constant_server_streams_by_the_path() {
 
 #[test]
 fn the_key_and_the_form_of_a_stream_are_required() {
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("x")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("x")));
     let body = json!({"contents": [hi()]}).to_string();
     let keyless = request_with(GEMINI, "content-type: application/json", &body, true);
     let response = exchange(&mut connect(&fake), &keyless);
@@ -206,9 +209,9 @@ fn every_call_is_answered_once_right_after_it() {
 #[test]
 fn signatures_come_back_on_their_part_while_the_tool_loop_is_open() {
     let fake = || {
-        let calls = [Call::new("t", json!({})).with_id("a"), Call::new("t", json!({})).with_id("b")];
-        let reply = Reply::thinking("hm", "sig").and_thinking("", "on the call").and_calls(calls);
-        let fake = FakeLlm::start(Script::new().reply(reply).otherwise(Reply::text("x")));
+        let calls = [FakeCall::new("t", json!({})).with_id("a"), FakeCall::new("t", json!({})).with_id("b")];
+        let reply = FakeReply::thinking("hm", "sig").and_thinking("", "on the call").and_calls(calls);
+        let fake = FakeLlm::start(FakeScript::new().reply(reply).otherwise(FakeReply::text("x")));
         say(&fake, THIRD, "hi");
         fake
     };
@@ -243,7 +246,9 @@ fn parts_of_the_providers_own_tools_come_back_unmodified() {
     let code = json!({"executableCode": {"code": "1"}, "thoughtSignature": "s"});
     let start = || {
         let fake = FakeLlm::start(
-            Script::new().reply(Reply::empty().and_native(code.clone()).and_text("x")).otherwise(Reply::text("y")),
+            FakeScript::new()
+                .reply(FakeReply::empty().and_native(code.clone()).and_text("x"))
+                .otherwise(FakeReply::text("y")),
         );
         say(&fake, GEMINI, "hi");
         fake
@@ -312,7 +317,7 @@ fn generations_differ_in_what_they_can_do_at_once() {
 
 #[test]
 fn what_was_said_can_be_asked_for() {
-    let fake = FakeLlm::start(Script::new().reply(Reply::text("x")).accept_foreign_history());
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("x")).accept_foreign_history());
     let request = json!({
         "systemInstruction": {"parts": [{"text": "be"}]},
         "tools": [{"functionDeclarations": [{"name": "t", "description": "d"}]}],

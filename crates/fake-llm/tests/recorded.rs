@@ -7,7 +7,7 @@ mod client;
 use std::path::{Path, PathBuf};
 
 use client::{ANTHROPIC, CHAT, RESPONSES, ask};
-use fake_llm::{FakeLlm, Reply, Script};
+use fake_llm::{FakeLlm, FakeReply, FakeScript};
 use serde_json::Value;
 
 /// Recorded traffic is no part of the repository: it lies beside it, or where the variable points.
@@ -55,7 +55,7 @@ fn requests_that_providers_accepted_are_accepted() {
     ] {
         let bodies = accepted_bodies(&recordings, host, path_end);
         assert!(!bodies.is_empty(), "{path_end}");
-        let fake = FakeLlm::start(Script::new().otherwise(Reply::text("x")).accept_foreign_history());
+        let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("x")).accept_foreign_history());
         for (file, path, body) in bodies {
             let query = if path.ends_with(":streamGenerateContent") { "?alt=sse" } else { "" };
             let response = ask(&fake, &format!("{path}{query}"), &body);

@@ -5,18 +5,18 @@
 mod client;
 
 use client::{ANTHROPIC, CHAT, RESPONSES, ask, body, say, stream};
-use fake_llm::{Call, FakeLlm, Finish, Reply, Script, Usage};
+use fake_llm::{FakeCall, FakeFinish, FakeLlm, FakeReply, FakeScript, FakeUsage};
 use serde_json::{Value, json};
 
-fn served(path: &str, reply: Reply) -> Value {
-    say(&FakeLlm::start(Script::new().reply(reply)), path, "hi").json()
+fn served(path: &str, reply: FakeReply) -> Value {
+    say(&FakeLlm::start(FakeScript::new().reply(reply)), path, "hi").json()
 }
 
-fn rich() -> Reply {
-    Reply::thinking("héhé", "sig")
+fn rich() -> FakeReply {
+    FakeReply::thinking("héhé", "sig")
         .and_text("hello")
-        .and_calls([Call::new("a", json!({"x": 1})).with_id("c1"), Call::malformed("b", "{\"y").with_id("c2")])
-        .with_usage(Usage { cache_read: 3, cache_write: 4, reasoning: 2, ..Usage::new(7, 9) })
+        .and_calls([FakeCall::new("a", json!({"x": 1})).with_id("c1"), FakeCall::malformed("b", "{\"y").with_id("c2")])
+        .with_usage(FakeUsage { cache_read: 3, cache_write: 4, reasoning: 2, ..FakeUsage::new(7, 9) })
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_responses_document_has_every_item_in_order() {
 
 #[test]
 fn a_responses_stream_opens_fills_and_closes_each_item_and_repeats_them_all() {
-    let fake = FakeLlm::start(Script::new().reply(rich().and_redacted_thinking("enc").in_deltas(2)));
+    let fake = FakeLlm::start(FakeScript::new().reply(rich().and_redacted_thinking("enc").in_deltas(2)));
     let events = stream(&fake, RESPONSES, "hi").events();
     let numbers: Vec<u64> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
@@ -148,7 +148,7 @@ fn responses_line(event: &Value) -> String {
 
 #[test]
 fn an_anthropic_stream_opens_fills_and_closes_each_block() {
-    let fake = FakeLlm::start(Script::new().reply(rich().in_deltas(2)));
+    let fake = FakeLlm::start(FakeScript::new().reply(rich().in_deltas(2)));
     let events = stream(&fake, ANTHROPIC, "hi").events();
     let told: Vec<String> = events.iter().map(anthropic_line).collect();
     assert_eq!(
@@ -202,7 +202,7 @@ fn anthropic_line(event: &Value) -> String {
 #[test]
 fn a_chat_stream_has_deltas_a_finish_and_usage_when_asked() {
     for wants_usage in [true, false] {
-        let fake = FakeLlm::start(Script::new().reply(rich().in_deltas(2)));
+        let fake = FakeLlm::start(FakeScript::new().reply(rich().in_deltas(2)));
         let mut request = body(CHAT, "hi", true);
         request["stream_options"] = json!({"include_usage": wants_usage});
         let response = ask(&fake, CHAT, &request);
@@ -231,30 +231,35 @@ fn a_chat_stream_has_deltas_a_finish_and_usage_when_asked() {
 
 #[test]
 fn each_finish_has_its_word_in_each_protocol() {
-    let unheard = Finish::Unheard("moon".to_owned());
+    let unheard = FakeFinish::Unheard("moon".to_owned());
     for (reply, anthropic, chat, responses) in [
-        (Reply::text("a"), "end_turn", "stop", "completed"),
-        (Reply::empty(), "end_turn", "stop", "completed"),
-        (Reply::calls([Call::new("a", json!({}))]), "tool_use", "tool_calls", "completed"),
-        (Reply::text("a").finishing(Finish::Length), "max_tokens", "length", "incomplete: max_output_tokens"),
-        (Reply::refusal("no"), "refusal", "stop", "completed"),
-        (Reply::text("a").finishing(Finish::Refusal), "refusal", "content_filter", "incomplete: content_filter"),
-        (Reply::paused("a"), "pause_turn", "stop", "in_progress"),
-        (Reply::text("a").finishing(unheard), "moon", "moon", "moon"),
+        (FakeReply::text("a"), "end_turn", "stop", "completed"),
+        (FakeReply::empty(), "end_turn", "stop", "completed"),
+        (FakeReply::calls([FakeCall::new("a", json!({}))]), "tool_use", "tool_calls", "completed"),
+        (FakeReply::text("a").finishing(FakeFinish::Length), "max_tokens", "length", "incomplete: max_output_tokens"),
+        (FakeReply::refusal("no"), "refusal", "stop", "completed"),
+        (
+            FakeReply::text("a").finishing(FakeFinish::Refusal),
+            "refusal",
+            "content_filter",
+            "incomplete: content_filter",
+        ),
+        (FakeReply::paused("a"), "pause_turn", "stop", "in_progress"),
+        (FakeReply::text("a").finishing(unheard), "moon", "moon", "moon"),
     ] {
         assert_eq!(served(ANTHROPIC, reply.clone())["stop_reason"], anthropic);
         assert_eq!(served(CHAT, reply.clone())["choices"][0]["finish_reason"], chat);
         let document = served(RESPONSES, reply.clone());
         let reason = document["incomplete_details"]["reason"].as_str().map(|reason| format!(": {reason}"));
         assert_eq!(document["status"].as_str().unwrap().to_owned() + &reason.unwrap_or_default(), responses);
-        let events = stream(&FakeLlm::start(Script::new().reply(reply)), RESPONSES, "hi").events();
+        let events = stream(&FakeLlm::start(FakeScript::new().reply(reply)), RESPONSES, "hi").events();
         assert_eq!(events.last().unwrap()["response"], document);
     }
 }
 
 #[test]
 fn twenty_thousand_deltas_are_twenty_thousand_chunks() {
-    let fake = FakeLlm::start(Script::new().reply(Reply::repeated("word ", 20_000)));
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::repeated("word ", 20_000)));
     let response = stream(&fake, ANTHROPIC, "hi");
     assert_eq!(response.pieces.len(), 20_000 + 5);
     fake.assert_finished();
@@ -263,11 +268,11 @@ fn twenty_thousand_deltas_are_twenty_thousand_chunks() {
 #[test]
 fn rules_come_before_the_order_and_the_rest_after_it() {
     let fake = FakeLlm::start(
-        Script::new()
-            .reply(Reply::text("first"))
-            .when(|seen| seen.last_user_text().contains("weather"), Reply::text("rain"))
+        FakeScript::new()
+            .reply(FakeReply::text("first"))
+            .when(|seen| seen.last_user_text().contains("weather"), FakeReply::text("rain"))
             .answer(|seen| seen.system.is_empty().then_some(()).and(None))
-            .otherwise(Reply::text("rest")),
+            .otherwise(FakeReply::text("rest")),
     );
     let told = ["hi", "the weather?", "hi", "hi"].map(|text| say(&fake, CHAT, text).json());
     let texts = told.map(|document| document["choices"][0]["message"]["content"].as_str().unwrap().to_owned());
@@ -278,14 +283,14 @@ fn rules_come_before_the_order_and_the_rest_after_it() {
 
 #[test]
 fn a_script_that_ran_out_says_so() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     assert_eq!(say(&fake, ANTHROPIC, "hi").status, 500);
     assert_eq!(fake.violations()[0].reason, "the script has no reply left");
 }
 
 #[test]
 fn what_was_said_can_be_asked_for() {
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("x")).accept_foreign_history());
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("x")).accept_foreign_history());
     let tool = json!({"name": "t", "description": "d", "input_schema": {"type": "object"}});
     let messages = json!([
         {"role": "user", "content": "go"},

@@ -5,7 +5,7 @@
 mod client;
 
 use client::{RESPONSES, ask, body, say};
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -41,7 +41,7 @@ fn format(schema: &Value) -> Value {
 
 #[test]
 fn the_request_has_only_what_there_is() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let open = json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false});
     let strict_tool = json!({"type": "function", "name": "t", "strict": true, "parameters": open});
     for (request, reason) in [
@@ -61,12 +61,12 @@ fn the_request_has_only_what_there_is() {
     let closed = json!({
         "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": false,
     });
-    accepted(&FakeLlm::start(Script::new().reply(Reply::text("x"))), &format(&closed));
+    accepted(&FakeLlm::start(FakeScript::new().reply(FakeReply::text("x"))), &format(&closed));
 }
 
 #[test]
 fn items_have_their_shape() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let said = |role: &str, content: Value| json!({"role": role, "content": content});
     let call = |field: &str, value: Value| {
         let mut call = json!({"type": "function_call", "call_id": "c", "name": "t", "arguments": "{}"});
@@ -103,9 +103,9 @@ fn reasoning_comes_back_unmodified_while_the_tool_loop_is_open() {
     let call = json!({"type": "function_call", "call_id": "a", "name": "t", "arguments": "{}"});
     let result = json!({"type": "function_call_output", "call_id": "a", "output": "r"});
     let fake = || {
-        let calls = [Call::new("t", json!({})).with_id("a")];
-        let reply = Reply::thinking("hm", "sig").and_redacted_thinking("enc").and_calls(calls);
-        let fake = FakeLlm::start(Script::new().reply(reply).otherwise(Reply::text("x")));
+        let calls = [FakeCall::new("t", json!({})).with_id("a")];
+        let reply = FakeReply::thinking("hm", "sig").and_redacted_thinking("enc").and_calls(calls);
+        let fake = FakeLlm::start(FakeScript::new().reply(reply).otherwise(FakeReply::text("x")));
         say(&fake, RESPONSES, "hi");
         fake
     };
@@ -133,8 +133,8 @@ fn reasoning_comes_back_unmodified_while_the_tool_loop_is_open() {
 fn items_of_the_providers_own_tools_come_back_unmodified() {
     let item = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "q"}});
     let fake = || {
-        let reply = Reply::empty().and_native(item.clone()).and_text("found");
-        let fake = FakeLlm::start(Script::new().reply(reply).otherwise(Reply::text("x")));
+        let reply = FakeReply::empty().and_native(item.clone()).and_text("found");
+        let fake = FakeLlm::start(FakeScript::new().reply(reply).otherwise(FakeReply::text("x")));
         assert_eq!(say(&fake, RESPONSES, "hi").json()["output"][0], item);
         fake
     };

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use client::{ANTHROPIC, CHAT, End, RESPONSES, ask, body, connect, exchange, finish, read_until, request, say, stream};
-use fake_llm::{At, Call, Constant, Cut, FakeLlm, Fault, Gate, HttpVersion, On, Reply, Script, Transport};
+use fake_llm::{
+    At, Constant, Cut, FakeCall, FakeLlm, FakeReply, FakeScript, HttpVersion, InjectedFault, On, StallGate, Transport,
+};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -22,9 +24,9 @@ use serde_json::{Value, json};
 
 #[test]
 fn fifty_connections_are_answered_at_the_same_time() {
-    let gate = Gate::new();
-    let script = Script::new().otherwise(Reply::text("hello"));
-    let fake = FakeLlm::start(script.fault(On::Every, Fault::StallBeforeHead(gate.clone())));
+    let gate = StallGate::new();
+    let script = FakeScript::new().otherwise(FakeReply::text("hello"));
+    let fake = FakeLlm::start(script.fault(On::Every, InjectedFault::StallBeforeHead(gate.clone())));
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..50)
             .map(|index| {
@@ -47,7 +49,7 @@ fn fifty_connections_are_answered_at_the_same_time() {
 
 #[test]
 fn replies_in_order_are_each_served_once_to_parallel_clients() {
-    let script = (0..50).fold(Script::new(), |script, index| script.reply(Reply::text(&index.to_string())));
+    let script = (0..50).fold(FakeScript::new(), |script, index| script.reply(FakeReply::text(&index.to_string())));
     let fake = FakeLlm::start(script);
     let mut texts: Vec<usize> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..50).map(|_| scope.spawn(|| say(&fake, ANTHROPIC, "hi").json())).collect();
@@ -61,7 +63,7 @@ fn replies_in_order_are_each_served_once_to_parallel_clients() {
 
 #[test]
 fn a_connection_is_used_again_and_bytes_are_counted() {
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("hello")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("hello")));
     let text = body(CHAT, "hi", true).to_string();
     let (first, second) = (request(CHAT, &text, false), request(CHAT, &text, true));
     let mut wire = connect(&fake);
@@ -81,7 +83,7 @@ fn a_connection_is_used_again_and_bytes_are_counted() {
 
 #[test]
 fn bytes_that_are_no_request_are_refused_and_recorded() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     assert_eq!(exchange(&mut connect(&fake), "hello\r\n\r\n").status, 400);
     assert_eq!(fake.violations()[0].reason, "not HTTP: no request line of HTTP/1.1");
 }
@@ -105,7 +107,7 @@ fn tls(fake: &FakeLlm, name: &str) -> StreamOwned<ClientConnection, TcpStream> {
 
 #[test]
 fn tls_is_trusted_by_its_own_authority_under_both_names() {
-    let fake = FakeLlm::start_on(Transport::Tls, Script::new().otherwise(Reply::text("hello")));
+    let fake = FakeLlm::start_on(Transport::Tls, FakeScript::new().otherwise(FakeReply::text("hello")));
     assert!(fake.url().starts_with("https://127.0.0.1:"));
     for name in ["127.0.0.1", "localhost"] {
         let text = body(ANTHROPIC, "hi", false).to_string();
@@ -117,8 +119,8 @@ fn tls_is_trusted_by_its_own_authority_under_both_names() {
 
 #[test]
 fn another_authority_is_not_trusted() {
-    let fake = FakeLlm::start_on(Transport::Tls, Script::new());
-    let other = FakeLlm::start_on(Transport::Tls, Script::new());
+    let fake = FakeLlm::start_on(Transport::Tls, FakeScript::new());
+    let other = FakeLlm::start_on(Transport::Tls, FakeScript::new());
     let name = ServerName::try_from("localhost").unwrap();
     let connection = ClientConnection::new(tls_config(&other, &[]), name).unwrap();
     let mut wire = StreamOwned::new(connection, connect(&fake));
@@ -128,7 +130,9 @@ fn another_authority_is_not_trusted() {
 #[test]
 fn faults_work_under_tls() {
     for (how, end) in [(Cut::Reset, End::Reset), (Cut::Eof, End::Early), (Cut::Clean, End::Complete)] {
-        let script = Script::new().reply(Reply::text("hello")).fault(On::First(1), Fault::cut(At::Percent(50), how));
+        let script = FakeScript::new()
+            .reply(FakeReply::text("hello"))
+            .fault(On::First(1), InjectedFault::cut(At::Percent(50), how));
         let fake = FakeLlm::start_on(Transport::Tls, script);
         let text = body(CHAT, "hi", true).to_string();
         assert_eq!(exchange(&mut tls(&fake, "localhost"), &request(CHAT, &text, true)).end, end, "{how:?}");
@@ -161,9 +165,9 @@ fn http2_request(text: &str, stream: bool) -> hyper::Request<Full<Bytes>> {
 
 #[test]
 fn http2_carries_many_answers_on_one_connection() {
-    let gate = Gate::new();
-    let script = Script::new().otherwise(Reply::text("hello"));
-    let script = script.fault(On::Every, Fault::Stall { at: At::Percent(50), gate: gate.clone() });
+    let gate = StallGate::new();
+    let script = FakeScript::new().otherwise(FakeReply::text("hello"));
+    let script = script.fault(On::Every, InjectedFault::Stall { at: At::Percent(50), gate: gate.clone() });
     let fake = FakeLlm::start_on(Transport::Tls, script);
     runtime().block_on(async {
         let sender = http2_connection(&fake).await;
@@ -189,13 +193,14 @@ fn http2_carries_many_answers_on_one_connection() {
 
 #[test]
 fn http2_cuts_one_stream_and_notices_who_leaves() {
-    let total = stream(&FakeLlm::start(Script::new().reply(Reply::text("hello"))), ANTHROPIC, "hi").body().len();
-    let gate = Gate::new();
-    let script = Script::new()
-        .reply(Reply::text("hello"))
-        .fault(On::Request(1), Fault::cut(At::Percent(50), Cut::Reset))
-        .fault(On::Request(2), Fault::Stall { at: At::Percent(50), gate: gate.clone() })
-        .fault(On::Request(3), Fault::status(529));
+    let total =
+        stream(&FakeLlm::start(FakeScript::new().reply(FakeReply::text("hello"))), ANTHROPIC, "hi").body().len();
+    let gate = StallGate::new();
+    let script = FakeScript::new()
+        .reply(FakeReply::text("hello"))
+        .fault(On::Request(1), InjectedFault::cut(At::Percent(50), Cut::Reset))
+        .fault(On::Request(2), InjectedFault::Stall { at: At::Percent(50), gate: gate.clone() })
+        .fault(On::Request(3), InjectedFault::status(529));
     let fake = FakeLlm::start_on(Transport::Tls, script);
     runtime().block_on(async {
         let mut sender = http2_connection(&fake).await;
@@ -218,7 +223,7 @@ fn http2_cuts_one_stream_and_notices_who_leaves() {
 
 #[test]
 fn the_constant_server_answers_http2_as_well() {
-    let fake = FakeLlm::start_on(Transport::Tls, Constant::reply(Reply::text("hello")));
+    let fake = FakeLlm::start_on(Transport::Tls, Constant::reply(FakeReply::text("hello")));
     let bytes = runtime().block_on(async {
         let mut sender = http2_connection(&fake).await;
         let response = sender.send_request(http2_request("hi", false)).await.unwrap();
@@ -229,11 +234,11 @@ fn the_constant_server_answers_http2_as_well() {
 
 #[test]
 fn the_constant_server_says_the_same_as_a_script() {
-    let reply = Reply::thinking("hm", "sig").and_text("hello");
+    let reply = FakeReply::thinking("hm", "sig").and_text("hello");
     let constant = FakeLlm::start(Constant::reply(reply.clone()));
     for path in [ANTHROPIC, CHAT, RESPONSES] {
         for wants_stream in [true, false] {
-            let scripted = FakeLlm::start(Script::new().reply(reply.clone()));
+            let scripted = FakeLlm::start(FakeScript::new().reply(reply.clone()));
             let mut asked = body(path, "hi", wants_stream);
             asked["model"] = json!("fake");
             if path == CHAT && wants_stream {
@@ -249,8 +254,8 @@ fn the_constant_server_says_the_same_as_a_script() {
 
 #[test]
 fn a_constant_tool_loop_calls_and_then_speaks() {
-    let step = Reply::calls([Call::new("noop", json!({}))]).and_text("so");
-    let fake = FakeLlm::start(Constant::tool_loop(3, step, Reply::text("done")));
+    let step = FakeReply::calls([FakeCall::new("noop", json!({}))]).and_text("so");
+    let fake = FakeLlm::start(Constant::tool_loop(3, step, FakeReply::text("done")));
     let mut asked = body(ANTHROPIC, "hi", false);
     for turn in 0..3 {
         let content = ask(&fake, ANTHROPIC, &asked).json()["content"].clone();
@@ -267,7 +272,7 @@ fn a_constant_tool_loop_calls_and_then_speaks() {
 
 #[test]
 fn a_constant_server_can_wait_until_everybody_has_asked() {
-    let fake = FakeLlm::start(Constant::reply(Reply::text("now")).together(3));
+    let fake = FakeLlm::start(Constant::reply(FakeReply::text("now")).together(3));
     std::thread::scope(|threads| {
         for _ in 0..3 {
             threads.spawn(|| assert_eq!(say(&fake, ANTHROPIC, "hi").json()["content"][0]["text"], "now"));

@@ -5,7 +5,7 @@
 mod client;
 
 use client::{ANTHROPIC, CHAT, RESPONSES, Response, ask, body, connect, exchange, request_with, say};
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use serde_json::{Value, json};
 
 /// Sends `request` and expects a refusal with `reason`.
@@ -57,7 +57,7 @@ fn chat_tool(name: &str, schema: &Value) -> Value {
 
 #[test]
 fn headers_are_required() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let json = "content-type: application/json";
     for (path, headers, status, reason) in [
         (ANTHROPIC, format!("{json}\r\nanthropic-version: 1"), 401, "an API key is required"),
@@ -76,7 +76,7 @@ fn headers_are_required() {
 
 #[test]
 fn local_servers_need_no_key() {
-    let fake = FakeLlm::start(Script::new().reply(Reply::text("hi")).accept_missing_key());
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("hi")).accept_missing_key());
     let text = body(CHAT, "hi", false).to_string();
     let request = request_with(CHAT, "content-type: application/json", &text, true);
     assert_eq!(exchange(&mut connect(&fake), &request).status, 200);
@@ -85,7 +85,7 @@ fn local_servers_need_no_key() {
 
 #[test]
 fn errors_have_the_shape_of_their_provider() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let anthropic = ask(&fake, ANTHROPIC, &without(ANTHROPIC, "model")).json();
     let message = "model: a text is required";
     let error = json!({"type": "invalid_request_error", "message": message});
@@ -98,7 +98,7 @@ fn errors_have_the_shape_of_their_provider() {
 
 #[test]
 fn a_body_that_is_no_json_is_refused() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     for path in [ANTHROPIC, CHAT, RESPONSES] {
         for text in ["{", "", "\u{1}"] {
             let response = exchange(&mut connect(&fake), &client::request(path, text, true));
@@ -109,7 +109,7 @@ fn a_body_that_is_no_json_is_refused() {
 
 #[test]
 fn both_protocols_refuse_what_lacks_the_essentials() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     for path in [ANTHROPIC, CHAT] {
         refused(&fake, path, &without(path, "model"), "model: a text is required");
         refused(&fake, path, &without(path, "messages"), "messages: a list with at least one element");
@@ -121,7 +121,7 @@ fn both_protocols_refuse_what_lacks_the_essentials() {
 
 #[test]
 fn all_protocols_refuse_bad_tools() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let object = json!({"type": "object"});
     for path in [ANTHROPIC, CHAT, RESPONSES] {
         let tool = match path {
@@ -146,7 +146,7 @@ fn all_protocols_refuse_bad_tools() {
 
 #[test]
 fn anthropic_refuses_its_own_list_of_mistakes() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let said = |content: Value| with(ANTHROPIC, "messages", json!([{"role": "user", "content": content}]));
     let marked = json!({"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}});
     let thinking = json!({"type": "thinking", "thinking": "x", "signature": "s"});
@@ -174,7 +174,7 @@ fn anthropic_refuses_its_own_list_of_mistakes() {
 
 #[test]
 fn chat_refuses_its_own_list_of_mistakes() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let said = |content: Value| with(CHAT, "messages", json!([{"role": "user", "content": content}]));
     let reply = |reply: Value| after_hi(CHAT, json!([reply]));
     let mut both_limits = with(CHAT, "max_tokens", json!(1));
@@ -233,8 +233,10 @@ fn history(path: &str, calls: &[&str], results: &[&str]) -> Value {
 
 /// A server that has called `t` twice, with the ids `a` and `b`.
 fn after_two_calls(path: &str) -> FakeLlm {
-    let call = |id| Call::new("t", json!({"a": 1})).with_id(id);
-    let fake = FakeLlm::start(Script::new().reply(Reply::calls([call("a"), call("b")])).otherwise(Reply::text("done")));
+    let call = |id| FakeCall::new("t", json!({"a": 1})).with_id(id);
+    let fake = FakeLlm::start(
+        FakeScript::new().reply(FakeReply::calls([call("a"), call("b")])).otherwise(FakeReply::text("done")),
+    );
     assert_eq!(say(&fake, path, "hi").status, 200);
     fake
 }
@@ -288,7 +290,7 @@ fn calls_must_come_back_as_they_were_served() {
 #[test]
 fn a_history_from_elsewhere_is_accepted_when_the_script_says_so() {
     for path in [ANTHROPIC, CHAT, RESPONSES] {
-        let fake = FakeLlm::start(Script::new().reply(Reply::text("x")).accept_foreign_history());
+        let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("x")).accept_foreign_history());
         assert_eq!(ask(&fake, path, &history(path, &["q"], &["q"])).status, 200);
         fake.assert_finished();
     }
@@ -297,8 +299,8 @@ fn a_history_from_elsewhere_is_accepted_when_the_script_says_so() {
 #[test]
 fn broken_arguments_may_come_back_repaired() {
     for path in [ANTHROPIC, CHAT, RESPONSES] {
-        let broken = Reply::calls([Call::malformed("t", "{\"a\": ").with_id("a")]);
-        let fake = FakeLlm::start(Script::new().reply(broken).reply(Reply::text("x")));
+        let broken = FakeReply::calls([FakeCall::malformed("t", "{\"a\": ").with_id("a")]);
+        let fake = FakeLlm::start(FakeScript::new().reply(broken).reply(FakeReply::text("x")));
         say(&fake, path, "hi");
         assert_eq!(ask(&fake, path, &history(path, &["a"], &["a"])).status, 200);
         fake.assert_finished();
@@ -328,9 +330,9 @@ fn thinking_comes_back_unmodified_while_the_tool_loop_is_open() {
     let redacted = |payload: &str| json!({"type": "redacted_thinking", "data": payload});
     let call = json!({"type": "tool_use", "id": "a", "name": "t", "input": {}});
     let fake = || {
-        let calls = [Call::new("t", json!({})).with_id("a")];
-        let reply = Reply::thinking("hm", "sig").and_redacted_thinking("enc").and_calls(calls);
-        let fake = FakeLlm::start(Script::new().reply(reply).otherwise(Reply::text("x")));
+        let calls = [FakeCall::new("t", json!({})).with_id("a")];
+        let reply = FakeReply::thinking("hm", "sig").and_redacted_thinking("enc").and_calls(calls);
+        let fake = FakeLlm::start(FakeScript::new().reply(reply).otherwise(FakeReply::text("x")));
         say(&fake, ANTHROPIC, "hi");
         fake
     };
@@ -359,8 +361,8 @@ fn thinking_comes_back_unmodified_while_the_tool_loop_is_open() {
 fn blocks_of_the_providers_own_tools_come_back_unmodified() {
     let block = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}});
     let start = || {
-        let reply = Reply::empty().and_native(block.clone()).finishing(fake_llm::Finish::Pause);
-        let fake = FakeLlm::start(Script::new().reply(reply).otherwise(Reply::text("x")));
+        let reply = FakeReply::empty().and_native(block.clone()).finishing(fake_llm::FakeFinish::Pause);
+        let fake = FakeLlm::start(FakeScript::new().reply(reply).otherwise(FakeReply::text("x")));
         assert_eq!(say(&fake, ANTHROPIC, "hi").json()["content"], json!([block]));
         fake
     };

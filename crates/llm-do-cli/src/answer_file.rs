@@ -17,16 +17,16 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     if path.is_dir() || path.file_name().is_none() {
         return wrong(format!("{} is not a file", path.display()));
     }
-    match Place::of(path) {
-        Place::File if !directory(path).is_dir() => {
+    match AnswerTarget::of(path) {
+        AnswerTarget::File if !directory(path).is_dir() => {
             wrong(format!("there is no directory {}", directory(path).display()))
         }
-        Place::File => match beneath::check_path(path) {
+        AnswerTarget::File => match beneath::check_path(path) {
             Ok(()) => Ok(()),
             Err(error) => wrong(format!("{} cannot be written: {error}", path.display())),
         },
-        Place::Stream | Place::OfTheSystem => Ok(()),
-        Place::Link(target) => Err(Failure::usage(format!("`-o`: {}", is_link(path, &target)))
+        AnswerTarget::Stream | AnswerTarget::OfTheSystem => Ok(()),
+        AnswerTarget::Link(target) => Err(Failure::usage(format!("`-o`: {}", is_link(path, &target)))
             .hint("name the file itself, or remove the link")),
     }
 }
@@ -41,23 +41,23 @@ fn is_link(path: &Path, target: &Path) -> String {
 /// device or a pipe stays what it is.
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let stream = |flags: OFlags| OpenOptions::new().append(true).custom_flags(flags.bits().cast_signed()).open(path);
-    let written = match Place::of(path) {
-        Place::File => beneath::replace_path(path, text.as_bytes(), FileAccess::of_path(path)),
-        Place::Stream => stream(OFlags::NOFOLLOW).and_then(|mut stream| stream.write_all(text.as_bytes())),
-        Place::OfTheSystem => stream(OFlags::empty()).and_then(|mut stream| stream.write_all(text.as_bytes())),
-        Place::Link(target) => Err(io::Error::other(is_link(path, &target))),
+    let written = match AnswerTarget::of(path) {
+        AnswerTarget::File => beneath::replace_path(path, text.as_bytes(), FileAccess::of_path(path)),
+        AnswerTarget::Stream => stream(OFlags::NOFOLLOW).and_then(|mut stream| stream.write_all(text.as_bytes())),
+        AnswerTarget::OfTheSystem => stream(OFlags::empty()).and_then(|mut stream| stream.write_all(text.as_bytes())),
+        AnswerTarget::Link(target) => Err(io::Error::other(is_link(path, &target))),
     };
     written.map_err(|error| Failure::failed(format!("{} cannot be written: {error}", path.display())))
 }
 
 /// Whether whoever writes there may have to wait for others.
 pub fn is_stream(path: &Path) -> bool {
-    matches!(Place::of(path), Place::Stream | Place::OfTheSystem)
+    matches!(AnswerTarget::of(path), AnswerTarget::Stream | AnswerTarget::OfTheSystem)
 }
 
 /// What a path names. Only its last part is looked at: directories are where they are.
 #[derive(Debug, PartialEq)]
-enum Place {
+enum AnswerTarget {
     /// It may not exist yet.
     File,
     /// A device or a pipe.
@@ -69,7 +69,7 @@ enum Place {
     Link(PathBuf),
 }
 
-impl Place {
+impl AnswerTarget {
     fn of(path: &Path) -> Self {
         let is_of_the_system = fs::canonicalize(directory(path))
             .is_ok_and(|directory| directory == Path::new("/dev") || directory.starts_with("/proc"));
@@ -151,7 +151,7 @@ mod tests {
         assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
         assert!(fs::symlink_metadata(null).unwrap().file_type().is_char_device());
         for path in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
-            assert_eq!(Place::of(Path::new(path)), Place::OfTheSystem, "{path}");
+            assert_eq!(AnswerTarget::of(Path::new(path)), AnswerTarget::OfTheSystem, "{path}");
         }
     }
 

@@ -214,7 +214,7 @@ pub struct ConductArgs {
     pub json: bool,
     /// What to print on stdout
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub output_format: Option<OutputFormat>,
+    pub output_format: Option<RunFormat>,
     /// Say more on stderr: calls (-v), text as it arrives (-vv), the messages as JSON lines (-vvv)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
@@ -282,7 +282,7 @@ impl From<FenceArg> for llm_do_launch::fencing::FenceChoice {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
+pub enum RunFormat {
     /// The answer
     Text,
     /// One object: the result
@@ -457,7 +457,7 @@ fn parse_run(argv: &[OsString]) -> Option<Args> {
 }
 
 /// Whether the words ask for a run whose result is JSON: then its usage errors are JSON too.
-pub fn asked_format(argv: &[OsString]) -> OutputFormat {
+pub fn asked_format(argv: &[OsString]) -> RunFormat {
     let is_run = argv.get(1).is_some_and(|first| match first.to_str() {
         Some("run" | "chat" | "resume") | None => true,
         Some(other) => !COMMANDS.contains(&other),
@@ -467,7 +467,7 @@ pub fn asked_format(argv: &[OsString]) -> OutputFormat {
     let is_json =
         words.iter().any(|word| matches!(*word, "--json" | "--output-format=json" | "--output-format=stream-json"))
             || words.iter().zip(words.iter().skip(1)).any(follows);
-    if is_run && is_json { OutputFormat::Json } else { OutputFormat::Text }
+    if is_run && is_json { RunFormat::Json } else { RunFormat::Text }
 }
 
 /// All commands with all their flags, for help, completions and the manual.
@@ -545,12 +545,12 @@ mod tests {
     #[test]
     fn whoever_asks_for_json_is_known_by_their_words() {
         let cases = [
-            ("llm-do run x --json --bogus", OutputFormat::Json),
-            ("llm-do x --output-format stream-json", OutputFormat::Json),
-            ("llm-do chat x --output-format=json", OutputFormat::Json),
-            ("llm-do x -- --json", OutputFormat::Text),
-            ("llm-do check x --json", OutputFormat::Text),
-            ("llm-do run x --output-format text", OutputFormat::Text),
+            ("llm-do run x --json --bogus", RunFormat::Json),
+            ("llm-do x --output-format stream-json", RunFormat::Json),
+            ("llm-do chat x --output-format=json", RunFormat::Json),
+            ("llm-do x -- --json", RunFormat::Text),
+            ("llm-do check x --json", RunFormat::Text),
+            ("llm-do run x --output-format text", RunFormat::Text),
         ];
         for (line, format) in cases {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();

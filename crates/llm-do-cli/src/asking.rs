@@ -5,12 +5,12 @@ use std::io;
 use llm_do::message::RawJson;
 use llm_do::tools::approval::{Answer, ApprovalRequest, Memory};
 
-use crate::attention::Stage;
+use crate::attention::QuestionStage;
 use crate::console;
 use crate::editor::{self, Editor};
-use crate::question::{self, Line, QuestionNumber};
+use crate::question::{self, QuestionLine, QuestionNumber};
 use crate::style::{Style, Styles, wrap};
-use crate::terminal::{Keys, Size, Terminal};
+use crate::terminal::{Terminal, TerminalKeys, TerminalSize};
 
 /// The person at the terminal.
 pub struct Asking {
@@ -24,7 +24,7 @@ pub struct Asking {
 }
 
 /// What was pressed at the end of a question.
-enum Choice {
+enum QuestionChoice {
     Answer(Answer),
     Edit,
     Reason,
@@ -49,13 +49,13 @@ impl Asking {
     async fn answer(&self, request: &ApprovalRequest, number: QuestionNumber) -> io::Result<Answer> {
         loop {
             match self.choice(request, number).await? {
-                Choice::Answer(answer) => return Ok(answer),
-                Choice::Reason => {
+                QuestionChoice::Answer(answer) => return Ok(answer),
+                QuestionChoice::Reason => {
                     let question = "why not? (the model reads it; Enter for no reason) ";
                     let reason = self.terminal.line(question).await?.filter(|reason| !reason.is_empty());
                     return Ok(Answer::Refuse { reason });
                 }
-                Choice::Edit => match self.edit(&request.arguments).await {
+                QuestionChoice::Edit => match self.edit(&request.arguments).await {
                     Ok(arguments) => return Ok(Answer::Edited(arguments)),
                     Err(reason) => console::complain(&format!("not edited: {reason}\n")),
                 },
@@ -63,26 +63,29 @@ impl Asking {
         }
     }
 
-    async fn choice(&self, request: &ApprovalRequest, number: QuestionNumber) -> io::Result<Choice> {
+    async fn choice(&self, request: &ApprovalRequest, number: QuestionNumber) -> io::Result<QuestionChoice> {
         let mut keys = self.terminal.keys()?;
-        let Size { rows, columns } = self.terminal.size();
+        let TerminalSize { rows, columns } = self.terminal.size();
         let lines = question::lines(request, number);
         // Wrapped first, painted then: no row may end within a control code.
-        let rows_of =
-            |line: &Line| wrap(&line.text, columns).into_iter().map(|row| self.painted(line.style, &row)).collect();
+        let rows_of = |line: &QuestionLine| {
+            wrap(&line.text, columns).into_iter().map(|row| self.painted(line.style, &row)).collect()
+        };
         let shown: Vec<String> = lines.iter().flat_map(|line| -> Vec<String> { rows_of(line) }).collect();
         if let Some(answer) = show(&mut keys, &shown, rows).await? {
             return Ok(answer);
         }
         let help = question::keys(request, self.styles).join("\n");
-        keys.show(&format!("{help}\n"), Stage::Answer).await;
+        keys.show(&format!("{help}\n"), QuestionStage::Answer).await;
         loop {
             let key = keys.next().await?;
             match key.to_ascii_lowercase() {
-                b'y' => return Ok(Choice::Answer(Answer::Once)),
-                b's' if request.memory != Memory::Nothing => return Ok(Choice::Answer(Answer::CallForSession)),
-                b't' if request.memory == Memory::CallOrTool => return Ok(Choice::Answer(Answer::ToolForSession)),
-                b'e' => return Ok(Choice::Edit),
+                b'y' => return Ok(QuestionChoice::Answer(Answer::Once)),
+                b's' if request.memory != Memory::Nothing => return Ok(QuestionChoice::Answer(Answer::CallForSession)),
+                b't' if request.memory == Memory::CallOrTool => {
+                    return Ok(QuestionChoice::Answer(Answer::ToolForSession));
+                }
+                b'e' => return Ok(QuestionChoice::Edit),
                 key => match refusal(key) {
                     Some(choice) => return Ok(choice),
                     None => console::complain(BELL),
@@ -110,16 +113,16 @@ impl Asking {
 const BELL: &str = "\u{7}";
 
 /// Keys that say no; they work before everything was read.
-fn refusal(key: u8) -> Option<Choice> {
+fn refusal(key: u8) -> Option<QuestionChoice> {
     match key {
-        b'n' | b'd' => Some(Choice::Reason),
-        b'q' => Some(Choice::Answer(Answer::EndRun)),
+        b'n' | b'd' => Some(QuestionChoice::Reason),
+        b'q' => Some(QuestionChoice::Answer(Answer::EndRun)),
         _ => None,
     }
 }
 
 /// Shows a question, page by page if it is longer than the screen: nobody can say yes before they were shown the end.
-async fn show(keys: &mut Keys<'_>, shown: &[String], rows: usize) -> io::Result<Option<Choice>> {
+async fn show(keys: &mut TerminalKeys<'_>, shown: &[String], rows: usize) -> io::Result<Option<QuestionChoice>> {
     /// For the keys, and a line to stand on.
     const KEPT: usize = 8;
     if shown.len() + KEPT <= rows {
@@ -134,7 +137,7 @@ async fn show(keys: &mut Keys<'_>, shown: &[String], rows: usize) -> io::Result<
             break;
         }
         let mark = format!("-- {seen} of {} lines: space for more, n no, q end the run --", shown.len());
-        keys.show(&mark, Stage::Page).await;
+        keys.show(&mark, QuestionStage::Page).await;
         let key = more(keys).await?;
         console::complain("\r\u{1b}[K");
         if key.is_some() {
@@ -144,7 +147,7 @@ async fn show(keys: &mut Keys<'_>, shown: &[String], rows: usize) -> io::Result<
     Ok(None)
 }
 
-async fn more(keys: &mut Keys<'_>) -> io::Result<Option<Choice>> {
+async fn more(keys: &mut TerminalKeys<'_>) -> io::Result<Option<QuestionChoice>> {
     loop {
         match keys.next().await?.to_ascii_lowercase() {
             b' ' | b'\n' | b'\r' => return Ok(None),

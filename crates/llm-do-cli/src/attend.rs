@@ -4,25 +4,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use llm_do::event::Hearing;
-use llm_do::journal::record::Contents;
+use llm_do::event::Listen;
+use llm_do::journal::record::JournalContents;
 use llm_do::journal::run_id;
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::project::{Entry, Program, Typing};
 use llm_do::runtime::input::Input;
 use llm_do::stack;
 use llm_do::tools::approval::KnownAnswers;
-use llm_do_launch::launch::{Launch, LinkedLaunch, Listen, Purpose, ReadyRun, Record, TrustedLaunch};
+use llm_do_launch::launch::{Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, TrustedLaunch};
 use llm_do_launch::record::{RunHeader, RunRecord, read};
-use llm_do_launch::rehearsal::Rehearsed;
+use llm_do_launch::rehearsal::RehearsedRequest;
 use llm_do_launch::session::{QuestionQueue, TurnReport};
 use llm_do_launch::settings::Settings;
 use tokio::runtime::Runtime as Executor;
 
-use crate::args::OutputFormat;
+use crate::args::RunFormat;
 use crate::asking::Asking;
 use crate::chat::ChatEnded;
-use crate::console::{ConsolePace, Reader};
+use crate::console::{ConsolePace, StdoutReader};
 use crate::display::{Display, MessageLines};
 use crate::editor::Editor;
 use crate::environment::Environment;
@@ -33,13 +33,13 @@ use crate::render::{Verbosity, View};
 use crate::report::{self, OutputPlan, RunReport};
 use crate::signals::Signals;
 use crate::style::Styles;
-use crate::talk::{Reading, Talk};
+use crate::talk::{InputReader, Talk};
 use crate::terminal::Terminal;
-use crate::watch::{Attended, TurnEnded, Watch};
+use crate::watch::{Screen, ScreenOutcome, TurnEnded};
 use crate::{answer_file, console, habits, trust};
 
 /// What is known of a run that goes on.
-pub struct Before<'a> {
+pub struct PriorRun<'a> {
     pub input: Input,
     /// Whether it may go on with the files as they are now.
     pub compare: &'a dyn Fn(&Fingerprint) -> Result<(), Failure>,
@@ -50,8 +50,8 @@ pub struct LinkedRun {
     pub linked: LinkedLaunch,
     talk: Talk,
     conduct: Conduct,
-    replayed: Option<(RunHeader, Contents)>,
-    rehearsed: Option<Rehearsed>,
+    replayed: Option<(RunHeader, JournalContents)>,
+    rehearsed: Option<RehearsedRequest>,
     editor: Option<Editor>,
     /// What the children of the run, started before it, live on.
     executor: Executor,
@@ -62,7 +62,7 @@ pub fn link(
     plan: RunPlan,
     environment: &Environment,
     settings: &Arc<Settings>,
-    before: Option<Before<'_>>,
+    before: Option<PriorRun<'_>>,
 ) -> Result<LinkedRun, Failure> {
     let colour = plan.conduct.colour;
     linked(plan, environment, settings, before).map_err(|failure| failure.coloured(colour))
@@ -72,7 +72,7 @@ fn linked(
     plan: RunPlan,
     environment: &Environment,
     settings: &Arc<Settings>,
-    before: Option<Before<'_>>,
+    before: Option<PriorRun<'_>>,
 ) -> Result<LinkedRun, Failure> {
     let RunPlan { launch, mut conduct } = plan;
     conduct.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
@@ -116,7 +116,7 @@ fn meant_command(project: &Path) -> Option<String> {
 }
 
 /// The journal that answers every step.
-fn replayed(recording: &Recording, settings: &Settings) -> Result<Option<(RunHeader, Contents)>, Failure> {
+fn replayed(recording: &Recording, settings: &Settings) -> Result<Option<(RunHeader, JournalContents)>, Failure> {
     let Recording::Replay(file, author) = recording else { return Ok(None) };
     let contents = read(file, *author, &settings.state)?;
     Ok(Some((RunHeader::of(&contents, file)?, contents)))
@@ -140,7 +140,7 @@ async fn begin(
     if let Some(input) = known {
         return Ok((Box::pin(link_recorded(trusted, conduct, settings)).await?, Talk::Once(input)));
     }
-    let reading = Reading::new(conduct.talk.clone(), conduct.files.clone(), trusted.program());
+    let reading = InputReader::new(conduct.talk.clone(), conduct.files.clone(), trusted.program());
     if !trusted.starts_python() {
         // A thread would cost more than there is to wait for.
         return Ok((Box::pin(trusted.link()).await?, reading.talk()?));
@@ -204,7 +204,7 @@ pub struct Attendance {
     ready: ReadyRun,
     talk: Talk,
     conduct: Conduct,
-    rehearsed: Option<Rehearsed>,
+    rehearsed: Option<RehearsedRequest>,
     editor: Option<Editor>,
     executor: Executor,
     has_code: bool,
@@ -252,24 +252,24 @@ async fn attend(
     let journal = ready.journal().map(Path::to_owned);
     let (signals, display) = (Signals::listen()?, Display::new(view, format));
     let asking = editor.map(|editor| asking(editor, view.stderr)).transpose()?;
-    let (reader, waiting, timeout) = (Reader::of_stdout(), QuestionQueue::default(), conduct.timeout);
+    let (reader, waiting, timeout) = (StdoutReader::of_stdout(), QuestionQueue::default(), conduct.timeout);
     let (session, updates) = ready.start(listen(format, view));
-    let mut watch = Watch { updates, signals, reader, display, waiting, asking, timeout };
+    let mut watch = Screen { updates, signals, reader, display, waiting, asking, timeout };
     let runtime = Arc::clone(&session.runtime);
     let (turn, chat) = match talk {
         Talk::Once(input) => (watch.turn(&session, input).await, None),
         Talk::Chat(chat) => {
             let chat = chat.converse(&mut watch, &session, &conduct.output).await;
             watch.restore_terminal();
-            (Attended::Ended(TurnEnded::default()), Some(chat?))
+            (ScreenOutcome::Ended(TurnEnded::default()), Some(chat?))
         }
     };
     let mut killed = None;
     let (turn, messages) = match turn {
-        Attended::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
-        Attended::Ended(turn) => match watch.close(session).await {
-            Attended::Ended(messages) => (turn, messages),
-            Attended::Killed(stopped) => {
+        ScreenOutcome::Killed(stopped) => (TurnEnded { stopped: Some(stopped), ..TurnEnded::default() }, Vec::new()),
+        ScreenOutcome::Ended(turn) => match watch.close(session).await {
+            ScreenOutcome::Ended(messages) => (turn, messages),
+            ScreenOutcome::Killed(stopped) => {
                 killed = Some(stopped);
                 (turn, Vec::new())
             }
@@ -290,14 +290,14 @@ async fn attend(
 }
 
 /// What is shown nowhere is not even sent.
-fn listen(format: OutputFormat, view: View) -> Listen {
+fn listen(format: RunFormat, view: View) -> ListenPlan {
     let hearing = match format {
-        OutputFormat::StreamJson => Hearing::Everything,
-        OutputFormat::Text | OutputFormat::Json if view.hears_deltas() => Hearing::Everything,
-        OutputFormat::Text | OutputFormat::Json if view.tells_calls() || view.live => Hearing::Facts,
-        OutputFormat::Text | OutputFormat::Json => Hearing::Exceptions,
+        RunFormat::StreamJson => Listen::Everything,
+        RunFormat::Text | RunFormat::Json if view.hears_deltas() => Listen::Everything,
+        RunFormat::Text | RunFormat::Json if view.tells_calls() || view.live => Listen::Facts,
+        RunFormat::Text | RunFormat::Json => Listen::Exceptions,
     };
-    Listen {
+    ListenPlan {
         hearing: Some(hearing),
         report: TurnReport::Answer,
         caller: None,

@@ -11,7 +11,7 @@ pub const PAUSE: Duration = Duration::from_millis(300);
 
 /// Where a question is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum QuestionStage {
     /// More of it is to come: a blank or Enter turns the page.
     Page,
     /// All of it was shown.
@@ -20,7 +20,7 @@ pub enum Stage {
 
 /// What becomes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum KeyTiming {
     Counts,
     /// It was not meant for the question.
     TooEarly,
@@ -28,7 +28,7 @@ pub enum Taken {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
-    stage: Stage,
+    stage: QuestionStage,
     /// Of the last line, or of the last key after it.
     disturbed: Instant,
     is_settled: bool,
@@ -36,7 +36,7 @@ pub struct Attention {
 
 impl Attention {
     /// The last line was shown now.
-    pub fn from(stage: Stage, now: Instant) -> Self {
+    pub fn from(stage: QuestionStage, now: Instant) -> Self {
         Self { stage, disturbed: now, is_settled: false }
     }
 
@@ -48,7 +48,7 @@ impl Attention {
         self.is_settled
     }
 
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> QuestionStage {
         self.stage
     }
 
@@ -57,11 +57,11 @@ impl Attention {
         self.is_settled |= now >= self.settles_at();
     }
 
-    pub fn key(&mut self, key: u8, now: Instant) -> Taken {
-        let turns_page = self.stage == Stage::Page && matches!(key, b' ' | b'\n' | b'\r');
+    pub fn key(&mut self, key: u8, now: Instant) -> KeyTiming {
+        let turns_page = self.stage == QuestionStage::Page && matches!(key, b' ' | b'\n' | b'\r');
         let counts = self.is_settled || turns_page;
         (self.disturbed, self.is_settled) = (now, false);
-        if counts { Taken::Counts } else { Taken::TooEarly }
+        if counts { KeyTiming::Counts } else { KeyTiming::TooEarly }
     }
 }
 
@@ -71,32 +71,36 @@ mod tests {
 
     /// What somebody does, in milliseconds after the last line was shown: keys, and looks that find nothing to read.
     enum Happens {
-        Key(u8, u64, Taken),
+        Key(u8, u64, KeyTiming),
         Quiet(u64),
     }
     use Happens::{Key, Quiet};
-    use Taken::{Counts, TooEarly};
+    use KeyTiming::{Counts, TooEarly};
 
     #[test]
     fn a_key_is_an_answer_after_a_pause_without_keys() {
-        let cases: &[(&str, Stage, &[Happens])] = &[
-            ("at once", Stage::Answer, &[Key(b'y', 3, TooEarly)]),
-            ("too early", Stage::Answer, &[Quiet(299), Key(b'y', 299, TooEarly)]),
-            ("after the pause", Stage::Answer, &[Quiet(300), Key(b'y', 301, Counts)]),
-            ("pressed before, read late", Stage::Answer, &[Key(b'y', 900, TooEarly)]),
+        let cases: &[(&str, QuestionStage, &[Happens])] = &[
+            ("at once", QuestionStage::Answer, &[Key(b'y', 3, TooEarly)]),
+            ("too early", QuestionStage::Answer, &[Quiet(299), Key(b'y', 299, TooEarly)]),
+            ("after the pause", QuestionStage::Answer, &[Quiet(300), Key(b'y', 301, Counts)]),
+            ("pressed before, read late", QuestionStage::Answer, &[Key(b'y', 900, TooEarly)]),
             (
                 "a key makes it wait again",
-                Stage::Answer,
+                QuestionStage::Answer,
                 &[Key(b'y', 200, TooEarly), Quiet(400), Key(b'y', 450, TooEarly), Quiet(750), Key(b'y', 751, Counts)],
             ),
             (
                 "so does one that counted",
-                Stage::Answer,
+                QuestionStage::Answer,
                 &[Quiet(300), Key(b'x', 310, Counts), Key(b'y', 320, TooEarly), Quiet(619), Key(b'y', 619, TooEarly)],
             ),
-            ("a page is turned at once", Stage::Page, &[Key(b' ', 1, Counts), Key(b'\r', 2, Counts)]),
-            ("a page is not an answer", Stage::Page, &[Key(b'n', 1, TooEarly), Quiet(301), Key(b'n', 302, Counts)]),
-            ("no page to turn", Stage::Answer, &[Key(b' ', 1, TooEarly), Key(b'\n', 2, TooEarly)]),
+            ("a page is turned at once", QuestionStage::Page, &[Key(b' ', 1, Counts), Key(b'\r', 2, Counts)]),
+            (
+                "a page is not an answer",
+                QuestionStage::Page,
+                &[Key(b'n', 1, TooEarly), Quiet(301), Key(b'n', 302, Counts)],
+            ),
+            ("no page to turn", QuestionStage::Answer, &[Key(b' ', 1, TooEarly), Key(b'\n', 2, TooEarly)]),
         ];
         for (name, stage, happens) in cases {
             let shown = Instant::now();

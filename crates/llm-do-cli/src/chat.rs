@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use llm_do::escape::visible;
 use llm_do::message::Attachment;
-use llm_do::project::reach::AgentTool;
+use llm_do::project::reach::ReachableTool;
 use llm_do::project::{AgentSpec, Entry, Program};
 use llm_do::runtime::input::Input;
 use llm_do::runtime::{Output, RunError, Runtime};
@@ -17,9 +17,9 @@ use tokio::sync::mpsc;
 use crate::check::verdict_words;
 use crate::console;
 use crate::failure::Failure;
-use crate::line_editor::{LineEditor, Typed};
+use crate::line_editor::{LineEditor, PromptOutcome};
 use crate::report::{self, OutputPlan};
-use crate::watch::{Attended, StopReason, TurnEnded, Watch};
+use crate::watch::{Screen, ScreenOutcome, StopReason, TurnEnded};
 use crate::{summary, terminal};
 
 /// What was planned of a chat.
@@ -49,7 +49,7 @@ pub struct ChatEnded {
     pub failure: Option<Failure>,
 }
 
-enum Lines {
+enum LineSource {
     Editor(LineEditor),
     Stdin(mpsc::Receiver<Result<String, Failure>>),
     None,
@@ -83,8 +83,13 @@ A line that starts with a space is sent as it is.
 ";
 
 impl Chat {
-    pub async fn converse(self, watch: &mut Watch, session: &Session, plan: &OutputPlan) -> Result<ChatEnded, Failure> {
-        let mut lines = Lines::open(self.lines)?;
+    pub async fn converse(
+        self,
+        watch: &mut Screen,
+        session: &Session,
+        plan: &OutputPlan,
+    ) -> Result<ChatEnded, Failure> {
+        let mut lines = LineSource::open(self.lines)?;
         if lines.has_commands() {
             watch.hush_terminal();
         }
@@ -94,15 +99,17 @@ impl Chat {
             let input = match first.take() {
                 Some(input) => input,
                 None => match ended.hear(lines.next(watch).await, lines.has_commands(), session, plan) {
-                    Heard::Said(text) => Input::Object { value: text.into(), attachments: std::mem::take(&mut files) },
-                    Heard::Nothing => continue,
-                    Heard::Goodbye => break,
+                    LineMeaning::Said(text) => {
+                        Input::Object { value: text.into(), attachments: std::mem::take(&mut files) }
+                    }
+                    LineMeaning::Nothing => continue,
+                    LineMeaning::Goodbye => break,
                 },
             };
             watch.display.restart();
             let goes = match watch.turn(session, input).await {
-                Attended::Ended(turn) => ended.take(turn, plan, lines.has_commands())?,
-                Attended::Killed(stopped) => ended.stop(stopped, plan),
+                ScreenOutcome::Ended(turn) => ended.take(turn, plan, lines.has_commands())?,
+                ScreenOutcome::Killed(stopped) => ended.stop(stopped, plan),
             };
             if goes == Goes::Away {
                 break;
@@ -113,7 +120,7 @@ impl Chat {
 }
 
 /// What a line means.
-enum Heard {
+enum LineMeaning {
     Said(String),
     Nothing,
     Goodbye,
@@ -127,40 +134,40 @@ enum Goes {
 }
 
 impl ChatEnded {
-    fn hear(&mut self, next: Next, is_typed: bool, session: &Session, plan: &OutputPlan) -> Heard {
+    fn hear(&mut self, next: Next, is_typed: bool, session: &Session, plan: &OutputPlan) -> LineMeaning {
         match next {
             Next::Text(text) if is_typed && text.starts_with('/') => match command(text.trim(), session) {
                 Some(words) => {
                     console::complain(&words);
-                    Heard::Nothing
+                    LineMeaning::Nothing
                 }
                 None => self.leave(),
             },
             Next::Text(text) => match text.trim() {
-                "" => Heard::Nothing,
-                text => Heard::Said(text.to_owned()),
+                "" => LineMeaning::Nothing,
+                text => LineMeaning::Said(text.to_owned()),
             },
             Next::Nothing => {
                 console::complain("(Ctrl-D or /quit ends the chat)\n");
-                Heard::Nothing
+                LineMeaning::Nothing
             }
             Next::Unreadable(failure) => {
                 self.fail(failure, plan);
-                Heard::Nothing
+                LineMeaning::Nothing
             }
             Next::End if is_typed => self.leave(),
-            Next::End => Heard::Goodbye,
+            Next::End => LineMeaning::Goodbye,
             Next::Stopped(stopped) => {
                 self.stop(stopped, plan);
-                Heard::Goodbye
+                LineMeaning::Goodbye
             }
         }
     }
 
     /// A person who leaves has seen what failed.
-    fn leave(&mut self) -> Heard {
+    fn leave(&mut self) -> LineMeaning {
         self.failure = None;
-        Heard::Goodbye
+        LineMeaning::Goodbye
     }
 
     fn stop(&mut self, stopped: StopReason, plan: &OutputPlan) -> Goes {
@@ -198,7 +205,7 @@ impl ChatEnded {
     }
 }
 
-impl Lines {
+impl LineSource {
     fn open(plan: LinesPlan) -> Result<Self, Failure> {
         match plan {
             LinesPlan::Editor { home } => LineEditor::start(COMMANDS, home)
@@ -214,17 +221,17 @@ impl Lines {
         matches!(self, Self::Editor(_))
     }
 
-    async fn next(&mut self, watch: &mut Watch) -> Next {
+    async fn next(&mut self, watch: &mut Screen) -> Next {
         let draft = watch.take_draft();
         let read = async {
             // Nothing is typed into the middle of an answer.
             console::told().await;
             match self {
                 Self::Editor(editor) => match editor.read(draft).await {
-                    Typed::Text(text) => Next::Text(text),
-                    Typed::Interrupted => Next::Nothing,
-                    Typed::Unreadable => Next::Unreadable(Failure::usage("what was typed is not UTF-8 text")),
-                    Typed::End => Next::End,
+                    PromptOutcome::Text(text) => Next::Text(text),
+                    PromptOutcome::Interrupted => Next::Nothing,
+                    PromptOutcome::Unreadable => Next::Unreadable(Failure::usage("what was typed is not UTF-8 text")),
+                    PromptOutcome::End => Next::End,
                 },
                 Self::Stdin(lines) => match lines.recv().await {
                     Some(Ok(line)) => Next::Text(line),
@@ -296,7 +303,7 @@ fn tools(program: &Program) -> String {
         Entry::Function(_) | Entry::Open => None,
     };
     let list = |agent: &std::sync::Arc<AgentSpec>| -> String {
-        let line = |tool: &AgentTool<'_>| format!("{}  {}\n", visible(&tool.name), verdict_words(&tool.verdict));
+        let line = |tool: &ReachableTool<'_>| format!("{}  {}\n", visible(&tool.name), verdict_words(&tool.verdict));
         program.tools_of(agent).iter().map(line).collect::<Vec<_>>().concat()
     };
     let listed = entry.map(list).unwrap_or_default();

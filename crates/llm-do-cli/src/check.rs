@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use llm_do::escape::{visible, visible_start};
-use llm_do::project::link::Linked;
-use llm_do::project::reach::{AgentTool, Graph, Node, Worst};
+use llm_do::project::link::Survey;
+use llm_do::project::reach::{AgentNode, Graph, ReachableTool, Worst};
 use llm_do::project::worker::PythonModule;
 use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, Project, PythonType, Typing};
-use llm_do::runtime::mcp::Offer;
+use llm_do::runtime::mcp::McpOffer;
 use llm_do::syntax::diagnostic::Report;
 use llm_do::tools::DeclaredTool;
 use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
-use llm_do::tools::fence::tenant::Unfenced;
-use llm_do::tools::fence::{Accept, Fence, FenceConfig, Kind};
+use llm_do::tools::fence::tenant::FenceError;
+use llm_do::tools::fence::{Accept, Fence, FenceConfig, FenceKind};
 use llm_do::tools::shell::fence_words;
 use llm_do::tools::source::{
     Access, Base, FileRoot, FilesystemConfig, Grammar, Roots, ShellConfig, ShellRule, ToolsetSource,
@@ -26,12 +26,12 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::trust::screen;
-use llm_do_launch::fencing::{self, Resident, shells};
+use llm_do_launch::fencing::{self, ResidentProgram, shells};
 use llm_do_launch::trust::Standing;
 
 /// All that is shown of a project.
-pub struct Checked {
-    pub linked: Linked,
+pub struct ProjectCheck {
+    pub linked: Survey,
     pub trust: Standing,
     /// Empty if nobody wanted to know.
     pub servers: Vec<ConnectedServer>,
@@ -40,9 +40,9 @@ pub struct Checked {
 
 /// A program that lives as long as a run, and what there is to keep it in if it asks for that.
 pub struct CheckedResident {
-    resident: Resident,
+    resident: ResidentProgram,
     /// The fence in a word, or why the program is not started.
-    fence: Option<Result<&'static str, Unfenced>>,
+    fence: Option<Result<&'static str, FenceError>>,
 }
 
 /// The kernel is asked only if somebody is to run behind a fence.
@@ -51,7 +51,7 @@ pub fn residents(project: &Project, program: &Program, fence: &FenceConfig) -> V
         let fence = fence.fence();
         fence.houses().map(|()| fence.name())
     };
-    let checked = |resident: Resident| {
+    let checked = |resident: ResidentProgram| {
         let fence = resident.enclosure.as_ref().map(|_| found());
         CheckedResident { resident, fence }
     };
@@ -67,7 +67,7 @@ impl CheckedResident {
         let name = self.resident.server.as_ref().map(|name| format!("`{name}` ")).unwrap_or_default();
         match (&self.fence, &self.resident.enclosure) {
             (Some(Ok(fence)), Some(enclosure)) => format!("{name}runs behind the {fence} fence: {}", enclosure.words()),
-            (Some(Err(Unfenced { why, hint })), _) => format!("{name}is not started: {why}; {hint}"),
+            (Some(Err(FenceError { why, hint })), _) => format!("{name}is not started: {why}; {hint}"),
             (Some(Ok(_)) | None, _) => format!("{name}runs with your rights"),
         }
     }
@@ -89,7 +89,7 @@ pub struct ConnectedServer {
     /// Its command, or its address.
     pub reached: String,
     pub declared: Option<Vec<DeclaredTool>>,
-    pub offer: Offer,
+    pub offer: McpOffer,
 }
 
 /// Where commands run and what keeps them in; asked for only if an agent has a shell.
@@ -98,8 +98,8 @@ pub struct ShellGround {
     pub fence: Arc<Fence>,
 }
 
-pub fn text(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> String {
-    let Checked { linked: Linked { program, .. }, trust, servers, residents } = checked;
+pub fn text(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>) -> String {
+    let ProjectCheck { linked: Survey { program, .. }, trust, servers, residents } = checked;
     let mut out = String::new();
     let mut line = |label: &str, value: &str| writeln!(out, "{label:<9}{value}").expect("a text takes all");
     line("project", &visible(&path.display().to_string()));
@@ -221,7 +221,7 @@ fn widest<'a>(texts: impl Iterator<Item = Cow<'a, str>>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
-fn agent_text(out: &mut String, Node { agent, tools, .. }: &Node<'_>, worst: &Worst<'_>) {
+fn agent_text(out: &mut String, AgentNode { agent, tools, .. }: &AgentNode<'_>, worst: &Worst<'_>) {
     let (model, file) = (agent.model.to_string(), agent.file.to_string_lossy());
     line(out, &["  ", &agent.name, "  ", &visible(&model), "  (", &visible(&file), ")"]);
     line(out, &["    input   ", &typing_words(&agent.input, "text and attachments")]);
@@ -263,7 +263,7 @@ fn agent_text(out: &mut String, Node { agent, tools, .. }: &Node<'_>, worst: &Wo
     }
 }
 
-fn tools_text(out: &mut String, tools: &[AgentTool<'_>]) {
+fn tools_text(out: &mut String, tools: &[ReachableTool<'_>]) {
     if !tools.is_empty() {
         line(out, &["    tools"]);
     }
@@ -339,10 +339,10 @@ fn created(program: &Program) -> Vec<CreatedAgent<'_>> {
 fn fence_state(fence: &Fence) -> String {
     let asks = "configured shells ask where they would allow";
     match (&fence.kind, fence.accept) {
-        (Kind::Full { .. }, _) => fence.words(),
-        (Kind::Thin { .. }, Accept::Thin) => format!("{}; accepted", fence.words()),
-        (Kind::Thin { .. }, Accept::Full) => format!("{}; {asks}, unless they write nothing", fence.words()),
-        (Kind::None { .. }, _) => format!("{}; {asks}", fence.words()),
+        (FenceKind::Full { .. }, _) => fence.words(),
+        (FenceKind::Thin { .. }, Accept::Thin) => format!("{}; accepted", fence.words()),
+        (FenceKind::Thin { .. }, Accept::Full) => format!("{}; {asks}, unless they write nothing", fence.words()),
+        (FenceKind::None { .. }, _) => format!("{}; {asks}", fence.words()),
     }
 }
 
@@ -532,7 +532,7 @@ impl<'a> CallTree<'a> {
 
     /// The rest of a line.
     fn agent(&mut self, agent: usize, mark: &str) {
-        let Node { agent, calls_any, .. } = &self.graph.nodes[agent];
+        let AgentNode { agent, calls_any, .. } = &self.graph.nodes[agent];
         line(self.out, &[&agent.name, if *calls_any { "  → any agent" } else { "" }, mark]);
     }
 }
@@ -548,8 +548,8 @@ fn push_prefix(out: &mut String, path: &[Branch<'_>]) {
     out.push_str(if is_last(last) { "└─ " } else { "├─ " });
 }
 
-pub fn json(path: &Path, checked: &Checked, ground: Option<&ShellGround>) -> String {
-    let Checked { linked, trust, servers, residents } = checked;
+pub fn json(path: &Path, checked: &ProjectCheck, ground: Option<&ShellGround>) -> String {
+    let ProjectCheck { linked, trust, servers, residents } = checked;
     let program = &linked.program;
     let graph = Graph::new(program);
     let agents: Vec<Value> =
@@ -595,11 +595,11 @@ pub fn json_errors(path: &Path, report: &Report) -> String {
     }))
 }
 
-fn callees<'g>(graph: &'g Graph<'_>, caller: &'g Node<'_>) -> impl Iterator<Item = &'g str> {
+fn callees<'g>(graph: &'g Graph<'_>, caller: &'g AgentNode<'_>) -> impl Iterator<Item = &'g str> {
     caller.callees.iter().map(|callee| graph.nodes[*callee].agent.name.as_str())
 }
 
-fn agent_json(Node { agent, tools, calls_any, .. }: &Node<'_>, worst: &Worst<'_>) -> Value {
+fn agent_json(AgentNode { agent, tools, calls_any, .. }: &AgentNode<'_>, worst: &Worst<'_>) -> Value {
     let worst: BTreeMap<String, Value> = worst
         .iter()
         .map(|(capability, way)| (serde_word(capability), json!({"path": way.words(), "asks": way.asks})))
@@ -634,7 +634,7 @@ fn typing_json(typing: &Typing) -> Value {
     }
 }
 
-fn tool_json(tool: &AgentTool<'_>) -> Value {
+fn tool_json(tool: &ReachableTool<'_>) -> Value {
     let (verdict, commands) = match &tool.verdict {
         DeclaredVerdict::ByCommand(commands) => ("by_command".to_owned(), json!(commands)),
         verdict => (serde_word(verdict), Value::Null),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use llm_do::event::{EventKind, Events, Hearing};
+use llm_do::event::{EventKind, Events, Listen};
 use llm_do::http::HttpSettings;
 use llm_do::project::Program;
 use llm_do::project::created::CreatedAgents;
 use llm_do::project::trust::TrustedProject;
-use llm_do::runtime::mcp::{self, Offer};
+use llm_do::runtime::mcp::{self, McpOffer};
 use llm_do::tools::fence::FenceConfig;
 use llm_do::tools::rpc::child::ChildEnvironment;
 use llm_do::tools::source::McpConfig;
@@ -15,7 +15,7 @@ use llm_do_launch::settings::Settings;
 use llm_do_launch::{fencing, providers};
 
 use crate::args::CheckArgs;
-use crate::check::{self, Checked, ShellGround};
+use crate::check::{self, ProjectCheck, ShellGround};
 use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::{Failure, USAGE};
@@ -62,7 +62,7 @@ pub fn run(args: CheckArgs) -> Result<(), Failure> {
 }
 
 /// Links a project: with what its code and its servers offer, as far as it is trusted and somebody wants to know.
-fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<Checked, Failure> {
+fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<ProjectCheck, Failure> {
     let CheckPlan { launch, trust: answerers, connect, .. } = plan;
     let http = providers::http_settings(&settings.variables, &settings.config.http)?;
     let fence = launch.fence.clone();
@@ -75,7 +75,7 @@ fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<Checked, Failure
         }
         let residents = check::residents(surveyed.project(), surveyed.program(), &fence);
         let linked = surveyed.into_surveyed().into_linked();
-        return Ok(Checked { linked, trust: standing, servers: Vec::new(), residents });
+        return Ok(ProjectCheck { linked, trust: standing, servers: Vec::new(), residents });
     }
     let executor = executor()?;
     executor.block_on(async {
@@ -92,7 +92,7 @@ fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<Checked, Failure
                 servers.iter().filter_map(|server| Some((server.offer.toolset.clone(), server.declared.clone()?)));
             trusted = trusted.offering(offered.collect())?;
         }
-        Ok(Checked { linked: trusted.into_linked(), trust: standing, servers, residents })
+        Ok(ProjectCheck { linked: trusted.into_linked(), trust: standing, servers, residents })
     })
 }
 
@@ -103,14 +103,14 @@ async fn connected(
     http: &HttpSettings,
     fence: &FenceConfig,
 ) -> Vec<check::ConnectedServer> {
-    let (events, mut listener) = Events::new(Hearing::Facts);
+    let (events, mut listener) = Events::new(Listen::Facts);
     let offers = mcp::ask(trusted, children, http, fence, &events).await;
     while let Ok(event) = listener.try_recv() {
         if let EventKind::Notice { text } = event.kind {
             console::complain(&format!("note: {text}\n"));
         }
     }
-    let server = |(config, offer): (&McpConfig, Offer)| check::ConnectedServer {
+    let server = |(config, offer): (&McpConfig, McpOffer)| check::ConnectedServer {
         reached: trust::reached(&config.server),
         declared: offer.declared(config),
         offer,

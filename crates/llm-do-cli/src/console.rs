@@ -21,13 +21,13 @@ use crate::failure::Failure;
 /// What a command says goes to stdout. A reader that left early (`| head`) is not an error here; whoever must not go on
 /// without one asks [`delivered`], or listens to [`Reader::gone`].
 pub fn print(text: &str) -> Result<(), Failure> {
-    CONSOLE.say(Stream::Out, text);
+    CONSOLE.say(ConsoleStream::Out, text);
     CONSOLE.trouble()
 }
 
 /// Everything else goes to stderr. If nobody can be told, there is nothing left to do.
 pub fn complain(text: &str) {
-    CONSOLE.say(Stream::Err, text);
+    CONSOLE.say(ConsoleStream::Err, text);
 }
 
 /// The same for whoever has remarks and no console.
@@ -49,7 +49,7 @@ pub async fn told() {
 
 /// Waits until stdout has taken everything: a run that nobody could read the end of has not succeeded.
 pub fn delivered() -> Result<(), Failure> {
-    CONSOLE.wait(Stream::Out, Patience::Endless);
+    CONSOLE.wait(ConsoleStream::Out, Patience::Endless);
     CONSOLE.trouble()?;
     if *CONSOLE.loss() == Some(Loss::Unread) { Err(Failure::unread()) } else { Ok(()) }
 }
@@ -64,7 +64,7 @@ pub fn leave(ended: Result<ExitCode, Failure>) -> ExitCode {
             (ExitCode::from(failure.code()), if failure.is_stop() { Patience::LastWords } else { Patience::Endless })
         }
     };
-    CONSOLE.wait(Stream::Out, patience);
+    CONSOLE.wait(ConsoleStream::Out, patience);
     let code = match (ended, CONSOLE.trouble()) {
         (Ok(_), Err(failure)) => {
             failure.print();
@@ -72,7 +72,7 @@ pub fn leave(ended: Result<ExitCode, Failure>) -> ExitCode {
         }
         (Ok(_) | Err(_), _) => code,
     };
-    CONSOLE.wait(Stream::Err, patience);
+    CONSOLE.wait(ConsoleStream::Err, patience);
     code
 }
 
@@ -80,7 +80,7 @@ pub fn leave(ended: Result<ExitCode, Failure>) -> ExitCode {
 /// not within it.
 pub struct ConsolePace;
 
-impl llm_do_launch::session::Pace for ConsolePace {
+impl llm_do_launch::session::SessionPace for ConsolePace {
     fn holds(&self, waker: &Waker) -> bool {
         CONSOLE.holds(waker)
     }
@@ -103,20 +103,20 @@ pub fn columns() -> Option<usize> {
 }
 
 /// Whoever reads stdout, as far as that can be known: of a pipe, or a socket.
-pub struct Reader(CancellationToken);
+pub struct StdoutReader(CancellationToken);
 
-impl Reader {
+impl StdoutReader {
     pub fn of_stdout() -> Self {
-        let is_heard = matches!(file_type(Stream::Out), Some(FileType::Fifo | FileType::Socket));
+        let is_heard = matches!(file_type(ConsoleStream::Out), Some(FileType::Fifo | FileType::Socket));
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let gone = CancellationToken::new();
-        if is_heard && has_gone(Stream::Out.descriptor(), Some(&now)) {
+        if is_heard && has_gone(ConsoleStream::Out.descriptor(), Some(&now)) {
             gone.cancel();
         } else if is_heard {
             // It ends with the process. Without it the reader's end shows when something is written.
             let (thread, watched) = (std::thread::Builder::new().name("reader".to_owned()), gone.clone());
             let _ = thread.spawn(move || {
-                if has_gone(Stream::Out.descriptor(), None) {
+                if has_gone(ConsoleStream::Out.descriptor(), None) {
                     watched.cancel();
                 }
             });
@@ -142,12 +142,12 @@ fn has_gone(stream: BorrowedFd<'_>, time: Option<&Timespec>) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stream {
+enum ConsoleStream {
     Out,
     Err,
 }
 
-impl Stream {
+impl ConsoleStream {
     fn descriptor(self) -> BorrowedFd<'static> {
         match self {
             Self::Out => rustix::stdio::stdout(),
@@ -156,7 +156,7 @@ impl Stream {
     }
 }
 
-fn file_type(stream: Stream) -> Option<FileType> {
+fn file_type(stream: ConsoleStream) -> Option<FileType> {
     fstat(stream.descriptor()).ok().map(|stat| FileType::from_raw_mode(stat.st_mode))
 }
 
@@ -178,7 +178,7 @@ const PIECE: usize = 16 * 1024;
 /// Streams belong to the process, and so does who writes to them.
 struct Console {
     lanes: OnceLock<Lanes>,
-    pace: Mutex<Pace>,
+    pace: Mutex<ConsolePaceState>,
     /// Of stdout.
     loss: Mutex<Option<Loss>>,
     /// Bytes that wait.
@@ -189,13 +189,13 @@ struct Console {
 
 static CONSOLE: Console = Console {
     lanes: OnceLock::new(),
-    pace: Mutex::new(Pace { is_hurried: false, waiting: Vec::new() }),
+    pace: Mutex::new(ConsolePaceState { is_hurried: false, waiting: Vec::new() }),
     loss: Mutex::new(None),
     unread: AtomicUsize::new(0),
     written: AtomicU64::new(0),
 };
 
-struct Pace {
+struct ConsolePaceState {
     is_hurried: bool,
     waiting: Vec<Waker>,
 }
@@ -215,16 +215,16 @@ struct Lanes {
 }
 
 /// Texts on their way to a stream, and the thread that writes them. Without a thread whoever speaks writes.
-struct Lane(Option<mpsc::Sender<Said>>);
+struct Lane(Option<mpsc::Sender<ConsoleItem>>);
 
-enum Said {
-    Text(Stream, String),
+enum ConsoleItem {
+    Text(ConsoleStream, String),
     /// To be called when everything before it was written.
     Mark(Box<dyn FnOnce() + Send>),
 }
 
 impl Console {
-    fn say(&self, stream: Stream, text: &str) {
+    fn say(&self, stream: ConsoleStream, text: &str) {
         if !text.is_empty() {
             self.unread.fetch_add(text.len(), Ordering::Relaxed);
             self.lane(stream).say(stream, text);
@@ -235,11 +235,11 @@ impl Console {
         self.lanes.get_or_init(|| Lanes { out: Lane::start(), err: (!is_one_file()).then(Lane::start) })
     }
 
-    fn lane(&self, stream: Stream) -> &Lane {
+    fn lane(&self, stream: ConsoleStream) -> &Lane {
         let Lanes { out, err } = self.both();
         match stream {
-            Stream::Out => out,
-            Stream::Err => err.as_ref().unwrap_or(out),
+            ConsoleStream::Out => out,
+            ConsoleStream::Err => err.as_ref().unwrap_or(out),
         }
     }
 
@@ -249,12 +249,12 @@ impl Console {
     }
 
     /// Writes all of a text, however long that takes.
-    fn write(&self, stream: Stream, text: &str) {
+    fn write(&self, stream: ConsoleStream, text: &str) {
         for piece in text.as_bytes().chunks(PIECE) {
-            let is_lost = stream == Stream::Out && self.loss().is_some();
+            let is_lost = stream == ConsoleStream::Out && self.loss().is_some();
             if !is_lost
                 && let Err(error) = write_all(stream.descriptor(), piece)
-                && stream == Stream::Out
+                && stream == ConsoleStream::Out
             {
                 *self.loss() = Some(match error {
                     rustix::io::Errno::PIPE => Loss::Unread,
@@ -270,7 +270,7 @@ impl Console {
     }
 
     /// Waits until everything is written that was said on a stream.
-    fn wait(&self, stream: Stream, patience: Patience) {
+    fn wait(&self, stream: ConsoleStream, patience: Patience) {
         if self.lanes.get().is_none() {
             return;
         }
@@ -316,7 +316,7 @@ impl Console {
     }
 
     // What they guard is whole whatever panicked elsewhere.
-    fn pace(&self) -> MutexGuard<'_, Pace> {
+    fn pace(&self) -> MutexGuard<'_, ConsolePaceState> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -332,30 +332,30 @@ impl Lane {
         Self(thread.spawn(move || serve(&said)).ok().map(|_| sender))
     }
 
-    fn say(&self, stream: Stream, text: &str) {
+    fn say(&self, stream: ConsoleStream, text: &str) {
         match &self.0 {
-            Some(lane) => drop(lane.send(Said::Text(stream, text.to_owned()))),
+            Some(lane) => drop(lane.send(ConsoleItem::Text(stream, text.to_owned()))),
             None => CONSOLE.write(stream, text),
         }
     }
 
     fn mark(&self, call: impl FnOnce() + Send + 'static) {
         match &self.0 {
-            Some(lane) => drop(lane.send(Said::Mark(Box::new(call)))),
+            Some(lane) => drop(lane.send(ConsoleItem::Mark(Box::new(call)))),
             None => call(),
         }
     }
 }
 
 /// What has come together for one stream is written together.
-fn serve(lane: &mpsc::Receiver<Said>) {
+fn serve(lane: &mpsc::Receiver<ConsoleItem>) {
     let mut next = lane.recv().ok();
     while let Some(said) = next.take() {
         match said {
-            Said::Mark(call) => call(),
-            Said::Text(stream, mut text) => {
+            ConsoleItem::Mark(call) => call(),
+            ConsoleItem::Text(stream, mut text) => {
                 next = lane.try_recv().ok();
-                while let Some(Said::Text(other, more)) = &next
+                while let Some(ConsoleItem::Text(other, more)) = &next
                     && *other == stream
                     && text.len() < PIECE
                 {
@@ -383,6 +383,6 @@ fn write_all(stream: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Result<()>
 }
 
 fn is_one_file() -> bool {
-    let [out, err] = [Stream::Out, Stream::Err].map(|stream| fstat(stream.descriptor()).ok());
+    let [out, err] = [ConsoleStream::Out, ConsoleStream::Err].map(|stream| fstat(stream.descriptor()).ok());
     out.zip(err).is_some_and(|(out, err)| (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino))
 }

@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use llm_do::event::{Event, LoggedMessage, MessageLog};
 
-use crate::args::OutputFormat;
-use crate::render::{Piece, Renderer, View};
+use crate::args::RunFormat;
+use crate::render::{OutputPiece, Renderer, View};
 use crate::status::Status;
 use crate::style::Style;
 use crate::{console, json};
 
 pub struct Display {
     pub view: View,
-    format: OutputFormat,
+    format: RunFormat,
     renderer: Renderer,
     status: Status,
     started: Instant,
@@ -24,7 +24,7 @@ pub struct Display {
 const CLEAR: &str = "\r\u{1b}[K";
 
 impl Display {
-    pub fn new(view: View, format: OutputFormat) -> Self {
+    pub fn new(view: View, format: RunFormat) -> Self {
         let (renderer, status) = (Renderer::new(view), Status::default());
         Self { view, format, renderer, status, started: Instant::now(), drawn: false }
     }
@@ -39,7 +39,7 @@ impl Display {
         let columns = if self.view.live { console::columns() } else { None };
         let (mut lines, mut pieces) = (String::new(), Vec::new());
         for event in events {
-            if self.format == OutputFormat::StreamJson {
+            if self.format == RunFormat::StreamJson {
                 lines.push_str(&json::event(&event));
             }
             self.status.note(&event);
@@ -71,12 +71,12 @@ impl Display {
     pub fn step_back(&mut self) {
         let mut pieces = Vec::new();
         self.renderer.end_lines(&mut pieces);
-        pieces.push(Piece::Err(String::new()));
+        pieces.push(OutputPiece::Err(String::new()));
         let _ = self.write(pieces);
     }
 
     /// Gives whether the status line was in the way.
-    fn write(&mut self, pieces: Vec<Piece>) -> bool {
+    fn write(&mut self, pieces: Vec<OutputPiece>) -> bool {
         if pieces.is_empty() {
             return false;
         }
@@ -88,11 +88,11 @@ impl Display {
         for piece in pieces {
             // Both may be one terminal: the order of what is written is the order of what happened.
             match piece {
-                Piece::Out(text) => {
+                OutputPiece::Out(text) => {
                     flush_err(&mut err);
                     out.push_str(&text);
                 }
-                Piece::Err(text) => {
+                OutputPiece::Err(text) => {
                     flush_out(&mut out);
                     err.push_str(&text);
                 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use llm_do::escape::visible_lines;
-use llm_do::message::Unfinished;
+use llm_do::message::UnfinishedReason;
 use llm_do::model::ModelError;
 use llm_do::runtime::RunError;
 use llm_do::syntax::diagnostic::{Colour, Report};
@@ -273,11 +273,13 @@ fn of_model(error: &ModelError) -> (u8, Option<&'static str>) {
     }
 }
 
-fn hint_for(unfinished: &Unfinished) -> Option<&'static str> {
+fn hint_for(unfinished: &UnfinishedReason) -> Option<&'static str> {
     match unfinished {
-        Unfinished::Length => Some("`max_tokens` of `model_settings` allows longer answers, as far as the model does"),
-        Unfinished::ContextWindow => Some("give less input, or choose a model with a larger context"),
-        Unfinished::Declined { .. } | Unfinished::Broken { .. } => None,
+        UnfinishedReason::Length => {
+            Some("`max_tokens` of `model_settings` allows longer answers, as far as the model does")
+        }
+        UnfinishedReason::ContextWindow => Some("give less input, or choose a model with a larger context"),
+        UnfinishedReason::Declined { .. } | UnfinishedReason::Broken { .. } => None,
     }
 }
 

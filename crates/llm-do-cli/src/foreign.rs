@@ -4,7 +4,7 @@ use std::path::Path;
 
 use llm_do::escape::visible;
 use llm_do::journal::StepKind;
-use llm_do::journal::record::{Contents, Known};
+use llm_do::journal::record::{JournalContents, StepProgress};
 
 use crate::args::ConductArgs;
 use crate::environment::Environment;
@@ -17,7 +17,7 @@ use llm_do_launch::trust::Consent;
 pub fn settle(
     file: &Path,
     header: &RunHeader,
-    contents: &Contents,
+    contents: &JournalContents,
     conduct: &ConductArgs,
     environment: &Environment,
 ) -> Result<(), Failure> {
@@ -41,7 +41,7 @@ fn refused() -> Failure {
 }
 
 /// All that the header decides, and what becomes of the rest. Pure.
-fn list(file: &Path, header: &RunHeader, contents: &Contents) -> String {
+fn list(file: &Path, header: &RunHeader, contents: &JournalContents) -> String {
     let path = |path: &Path| visible(&path.display().to_string()).into_owned();
     let mut lines = vec![("project", path(&header.project)), ("directory", path(&header.directory))];
     lines.extend(header.flags.agent.iter().map(|agent| ("agent", visible(agent).into_owned())));
@@ -55,7 +55,7 @@ fn list(file: &Path, header: &RunHeader, contents: &Contents) -> String {
         };
         contents
             .records()
-            .filter(|(_, record)| is_counted(record.kind) && matches!(record.known, Known::Done(_)))
+            .filter(|(_, record)| is_counted(record.kind) && matches!(record.known, StepProgress::Done(_)))
             .count()
     };
     lines.push((

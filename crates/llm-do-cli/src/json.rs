@@ -7,7 +7,7 @@ use llm_do::escape::visible_json;
 use llm_do::event::Event;
 use llm_do::event::{Refusal, TraceCall, UsageReport};
 use llm_do::message::{Finish, Message, RawJson};
-use llm_do::tools::approval::Pending;
+use llm_do::tools::approval::PendingQuestion;
 use serde::Serialize;
 
 /// The last line of a stream, or the one object.
@@ -22,7 +22,7 @@ pub struct ResultJson {
     /// The call of the entry; none of a run that never began.
     pub trace: Option<Arc<TraceCall>>,
     pub messages: Vec<Message>,
-    pub pending: Vec<Pending>,
+    pub pending: Vec<PendingQuestion>,
     pub refused: Vec<Refusal>,
     pub run: Option<String>,
 }

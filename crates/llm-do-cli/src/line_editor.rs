@@ -19,7 +19,7 @@ use crate::terminal::{self, Lease};
 
 /// What came of a prompt.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Typed {
+pub enum PromptOutcome {
     Text(String),
     /// Ctrl-C: the line is given up.
     Interrupted,
@@ -37,7 +37,7 @@ pub struct LineEditor {
 struct Prompt {
     /// What stands in the line already.
     draft: String,
-    typed: oneshot::Sender<Typed>,
+    typed: oneshot::Sender<PromptOutcome>,
 }
 
 const PROMPT: &str = "> ";
@@ -63,10 +63,10 @@ impl LineEditor {
         Ok(Self { _lease: lease, prompts })
     }
 
-    pub async fn read(&self, draft: String) -> Typed {
+    pub async fn read(&self, draft: String) -> PromptOutcome {
         let (sender, typed) = oneshot::channel();
         let _ = self.prompts.send(Prompt { draft, typed: sender });
-        typed.await.unwrap_or(Typed::End)
+        typed.await.unwrap_or(PromptOutcome::End)
     }
 }
 
@@ -81,11 +81,11 @@ fn serve(editor: &mut Editor<Habits, FileHistory>, history: Option<&Path>, asked
                 if let Some(history) = history {
                     let _ = editor.append_history(history);
                 }
-                Typed::Text(joined(&line))
+                PromptOutcome::Text(joined(&line))
             }
-            Err(ReadlineError::Interrupted) => Typed::Interrupted,
-            Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => Typed::Unreadable,
-            Err(_) => Typed::End,
+            Err(ReadlineError::Interrupted) => PromptOutcome::Interrupted,
+            Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => PromptOutcome::Unreadable,
+            Err(_) => PromptOutcome::End,
         };
         let _ = answer.send(typed);
     }

@@ -9,7 +9,7 @@ use crate::style::Style;
 #[derive(Debug, Default)]
 pub struct Markdown {
     styled: bool,
-    line: Line,
+    line: MarkdownLine,
     in_fence: bool,
     /// Asterisks or backticks whose number decides what they mean, at the start of a line or within it.
     held: String,
@@ -18,7 +18,7 @@ pub struct Markdown {
 
 /// The line that is being written.
 #[derive(Debug, Default)]
-struct Line {
+struct MarkdownLine {
     /// Anything but blanks and held marks has been written.
     begun: bool,
     style: Option<Style>,
@@ -97,7 +97,7 @@ impl Markdown {
     }
 
     /// Marks have the style of what they enclose.
-    fn toggle(&mut self, marks: &str, flag: fn(&mut Line) -> &mut bool, style: Style, out: &mut String) {
+    fn toggle(&mut self, marks: &str, flag: fn(&mut MarkdownLine) -> &mut bool, style: Style, out: &mut String) {
         let flag = flag(&mut self.line);
         *flag = !*flag;
         if *flag {
@@ -107,7 +107,7 @@ impl Markdown {
         }
         out.push_str(marks);
         out.push_str(Style::END);
-        let Line { style, bold, code, .. } = &self.line;
+        let MarkdownLine { style, bold, code, .. } = &self.line;
         let still = [*style, bold.then_some(Style::Bold), code.then_some(Style::Code)];
         still.into_iter().flatten().for_each(|style| out.push_str(style.start()));
     }

@@ -13,7 +13,7 @@ use llm_do_launch::config::{Config, ProviderConfig};
 use llm_do_launch::providers;
 
 /// Names in lower case → prices, and the providers in the order of our table, the user's last.
-pub struct Listing<'a> {
+pub struct ModelListing<'a> {
     providers: Vec<ListedProvider<'a>>,
     models: BTreeMap<&'a str, ModelPrice>,
 }
@@ -25,7 +25,7 @@ struct ListedProvider<'a> {
     base_url: Option<String>,
     base_url_variables: &'static [&'static str],
     key: KeyState<'a>,
-    origin: Origin,
+    origin: ProviderOrigin,
 }
 
 /// Where a key is; never the key.
@@ -42,12 +42,12 @@ enum KeyState<'a> {
 }
 
 #[derive(Clone, Copy)]
-enum Origin {
+enum ProviderOrigin {
     BuiltIn,
     Config,
 }
 
-impl<'a> Listing<'a> {
+impl<'a> ModelListing<'a> {
     pub fn of(environment: &Environment, config: &'a Config) -> Self {
         let built_in = PROVIDERS.iter().map(|row| built_in(row, environment));
         let configured = config.providers.iter().map(|(name, custom)| configured(name, custom, environment));
@@ -110,7 +110,7 @@ fn built_in(row: &'static Provider, environment: &Environment) -> ListedProvider
             None if !row.needs_key() => KeyState::Unneeded,
             None => KeyState::Missing { variables: row.key_variables.to_vec() },
         },
-        origin: Origin::BuiltIn,
+        origin: ProviderOrigin::BuiltIn,
     }
 }
 
@@ -126,7 +126,7 @@ fn configured<'a>(name: &'a str, custom: &'a ProviderConfig, environment: &Envir
             (None, Some(_)) => KeyState::Command,
             (None, None) => KeyState::Unneeded,
         },
-        origin: Origin::Config,
+        origin: ProviderOrigin::Config,
     }
 }
 
@@ -176,8 +176,8 @@ impl ListedProvider<'_> {
             KeyState::Command => ("command", Vec::new()),
         };
         let origin = match self.origin {
-            Origin::BuiltIn => "built_in",
-            Origin::Config => "config",
+            ProviderOrigin::BuiltIn => "built_in",
+            ProviderOrigin::Config => "config",
         };
         json!({
             "name": self.name,
@@ -259,15 +259,15 @@ mod tests {
     #[test]
     fn a_filter_keeps_models_and_whose_they_are() {
         let (environment, config) = (Environment::default(), Config::default());
-        let listing = Listing::of(&environment, &config).only("Claude-Haiku-4-5");
+        let listing = ModelListing::of(&environment, &config).only("Claude-Haiku-4-5");
         let names: Vec<&str> = listing.providers.iter().map(|provider| provider.name).collect();
         assert_eq!(names, ["anthropic"]);
         assert_eq!(listing.models.keys().copied().collect::<Vec<_>>(), ["anthropic:claude-haiku-4-5"]);
-        assert!(Listing::of(&environment, &config).only("no such thing").is_empty());
-        let alone = Listing::of(&environment, &config).only("openai:");
+        assert!(ModelListing::of(&environment, &config).only("no such thing").is_empty());
+        let alone = ModelListing::of(&environment, &config).only("openai:");
         assert_eq!(alone.providers.len(), 1);
         assert!(alone.models.keys().all(|model| model.starts_with("openai:")) && !alone.models.is_empty());
-        let whole = Listing::of(&environment, &config).only("");
+        let whole = ModelListing::of(&environment, &config).only("");
         assert_eq!(whole.providers.len(), PROVIDERS.len());
     }
 }

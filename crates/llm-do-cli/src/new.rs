@@ -13,7 +13,7 @@ use crate::args::Template;
 use crate::failure::Failure;
 use crate::plan::NewPlan;
 use crate::trust;
-use llm_do_launch::state::State;
+use llm_do_launch::state::StateDirectory;
 
 type Files = &'static [(&'static str, &'static str)];
 
@@ -69,7 +69,7 @@ pub fn write(plan: &NewPlan) -> Result<String, Failure> {
 }
 
 /// Whoever made a project agrees to what is in it: it is trusted exactly as it was written.
-pub fn trust(plan: &NewPlan, state: &State) -> Result<(), Failure> {
+pub fn trust(plan: &NewPlan, state: &StateDirectory) -> Result<(), Failure> {
     let NewPlan::Project { directory, .. } = plan else { return Ok(()) };
     // No item depends on the model, and without one a project cannot be linked.
     let models = ModelChoices { flag: ModelName::parse("ollama:any").ok(), ..ModelChoices::default() };

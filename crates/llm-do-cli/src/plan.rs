@@ -18,11 +18,11 @@ use llm_do_launch::fencing::{self, FenceChoice};
 use llm_do_launch::launch::{Launch, PolicyOverrides, Purpose};
 use llm_do_launch::python::PythonPlan;
 use llm_do_launch::record::{Author, LaunchRecord};
-use llm_do_launch::rehearsal::Rehearsed;
+use llm_do_launch::rehearsal::RehearsedRequest;
 use llm_do_launch::settings::Settings;
 use llm_do_launch::tools::ToolOffer;
 
-use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, OutputFormat, RunArgs, Template};
+use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, RunArgs, RunFormat, Template};
 use crate::chat::LinesPlan;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -202,7 +202,7 @@ pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Res
         policy,
         fence: fencing::config(args.conduct.fence.map(FenceChoice::from), variables, config)?,
         own_files: conduct.output.file.clone().into_iter().collect(),
-        purpose: if args.dry_run { Purpose::FirstRequest(Rehearsed::default()) } else { Purpose::Answer },
+        purpose: if args.dry_run { Purpose::FirstRequest(RehearsedRequest::default()) } else { Purpose::Answer },
         ..launch(models)
     };
     Ok(RunPlan { launch, conduct })
@@ -244,11 +244,11 @@ pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
         (false, _) => Verbosity::Messages,
     };
     let is_silent = matches!(verbosity, Verbosity::Quiet | Verbosity::Messages);
-    let live = is_attended && environment.stderr_is_terminal && format != OutputFormat::StreamJson && !is_silent;
+    let live = is_attended && environment.stderr_is_terminal && format != RunFormat::StreamJson && !is_silent;
     let view = View {
         verbosity,
         live,
-        streamed: is_attended && environment.stdout_is_terminal && format == OutputFormat::Text,
+        streamed: is_attended && environment.stdout_is_terminal && format == RunFormat::Text,
         stdout_is_terminal: environment.stdout_is_terminal,
         stdout: Styles { coloured: environment.colours_stdout() },
         stderr: Styles { coloured: environment.colours_stderr() },
@@ -258,14 +258,14 @@ pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
 }
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.
-pub fn output_format(args: &ConductArgs) -> OutputFormat {
-    if args.json { OutputFormat::StreamJson } else { args.output_format.unwrap_or(OutputFormat::Text) }
+pub fn output_format(args: &ConductArgs) -> RunFormat {
+    if args.json { RunFormat::StreamJson } else { args.output_format.unwrap_or(RunFormat::Text) }
 }
 
 /// Nothing happens in a dry run that could be told.
-pub fn run_format(args: &RunArgs) -> OutputFormat {
+pub fn run_format(args: &RunArgs) -> RunFormat {
     match output_format(&args.conduct) {
-        OutputFormat::StreamJson if args.dry_run => OutputFormat::Json,
+        RunFormat::StreamJson if args.dry_run => RunFormat::Json,
         format => format,
     }
 }

@@ -3,7 +3,7 @@
 
 use llm_do::escape::{visible, visible_lines, visible_name};
 use llm_do::message::RawJson;
-use llm_do::tools::approval::{ApprovalRequest, Memory, Pending, short_id};
+use llm_do::tools::approval::{ApprovalRequest, Memory, PendingQuestion, short_id};
 
 use crate::json;
 use crate::style::{Style, Styles};
@@ -13,23 +13,23 @@ const LONGEST_FOREIGN: usize = 2000;
 
 /// A line and how it is shown.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct QuestionLine {
     pub style: Option<Style>,
     pub text: String,
 }
 
 /// The question without its keys.
-pub fn lines(request: &ApprovalRequest, number: QuestionNumber) -> Vec<Line> {
-    let plain = |text: &str| Line { style: None, text: format!("  {text}") };
-    let mut lines = vec![Line { style: Some(Style::Bold), text: heading(request, number) }];
+pub fn lines(request: &ApprovalRequest, number: QuestionNumber) -> Vec<QuestionLine> {
+    let plain = |text: &str| QuestionLine { style: None, text: format!("  {text}") };
+    let mut lines = vec![QuestionLine { style: Some(Style::Bold), text: heading(request, number) }];
     lines.push(plain(&visible_name(&request.question.reason)));
     lines.extend(visible_lines(&json::indented(&request.arguments)).lines().map(plain));
     if let Some(preview) = &request.question.preview {
         lines.push(plain("in detail:"));
-        lines.extend(visible_lines(preview).lines().map(|line| Line { style: changed(line), ..plain(line) }));
+        lines.extend(visible_lines(preview).lines().map(|line| QuestionLine { style: changed(line), ..plain(line) }));
     }
     if let Some(foreign) = &request.question.foreign {
-        let quoted = |line: &str| Line { style: Some(Style::Dim), text: format!("  │ {}", visible(line)) };
+        let quoted = |line: &str| QuestionLine { style: Some(Style::Dim), text: format!("  │ {}", visible(line)) };
         lines.push(plain("in the words of its author:"));
         lines.extend(bounded(foreign).lines().map(quoted));
     }
@@ -37,8 +37,8 @@ pub fn lines(request: &ApprovalRequest, number: QuestionNumber) -> Vec<Line> {
 }
 
 /// A question that waits for somebody else: the call, why it is asked, and what it would change.
-pub fn pending(pending: &Pending) -> String {
-    let Pending { id, path, tool, arguments, reason, preview, foreign } = pending;
+pub fn pending(pending: &PendingQuestion) -> String {
+    let PendingQuestion { id, path, tool, arguments, reason, preview, foreign } = pending;
     let asked = call(&format!("waiting for approval ({})", short_id(id)), path, tool, arguments);
     let preview = preview.as_ref().map(|preview| format!("{}\n", visible_lines(preview.trim_end())));
     let quoted = |foreign: &String| {
@@ -171,7 +171,7 @@ reason: changes the file `a.md`
 - old
 + new\u{1b}
 "#;
-        assert_eq!(pending(&Pending { id, path, tool, arguments, reason, preview, foreign: None }), expected);
+        assert_eq!(pending(&PendingQuestion { id, path, tool, arguments, reason, preview, foreign: None }), expected);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use llm_do::escape::visible_lines;
-use llm_do::event::{Answered, CallOutput, Ended, Event, EventKind, Returned};
+use llm_do::event::{ApprovalResult, CallEnd, CallOutput, Event, EventKind, ToolReturn};
 use llm_do::message::RawJson;
 
 use crate::markdown::Markdown;
@@ -60,7 +60,7 @@ impl View {
 
 /// A piece of text and where it goes.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum OutputPiece {
     Out(String),
     Err(String),
 }
@@ -102,21 +102,21 @@ impl Renderer {
         self.answer.is_within_line() || self.speaker.is_some()
     }
 
-    pub fn render(&mut self, event: &Event, columns: Option<usize>, out: &mut Vec<Piece>) {
+    pub fn render(&mut self, event: &Event, columns: Option<usize>, out: &mut Vec<OutputPiece>) {
         match &event.kind {
             EventKind::TextDelta { text } if event.depth == 0 && self.view.streamed => {
                 self.end_aside(out);
                 self.streamed_reply = true;
-                out.push(Piece::Out(self.answer.push(text)));
+                out.push(OutputPiece::Out(self.answer.push(text)));
             }
             EventKind::TextDelta { text } => self.speak(event, Words::Said, text, out),
             EventKind::ThinkingDelta { text } => self.speak(event, Words::Thought, text, out),
             EventKind::TextComplete { text } if event.depth == 0 && self.view.streamed => {
                 self.end_aside(out);
                 if !self.streamed_reply {
-                    out.push(Piece::Out(self.answer.push(text)));
+                    out.push(OutputPiece::Out(self.answer.push(text)));
                 }
-                out.push(Piece::Out(self.answer.finish()));
+                out.push(OutputPiece::Out(self.answer.finish()));
             }
             EventKind::TextComplete { .. } => self.end_aside(out),
             kind => {
@@ -125,32 +125,32 @@ impl Renderer {
                 {
                     self.streamed_reply = false;
                 }
-                if let Some(Line { depth, style, text }) = self.line(event) {
+                if let Some(RenderedLine { depth, style, text }) = self.line(event) {
                     self.end_lines(out);
                     let indent = " ".repeat(INDENT * depth);
                     let columns = columns.map_or(WIDEST, |columns| columns.saturating_sub(1));
                     let text = fit(&text, columns.saturating_sub(width(&indent)).max(20));
-                    out.push(Piece::Err(format!("{indent}{}\n", self.view.stderr.paint(style, &text))));
+                    out.push(OutputPiece::Err(format!("{indent}{}\n", self.view.stderr.paint(style, &text))));
                 }
             }
         }
     }
 
     /// Ends whatever stands on an open line.
-    pub fn end_lines(&mut self, out: &mut Vec<Piece>) {
+    pub fn end_lines(&mut self, out: &mut Vec<OutputPiece>) {
         self.end_aside(out);
         if self.answer.is_within_line() {
-            out.push(Piece::Out(self.answer.finish()));
+            out.push(OutputPiece::Out(self.answer.finish()));
         }
     }
 
-    fn end_aside(&mut self, out: &mut Vec<Piece>) {
+    fn end_aside(&mut self, out: &mut Vec<OutputPiece>) {
         if self.speaker.take().is_some() {
-            out.push(Piece::Err(self.aside.finish()));
+            out.push(OutputPiece::Err(self.aside.finish()));
         }
     }
 
-    fn speak(&mut self, event: &Event, words: Words, text: &str, out: &mut Vec<Piece>) {
+    fn speak(&mut self, event: &Event, words: Words, text: &str, out: &mut Vec<OutputPiece>) {
         if self.view.verbosity != Verbosity::Text {
             return;
         }
@@ -161,27 +161,27 @@ impl Renderer {
                 Words::Thought => " thinks",
             };
             let start = format!("{}{}{verb}: ", " ".repeat(INDENT * event.depth), event.agent);
-            out.push(Piece::Err(self.view.stderr.paint(Style::Dim, &start)));
+            out.push(OutputPiece::Err(self.view.stderr.paint(Style::Dim, &start)));
             self.speaker = Some((event.call, words));
         }
-        out.push(Piece::Err(self.aside.push(text)));
+        out.push(OutputPiece::Err(self.aside.push(text)));
     }
 
-    fn calls(&self, depth: usize, text: impl FnOnce() -> String) -> Option<Line> {
-        self.view.tells_calls().then(|| Line { depth, style: Style::Dim, text: text() })
+    fn calls(&self, depth: usize, text: impl FnOnce() -> String) -> Option<RenderedLine> {
+        self.view.tells_calls().then(|| RenderedLine { depth, style: Style::Dim, text: text() })
     }
 
-    fn complaint(&self, depth: usize, text: impl FnOnce() -> String) -> Option<Line> {
-        self.view.tells_calls().then(|| Line { depth, style: Style::Warning, text: text() })
+    fn complaint(&self, depth: usize, text: impl FnOnce() -> String) -> Option<RenderedLine> {
+        self.view.tells_calls().then(|| RenderedLine { depth, style: Style::Warning, text: text() })
     }
 
-    fn note(&self, text: &str) -> Option<Line> {
+    fn note(&self, text: &str) -> Option<RenderedLine> {
         let text = format!("note: {text}");
-        self.view.tells_notes().then_some(Line { depth: 0, style: Style::Warning, text })
+        self.view.tells_notes().then_some(RenderedLine { depth: 0, style: Style::Warning, text })
     }
 
     /// The one line that most events are.
-    fn line(&self, event: &Event) -> Option<Line> {
+    fn line(&self, event: &Event) -> Option<RenderedLine> {
         let caller = event.depth.saturating_sub(1);
         let nested = event.depth > 0;
         match &event.kind {
@@ -189,19 +189,19 @@ impl Renderer {
                 self.calls(caller, || format!("→ {name} {}", input.get()))
             }
             EventKind::CallFinished { name, ended, duration_ms, .. } if nested => match ended {
-                Ended::Output(output) => {
+                CallEnd::Output(output) => {
                     self.calls(caller, || format!("← {name} {}{}", brief(output), took(*duration_ms)))
                 }
-                Ended::Error(error) => self.complaint(caller, || format!("✗ {name}: {error}")),
+                CallEnd::Error(error) => self.complaint(caller, || format!("✗ {name}: {error}")),
             },
             EventKind::ToolCalled { tool, arguments, .. } => {
                 self.calls(event.depth, || format!("→ {tool} {}", arguments.get()))
             }
             EventKind::ToolReturned { tool, returned, duration_ms, .. } => match returned {
-                Returned::Result(result) => {
+                ToolReturn::Result(result) => {
                     self.calls(event.depth, || format!("← {tool} {result}{}", took(*duration_ms)))
                 }
-                Returned::Error(error) => self.complaint(event.depth, || format!("✗ {tool}: {error}")),
+                ToolReturn::Error(error) => self.complaint(event.depth, || format!("✗ {tool}: {error}")),
             },
             EventKind::ToolProgressed { tool, progress, total, message, .. }
                 if self.view.verbosity >= Verbosity::Calls =>
@@ -234,7 +234,7 @@ impl Renderer {
             EventKind::RetryScheduled { wait_ms, reason, .. } if self.view.tells_notes() => {
                 let when = if *wait_ms == 0 { "at once".to_owned() } else { format!("in {}", milliseconds(*wait_ms)) };
                 let text = format!("… asking again {when}: {reason}");
-                Some(Line { depth: event.depth, style: Style::Warning, text })
+                Some(RenderedLine { depth: event.depth, style: Style::Warning, text })
             }
             EventKind::LimitApproached { limit, used, allowed } if self.view.tells_calls() => {
                 self.note(&format!("`{limit}`: {used} of {allowed}"))
@@ -280,17 +280,19 @@ impl Renderer {
 }
 
 /// Why nobody was asked; whoever was asked has seen the answer.
-fn unasked(answer: Answered) -> Option<&'static str> {
+fn unasked(answer: ApprovalResult) -> Option<&'static str> {
     match answer {
-        Answered::Policy => Some("every question is answered with yes in this run"),
-        Answered::Remembered => Some("an earlier answer covers it"),
-        Answered::Once | Answered::CallForSession | Answered::ToolForSession | Answered::Edited | Answered::Refused => {
-            None
-        }
+        ApprovalResult::Policy => Some("every question is answered with yes in this run"),
+        ApprovalResult::Remembered => Some("an earlier answer covers it"),
+        ApprovalResult::Once
+        | ApprovalResult::CallForSession
+        | ApprovalResult::ToolForSession
+        | ApprovalResult::Edited
+        | ApprovalResult::Refused => None,
     }
 }
 
-struct Line {
+struct RenderedLine {
     depth: usize,
     style: Style,
     text: String,

@@ -10,9 +10,9 @@ use llm_do::event::{Refusal, TraceCall, UsageReport};
 use llm_do::message::{Finish, Message, RawJson, Usage};
 use llm_do::runtime::{Outcome, Output, RunError, Runtime, finish_of};
 use llm_do::tools::Ending;
-use llm_do::tools::approval::Pending;
+use llm_do::tools::approval::PendingQuestion;
 
-use crate::args::OutputFormat;
+use crate::args::RunFormat;
 use crate::chat::ChatEnded;
 use crate::failure::Failure;
 use crate::json::{self, ErrorJson, ResultJson};
@@ -26,7 +26,7 @@ use llm_do_launch::rehearsal::FirstRequest;
 /// Where the answer goes, and what else is said.
 #[derive(Clone, Debug)]
 pub struct OutputPlan {
-    pub format: OutputFormat,
+    pub format: RunFormat,
     /// Also into this file.
     pub file: Option<PathBuf>,
     pub view: View,
@@ -75,8 +75,8 @@ impl RunReport {
         let kept = self.handed_over.take().unwrap_or_else(|| keep(self.answer.as_ref().ok(), plan));
         let kept = kept.and_then(|()| self.unrefused(plan));
         let reported = match plan.format {
-            OutputFormat::Text => self.report_text(plan, kept),
-            OutputFormat::Json | OutputFormat::StreamJson => self.report_json(plan, pending, kept),
+            RunFormat::Text => self.report_text(plan, kept),
+            RunFormat::Json | RunFormat::StreamJson => self.report_json(plan, pending, kept),
         };
         if plan.debug { reported } else { reported.map_err(Failure::plain) }
     }
@@ -93,7 +93,12 @@ impl RunReport {
         ended
     }
 
-    fn report_json(self, plan: &OutputPlan, pending: Vec<Pending>, kept: Result<(), Failure>) -> Result<(), Failure> {
+    fn report_json(
+        self,
+        plan: &OutputPlan,
+        pending: Vec<PendingQuestion>,
+        kept: Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let (output, failure) = match &self.answer {
             Ok(output) => (Some(output.to_json()), kept.err()),
             Err(error) => {
@@ -111,11 +116,9 @@ impl RunReport {
     /// Of a dry run: the request is the answer, and it took nothing.
     pub fn report_request(self, plan: &OutputPlan, request: &FirstRequest) -> Result<(), Failure> {
         match plan.format {
-            OutputFormat::Text if plan.view.stdout_is_terminal => {
-                console::print(&visible_lines(&request_text(request)))
-            }
-            OutputFormat::Text => console::print(&request_text(request)),
-            OutputFormat::Json | OutputFormat::StreamJson => {
+            RunFormat::Text if plan.view.stdout_is_terminal => console::print(&visible_lines(&request_text(request))),
+            RunFormat::Text => console::print(&request_text(request)),
+            RunFormat::Json | RunFormat::StreamJson => {
                 let request = RawJson::of(request);
                 let unsent = Self { messages: Vec::new(), trace: Vec::new(), ..self };
                 console::print(&json::line(&unsent.result(Some(request), None, Vec::new())))
@@ -129,7 +132,7 @@ impl RunReport {
         let kept = self.handed_over.take().unwrap_or_else(|| keep(last.as_ref(), plan));
         let kept = kept.and_then(|()| self.unrefused(plan));
         let summary = self.summary();
-        if plan.format != OutputFormat::Text {
+        if plan.format != RunFormat::Text {
             let output = last.as_ref().map(Output::to_json);
             let failure = kept.as_ref().err().or(failure.as_ref());
             console::print(&json::line(&self.result(output, failure, Vec::new())))?;
@@ -139,7 +142,7 @@ impl RunReport {
         failure.map_or(Ok(()), |failure| Err(Failure::Said { code: failure.code() }))
     }
 
-    fn result(self, output: Option<RawJson>, failure: Option<&Failure>, pending: Vec<Pending>) -> ResultJson {
+    fn result(self, output: Option<RawJson>, failure: Option<&Failure>, pending: Vec<PendingQuestion>) -> ResultJson {
         ResultJson {
             r#type: "result",
             output,
@@ -176,7 +179,7 @@ impl RunReport {
         }
     }
 
-    fn pending(&self) -> Vec<Pending> {
+    fn pending(&self) -> Vec<PendingQuestion> {
         match &self.answer {
             Err(RunError::Ended(Ending::NeedsApproval(pending))) => pending.clone(),
             Ok(_) | Err(_) => Vec::new(),
@@ -187,9 +190,9 @@ impl RunReport {
 /// An answer, unless it was shown as it came.
 pub fn print_turn(output: &Output, plan: &OutputPlan) -> Result<(), Failure> {
     match (output, plan.format) {
-        (_, OutputFormat::Json | OutputFormat::StreamJson) => Ok(()),
-        (Output::Text(_), OutputFormat::Text) if plan.view.streamed => Ok(()),
-        (output, OutputFormat::Text) => console::print(&shown(answer(output), plan.view)),
+        (_, RunFormat::Json | RunFormat::StreamJson) => Ok(()),
+        (Output::Text(_), RunFormat::Text) if plan.view.streamed => Ok(()),
+        (output, RunFormat::Text) => console::print(&shown(answer(output), plan.view)),
     }
 }
 
@@ -203,8 +206,8 @@ pub fn print_partial(error: &RunError, stopped: Option<StopReason>, plan: &Outpu
         Some(partial) => {
             print_turn(&Output::Text(partial.to_owned()), plan)?;
             match plan.format {
-                OutputFormat::Text => console::print(UNFINISHED),
-                OutputFormat::Json | OutputFormat::StreamJson => Ok(()),
+                RunFormat::Text => console::print(UNFINISHED),
+                RunFormat::Json | RunFormat::StreamJson => Ok(()),
             }
         }
         None => Ok(()),
@@ -268,8 +271,8 @@ fn refused_text(refused: &[Refusal]) -> Option<String> {
 }
 
 /// What waits for somebody's answer, all of it, nothing cut.
-fn pending_text(pending: &[Pending]) -> String {
-    let numbered = |(index, waits): (usize, &Pending)| {
+fn pending_text(pending: &[PendingQuestion]) -> String {
+    let numbered = |(index, waits): (usize, &PendingQuestion)| {
         let number = if pending.len() == 1 { String::new() } else { format!("{}. ", index + 1) };
         format!("{number}{}", question::pending(waits))
     };
@@ -302,8 +305,8 @@ pub fn error_json(failure: &Failure) -> ErrorJson {
 }
 
 /// Whoever reads JSON gets a result even of a run that never began.
-pub fn not_begun(failure: Failure, format: OutputFormat) -> Failure {
-    if format != OutputFormat::Text {
+pub fn not_begun(failure: Failure, format: RunFormat) -> Failure {
+    if format != RunFormat::Text {
         let result = ResultJson::not_begun(failure.code(), error_json(&failure));
         let _ = console::print(&json::line(&result));
     }

@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::escape::visible;
 use llm_do::journal::file::{Matching, OpenJournal};
-use llm_do::journal::record::{Contents, shown_time};
+use llm_do::journal::record::{JournalContents, shown_time};
 use llm_do::project::Project;
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::runtime::RunError;
-use llm_do::runtime::record::{self, Resumed};
+use llm_do::runtime::record::{self, PriorSpending};
 use llm_do::syntax::names;
 use llm_do::tools::Ending;
 use llm_do::tools::approval::{
-    Answer, ApprovalRequest, AskedQuestion, KnownAnswers, Pending, SHORT_ID, key_of_call, short_id,
+    Answer, ApprovalRequest, AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID, key_of_call, short_id,
 };
 use llm_do::tools::plane::InDoubt;
 
 use crate::args::{ConductArgs, ModelArgs, ResumeArgs, RunArgs};
-use crate::attend::{self, Attendance, Before};
+use crate::attend::{self, Attendance, PriorRun};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::report::{OutputPlan, RunReport, not_begun};
@@ -27,7 +27,7 @@ use crate::{console, foreign, plan, question};
 use llm_do_launch::launch::Record;
 use llm_do_launch::record::{Author, LaunchRecord, RunHeader, RunRecord, read, unusable};
 use llm_do_launch::settings::Settings;
-use llm_do_launch::state::State;
+use llm_do_launch::state::StateDirectory;
 
 pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     let environment = Environment::read();
@@ -37,8 +37,8 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     }
     let format = plan::output_format(&args.conduct);
     match begin(args, &environment, &settings) {
-        Ok(Begun::Finished(ended, output)) => ended.report(&output),
-        Ok(Begun::Continues(attendance, decisions)) => {
+        Ok(ResumedRun::Finished(ended, output)) => ended.report(&output),
+        Ok(ResumedRun::Continues(attendance, decisions)) => {
             let ended = attendance.run();
             console::complain(&decisions.unused());
             ended
@@ -47,19 +47,19 @@ pub fn run(args: &ResumeArgs) -> Result<(), Failure> {
     }
 }
 
-enum Begun {
+enum ResumedRun {
     Finished(Box<RunReport>, OutputPlan),
     Continues(Box<Attendance>, Arc<Decisions>),
 }
 
-fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<Begun, Failure> {
+fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
     let state = &settings.state;
     let (open, header) = opened(args, environment, state)?;
     if let Some(outcome) = record::outcome(open.contents()) {
         let RunHeader { run, project, flags, .. } = header;
         let mut output = plan::output(&merged(args, &[], flags, project), environment);
         output.view.streamed = false;
-        return Ok(Begun::Finished(Box::new(RunReport::recorded(outcome, run)), output));
+        return Ok(ResumedRun::Finished(Box::new(RunReport::recorded(outcome, run)), output));
     }
     let decisions = Arc::new(Decisions::of(args, &waiting(open.contents(), &header.run))?);
     let typed = from_here(&args.conduct.models)?;
@@ -75,7 +75,7 @@ fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>)
     run_args.conduct.output = output;
     let compare = |now: &Fingerprint| unchanged(&files.changes(now), args.force);
     let plan = plan::run(run_args, environment, settings)?;
-    let linked = attend::link(plan, environment, settings, Some(Before { input, compare: &compare }))?;
+    let linked = attend::link(plan, environment, settings, Some(PriorRun { input, compare: &compare }))?;
     let changes = files.changes(&linked.linked.files);
     let matching = if changes.is_empty() {
         Matching::Exact
@@ -85,7 +85,7 @@ fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>)
         Matching::ForgiveModels
     };
     console::complain(&doubts(open.contents()));
-    let resumed = Resumed::from(open.contents());
+    let resumed = PriorSpending::from(open.contents());
     let engine = open.at(journal).resume(matching, Some(environment.user())).map_err(unusable)?;
     if args.foreign {
         let file = file.display().to_string();
@@ -95,11 +95,15 @@ fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>)
     let record = RunRecord { engine: Arc::new(engine), resumed, run, file: Some(file) };
     let known = Arc::clone(&decisions) as Arc<dyn KnownAnswers>;
     let attendance = linked.ready(Record::Known(record), Some(known))?;
-    Ok(Begun::Continues(Box::new(attendance), decisions))
+    Ok(ResumedRun::Continues(Box::new(attendance), decisions))
 }
 
 /// The journal, locked, and its header: of the user's own, or of a stranger's after somebody agreed to what it names.
-fn opened(args: &ResumeArgs, environment: &Environment, state: &State) -> Result<(OpenJournal, RunHeader), Failure> {
+fn opened(
+    args: &ResumeArgs,
+    environment: &Environment,
+    state: &StateDirectory,
+) -> Result<(OpenJournal, RunHeader), Failure> {
     let file = &args.journal;
     match Author::of(args.foreign) {
         Author::User => {
@@ -185,7 +189,7 @@ struct Decisions {
 
 impl Decisions {
     /// Each must be about a question that waits.
-    fn of(args: &ResumeArgs, waiting: &[Pending]) -> Result<Self, Failure> {
+    fn of(args: &ResumeArgs, waiting: &[PendingQuestion]) -> Result<Self, Failure> {
         if args.reason.len() > args.refuse.len() {
             return Err(Failure::usage("there are more `--reason` than `--refuse`"));
         }
@@ -217,7 +221,7 @@ impl Decisions {
 }
 
 /// The digest of the one question that waits and begins with what was typed.
-fn whole_id<'a>(typed: &str, waiting: &'a [Pending]) -> Result<&'a str, Failure> {
+fn whole_id<'a>(typed: &str, waiting: &'a [PendingQuestion]) -> Result<&'a str, Failure> {
     let ids = || waiting.iter().map(|pending| pending.id.as_str());
     let mut meant = ids().filter(|id| typed.len() >= SHORT_ID && id.starts_with(typed));
     match (meant.next(), meant.next()) {
@@ -250,13 +254,13 @@ impl KnownAnswers for Decisions {
 }
 
 /// The questions that nobody has answered. What is read is what has the id.
-fn waiting(contents: &Contents, run: &str) -> Vec<Pending> {
+fn waiting(contents: &JournalContents, run: &str) -> Vec<PendingQuestion> {
     let asked = contents.waiting().filter_map(|(key, shown)| Some((key, shown.to::<AskedQuestion>().ok()?)));
     asked.map(|(key, asked)| asked.pending(run, key_of_call(key))).collect()
 }
 
 /// What nobody knows about, before anything goes on.
-fn doubts(contents: &Contents) -> String {
+fn doubts(contents: &JournalContents) -> String {
     let in_doubt = contents.in_doubt().filter_map(|(_, shown)| shown.to::<InDoubt>().ok());
     let text = |doubt: InDoubt| {
         let heading = "note: interrupted, it may or may not have happened";
@@ -266,7 +270,7 @@ fn doubts(contents: &Contents) -> String {
 }
 
 /// What a journal says, in words. Nothing of the project runs, and the journal stays as it is.
-fn show(file: &Path, author: Author, state: &State) -> Result<String, Failure> {
+fn show(file: &Path, author: Author, state: &StateDirectory) -> Result<String, Failure> {
     let contents = read(file, author, state)?;
     let header = RunHeader::of(&contents, file)?;
     let by = contents.begun_by.as_deref().unwrap_or("somebody");
@@ -401,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_short_id_that_several_calls_share_is_refused() {
-        let pending = |id: &str| Pending {
+        let pending = |id: &str| PendingQuestion {
             id: id.to_owned(),
             path: Vec::new(),
             tool: String::new(),

@@ -10,7 +10,7 @@ use llm_do_launch::config::Config;
 use crate::args::{self, Command, ModelsArgs, NewArgs, RunArgs, SchemaFormat};
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::models::Listing;
+use crate::models::ModelListing;
 use crate::{attend, checking, console, habits, json, new, plan, report, resume, serve};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
@@ -62,7 +62,7 @@ fn run_schema(format: SchemaFormat) -> String {
 fn run_models(args: &ModelsArgs) -> Result<(), Failure> {
     let environment = Environment::read();
     let config = Config::load(environment.config_file().as_deref())?;
-    let listing = Listing::of(&environment, &config).only(args.filter.as_deref().unwrap_or_default());
+    let listing = ModelListing::of(&environment, &config).only(args.filter.as_deref().unwrap_or_default());
     if listing.is_empty() {
         console::complain("no provider and no model has such a name\n");
     }

@@ -20,24 +20,25 @@ use llm_do::stack;
 use llm_do::syntax::diagnostic::Colour;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::callback;
-use llm_do::tools::rpc::{Connection, Fault, Incoming, Request, code};
+use llm_do::tools::rpc::{Connection, IncomingMessage, RpcError, RpcRequest, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::args::ServeArgs;
-use crate::console::{self, LAST_WORDS, Reader};
+use crate::console::{self, LAST_WORDS, StdoutReader};
 use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::watch::StopReason;
-use calls::Calls;
+use calls::ClientCalls;
 use llm_do_launch::config::Config;
-use llm_do_launch::state::State;
+use llm_do_launch::state::StateDirectory;
 use protocol::{
-    AttachmentParam, Cancelled, Create, Created, Hello, Inline, OfScope, Open, Opened, PROTOCOL, Turn, Welcome, misfit,
+    AttachmentParam, CancelResult, Create, CreateResult, Hello, Inline, OfScope, Open, OpenResult, PROTOCOL, Turn,
+    Welcome, misfit,
 };
 use scope::Scope;
 
@@ -73,7 +74,7 @@ async fn attend(environment: Environment) -> Result<(), Failure> {
     let seats = Arc::new(Semaphore::new(MOST_SCOPES));
     let desk = Arc::new(Desk { client, environment, scopes, seats, numbers, calls });
     let mut tasks = JoinSet::new();
-    let reader = Reader::of_stdout();
+    let reader = StdoutReader::of_stdout();
     let stopped = loop {
         tokio::select! {
             biased;
@@ -108,53 +109,53 @@ async fn attend(environment: Environment) -> Result<(), Failure> {
 struct Desk {
     client: Connection,
     environment: Environment,
-    scopes: Mutex<BTreeMap<u64, Seated>>,
+    scopes: Mutex<BTreeMap<u64, SeatedScope>>,
     /// One for each scope that is open, or is being opened.
     seats: Arc<Semaphore>,
     /// Those that scopes have had.
     numbers: Mutex<BTreeSet<u64>>,
     /// What the client works on.
-    calls: Arc<Calls>,
+    calls: Arc<ClientCalls>,
 }
 
 /// An open call, and its place among them.
-struct Seated {
+struct SeatedScope {
     scope: Scope,
     _seat: OwnedSemaphorePermit,
 }
 
 impl Desk {
-    fn hear(self: &Arc<Self>, message: Incoming, tasks: &mut JoinSet<()>) {
+    fn hear(self: &Arc<Self>, message: IncomingMessage, tasks: &mut JoinSet<()>) {
         match message {
-            Incoming::Request(request) if callback::METHODS.contains(&request.method.as_str()) => {
+            IncomingMessage::Request(request) if callback::METHODS.contains(&request.method.as_str()) => {
                 self.calls.route(request);
             }
-            Incoming::Request(request) => drop(tasks.spawn(Arc::clone(self).serve(request))),
-            Incoming::Notification { method, params } => {
+            IncomingMessage::Request(request) => drop(tasks.spawn(Arc::clone(self).serve(request))),
+            IncomingMessage::Notification { method, params } => {
                 if let ("cancel", Ok(OfScope { scope })) = (method.as_str(), params.to()) {
                     self.cancel(scope);
                 }
             }
-            Incoming::Noise(line) => {
+            IncomingMessage::Noise(line) => {
                 let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&line).is_ok();
                 self.client.complain(if is_json {
-                    Fault::told(
+                    RpcError::told(
                         code::INVALID_REQUEST,
                         "this is no request, notification or answer; batches are not taken",
                     )
                 } else {
-                    Fault::told(code::PARSE, "this line is not JSON")
+                    RpcError::told(code::PARSE, "this line is not JSON")
                 });
             }
         }
     }
 
-    async fn serve(self: Arc<Self>, request: Request) {
+    async fn serve(self: Arc<Self>, request: RpcRequest) {
         // Boxed: opening a run is a large future, and what serves would hold it several times over.
         request.serve(|method, params| async move { Box::pin(self.answer(&method, &params)).await }).await;
     }
 
-    async fn answer(&self, method: &str, params: &RawJson) -> Result<RawJson, Fault> {
+    async fn answer(&self, method: &str, params: &RawJson) -> Result<RawJson, RpcError> {
         match method {
             "hello" => hello(&read(method, params)?).map(|welcome| json(&welcome)),
             "open" => self.open(read(method, params)?).await.map(|opened| json(&opened)),
@@ -163,11 +164,11 @@ impl Desk {
             "cancel" => {
                 let OfScope { scope } = read(method, params)?;
                 self.scopes().get(&scope).ok_or_else(|| no_scope(scope))?;
-                Ok(json(&Cancelled { cancelled: self.cancel(scope) }))
+                Ok(json(&CancelResult { cancelled: self.cancel(scope) }))
             }
             "create" => create(read(method, params)?, &self.environment).map(|created| json(&created)),
             "definition" => opening::definition(&read(method, params)?, &self.environment).map(|told| json(&told)),
-            unknown => Err(Fault::told(
+            unknown => Err(RpcError::told(
                 code::METHOD_NOT_FOUND,
                 format!(
                     "there is no method `{unknown}`; there are: hello, open, turn, close, cancel, create, definition, {}",
@@ -177,16 +178,16 @@ impl Desk {
         }
     }
 
-    async fn open(&self, open: Open) -> Result<Opened, Fault> {
+    async fn open(&self, open: Open) -> Result<OpenResult, RpcError> {
         // Counted before anything is waited for: many may be opened at once.
-        let busy = |_| Fault::told(code::BUSY, format!("{MOST_SCOPES} scopes are open; close some"));
+        let busy = |_| RpcError::told(code::BUSY, format!("{MOST_SCOPES} scopes are open; close some"));
         let seat = Arc::clone(&self.seats).try_acquire_owned().map_err(busy)?;
         let number = self.number(open.scope)?;
         let ready = Box::pin(opening::prepare(open, number, &self.client, &self.calls, &self.environment)).await?;
         let opened = Scope::open(number, ready.prepared, self.client.clone()).await?;
         let (agent, model, run) = (ready.agent, ready.model, opened.run_id().to_owned());
-        self.scopes().insert(number, Seated { scope: opened, _seat: seat });
-        Ok(Opened { scope: number, agent, model, run })
+        self.scopes().insert(number, SeatedScope { scope: opened, _seat: seat });
+        Ok(OpenResult { scope: number, agent, model, run })
     }
 
     /// A number for a scope: events of it may come before the answer that would tell one, so a client may choose it. None
@@ -201,7 +202,7 @@ impl Desk {
         }
     }
 
-    async fn turn(&self, turn: Turn) -> Result<RawJson, Fault> {
+    async fn turn(&self, turn: Turn) -> Result<RawJson, RpcError> {
         let Turn { scope, input, attachments } = turn;
         let answered = {
             let mut scopes = self.scopes();
@@ -213,7 +214,7 @@ impl Desk {
         answered.await.unwrap_or_else(|_| Err(gone())).map(|turned| json(&turned))
     }
 
-    async fn close(&self, OfScope { scope }: OfScope) -> Result<RawJson, Fault> {
+    async fn close(&self, OfScope { scope }: OfScope) -> Result<RawJson, RpcError> {
         let open = self.scopes().remove(&scope).ok_or_else(|| no_scope(scope))?;
         let closed = open.scope.close(None).await;
         closed.map(|closed| json(&closed)).ok_or_else(|| Failure::failed("the call ended before it was closed").into())
@@ -232,12 +233,12 @@ impl Desk {
     }
 
     // A panic elsewhere leaves the map as it was.
-    fn scopes(&self) -> MutexGuard<'_, BTreeMap<u64, Seated>> {
+    fn scopes(&self) -> MutexGuard<'_, BTreeMap<u64, SeatedScope>> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn read<T: DeserializeOwned>(method: &str, params: &RawJson) -> Result<T, Fault> {
+fn read<T: DeserializeOwned>(method: &str, params: &RawJson) -> Result<T, RpcError> {
     params.to().map_err(|error| misfit(method, &error))
 }
 
@@ -245,11 +246,11 @@ fn json(value: &impl Serialize) -> RawJson {
     RawJson::of(value)
 }
 
-fn no_scope(scope: u64) -> Fault {
+fn no_scope(scope: u64) -> RpcError {
     Failure::usage(format!("there is no open scope {scope}")).into()
 }
 
-fn hello(hello: &Hello) -> Result<Welcome, Fault> {
+fn hello(hello: &Hello) -> Result<Welcome, RpcError> {
     let version = env!("CARGO_PKG_VERSION");
     if hello.protocol == PROTOCOL {
         return Ok(Welcome { protocol: PROTOCOL, version });
@@ -259,18 +260,19 @@ fn hello(hello: &Hello) -> Result<Welcome, Fault> {
         .into())
 }
 
-fn create(create: Create, environment: &Environment) -> Result<Created, Fault> {
+fn create(create: Create, environment: &Environment) -> Result<CreateResult, RpcError> {
     let Create { project, spec, defaults, force } = create;
     let mistaken = |report| Failure::Project { report, colour: Colour::Plain };
     let project = Project::load(&project).map_err(mistaken)?;
     let existing = if force { Existing::Replace } else { Existing::Keep };
     let config = Config::load(environment.config_file().as_deref()).map_err(Failure::from)?;
-    let store =
-        State::of(environment, &config, console::notes()).and_then(|state| state.created()).map_err(Failure::from)?;
+    let store = StateDirectory::of(environment, &config, console::notes())
+        .and_then(|state| state.created())
+        .map_err(Failure::from)?;
     let (spec, defaults) = (WorkerSpec::from(spec), WorkerDefaults::from(defaults));
     let created = project.create_worker(&spec, &defaults, existing, store.as_ref());
     let path = created.map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(Created { path })
+    Ok(CreateResult { path })
 }
 
 /// What a turn is given. Files that a program names are like those that a person names with `-f`.

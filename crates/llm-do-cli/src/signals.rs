@@ -12,14 +12,14 @@ use crate::failure::{self, Failure};
 use crate::terminal;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum StopSignal {
     /// Ctrl-C.
     Interrupt,
     /// Somebody, or the end of the terminal, wants us gone.
     Terminate,
 }
 
-impl Received {
+impl StopSignal {
     fn of(signal: i32) -> Self {
         if signal == SIGINT { Self::Interrupt } else { Self::Terminate }
     }
@@ -37,7 +37,7 @@ const LAST_MOMENTS: Duration = Duration::from_millis(900);
 
 /// Signals belong to the process, and so does who listens.
 struct Listening {
-    listener: Mutex<Option<UnboundedSender<Received>>>,
+    listener: Mutex<Option<UnboundedSender<StopSignal>>>,
     /// Signals since the last one whose wish was granted.
     unsettled: AtomicUsize,
 }
@@ -45,7 +45,7 @@ struct Listening {
 static LISTENING: Listening = Listening { listener: Mutex::new(None), unsettled: AtomicUsize::new(0) };
 
 pub struct Signals {
-    heard: UnboundedReceiver<Received>,
+    heard: UnboundedReceiver<StopSignal>,
     listening: &'static Listening,
 }
 
@@ -60,7 +60,7 @@ impl Signals {
         Ok(Self { heard, listening: &LISTENING })
     }
 
-    pub async fn next(&mut self) -> Received {
+    pub async fn next(&mut self) -> StopSignal {
         match self.heard.recv().await {
             Some(received) => received,
             // Somebody else listens now.
@@ -75,11 +75,11 @@ impl Signals {
 }
 
 impl Listening {
-    fn listener(&self) -> MutexGuard<'_, Option<UnboundedSender<Received>>> {
+    fn listener(&self) -> MutexGuard<'_, Option<UnboundedSender<StopSignal>>> {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hear(&self, received: Received) {
+    fn hear(&self, received: StopSignal) {
         let before = self.unsettled.fetch_add(1, Ordering::SeqCst);
         let is_heard = self.listener().as_ref().is_some_and(|listener| listener.send(received).is_ok());
         if before > 0 {
@@ -94,7 +94,7 @@ impl Listening {
 fn start() -> std::io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
     let thread = std::thread::Builder::new().name("signals".to_owned());
-    let hear = |signal| if signal == SIGQUIT { quit() } else { LISTENING.hear(Received::of(signal)) };
+    let hear = |signal| if signal == SIGQUIT { quit() } else { LISTENING.hear(StopSignal::of(signal)) };
     thread.spawn(move || signals.forever().for_each(hear))?;
     Ok(())
 }
@@ -107,7 +107,7 @@ fn quit() {
 }
 
 /// At once: nothing is flushed, because whoever does not read would be waited for.
-fn end(received: Received) -> ! {
+fn end(received: StopSignal) -> ! {
     terminal::restore_lent();
     signal_hook::low_level::exit(i32::from(received.exit_code()))
 }

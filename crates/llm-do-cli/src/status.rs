@@ -131,7 +131,7 @@ impl Status {
 mod tests {
     use std::sync::Arc;
 
-    use llm_do::event::{CallKind, Ended, Returned};
+    use llm_do::event::{CallEnd, CallKind, ToolReturn};
     use llm_do::message::{Finish, RawJson};
 
     use super::*;
@@ -169,13 +169,13 @@ mod tests {
         let returned = EventKind::ToolReturned {
             id: "1".into(),
             tool: "read".into(),
-            returned: Returned::Error("no".into()),
+            returned: ToolReturn::Error("no".into()),
             duration_ms: 1,
         };
         let ended = EventKind::CallFinished {
             name: "child".into(),
             kind: CallKind::Agent,
-            ended: Ended::Error("no".into()),
+            ended: CallEnd::Error("no".into()),
             duration_ms: 1,
             usage,
         };

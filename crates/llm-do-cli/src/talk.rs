@@ -21,7 +21,7 @@ pub enum Talk {
 }
 
 /// What is needed to read the input: enough to do it elsewhere.
-pub struct Reading {
+pub struct InputReader {
     talk: TalkPlan,
     files: Vec<PathBuf>,
     /// Whether the project takes one from the command line.
@@ -30,7 +30,7 @@ pub struct Reading {
     default: Option<RawJson>,
 }
 
-impl Reading {
+impl InputReader {
     pub fn new(talk: TalkPlan, files: Vec<PathBuf>, program: &Program) -> Self {
         Self { talk, files, is_wanted: program.allow_cli_input, default: program.default_input.clone() }
     }

@@ -14,7 +14,7 @@ use rustix::termios::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-use crate::attention::{Attention, Stage, Taken};
+use crate::attention::{Attention, KeyTiming, QuestionStage};
 use crate::console;
 
 pub struct Terminal {
@@ -40,7 +40,7 @@ enum Between {
 
 /// Rows and columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct TerminalSize {
     pub rows: usize,
     pub columns: usize,
 }
@@ -67,23 +67,23 @@ impl Terminal {
         self.rest();
     }
 
-    pub fn size(&self) -> Size {
+    pub fn size(&self) -> TerminalSize {
         let size = rustix::termios::tcgetwinsize(&self.input).ok();
         let or = |number: Option<u16>, usual: usize| number.map_or(usual, usize::from).max(1);
-        Size {
+        TerminalSize {
             rows: or(size.map(|size| size.ws_row).filter(|rows| *rows > 0), 24),
             columns: or(size.map(|size| size.ws_col).filter(|columns| *columns > 0), 80),
         }
     }
 
     /// Single keys, unseen. What was typed before this moment was not meant for the question.
-    pub fn keys(&self) -> io::Result<Keys<'_>> {
+    pub fn keys(&self) -> io::Result<TerminalKeys<'_>> {
         // Not together with the flush: that would wait until everything that was written is seen.
         tcsetattr(&self.input, OptionalActions::Now, &self.unseen())?;
         if self.between == Between::Before {
             tcflush(&self.input, QueueSelector::IFlush)?;
         }
-        let keys = Keys { terminal: self, attention: None };
+        let keys = TerminalKeys { terminal: self, attention: None };
         keys.set_aside()?;
         Ok(keys)
     }
@@ -165,15 +165,15 @@ impl Terminal {
 }
 
 /// While it lives the terminal gives single keys, none of them before the question could be read.
-pub struct Keys<'a> {
+pub struct TerminalKeys<'a> {
     terminal: &'a Terminal,
     /// Of what was shown; before that no key counts.
     attention: Option<Attention>,
 }
 
-impl Keys<'_> {
+impl TerminalKeys<'_> {
     /// Shows a question, or a page of it. From its end on the time is counted.
-    pub async fn show(&mut self, text: &str, stage: Stage) {
+    pub async fn show(&mut self, text: &str, stage: QuestionStage) {
         self.hide_sign();
         console::complain(text);
         console::told().await;
@@ -209,8 +209,8 @@ impl Keys<'_> {
             let taken = attention.key(key, Instant::now());
             self.attention = Some(attention);
             match taken {
-                Taken::Counts => return Ok(key),
-                Taken::TooEarly => self.terminal.keep(&bytes[..read]),
+                KeyTiming::Counts => return Ok(key),
+                KeyTiming::TooEarly => self.terminal.keep(&bytes[..read]),
             }
         }
     }
@@ -238,22 +238,22 @@ impl Keys<'_> {
     /// Says that keys count from now on.
     fn show_sign(&self) {
         match self.attention.filter(Attention::is_settled).map(|attention| attention.stage()) {
-            Some(Stage::Answer) => console::complain("\r? "),
-            Some(Stage::Page) => console::complain(" ? "),
+            Some(QuestionStage::Answer) => console::complain("\r? "),
+            Some(QuestionStage::Page) => console::complain(" ? "),
             None => {}
         }
     }
 
     fn hide_sign(&self) {
         match self.attention.filter(Attention::is_settled).map(|attention| attention.stage()) {
-            Some(Stage::Answer) => console::complain("\r\u{1b}[K"),
-            Some(Stage::Page) => console::complain("\u{8}\u{8}\u{8}\u{1b}[K"),
+            Some(QuestionStage::Answer) => console::complain("\r\u{1b}[K"),
+            Some(QuestionStage::Page) => console::complain("\u{8}\u{8}\u{8}\u{1b}[K"),
             None => {}
         }
     }
 }
 
-impl Drop for Keys<'_> {
+impl Drop for TerminalKeys<'_> {
     fn drop(&mut self) {
         self.hide_sign();
         self.terminal.rest();
@@ -317,7 +317,7 @@ impl Drop for Terminal {
 pub struct Lease(());
 
 /// What is known of a terminal that somebody may have changed.
-struct Lent {
+struct TerminalState {
     before: Termios,
     leases: usize,
     /// A line is being typed: the editor has modes of its own, and marks around pastes.
@@ -332,7 +332,7 @@ impl Lease {
 
     fn take(before: &Termios) -> Self {
         let mut lent = lent();
-        let first = || Lent { before: before.clone(), leases: 0, is_edited: false };
+        let first = || TerminalState { before: before.clone(), leases: 0, is_edited: false };
         lent.get_or_insert_with(first).leases += 1;
         Self(())
     }
@@ -357,15 +357,15 @@ pub fn edits(is_edited: bool) {
     }
 }
 
-fn lent() -> MutexGuard<'static, Option<Lent>> {
-    static LENT: Mutex<Option<Lent>> = Mutex::new(None);
+fn lent() -> MutexGuard<'static, Option<TerminalState>> {
+    static LENT: Mutex<Option<TerminalState>> = Mutex::new(None);
     LENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// As it was found, whoever changed it. Whoever runs in the background leaves it alone, and so does whoever changed nothing.
 pub fn restore_lent() {
     const NO_MARKS_AROUND_PASTES: &[u8] = b"\x1b[?2004l";
-    let Some(Lent { before, is_edited, .. }) = lent().take() else { return };
+    let Some(TerminalState { before, is_edited, .. }) = lent().take() else { return };
     let Ok(terminal) = open(OFlags::RDWR | OFlags::NONBLOCK) else { return };
     if tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp()) {
         let _ = tcsetattr(&terminal, OptionalActions::Now, &before);

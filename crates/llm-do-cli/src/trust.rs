@@ -10,17 +10,17 @@ use llm_do::project::trust::{SurveyedProject, TrustDigest, TrustItem};
 use llm_do::tools::source::McpServer;
 use llm_do_launch::error::{LaunchError, TrustList, UntrustedReason};
 use llm_do_launch::launch::{SurveyedLaunch, TrustedLaunch};
-use llm_do_launch::state::State;
+use llm_do_launch::state::StateDirectory;
 use llm_do_launch::trust::{self, Consent, TrustAnswers, TrustChoice, TrustPrompt};
 
 use crate::args::NOW;
-use crate::attention::Stage;
+use crate::attention::QuestionStage;
 use crate::console;
 use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::Failure;
 use crate::signals::Signals;
-use crate::terminal::{Keys, Size, Terminal};
+use crate::terminal::{Terminal, TerminalKeys, TerminalSize};
 use screen::List;
 
 /// Who answers whether a project is trusted.
@@ -104,7 +104,7 @@ fn tell_settlement(news: &[TrustItem], unkept: Option<String>) {
 }
 
 /// Trusts a project for whoever has just written all of it.
-pub fn keep_written(surveyed: &SurveyedProject, state: &State) -> Result<(), Failure> {
+pub fn keep_written(surveyed: &SurveyedProject, state: &StateDirectory) -> Result<(), Failure> {
     tell_unkept(trust::keep_written(surveyed, state)?);
     Ok(())
 }
@@ -156,11 +156,11 @@ async fn ask_about(list: &List<'_>, offers_place: bool) -> Result<TrustChoice, F
     let mut signals = Signals::listen()?;
     let terminal = Terminal::open().map_err(unreadable)?;
     let keys = terminal.keys().map_err(unreadable)?;
-    let mut asking = Questions { keys, signals: &mut signals };
+    let mut asking = TrustDialog { keys, signals: &mut signals };
     let choices = if offers_place { WITH_PLACE } else { WITHOUT_PLACE };
-    let Size { rows, columns } = terminal.size();
+    let TerminalSize { rows, columns } = terminal.size();
     for page in list.pages(rows, columns, choices) {
-        asking.show(&page.text, if page.is_last { Stage::Answer } else { Stage::Page }).await?;
+        asking.show(&page.text, if page.is_last { QuestionStage::Answer } else { QuestionStage::Page }).await?;
         if !page.is_last && !asking.wants_more().await? {
             return Ok(TrustChoice::No);
         }
@@ -174,8 +174,8 @@ pub fn ask(question: &str) -> Result<bool, Failure> {
         let mut signals = Signals::listen()?;
         let terminal = Terminal::open().map_err(unreadable)?;
         let keys = terminal.keys().map_err(unreadable)?;
-        let mut asking = Questions { keys, signals: &mut signals };
-        asking.show(question, Stage::Answer).await?;
+        let mut asking = TrustDialog { keys, signals: &mut signals };
+        asking.show(question, QuestionStage::Answer).await?;
         Ok(asking.answer(false).await? == TrustChoice::Exactly)
     })
 }
@@ -185,13 +185,13 @@ fn unreadable(error: std::io::Error) -> Failure {
     Failure::failed(format!("the terminal cannot be read: {error}"))
 }
 
-struct Questions<'a> {
-    keys: Keys<'a>,
+struct TrustDialog<'a> {
+    keys: TerminalKeys<'a>,
     signals: &'a mut Signals,
 }
 
-impl Questions<'_> {
-    async fn show(&mut self, text: &str, stage: Stage) -> Result<(), Failure> {
+impl TrustDialog<'_> {
+    async fn show(&mut self, text: &str, stage: QuestionStage) -> Result<(), Failure> {
         tokio::select! {
             () = self.keys.show(text, stage) => Ok(()),
             signal = self.signals.next() => Err(signal.stops().failure()),
@@ -226,7 +226,7 @@ impl Questions<'_> {
                 b'p' if offers_place => {
                     pressed = true;
                     let warning = "p again: whatever this place will contain runs without a question\n";
-                    self.show(warning, Stage::Answer).await?;
+                    self.show(warning, QuestionStage::Answer).await?;
                 }
                 _ => {
                     pressed = false;

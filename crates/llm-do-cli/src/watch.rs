@@ -14,10 +14,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::asking::Asking;
-use crate::console::{self, Reader};
+use crate::console::{self, StdoutReader};
 use crate::display::Display;
 use crate::failure::Failure;
-use crate::signals::{Received, Signals};
+use crate::signals::{Signals, StopSignal};
 
 /// Who ended a turn before its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl StopReason {
     }
 }
 
-impl Received {
+impl StopSignal {
     pub fn stops(self) -> StopReason {
         match self {
             Self::Interrupt => StopReason::Interrupted,
@@ -67,11 +67,11 @@ impl Default for TurnEnded {
 }
 
 /// What is heard and seen of a session.
-pub struct Watch {
+pub struct Screen {
     pub updates: SessionUpdates,
     pub signals: Signals,
     /// Whoever reads what it prints.
-    pub reader: Reader,
+    pub reader: StdoutReader,
     pub display: Display,
     /// Questions that wait until those before them are answered.
     pub waiting: QuestionQueue,
@@ -92,7 +92,7 @@ struct Meanwhile {
 }
 
 /// Whether a second signal ended everything at once.
-pub enum Attended<T> {
+pub enum ScreenOutcome<T> {
     Ended(T),
     Killed(StopReason),
 }
@@ -100,9 +100,9 @@ pub enum Attended<T> {
 /// How often the status line moves.
 const TICK: Duration = Duration::from_millis(100);
 
-impl Watch {
+impl Screen {
     /// One turn to its end. The first signal cancels it; the second does not wait for anything.
-    pub async fn turn(&mut self, session: &Session, input: Input) -> Attended<TurnEnded> {
+    pub async fn turn(&mut self, session: &Session, input: Input) -> ScreenOutcome<TurnEnded> {
         self.signals.settle();
         console::take_time();
         let cancelled = session.turn(input);
@@ -120,7 +120,7 @@ impl Watch {
                 stopped = stopped.or(interrupted.map(|stopped| cancel(&cancelled, stopped)));
                 if let Some(TurnResult { answer, .. }) = meanwhile.ended {
                     self.display.step_back();
-                    return Attended::Ended(TurnEnded { answer, stopped });
+                    return ScreenOutcome::Ended(TurnEnded { answer, stopped });
                 }
                 continue;
             }
@@ -128,7 +128,7 @@ impl Watch {
                 biased;
                 signal = self.signals.next() => match stopped {
                     None => stopped = Some(cancel(&cancelled, signal.stops())),
-                    Some(_) => return Attended::Killed(signal.stops()),
+                    Some(_) => return ScreenOutcome::Killed(signal.stops()),
                 },
                 // Before the events: those of agents that never wait do not end.
                 () = &mut deadline, if stopped.is_none() && self.timeout.is_some() => {
@@ -143,11 +143,11 @@ impl Watch {
                     Some(Update::Question(question)) => self.waiting.push(question),
                     Some(Update::TurnEnded(TurnResult { answer, .. })) => {
                         self.display.step_back();
-                        return Attended::Ended(TurnEnded { answer, stopped });
+                        return ScreenOutcome::Ended(TurnEnded { answer, stopped });
                     }
                     Some(Update::Answered(id, _)) => self.waiting.remove(&id),
                     Some(Update::Opened(_)) => {}
-                    Some(Update::Closed(_)) | None => return Attended::Ended(TurnEnded { stopped, ..TurnEnded::default() }),
+                    Some(Update::Closed(_)) | None => return ScreenOutcome::Ended(TurnEnded { stopped, ..TurnEnded::default() }),
                 },
                 _ = tick.tick(), if self.display.view.live => self.display.tick(),
             }
@@ -247,7 +247,7 @@ impl Watch {
     }
 
     /// Closes the call and gives its messages.
-    pub async fn close(&mut self, session: Session) -> Attended<Vec<Message>> {
+    pub async fn close(&mut self, session: Session) -> ScreenOutcome<Vec<Message>> {
         let ending = self.updates.ending();
         session.close();
         loop {
@@ -255,16 +255,16 @@ impl Watch {
                 biased;
                 signal = self.signals.next() => {
                     ending.abort();
-                    return Attended::Killed(signal.stops());
+                    return ScreenOutcome::Killed(signal.stops());
                 }
                 update = self.updates.next() => match update {
                     Some(Update::Events(events)) => self.display.show(events),
                     Some(Update::Closed(closed)) => {
                         self.display.step_back();
-                        return Attended::Ended(closed.messages);
+                        return ScreenOutcome::Ended(closed.messages);
                     }
                     Some(Update::Question(_) | Update::Answered(..) | Update::Opened(_) | Update::TurnEnded(_)) => {}
-                    None => return Attended::Ended(Vec::new()),
+                    None => return ScreenOutcome::Ended(Vec::new()),
                 },
             }
         }
@@ -287,7 +287,7 @@ fn cancel(turn: &CancellationToken, stopped: StopReason) -> StopReason {
 #[cfg(test)]
 mod tests {
     use llm_do::BoxFuture;
-    use llm_do::event::Hearing;
+    use llm_do::event::Listen;
     use llm_do::message::{Content, RawJson};
     use llm_do::model::name::{ModelChoices, ModelName};
     use llm_do::project::Project;
@@ -298,7 +298,7 @@ mod tests {
     use llm_do_launch::session::{SessionParts, TurnReport};
 
     use super::*;
-    use crate::args::OutputFormat;
+    use crate::args::RunFormat;
     use crate::render::{Verbosity, View};
     use crate::style::Styles;
 
@@ -343,7 +343,7 @@ mod tests {
             .toolset("clinging", || Box::new(Clinging));
         let program = project.link(&models).unwrap().program;
         let config = RuntimeConfig::new(Approvals::unattended());
-        let (runtime, events) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
+        let (runtime, events) = Runtime::heard(program, Models::default(), config, Listen::Facts);
         let questions = QuestionBroker::new();
         Session::start(SessionParts {
             runtime,
@@ -355,13 +355,13 @@ mod tests {
         })
     }
 
-    fn watch(updates: SessionUpdates) -> Watch {
+    fn watch(updates: SessionUpdates) -> Screen {
         let plain = Styles { coloured: false };
         let (verbosity, live, streamed, stdout_is_terminal) = (Verbosity::Quiet, false, false, false);
         let view = View { verbosity, live, streamed, stdout_is_terminal, stdout: plain, stderr: plain };
-        let (signals, display) = (Signals::listen().unwrap(), Display::new(view, OutputFormat::Text));
-        let (reader, waiting) = (Reader::of_stdout(), QuestionQueue::default());
-        Watch { updates, signals, reader, display, waiting, asking: None, timeout: None }
+        let (signals, display) = (Signals::listen().unwrap(), Display::new(view, RunFormat::Text));
+        let (reader, waiting) = (StdoutReader::of_stdout(), QuestionQueue::default());
+        Screen { updates, signals, reader, display, waiting, asking: None, timeout: None }
     }
 
     #[tokio::test]
@@ -377,11 +377,11 @@ mod tests {
         let (session, updates) = started();
         let mut watch = watch(updates);
         let turn = watch.turn(&session, Input::from("hi")).await;
-        assert!(matches!(turn, Attended::Ended(TurnEnded { answer: Ok(_), stopped: None })));
+        assert!(matches!(turn, ScreenOutcome::Ended(TurnEnded { answer: Ok(_), stopped: None })));
         let signal = async {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT).unwrap();
         };
         let (closed, ()) = tokio::join!(watch.close(session), signal);
-        assert!(matches!(closed, Attended::Killed(StopReason::Interrupted)));
+        assert!(matches!(closed, ScreenOutcome::Killed(StopReason::Interrupted)));
     }
 }

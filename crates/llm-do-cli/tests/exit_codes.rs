@@ -10,7 +10,7 @@ mod terminal;
 
 use std::process::Stdio;
 
-use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
+use fake_llm::{At, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
 use rustix::process::{Pid, Signal, kill_process};
 use session::KEY;
 use support::{Ended, Sandbox, wait_for_all};
@@ -137,10 +137,10 @@ fn six_is_an_answer_that_violates_its_schema() {
 
 /// A run whose provider never comes to an end, and what is done to it.
 fn stopped(flags: &[&str], signal: Option<Signal>) -> Ended {
-    let (sandbox, gate) = (Sandbox::new(), Gate::new());
+    let (sandbox, gate) = (Sandbox::new(), StallGate::new());
     sandbox.file("main.worker", "---\nname: main\nmodel: anthropic:claude-haiku-4-5\n---\nx\n");
-    let fault = Fault::Stall { at: At::Percent(60), gate: gate.clone() };
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("Once")).fault(On::Every, fault));
+    let fault = InjectedFault::Stall { at: At::Percent(60), gate: gate.clone() };
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("Once")).fault(On::Every, fault));
     let variables = [("ANTHROPIC_BASE_URL", fake.anthropic_url()), ("ANTHROPIC_API_KEY", KEY.to_owned())];
     let arguments = [&["run", "main.worker", "hi"], flags].concat();
     let mut command = sandbox.command(&arguments, &[]);

@@ -3,7 +3,7 @@
 
 mod support;
 
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use support::Sandbox;
 
 fn authorizations(fake: &FakeLlm) -> Vec<Option<String>> {
@@ -29,7 +29,7 @@ fn two_agents(config: &str) -> Sandbox {
 #[test]
 fn a_command_for_a_key_runs_once_and_only_when_the_key_is_needed() {
     // The empty reply is asked for again: two requests with one key.
-    let fake = FakeLlm::start(Script::new().reply(Reply::text("")).reply(Reply::text("Hello.")));
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("")).reply(FakeReply::text("Hello.")));
     let config = [
         provider("acme", &fake, "echo acme >> ran; echo hunter1; echo hunter2 >&2"),
         provider("vault", &fake, "echo vault >> ran; echo hunter3"),
@@ -45,7 +45,7 @@ fn a_command_for_a_key_runs_once_and_only_when_the_key_is_needed() {
 
 #[test]
 fn a_command_that_gives_no_key_is_the_providers_trouble() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let config =
         [provider("acme", &fake, "echo hunter1; echo hunter2 >&2; exit 7"), provider("vault", &fake, "exit 8")];
     let ended = two_agents(&config.concat()).run(&["run", ".", "Hi"]);
@@ -58,7 +58,7 @@ fn a_command_that_gives_no_key_is_the_providers_trouble() {
 #[test]
 fn a_key_that_is_not_always_needed_is_sent_if_it_is_there() {
     for (key, expected) in [(None, None), (Some("hunter1"), Some("Bearer hunter1".to_owned()))] {
-        let fake = FakeLlm::start(Script::new().reply(Reply::text("Hello.")).accept_missing_key());
+        let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("Hello.")).accept_missing_key());
         let sandbox = Sandbox::new();
         sandbox.file("main.worker", "---\nname: main\nmodel: ollama:qwen3\n---\nGreet.\n");
         let address = fake.url();
@@ -101,8 +101,8 @@ fn a_question_that_shows_a_key_is_written_down_without_it_and_can_be_answered_la
 #[test]
 fn a_key_of_a_command_that_a_tool_returns_is_told_to_nobody() {
     const KEY: &str = "hunter-0123456789abcdef";
-    let read = Call::new("read_file", serde_json::json!({"path": "notes.txt"}));
-    let fake = FakeLlm::start(Script::new().reply(Reply::calls([read])).reply(Reply::text("Read.")));
+    let read = FakeCall::new("read_file", serde_json::json!({"path": "notes.txt"}));
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::calls([read])).reply(FakeReply::text("Read.")));
     let sandbox = two_agents(&provider("acme", &fake, &format!("echo {KEY}")));
     std::fs::remove_file(sandbox.path().join("other.worker")).unwrap();
     sandbox.file("main.worker", "---\nname: main\nmodel: acme:m\ntoolsets: [filesystem_cwd]\n---\nRead.\n");

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use fake_llm::{FakeLlm, Reply, Script, Usage};
+use fake_llm::{FakeLlm, FakeReply, FakeScript, FakeUsage};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -144,9 +144,9 @@ fn a_price_that_is_none_is_a_usage_error() {
 /// Runs one agent. Its provider answers nothing at first and is asked again; each time it reports 900 tokens in, 100 more
 /// from a cache, and 10 out.
 fn run(model: &str, prices: &str, args: &[&str]) -> Output {
-    let usage = || Usage { cache_read: 100, ..Usage::new(900, 10) };
-    let [nothing, hello] = ["", "Hello."].map(|text| Reply::text(text).with_usage(usage()));
-    let fake = FakeLlm::start(Script::new().reply(nothing).reply(hello));
+    let usage = || FakeUsage { cache_read: 100, ..FakeUsage::new(900, 10) };
+    let [nothing, hello] = ["", "Hello."].map(|text| FakeReply::text(text).with_usage(usage()));
+    let fake = FakeLlm::start(FakeScript::new().reply(nothing).reply(hello));
     let address = fake.openai_url();
     let provider =
         format!("[providers.acme]\nkind = 'openai-chat'\nbase_url = '{address}'\napi_key_env = 'ACME_KEY'\n");

@@ -32,7 +32,7 @@ pub struct Config {
     #[serde(default)]
     pub fence: FenceSettings,
     #[serde(default)]
-    pub shell: ShellConfig,
+    pub shell: ShellSettings,
 }
 
 /// What keeps commands in.
@@ -46,7 +46,7 @@ pub struct FenceSettings {
 /// How commands of shells are found.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ShellConfig {
+pub struct ShellSettings {
     /// Where programs are found by name, besides the directories of the system. `~` is the user's home.
     #[serde(default)]
     pub directories: Vec<String>,
@@ -63,7 +63,7 @@ pub struct RunsConfig {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {
-    pub kind: Kind,
+    pub kind: ProviderKind,
     pub base_url: String,
     pub api_key_env: Option<String>,
     /// An argument vector without a shell, run when the key is first needed.
@@ -74,7 +74,7 @@ pub struct ProviderConfig {
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub enum Kind {
+pub enum ProviderKind {
     #[serde(rename = "anthropic")]
     Anthropic,
     #[serde(rename = "openai")]
@@ -87,7 +87,7 @@ pub enum Kind {
     GoogleVertex,
 }
 
-impl Kind {
+impl ProviderKind {
     pub fn protocol(self) -> ProtocolKind {
         match self {
             Self::Anthropic => ProtocolKind::Anthropic,

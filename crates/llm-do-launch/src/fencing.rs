@@ -6,7 +6,7 @@ use std::sync::Arc;
 use llm_do::escape::visible;
 use llm_do::project::trust::TrustedProject;
 use llm_do::project::{AgentSpec, Program, Project};
-use llm_do::tools::fence::tenant::Unfenced;
+use llm_do::tools::fence::tenant::FenceError;
 use llm_do::tools::fence::{Accept, FenceConfig, Fencing};
 use llm_do::tools::source::{Enclosure, McpConfig, McpServer, ShellConfig, ToolsetSource};
 use llm_do::tools::working_directory::is_too_wide;
@@ -56,7 +56,7 @@ pub fn config(flag: Option<FenceChoice>, environment: &Variables, config: &Confi
 
 /// A program of a project that lives as long as a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resident {
+pub struct ResidentProgram {
     /// The toolset that a server is; `None`: Python.
     pub server: Option<String>,
     /// What it may reach; `None`: whatever the user may.
@@ -64,11 +64,11 @@ pub struct Resident {
 }
 
 /// Python, if the project has some, and its local servers.
-pub fn residents(project: &Project, program: &Program) -> Vec<Resident> {
-    let python = || Resident { server: None, enclosure: program.python_fence.clone() };
+pub fn residents(project: &Project, program: &Program) -> Vec<ResidentProgram> {
+    let python = || ResidentProgram { server: None, enclosure: program.python_fence.clone() };
     let server = |config: &McpConfig| match &config.server {
         McpServer::Command { fence, .. } => {
-            Some(Resident { server: Some(config.name.clone()), enclosure: fence.clone() })
+            Some(ResidentProgram { server: Some(config.name.clone()), enclosure: fence.clone() })
         }
         McpServer::Url { .. } => None,
     };
@@ -76,7 +76,7 @@ pub fn residents(project: &Project, program: &Program) -> Vec<Resident> {
     project.needs_python().then(python).into_iter().chain(servers).collect()
 }
 
-impl Resident {
+impl ResidentProgram {
     /// Who it is, and the key that its fence is declared with.
     pub fn words(&self) -> (String, &'static str) {
         match &self.server {
@@ -106,7 +106,7 @@ pub fn open_declared(trusted: &TrustedProject, fence: &FenceConfig) -> Result<()
                 return Err(LaunchError::usage(format!("`{key}`: `{}` is too wide", visible(declared))).hint(hint));
             }
         }
-        fence.fence().houses().map_err(|Unfenced { why, hint }| {
+        fence.fence().houses().map_err(|FenceError { why, hint }| {
             LaunchError::refused(format!("{who} is to run behind a fence (`{key}`), and is not started: {why}"))
                 .hint(hint)
         })?;

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use llm_do::escape::visible_lines;
-use llm_do::event::{Hearing, MessageLog};
+use llm_do::event::{Listen, MessageLog};
 use llm_do::journal::Journal;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::create::WorkerDefaults;
 use llm_do::project::fingerprint::Fingerprint;
-use llm_do::project::link::Linked;
+use llm_do::project::link::Survey;
 use llm_do::project::trust::{Agreement, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
 use llm_do::project::{ApprovalMode, Code, Entry, Limits, Program, Project, Typing};
 use llm_do::questions::{QuestionBroker, QuestionUpdates};
@@ -25,8 +25,8 @@ use llm_do::tools::plane::Refusals;
 use crate::error::LaunchError;
 use crate::python::PythonPlan;
 use crate::record::{RunHeader, RunRecord};
-use crate::rehearsal::Rehearsed;
-use crate::session::{Pace, Session, SessionParts, SessionUpdates, TurnReport};
+use crate::rehearsal::RehearsedRequest;
+use crate::session::{Session, SessionPace, SessionParts, SessionUpdates, TurnReport};
 use crate::settings::Settings;
 use crate::tools::ToolOffer;
 use crate::trust::{Settlement, Standing, TrustAnswers};
@@ -83,7 +83,7 @@ pub enum Purpose {
     #[default]
     Answer,
     /// To show the first request instead of sending it.
-    FirstRequest(Rehearsed),
+    FirstRequest(RehearsedRequest),
 }
 
 /// What becomes of the steps of a run.
@@ -201,7 +201,7 @@ impl TrustedLaunch {
     }
 
     /// As it is, for whoever only looks.
-    pub fn into_linked(self) -> Linked {
+    pub fn into_linked(self) -> Survey {
         self.trusted.into_linked()
     }
 
@@ -342,12 +342,12 @@ pub struct ReadyRun {
 
 /// How a front end wants to hear of a session.
 #[derive(Default)]
-pub struct Listen {
-    pub hearing: Option<Hearing>,
+pub struct ListenPlan {
+    pub hearing: Option<Listen>,
     pub report: TurnReport,
     /// On whose behalf the entry is called, if an agent elsewhere does.
     pub caller: Option<OutsideCaller>,
-    pub pace: Option<Arc<dyn Pace>>,
+    pub pace: Option<Arc<dyn SessionPace>>,
     /// Whoever keeps the messages.
     pub log: Option<Arc<dyn MessageLog>>,
 }
@@ -363,9 +363,9 @@ impl ReadyRun {
     }
 
     /// Starts the session: the entry is opened with its first turn, or when it is asked to.
-    pub fn start(self, listen: Listen) -> (Session, SessionUpdates) {
+    pub fn start(self, listen: ListenPlan) -> (Session, SessionUpdates) {
         let Self { program, models, config, questions, record } = self;
-        let hearing = listen.hearing.unwrap_or(Hearing::Facts);
+        let hearing = listen.hearing.unwrap_or(Listen::Facts);
         let (runtime, events) = Runtime::heard(program, models, config, hearing);
         let runtime = match listen.log {
             Some(log) => runtime.logged_by(log),
@@ -377,7 +377,7 @@ impl ReadyRun {
             }
             None => runtime,
         };
-        let Listen { report, caller, pace, .. } = listen;
+        let ListenPlan { report, caller, pace, .. } = listen;
         Session::start(SessionParts { runtime, events, questions, caller, report, pace })
     }
 }

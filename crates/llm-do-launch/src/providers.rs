@@ -18,7 +18,7 @@ use llm_do::tools::python::PythonEndpoint;
 use crate::config::{Config, HttpConfig, ProviderConfig};
 use crate::error::LaunchError;
 use crate::key_command::KeyCommand;
-use crate::rehearsal::{Rehearsal, Rehearsed};
+use crate::rehearsal::{Rehearsal, RehearsedRequest};
 use crate::settings::Variables;
 
 /// Who answers for each provider that the program's agents use.
@@ -43,7 +43,7 @@ pub fn rehearse(
     program: &Program,
     environment: &Variables,
     config: &Config,
-    rehearsed: &Rehearsed,
+    rehearsed: &RehearsedRequest,
 ) -> Result<Models, LaunchError> {
     let mut models = Models::new(config.prices.clone());
     for name in used(program) {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use llm_do::journal::Journal;
 use llm_do::journal::file::{self, FileJournal, JournalError};
 use llm_do::journal::mac::StateKey;
-use llm_do::journal::record::Contents;
+use llm_do::journal::record::JournalContents;
 use llm_do::journal::run_id::{is_run_id, run_id};
 use llm_do::project::fingerprint::Fingerprint;
 use llm_do::runtime::input::Input;
-use llm_do::runtime::record::Resumed;
+use llm_do::runtime::record::PriorSpending;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;
-use crate::state::State;
+use crate::state::StateDirectory;
 
 /// All that resuming needs to know. Keys of providers are not part of it, and neither is `--approve-all`: a file must not
 /// be able to agree to anything.
@@ -52,7 +52,7 @@ pub struct LaunchRecord {
 }
 
 impl RunHeader {
-    pub fn of(contents: &Contents, file: &Path) -> Result<Self, LaunchError> {
+    pub fn of(contents: &JournalContents, file: &Path) -> Result<Self, LaunchError> {
         let header: Self = contents.header.to().map_err(|error| {
             LaunchError::usage(format!("the journal {} was not written by `llm-do run`: {error}", file.display()))
         })?;
@@ -78,7 +78,7 @@ impl Author {
 }
 
 /// What a journal says, without going on with it.
-pub fn read(file: &Path, author: Author, state: &State) -> Result<Contents, LaunchError> {
+pub fn read(file: &Path, author: Author, state: &StateDirectory) -> Result<JournalContents, LaunchError> {
     let contents = match author {
         Author::User => file::read(file, state.key()?),
         Author::Stranger => file::read_foreign(file),
@@ -89,7 +89,7 @@ pub fn read(file: &Path, author: Author, state: &State) -> Result<Contents, Laun
 /// The engine of a run, and what is known of it already.
 pub struct RunRecord {
     pub engine: Arc<dyn Journal>,
-    pub resumed: Resumed,
+    pub resumed: PriorSpending,
     pub run: String,
     /// The file that the run can be resumed from.
     pub file: Option<PathBuf>,
@@ -99,13 +99,13 @@ impl RunRecord {
     /// A new journal.
     pub fn begin(file: &Path, header: &RunHeader, by: String, key: Option<&StateKey>) -> Result<Self, LaunchError> {
         let engine = FileJournal::create(file, header, Some(by), key).map_err(unusable)?;
-        let (run, resumed) = (header.run.clone(), Resumed::default());
+        let (run, resumed) = (header.run.clone(), PriorSpending::default());
         Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()) })
     }
 
     /// Everything from a journal, which stays as it is.
-    pub fn replay(contents: Contents, run: String) -> Self {
-        Self { engine: Arc::new(FileJournal::replaying(contents)), resumed: Resumed::default(), run, file: None }
+    pub fn replay(contents: JournalContents, run: String) -> Self {
+        Self { engine: Arc::new(FileJournal::replaying(contents)), resumed: PriorSpending::default(), run, file: None }
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::json;
 
 /// What would be sent, once somebody wanted to send it.
 #[derive(Clone, Debug, Default)]
-pub struct Rehearsed(Arc<Mutex<Option<FirstRequest>>>);
+pub struct RehearsedRequest(Arc<Mutex<Option<FirstRequest>>>);
 
 #[derive(Clone, Debug, Serialize)]
 pub struct FirstRequest {
@@ -26,7 +26,7 @@ pub struct FirstRequest {
     pub body: RawJson,
 }
 
-impl Rehearsed {
+impl RehearsedRequest {
     /// Kept once: the first request is the one that is shown.
     fn keep(&self, request: FirstRequest) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(request);
@@ -39,7 +39,7 @@ impl Rehearsed {
 
 /// Stands in for a provider.
 pub struct Rehearsal {
-    pub rehearsed: Rehearsed,
+    pub rehearsed: RehearsedRequest,
     /// `None` for a script, which is asked nothing over any wire.
     pub endpoint: Option<Arc<Endpoint>>,
 }
@@ -48,18 +48,18 @@ impl Model for Rehearsal {
     fn open(&self, head: Head) -> Box<dyn Conversation> {
         let (rehearsed, endpoint) = (self.rehearsed.clone(), self.endpoint.clone());
         let encoder = endpoint.as_ref().map(|endpoint| endpoint.protocol.encoder(&head, &endpoint.quirks));
-        Box::new(Unsent { rehearsed, endpoint, encoder, head })
+        Box::new(RehearsalConversation { rehearsed, endpoint, encoder, head })
     }
 }
 
-struct Unsent {
-    rehearsed: Rehearsed,
+struct RehearsalConversation {
+    rehearsed: RehearsedRequest,
     endpoint: Option<Arc<Endpoint>>,
     encoder: Option<Box<dyn Encoder>>,
     head: Head,
 }
 
-impl Conversation for Unsent {
+impl Conversation for RehearsalConversation {
     fn reply<'a>(
         &'a mut self,
         history: &'a [Message],
@@ -87,7 +87,7 @@ impl Conversation for Unsent {
     }
 }
 
-impl Unsent {
+impl RehearsalConversation {
     fn request(&mut self, history: &[Message], longest_answer: Option<u64>) -> FirstRequest {
         let (Some(endpoint), Some(encoder)) = (&self.endpoint, &mut self.encoder) else {
             return FirstRequest { url: None, headers: BTreeMap::new(), body: plain(&self.head, history) };

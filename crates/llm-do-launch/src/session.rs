@@ -22,10 +22,10 @@ pub struct Session {
     pub runtime: Arc<Runtime>,
     /// What is open, and where answers go.
     pub questions: QuestionBroker,
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::UnboundedSender<SessionCommand>,
 }
 
-enum Order {
+enum SessionCommand {
     Open,
     Turn {
         input: Input,
@@ -44,7 +44,7 @@ pub struct SessionParts {
     pub caller: Option<OutsideCaller>,
     pub report: TurnReport,
     /// Lets the run stand still while too much of it is unread.
-    pub pace: Option<Arc<dyn Pace>>,
+    pub pace: Option<Arc<dyn SessionPace>>,
 }
 
 /// How much is told of the end of a turn.
@@ -57,7 +57,7 @@ pub enum TurnReport {
 }
 
 /// Whether a front end has heard so much that was not read yet that the run stands still.
-pub trait Pace: Send + Sync {
+pub trait SessionPace: Send + Sync {
     /// If so, it wakes this waker when there is room again.
     fn holds(&self, waker: &Waker) -> bool;
 }
@@ -87,26 +87,26 @@ impl Session {
 
     /// Opens the call, which the first turn would do otherwise.
     pub fn open(&self) {
-        self.order(Order::Open);
+        self.order(SessionCommand::Open);
     }
 
     /// Begins a turn; whoever cancels the token ends it, and the call is as it was before. One at a time: a turn that
     /// comes while another goes on waits for its end.
     pub fn turn(&self, input: impl Into<Input>) -> CancellationToken {
         let cancelled = CancellationToken::new();
-        self.order(Order::Turn { input: input.into(), cancelled: cancelled.clone() });
+        self.order(SessionCommand::Turn { input: input.into(), cancelled: cancelled.clone() });
         cancelled
     }
 
     /// Closes the call; the next turn opens another one.
     pub fn reset(&self) {
-        self.order(Order::Reset);
+        self.order(SessionCommand::Reset);
     }
 
     /// No more turns: the call is closed, and the last update says so.
     pub fn close(self) {}
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: SessionCommand) {
         // A task that is gone has said so: its updates have ended.
         let _ = self.orders.send(order);
     }
@@ -225,18 +225,18 @@ struct Worker {
 }
 
 impl Worker {
-    async fn live(self, mut orders: mpsc::UnboundedReceiver<Order>) {
+    async fn live(self, mut orders: mpsc::UnboundedReceiver<SessionCommand>) {
         let mut call: Option<EntryCall<'_>> = None;
         while let Some(order) = orders.recv().await {
             match order {
-                Order::Open => {
+                SessionCommand::Open => {
                     let opened = match guarded(self.opened(&mut call)).await {
                         Ok(opened) => opened.map(drop),
                         Err(error) => Err(error),
                     };
                     self.tell(WorkerReport::Opened(opened));
                 }
-                Order::Turn { input, cancelled } => {
+                SessionCommand::Turn { input, cancelled } => {
                     let result = match guarded(self.turn(&mut call, input, &cancelled)).await {
                         Ok(result) => result,
                         Err(error) => {
@@ -247,7 +247,7 @@ impl Worker {
                     };
                     self.tell(WorkerReport::TurnEnded(Box::new(result)));
                 }
-                Order::Reset => {
+                SessionCommand::Reset => {
                     if let Some(call) = call.take() {
                         call.close().await;
                     }
@@ -313,7 +313,7 @@ async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, RunError> {
 }
 
 /// Does some work, which stands still as long as the front end says so.
-async fn paced<T>(pace: Option<Arc<dyn Pace>>, work: impl Future<Output = T>) -> T {
+async fn paced<T>(pace: Option<Arc<dyn SessionPace>>, work: impl Future<Output = T>) -> T {
     let Some(pace) = pace else { return work.await };
     let mut work = pin!(work);
     std::future::poll_fn(|cx| if pace.holds(cx.waker()) { Poll::Pending } else { work.as_mut().poll(cx) }).await

@@ -9,7 +9,7 @@ use llm_do::redact::Redactor;
 
 use crate::config::Config;
 use crate::error::LaunchError;
-use crate::state::State;
+use crate::state::StateDirectory;
 
 /// Where remarks go that are nobody's result.
 pub type Notes = Arc<dyn Fn(&str) + Send + Sync>;
@@ -18,7 +18,7 @@ pub type Notes = Arc<dyn Fn(&str) + Send + Sync>;
 pub struct Settings {
     pub variables: Variables,
     pub config: Config,
-    pub state: State,
+    pub state: StateDirectory,
     pub notes: Notes,
 }
 
@@ -26,7 +26,7 @@ impl Settings {
     /// With the configuration that the variables lead to.
     pub fn load(variables: Variables, notes: Notes) -> Result<Self, LaunchError> {
         let config = Config::load(variables.config_file().as_deref())?;
-        let state = State::of(&variables, &config, Arc::clone(&notes))?;
+        let state = StateDirectory::of(&variables, &config, Arc::clone(&notes))?;
         Ok(Self { variables, config, state, notes })
     }
 }

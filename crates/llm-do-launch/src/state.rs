@@ -18,35 +18,35 @@ use crate::settings::{Notes, Variables};
 pub const KEY_VARIABLE: &str = "LLM_DO_STATE_KEY";
 
 /// The state directory. Nothing of it is read or made before it is needed.
-pub struct State {
+pub struct StateDirectory {
     directory: Option<PathBuf>,
     cache: Option<PathBuf>,
-    source: KeySource,
+    source: StateKeySource,
     key: OnceLock<Option<StateKey>>,
     notes: Notes,
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for StateDirectory {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("State").field("directory", &self.directory).finish_non_exhaustive()
     }
 }
 
 #[derive(Debug)]
-enum KeySource {
+enum StateKeySource {
     Directory,
     Given(StateKey),
     File(PathBuf),
 }
 
-impl State {
+impl StateDirectory {
     pub fn of(environment: &Variables, config: &Config, notes: Notes) -> Result<Self, LaunchError> {
         let source = match (environment.get(KEY_VARIABLE), &config.runs.key_file) {
-            (Some(text), _) => KeySource::Given(StateKey::from_hex(text).ok_or_else(|| {
+            (Some(text), _) => StateKeySource::Given(StateKey::from_hex(text).ok_or_else(|| {
                 LaunchError::usage(format!("{KEY_VARIABLE} is no key")).hint("a key has 64 hex digits")
             })?),
-            (None, Some(file)) => KeySource::File(file.clone()),
-            (None, None) => KeySource::Directory,
+            (None, Some(file)) => StateKeySource::File(file.clone()),
+            (None, None) => StateKeySource::Directory,
         };
         Ok(Self {
             directory: environment.state_directory(),
@@ -78,12 +78,12 @@ impl State {
     /// The key, or why there is none.
     fn found(&self) -> Result<Result<StateKey, String>, LaunchError> {
         Ok(match (&self.source, &self.directory) {
-            (KeySource::Given(key), _) => Ok(key.clone()),
-            (KeySource::File(file), _) => Ok(from_file(file)?),
-            (KeySource::Directory, Some(directory)) => {
+            (StateKeySource::Given(key), _) => Ok(key.clone()),
+            (StateKeySource::File(file), _) => Ok(from_file(file)?),
+            (StateKeySource::Directory, Some(directory)) => {
                 StateKey::of_directory(directory).map_err(|error| error.to_string())
             }
-            (KeySource::Directory, None) => Err("there is no home directory for a key".to_owned()),
+            (StateKeySource::Directory, None) => Err("there is no home directory for a key".to_owned()),
         })
     }
 
@@ -102,7 +102,7 @@ impl State {
     }
 }
 
-impl State {
+impl StateDirectory {
     /// Where it is kept which agents were created. Without a key, or a place, they are known in one run alone.
     pub fn created(&self) -> Result<Option<CreatedStore>, LaunchError> {
         let Some(directory) = self.directory().map(Path::to_owned) else { return Ok(None) };
@@ -128,12 +128,12 @@ fn from_file(file: &Path) -> Result<StateKey, LaunchError> {
 
 #[cfg(test)]
 mod tests {
-    use llm_do::journal::mac::{LineMac, Purpose};
+    use llm_do::journal::mac::{LineMac, SigningPurpose};
 
     use super::*;
 
-    fn mac(state: &State) -> LineMac {
-        state.key().unwrap().unwrap().mac(Purpose::Trust, [&b"x"[..]])
+    fn mac(state: &StateDirectory) -> LineMac {
+        state.key().unwrap().unwrap().mac(SigningPurpose::Trust, [&b"x"[..]])
     }
 
     #[test]
@@ -142,7 +142,8 @@ mod tests {
         let [home, other] = [&one, &two].map(|home| home.path().to_str().unwrap().to_owned());
         let hex = "5c".repeat(32);
         let state = |variables: [(&str, &str); 2], config: &Config| {
-            State::of(&Variables::of(variables), config, std::sync::Arc::new(|_| {})).map_err(|error| error.fact())
+            StateDirectory::of(&Variables::of(variables), config, std::sync::Arc::new(|_| {}))
+                .map_err(|error| error.fact())
         };
         let own = Config::default();
         let shared = mac(&state([("LLM_DO_HOME", &home), (KEY_VARIABLE, &hex)], &own).unwrap());

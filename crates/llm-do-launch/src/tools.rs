@@ -9,7 +9,7 @@ use llm_do::runtime::Models;
 use crate::config::Config;
 use crate::error::LaunchError;
 use crate::providers;
-use crate::rehearsal::Rehearsed;
+use crate::rehearsal::RehearsedRequest;
 use crate::settings::Variables;
 
 /// Whether agents get the tools that their files name.
@@ -25,7 +25,7 @@ pub fn cast(
     tools: ToolOffer,
     environment: &Variables,
     config: &Config,
-    rehearsed: Option<&Rehearsed>,
+    rehearsed: Option<&RehearsedRequest>,
 ) -> Result<(TrustedProgram, Models), LaunchError> {
     let program = program.adapted(|program| match tools {
         ToolOffer::Offered => Ok::<_, LaunchError>(program),

@@ -9,7 +9,7 @@ use llm_do::BoxFuture;
 use llm_do::project::trust::{Agreement, SurveyedProject, TrustDigest, TrustItem, TrustedProject, items};
 
 use crate::error::{LaunchError, TrustList, UntrustedProject, UntrustedReason};
-use crate::state::State;
+use crate::state::StateDirectory;
 use store::{KeptTrust, Store};
 
 pub use store::is_private;
@@ -71,7 +71,7 @@ pub struct Standing {
 pub fn standing(
     surveyed: &SurveyedProject,
     answers: &TrustAnswers<'_>,
-    state: &State,
+    state: &StateDirectory,
 ) -> Result<Standing, LaunchError> {
     let items = items(surveyed);
     let digest = TrustDigest::of_list(&items);
@@ -101,7 +101,7 @@ pub struct Settlement {
 pub async fn settle(
     surveyed: SurveyedProject,
     answers: &TrustAnswers<'_>,
-    state: &State,
+    state: &StateDirectory,
 ) -> Result<Settlement, LaunchError> {
     let asked = items(&surveyed);
     if asked.is_empty() {
@@ -155,7 +155,7 @@ pub async fn settle(
 }
 
 /// Trusts a project for whoever has just written all of it; an answer is why that cannot be kept.
-pub fn keep_written(surveyed: &SurveyedProject, state: &State) -> Result<Option<String>, LaunchError> {
+pub fn keep_written(surveyed: &SurveyedProject, state: &StateDirectory) -> Result<Option<String>, LaunchError> {
     let asked = items(surveyed);
     if asked.is_empty() {
         return Ok(None);

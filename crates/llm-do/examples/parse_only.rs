@@ -9,7 +9,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use llm_do::beneath;
 use llm_do::syntax::diagnostic::{Diagnostics, Sources};
-use llm_do::syntax::tree::{self, Kind, LARGEST_FILE, Node, Text};
+use llm_do::syntax::tree::{self, LARGEST_FILE, Node, NodeKind, Text};
 
 fn main() -> io::Result<()> {
     let root = env::args().nth(1).ok_or_else(|| io::Error::other("give a project directory"))?;
@@ -32,16 +32,16 @@ fn main() -> io::Result<()> {
 
 fn worker_files(manifest: &Node) -> impl Iterator<Item = &str> {
     let entries = match &manifest.kind {
-        Kind::Map(entries) => entries.as_slice(),
+        NodeKind::Map(entries) => entries.as_slice(),
         _ => &[],
     };
     let listed = entries.iter().find(|entry| entry.key.value == "worker_files").map(|entry| &entry.value.kind);
     let items = match listed {
-        Some(Kind::List(items)) => items.as_slice(),
+        Some(NodeKind::List(items)) => items.as_slice(),
         _ => &[],
     };
     items.iter().filter_map(|item| match &item.kind {
-        Kind::Text(path) => Some(path.as_str()),
+        NodeKind::Text(path) => Some(path.as_str()),
         _ => None,
     })
 }

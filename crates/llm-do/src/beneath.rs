@@ -11,11 +11,11 @@ use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt as _};
 
 pub(crate) use beside::Beside;
 pub use beside::{FileAccess, check_path, replace, replace_path};
-pub use place::{Found, Identity, Kind, Place, resolve};
+pub use place::{FileDetails, FileKind, Identity, Place, resolve};
 
 /// Why a file was not opened.
 #[derive(Debug, thiserror::Error)]
-pub enum Unopened {
+pub enum FileOpenError {
     #[error("no such file")]
     Missing,
     #[error("leads outside the root")]
@@ -26,7 +26,7 @@ pub enum Unopened {
     Io(io::Error),
 }
 
-impl From<io::Error> for Unopened {
+impl From<io::Error> for FileOpenError {
     fn from(error: io::Error) -> Self {
         // What `openat2` says of a path that leaves its directory, and what its replacement says.
         let escaped = error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error())
@@ -40,7 +40,7 @@ impl From<io::Error> for Unopened {
 }
 
 /// Reads a regular file, or as many bytes of its start.
-pub fn read(directory: &Dir, path: &Path, most: u64) -> Result<Vec<u8>, Unopened> {
+pub fn read(directory: &Dir, path: &Path, most: u64) -> Result<Vec<u8>, FileOpenError> {
     let (file, metadata) = open(directory, path)?;
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(most)).unwrap_or(0));
     file.take(most).read_to_end(&mut bytes)?;
@@ -70,10 +70,10 @@ fn non_blocking() -> i32 {
 }
 
 /// Opens a regular file for reading: never a device, a FIFO or a directory.
-fn open(directory: &Dir, path: &Path) -> Result<(File, Metadata), Unopened> {
+fn open(directory: &Dir, path: &Path) -> Result<(File, Metadata), FileOpenError> {
     let file = directory.open_with(path, OpenOptions::new().read(true).custom_flags(non_blocking()))?;
     let metadata = file.metadata()?;
-    if metadata.is_file() { Ok((file, metadata)) } else { Err(Unopened::NotRegular) }
+    if metadata.is_file() { Ok((file, metadata)) } else { Err(FileOpenError::NotRegular) }
 }
 
 #[cfg(test)]
@@ -94,10 +94,10 @@ mod tests {
         let directory = Dir::open_ambient_dir(inside.path(), ambient_authority()).unwrap();
         let opened = |path: &str| open(&directory, Path::new(path)).map(drop);
         assert!(opened("a").is_ok() && opened("in").is_ok());
-        assert!(matches!(opened("nothing"), Err(Unopened::Missing)));
-        assert!(matches!(opened("a/b"), Err(Unopened::Missing)));
+        assert!(matches!(opened("nothing"), Err(FileOpenError::Missing)));
+        assert!(matches!(opened("a/b"), Err(FileOpenError::Missing)));
         for path in ["d", "fifo"] {
-            assert!(matches!(opened(path), Err(Unopened::NotRegular)), "{path}");
+            assert!(matches!(opened(path), Err(FileOpenError::NotRegular)), "{path}");
         }
         for path in ["d", "fifo", "nothing"] {
             assert!(read_regular(&inside.path().join(path), 9).is_err(), "{path}");
@@ -105,7 +105,7 @@ mod tests {
         assert!(read_regular(Path::new("/dev/zero"), 9).is_err());
         assert_eq!(read_regular(&inside.path().join("a"), 9).unwrap(), b"x");
         for path in ["out", "../b", "/etc/passwd"] {
-            assert!(matches!(opened(path), Err(Unopened::Outside)), "{path}");
+            assert!(matches!(opened(path), Err(FileOpenError::Outside)), "{path}");
         }
     }
 }

@@ -14,12 +14,12 @@ use tokio::sync::mpsc;
 
 use crate::message::{Message, RawJson, Usage};
 use crate::redact::{REDACTED, Redactor};
-use told::Ear;
+use told::EventCapture;
 
 pub use kinds::EventKind;
 #[cfg(test)]
 pub use kinds::samples;
-pub use told::Told;
+pub use told::EventLog;
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -59,7 +59,7 @@ pub enum CallKind {
 /// How a call ended: `output` or `error`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum CallEnd {
     Output(CallOutput),
     Error(String),
 }
@@ -67,7 +67,7 @@ pub enum Ended {
 /// What a tool returned: `result` or `error`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Returned {
+pub enum ToolReturn {
     /// As the model reads it.
     Result(String),
     Error(String),
@@ -76,7 +76,7 @@ pub enum Returned {
 /// How a question about a call was answered, and by whom or what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Answered {
+pub enum ApprovalResult {
     Once,
     CallForSession,
     ToolForSession,
@@ -194,7 +194,7 @@ impl EventKind {
 
 /// What a listener wants to hear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hearing {
+pub enum Listen {
     /// What is worth a line where nobody watches: no calls, no answers. The rest is built only for whoever records it.
     Exceptions,
     /// Everything but the pieces of streams: those are not even built.
@@ -232,9 +232,9 @@ pub struct Events {
     // Unbounded: a listener is faster than any model, and a lost delta would corrupt its transcript. Nobody listening
     // is not an error.
     sender: Option<mpsc::UnboundedSender<Event>>,
-    hearing: Hearing,
+    hearing: Listen,
     /// Who keeps what is told during a step.
-    ear: Option<Arc<Ear>>,
+    ear: Option<Arc<EventCapture>>,
     redactor: Redactor,
     /// How many calls the run has had.
     calls: Arc<AtomicU64>,
@@ -248,7 +248,7 @@ pub struct Events {
 
 impl Events {
     /// A handle for a new run, and the receiver on which the listener gets as much as `hearing` says.
-    pub fn new(hearing: Hearing) -> (Self, mpsc::UnboundedReceiver<Event>) {
+    pub fn new(hearing: Listen) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (sender, listener) = mpsc::unbounded_channel();
         (Self { sender: Some(sender), hearing, ..Self::unheard() }, listener)
     }
@@ -259,7 +259,7 @@ impl Events {
             recorder: None,
             log: None,
             sender: None,
-            hearing: Hearing::Facts,
+            hearing: Listen::Facts,
             ear: None,
             redactor: Redactor::default(),
             calls: Arc::default(),
@@ -326,17 +326,17 @@ impl Events {
     /// The same handle; what is told through it, or through those made from it, is also kept.
     #[must_use]
     pub fn overheard(&self) -> Self {
-        Self { ear: Some(Ear::within(self.ear.clone())), ..self.clone() }
+        Self { ear: Some(EventCapture::within(self.ear.clone())), ..self.clone() }
     }
 
     /// What was kept since [`Events::overheard`].
-    pub fn told(&self) -> Told {
-        Told { call: self.call, events: self.ear.as_ref().map(|ear| ear.taken()).unwrap_or_default() }
+    pub fn told(&self) -> EventLog {
+        EventLog { call: self.call, events: self.ear.as_ref().map(|ear| ear.taken()).unwrap_or_default() }
     }
 
     /// Tells everybody what was told in another process: this call stands for the one that told it, and the calls
     /// beneath it get ids of this run.
-    pub fn retell(&self, told: Told) {
+    pub fn retell(&self, told: EventLog) {
         let mut ids = BTreeMap::from([(told.call, self.call)]);
         let mut renumbered = |id: u64| *ids.entry(id).or_insert_with(|| self.new_call());
         for mut event in told.events {
@@ -365,13 +365,13 @@ impl Events {
 
     /// Whoever wants to hear this.
     fn listener(&self, kind: &EventKind) -> Option<&mpsc::UnboundedSender<Event>> {
-        let is_wanted = self.hearing != Hearing::Exceptions || !kind.is_routine();
+        let is_wanted = self.hearing != Listen::Exceptions || !kind.is_routine();
         self.sender.as_ref().filter(|sender| is_wanted && !sender.is_closed())
     }
 
     /// Whether anybody wants to hear pieces of streams.
     pub fn hears_deltas(&self) -> bool {
-        self.hearing == Hearing::Everything && self.is_heard()
+        self.hearing == Listen::Everything && self.is_heard()
     }
 
     /// Tells a fact to everybody.
@@ -402,15 +402,15 @@ impl Events {
             }
             EventKind::ApprovalAnswered { note, .. } => note.iter_mut().for_each(clean),
             EventKind::CallStarted { input, .. } => self.clean_json(input),
-            EventKind::CallFinished { ended: Ended::Error(error), .. }
-            | EventKind::ToolReturned { returned: Returned::Error(error), .. }
+            EventKind::CallFinished { ended: CallEnd::Error(error), .. }
+            | EventKind::ToolReturned { returned: ToolReturn::Error(error), .. }
             | EventKind::ToolsetFailed { error, .. }
             | EventKind::ToolsetCloseFailed { error, .. }
             | EventKind::RunFailed { error }
             | EventKind::RequestFailed { error, .. }
             | EventKind::RetryScheduled { reason: error, .. } => clean(error),
-            EventKind::CallFinished { ended: Ended::Output(_), .. }
-            | EventKind::ToolReturned { returned: Returned::Result(_), .. }
+            EventKind::CallFinished { ended: CallEnd::Output(_), .. }
+            | EventKind::ToolReturned { returned: ToolReturn::Result(_), .. }
             | EventKind::UserMessage { .. }
             | EventKind::TextDelta { .. }
             | EventKind::TextComplete { .. }
@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn no_event_tells_a_key_that_a_question_or_a_call_of_code_holds() {
-        let (events, mut listener) = Events::new(Hearing::Everything);
+        let (events, mut listener) = Events::new(Listen::Everything);
         let events = events.redacted_by(Redactor::of(["sk-0123456789", "123456789012"]));
         let asked = |arguments: &str| EventKind::ApprovalAsked {
             id: "q".into(),
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn what_nobody_shows_is_recorded_and_not_sent() {
-        let (events, mut listener) = Events::new(Hearing::Exceptions);
+        let (events, mut listener) = Events::new(Listen::Exceptions);
         let kept = Arc::new(Kept::default());
         let events = events.recorded_by(Arc::clone(&kept) as Arc<dyn Recorder>);
         events.send(|| EventKind::TextComplete { text: "well".into() });
@@ -512,18 +512,18 @@ mod tests {
 
     #[test]
     fn an_event_is_one_flat_json_object() {
-        let (events, mut listener) = Events::new(Hearing::Everything);
+        let (events, mut listener) = Events::new(Listen::Everything);
         let events = events.for_call(&Arc::from("main"), 0, 7);
         events.send(|| EventKind::ToolReturned {
             id: "c1".into(),
             tool: "add".into(),
-            returned: Returned::Error("no".into()),
+            returned: ToolReturn::Error("no".into()),
             duration_ms: 3,
         });
         events.send(|| EventKind::CallFinished {
             name: "main".into(),
             kind: CallKind::Agent,
-            ended: Ended::Output(CallOutput::Json(RawJson::parse(r#"{"b":1,"a":2}"#).unwrap())),
+            ended: CallEnd::Output(CallOutput::Json(RawJson::parse(r#"{"b":1,"a":2}"#).unwrap())),
             duration_ms: 5,
             usage: Usage::default(),
         });
@@ -537,7 +537,7 @@ mod tests {
 
     #[test]
     fn an_absent_listener_costs_nothing_and_fails_nothing() {
-        let (events, listener) = Events::new(Hearing::Everything);
+        let (events, listener) = Events::new(Listen::Everything);
         drop(listener);
         events.send(|| unreachable!("nobody listens"));
         events.send_delta(|| unreachable!("nobody listens"));

@@ -8,7 +8,7 @@ use std::str::Chars;
 /// A pattern, as all that its braces stand for.
 #[derive(Clone, Debug)]
 pub struct Glob {
-    alternatives: Vec<Vec<Part>>,
+    alternatives: Vec<Vec<GlobPart>>,
     slash: Slash,
     letters: Letters,
 }
@@ -59,7 +59,7 @@ impl fmt::Display for Mistake {
 
 /// What stands between two slashes.
 #[derive(Clone, Debug)]
-enum Part {
+enum GlobPart {
     /// `**`: any number of directories.
     Directories,
     Name(Vec<Token>),
@@ -94,15 +94,15 @@ impl Glob {
         let folded = (self.letters == Letters::Folded).then(|| name.to_lowercase());
         let name = folded.as_deref().unwrap_or(name);
         self.alternatives.iter().any(|parts| match (parts.as_slice(), self.slash) {
-            ([Part::Name(tokens)], Slash::IsPlain) => is_name(tokens, name),
+            ([GlobPart::Name(tokens)], Slash::IsPlain) => is_name(tokens, name),
             (parts, _) => is_path(parts, name),
         })
     }
 
     /// How many names a path that matches has, at most; `None` if any number.
     pub fn depth(&self) -> Option<usize> {
-        let depth = |parts: &Vec<Part>| {
-            let crosses = parts.iter().any(|part| matches!(part, Part::Directories));
+        let depth = |parts: &Vec<GlobPart>| {
+            let crosses = parts.iter().any(|part| matches!(part, GlobPart::Directories));
             (!crosses).then_some(parts.len())
         };
         self.alternatives.iter().map(depth).collect::<Option<Vec<_>>>()?.into_iter().max()
@@ -111,23 +111,23 @@ impl Glob {
 
 /// Part by part. The last `**` that was met takes one directory more whenever what follows it does not fit; what an earlier
 /// one took need never be changed.
-fn is_path(parts: &[Part], path: &str) -> bool {
+fn is_path(parts: &[GlobPart], path: &str) -> bool {
     let mut rest = Some(path);
     let mut at = 0;
     let mut again: Option<(usize, &str)> = None;
     while let Some(path) = rest {
         let (name, behind) = first_name(path);
         match parts.get(at) {
-            Some(Part::Directories) => {
+            Some(GlobPart::Directories) => {
                 at += 1;
                 again = Some((at, path));
                 continue;
             }
-            Some(Part::Name(tokens)) if is_name(tokens, name) => {
+            Some(GlobPart::Name(tokens)) if is_name(tokens, name) => {
                 (at, rest) = (at + 1, behind);
                 continue;
             }
-            Some(Part::Name(_)) | None => {}
+            Some(GlobPart::Name(_)) | None => {}
         }
         let Some((start, taken)) = again else { return false };
         let (_, Some(behind)) = first_name(taken) else { return false };
@@ -193,21 +193,21 @@ impl Token {
     }
 }
 
-fn parts(text: &str, slash: Slash) -> Result<Vec<Part>, Mistake> {
+fn parts(text: &str, slash: Slash) -> Result<Vec<GlobPart>, Mistake> {
     if slash == Slash::IsPlain {
-        return Ok(vec![Part::Name(tokens(text)?)]);
+        return Ok(vec![GlobPart::Name(tokens(text)?)]);
     }
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<GlobPart> = Vec::new();
     for text in text.split('/') {
         match (text, parts.last()) {
-            ("**", Some(Part::Directories)) => {}
-            ("**", _) => parts.push(Part::Directories),
-            (text, _) => parts.push(Part::Name(tokens(text)?)),
+            ("**", Some(GlobPart::Directories)) => {}
+            ("**", _) => parts.push(GlobPart::Directories),
+            (text, _) => parts.push(GlobPart::Name(tokens(text)?)),
         }
     }
     // At the end it means all that is there.
-    if let Some(Part::Directories) = parts.last() {
-        parts.push(Part::Name(vec![Token::Any]));
+    if let Some(GlobPart::Directories) = parts.last() {
+        parts.push(GlobPart::Name(vec![Token::Any]));
     }
     Ok(parts)
 }

@@ -23,7 +23,7 @@ const STACK: usize = 64 * 1024 * 1024;
 
 /// Why there is no judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unjudged {
+pub enum JudgementError {
     #[error("it takes more than {} seconds", .0.as_secs())]
     Overdue(Duration),
     #[error("{MOST_THREADS} other judgements take all their time")]
@@ -35,7 +35,7 @@ pub enum Unjudged {
 }
 
 /// Does larger work on a thread of its own. Threads are the process's, so their number is one for all runs in it.
-pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unjudged> {
+pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JudgementError> {
     static THREADS: Threads = Threads::new(PATIENCE);
     THREADS.run(work).await
 }
@@ -58,17 +58,20 @@ impl Threads {
     }
 
     /// Honest work takes its turn; if all threads are overdue there is nothing to wait for.
-    async fn run<T: Send + 'static>(&'static self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unjudged> {
+    async fn run<T: Send + 'static>(
+        &'static self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JudgementError> {
         if self.overdue.load(Ordering::SeqCst) >= MOST_THREADS {
-            return Err(Unjudged::Busy);
+            return Err(JudgementError::Busy);
         }
         let deadline = tokio::time::Instant::now() + self.patience;
         let Ok(Ok(permit)) = tokio::time::timeout_at(deadline, self.free.acquire()).await else {
-            return Err(Unjudged::Busy);
+            return Err(JudgementError::Busy);
         };
-        let waited = Waited { threads: self, state: Arc::new(AtomicUsize::new(RUNS)) };
+        let waited = JudgementWait { threads: self, state: Arc::new(AtomicUsize::new(RUNS)) };
         let (done, result) = oneshot::channel();
-        let ended = Ended { threads: self, state: Arc::clone(&waited.state), _permit: permit };
+        let ended = JudgementSlot { threads: self, state: Arc::clone(&waited.state), _permit: permit };
         let thread = std::thread::Builder::new().name("judgement".to_owned()).stack_size(STACK);
         let started = thread.spawn(move || {
             let judged = work();
@@ -76,22 +79,22 @@ impl Threads {
             let _ = done.send(judged);
         });
         if started.is_err() {
-            return Err(Unjudged::Unstarted);
+            return Err(JudgementError::Unstarted);
         }
         match tokio::time::timeout_at(deadline, result).await {
-            Ok(judged) => judged.map_err(|_| Unjudged::Panicked),
-            Err(_) => Err(Unjudged::Overdue(self.patience)),
+            Ok(judged) => judged.map_err(|_| JudgementError::Panicked),
+            Err(_) => Err(JudgementError::Overdue(self.patience)),
         }
     }
 }
 
 /// Held by whoever waits: dropped before the end, the thread is one that nobody waits for.
-struct Waited {
+struct JudgementWait {
     threads: &'static Threads,
     state: Arc<AtomicUsize>,
 }
 
-impl Drop for Waited {
+impl Drop for JudgementWait {
     fn drop(&mut self) {
         // Counted first, so that a thread that ends meanwhile takes back what was counted.
         self.threads.overdue.fetch_add(1, Ordering::SeqCst);
@@ -102,13 +105,13 @@ impl Drop for Waited {
 }
 
 /// Held by the thread, also through a panic.
-struct Ended {
+struct JudgementSlot {
     threads: &'static Threads,
     state: Arc<AtomicUsize>,
     _permit: tokio::sync::SemaphorePermit<'static>,
 }
 
-impl Drop for Ended {
+impl Drop for JudgementSlot {
     fn drop(&mut self) {
         if self.state.swap(HAS_ENDED, Ordering::SeqCst) == IS_OVERDUE {
             self.threads.overdue.fetch_sub(1, Ordering::SeqCst);
@@ -144,9 +147,9 @@ mod tests {
         let (ends, mut waits) = (0..4).map(|_| mpsc::channel::<()>()).collect::<(Vec<_>, Vec<_>)>();
         for _ in 0..4 {
             let wait = waits.pop().unwrap();
-            assert_eq!(threads.run(move || wait.recv().is_ok()).await, Err(Unjudged::Overdue(threads.patience)));
+            assert_eq!(threads.run(move || wait.recv().is_ok()).await, Err(JudgementError::Overdue(threads.patience)));
         }
-        assert_eq!(threads.run(|| ()).await, Err(Unjudged::Busy));
+        assert_eq!(threads.run(|| ()).await, Err(JudgementError::Busy));
         // One that ends after all makes room.
         drop(ends);
         while threads.overdue.load(Ordering::SeqCst) > 0 {
@@ -160,7 +163,7 @@ mod tests {
         let threads = threads(Duration::from_mins(1));
         for _ in 0..9 {
             let panicked: Result<(), _> = threads.run(|| std::panic::resume_unwind(Box::new("no"))).await;
-            assert_eq!(panicked, Err(Unjudged::Panicked));
+            assert_eq!(panicked, Err(JudgementError::Panicked));
         }
     }
 }

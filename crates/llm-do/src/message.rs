@@ -154,21 +154,21 @@ impl Reply {
 
     /// Why it is no whole answer; `None` for an answer, for calls to run, and for a pause. What is not whole is nobody's
     /// answer: no call of it runs, and whoever asked reads an error.
-    pub fn unfinished(&self) -> Option<Unfinished> {
+    pub fn unfinished(&self) -> Option<UnfinishedReason> {
         let declined = self.parts.iter().find_map(|part| match part {
             ReplyPart::Refusal(refusal) => Some(refusal.text.clone()),
             ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::ToolCall(_) | ReplyPart::ServerTool(_) => None,
         });
         let word = || self.finish_reason.clone().unwrap_or_else(|| "an unknown reason".to_owned());
         match (self.finish, declined) {
-            (_, Some(words)) => Some(Unfinished::Declined { words }),
+            (_, Some(words)) => Some(UnfinishedReason::Declined { words }),
             (Finish::Stop | Finish::ToolCalls | Finish::Pause, None) => None,
-            (Finish::Length, None) => Some(Unfinished::Length),
-            (Finish::ContextWindow, None) => Some(Unfinished::ContextWindow),
+            (Finish::Length, None) => Some(UnfinishedReason::Length),
+            (Finish::ContextWindow, None) => Some(UnfinishedReason::ContextWindow),
             (Finish::ContentFilter, None) => {
-                Some(Unfinished::Declined { words: format!("the provider filtered the answer ({})", word()) })
+                Some(UnfinishedReason::Declined { words: format!("the provider filtered the answer ({})", word()) })
             }
-            (Finish::Error, None) => Some(Unfinished::Broken { word: word() }),
+            (Finish::Error, None) => Some(UnfinishedReason::Broken { word: word() }),
         }
     }
 
@@ -252,7 +252,7 @@ pub enum Arguments {
 impl Serialize for ToolCall {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Written<'a> {
+        struct ToolCallJson<'a> {
             id: &'a str,
             tool: &'a str,
             arguments: Option<&'a RawJson>,
@@ -263,21 +263,22 @@ impl Serialize for ToolCall {
         }
         let Self { id, tool, arguments, private } = self;
         let (arguments, arguments_text) = arguments.in_json();
-        Written { id, tool, arguments, arguments_text, private: private.as_ref() }.serialize(serializer)
+        ToolCallJson { id, tool, arguments, arguments_text, private: private.as_ref() }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for ToolCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Read {
+        struct ToolCallFields {
             id: String,
             tool: String,
             arguments: Option<RawJson>,
             arguments_text: Option<String>,
             private: Option<RawJson>,
         }
-        let Read { id, tool, arguments, arguments_text, private } = Read::deserialize(deserializer)?;
+        let ToolCallFields { id, tool, arguments, arguments_text, private } =
+            ToolCallFields::deserialize(deserializer)?;
         let arguments = match (arguments, arguments_text) {
             (Some(object), None) => Arguments::Object(object),
             (None, Some(text)) => Arguments::Malformed(text),
@@ -351,7 +352,7 @@ impl Finish {
 
 /// Why a reply is no whole answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unfinished {
+pub enum UnfinishedReason {
     /// It was cut at the longest answer that was allowed.
     Length,
     /// It was cut where the model's context window was full.
@@ -385,26 +386,26 @@ pub struct Usage {
 
 /// What has to happen next, read off the end of the conversation.
 #[derive(Debug, PartialEq)]
-pub enum Step<'a> {
+pub enum NextAction<'a> {
     AskModel,
     RunTools(&'a Reply),
     Finish(&'a Reply),
     /// It is neither an answer nor a step towards one.
-    GiveUp(&'a Reply, Unfinished),
+    GiveUp(&'a Reply, UnfinishedReason),
 }
 
 /// The agent loop's only decision. The history is the program counter, so a turn can be inspected, tested or resumed
 /// from any prefix of it.
-pub fn next_step(history: &[Message]) -> Step<'_> {
+pub fn next_step(history: &[Message]) -> NextAction<'_> {
     let reply = match history.last() {
         Some(Message::Assistant(reply)) => reply,
-        Some(Message::User(_) | Message::Tool(_)) | None => return Step::AskModel,
+        Some(Message::User(_) | Message::Tool(_)) | None => return NextAction::AskModel,
     };
     match reply.unfinished() {
-        Some(unfinished) => Step::GiveUp(reply, unfinished),
-        None if reply.tool_calls().next().is_some() => Step::RunTools(reply),
-        None if reply.finish == Finish::Pause => Step::AskModel,
-        None => Step::Finish(reply),
+        Some(unfinished) => NextAction::GiveUp(reply, unfinished),
+        None if reply.tool_calls().next().is_some() => NextAction::RunTools(reply),
+        None if reply.finish == Finish::Pause => NextAction::AskModel,
+        None => NextAction::Finish(reply),
     }
 }
 
@@ -500,11 +501,11 @@ impl<'de> Deserialize<'de> for RawJson {
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Tag {
+        struct RoleTag {
             role: String,
         }
         let raw = RawJson::deserialize(deserializer)?;
-        let Tag { role } = raw.to().map_err(D::Error::custom)?;
+        let RoleTag { role } = raw.to().map_err(D::Error::custom)?;
         let message = match role.as_str() {
             "user" => raw.to().map(Self::User),
             "assistant" => raw.to().map(Self::Assistant),
@@ -518,11 +519,11 @@ impl<'de> Deserialize<'de> for Message {
 impl<'de> Deserialize<'de> for ReplyPart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Tag {
+        struct TypeTag {
             r#type: String,
         }
         let raw = RawJson::deserialize(deserializer)?;
-        let Tag { r#type } = raw.to().map_err(D::Error::custom)?;
+        let TypeTag { r#type } = raw.to().map_err(D::Error::custom)?;
         let part = match r#type.as_str() {
             "text" => raw.to().map(Self::Text),
             "thinking" => raw.to().map(Self::Thinking),
@@ -590,24 +591,24 @@ mod tests {
     #[test]
     fn the_next_step_is_read_off_the_last_message() {
         let result = ToolResult { id: "c1".into(), tool: "t".into(), outcome: Err("no".into()) };
-        assert_eq!(next_step(&[]), Step::AskModel);
-        assert_eq!(next_step(&[Message::user("hi")]), Step::AskModel);
-        assert_eq!(next_step(&[Message::tool_results(vec![result])]), Step::AskModel);
-        assert_eq!(next_step(&[reply(vec![text("…")], Finish::Pause)]), Step::AskModel);
-        assert!(matches!(next_step(&[reply(vec![text("done")], Finish::Stop)]), Step::Finish(_)));
-        assert!(matches!(next_step(&[reply(vec![text("so"), call()], Finish::Stop)]), Step::RunTools(_)));
+        assert_eq!(next_step(&[]), NextAction::AskModel);
+        assert_eq!(next_step(&[Message::user("hi")]), NextAction::AskModel);
+        assert_eq!(next_step(&[Message::tool_results(vec![result])]), NextAction::AskModel);
+        assert_eq!(next_step(&[reply(vec![text("…")], Finish::Pause)]), NextAction::AskModel);
+        assert!(matches!(next_step(&[reply(vec![text("done")], Finish::Stop)]), NextAction::Finish(_)));
+        assert!(matches!(next_step(&[reply(vec![text("so"), call()], Finish::Stop)]), NextAction::RunTools(_)));
     }
 
     #[test]
     fn what_is_not_whole_is_no_answer_and_none_of_its_calls_runs() {
         let refusal = ReplyPart::Refusal(TextPart { text: "no".into(), private: None });
-        let declined = |words: &str| Unfinished::Declined { words: words.into() };
+        let declined = |words: &str| UnfinishedReason::Declined { words: words.into() };
         let filtered = "the provider filtered the answer (an unknown reason)";
-        let broken = Unfinished::Broken { word: "an unknown reason".into() };
+        let broken = UnfinishedReason::Broken { word: "an unknown reason".into() };
         let cases = [
-            (vec![text("so")], Finish::Length, Unfinished::Length),
-            (vec![text("so"), call()], Finish::Length, Unfinished::Length),
-            (vec![call()], Finish::ContextWindow, Unfinished::ContextWindow),
+            (vec![text("so")], Finish::Length, UnfinishedReason::Length),
+            (vec![text("so"), call()], Finish::Length, UnfinishedReason::Length),
+            (vec![call()], Finish::ContextWindow, UnfinishedReason::ContextWindow),
             (vec![text("so"), call()], Finish::ContentFilter, declined(filtered)),
             (vec![text("so"), refusal.clone()], Finish::ContentFilter, declined("no")),
             (vec![refusal, call()], Finish::ToolCalls, declined("no")),
@@ -615,7 +616,7 @@ mod tests {
         ];
         for (parts, finish, expected) in cases {
             let history = [reply(parts, finish)];
-            let Step::GiveUp(_, unfinished) = next_step(&history) else { panic!("{finish:?}") };
+            let NextAction::GiveUp(_, unfinished) = next_step(&history) else { panic!("{finish:?}") };
             assert_eq!(unfinished, expected, "{finish:?}");
         }
     }

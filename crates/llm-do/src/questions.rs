@@ -49,10 +49,10 @@ pub(crate) const BY_THE_RUN: &str = "the run";
 
 /// The approver of a session with front ends.
 #[derive(Clone, Debug)]
-pub struct QuestionBroker(Arc<Shared>);
+pub struct QuestionBroker(Arc<BrokerState>);
 
 #[derive(Debug)]
-struct Shared {
+struct BrokerState {
     questions: Mutex<Questions>,
     updates: mpsc::UnboundedSender<QuestionUpdate>,
 }
@@ -79,7 +79,7 @@ impl QuestionBroker {
     /// A broker, and what its front end is told. When the front end drops that, it has left.
     pub fn new() -> (Self, QuestionUpdates) {
         let (sender, updates) = mpsc::unbounded_channel();
-        let broker = Self(Arc::new(Shared { questions: Mutex::default(), updates: sender }));
+        let broker = Self(Arc::new(BrokerState { questions: Mutex::default(), updates: sender }));
         let updates = QuestionUpdates { broker: broker.clone(), updates };
         (broker, updates)
     }

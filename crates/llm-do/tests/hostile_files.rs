@@ -11,7 +11,7 @@ use std::path::Path;
 use llm_do::escape::is_deceptive;
 use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
-use llm_do::project::link::Linked;
+use llm_do::project::link::Survey;
 use llm_do::project::reach::Graph;
 use llm_do::syntax::diagnostic::{Colour, Report};
 use tempfile::TempDir;
@@ -43,7 +43,7 @@ impl Files {
         self.with("project.json", format!("{{\"version\": 1, \"entry\": {{}},\n \"worker_files\": [{listed}]}}"))
     }
 
-    fn survey(&self) -> Result<Linked, Report> {
+    fn survey(&self) -> Result<Survey, Report> {
         survey(self.path())
     }
 
@@ -60,7 +60,7 @@ impl Files {
     }
 }
 
-fn survey(path: &Path) -> Result<Linked, Report> {
+fn survey(path: &Path) -> Result<Survey, Report> {
     Project::load(path)?.survey(&ModelChoices::default(), None)
 }
 

@@ -11,13 +11,13 @@ mod windows;
 use std::error::Error;
 use std::path::PathBuf;
 
-use source::Source;
+use source::PriceSource;
 
 /// When the locked version of `genai-prices` was published; the prices of that day are taken.
 const SOURCE_DATE: &str = "2026-10-30";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    std::fs::write(path("prices/table.txt"), table::text(&Source::read()?, SOURCE_DATE))?;
+    std::fs::write(path("prices/table.txt"), table::text(&PriceSource::read()?, SOURCE_DATE))?;
     std::fs::write(path("windows.txt"), windows::text())?;
     Ok(())
 }
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn the_committed_tables_are_what_would_be_written() {
-        let prices = table::text(&Source::read().unwrap(), SOURCE_DATE);
+        let prices = table::text(&PriceSource::read().unwrap(), SOURCE_DATE);
         for (file, written) in [("prices/table.txt", prices), ("windows.txt", windows::text())] {
             let committed = std::fs::read_to_string(path(file)).unwrap();
             let differs = committed.lines().zip(written.lines()).find(|(committed, written)| committed != written);

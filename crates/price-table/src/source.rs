@@ -10,33 +10,33 @@ use genai_prices::{Calculator, PriceRequest, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
-pub struct Source {
+pub struct PriceSource {
     pub version: String,
-    pub providers: Vec<Provider>,
+    pub providers: Vec<PricedProvider>,
     calculator: Calculator,
 }
 
 #[derive(Deserialize)]
-pub struct Provider {
+pub struct PricedProvider {
     pub id: String,
-    pub models: Vec<Model>,
+    pub models: Vec<PricedModel>,
 }
 
 #[derive(Deserialize)]
-pub struct Model {
+pub struct PricedModel {
     pub id: String,
     #[cfg_attr(not(test), expect(dead_code, reason = "the rows of windows are held against it"))]
     pub context_window: Option<u64>,
-    r#match: Rule,
-    prices: Prices,
+    r#match: ModelNameRule,
+    prices: PriceSchedule,
 }
 
 /// Which names mean a model.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Rule {
-    And(Vec<Rule>),
-    Or(Vec<Rule>),
+enum ModelNameRule {
+    And(Vec<ModelNameRule>),
+    Or(Vec<ModelNameRule>),
     Contains(String),
     EndsWith(String),
     Equals(String),
@@ -46,7 +46,7 @@ enum Rule {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Prices {
+enum PriceSchedule {
     Always(Amounts),
     /// Of those that hold at a time, the last one counts.
     Sometimes(Vec<Conditional>),
@@ -77,17 +77,17 @@ pub type Amounts = BTreeMap<String, Amount>;
 #[serde(untagged)]
 pub enum Amount {
     Flat(f64),
-    Tiered { base: f64, tiers: Vec<Tier> },
+    Tiered { base: f64, tiers: Vec<PriceTier> },
 }
 
 #[derive(Deserialize)]
-pub struct Tier {
+pub struct PriceTier {
     /// For prompts of more tokens than these.
     pub start: u64,
     pub price: f64,
 }
 
-impl Source {
+impl PriceSource {
     /// Reads the package that the lock file names.
     pub fn read() -> Result<Self, Box<dyn Error>> {
         let package = package()?;
@@ -101,7 +101,7 @@ impl Source {
     }
 
     /// The id of the model that a provider means by a name.
-    pub fn meant(&self, provider: &Provider, name: &str) -> Option<String> {
+    pub fn meant(&self, provider: &PricedProvider, name: &str) -> Option<String> {
         let usage = Usage::new();
         let request = PriceRequest::new(name, &usage).with_provider_id(&provider.id);
         let found = self.calculator.calculate(&request).ok()?;
@@ -129,7 +129,7 @@ fn package() -> Result<Value, Box<dyn Error>> {
     found.ok_or_else(|| "genai-prices is not among the packages".into())
 }
 
-impl Model {
+impl PricedModel {
     /// Names that may mean it. Parts of names count if they are its id with or without an ending.
     pub fn names(&self) -> Vec<&str> {
         let mut names = vec![self.id.as_str()];
@@ -142,8 +142,8 @@ impl Model {
     /// Its prices on a day. Where they depend on the hour, the dearest: an estimate should not be too low.
     pub fn prices_on(&self, day: &str) -> &Amounts {
         let entries = match &self.prices {
-            Prices::Always(amounts) => return amounts,
-            Prices::Sometimes(entries) => entries,
+            PriceSchedule::Always(amounts) => return amounts,
+            PriceSchedule::Sometimes(entries) => entries,
         };
         let holds_all_day = |entry: &Conditional| match &entry.constraint {
             None => true,
@@ -168,7 +168,7 @@ fn input(amounts: &Amounts) -> f64 {
     amounts.get("input_mtok").map_or(0.0, |amount| amount.for_prompt(0))
 }
 
-impl Rule {
+impl ModelNameRule {
     fn collect_names<'a>(&'a self, id: &'a str, names: &mut Vec<&'a str>) {
         match self {
             Self::And(rules) | Self::Or(rules) => rules.iter().for_each(|rule| rule.collect_names(id, names)),
@@ -195,7 +195,7 @@ impl Amount {
 
     /// Where longer prompts begin to cost something else.
     pub fn thresholds(&self) -> impl Iterator<Item = u64> {
-        let tiers: &[Tier] = match self {
+        let tiers: &[PriceTier] = match self {
             Self::Flat(_) => &[],
             Self::Tiered { tiers, .. } => tiers,
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use llm_do::model::prices::{ModelPrice, Rate, Rates, Tier, names};
 
-use crate::source::{Amount, Amounts, Provider, Source};
+use crate::source::{Amount, Amounts, PriceSource, PricedProvider};
 
 /// Their names of our providers.
 const PROVIDERS: &[(&str, &str)] = &[
@@ -23,7 +23,7 @@ const PROVIDERS: &[(&str, &str)] = &[
 ];
 
 /// The file: comments, then rows.
-pub fn text(source: &Source, day: &str) -> String {
+pub fn text(source: &PriceSource, day: &str) -> String {
     let rows = rows(source, day);
     let mut text = format!(
         "# What models cost, in US dollars per million tokens: input, output, cache read, cache write; after `>TOKENS`,\n\
@@ -41,7 +41,7 @@ pub fn text(source: &Source, day: &str) -> String {
 }
 
 /// Every name with a price, those that the lookup would find anyway included.
-pub fn rows(source: &Source, day: &str) -> BTreeMap<String, ModelPrice> {
+pub fn rows(source: &PriceSource, day: &str) -> BTreeMap<String, ModelPrice> {
     let mut rows = BTreeMap::new();
     for provider in &source.providers {
         for model in &provider.models {
@@ -56,7 +56,7 @@ pub fn rows(source: &Source, day: &str) -> BTreeMap<String, ModelPrice> {
 }
 
 /// `provider:model` as our users write it; none for what is not ours.
-fn our_name(provider: &Provider, id: &str, name: &str) -> Option<String> {
+fn our_name(provider: &PricedProvider, id: &str, name: &str) -> Option<String> {
     let name = name.to_ascii_lowercase();
     if !name.is_ascii() || name.contains(char::is_whitespace) {
         return None;
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    fn asked(source: &Source, name: &str, usage: &Usage) -> Option<f64> {
+    fn asked(source: &PriceSource, name: &str, usage: &Usage) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "small counts")]
         let counts = [
             ("input_tokens", usage.input_tokens),
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_product_comes_to_the_same_costs_as_the_source() {
-        let source = Source::read().unwrap();
+        let source = PriceSource::read().unwrap();
         let prices = Prices::default();
         let usages = [(900, 100, 500, 300), (150_000, 10, 0, 0), (2_000_000, 5000, 9000, 8000)];
         for name in rows(&source, SOURCE_DATE).keys() {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_version_that_is_not_listed_costs_what_the_source_takes_it_for() {
-        let source = Source::read().unwrap();
+        let source = PriceSource::read().unwrap();
         let prices = Prices::default();
         let usage = Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() };
         let mut compared = 0;

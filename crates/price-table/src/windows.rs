@@ -69,7 +69,7 @@ mod tests {
     use llm_do::model::windows::Window;
 
     use super::*;
-    use crate::source::Source;
+    use crate::source::PriceSource;
 
     #[test]
     fn rows_are_in_order_and_of_models_that_have_a_price() {
@@ -86,7 +86,7 @@ mod tests {
     /// Those who know prices know windows, too, if not exactly.
     #[test]
     fn no_window_is_smaller_than_others_say() {
-        let source = Source::read().unwrap();
+        let source = PriceSource::read().unwrap();
         let mut compared = 0;
         for (name, window, _) in ROWS {
             let (provider, model) = name.split_once(':').unwrap();

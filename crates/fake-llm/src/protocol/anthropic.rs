@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::{Dialect, Findings, Protocol, Serving, quoted};
 use crate::answer::REQUEST_ID;
-use crate::fault::Failure;
-use crate::reply::{Block, Call, Finish, Reply, Usage};
+use crate::fault::FakeProviderError;
+use crate::reply::{Block, FakeCall, FakeFinish, FakeReply, FakeUsage};
 use crate::request::Headers;
-use crate::seen::{Message, Part, Role, Seen, Stream, Tool};
+use crate::seen::{Role, SeenMessage, SeenPart, SeenRequest, SeenTool, StreamMode};
 
 pub(super) struct Anthropic;
 
@@ -71,7 +71,7 @@ impl Dialect for Anthropic {
         headers.get("x-api-key").is_some_and(|key| !key.is_empty())
     }
 
-    fn read(&self, _path: &str, body: &Value, findings: &mut Findings) -> Seen {
+    fn read(&self, _path: &str, body: &Value, findings: &mut Findings) -> SeenRequest {
         check_fields(body, KNOWN_FIELDS, "", findings);
         let limit = body.get("max_tokens").and_then(Value::as_u64).unwrap_or(0);
         if limit == 0 {
@@ -79,7 +79,7 @@ impl Dialect for Anthropic {
         }
         check_thinking_budget(body, limit, findings);
         check_cache_breakpoints(body, findings);
-        let mut messages: Vec<Message> = Vec::new();
+        let mut messages: Vec<SeenMessage> = Vec::new();
         for (index, message) in findings.required_list(body, "messages", "").iter().enumerate() {
             let message = read_message(message, &format!("messages.{index}"), findings);
             match messages.last_mut() {
@@ -89,14 +89,14 @@ impl Dialect for Anthropic {
             }
         }
         check_order(&messages, findings);
-        Seen {
+        SeenRequest {
             longest_answer: Some(limit),
             protocol: Protocol::Anthropic,
             model: findings.required_text(body, "model", ""),
             system: read_system(body, findings),
             messages,
             tools: read_tools(body, findings),
-            stream: if body.get("stream") == Some(&json!(true)) { Stream::EventsWithUsage } else { Stream::No },
+            stream: if body.get("stream") == Some(&json!(true)) { StreamMode::EventsWithUsage } else { StreamMode::No },
         }
     }
 
@@ -139,7 +139,7 @@ impl Dialect for Anthropic {
         events
     }
 
-    fn failure(&self, failure: &Failure) -> String {
+    fn failure(&self, failure: &FakeProviderError) -> String {
         format!(
             r#"{{"type":"error","error":{{"type":"{}","message":{}}},"request_id":"{REQUEST_ID}"}}"#,
             error_type(failure.status),
@@ -147,7 +147,7 @@ impl Dialect for Anthropic {
         )
     }
 
-    fn failure_event(&self, failure: &Failure) -> String {
+    fn failure_event(&self, failure: &FakeProviderError) -> String {
         event("error", &self.failure(failure))
     }
 
@@ -186,12 +186,12 @@ fn check_cache_breakpoints(body: &Value, findings: &mut Findings) {
     }
 }
 
-fn check_order(messages: &[Message], findings: &mut Findings) {
+fn check_order(messages: &[SeenMessage], findings: &mut Findings) {
     if messages.first().is_some_and(|first| first.role != Role::User) {
         findings.refuse("messages: the first message must use the user role");
     }
-    if let Some(Message { role: Role::Assistant, parts }) = messages.last()
-        && let Some(Part::Text(text)) = parts.last()
+    if let Some(SeenMessage { role: Role::Assistant, parts }) = messages.last()
+        && let Some(SeenPart::Text(text)) = parts.last()
         && text.ends_with(char::is_whitespace)
     {
         findings.refuse("messages: final assistant content cannot end with trailing whitespace");
@@ -217,7 +217,7 @@ fn read_system(body: &Value, findings: &mut Findings) -> String {
     }
 }
 
-fn read_message(message: &Value, at: &str, findings: &mut Findings) -> Message {
+fn read_message(message: &Value, at: &str, findings: &mut Findings) -> SeenMessage {
     check_fields(message, &["role", "content"], &format!("{at}."), findings);
     let role = match message.get("role").and_then(Value::as_str) {
         Some("user") => Role::User,
@@ -227,8 +227,8 @@ fn read_message(message: &Value, at: &str, findings: &mut Findings) -> Message {
             Role::User
         }
     };
-    let parts: Vec<Part> = match message.get("content") {
-        Some(Value::String(text)) if !text.trim().is_empty() => vec![Part::Text(text.clone())],
+    let parts: Vec<SeenPart> = match message.get("content") {
+        Some(Value::String(text)) if !text.trim().is_empty() => vec![SeenPart::Text(text.clone())],
         Some(Value::Array(blocks)) if !blocks.is_empty() => blocks
             .iter()
             .enumerate()
@@ -239,14 +239,14 @@ fn read_message(message: &Value, at: &str, findings: &mut Findings) -> Message {
             Vec::new()
         }
     };
-    let is_result = |part: &Part| matches!(part, Part::Result { .. });
+    let is_result = |part: &SeenPart| matches!(part, SeenPart::Result { .. });
     if parts.iter().skip_while(|part| is_result(part)).any(is_result) {
         findings.refuse(format!("{at}.content: tool_result blocks must come first"));
     }
-    Message { role, parts }
+    SeenMessage { role, parts }
 }
 
-fn read_block(block: &Value, role: Role, at: &str, findings: &mut Findings) -> Part {
+fn read_block(block: &Value, role: Role, at: &str, findings: &mut Findings) -> SeenPart {
     let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
     let (fields, speaker): (&[&str], Option<Role>) = match kind {
         "text" => (&["type", "text", "cache_control", "citations"], None),
@@ -258,7 +258,7 @@ fn read_block(block: &Value, role: Role, at: &str, findings: &mut Findings) -> P
             if !CARRIED_BLOCKS.contains(&carried) {
                 findings.refuse(format!("{at}type: unknown block type {carried:?}"));
             }
-            return Part::Other(block.clone());
+            return SeenPart::Other(block.clone());
         }
     };
     check_fields(block, fields, at, findings);
@@ -266,12 +266,12 @@ fn read_block(block: &Value, role: Role, at: &str, findings: &mut Findings) -> P
         findings.refuse(format!("{at}type: a {kind} block cannot be in a message of this role"));
     }
     match kind {
-        "text" => Part::Text(read_text(block, at, findings)),
-        "thinking" => Part::Thinking {
+        "text" => SeenPart::Text(read_text(block, at, findings)),
+        "thinking" => SeenPart::Thinking {
             text: block.get("thinking").and_then(Value::as_str).unwrap_or_default().to_owned(),
             signature: Some(findings.required_text(block, "signature", at)),
         },
-        "redacted_thinking" => Part::RedactedThinking { payload: findings.required_text(block, "data", at) },
+        "redacted_thinking" => SeenPart::RedactedThinking { payload: findings.required_text(block, "data", at) },
         "tool_use" => read_call(block, at, findings),
         _ => read_result(block, at, findings),
     }
@@ -285,7 +285,7 @@ fn read_text(block: &Value, at: &str, findings: &mut Findings) -> String {
     text.to_owned()
 }
 
-fn read_call(block: &Value, at: &str, findings: &mut Findings) -> Part {
+fn read_call(block: &Value, at: &str, findings: &mut Findings) -> SeenPart {
     let arguments = block.get("input").cloned().unwrap_or_default();
     if !arguments.is_object() {
         findings.refuse(format!("{at}input: an object is required"));
@@ -294,10 +294,10 @@ fn read_call(block: &Value, at: &str, findings: &mut Findings) -> Part {
     if !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
         findings.refuse(format!("{at}id: must match ^[a-zA-Z0-9_-]+$"));
     }
-    Part::Call { id, name: findings.required_text(block, "name", at), arguments }
+    SeenPart::Call { id, name: findings.required_text(block, "name", at), arguments }
 }
 
-fn read_result(block: &Value, at: &str, findings: &mut Findings) -> Part {
+fn read_result(block: &Value, at: &str, findings: &mut Findings) -> SeenPart {
     let text = match block.get("content") {
         None => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -311,10 +311,10 @@ fn read_result(block: &Value, at: &str, findings: &mut Findings) -> Part {
         }
     };
     let is_error = block.get("is_error") == Some(&json!(true));
-    Part::Result { id: findings.required_text(block, "tool_use_id", at), text, is_error }
+    SeenPart::Result { id: findings.required_text(block, "tool_use_id", at), text, is_error }
 }
 
-fn read_tools(body: &Value, findings: &mut Findings) -> Vec<Tool> {
+fn read_tools(body: &Value, findings: &mut Findings) -> Vec<SeenTool> {
     let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate();
     let read = tools.map(|(index, tool)| {
         let at = format!("tools.{index}.");
@@ -323,7 +323,7 @@ fn read_tools(body: &Value, findings: &mut Findings) -> Vec<Tool> {
         if custom && tool.get("input_schema").is_none() {
             findings.refuse(format!("{at}input_schema: field required"));
         }
-        Tool {
+        SeenTool {
             name: findings.required_text(tool, "name", &at),
             description: tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned(),
             schema: tool.get("input_schema").filter(|_| custom).cloned(),
@@ -342,19 +342,19 @@ fn event(name: &str, json: &str) -> String {
     format!("event: {name}\ndata: {json}\n\n")
 }
 
-fn stop_reason(reply: &Reply) -> &str {
+fn stop_reason(reply: &FakeReply) -> &str {
     match &reply.finish {
-        Finish::Natural if reply.tool_calls().next().is_some() => "tool_use",
-        Finish::Natural => "end_turn",
-        Finish::Length => "max_tokens",
-        Finish::Refusal => "refusal",
-        Finish::Pause => "pause_turn",
-        Finish::Unheard(word) => word,
+        FakeFinish::Natural if reply.tool_calls().next().is_some() => "tool_use",
+        FakeFinish::Natural => "end_turn",
+        FakeFinish::Length => "max_tokens",
+        FakeFinish::Refusal => "refusal",
+        FakeFinish::Pause => "pause_turn",
+        FakeFinish::Unheard(word) => word,
     }
 }
 
-fn usage(usage: Usage, output: u64) -> String {
-    let Usage { input, cache_read, cache_write, .. } = usage;
+fn usage(usage: FakeUsage, output: u64) -> String {
+    let FakeUsage { input, cache_read, cache_write, .. } = usage;
     format!(
         r#"{{"input_tokens":{input},"cache_creation_input_tokens":{cache_write},"cache_read_input_tokens":{cache_read},"output_tokens":{output}}}"#
     )
@@ -379,7 +379,7 @@ fn is_shown(block: &Block) -> bool {
     !matches!(block, Block::Refusal(words) if words.is_empty())
 }
 
-fn whole_block(reply: &Reply, block: &Block) -> Option<String> {
+fn whole_block(reply: &FakeReply, block: &Block) -> Option<String> {
     let json = match block {
         Block::Refusal(words) if words.is_empty() => return None,
         Block::Text(text) | Block::Refusal(text) => {
@@ -404,12 +404,12 @@ fn redacted(payload: &str) -> String {
     format!(r#"{{"type":"redacted_thinking","data":{}}}"#, quoted(payload))
 }
 
-fn call_block(call: &Call, input: &str) -> String {
+fn call_block(call: &FakeCall, input: &str) -> String {
     let id = call.id.as_deref().unwrap_or_default();
     format!(r#"{{"type":"tool_use","id":{},"name":{},"input":{input}}}"#, quoted(id), quoted(&call.name))
 }
 
-fn block_events(reply: &Reply, block: &Block, index: usize, events: &mut Vec<String>) {
+fn block_events(reply: &FakeReply, block: &Block, index: usize, events: &mut Vec<String>) {
     let (opening, deltas): (String, Vec<(&str, &str, &str)>) = match block {
         Block::Text(text) | Block::Refusal(text) => (
             r#"{"type":"text","text":""}"#.to_owned(),

@@ -6,10 +6,10 @@ mod schema;
 use serde_json::{Value, json};
 
 use super::{Dialect, Findings, Protocol, Serving, quoted};
-use crate::fault::{Failure, RetryAfter};
-use crate::reply::{Block, Call, Finish, Reply, Usage};
+use crate::fault::{FakeProviderError, RetryAfter};
+use crate::reply::{Block, FakeCall, FakeFinish, FakeReply, FakeUsage};
 use crate::request::Headers;
-use crate::seen::{Seen, Stream, Tool};
+use crate::seen::{SeenRequest, SeenTool, StreamMode};
 
 pub(super) struct Gemini;
 
@@ -61,7 +61,7 @@ impl Dialect for Gemini {
         headers.get("x-goog-api-key").or(token).is_some_and(|key| !key.is_empty())
     }
 
-    fn read(&self, path: &str, body: &Value, findings: &mut Findings) -> Seen {
+    fn read(&self, path: &str, body: &Value, findings: &mut Findings) -> SeenRequest {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let model =
             path.rsplit_once("/models/").and_then(|(_, rest)| rest.split_once(':')).map_or("", |(name, _)| name);
@@ -74,14 +74,14 @@ impl Dialect for Gemini {
         check_settings(settings, model, findings);
         let tools = read_tools(body, findings);
         check_combination(body, settings, &tools, model, findings);
-        Seen {
+        SeenRequest {
             longest_answer: settings.get("maxOutputTokens").and_then(Value::as_u64),
             protocol: Protocol::Gemini,
             model: model.to_owned(),
             system: contents::read_system(body, findings),
             messages: contents::read(body, is_third(model), findings),
             tools,
-            stream: if streams { Stream::EventsWithUsage } else { Stream::No },
+            stream: if streams { StreamMode::EventsWithUsage } else { StreamMode::No },
         }
     }
 
@@ -104,7 +104,7 @@ impl Dialect for Gemini {
         events
     }
 
-    fn failure(&self, failure: &Failure) -> String {
+    fn failure(&self, failure: &FakeProviderError) -> String {
         let reason = failure.code.as_deref().map(|code| format!(r#"{{"reason":{}}}"#, quoted(code)));
         let delay = match &failure.retry_after {
             Some(RetryAfter::Detail(delay)) => Some(format!(
@@ -124,7 +124,7 @@ impl Dialect for Gemini {
         )
     }
 
-    fn failure_event(&self, failure: &Failure) -> String {
+    fn failure_event(&self, failure: &FakeProviderError) -> String {
         event(&self.failure(failure))
     }
 
@@ -191,7 +191,7 @@ fn check_settings(settings: &Value, model: &str, findings: &mut Findings) {
 }
 
 /// What earlier models cannot do at once.
-fn check_combination(body: &Value, settings: &Value, tools: &[Tool], model: &str, findings: &mut Findings) {
+fn check_combination(body: &Value, settings: &Value, tools: &[SeenTool], model: &str, findings: &mut Findings) {
     let json_wanted = field(settings, "responseMimeType").is_some_and(|kind| kind == "application/json");
     if !is_third(model) && json_wanted && !tools.is_empty() {
         findings.refuse("Function calling with a response mime type: 'application/json' is unsupported");
@@ -203,7 +203,7 @@ fn check_combination(body: &Value, settings: &Value, tools: &[Tool], model: &str
     }
 }
 
-fn read_tools(body: &Value, findings: &mut Findings) -> Vec<Tool> {
+fn read_tools(body: &Value, findings: &mut Findings) -> Vec<SeenTool> {
     let mut tools = Vec::new();
     for (index, entry) in field(body, "tools").and_then(Value::as_array).into_iter().flatten().enumerate() {
         let at = format!("tools[{index}]");
@@ -213,12 +213,12 @@ fn read_tools(body: &Value, findings: &mut Findings) -> Vec<Tool> {
             tools.push(read_declaration(declaration, &format!("{at}.function_declarations[{index}]"), findings));
         }
         let own = PROVIDERS_TOOLS.iter().filter(|name| field(entry, name).is_some());
-        tools.extend(own.map(|name| Tool { name: (*name).to_owned(), description: String::new(), schema: None }));
+        tools.extend(own.map(|name| SeenTool { name: (*name).to_owned(), description: String::new(), schema: None }));
     }
     tools
 }
 
-fn read_declaration(declaration: &Value, at: &str, findings: &mut Findings) -> Tool {
+fn read_declaration(declaration: &Value, at: &str, findings: &mut Findings) -> SeenTool {
     let known = ["behavior", "description", "name", "parameters", "parametersJsonSchema", "response"];
     check_fields(declaration, &known, at, findings);
     let schema = match (field(declaration, "parameters"), field(declaration, "parametersJsonSchema")) {
@@ -240,7 +240,7 @@ fn read_declaration(declaration: &Value, at: &str, findings: &mut Findings) -> T
         }
         (None, None) => json!({"type": "object"}),
     };
-    Tool {
+    SeenTool {
         name: findings.required_text(declaration, "name", &format!("{at}.")),
         description: declaration.get("description").and_then(Value::as_str).unwrap_or_default().to_owned(),
         schema: Some(schema),
@@ -262,13 +262,13 @@ fn chunk(serving: &Serving<'_>, parts: &str, end: &str) -> String {
     )
 }
 
-fn end(reply: &Reply) -> String {
+fn end(reply: &FakeReply) -> String {
     let reason = match &reply.finish {
         // The protocol knows no pause.
-        Finish::Natural | Finish::Pause => "STOP",
-        Finish::Length => "MAX_TOKENS",
-        Finish::Refusal => "SAFETY",
-        Finish::Unheard(word) => word,
+        FakeFinish::Natural | FakeFinish::Pause => "STOP",
+        FakeFinish::Length => "MAX_TOKENS",
+        FakeFinish::Refusal => "SAFETY",
+        FakeFinish::Unheard(word) => word,
     };
     let words = reply.blocks.iter().find_map(|block| match block {
         Block::Refusal(words) => (!words.is_empty()).then(|| format!(r#","finishMessage":{}"#, quoted(words))),
@@ -281,8 +281,8 @@ fn end(reply: &Reply) -> String {
     format!(r#","finishReason":{}{}"#, quoted(reason), words.unwrap_or_default())
 }
 
-fn usage(usage: Usage) -> String {
-    let Usage { input, output, cache_read, cache_write, reasoning } = usage;
+fn usage(usage: FakeUsage) -> String {
+    let FakeUsage { input, output, cache_read, cache_write, reasoning } = usage;
     let (prompt, candidates) = (input + cache_read + cache_write, output.saturating_sub(reasoning));
     let total = prompt + output;
     format!(
@@ -306,7 +306,7 @@ fn error_status(status: u16) -> &'static str {
 
 /// The parts of a reply, its texts cut by `pieces`. A thought without words is only a signature, and that goes on the
 /// part that follows it.
-fn parts(reply: &Reply, pieces: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+fn parts(reply: &FakeReply, pieces: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut parts = Vec::new();
     let mut signature = None;
     for block in &reply.blocks {
@@ -338,7 +338,7 @@ fn part(fields: &str, signature: Option<&str>) -> String {
     format!("{{{fields}{}}}", signature.unwrap_or_default())
 }
 
-fn function_call(call: &Call) -> String {
+fn function_call(call: &FakeCall) -> String {
     // Calls come whole, so broken JSON cannot come at all; the nearest to it are arguments that are no object.
     let broken = serde_json::from_str::<Value>(&call.arguments).is_err();
     let args = if broken { quoted(&call.arguments) } else { call.arguments.clone() };

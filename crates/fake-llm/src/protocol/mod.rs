@@ -7,10 +7,10 @@ mod openai_responses;
 
 use serde_json::Value;
 
-use crate::fault::Failure;
-use crate::reply::Reply;
+use crate::fault::FakeProviderError;
+use crate::reply::FakeReply;
 use crate::request::Headers;
-use crate::seen::{Seen, Stream};
+use crate::seen::{SeenRequest, StreamMode};
 
 /// A wire format, known by the path of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,7 +37,7 @@ pub(crate) trait Dialect: Sync {
     fn has_key(&self, headers: &Headers) -> bool;
 
     /// Understands as much as there is, and notes what the provider would refuse.
-    fn read(&self, path: &str, body: &Value, findings: &mut Findings) -> Seen;
+    fn read(&self, path: &str, body: &Value, findings: &mut Findings) -> SeenRequest;
 
     /// Whether thinking must come back while a tool loop is open.
     fn wants_thinking_back(&self) -> bool;
@@ -49,10 +49,10 @@ pub(crate) trait Dialect: Sync {
     fn events(&self, serving: &Serving<'_>) -> Vec<String>;
 
     /// The document of an error.
-    fn failure(&self, failure: &Failure) -> String;
+    fn failure(&self, failure: &FakeProviderError) -> String;
 
     /// The event that reports an error in a stream.
-    fn failure_event(&self, failure: &Failure) -> String;
+    fn failure_event(&self, failure: &FakeProviderError) -> String;
 
     /// What is sent in a stream when there is nothing to say.
     fn idle_frames(&self) -> &'static str;
@@ -60,10 +60,10 @@ pub(crate) trait Dialect: Sync {
 
 /// A reply about to be written. Each of its calls has an id.
 pub(crate) struct Serving<'a> {
-    pub reply: &'a Reply,
+    pub reply: &'a FakeReply,
     pub number: usize,
     pub model: &'a str,
-    pub stream: Stream,
+    pub stream: StreamMode,
 }
 
 /// What a provider would refuse about a request.
@@ -98,8 +98,8 @@ impl Serving<'_> {
     /// The reply's chunks as the client asked for them: one document, or one chunk for each event.
     pub fn chunks(&self, protocol: Protocol) -> Vec<bytes::Bytes> {
         match self.stream {
-            Stream::No => vec![protocol.dialect().document(self).into()],
-            Stream::Events | Stream::EventsWithUsage => {
+            StreamMode::No => vec![protocol.dialect().document(self).into()],
+            StreamMode::Events | StreamMode::EventsWithUsage => {
                 protocol.dialect().events(self).into_iter().map(Into::into).collect()
             }
         }

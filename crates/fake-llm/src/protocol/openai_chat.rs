@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{Dialect, Findings, Protocol, Serving, quoted};
-use crate::fault::Failure;
-use crate::reply::{Block, Call, Finish, Reply, Usage};
+use crate::fault::FakeProviderError;
+use crate::reply::{Block, FakeCall, FakeFinish, FakeReply, FakeUsage};
 use crate::request::Headers;
-use crate::seen::{Message, Part, Role, Seen, Stream, Tool};
+use crate::seen::{Role, SeenMessage, SeenPart, SeenRequest, SeenTool, StreamMode};
 
 pub(super) struct OpenAiChat;
 
@@ -22,7 +22,7 @@ impl Dialect for OpenAiChat {
         key.is_some_and(|key| !key.trim().is_empty())
     }
 
-    fn read(&self, _path: &str, body: &Value, findings: &mut Findings) -> Seen {
+    fn read(&self, _path: &str, body: &Value, findings: &mut Findings) -> SeenRequest {
         check_companions(body, findings);
         let mut system = Vec::new();
         let mut messages = Vec::new();
@@ -32,7 +32,7 @@ impl Dialect for OpenAiChat {
                 Turn::Said(message) => messages.push(message),
             }
         }
-        Seen {
+        SeenRequest {
             longest_answer: body
                 .get("max_completion_tokens")
                 .or_else(|| body.get("max_tokens"))
@@ -43,9 +43,9 @@ impl Dialect for OpenAiChat {
             messages,
             tools: read_tools(body, findings),
             stream: match (is_true(body, "/stream"), is_true(body, "/stream_options/include_usage")) {
-                (false, _) => Stream::No,
-                (true, false) => Stream::Events,
-                (true, true) => Stream::EventsWithUsage,
+                (false, _) => StreamMode::No,
+                (true, false) => StreamMode::Events,
+                (true, true) => StreamMode::EventsWithUsage,
             },
         }
     }
@@ -76,14 +76,14 @@ impl Dialect for OpenAiChat {
             events.extend(deltas.iter().map(|delta| chunk(serving, delta, None)));
         }
         events.push(chunk(serving, "{}", Some(finish_reason(reply))));
-        if serving.stream == Stream::EventsWithUsage {
+        if serving.stream == StreamMode::EventsWithUsage {
             events.push(frame(serving, "", &usage(reply.usage)));
         }
         events.push("data: [DONE]\n\n".to_owned());
         events
     }
 
-    fn failure(&self, failure: &Failure) -> String {
+    fn failure(&self, failure: &FakeProviderError) -> String {
         let code = failure.code.as_deref().map_or_else(|| "null".to_owned(), quoted);
         format!(
             r#"{{"error":{{"message":{},"type":"{}","param":null,"code":{code}}}}}"#,
@@ -92,7 +92,7 @@ impl Dialect for OpenAiChat {
         )
     }
 
-    fn failure_event(&self, failure: &Failure) -> String {
+    fn failure_event(&self, failure: &FakeProviderError) -> String {
         format!("data: {}\n\n", self.failure(failure))
     }
 
@@ -105,7 +105,7 @@ impl Dialect for OpenAiChat {
 
 enum Turn {
     System(String),
-    Said(Message),
+    Said(SeenMessage),
 }
 
 fn is_true(body: &Value, pointer: &str) -> bool {
@@ -131,30 +131,30 @@ fn read_message(message: &Value, at: &str, findings: &mut Findings) -> Turn {
     let text = read_content(message, at, findings);
     match message.get("role").and_then(Value::as_str) {
         Some("system" | "developer") => Turn::System(texts(&text)),
-        Some("user") => Turn::Said(Message { role: Role::User, parts: text }),
+        Some("user") => Turn::Said(SeenMessage { role: Role::User, parts: text }),
         Some("tool") => {
             let id = findings.required_text(message, "tool_call_id", &format!("{at}."));
-            let result = Part::Result { id, text: texts(&text), is_error: false };
-            Turn::Said(Message { role: Role::Tool, parts: vec![result] })
+            let result = SeenPart::Result { id, text: texts(&text), is_error: false };
+            Turn::Said(SeenMessage { role: Role::Tool, parts: vec![result] })
         }
         Some("assistant") => {
-            Turn::Said(Message { role: Role::Assistant, parts: read_reply(message, text, at, findings) })
+            Turn::Said(SeenMessage { role: Role::Assistant, parts: read_reply(message, text, at, findings) })
         }
         Some(_) | None => {
             findings.refuse(format!("{at}.role: must be system, developer, user, assistant or tool"));
-            Turn::Said(Message { role: Role::User, parts: text })
+            Turn::Said(SeenMessage { role: Role::User, parts: text })
         }
     }
 }
 
-fn texts(parts: &[Part]) -> String {
-    Message { role: Role::User, parts: parts.to_vec() }.text()
+fn texts(parts: &[SeenPart]) -> String {
+    SeenMessage { role: Role::User, parts: parts.to_vec() }.text()
 }
 
-fn read_content(message: &Value, at: &str, findings: &mut Findings) -> Vec<Part> {
+fn read_content(message: &Value, at: &str, findings: &mut Findings) -> Vec<SeenPart> {
     let speaks_otherwise = message.get("tool_calls").is_some() || message.get("refusal").is_some_and(Value::is_string);
     match message.get("content") {
-        Some(Value::String(text)) => vec![Part::Text(text.clone())],
+        Some(Value::String(text)) => vec![SeenPart::Text(text.clone())],
         Some(Value::Array(parts)) if !parts.is_empty() => parts
             .iter()
             .enumerate()
@@ -168,22 +168,22 @@ fn read_content(message: &Value, at: &str, findings: &mut Findings) -> Vec<Part>
     }
 }
 
-fn read_part(part: &Value, at: &str, findings: &mut Findings) -> Part {
+fn read_part(part: &Value, at: &str, findings: &mut Findings) -> SeenPart {
     match part.get("type").and_then(Value::as_str) {
-        Some("text") => Part::Text(findings.required_text(part, "text", &format!("{at}."))),
-        Some("image_url" | "input_audio" | "file" | "refusal" | "video_url") => Part::Other(part.clone()),
+        Some("text") => SeenPart::Text(findings.required_text(part, "text", &format!("{at}."))),
+        Some("image_url" | "input_audio" | "file" | "refusal" | "video_url") => SeenPart::Other(part.clone()),
         Some(_) | None => {
             findings.refuse(format!("{at}.type: unknown part type"));
-            Part::Other(part.clone())
+            SeenPart::Other(part.clone())
         }
     }
 }
 
-fn read_reply(message: &Value, text: Vec<Part>, at: &str, findings: &mut Findings) -> Vec<Part> {
+fn read_reply(message: &Value, text: Vec<SeenPart>, at: &str, findings: &mut Findings) -> Vec<SeenPart> {
     // Some want the field even where there was no thought.
     let reasoning = message.get("reasoning_content").and_then(Value::as_str).filter(|thought| !thought.is_empty());
-    let thinking = reasoning.map(|text| Part::Thinking { text: text.to_owned(), signature: None });
-    let mut parts: Vec<Part> = thinking.into_iter().chain(text).collect();
+    let thinking = reasoning.map(|text| SeenPart::Thinking { text: text.to_owned(), signature: None });
+    let mut parts: Vec<SeenPart> = thinking.into_iter().chain(text).collect();
     if message.get("tool_calls").is_some() {
         let calls = findings.required_list(message, "tool_calls", &format!("{at}.")).iter().enumerate();
         parts.extend(calls.map(|(index, call)| read_call(call, &format!("{at}.tool_calls[{index}]."), findings)));
@@ -191,7 +191,7 @@ fn read_reply(message: &Value, text: Vec<Part>, at: &str, findings: &mut Finding
     parts
 }
 
-fn read_call(call: &Value, at: &str, findings: &mut Findings) -> Part {
+fn read_call(call: &Value, at: &str, findings: &mut Findings) -> SeenPart {
     if call.get("type") != Some(&json!("function")) {
         findings.refuse(format!("{at}type: must be function"));
     }
@@ -201,14 +201,14 @@ fn read_call(call: &Value, at: &str, findings: &mut Findings) -> Part {
         findings.refuse(format!("{at}function.arguments: a text is required"));
     }
     let text = arguments.unwrap_or_default();
-    Part::Call {
+    SeenPart::Call {
         id: findings.required_text(call, "id", at),
         name: findings.required_text(function, "name", &format!("{at}function.")),
         arguments: serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
     }
 }
 
-fn read_tools(body: &Value, findings: &mut Findings) -> Vec<Tool> {
+fn read_tools(body: &Value, findings: &mut Findings) -> Vec<SeenTool> {
     if body.get("tools").is_none() {
         return Vec::new();
     }
@@ -218,7 +218,7 @@ fn read_tools(body: &Value, findings: &mut Findings) -> Vec<Tool> {
             findings.refuse(format!("tools[{index}].type: must be function"));
         }
         let function = tool.get("function").unwrap_or(&Value::Null);
-        Tool {
+        SeenTool {
             name: findings.required_text(function, "name", &format!("tools[{index}].function.")),
             description: function.get("description").and_then(Value::as_str).unwrap_or_default().to_owned(),
             schema: function.get("parameters").cloned(),
@@ -233,20 +233,20 @@ fn completion_id(serving: &Serving<'_>) -> String {
     format!("chatcmpl-fake{:08}", serving.number)
 }
 
-fn finish_reason(reply: &Reply) -> &str {
+fn finish_reason(reply: &FakeReply) -> &str {
     let refuses_in_words = reply.blocks.iter().any(|block| matches!(block, Block::Refusal(_)));
     match &reply.finish {
-        Finish::Natural if reply.tool_calls().next().is_some() => "tool_calls",
-        Finish::Refusal if !refuses_in_words => "content_filter",
+        FakeFinish::Natural if reply.tool_calls().next().is_some() => "tool_calls",
+        FakeFinish::Refusal if !refuses_in_words => "content_filter",
         // The protocol knows no pause, and a model that says no has stopped.
-        Finish::Natural | Finish::Refusal | Finish::Pause => "stop",
-        Finish::Length => "length",
-        Finish::Unheard(word) => word,
+        FakeFinish::Natural | FakeFinish::Refusal | FakeFinish::Pause => "stop",
+        FakeFinish::Length => "length",
+        FakeFinish::Unheard(word) => word,
     }
 }
 
-fn usage(usage: Usage) -> String {
-    let Usage { input, output, cache_read, cache_write, reasoning } = usage;
+fn usage(usage: FakeUsage) -> String {
+    let FakeUsage { input, output, cache_read, cache_write, reasoning } = usage;
     let prompt = input + cache_read + cache_write;
     let total = prompt + output;
     format!(
@@ -278,7 +278,7 @@ fn chunk(serving: &Serving<'_>, delta: &str, finish: Option<&str>) -> String {
     frame(serving, &choice, "null")
 }
 
-fn whole_message(reply: &Reply) -> String {
+fn whole_message(reply: &FakeReply) -> String {
     let mut texts = None;
     let mut reasoning = None;
     let mut refusal = None;
@@ -300,7 +300,7 @@ fn whole_message(reply: &Reply) -> String {
     format!(r#"{{"role":"assistant","content":{content},"refusal":{refusal}{reasoning}{calls}}}"#)
 }
 
-fn call_json(call: &Call, opening_at: Option<usize>) -> String {
+fn call_json(call: &FakeCall, opening_at: Option<usize>) -> String {
     let index = opening_at.map(|index| format!(r#""index":{index},"#)).unwrap_or_default();
     let arguments = if opening_at.is_some() { "" } else { &call.arguments };
     let id = call.id.as_deref().unwrap_or_default();
@@ -312,7 +312,7 @@ fn call_json(call: &Call, opening_at: Option<usize>) -> String {
     )
 }
 
-fn block_deltas(reply: &Reply, block: &Block, call_index: usize) -> Vec<String> {
+fn block_deltas(reply: &FakeReply, block: &Block, call_index: usize) -> Vec<String> {
     let field = |name: &str, piece: &str| format!(r#"{{"{name}":{}}}"#, quoted(piece));
     match block {
         Block::Text(text) => reply.deltas.pieces(text).into_iter().map(|piece| field("content", piece)).collect(),

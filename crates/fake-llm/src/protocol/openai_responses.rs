@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{Dialect, Findings, Protocol, Serving};
-use crate::fault::Failure;
-use crate::reply::{Block, Call, Finish, Reply, Usage};
+use crate::fault::FakeProviderError;
+use crate::reply::{Block, FakeCall, FakeFinish, FakeReply, FakeUsage};
 use crate::request::Headers;
-use crate::seen::{Message, Part, Role, Seen, Stream, Tool};
+use crate::seen::{Role, SeenMessage, SeenPart, SeenRequest, SeenTool, StreamMode};
 
 pub(super) struct OpenAiResponses;
 
@@ -76,7 +76,7 @@ impl Dialect for OpenAiResponses {
         key.is_some_and(|key| !key.trim().is_empty())
     }
 
-    fn read(&self, _path: &str, body: &Value, findings: &mut Findings) -> Seen {
+    fn read(&self, _path: &str, body: &Value, findings: &mut Findings) -> SeenRequest {
         for unknown in body.as_object().into_iter().flat_map(|fields| fields.keys()) {
             if !KNOWN_FIELDS.contains(&unknown.as_str()) {
                 findings.refuse(format!("unknown parameter: {unknown:?}"));
@@ -85,17 +85,19 @@ impl Dialect for OpenAiResponses {
         check_format(body, findings);
         let mut system: Vec<String> = text_at(body, "instructions").map(str::to_owned).into_iter().collect();
         let messages = match body.get("input") {
-            Some(Value::String(text)) => vec![Message { role: Role::User, parts: vec![Part::Text(text.clone())] }],
+            Some(Value::String(text)) => {
+                vec![SeenMessage { role: Role::User, parts: vec![SeenPart::Text(text.clone())] }]
+            }
             _ => read_items(body, &mut system, findings),
         };
-        Seen {
+        SeenRequest {
             longest_answer: body.get("max_output_tokens").and_then(Value::as_u64),
             protocol: Protocol::OpenAiResponses,
             model: findings.required_text(body, "model", ""),
             system: system.join("\n"),
             messages,
             tools: read_tools(body, findings),
-            stream: if body.get("stream") == Some(&json!(true)) { Stream::EventsWithUsage } else { Stream::No },
+            stream: if body.get("stream") == Some(&json!(true)) { StreamMode::EventsWithUsage } else { StreamMode::No },
         }
     }
 
@@ -122,12 +124,12 @@ impl Dialect for OpenAiResponses {
         events.0
     }
 
-    fn failure(&self, failure: &Failure) -> String {
-        let Failure { message, code, status, .. } = failure;
+    fn failure(&self, failure: &FakeProviderError) -> String {
+        let FakeProviderError { message, code, status, .. } = failure;
         json!({"error": {"message": message, "type": error_type(*status), "param": null, "code": code}}).to_string()
     }
 
-    fn failure_event(&self, failure: &Failure) -> String {
+    fn failure_event(&self, failure: &FakeProviderError) -> String {
         let code = failure.code.as_deref().unwrap_or(error_type(failure.status));
         let event =
             json!({"type": "error", "code": code, "message": failure.message, "param": null, "sequence_number": 0});
@@ -179,10 +181,10 @@ fn is_closed(schema: &Value) -> bool {
     inner && (!is_object || closed)
 }
 
-fn read_items(body: &Value, system: &mut Vec<String>, findings: &mut Findings) -> Vec<Message> {
+fn read_items(body: &Value, system: &mut Vec<String>, findings: &mut Findings) -> Vec<SeenMessage> {
     let stored = body.get("store") != Some(&json!(false));
     let items = findings.required_list(body, "input", "");
-    let mut messages: Vec<Message> = Vec::new();
+    let mut messages: Vec<SeenMessage> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let at = format!("input[{index}]");
         if text_at(item, "type") == Some("reasoning") {
@@ -193,9 +195,9 @@ fn read_items(body: &Value, system: &mut Vec<String>, findings: &mut Findings) -
             // The items of one reply are one message.
             Turn::Said(Role::Assistant, parts) => match messages.last_mut() {
                 Some(last) if last.role == Role::Assistant => last.parts.extend(parts),
-                Some(_) | None => messages.push(Message { role: Role::Assistant, parts }),
+                Some(_) | None => messages.push(SeenMessage { role: Role::Assistant, parts }),
             },
-            Turn::Said(role, parts) => messages.push(Message { role, parts }),
+            Turn::Said(role, parts) => messages.push(SeenMessage { role, parts }),
         }
     }
     messages
@@ -203,11 +205,11 @@ fn read_items(body: &Value, system: &mut Vec<String>, findings: &mut Findings) -
 
 enum Turn {
     System(String),
-    Said(Role, Vec<Part>),
+    Said(Role, Vec<SeenPart>),
 }
 
 fn read_item(item: &Value, at: &str, findings: &mut Findings) -> Turn {
-    let said = |part: Part| Turn::Said(Role::Assistant, vec![part]);
+    let said = |part: SeenPart| Turn::Said(Role::Assistant, vec![part]);
     match text_at(item, "type") {
         None | Some("message") => read_message(item, at, findings),
         Some("reasoning") => said(read_reasoning(item)),
@@ -220,7 +222,7 @@ fn read_item(item: &Value, at: &str, findings: &mut Findings) -> Turn {
             if !CARRIED_ITEMS.contains(&kind) {
                 findings.refuse(format!("{at}.type: unknown item type {kind:?}"));
             }
-            said(Part::Other(item.clone()))
+            said(SeenPart::Other(item.clone()))
         }
     }
 }
@@ -254,7 +256,7 @@ fn read_message(item: &Value, at: &str, findings: &mut Findings) -> Turn {
     let role = text_at(item, "role");
     let from_model = role == Some("assistant");
     let parts = match item.get("content") {
-        Some(Value::String(text)) => vec![Part::Text(text.clone())],
+        Some(Value::String(text)) => vec![SeenPart::Text(text.clone())],
         Some(Value::Array(parts)) if !parts.is_empty() => {
             let parts = parts.iter().enumerate();
             parts.map(|(n, part)| read_part(part, from_model, &format!("{at}.content[{n}]."), findings)).collect()
@@ -270,7 +272,7 @@ fn read_message(item: &Value, at: &str, findings: &mut Findings) -> Turn {
             check_id(item, "msg", at, findings);
             Turn::Said(Role::Assistant, parts)
         }
-        Some("system" | "developer") => Turn::System(Message { role: Role::User, parts }.text()),
+        Some("system" | "developer") => Turn::System(SeenMessage { role: Role::User, parts }.text()),
         Some(_) | None => {
             findings.refuse(format!("{at}.role: must be user, assistant, system or developer"));
             Turn::Said(Role::User, parts)
@@ -278,45 +280,45 @@ fn read_message(item: &Value, at: &str, findings: &mut Findings) -> Turn {
     }
 }
 
-fn read_part(part: &Value, from_model: bool, at: &str, findings: &mut Findings) -> Part {
+fn read_part(part: &Value, from_model: bool, at: &str, findings: &mut Findings) -> SeenPart {
     let text = |key: &str| text_at(part, key).map(str::to_owned);
     let read = match (text_at(part, "type").unwrap_or_default(), from_model) {
-        ("output_text", true) | ("input_text", false) => text("text").map(Part::Text),
+        ("output_text", true) | ("input_text", false) => text("text").map(SeenPart::Text),
         // What the model declined with is text as far as scripts are concerned.
-        ("refusal", true) => text("refusal").map(Part::Text),
-        ("input_image", false) => text("image_url").or(text("file_id")).map(|_| Part::Other(part.clone())),
+        ("refusal", true) => text("refusal").map(SeenPart::Text),
+        ("input_image", false) => text("image_url").or(text("file_id")).map(|_| SeenPart::Other(part.clone())),
         ("input_file", false) => {
             let source = ["file_data", "file_id", "file_url"].iter().find_map(|key| text(key));
-            source.map(|_| Part::Other(part.clone()))
+            source.map(|_| SeenPart::Other(part.clone()))
         }
         (kind, _) => {
             findings.refuse(format!("{at}type: {kind:?} is not allowed here"));
-            return Part::Other(part.clone());
+            return SeenPart::Other(part.clone());
         }
     };
     read.unwrap_or_else(|| {
         findings.refuse(format!("{at}the content is missing"));
-        Part::Other(part.clone())
+        SeenPart::Other(part.clone())
     })
 }
 
-fn read_reasoning(item: &Value) -> Part {
+fn read_reasoning(item: &Value) -> SeenPart {
     let thoughts = ["summary", "content"].iter().filter_map(|key| item.get(key)?.as_array()).flatten();
     let text: String = thoughts.filter_map(|thought| text_at(thought, "text")).collect();
     let encrypted = text_at(item, "encrypted_content").map(str::to_owned);
     match encrypted {
-        Some(payload) if text.is_empty() => Part::RedactedThinking { payload },
-        signature => Part::Thinking { text, signature },
+        Some(payload) if text.is_empty() => SeenPart::RedactedThinking { payload },
+        signature => SeenPart::Thinking { text, signature },
     }
 }
 
-fn read_call(item: &Value, at: &str, findings: &mut Findings) -> Part {
+fn read_call(item: &Value, at: &str, findings: &mut Findings) -> SeenPart {
     let arguments = text_at(item, "arguments");
     if arguments.is_none() {
         findings.refuse(format!("{at}arguments: a text is required"));
     }
     let text = arguments.unwrap_or_default();
-    Part::Call {
+    SeenPart::Call {
         id: read_call_id(item, at, findings),
         name: findings.required_text(item, "name", at),
         arguments: serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
@@ -331,28 +333,28 @@ fn read_call_id(item: &Value, at: &str, findings: &mut Findings) -> String {
     id
 }
 
-fn read_result(item: &Value, at: &str, findings: &mut Findings) -> Part {
+fn read_result(item: &Value, at: &str, findings: &mut Findings) -> SeenPart {
     let text = match item.get("output") {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
             let parts = parts.iter().enumerate();
             let parts = parts.map(|(n, part)| read_part(part, false, &format!("{at}output[{n}]."), findings));
-            Message { role: Role::Tool, parts: parts.collect() }.text()
+            SeenMessage { role: Role::Tool, parts: parts.collect() }.text()
         }
         Some(_) | None => {
             findings.refuse(format!("{at}output: a text or a list of parts is required"));
             String::new()
         }
     };
-    Part::Result { id: read_call_id(item, at, findings), text, is_error: false }
+    SeenPart::Result { id: read_call_id(item, at, findings), text, is_error: false }
 }
 
-fn read_tools(body: &Value, findings: &mut Findings) -> Vec<Tool> {
+fn read_tools(body: &Value, findings: &mut Findings) -> Vec<SeenTool> {
     let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate();
     tools.map(|(index, tool)| read_tool(tool, &format!("tools[{index}]."), findings)).collect()
 }
 
-fn read_tool(tool: &Value, at: &str, findings: &mut Findings) -> Tool {
+fn read_tool(tool: &Value, at: &str, findings: &mut Findings) -> SeenTool {
     let kind = text_at(tool, "type").unwrap_or_default();
     if kind != "function" {
         if !SERVER_TOOLS.contains(&kind) {
@@ -361,13 +363,13 @@ fn read_tool(tool: &Value, at: &str, findings: &mut Findings) -> Tool {
         if kind == "code_interpreter" && tool.get("container").is_none() {
             findings.refuse(format!("{at}container: field required"));
         }
-        return Tool { name: kind.to_owned(), description: String::new(), schema: None };
+        return SeenTool { name: kind.to_owned(), description: String::new(), schema: None };
     }
     let schema = tool.get("parameters").cloned().unwrap_or_default();
     if tool.get("strict") == Some(&json!(true)) && !is_closed(&schema) {
         findings.refuse(format!("{at}parameters: every object must be closed and require all of its properties"));
     }
-    Tool {
+    SeenTool {
         name: findings.required_text(tool, "name", at),
         description: text_at(tool, "description").unwrap_or_default().to_owned(),
         schema: Some(schema),
@@ -387,16 +389,16 @@ impl Status {
     }
 }
 
-fn status(reply: &Reply) -> Status {
+fn status(reply: &FakeReply) -> Status {
     let refuses_in_words = reply.blocks.iter().any(|block| matches!(block, Block::Refusal(_)));
     let incomplete = |reason| Status { word: "incomplete".to_owned(), incomplete: Some(reason) };
     match &reply.finish {
-        Finish::Refusal if !refuses_in_words => incomplete("content_filter"),
+        FakeFinish::Refusal if !refuses_in_words => incomplete("content_filter"),
         // A model that says no has completed its answer.
-        Finish::Natural | Finish::Refusal => Status::word("completed"),
-        Finish::Length => incomplete("max_output_tokens"),
-        Finish::Pause => Status::word("in_progress"),
-        Finish::Unheard(word) => Status::word(word),
+        FakeFinish::Natural | FakeFinish::Refusal => Status::word("completed"),
+        FakeFinish::Length => incomplete("max_output_tokens"),
+        FakeFinish::Pause => Status::word("in_progress"),
+        FakeFinish::Unheard(word) => Status::word(word),
     }
 }
 
@@ -416,8 +418,8 @@ fn response(serving: &Serving<'_>, status: &Status, items: &[Value]) -> Value {
     })
 }
 
-fn usage(usage: Usage) -> Value {
-    let Usage { input, output, cache_read, cache_write, reasoning } = usage;
+fn usage(usage: FakeUsage) -> Value {
+    let FakeUsage { input, output, cache_read, cache_write, reasoning } = usage;
     let input = input + cache_read + cache_write;
     json!({
         "input_tokens": input,
@@ -469,7 +471,7 @@ fn reasoning(id: &str, summary: &Value, encrypted: &str) -> Value {
     json!({"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted})
 }
 
-fn function_call(id: &str, call: &Call) -> Value {
+fn function_call(id: &str, call: &FakeCall) -> Value {
     json!({
         "type": "function_call",
         "id": id,
@@ -491,7 +493,7 @@ impl Events {
     }
 }
 
-fn item_events(reply: &Reply, block: &Block, item: &Value, index: usize, events: &mut Events) {
+fn item_events(reply: &FakeReply, block: &Block, item: &Value, index: usize, events: &mut Events) {
     let id = item.get("id").cloned().unwrap_or_default();
     let mut opening = item.clone();
     let empty = match block {

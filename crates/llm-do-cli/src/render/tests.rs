@@ -46,7 +46,7 @@ fn story() -> Vec<Event> {
             EventKind::ToolReturned {
                 id: "1".into(),
                 tool: "read".into(),
-                returned: Returned::Error("no \u{1b}[2J file".into()),
+                returned: ToolReturn::Error("no \u{1b}[2J file".into()),
                 duration_ms: 3,
             },
         ),
@@ -56,7 +56,7 @@ fn story() -> Vec<Event> {
             EventKind::CallFinished {
                 name,
                 kind,
-                ended: Ended::Output(CallOutput::Text("done".to_owned())),
+                ended: CallEnd::Output(CallOutput::Text("done".to_owned())),
                 duration_ms: 2100,
                 usage,
             },
@@ -77,8 +77,8 @@ fn shown(view: View) -> String {
     }
     assert!(!renderer.is_within_line());
     let pieces = pieces.into_iter().map(|piece| match piece {
-        Piece::Out(text) => format!("<{text}>"),
-        Piece::Err(text) => text,
+        OutputPiece::Out(text) => format!("<{text}>"),
+        OutputPiece::Err(text) => text,
     });
     pieces.collect::<String>().replace("><", "")
 }
@@ -107,5 +107,5 @@ fn an_answer_that_came_in_one_piece_is_shown_whole() {
     let mut renderer = Renderer::new(view(Verbosity::Normal, false, true));
     let mut pieces = Vec::new();
     renderer.render(&event(0, EventKind::TextComplete { text: "whole".into() }), None, &mut pieces);
-    assert_eq!(pieces, [Piece::Out("whole".into()), Piece::Out("\n".into())]);
+    assert_eq!(pieces, [OutputPiece::Out("whole".into()), OutputPiece::Out("\n".into())]);
 }

@@ -6,57 +6,57 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::message::{Content, Message, RawJson};
-use llm_do::tools::callback::{self, Seen, Sight};
-use llm_do::tools::rpc::{Connection, Fault, Request, code};
+use llm_do::tools::callback::{self, CallView, Sight};
+use llm_do::tools::rpc::{Connection, RpcError, RpcRequest, code};
 use llm_do::tools::{CallContext, ToolError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::order::Order;
+use super::order::EventBarrier;
 
 /// The calls that a client works on, by their ids.
 #[derive(Debug, Default)]
-pub struct Calls {
-    open: Mutex<HashMap<String, mpsc::UnboundedSender<Request>>>,
+pub struct ClientCalls {
+    open: Mutex<HashMap<String, mpsc::UnboundedSender<RpcRequest>>>,
     next: AtomicU64,
 }
 
-impl Calls {
+impl ClientCalls {
     /// Passes a request on to the call that it names.
-    pub fn route(&self, request: Request) {
+    pub fn route(&self, request: RpcRequest) {
         #[derive(Deserialize)]
-        struct Routed {
+        struct ClientCallReference {
             call: String,
         }
-        let Ok(Routed { call }) = request.params.to() else {
+        let Ok(ClientCallReference { call }) = request.params.to() else {
             let words = format!("`{}` needs the `call` that it belongs to", request.method);
-            return request.refuse(Fault::told(code::INVALID_PARAMS, words));
+            return request.refuse(RpcError::told(code::INVALID_PARAMS, words));
         };
         let sender = self.open().get(&call).cloned();
         match sender {
             Some(sender) => drop(sender.send(request)),
-            None => request.refuse(Fault::told(code::FAILED, "the call is over: nothing can be called from it")),
+            None => request.refuse(RpcError::told(code::FAILED, "the call is over: nothing can be called from it")),
         }
     }
 
-    fn begin(self: &Arc<Self>) -> (Begun, mpsc::UnboundedReceiver<Request>) {
+    fn begin(self: &Arc<Self>) -> (OpenClientCall, mpsc::UnboundedReceiver<RpcRequest>) {
         let id = format!("c{}", self.next.fetch_add(1, Ordering::Relaxed) + 1);
         let (sender, requests) = mpsc::unbounded_channel();
         self.open().insert(id.clone(), sender);
-        (Begun { calls: Arc::clone(self), id }, requests)
+        (OpenClientCall { calls: Arc::clone(self), id }, requests)
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<Request>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<RpcRequest>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Begun {
-    calls: Arc<Calls>,
+struct OpenClientCall {
+    calls: Arc<ClientCalls>,
     id: String,
 }
 
-impl Drop for Begun {
+impl Drop for OpenClientCall {
     fn drop(&mut self) {
         self.calls.open().remove(&self.id);
     }
@@ -64,29 +64,29 @@ impl Drop for Begun {
 
 /// The way to the code of one client, for one scope.
 #[derive(Clone)]
-pub struct Caller {
+pub struct ClientCaller {
     pub scope: u64,
     pub client: Connection,
-    pub calls: Arc<Calls>,
-    pub order: Order,
+    pub calls: Arc<ClientCalls>,
+    pub order: EventBarrier,
 }
 
 #[derive(Serialize)]
-struct Question<'a, T> {
+struct ClientQuery<'a, T> {
     scope: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<&'a str>,
     #[serde(flatten)]
     asked: T,
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<Seen<'a, &'a [Message]>>,
+    context: Option<CallView<'a, &'a [Message]>>,
 }
 
-impl Caller {
+impl ClientCaller {
     /// Asks for something that belongs to no call.
-    pub async fn ask(&self, method: &str, asked: impl Serialize) -> Result<RawJson, Fault> {
+    pub async fn ask(&self, method: &str, asked: impl Serialize) -> Result<RawJson, RpcError> {
         self.order.told().await;
-        let params = RawJson::of(&Question { scope: self.scope, call: None, asked, context: None });
+        let params = RawJson::of(&ClientQuery { scope: self.scope, call: None, asked, context: None });
         self.client.request(method, &params).await
     }
 
@@ -101,8 +101,8 @@ impl Caller {
     ) -> Result<RawJson, ToolError> {
         let (begun, requests) = self.calls.begin();
         self.order.told().await;
-        let context = Some(Seen::of(sight, cx, |messages| messages));
-        let params = RawJson::of(&Question { scope: self.scope, call: Some(&begun.id), asked, context });
+        let context = Some(CallView::of(sight, cx, |messages| messages));
+        let params = RawJson::of(&ClientQuery { scope: self.scope, call: Some(&begun.id), asked, context });
         let answer = self.client.request(method, &params);
         let given = |content: &[Content], _: Option<&str>| callback::value_of(content);
         let answer = callback::while_serving(answer, requests, cx, given).await;

@@ -10,18 +10,18 @@ use llm_do::message::{Attachment, Content, RawJson};
 use llm_do::project::Project;
 use llm_do::tools::approval::{PermittedCall, Question, Rule, Verdict};
 use llm_do::tools::callback::Sight;
-use llm_do::tools::function::{FunctionEntry, MadeToolset, Opening, Run, RunEntry, Tool, fits};
+use llm_do::tools::function::{FunctionEntry, MadeToolset, Run, RunEntry, Tool, ToolsetContext, fits};
 use llm_do::tools::python::RenderedPart;
 use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::calls::Caller;
-use super::protocol::{Approval, EntryParam, Offered, OfferedTool, ToolsetParam};
+use super::calls::ClientCaller;
+use super::protocol::{Approval, ClientOffer, EntryParam, OfferedTool, ToolsetParam};
 use crate::failure::Failure;
 
 /// A project, with everything that the client offers to it by name.
-pub fn offered(mut project: Project, offer: &Offered, caller: &Caller) -> Project {
+pub fn offered(mut project: Project, offer: &ClientOffer, caller: &ClientCaller) -> Project {
     for tool in &offer.tools {
         project = project.tool(single(tool, caller));
     }
@@ -49,25 +49,25 @@ pub fn offered(mut project: Project, offer: &Offered, caller: &Caller) -> Projec
 }
 
 /// The client's function as the entry of a run.
-pub fn entry(entry: &EntryParam, caller: &Caller) -> Option<FunctionEntry> {
+pub fn entry(entry: &EntryParam, caller: &ClientCaller) -> Option<FunctionEntry> {
     let name = entry.function.clone()?;
     let schema = entry.schema.clone().unwrap_or_else(|| RawJson::of(&json!({})));
     let (caller, function) = (caller.clone(), name.clone());
     let run: RunEntry = Box::new(move |input, cx| {
         #[derive(Serialize)]
-        struct Entering<'a> {
+        struct ClientEntryCall<'a> {
             function: &'a str,
             input: &'a RawJson,
         }
         #[derive(Deserialize)]
-        struct Entered {
+        struct ClientEntryResult {
             value: RawJson,
         }
         let (caller, function) = (caller.clone(), function.clone());
         Box::pin(async move {
-            let asked = Entering { function: &function, input: &input };
+            let asked = ClientEntryCall { function: &function, input: &input };
             let answer = caller.within("call_entry", asked, Sight::Full, cx).await?;
-            answer.to().map(|Entered { value }| value).map_err(|error| nonsense(&error))
+            answer.to().map(|ClientEntryResult { value }| value).map_err(|error| nonsense(&error))
         })
     });
     Some(FunctionEntry::of(name, schema, run))
@@ -93,7 +93,7 @@ fn sight(tool: &OfferedTool) -> Sight {
 }
 
 #[derive(Serialize)]
-struct Calling<'a> {
+struct ClientToolCall<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     toolset: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,39 +109,45 @@ struct Calling<'a> {
 /// What code gave.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Returned {
+enum ClientToolResult {
     Value(RawJson),
-    Content(Vec<Part>),
+    Content(Vec<ClientResultPart>),
     ApprovalNeeded(serde::de::IgnoredAny),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Part {
+enum ClientResultPart {
     Text(String),
     Attachment(Attachment),
 }
 
-fn content(returned: Returned) -> Option<Vec<Content>> {
+fn content(returned: ClientToolResult) -> Option<Vec<Content>> {
     let part = |part| match part {
-        Part::Text(text) => Content::text(text),
-        Part::Attachment(attachment) => Content::Attachment(attachment),
+        ClientResultPart::Text(text) => Content::text(text),
+        ClientResultPart::Attachment(attachment) => Content::Attachment(attachment),
     };
     match returned {
-        Returned::Value(value) => Some(vec![Content::value(&value)]),
-        Returned::Content(parts) => Some(parts.into_iter().map(part).collect()),
-        Returned::ApprovalNeeded(_) => None,
+        ClientToolResult::Value(value) => Some(vec![Content::value(&value)]),
+        ClientToolResult::Content(parts) => Some(parts.into_iter().map(part).collect()),
+        ClientToolResult::ApprovalNeeded(_) => None,
     }
 }
 
 /// A single function: it has no state, and entries may call it too.
-fn single(tool: &OfferedTool, caller: &Caller) -> Tool {
+fn single(tool: &OfferedTool, caller: &ClientCaller) -> Tool {
     let (caller, name, sight) = (caller.clone(), tool.name.clone(), sight(tool));
     let run: Run = Box::new(move |arguments, cx| {
         let (caller, name) = (caller.clone(), name.clone());
         Box::pin(async move {
-            let calling =
-                Calling { toolset: None, instance: None, tool: &name, arguments: &arguments, id: None, approved: None };
+            let calling = ClientToolCall {
+                toolset: None,
+                instance: None,
+                tool: &name,
+                arguments: &arguments,
+                id: None,
+                approved: None,
+            };
             let answer = caller.within("call_tool", calling, sight, cx).await?;
             let unasked = || ToolError::failed("its code wants an approval; offer it with `approval: \"ask\"`");
             content(answer.to().map_err(|error| nonsense(&error))?).ok_or_else(unasked)
@@ -152,20 +158,20 @@ fn single(tool: &OfferedTool, caller: &Caller) -> Tool {
 
 /// A toolset for one call of an agent: its tools are known, or the client makes it now.
 async fn made(
-    caller: Caller,
+    caller: ClientCaller,
     name: String,
     tools: Option<Vec<OfferedTool>>,
-    opening: Opening,
+    opening: ToolsetContext,
 ) -> Result<MadeToolset, String> {
     #[derive(Serialize)]
-    struct Making<'a> {
+    struct ClientToolsetRequest<'a> {
         toolset: &'a str,
         agent: &'a str,
         model: &'a str,
         depth: usize,
     }
     #[derive(Deserialize)]
-    struct Made {
+    struct ClientToolsetAnswer {
         #[serde(default)]
         instance: Value,
         #[serde(default)]
@@ -177,10 +183,10 @@ async fn made(
     if let Some(tools) = tools {
         return Ok(MadeToolset::Live(Box::new(ClientTools::new(caller, name, None, tools))));
     }
-    let Opening { agent, model, depth } = &opening;
-    let answer = caller.ask("open_toolset", Making { toolset: &name, agent, model, depth: *depth }).await;
+    let ToolsetContext { agent, model, depth } = &opening;
+    let answer = caller.ask("open_toolset", ClientToolsetRequest { toolset: &name, agent, model, depth: *depth }).await;
     let answer = answer.map_err(|fault| fault.to_string())?;
-    let Made { instance, tools, definition, rules } =
+    let ClientToolsetAnswer { instance, tools, definition, rules } =
         answer.to().map_err(|error| format!("the client answered what nobody asked: {error}"))?;
     match definition {
         Some(definition) => {
@@ -195,24 +201,24 @@ async fn made(
 }
 
 /// What the client says of a typed input.
-async fn rendered(caller: &Caller, agent: &str, value: &Value) -> Result<Vec<RenderedPart>, String> {
+async fn rendered(caller: &ClientCaller, agent: &str, value: &Value) -> Result<Vec<RenderedPart>, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "snake_case")]
-    enum Rendered {
+    enum ClientRendering {
         Parts(Vec<RenderedPart>),
         Invalid(String),
     }
     let answer = caller.ask("render_input", json!({"agent": agent, "value": value})).await;
     match answer.map_err(|fault| fault.to_string())?.to() {
-        Ok(Rendered::Parts(parts)) => Ok(parts),
-        Ok(Rendered::Invalid(violation)) => Err(violation),
+        Ok(ClientRendering::Parts(parts)) => Ok(parts),
+        Ok(ClientRendering::Invalid(violation)) => Err(violation),
         Err(error) => Err(format!("the client answered what nobody asked: {error}")),
     }
 }
 
 /// Tools that run in the client.
 struct ClientTools {
-    caller: Caller,
+    caller: ClientCaller,
     name: String,
     /// Of a toolset that was made for this call.
     instance: Option<Value>,
@@ -234,7 +240,7 @@ impl Drop for ClientTools {
 }
 
 impl ClientTools {
-    fn new(caller: Caller, name: String, instance: Option<Value>, tools: Vec<OfferedTool>) -> Self {
+    fn new(caller: ClientCaller, name: String, instance: Option<Value>, tools: Vec<OfferedTool>) -> Self {
         let with_schema = |tool: OfferedTool| {
             let schema = tool.parameters.to().unwrap_or_default();
             (tool, schema)
@@ -247,9 +253,9 @@ impl ClientTools {
         self.tools.iter().find(|(tool, _)| tool.name == name).ok_or_else(|| format!("there is no tool `{name}`"))
     }
 
-    fn calling<'a>(&'a self, tool: &'a str, arguments: &'a RawJson) -> Calling<'a> {
+    fn calling<'a>(&'a self, tool: &'a str, arguments: &'a RawJson) -> ClientToolCall<'a> {
         let (toolset, instance) = (Some(self.name.as_str()), self.instance.as_ref());
-        Calling { toolset, instance, tool, arguments, id: None, approved: None }
+        ClientToolCall { toolset, instance, tool, arguments, id: None, approved: None }
     }
 
     fn needing(&self) -> std::sync::MutexGuard<'_, Vec<(String, String)>> {
@@ -262,7 +268,7 @@ impl ClientTools {
 
     async fn opinion(&self, tool: &str, arguments: &RawJson, cx: &CallContext<'_>) -> Result<Verdict, String> {
         #[derive(Deserialize)]
-        struct Opinion {
+        struct ClientOpinion {
             invalid: Option<String>,
             #[serde(default)]
             verdict: Approval,
@@ -280,7 +286,7 @@ impl ClientTools {
         }
         let answer = self.caller.within("judge_tool", self.calling(tool, arguments), sight(offered), cx).await;
         // Whoever cannot say whether a call may run has not allowed it.
-        let opinion = match answer.map(|answer| answer.to::<Opinion>()) {
+        let opinion = match answer.map(|answer| answer.to::<ClientOpinion>()) {
             Ok(Ok(opinion)) => opinion,
             Ok(Err(error)) => return Ok(Verdict::Block(format!("its toolset cannot judge the call: {error}"))),
             Err(error) => return Ok(Verdict::Block(format!("its toolset cannot judge the call: {error}"))),
@@ -326,7 +332,8 @@ impl Toolset for ClientTools {
             let (tool, arguments) = (call.tool(), call.arguments());
             let (offered, _) = self.tool(tool).map_err(ToolError::Failed)?;
             let approved = offered.approval != Approval::Allow || self.is_needing(tool, arguments);
-            let calling = Calling { id: Some(call.id()), approved: Some(approved), ..self.calling(tool, arguments) };
+            let calling =
+                ClientToolCall { id: Some(call.id()), approved: Some(approved), ..self.calling(tool, arguments) };
             let answer = self.caller.within("call_tool", calling, sight(offered), cx).await?;
             match content(answer.to().map_err(|error| nonsense(&error))?) {
                 Some(content) => Ok(content),
@@ -350,7 +357,7 @@ impl Toolset for ClientTools {
 }
 
 /// Names that mean two things, before anything is linked.
-pub fn check(offer: &Offered) -> Result<(), Failure> {
+pub fn check(offer: &ClientOffer) -> Result<(), Failure> {
     let mut names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
     names.sort_unstable();
     if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {

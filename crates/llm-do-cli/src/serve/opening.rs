@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use llm_do::event::Hearing;
+use llm_do::event::Listen;
 use llm_do::message::RawJson;
 use llm_do::model::exchange::Secret;
 use llm_do::model::name::ModelName;
@@ -17,24 +17,24 @@ use llm_do::runtime::OutsideCaller;
 use llm_do::syntax::names;
 use llm_do::tools::function::FunctionEntry;
 use llm_do::tools::python::PythonEndpoint;
-use llm_do::tools::rpc::{Connection, Fault};
-use llm_do_launch::config::{Config, Kind, ProviderConfig};
+use llm_do::tools::rpc::{Connection, RpcError};
+use llm_do_launch::config::{Config, ProviderConfig, ProviderKind};
 use llm_do_launch::error::LaunchError;
 use llm_do_launch::fencing;
-use llm_do_launch::launch::{Launch, Listen, PolicyOverrides, Record, SurveyedLaunch, TrustedLaunch};
+use llm_do_launch::launch::{Launch, ListenPlan, PolicyOverrides, Record, SurveyedLaunch, TrustedLaunch};
 use llm_do_launch::python::PythonPlan;
 use llm_do_launch::session::TurnReport;
 use llm_do_launch::settings::Settings;
 use llm_do_launch::trust::{Standing, TrustAnswers};
 
-use super::calls::{Caller, Calls};
+use super::calls::{ClientCaller, ClientCalls};
 use super::offer;
-use super::order::Order;
+use super::order::EventBarrier;
 use super::protocol::{
-    CallerParam, Definition, ErrorData, OfAgent, Offered, Open, PolicyReport, RuleReport, ToolRule, Wanted,
+    CallerParam, ClientOffer, Definition, ErrorData, EventSelection, OfAgent, Open, PolicyReport, RuleReport, ToolRule,
 };
-use super::questions::{Client, Trouble};
-use super::scope::Prepared;
+use super::questions::{ClientApprover, Trouble};
+use super::scope::PreparedScope;
 use crate::args::ModelArgs;
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -42,7 +42,7 @@ use crate::plan;
 
 /// A call to be opened, and what its client is told of it.
 pub struct Ready {
-    pub prepared: Prepared,
+    pub prepared: PreparedScope,
     pub agent: String,
     pub model: Option<String>,
 }
@@ -51,18 +51,18 @@ pub async fn prepare(
     mut open: Open,
     scope: u64,
     client: &Connection,
-    calls: &Arc<Calls>,
+    calls: &Arc<ClientCalls>,
     environment: &Environment,
-) -> Result<Ready, Fault> {
+) -> Result<Ready, RpcError> {
     open.limits.check()?;
-    let offered = Offered {
+    let offered = ClientOffer {
         tools: std::mem::take(&mut open.tools),
         toolsets: std::mem::take(&mut open.toolsets),
         inputs: std::mem::take(&mut open.inputs),
     };
     offer::check(&offered)?;
-    let (order, waiting) = Order::new();
-    let caller = Caller { scope, client: client.clone(), calls: Arc::clone(calls), order };
+    let (order, waiting) = EventBarrier::new();
+    let caller = ClientCaller { scope, client: client.clone(), calls: Arc::clone(calls), order };
 
     let mut settings = environment.settings()?;
     add_providers(&mut settings.config, std::mem::take(&mut open.providers), environment)?;
@@ -82,18 +82,19 @@ pub async fn prepare(
     let (agent, model) = entry(linked.program());
     let ready = linked.ready(Record::Ephemeral, None).map_err(Failure::from)?;
     let trouble = Trouble::default();
-    let asking = Client {
+    let asking = ClientApprover {
         scope,
         connection: client.clone(),
         descriptions: descriptions(open.tool_rules),
         trouble: trouble.clone(),
     };
     let hearing = match open.events {
-        Wanted::All => Hearing::Everything,
-        Wanted::Facts | Wanted::None => Hearing::Facts,
+        EventSelection::All => Listen::Everything,
+        EventSelection::Facts | EventSelection::None => Listen::Facts,
     };
-    let listen = Listen { hearing: Some(hearing), report: TurnReport::Whole, caller: outside, ..Listen::default() };
-    let prepared = Prepared { ready, listen, waiting, wanted: open.events, asking, trouble };
+    let listen =
+        ListenPlan { hearing: Some(hearing), report: TurnReport::Whole, caller: outside, ..ListenPlan::default() };
+    let prepared = PreparedScope { ready, listen, waiting, wanted: open.events, asking, trouble };
     Ok(Ready { prepared, agent, model })
 }
 
@@ -111,14 +112,14 @@ fn add_providers(
             environment.redactor.learn(key.trim());
             Secret::new(key.trim())
         });
-        let (kind, api_key_env, api_key_cmd) = (Kind::OpenAiChat, None, None);
+        let (kind, api_key_env, api_key_cmd) = (ProviderKind::OpenAiChat, None, None);
         config.providers.insert(name, ProviderConfig { kind, base_url, api_key_env, api_key_cmd, api_key });
     }
     Ok(())
 }
 
 /// A project of files, or of values; with what the client offers to it.
-fn project(open: &Open, offered: &Offered, caller: &Caller, root: &Path) -> Result<Project, Failure> {
+fn project(open: &Open, offered: &ClientOffer, caller: &ClientCaller, root: &Path) -> Result<Project, Failure> {
     if !open.is_of_values() {
         let undefinable = offered.toolsets.iter().find(|(_, toolset)| toolset.definition().is_some());
         if let Some((name, _)) = undefinable {
@@ -163,7 +164,7 @@ fn entered(mut program: Program, function: Option<FunctionEntry>) -> Program {
 }
 
 /// An agent as its file defines it; nothing of the project runs.
-pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definition, Fault> {
+pub fn definition(asked: &OfAgent, environment: &Environment) -> Result<Definition, RpcError> {
     let settings = Arc::new(environment.settings()?);
     let mut models = plan::models(&ModelArgs::default(), environment, &settings.config)?;
     // A model is not needed to read a file.
@@ -275,7 +276,7 @@ async fn settle_trust(
     open: &Open,
     surveyed: SurveyedLaunch,
     environment: &Environment,
-) -> Result<TrustedLaunch, Fault> {
+) -> Result<TrustedLaunch, RpcError> {
     if open.is_of_values() {
         return Ok(surveyed.trust_as_own().map_err(Failure::from)?);
     }

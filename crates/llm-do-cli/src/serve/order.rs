@@ -4,13 +4,13 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Held by whoever asks the client something.
 #[derive(Clone, Debug)]
-pub struct Order(mpsc::UnboundedSender<oneshot::Sender<()>>);
+pub struct EventBarrier(mpsc::UnboundedSender<oneshot::Sender<()>>);
 
 /// Held by whoever tells it the events: each of these waits until all that happened before was told.
-pub type Waiting = mpsc::UnboundedReceiver<oneshot::Sender<()>>;
+pub type EventBarrierRequests = mpsc::UnboundedReceiver<oneshot::Sender<()>>;
 
-impl Order {
-    pub fn new() -> (Self, Waiting) {
+impl EventBarrier {
+    pub fn new() -> (Self, EventBarrierRequests) {
         let (sender, waiting) = mpsc::unbounded_channel();
         (Self(sender), waiting)
     }

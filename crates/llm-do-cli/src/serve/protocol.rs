@@ -10,9 +10,9 @@ use llm_do::project::create::{WorkerDefaults, WorkerSpec};
 use llm_do::project::trust::{TrustDigest, TrustItem};
 use llm_do::project::{ApprovalMode, AttachmentPolicy, Limits};
 use llm_do::runtime::UnknownPrices;
-use llm_do::tools::approval::{Answer, ApprovalRequest, Coverage, Memory, Pending, Rule};
+use llm_do::tools::approval::{Answer, ApprovalRequest, Coverage, Memory, PendingQuestion, Rule};
 use llm_do::tools::python::PythonEndpoint;
-use llm_do::tools::rpc::{Fault, code};
+use llm_do::tools::rpc::{RpcError, code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ pub struct Open {
     #[serde(default)]
     pub creation_defaults: Defaults,
     #[serde(default)]
-    pub events: Wanted,
+    pub events: EventSelection,
     #[serde(default)]
     pub trust: TrustParam,
     #[serde(default)]
@@ -128,7 +128,7 @@ impl TrustParam {
 
 /// What a client offers to the agents of a scope.
 #[derive(Clone, Debug, Default)]
-pub struct Offered {
+pub struct ClientOffer {
     pub tools: Vec<OfferedTool>,
     pub toolsets: BTreeMap<String, ToolsetParam>,
     pub inputs: Vec<String>,
@@ -375,7 +375,7 @@ impl From<PolicyParam> for AttachmentPolicy {
 /// Which events a client hears.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wanted {
+pub enum EventSelection {
     #[default]
     All,
     /// But for the pieces of streams.
@@ -384,7 +384,7 @@ pub enum Wanted {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Opened {
+pub struct OpenResult {
     pub scope: u64,
     pub agent: String,
     pub model: Option<String>,
@@ -420,7 +420,7 @@ pub struct Inline {
 
 /// The answer of a turn.
 #[derive(Debug, Serialize)]
-pub struct Turned {
+pub struct ScopeTurnResult {
     pub output: RawJson,
     /// How the reply ended that is the answer; none if a function gave it.
     pub finish: Option<Finish>,
@@ -442,13 +442,13 @@ pub struct OfScope {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Closed {
+pub struct ScopeCloseResult {
     pub usage: UsageReport,
     pub trace: Vec<Arc<TraceCall>>,
 }
 
 #[derive(Debug, Serialize)]
-pub struct Cancelled {
+pub struct CancelResult {
     /// Whether there was something to cancel.
     pub cancelled: bool,
 }
@@ -502,7 +502,7 @@ impl From<Spec> for WorkerSpec {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Created {
+pub struct CreateResult {
     /// Beneath the project root.
     pub path: PathBuf,
 }
@@ -553,7 +553,7 @@ impl From<Rule> for RuleReport {
 
 /// The notification `event`.
 #[derive(Debug, Serialize)]
-pub struct Told<'a> {
+pub struct EventNotification<'a> {
     pub scope: u64,
     pub event: &'a Event,
 }
@@ -668,7 +668,7 @@ pub struct ErrorData {
     pub finish: Option<Finish>,
     /// Questions that nobody answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub pending: Vec<Pending>,
+    pub pending: Vec<PendingQuestion>,
     /// Of a turn: that of the scope so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageReport>,
@@ -686,25 +686,25 @@ impl ErrorData {
         Self { kind: failure.kind(), exit_code: failure.code(), hint, ..Self::default() }
     }
 
-    pub fn fault(self, failure: &Failure) -> Fault {
+    pub fn fault(self, failure: &Failure) -> RpcError {
         let (message, _) = failure.words();
-        Fault::Told { code: code::FAILED, message, data: Some(RawJson::of(&self)) }
+        RpcError::Told { code: code::FAILED, message, data: Some(RawJson::of(&self)) }
     }
 }
 
-impl From<Failure> for Fault {
+impl From<Failure> for RpcError {
     fn from(failure: Failure) -> Self {
         ErrorData::of(&failure).fault(&failure)
     }
 }
 
 /// Parameters that do not fit their method.
-pub fn misfit(method: &str, error: &serde_json::Error) -> Fault {
+pub fn misfit(method: &str, error: &serde_json::Error) -> RpcError {
     // Every message is one line: a place in it says nothing.
     let words = error.to_string();
     let words = words.rsplit_once(" at line ").map_or(words.as_str(), |(words, _)| words);
     let data = ErrorData { kind: "usage", exit_code: crate::failure::USAGE, ..ErrorData::default() };
-    Fault::Told {
+    RpcError::Told {
         code: code::INVALID_PARAMS,
         message: format!("the parameters of `{method}`: {words}"),
         data: Some(RawJson::of(&data)),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use llm_do::message::RawJson;
 use llm_do::tools::approval::{Answer, ApprovalRequest};
-use llm_do::tools::rpc::{Connection, Fault, code};
+use llm_do::tools::rpc::{Connection, RpcError, code};
 
 use super::protocol::{Approve, Decision};
 
@@ -25,7 +25,7 @@ impl Trouble {
 }
 
 /// Asks the client.
-pub struct Client {
+pub struct ClientApprover {
     pub scope: u64,
     pub connection: Connection,
     /// What the program's rules say of its tools.
@@ -33,18 +33,18 @@ pub struct Client {
     pub trouble: Trouble,
 }
 
-impl Client {
+impl ClientApprover {
     pub async fn ask(&self, request: &ApprovalRequest) -> Answer {
         let description = self.descriptions.get(&request.tool).map(String::as_str);
         let params = RawJson::of(&Approve::of(self.scope, request, description));
         match self.connection.request("approve", &params).await {
             Ok(decision) => self.decided(&decision),
             // A client that does not know the question is nobody to ask.
-            Err(Fault::Told { code: code::METHOD_NOT_FOUND, .. }) => Answer::Later,
-            Err(Fault::Told { message, .. }) => {
+            Err(RpcError::Told { code: code::METHOD_NOT_FOUND, .. }) => Answer::Later,
+            Err(RpcError::Told { message, .. }) => {
                 self.trouble.is(format!("the client failed to answer a question: {message}"))
             }
-            Err(Fault::Gone(_)) => Answer::EndRun,
+            Err(RpcError::Gone(_)) => Answer::EndRun,
         }
     }
 

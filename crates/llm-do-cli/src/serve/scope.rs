@@ -11,17 +11,17 @@ use llm_do::runtime::input::Input;
 use llm_do::runtime::{RunError, Runtime, finish_of};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::Answer;
-use llm_do::tools::rpc::{Connection, Fault};
-use llm_do_launch::launch::{Listen, ReadyRun};
+use llm_do::tools::rpc::{Connection, RpcError};
+use llm_do_launch::launch::{ListenPlan, ReadyRun};
 use llm_do_launch::session::{Session, SessionUpdates, TurnResult, Update};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::order::Waiting;
-use super::protocol::{Closed, ErrorData, Told, Turned, Wanted};
-use super::questions::{Client, Trouble};
+use super::order::EventBarrierRequests;
+use super::protocol::{ErrorData, EventNotification, EventSelection, ScopeCloseResult, ScopeTurnResult};
+use super::questions::{ClientApprover, Trouble};
 use crate::failure::Failure;
 use crate::report;
 use crate::watch::StopReason;
@@ -30,13 +30,13 @@ use crate::watch::StopReason;
 const CLIENT: &str = "the client";
 
 /// What a scope needs to be opened.
-pub struct Prepared {
+pub struct PreparedScope {
     pub ready: ReadyRun,
-    pub listen: Listen,
+    pub listen: ListenPlan,
     /// Who asks the client something after the events that led to it.
-    pub waiting: Waiting,
-    pub wanted: Wanted,
-    pub asking: Client,
+    pub waiting: EventBarrierRequests,
+    pub wanted: EventSelection,
+    pub asking: ClientApprover,
     pub trouble: Trouble,
 }
 
@@ -48,7 +48,7 @@ pub struct Scope {
     turns: UnboundedSender<PendingTurn>,
     /// The turn that goes on, if one does.
     under_way: Option<TurnUnderWay>,
-    closed: oneshot::Receiver<Closed>,
+    closed: oneshot::Receiver<ScopeCloseResult>,
     task: JoinHandle<()>,
 }
 
@@ -63,7 +63,7 @@ struct TurnUnderWay {
 
 /// A turn, as the task knows it that tells of it.
 struct PendingTurn {
-    answer: oneshot::Sender<Result<Turned, Fault>>,
+    answer: oneshot::Sender<Result<ScopeTurnResult, RpcError>>,
     cancelled: CancellationToken,
     by: Arc<OnceLock<StopReason>>,
     /// Held as long as the turn goes on.
@@ -72,8 +72,8 @@ struct PendingTurn {
 
 impl Scope {
     /// Opens the call: its toolsets are made before this returns.
-    pub async fn open(number: u64, prepared: Prepared, client: Connection) -> Result<Self, Fault> {
-        let Prepared { ready, listen, waiting, wanted, asking, trouble } = prepared;
+    pub async fn open(number: u64, prepared: PreparedScope, client: Connection) -> Result<Self, RpcError> {
+        let PreparedScope { ready, listen, waiting, wanted, asking, trouble } = prepared;
         let default_input = ready.program().default_input.clone();
         let (session, updates) = ready.start(listen);
         let (turns, received) = mpsc::unbounded_channel();
@@ -109,7 +109,7 @@ impl Scope {
     }
 
     /// Begins a turn; whoever waits for its answer gets it. One at a time.
-    pub fn turn(&mut self, input: Input) -> Result<oneshot::Receiver<Result<Turned, Fault>>, Failure> {
+    pub fn turn(&mut self, input: Input) -> Result<oneshot::Receiver<Result<ScopeTurnResult, RpcError>>, Failure> {
         if self.under_way.as_ref().is_some_and(|turn| turn.ended.strong_count() > 0) {
             return Err(Failure::usage("a turn of this scope is under way")
                 .hint("wait for its answer, or `cancel` it; other scopes run at the same time"));
@@ -134,7 +134,7 @@ impl Scope {
     }
 
     /// Ends the turn that goes on and closes the call.
-    pub async fn close(mut self, by: Option<StopReason>) -> Option<Closed> {
+    pub async fn close(mut self, by: Option<StopReason>) -> Option<ScopeCloseResult> {
         self.cancel(by);
         self.session.close();
         let closed = self.closed.await.ok();
@@ -146,11 +146,11 @@ impl Scope {
 /// Passes on to the client what is heard of a session.
 struct Attendant {
     number: u64,
-    wanted: Wanted,
+    wanted: EventSelection,
     client: Connection,
     runtime: Arc<Runtime>,
     questions: QuestionBroker,
-    asking: Arc<Client>,
+    asking: Arc<ClientApprover>,
     asked: JoinSet<(String, Answer)>,
     /// The questions that the client is asked now.
     asks: BTreeMap<String, AbortHandle>,
@@ -161,10 +161,10 @@ impl Attendant {
     async fn attend(
         mut self,
         mut updates: SessionUpdates,
-        mut waiting: Waiting,
+        mut waiting: EventBarrierRequests,
         mut turns: UnboundedReceiver<PendingTurn>,
         opened: oneshot::Sender<Result<(), RunError>>,
-        closing: oneshot::Sender<Closed>,
+        closing: oneshot::Sender<ScopeCloseResult>,
     ) {
         let (mut opened, mut turn) = (Some(opened), None::<PendingTurn>);
         loop {
@@ -194,7 +194,7 @@ impl Attendant {
                         }
                     }
                     Some(Update::Closed(_)) => {
-                        let _ = closing.send(Closed { usage: self.runtime.usage(), trace: self.runtime.trace() });
+                        let _ = closing.send(ScopeCloseResult { usage: self.runtime.usage(), trace: self.runtime.trace() });
                         return;
                     }
                     None => return,
@@ -222,10 +222,10 @@ impl Attendant {
 
     fn tell(&self, event: &Event) {
         match self.wanted {
-            Wanted::All | Wanted::Facts => {
-                self.client.notify("event", &RawJson::of(&Told { scope: self.number, event }));
+            EventSelection::All | EventSelection::Facts => {
+                self.client.notify("event", &RawJson::of(&EventNotification { scope: self.number, event }));
             }
-            Wanted::None => {}
+            EventSelection::None => {}
         }
     }
 
@@ -238,13 +238,13 @@ impl Attendant {
         self.asks.insert(id, ask);
     }
 
-    fn turned(&self, result: TurnResult, stopped: Option<StopReason>) -> Result<Turned, Fault> {
+    fn turned(&self, result: TurnResult, stopped: Option<StopReason>) -> Result<ScopeTurnResult, RpcError> {
         let TurnResult { answer, messages, calls: trace } = result;
         let usage = self.runtime.usage();
         match answer {
             Ok(output) => {
                 let (output, finish) = (output.to_json(), finish_of(&messages));
-                Ok(Turned { output, finish, messages, usage, trace, refused: self.runtime.refused() })
+                Ok(ScopeTurnResult { output, finish, messages, usage, trace, refused: self.runtime.refused() })
             }
             Err(error) => Err(failed(error, stopped, usage, &self.trouble)),
         }
@@ -260,7 +260,7 @@ async fn taken_back(turn: &mut Option<PendingTurn>) {
 }
 
 /// What a program is told of a turn that came to nothing.
-fn failed(error: RunError, stopped: Option<StopReason>, usage: UsageReport, trouble: &Trouble) -> Fault {
+fn failed(error: RunError, stopped: Option<StopReason>, usage: UsageReport, trouble: &Trouble) -> RpcError {
     let (partial, finish) = (error.partial().map(str::to_owned), error.finish());
     let pending = match &error {
         RunError::Ended(Ending::NeedsApproval(pending)) => pending.clone(),

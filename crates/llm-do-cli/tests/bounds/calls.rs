@@ -1,6 +1,6 @@
 //! Answers with more calls than anybody meant, and calls with more than anybody reads.
 
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use serde_json::json;
 
 use crate::session::Run;
@@ -9,15 +9,15 @@ use crate::{SCRIPTED, sandbox};
 const MODELS: [&str; 4] =
     ["anthropic:claude-haiku-4-5", "openai:gpt-5-mini", "openai-chat:gpt-5-mini", "google:gemini-2.5-flash"];
 
-fn calls(count: usize) -> Reply {
-    Reply::calls((0..count).map(|number| Call::new("list_files", json!({"path": format!("d{number}")}))))
+fn calls(count: usize) -> FakeReply {
+    FakeReply::calls((0..count).map(|number| FakeCall::new("list_files", json!({"path": format!("d{number}")}))))
 }
 
 #[test]
 fn an_answer_of_too_many_calls_is_asked_for_once_more_and_then_ends_the_run() {
     for model in MODELS {
         for more in [&[][..], &["--no-stream"][..]] {
-            let fake = FakeLlm::start(Script::new().otherwise(calls(200)));
+            let fake = FakeLlm::start(FakeScript::new().otherwise(calls(200)));
             let sandbox = sandbox("toolsets: [filesystem_cwd]", "");
             let words = [&["main.worker", "hi", "-m", model][..], more].concat();
             let ended = Run::new(&sandbox, &words).asking(&fake).ended();
@@ -31,7 +31,7 @@ fn an_answer_of_too_many_calls_is_asked_for_once_more_and_then_ends_the_run() {
 #[test]
 fn many_calls_are_no_mistake() {
     for model in MODELS {
-        let fake = FakeLlm::start(Script::new().reply(calls(128)).otherwise(Reply::text("all of them")));
+        let fake = FakeLlm::start(FakeScript::new().reply(calls(128)).otherwise(FakeReply::text("all of them")));
         let sandbox = sandbox("toolsets: [filesystem_cwd]", "");
         let (_, result) = Run::new(&sandbox, &["main.worker", "hi", "-m", model, "--json"]).asking(&fake).events();
         assert_eq!((&result["exit_code"], &result["output"]), (&json!(0), &json!("all of them")), "{model}");

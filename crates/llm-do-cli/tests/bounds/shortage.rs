@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::process::{Command, Stdio};
 
-use fake_llm::{FakeLlm, Reply, Script};
+use fake_llm::{FakeLlm, FakeReply, FakeScript};
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -205,7 +205,7 @@ fn scopes_are_counted_before_they_are_open() {
 fn requests_beyond_what_may_be_open_wait_for_others() {
     const TURNS: u64 = 150;
     let sandbox = sandbox("", "");
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("Hi.")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("Hi.")));
     let mut command = limited(&sandbox, "-n 96", &["serve", "--stdio"]);
     command.env("ANTHROPIC_BASE_URL", fake.anthropic_url()).env("ANTHROPIC_API_KEY", KEY);
     let mut client = Client::of(command);

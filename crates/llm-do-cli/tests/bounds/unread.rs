@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fake_llm::{At, Call, FakeLlm, Fault, Gate, On, Reply, Script};
+use fake_llm::{At, FakeCall, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -16,11 +16,11 @@ use crate::session::{KEY, Run};
 use crate::support::{Sandbox, wait_for_end};
 
 /// A provider that says more than a pipe holds, and never comes to the end of its answer.
-fn endless() -> (FakeLlm, Gate) {
-    let gate = Gate::new();
-    let reply = Reply::text(&"word ".repeat(100_000)).in_deltas(200);
-    let fault = Fault::Stall { at: At::Percent(95), gate: gate.clone() };
-    (FakeLlm::start(Script::new().otherwise(reply).fault(On::Every, fault)), gate)
+fn endless() -> (FakeLlm, StallGate) {
+    let gate = StallGate::new();
+    let reply = FakeReply::text(&"word ".repeat(100_000)).in_deltas(200);
+    let fault = InjectedFault::Stall { at: At::Percent(95), gate: gate.clone() };
+    (FakeLlm::start(FakeScript::new().otherwise(reply).fault(On::Every, fault)), gate)
 }
 
 fn asking(sandbox: &Sandbox, fake: &FakeLlm, arguments: &[&str]) -> Command {
@@ -155,7 +155,7 @@ fn a_run_stops_when_its_reader_has_gone_and_can_be_resumed() {
 
 #[test]
 fn a_reader_that_left_before_the_run_costs_no_request() {
-    let (sandbox, fake) = (sandbox("", ""), FakeLlm::start(Script::new().otherwise(Reply::text("Hi."))));
+    let (sandbox, fake) = (sandbox("", ""), FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("Hi."))));
     let mut command = asking(&sandbox, &fake, &RUN);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -240,10 +240,10 @@ fn a_run_waits_for_its_reader_and_loses_nothing() {
     const ROUNDS: usize = 30;
     let sandbox = sandbox("toolsets: [filesystem_cwd]", "");
     let words = "w".repeat(300_000);
-    let fake = FakeLlm::start(Script::new().answer(move |seen| {
+    let fake = FakeLlm::start(FakeScript::new().answer(move |seen| {
         let is_last = seen.results().count() == ROUNDS;
-        let more = || Reply::text(&words).and_calls([Call::new("list_files", json!({}))]);
-        Some(if is_last { Reply::text("done") } else { more() })
+        let more = || FakeReply::text(&words).and_calls([FakeCall::new("list_files", json!({}))]);
+        Some(if is_last { FakeReply::text("done") } else { more() })
     }));
     let mut command = asking(&sandbox, &fake, &[&RUN[..], &["--json"]].concat());
     let (mut child, reader) = with_reader(&mut command);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fake_llm::{Call, FakeLlm, Part, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, SeenPart};
 use serde_json::{Value, json};
 
 use crate::document::{Part as Shown, parts};
@@ -69,12 +69,12 @@ fn the_tour_with_a_real_model_and_no_key_says_what_to_set() {
 fn the_tour_goes_the_same_way_with_a_provider() {
     let facts = json!({"facts": [{"fact": "It carries 60 tonnes.", "file": "notes/harbour.md"}]}).to_string();
     let article = json!({"path": "drafts/harbour.md", "content": "# Crane\n"});
-    let script = Script::new()
-        .reply(Reply::calls([Call::new("reader", json!({"topic": "harbour"}))]))
-        .reply(Reply::calls([Call::new("read_file", json!({"path": "notes/harbour.md"}))]))
-        .reply(Reply::text(&facts))
-        .reply(Reply::calls([Call::new("write_file", article)]))
-        .reply(Reply::text("Done."));
+    let script = FakeScript::new()
+        .reply(FakeReply::calls([FakeCall::new("reader", json!({"topic": "harbour"}))]))
+        .reply(FakeReply::calls([FakeCall::new("read_file", json!({"path": "notes/harbour.md"}))]))
+        .reply(FakeReply::text(&facts))
+        .reply(FakeReply::calls([FakeCall::new("write_file", article)]))
+        .reply(FakeReply::text("Done."));
     let fake = FakeLlm::start(script);
     let place = Place::new(None);
     let flags = ["examples/tour", "-m", "anthropic:claude-haiku-4-5", "--approve-all", "What about the harbour?"];
@@ -102,15 +102,15 @@ fn hardening_changes_neither_the_caller_nor_the_answer() {
 
 #[test]
 fn the_files_of_a_claim_reach_the_provider_as_what_they_are() {
-    let read = |file: &str| Call::new("receipt_reader", json!({"input": "Read it.", "attachments": [file]}));
+    let read = |file: &str| FakeCall::new("receipt_reader", json!({"input": "Read it.", "attachments": [file]}));
     let line = json!({"vendor": "x", "date": "2026-11-03", "amount": 1, "currency": "EUR"}).to_string();
     let claim = json!({"total": 2, "currency": "EUR", "lines": []}).to_string();
-    let script = Script::new()
-        .reply(Reply::calls([read("receipts/hotel.png")]))
-        .reply(Reply::text(&line))
-        .reply(Reply::calls([read("receipts/taxi.pdf")]))
-        .reply(Reply::text(&line))
-        .reply(Reply::text(&claim));
+    let script = FakeScript::new()
+        .reply(FakeReply::calls([read("receipts/hotel.png")]))
+        .reply(FakeReply::text(&line))
+        .reply(FakeReply::calls([read("receipts/taxi.pdf")]))
+        .reply(FakeReply::text(&line))
+        .reply(FakeReply::text(&claim));
     let (fake, place) = (FakeLlm::start(script), Place::new(None));
     let ended = ran(&place, &["examples/claims", "-m", "anthropic:claude-haiku-4-5", "Add up"], Some(&fake));
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -120,7 +120,7 @@ fn the_files_of_a_claim_reach_the_provider_as_what_they_are() {
         .iter()
         .filter_map(|request| {
             let user = request.seen.as_ref().unwrap().messages.first().unwrap().clone();
-            user.parts.into_iter().find_map(|part| if let Part::Other(block) = part { Some(block) } else { None })
+            user.parts.into_iter().find_map(|part| if let SeenPart::Other(block) = part { Some(block) } else { None })
         })
         .collect();
     let kinds: Vec<_> = attached.iter().map(|block| (&block["type"], &block["source"]["media_type"])).collect();
@@ -138,8 +138,8 @@ fn a_search_of_the_provider_is_told_and_its_tool_was_offered() {
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [
         {"type": "web_search_result", "url": "https://vasa.example/", "title": "Vasa", "encrypted_content": "x"}
     ]});
-    let answer = Reply::empty().and_native(used).and_native(found).and_text("In 1961 (https://vasa.example/).");
-    let (fake, place) = (FakeLlm::start(Script::new().reply(answer)), Place::new(None));
+    let answer = FakeReply::empty().and_native(used).and_native(found).and_text("In 1961 (https://vasa.example/).");
+    let (fake, place) = (FakeLlm::start(FakeScript::new().reply(answer)), Place::new(None));
     let flags = ["examples/search", "--trust", "-m", "anthropic:claude-haiku-4-5", "-v", "When was the Vasa raised?"];
     let ended = ran(&place, &flags, Some(&fake));
     assert_eq!(

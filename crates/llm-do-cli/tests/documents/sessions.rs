@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use fake_llm::{At, Call, FakeLlm, Fault, Gate, On, Reply, Script, Seen, Usage};
+use fake_llm::{At, FakeCall, FakeLlm, FakeReply, FakeScript, FakeUsage, InjectedFault, On, SeenRequest, StallGate};
 use serde_json::json;
 
 use crate::document::{Part, Typed, parts, written};
@@ -224,7 +224,7 @@ fn the_examples_are_as_they_are_typed() {
 
 #[test]
 fn the_readme_is_as_it_is_typed() {
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("An answer of the provider.")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("An answer of the provider.")));
     goes_as_it_is_written("README.md", Some(&fake));
     assert_eq!(fake.violations(), []);
 }
@@ -232,14 +232,14 @@ fn the_readme_is_as_it_is_typed() {
 const HAIKU: &str = "Rain on the tin roof\ncounts what the evening forgot\nand begins again\n";
 
 /// A provider that answers as the first session says.
-fn poet(gate: &Gate) -> FakeLlm {
-    let words = |text: &str, tokens| Some(Reply::text(text).in_deltas(4).with_usage(Usage::new(tokens, 12)));
-    let answer = move |seen: &Seen| {
+fn poet(gate: &StallGate) -> FakeLlm {
+    let words = |text: &str, tokens| Some(FakeReply::text(text).in_deltas(4).with_usage(FakeUsage::new(tokens, 12)));
+    let answer = move |seen: &SeenRequest| {
         let asked = seen.last_user_text();
         match (asked.as_str(), seen.last_result()) {
             ("Write a haiku about rain to haiku.txt", None) => {
-                let call = Call::new("write_file", json!({"content": HAIKU, "path": "haiku.txt"}));
-                Some(Reply::calls([call]).with_usage(Usage::new(640, 58)))
+                let call = FakeCall::new("write_file", json!({"content": HAIKU, "path": "haiku.txt"}));
+                Some(FakeReply::calls([call]).with_usage(FakeUsage::new(640, 58)))
             }
             (_, Some(result)) if result.contains("refused") => words("As you like: nothing was written.", 720),
             (_, Some(_)) => words("It is in **haiku.txt**.", 718),
@@ -251,8 +251,8 @@ fn poet(gate: &Gate) -> FakeLlm {
         }
     };
     // The story never comes to its end.
-    let fault = Fault::Stall { at: At::Percent(60), gate: gate.clone() };
-    FakeLlm::start(Script::new().answer(answer).fault(On::Request(STORY), fault))
+    let fault = InjectedFault::Stall { at: At::Percent(60), gate: gate.clone() };
+    FakeLlm::start(FakeScript::new().answer(answer).fault(On::Request(STORY), fault))
 }
 
 /// The how manieth request it is.
@@ -260,7 +260,7 @@ const STORY: usize = 11;
 
 #[test]
 fn the_first_session_goes_as_it_is_written() {
-    let gate = Gate::new();
+    let gate = StallGate::new();
     let fake = poet(&gate);
     // That an interrupted run leaves its provider is tested with the signals; here it may leave before the stall.
     goes_as_it_is_written(FIRST_SESSION, Some(&fake));

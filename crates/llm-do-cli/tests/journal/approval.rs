@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use serde_json::json;
 
 use crate::session::{KEY, Run};
@@ -171,18 +171,18 @@ fn a_run_goes_on_from_anywhere_with_another_model_and_its_own_flags() {
 
 #[test]
 fn approve_all_is_not_taken_from_a_file_and_reject_all_is() {
-    let two_writes = |seen: &fake_llm::Seen| {
-        let write = |path: &str| Reply::calls([Call::new("write_file", json!({"path": path, "content": "x"}))]);
+    let two_writes = |seen: &fake_llm::SeenRequest| {
+        let write = |path: &str| FakeReply::calls([FakeCall::new("write_file", json!({"path": path, "content": "x"}))]);
         Some(match seen.results().count() {
             0 => write("a.txt"),
-            1 => Reply::calls([Call::new("read_file", json!({"path": "gone.txt"}))]),
+            1 => FakeReply::calls([FakeCall::new("read_file", json!({"path": "gone.txt"}))]),
             2 => write("b.txt"),
-            _ => Reply::text("done"),
+            _ => FakeReply::text("done"),
         })
     };
     let sandbox = Sandbox::new();
     sandbox.file("main.worker", &worker("main", "toolsets: [filesystem_cwd]"));
-    let fake = FakeLlm::start(Script::new().answer(two_writes));
+    let fake = FakeLlm::start(FakeScript::new().answer(two_writes));
     let limited = begin(&sandbox, &fake, &["--approve-all", "--max-requests", "2"]).ended();
     assert_eq!(limited.code, Some(5), "{limited:?}");
     assert!(

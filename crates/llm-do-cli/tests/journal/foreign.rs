@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fake_llm::{Call, FakeLlm, Reply, Script, Seen};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, SeenRequest};
 use serde_json::{Value, json};
 
 use crate::session::{KEY, Run};
@@ -17,14 +17,14 @@ const SHARED: &str = "1f1e1d1c1b1a191817161514131211100f0e0d0c0b0a09080706050403
 fn two_writes() -> (Sandbox, FakeLlm) {
     let sandbox = Sandbox::new();
     sandbox.file("main.worker", &worker("main", "toolsets: [filesystem_cwd]"));
-    let script = |seen: &Seen| {
-        let write = |path: &str| Call::new("write_file", json!({"path": path, "content": "x"}));
+    let script = |seen: &SeenRequest| {
+        let write = |path: &str| FakeCall::new("write_file", json!({"path": path, "content": "x"}));
         Some(match seen.results().count() {
-            0 => Reply::calls([write("a.txt"), write("b.txt")]),
-            _ => Reply::text("done"),
+            0 => FakeReply::calls([write("a.txt"), write("b.txt")]),
+            _ => FakeReply::text("done"),
         })
     };
-    (sandbox, FakeLlm::start(Script::new().answer(script).accept_foreign_history()))
+    (sandbox, FakeLlm::start(FakeScript::new().answer(script).accept_foreign_history()))
 }
 
 /// Leaves only the lines up to the first of this sort.
@@ -136,10 +136,11 @@ fn records_count(sandbox: &Sandbox) -> usize {
 fn a_question_that_lies_gets_no_other_call_approved() {
     let sandbox = Sandbox::new();
     sandbox.file("main.worker", &worker("main", "toolsets: [filesystem_cwd]"));
-    let evil = || Call::new("write_file", json!({"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\n"}));
-    let script =
-        move |seen: &Seen| Some(if seen.results().count() == 0 { Reply::calls([evil()]) } else { Reply::text("done") });
-    let fake = FakeLlm::start(Script::new().answer(script).accept_foreign_history());
+    let evil = || FakeCall::new("write_file", json!({"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\n"}));
+    let script = move |seen: &SeenRequest| {
+        Some(if seen.results().count() == 0 { FakeReply::calls([evil()]) } else { FakeReply::text("done") })
+    };
+    let fake = FakeLlm::start(FakeScript::new().answer(script).accept_foreign_history());
     sandbox.file(".git/HEAD", "ref: refs/heads/main\n");
     begin(&sandbox, &fake, &[]).failure(4);
     let honest = waiting_id(&sandbox, &fake);

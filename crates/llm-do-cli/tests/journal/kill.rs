@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use fake_llm::{Call, FakeLlm, Reply, Script, Seen};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, SeenRequest};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 
@@ -19,39 +19,39 @@ const KILLS: usize = 60;
 const REQUESTS: usize = 9;
 
 /// Each edit adds a line of its own to a file: an edit that happened twice shows.
-fn edit(file: &str, line: &str) -> Call {
+fn edit(file: &str, line: &str) -> FakeCall {
     call("edit_file", &json!({"path": file, "old": "END", "new": format!("{line}\nEND")}))
 }
 
-fn write(file: &str) -> Call {
+fn write(file: &str) -> FakeCall {
     call("write_file", &json!({"path": file, "content": "written\n"}))
 }
 
 /// A call whose id is the same each time.
-fn call(tool: &str, arguments: &Value) -> Call {
+fn call(tool: &str, arguments: &Value) -> FakeCall {
     let id: String = arguments.to_string().chars().filter(char::is_ascii_alphanumeric).collect();
-    Call::new(tool, arguments.clone()).with_id(&format!("id_{tool}_{id}"))
+    FakeCall::new(tool, arguments.clone()).with_id(&format!("id_{tool}_{id}"))
 }
 
 /// What every agent does, by what it has heard so far: the same however often it is asked.
-fn team(seen: &Seen) -> Reply {
+fn team(seen: &SeenRequest) -> FakeReply {
     let heard = seen.results().count();
     if seen.system == "You are child." {
         let file = seen.messages[0].text();
         return match heard {
-            0 => Reply::calls([edit(&file, "first"), write(&format!("{file}.copy"))]),
-            2 => Reply::calls([edit(&file, "second")]),
-            _ => Reply::text(&format!("done with {file}")),
+            0 => FakeReply::calls([edit(&file, "first"), write(&format!("{file}.copy"))]),
+            2 => FakeReply::calls([edit(&file, "second")]),
+            _ => FakeReply::text(&format!("done with {file}")),
         };
     }
     match heard {
-        0 => Reply::calls([
+        0 => FakeReply::calls([
             call("child", &json!({"input": "a"})),
             edit("main", "first"),
             call("child", &json!({"input": "b"})),
         ]),
-        3 => Reply::calls([edit("main", "second"), call("read_file", &json!({"path": "constant"}))]),
-        _ => Reply::text("all done"),
+        3 => FakeReply::calls([edit("main", "second"), call("read_file", &json!({"path": "constant"}))]),
+        _ => FakeReply::text("all done"),
     }
 }
 
@@ -71,7 +71,10 @@ impl Team {
             sandbox.file(file, "END");
         }
         sandbox.file("constant", "constant");
-        Self { sandbox, fake: FakeLlm::start(Script::new().answer(|seen| Some(team(seen))).accept_foreign_history()) }
+        Self {
+            sandbox,
+            fake: FakeLlm::start(FakeScript::new().answer(|seen| Some(team(seen))).accept_foreign_history()),
+        }
     }
 
     /// Begins the run, or goes on with what is left of it.

@@ -19,7 +19,7 @@ mod trouble;
 use std::fs;
 use std::path::PathBuf;
 
-use fake_llm::{Call, FakeLlm, Reply, Script, Seen};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, SeenRequest};
 use serde_json::{Value, json};
 use session::Run;
 use support::Sandbox;
@@ -30,14 +30,14 @@ const JOURNAL: &str = "run.journal";
 fn writer() -> (Sandbox, FakeLlm) {
     let sandbox = Sandbox::new();
     sandbox.file("main.worker", &worker("main", "toolsets: [filesystem_cwd]"));
-    let fake = FakeLlm::start(Script::new().answer(|seen| Some(writes(seen))).accept_foreign_history());
+    let fake = FakeLlm::start(FakeScript::new().answer(|seen| Some(writes(seen))).accept_foreign_history());
     (sandbox, fake)
 }
 
-fn writes(seen: &Seen) -> Reply {
+fn writes(seen: &SeenRequest) -> FakeReply {
     match seen.last_result() {
-        None => Reply::calls([Call::new("write_file", json!({"path": "a.txt", "content": "new\n"}))]),
-        Some(result) => Reply::text(&format!("Result: {result}")),
+        None => FakeReply::calls([FakeCall::new("write_file", json!({"path": "a.txt", "content": "new\n"}))]),
+        Some(result) => FakeReply::text(&format!("Result: {result}")),
     }
 }
 

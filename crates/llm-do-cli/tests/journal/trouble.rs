@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Stdio;
 
-use fake_llm::{FakeLlm, Fault, Gate, On, Reply, Script};
+use fake_llm::{FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
 
 use crate::session::{KEY, Run};
 use crate::support::{Sandbox, wait};
@@ -76,10 +76,12 @@ fn a_place_that_cannot_be_written_is_an_error_before_any_request() {
 
 #[test]
 fn only_one_process_goes_on_with_a_run() {
-    let (sandbox, gate) = (Sandbox::new(), Gate::new());
+    let (sandbox, gate) = (Sandbox::new(), StallGate::new());
     sandbox.file("main.worker", &worker("main", ""));
     let fake = FakeLlm::start(
-        Script::new().reply(Reply::text("slow")).fault(On::Request(1), Fault::StallBeforeHead(gate.clone())),
+        FakeScript::new()
+            .reply(FakeReply::text("slow"))
+            .fault(On::Request(1), InjectedFault::StallBeforeHead(gate.clone())),
     );
     std::thread::scope(|scope| {
         let first = scope.spawn(|| begin(&sandbox, &fake, &[]).answer());
@@ -131,7 +133,9 @@ fn a_full_disk_ends_the_run_before_the_next_effect_and_room_lets_it_go_on() {
 fn a_provider_that_failed_can_be_asked_again() {
     let sandbox = Sandbox::new();
     sandbox.file("main.worker", &worker("main", ""));
-    let fake = FakeLlm::start(Script::new().reply(Reply::text("now")).fault(On::Request(1), Fault::status(400)));
+    let fake = FakeLlm::start(
+        FakeScript::new().reply(FakeReply::text("now")).fault(On::Request(1), InjectedFault::status(400)),
+    );
     let failed = begin(&sandbox, &fake, &[]).failure(3);
     assert!(failed.contains("`llm-do resume run.journal` goes on where it stopped"), "{failed}");
     assert_eq!(resume(&sandbox, &fake, &[]).answer(), "now\n");

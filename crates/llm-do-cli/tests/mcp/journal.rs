@@ -1,6 +1,6 @@
 //! Runs that are recorded: a server is started where it is called, and not where everything is known already.
 
-use llm_do::journal::mac::{self, LineMac, Purpose, StateKey};
+use llm_do::journal::mac::{self, LineMac, SigningPurpose, StateKey};
 use serde_json::{Value, json};
 
 use crate::servers;
@@ -84,7 +84,7 @@ fn signed_anew(journal: &str, key: &StateKey) -> String {
     let mut previous = LineMac::default();
     let line = |line: &str| {
         let (signed, _) = mac::split(line.as_bytes()).unwrap();
-        previous = key.next(Purpose::Journal, previous, signed);
+        previous = key.next(SigningPurpose::Journal, previous, signed);
         let mut line = format!("{}}}", std::str::from_utf8(signed).unwrap());
         mac::sign(&mut line, previous);
         line + "\n"

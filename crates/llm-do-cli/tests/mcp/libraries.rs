@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use serde_json::{Value, json};
 
 use crate::servers::{self, Listening};
@@ -100,12 +100,12 @@ fn its_tools_and_pictures_are_what_every_provider_takes() {
     let sandbox = project("toolsets: [everything]", &json!({"everything": server}), "");
     let path = std::env::var("PATH").unwrap();
     for model in ["anthropic:claude-haiku-4-5", "openai:gpt-5", "openai-chat:gpt-5", "google:gemini-2.5-flash"] {
-        let script = Script::new()
-            .reply(Reply::calls([
-                Call::new("get-tiny-image", json!({})),
-                Call::new("get-sum", json!({"a": 1, "b": 2})),
+        let script = FakeScript::new()
+            .reply(FakeReply::calls([
+                FakeCall::new("get-tiny-image", json!({})),
+                FakeCall::new("get-sum", json!({"a": 1, "b": 2})),
             ]))
-            .reply(Reply::text("A logo, and 3."));
+            .reply(FakeReply::text("A logo, and 3."));
         let fake = FakeLlm::start(script);
         let words = ["run", ".", "Look", "--trust", "--approve-all", "-m", model];
         let answer = Run::of(&sandbox, &words).asking(&fake).with("PATH", path.as_str()).answer();

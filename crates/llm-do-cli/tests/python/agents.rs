@@ -1,6 +1,6 @@
 //! Code that calls agents and tools, entries in Python, and agents that are defined there.
 
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use serde_json::json;
 
 use crate::session::of_type;
@@ -169,8 +169,9 @@ fn a_file_and_an_agent_spec_with_the_same_keys_are_the_same_agent() {
     let of_file = project(&[("main", keys)], &[], "");
     let of_python = project(&[], &[("kit.py", spec)], "");
     let asked = |sandbox| {
-        let script = Script::new().reply(Reply::calls([Call::new("write_file", json!({"path": "a", "content": "x"}))]));
-        let fake = FakeLlm::start(script.reply(Reply::text("Written.")));
+        let script = FakeScript::new()
+            .reply(FakeReply::calls([FakeCall::new("write_file", json!({"path": "a", "content": "x"}))]));
+        let fake = FakeLlm::start(script.reply(FakeReply::text("Written.")));
         assert_eq!(ask(sandbox, &fake, &[]).answer(), "Written.\n");
         fake.assert_finished();
         fake.requests().into_iter().map(|request| request.body.clone()).collect::<Vec<_>>()

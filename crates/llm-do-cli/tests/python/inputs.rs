@@ -1,6 +1,6 @@
 //! What entries, agents and tools are given: any value, and files that can be read and passed on.
 
-use fake_llm::{FakeLlm, Reply, Script};
+use fake_llm::{FakeLlm, FakeReply, FakeScript};
 
 use crate::session::Run;
 use crate::{ask, project, python, run, run_pydantic};
@@ -91,7 +91,7 @@ TOOLS = [length]
     let file = outside.path().join("far.txt");
     std::fs::write(&file, "far away").unwrap();
     let sandbox = with_entry(kit, "- say: \"{{ heard }}\"\n", "");
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("ok")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("ok")));
     let said = ask(&sandbox, &fake, &["-f", file.to_str().unwrap()]).answer();
     assert_eq!(said.split_whitespace().collect::<String>(), r#"["ok","ok","ok","ok",8]"#);
     let requests = fake.requests();
@@ -119,9 +119,12 @@ TOOLS = [hand]
     for how in ["path", "given", "text"] {
         let sandbox = project(&[("main", main), ("typed", typed)], &[("kit.py", kit)], "");
         sandbox.file("notes.md", "some notes");
-        let call = fake_llm::Call::new("hand", serde_json::json!({"how": how}));
+        let call = fake_llm::FakeCall::new("hand", serde_json::json!({"how": how}));
         let fake = FakeLlm::start(
-            Script::new().reply(Reply::calls([call])).reply(Reply::text("inner")).reply(Reply::text("outer")),
+            FakeScript::new()
+                .reply(FakeReply::calls([call]))
+                .reply(FakeReply::text("inner"))
+                .reply(FakeReply::text("outer")),
         );
         assert_eq!(ask(&sandbox, &fake, &["-f", "notes.md"]).answer(), "outer\n", "{how}");
         let body = fake.requests()[1].body.to_string();

@@ -1,6 +1,6 @@
 //! Model providers that Python files register.
 
-use fake_llm::{FakeLlm, Reply, Script};
+use fake_llm::{FakeLlm, FakeReply, FakeScript};
 
 use crate::session::{KEY, Run};
 use crate::{project, python, run};
@@ -26,7 +26,7 @@ fn asking<'a>(sandbox: &'a crate::support::Sandbox, fake: &FakeLlm, flags: &[&'a
 
 #[test]
 fn an_endpoint_that_a_file_registers_is_asked_by_llm_do_with_its_own_key() {
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("An answer.")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("An answer.")));
     let sandbox = project(&[("main", "entry: true\nmodel: acme:rocket-1")], &[("kit.py", KIT)], "");
     assert_eq!(asking(&sandbox, &fake, &[]).answer(), "An answer.\n");
     let requests = fake.requests();
@@ -40,7 +40,7 @@ fn an_endpoint_that_a_file_registers_is_asked_by_llm_do_with_its_own_key() {
 
 #[test]
 fn what_is_registered_wrongly_is_named() {
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("no")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("no")));
     let of = |model: &str, kit: &str| {
         let sandbox = project(&[("main", &format!("entry: true\nmodel: {model}"))], &[("kit.py", kit)], "");
         asking(&sandbox, &fake, &[]).failure(2)

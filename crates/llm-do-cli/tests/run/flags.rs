@@ -1,6 +1,6 @@
 //! Flags that change what a run is: without sending, without tools, with more of its errors.
 
-use fake_llm::{Failure, FakeLlm, Fault, On, Reply, Script};
+use fake_llm::{FakeLlm, FakeProviderError, FakeReply, FakeScript, InjectedFault, On};
 use serde_json::{Value, json};
 
 use crate::MAIN;
@@ -16,7 +16,7 @@ fn tooled() -> Sandbox {
 #[test]
 fn a_dry_run_shows_the_first_request_and_sends_nothing() {
     let sandbox = tooled();
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("never")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("never")));
     let run = |model, flags: &[&'static str]| {
         let arguments = [&["main.worker", "hi", "--dry-run", "-m", model], flags].concat();
         Run::new(&sandbox, &arguments).asking(&fake).answer()
@@ -76,8 +76,8 @@ fn without_tools_nothing_is_offered() {
 fn debug_tells_all_that_is_known_of_an_error() {
     let sandbox = Sandbox::new();
     sandbox.file("main.worker", MAIN);
-    let fault = Fault::Failure(Failure::new(404, "no such model"));
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("never")).fault(On::Every, fault));
+    let fault = InjectedFault::Failure(FakeProviderError::new(404, "no such model"));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("never")).fault(On::Every, fault));
     let said = |flags: &[&'static str]| {
         let arguments = [&["main.worker", "hi", "-m", "anthropic:claude-x"], flags].concat();
         Run::new(&sandbox, &arguments).asking(&fake).failure(3)

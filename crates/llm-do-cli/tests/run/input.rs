@@ -1,6 +1,6 @@
 //! What an agent is given: prompts, stdin, JSON, the manifest's input, files.
 
-use fake_llm::{FakeLlm, Part, Reply, Script};
+use fake_llm::{FakeLlm, FakeReply, FakeScript, SeenPart};
 use serde_json::{Value, json};
 
 use crate::MAIN;
@@ -129,7 +129,7 @@ fn with_files() -> Sandbox {
 fn files_reach_every_provider_as_what_they_are() {
     let sandbox = with_files();
     for model in ["anthropic:m", "openai:m", "openai-chat:m", "google:m"] {
-        let fake = FakeLlm::start(Script::new().reply(Reply::text("Seen.")));
+        let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("Seen.")));
         let files = ["-f", "notes.md", "-f", "dot.png", "--file", "paper.pdf", "-f", "wrong.txt"];
         let arguments = [&["main.worker", "Look", "-m", model], &files[..]].concat();
         assert_eq!(Run::new(&sandbox, &arguments).asking(&fake).answer(), "Seen.\n", "{model}");
@@ -146,14 +146,14 @@ fn files_reach_every_provider_as_what_they_are() {
     }
 }
 
-fn other(part: &Part) -> Option<&Value> {
+fn other(part: &SeenPart) -> Option<&Value> {
     match part {
-        Part::Other(value) => Some(value),
-        Part::Text(_)
-        | Part::Thinking { .. }
-        | Part::RedactedThinking { .. }
-        | Part::Call { .. }
-        | Part::Result { .. } => None,
+        SeenPart::Other(value) => Some(value),
+        SeenPart::Text(_)
+        | SeenPart::Thinking { .. }
+        | SeenPart::RedactedThinking { .. }
+        | SeenPart::Call { .. }
+        | SeenPart::Result { .. } => None,
     }
 }
 
@@ -178,7 +178,7 @@ fn files_go_beside_every_kind_of_input() {
 #[test]
 fn files_that_cannot_be_sent_are_named_before_any_request() {
     let sandbox = with_files();
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("never")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("never")));
     let kinds = "is neither text, nor an image (PNG, JPEG, GIF, WebP), nor a PDF";
     for (path, reason) in [
         ("blob.bin", kinds),

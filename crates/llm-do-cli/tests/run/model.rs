@@ -1,6 +1,6 @@
 //! Which model is asked, and with which key.
 
-use fake_llm::{FakeLlm, Reply, Script};
+use fake_llm::{FakeLlm, FakeReply, FakeScript};
 
 use crate::MAIN;
 use crate::session::{KEY, Run};
@@ -63,7 +63,7 @@ fn a_provider_of_the_configuration_is_asked_with_its_own_key() {
         for key in
             ["api_key_env = \"ACME_KEY\"".to_owned(), format!("api_key_cmd = [\"printf\", \"%s\\\\n\", \"{KEY}\"]")]
         {
-            let fake = FakeLlm::start(Script::new().reply(Reply::text("Rocket.")));
+            let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("Rocket.")));
             let config = format!(
                 "model = \"acme:rocket-1\"\n[providers.acme]\nkind = \"{kind}\"\nbase_url = \"{}\"\n{key}\n",
                 base(&fake)
@@ -82,7 +82,7 @@ fn a_provider_of_the_configuration_is_asked_with_its_own_key() {
 #[test]
 fn a_provider_without_a_key_gets_none() {
     let sandbox = project();
-    let fake = FakeLlm::start(Script::new().reply(Reply::text("Free.")).accept_missing_key());
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("Free.")).accept_missing_key());
     let config = format!("[providers.local]\nkind = \"openai-chat\"\nbase_url = \"{}\"\n", fake.openai_url());
     sandbox.file(".config/llm-do/config.toml", &config);
     assert_eq!(Run::new(&sandbox, &["main.worker", "hi", "-m", "local:m"]).answer(), "Free.\n");
@@ -96,7 +96,7 @@ fn a_provider_without_a_key_gets_none() {
 #[test]
 fn a_command_that_gives_no_key_ends_the_run_before_any_request() {
     let sandbox = project();
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("never")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("never")));
     for (command, reason) in [
         ("[\"false\"]", "ended with exit status: 1"),
         ("[\"true\"]", "gave no key"),

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use fake_llm::{FakeLlm, Reply, Script};
+use fake_llm::{FakeLlm, FakeReply, FakeScript};
 use serde_json::{Value, json};
 
 use crate::MAIN;
@@ -43,8 +43,8 @@ fn the_command_may_be_left_out() {
 #[test]
 fn a_stream_of_json_tells_of_everything_and_ends_with_the_result() {
     let sandbox = saying("");
-    let usual = Reply::thinking("Let me see.", "sig").and_text("Hello there, you.").in_deltas(4);
-    let fake = FakeLlm::start(Script::new().reply(usual));
+    let usual = FakeReply::thinking("Let me see.", "sig").and_text("Hello there, you.").in_deltas(4);
+    let fake = FakeLlm::start(FakeScript::new().reply(usual));
     let run = Run::new(&sandbox, &["main.worker", "hi", "--json", "-m", "anthropic:claude-haiku-4-5"]).asking(&fake);
     let (events, result) = run.events();
     let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
@@ -165,7 +165,7 @@ fn what_a_model_says_reaches_stdout_as_it_is_and_json_as_json() {
 #[test]
 fn no_key_is_in_the_json() {
     let sandbox = saying("");
-    let fake = FakeLlm::start(Script::new().reply(Reply::text("ok")));
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("ok")));
     // `events` looks for it in every byte of both streams.
     let (_, result) = Run::new(&sandbox, &["main.worker", "hi", "--json", "-m", "openai:gpt-x"]).asking(&fake).events();
     assert_eq!(fake.requests()[0].headers.get("authorization"), Some(format!("Bearer {KEY}").as_str()));

@@ -1,6 +1,8 @@
 //! One reply over each protocol, by each way there is.
 
-use fake_llm::{At, Cut, FakeLlm, Fault, HttpVersion, On, Reply, Script, Stream, Transport, Usage};
+use fake_llm::{
+    At, Cut, FakeLlm, FakeReply, FakeScript, FakeUsage, HttpVersion, InjectedFault, On, StreamMode, Transport,
+};
 use serde_json::json;
 
 use crate::MAIN;
@@ -19,8 +21,9 @@ fn project() -> Sandbox {
 fn every_protocol_answers_in_streams_and_in_documents() {
     let sandbox = project();
     for model in MODELS {
-        let fake =
-            FakeLlm::start(Script::new().reply(Reply::text("Hello — ünïcode")).reply(Reply::text("Hello — ünïcode")));
+        let fake = FakeLlm::start(
+            FakeScript::new().reply(FakeReply::text("Hello — ünïcode")).reply(FakeReply::text("Hello — ünïcode")),
+        );
         let run = |arguments: &[&'static str]| {
             let arguments = [&["main.worker", "Say hello", "-m", model], arguments].concat();
             Run::new(&sandbox, &arguments).asking(&fake).answer()
@@ -31,7 +34,7 @@ fn every_protocol_answers_in_streams_and_in_documents() {
         let requests = fake.requests();
         let [streamed, whole] = requests.as_slice() else { panic!("{model}: {} requests", requests.len()) };
         let (streamed, whole) = (streamed.seen.as_ref().unwrap(), whole.seen.as_ref().unwrap());
-        assert_eq!((streamed.stream, whole.stream), (Stream::EventsWithUsage, Stream::No), "{model}");
+        assert_eq!((streamed.stream, whole.stream), (StreamMode::EventsWithUsage, StreamMode::No), "{model}");
         for seen in [streamed, whole] {
             assert_eq!((seen.system.as_str(), seen.last_user_text().as_str()), ("Answer.", "Say hello"), "{model}");
             assert_eq!(seen.model, model.split_once(':').unwrap().1);
@@ -43,10 +46,10 @@ fn every_protocol_answers_in_streams_and_in_documents() {
 fn streams_and_documents_are_the_same_result() {
     let sandbox = project();
     for model in MODELS {
-        let usage = Usage { input: 100, output: 20, cache_read: 30, cache_write: 0, reasoning: 0 };
-        let reply = || Reply::text("Same.").with_usage(usage);
+        let usage = FakeUsage { input: 100, output: 20, cache_read: 30, cache_write: 0, reasoning: 0 };
+        let reply = || FakeReply::text("Same.").with_usage(usage);
         let result = |arguments: &[&'static str]| {
-            let fake = FakeLlm::start(Script::new().reply(reply()));
+            let fake = FakeLlm::start(FakeScript::new().reply(reply()));
             let arguments = [&["main.worker", "hi", "--json", "-m", model], arguments].concat();
             let (events, mut result) = Run::new(&sandbox, &arguments).asking(&fake).events();
             let text: String =
@@ -71,7 +74,7 @@ fn tls_is_spoken_over_both_http_versions() {
     let sandbox = project();
     for (transport, version) in [(Transport::Tls, HttpVersion::Http2), (Transport::TlsHttp1, HttpVersion::Http1)] {
         for model in MODELS {
-            let fake = FakeLlm::start_on(transport, Script::new().reply(Reply::text("Secure.")));
+            let fake = FakeLlm::start_on(transport, FakeScript::new().reply(FakeReply::text("Secure.")));
             sandbox.file("ca.pem", fake.ca_pem());
             let config = format!("[http]\nca_file = {:?}\n", sandbox.path().join("ca.pem"));
             sandbox.file(".config/llm-do/config.toml", &config);
@@ -86,7 +89,7 @@ fn tls_is_spoken_over_both_http_versions() {
 #[test]
 fn a_certificate_that_nobody_vouches_for_is_refused() {
     let sandbox = project();
-    let fake = FakeLlm::start_on(Transport::Tls, Script::new().reply(Reply::text("Secure.")));
+    let fake = FakeLlm::start_on(Transport::Tls, FakeScript::new().reply(FakeReply::text("Secure.")));
     let said = Run::new(&sandbox, &["main.worker", "hi", "-m", "anthropic:claude-x"]).asking(&fake).failure(3);
     let expected = format!(
         "error: agent `main`: the provider is not available: no secure connection to 127.0.0.1:{}: ",
@@ -101,8 +104,9 @@ fn a_stream_that_breaks_off_is_asked_for_again_and_no_text_comes_twice() {
     let sandbox = project();
     sandbox.file(".config/llm-do/config.toml", "[http]\nretries = 1\n");
     for model in MODELS {
-        let reply = Reply::text("One two three four five six.").in_deltas(8);
-        let script = Script::new().reply(reply).fault(On::Request(1), Fault::cut(At::Percent(60), Cut::Eof));
+        let reply = FakeReply::text("One two three four five six.").in_deltas(8);
+        let script =
+            FakeScript::new().reply(reply).fault(On::Request(1), InjectedFault::cut(At::Percent(60), Cut::Eof));
         let fake = FakeLlm::start(script);
         let (events, result) = Run::new(&sandbox, &["main.worker", "hi", "--json", "-m", model]).asking(&fake).events();
         fake.assert_finished();
@@ -122,7 +126,7 @@ fn the_key_goes_where_the_protocol_wants_it() {
         (MODELS[2], "authorization", format!("Bearer {KEY}")),
         (MODELS[3], "x-goog-api-key", KEY.to_owned()),
     ] {
-        let fake = FakeLlm::start(Script::new().reply(Reply::text("ok")));
+        let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("ok")));
         Run::new(&sandbox, &["main.worker", "hi", "-m", model]).asking(&fake).answer();
         let request = &fake.requests()[0];
         assert_eq!(request.headers.get(header), Some(value.as_str()), "{model}");

@@ -1,6 +1,6 @@
 //! Typed input and output.
 
-use fake_llm::{FakeLlm, Reply, Script};
+use fake_llm::{FakeLlm, FakeReply, FakeScript};
 use serde_json::{Value, json};
 
 use crate::session::Run;
@@ -94,7 +94,7 @@ fn a_typed_output_is_asked_for_natively_and_printed_as_indented_json() {
         ("openai-chat:gpt-x", "/response_format/json_schema/schema"),
         ("google:gemini-x", "/generationConfig/responseJsonSchema"),
     ] {
-        let fake = FakeLlm::start(Script::new().reply(Reply::text(r#"{"verdict":"good","score":7}"#)));
+        let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text(r#"{"verdict":"good","score":7}"#)));
         let answer = Run::new(&sandbox, &["main.worker", "x", "-m", model]).asking(&fake).answer();
         assert_eq!(answer, "{\n  \"verdict\": \"good\",\n  \"score\": 7\n}\n", "{model}");
         fake.assert_finished();
@@ -108,7 +108,7 @@ fn a_typed_output_is_asked_for_natively_and_printed_as_indented_json() {
 fn an_answer_that_violates_its_schema_is_sent_back() {
     let sandbox = echo(TYPED_OUT);
     let replies = ["Sorry?", r#"{"verdict":"fine","score":7}"#, "```json\n{\"verdict\":\"bad\",\"score\":1}\n```"];
-    let script = replies.iter().fold(Script::new(), |script, text| script.reply(Reply::text(text)));
+    let script = replies.iter().fold(FakeScript::new(), |script, text| script.reply(FakeReply::text(text)));
     let fake = FakeLlm::start(script);
     let run = Run::new(&sandbox, &["main.worker", "x", "--json", "-m", "anthropic:claude-sonnet-4-5"]).asking(&fake);
     let (_, result) = run.events();

@@ -1,6 +1,6 @@
 //! Replies that are not whole: no caller takes one for an answer.
 
-use fake_llm::{Call, FakeLlm, Fault, Finish, On, Reply, Script};
+use fake_llm::{FakeCall, FakeFinish, FakeLlm, FakeReply, FakeScript, InjectedFault, On};
 use serde_json::{Value, json};
 
 use crate::MAIN;
@@ -15,13 +15,13 @@ fn project() -> Sandbox {
     sandbox
 }
 
-fn cut(text: &str) -> Reply {
-    Reply::text(text).finishing(Finish::Length)
+fn cut(text: &str) -> FakeReply {
+    FakeReply::text(text).finishing(FakeFinish::Length)
 }
 
 /// How a run ends whose only reply is this one, and how often the model was asked.
-fn ended(model: &str, reply: Reply) -> (Ended, usize) {
-    let (sandbox, fake) = (project(), FakeLlm::start(Script::new().otherwise(reply)));
+fn ended(model: &str, reply: FakeReply) -> (Ended, usize) {
+    let (sandbox, fake) = (project(), FakeLlm::start(FakeScript::new().otherwise(reply)));
     let ended = Run::new(&sandbox, &["main.worker", "hi", "-m", model]).asking(&fake).ended();
     assert_eq!(fake.violations(), [], "{model}");
     (ended, fake.requests().len())
@@ -41,7 +41,7 @@ fn an_answer_that_was_cut_is_printed_marked_and_a_failure() {
 #[test]
 fn what_was_filtered_is_a_failure_also_if_something_was_said() {
     for (model, word) in MODELS.iter().zip(["refusal", "content_filter", "content_filter", "SAFETY"]) {
-        let (ended, _) = ended(model, Reply::text("Half an").finishing(Finish::Refusal));
+        let (ended, _) = ended(model, FakeReply::text("Half an").finishing(FakeFinish::Refusal));
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), "Half an\n[unfinished]\n"), "{model}");
         let said = format!("error: the model of agent `main` declined: the provider filtered the answer ({word})\n");
         assert_eq!(ended.stderr, said, "{model}");
@@ -51,7 +51,8 @@ fn what_was_filtered_is_a_failure_also_if_something_was_said() {
 #[test]
 fn an_end_that_nobody_knows_is_no_success() {
     for model in MODELS {
-        let (ended, _) = ended(model, Reply::text("Half an").finishing(Finish::Unheard("a_new_reason".to_owned())));
+        let (ended, _) =
+            ended(model, FakeReply::text("Half an").finishing(FakeFinish::Unheard("a_new_reason".to_owned())));
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), "Half an\n[unfinished]\n"), "{model}");
         let said = "error: the answer of agent `main` is not whole: its provider ended it with `a_new_reason`\n";
         assert_eq!(ended.stderr, said, "{model}");
@@ -60,7 +61,7 @@ fn an_end_that_nobody_knows_is_no_success() {
 
 #[test]
 fn a_full_context_window_is_said_to_be_one() {
-    let reply = Reply::text("Half an").finishing(Finish::Unheard("model_context_window_exceeded".to_owned()));
+    let reply = FakeReply::text("Half an").finishing(FakeFinish::Unheard("model_context_window_exceeded".to_owned()));
     let (ended, _) = ended("anthropic:claude-haiku-4-5", reply);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), "Half an\n[unfinished]\n"));
     assert!(ended.stderr.contains("the context window of its model is full"), "{}", ended.stderr);
@@ -71,9 +72,9 @@ fn no_call_of_a_reply_that_was_cut_runs() {
     let sandbox = project();
     sandbox.file("main.worker", "---\nname: main\ntoolsets: [filesystem_cwd]\n---\nx\n");
     for model in MODELS {
-        let call = Call::new("write_file", json!({"path": "out.txt", "content": "x"}));
-        let reply = Reply::text("I write.").and_calls([call]).finishing(Finish::Length);
-        let fake = FakeLlm::start(Script::new().otherwise(reply));
+        let call = FakeCall::new("write_file", json!({"path": "out.txt", "content": "x"}));
+        let reply = FakeReply::text("I write.").and_calls([call]).finishing(FakeFinish::Length);
+        let fake = FakeLlm::start(FakeScript::new().otherwise(reply));
         let ended = Run::new(&sandbox, &["main.worker", "hi", "--approve-all", "-m", model]).asking(&fake).ended();
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), "I write.\n[unfinished]\n"), "{model}");
         assert!(!sandbox.path().join("out.txt").exists(), "{model}");
@@ -84,11 +85,11 @@ fn no_call_of_a_reply_that_was_cut_runs() {
 #[test]
 fn the_result_says_how_the_reply_ended() {
     for (reply, finish, output) in [
-        (Reply::text("All of it"), "stop", "All of it"),
+        (FakeReply::text("All of it"), "stop", "All of it"),
         (cut("Half"), "length", "Half"),
-        (Reply::text("Half").finishing(Finish::Refusal), "content_filter", "Half"),
+        (FakeReply::text("Half").finishing(FakeFinish::Refusal), "content_filter", "Half"),
     ] {
-        let (sandbox, fake) = (project(), FakeLlm::start(Script::new().otherwise(reply)));
+        let (sandbox, fake) = (project(), FakeLlm::start(FakeScript::new().otherwise(reply)));
         let (_, result) = Run::new(&sandbox, &["main.worker", "hi", "--json", "-m", MODELS[0]]).asking(&fake).events();
         assert_eq!((&result["finish"], &result["output"]), (&json!(finish), &json!(output)));
         assert_eq!(result["exit_code"], i32::from(finish != "stop"), "{finish}");
@@ -110,7 +111,7 @@ fn where_the_protocol_allows_it_an_answer_is_gone_on_with() {
         ("groq:llama-x", json!({"role": "assistant", "content": "One, two, "})),
         ("mistral:mistral-x", json!({"role": "assistant", "content": "One, two, ", "prefix": true})),
     ] {
-        let fake = FakeLlm::start(Script::new().reply(cut("One, two, ")).reply(Reply::text("three.")));
+        let fake = FakeLlm::start(FakeScript::new().reply(cut("One, two, ")).reply(FakeReply::text("three.")));
         let run = |arguments: &[&'static str]| {
             Run::new(&sandbox, &[&["main.worker", "hi", "-m", model], arguments].concat())
                 .asking(&fake)
@@ -130,7 +131,7 @@ fn where_the_protocol_allows_it_an_answer_is_gone_on_with() {
 
 #[test]
 fn an_answer_is_gone_on_with_once() {
-    let (sandbox, fake) = (project(), FakeLlm::start(Script::new().otherwise(cut("and on "))));
+    let (sandbox, fake) = (project(), FakeLlm::start(FakeScript::new().otherwise(cut("and on "))));
     let run = Run::new(&sandbox, &["main.worker", "hi", "-m", "anthropic:claude-haiku-4-5"]).asking(&fake).ended();
     assert_eq!((run.code, run.stdout.as_str()), (Some(1), "and on and on \n[unfinished]\n"));
     assert_eq!(fake.requests().len(), 2);
@@ -138,8 +139,8 @@ fn an_answer_is_gone_on_with_once() {
 
 #[test]
 fn what_was_said_is_not_lost_if_the_model_refuses_to_go_on() {
-    let (sandbox, script) = (project(), Script::new().otherwise(cut("Half an")));
-    let fake = FakeLlm::start(script.fault(On::Request(2), Fault::status(400)));
+    let (sandbox, script) = (project(), FakeScript::new().otherwise(cut("Half an")));
+    let fake = FakeLlm::start(script.fault(On::Request(2), InjectedFault::status(400)));
     let arguments = ["main.worker", "hi", "-m", "anthropic:claude-haiku-4-5", "--json"];
     let ended = Run::new(&sandbox, &arguments).asking(&fake).ended();
     let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
@@ -151,7 +152,7 @@ fn what_was_said_is_not_lost_if_the_model_refuses_to_go_on() {
 #[test]
 fn a_run_that_was_gone_on_with_is_resumed_from_its_journal_as_it_was() {
     let sandbox = project();
-    let fake = FakeLlm::start(Script::new().reply(cut("One, ")).reply(Reply::text("two.")));
+    let fake = FakeLlm::start(FakeScript::new().reply(cut("One, ")).reply(FakeReply::text("two.")));
     let run = |arguments: &[&'static str]| Run::of(&sandbox, arguments).asking(&fake);
     let model = "anthropic:claude-haiku-4-5";
     assert_eq!(run(&["run", "main.worker", "hi", "-m", model, "--journal", "j"]).answer(), "One, two.\n");

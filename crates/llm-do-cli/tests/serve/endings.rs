@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use fake_llm::{FakeLlm, Gate};
+use fake_llm::{FakeLlm, StallGate};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn serving(sandbox: &Sandbox, fake: &FakeLlm) -> Command {
 }
 
 /// A client in the middle of a turn that does not end by itself.
-fn in_a_turn(sandbox: &Sandbox, fake: &FakeLlm, gate: &Gate) -> (Client, u64) {
+fn in_a_turn(sandbox: &Sandbox, fake: &FakeLlm, gate: &StallGate) -> (Client, u64) {
     let mut client = Client::of(serving(sandbox, fake));
     let scope = client.open(&json!({"events": "facts"}));
     let turn = client.ask("turn", &json!({"scope": scope, "input": "a story"}));

@@ -1,6 +1,6 @@
 //! The forms in which programs of the Python llm-do are written, each as it was.
 
-use fake_llm::{FakeLlm, Reply, Script};
+use fake_llm::{FakeLlm, FakeReply, FakeScript};
 
 use crate::program::{command, printed, printed_with_library};
 use crate::support::{Sandbox, wait_for_all};
@@ -149,7 +149,7 @@ asyncio.run(run())
 
 #[test]
 fn an_endpoint_that_a_program_registers_is_asked_by_llm_do() {
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("An answer.")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("An answer.")));
     let sandbox = Sandbox::new();
     sandbox.file("main.worker", "---\nname: main\n---\nx\n");
     let source = r#"

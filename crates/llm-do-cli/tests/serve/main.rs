@@ -27,7 +27,7 @@ mod seeds;
 mod trouble;
 mod values;
 
-use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
+use fake_llm::{At, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
 
 use support::Sandbox;
 
@@ -40,11 +40,11 @@ fn sandbox(keys: &str, script: &str) -> Sandbox {
 }
 
 /// A provider whose first answer never comes to its end, and a project that asks it.
-fn stalled() -> (Sandbox, FakeLlm, Gate) {
-    let gate = Gate::new();
-    let reply = Reply::text("Once upon a time, there was").in_deltas(4);
-    let fault = Fault::Stall { at: At::Percent(60), gate: gate.clone() };
-    let fake = FakeLlm::start(Script::new().otherwise(reply).fault(On::Request(1), fault));
+fn stalled() -> (Sandbox, FakeLlm, StallGate) {
+    let gate = StallGate::new();
+    let reply = FakeReply::text("Once upon a time, there was").in_deltas(4);
+    let fault = InjectedFault::Stall { at: At::Percent(60), gate: gate.clone() };
+    let fake = FakeLlm::start(FakeScript::new().otherwise(reply).fault(On::Request(1), fault));
     let sandbox = Sandbox::new();
     sandbox.file("main.worker", "---\nname: main\nmodel: anthropic:claude-haiku-4-5\n---\nTell stories.\n");
     (sandbox, fake, gate)

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use fake_llm::{Call, FakeLlm, Fault, Gate, On, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
 use serde_json::{Value, json};
 
 use crate::run;
@@ -111,10 +111,10 @@ fn q_ends_the_run_and_ctrl_c_interrupts_it() {
 #[test]
 fn keys_that_were_typed_before_the_question_are_forgotten() {
     let sandbox = writer("");
-    let gate = Gate::new();
-    let call = Call::new("write_file", json!({"path": "out.txt", "content": "x"}));
-    let script = Script::new().reply(Reply::calls([call])).reply(Reply::text("done"));
-    let fake = FakeLlm::start(script.fault(On::First(1), Fault::StallBeforeHead(gate.clone())));
+    let gate = StallGate::new();
+    let call = FakeCall::new("write_file", json!({"path": "out.txt", "content": "x"}));
+    let script = FakeScript::new().reply(FakeReply::calls([call])).reply(FakeReply::text("done"));
+    let fake = FakeLlm::start(script.fault(On::First(1), InjectedFault::StallBeforeHead(gate.clone())));
     let terminal = run(&sandbox, &fake, &[]);
     gate.wait_until_reached(1);
     // Its echo says that it has arrived.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
+use fake_llm::{At, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
 use rustix::process::Signal;
 
 use crate::session::Run;
@@ -90,7 +90,7 @@ fn a_key_that_is_no_text_does_not_end_the_chat() {
 
 #[test]
 fn ctrl_c_cancels_the_turn_and_not_the_chat() {
-    let (sandbox, gate) = (sandbox(), Gate::new());
+    let (sandbox, gate) = (sandbox(), StallGate::new());
     let fake = slow(&gate);
     let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
     let chat = Terminal::start(command(&sandbox, &fake, &arguments));
@@ -105,14 +105,14 @@ fn ctrl_c_cancels_the_turn_and_not_the_chat() {
 }
 
 /// Answers `Once upon a time` to everything, and stalls in the middle of the first answer.
-fn slow(gate: &Gate) -> FakeLlm {
-    let script = Script::new().otherwise(Reply::text("Once upon a time").in_deltas(4));
-    FakeLlm::start(script.fault(On::Request(1), Fault::Stall { at: At::Percent(60), gate: gate.clone() }))
+fn slow(gate: &StallGate) -> FakeLlm {
+    let script = FakeScript::new().otherwise(FakeReply::text("Once upon a time").in_deltas(4));
+    FakeLlm::start(script.fault(On::Request(1), InjectedFault::Stall { at: At::Percent(60), gate: gate.clone() }))
 }
 
 #[test]
 fn what_is_typed_during_a_turn_is_unseen_and_becomes_the_next_line() {
-    let (sandbox, gate) = (sandbox(), Gate::new());
+    let (sandbox, gate) = (sandbox(), StallGate::new());
     let fake = slow(&gate);
     let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
     let chat = Terminal::start(command(&sandbox, &fake, &arguments));
@@ -130,7 +130,7 @@ fn what_is_typed_during_a_turn_is_unseen_and_becomes_the_next_line() {
 
 #[test]
 fn ctrl_d_during_a_turn_ends_the_chat_after_it() {
-    let (sandbox, gate) = (sandbox(), Gate::new());
+    let (sandbox, gate) = (sandbox(), StallGate::new());
     let fake = slow(&gate);
     let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
     let chat = Terminal::start(command(&sandbox, &fake, &arguments));
@@ -143,10 +143,12 @@ fn ctrl_d_during_a_turn_ends_the_chat_after_it() {
 
 #[test]
 fn a_reason_is_seen_while_it_is_typed_and_what_follows_is_not() {
-    let (sandbox, gate) = (echo(), Gate::new());
-    let call = fake_llm::Call::new("write_file", serde_json::json!({"path": "out.txt", "content": "x"}));
-    let script = Script::new().reply(Reply::calls([call])).otherwise(Reply::text("Once upon a time").in_deltas(4));
-    let fake = FakeLlm::start(script.fault(On::Request(2), Fault::Stall { at: At::Percent(60), gate: gate.clone() }));
+    let (sandbox, gate) = (echo(), StallGate::new());
+    let call = fake_llm::FakeCall::new("write_file", serde_json::json!({"path": "out.txt", "content": "x"}));
+    let script =
+        FakeScript::new().reply(FakeReply::calls([call])).otherwise(FakeReply::text("Once upon a time").in_deltas(4));
+    let fake =
+        FakeLlm::start(script.fault(On::Request(2), InjectedFault::Stall { at: At::Percent(60), gate: gate.clone() }));
     let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
     let chat = Terminal::start(command(&sandbox, &fake, &arguments));
     chat.expect("> ").press("write\r").expect("no, and end the run").answer("n").expect("why not?");
@@ -177,10 +179,10 @@ fn a_question_is_asked_between_the_lines() {
 
 #[test]
 fn what_was_typed_before_a_question_is_no_answer_and_stands_in_the_next_line() {
-    let (sandbox, gate) = (echo(), Gate::new());
-    let call = fake_llm::Call::new("write_file", serde_json::json!({"path": "out.txt", "content": "x"}));
-    let script = Script::new().reply(Reply::calls([call])).otherwise(Reply::text("Once upon a time"));
-    let fake = FakeLlm::start(script.fault(On::First(1), Fault::StallBeforeHead(gate.clone())));
+    let (sandbox, gate) = (echo(), StallGate::new());
+    let call = fake_llm::FakeCall::new("write_file", serde_json::json!({"path": "out.txt", "content": "x"}));
+    let script = FakeScript::new().reply(FakeReply::calls([call])).otherwise(FakeReply::text("Once upon a time"));
+    let fake = FakeLlm::start(script.fault(On::First(1), InjectedFault::StallBeforeHead(gate.clone())));
     let arguments = ["chat", "main.worker", "-m", "anthropic:claude-haiku-4-5"];
     let chat = Terminal::start(command(&sandbox, &fake, &arguments));
     chat.expect("> ").press("write\r");

@@ -1,6 +1,6 @@
 //! What is seen of a run on a terminal: the answer as it comes, the status line, short lines for calls.
 
-use fake_llm::{At, Call, FakeLlm, Fault, Gate, On, Reply, Script, Usage};
+use fake_llm::{At, FakeCall, FakeLlm, FakeReply, FakeScript, FakeUsage, InjectedFault, On, StallGate};
 use serde_json::json;
 
 use crate::support::is_summary;
@@ -9,16 +9,16 @@ use crate::{command, run, sandbox};
 
 const ANSWER: &str = "# Rain\n\nIt is **wet** and `cold`.\n\n```sh\necho **\n```\nBye\u{1b}[2J.";
 
-fn usage() -> Usage {
-    Usage::new(1200, 34)
+fn usage() -> FakeUsage {
+    FakeUsage::new(1200, 34)
 }
 
 #[test]
 fn an_answer_streams_in_light_markdown() {
-    let (sandbox, gate) = (sandbox(), Gate::new());
-    let reply = Reply::text(ANSWER).in_deltas(12).with_usage(usage());
-    let fault = Fault::Stall { at: At::Percent(50), gate: gate.clone() };
-    let fake = FakeLlm::start(Script::new().reply(reply).fault(On::Every, fault));
+    let (sandbox, gate) = (sandbox(), StallGate::new());
+    let reply = FakeReply::text(ANSWER).in_deltas(12).with_usage(usage());
+    let fault = InjectedFault::Stall { at: At::Percent(50), gate: gate.clone() };
+    let fake = FakeLlm::start(FakeScript::new().reply(reply).fault(On::Every, fault));
     let terminal = run(&sandbox, &fake, &[]);
     terminal.expect("# Rain");
     gate.wait_until_reached(1);
@@ -37,11 +37,11 @@ fn an_answer_streams_in_light_markdown() {
 
 #[test]
 fn a_status_line_is_there_while_one_waits_and_gone_afterwards() {
-    let (sandbox, gate) = (sandbox(), Gate::new());
+    let (sandbox, gate) = (sandbox(), StallGate::new());
     sandbox.file("main.worker", "---\nname: main\ntoolsets: [filesystem_cwd_ro]\n---\nx\n");
-    let first = Reply::calls([Call::new("list_files", json!({"pattern": "*.worker"}))]).with_usage(usage());
-    let script = Script::new().reply(first).reply(Reply::text("Two files.").with_usage(usage()));
-    let fake = FakeLlm::start(script.fault(On::Request(2), Fault::StallBeforeHead(gate.clone())));
+    let first = FakeReply::calls([FakeCall::new("list_files", json!({"pattern": "*.worker"}))]).with_usage(usage());
+    let script = FakeScript::new().reply(first).reply(FakeReply::text("Two files.").with_usage(usage()));
+    let fake = FakeLlm::start(script.fault(On::Request(2), InjectedFault::StallBeforeHead(gate.clone())));
     let terminal = run(&sandbox, &fake, &[]);
     gate.wait_until_reached(1);
     terminal.expect(" main · anthropic:claude-haiku-4-5 · 0 s · 1200 tokens in, 34 out · $0.0014");
@@ -58,9 +58,11 @@ fn a_status_line_is_there_while_one_waits_and_gone_afterwards() {
 
 #[test]
 fn without_colours_there_are_no_styles_and_on_a_dumb_terminal_no_control_codes_at_all() {
-    let (sandbox, gate) = (sandbox(), Gate::new());
+    let (sandbox, gate) = (sandbox(), StallGate::new());
     let fake = FakeLlm::start(
-        Script::new().otherwise(Reply::text(ANSWER)).fault(On::Request(1), Fault::StallBeforeHead(gate.clone())),
+        FakeScript::new()
+            .otherwise(FakeReply::text(ANSWER))
+            .fault(On::Request(1), InjectedFault::StallBeforeHead(gate.clone())),
     );
     let arguments = ["main.worker", "hi", "-m", "anthropic:claude-haiku-4-5"];
     let mut colourless = command(&sandbox, &fake, &arguments);
@@ -80,7 +82,7 @@ fn without_colours_there_are_no_styles_and_on_a_dumb_terminal_no_control_codes_a
 #[test]
 fn a_stream_of_json_is_not_mixed_with_a_status_line() {
     let sandbox = sandbox();
-    let fake = FakeLlm::start(Script::new().reply(Reply::text("Hi.")));
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("Hi.")));
     let left = run(&sandbox, &fake, &["--json"]).left();
     assert!(!left.written.contains('\u{1b}') || !left.written.contains("\u{1b}[K"), "{:?}", left.written);
     assert_eq!(left.code, Some(0));
@@ -89,7 +91,7 @@ fn a_stream_of_json_is_not_mixed_with_a_status_line() {
 #[test]
 fn quiet_is_the_answer_alone() {
     let sandbox = sandbox();
-    let fake = FakeLlm::start(Script::new().reply(Reply::text("Hi.")));
+    let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("Hi.")));
     let left = run(&sandbox, &fake, &["-q"]).left();
     assert_eq!((left.code, left.written.as_str()), (Some(0), "Hi.\r\n"));
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use serde_json::json;
 
 use crate::command;
@@ -83,12 +83,12 @@ fn sent(fake: &FakeLlm) -> String {
 #[test]
 fn a_file_that_was_swapped_while_the_question_stood_is_asked_about_again() {
     let attached = json!({"input": "look", "attachments": ["../harmless.txt"]});
-    let calls = || Script::new().reply(Reply::calls([Call::new("child", attached.clone())]));
+    let calls = || FakeScript::new().reply(FakeReply::calls([FakeCall::new("child", attached.clone())]));
     let arguments = ["run", "p", "-m", "anthropic:claude-haiku-4-5"];
     let given = attached.to_string();
-    let cases: [(&[&str], Script); 2] = [
-        (&["hi"], calls().otherwise(Reply::text("done"))),
-        (&["--input-json", &given], Script::new().otherwise(Reply::text("done"))),
+    let cases: [(&[&str], FakeScript); 2] = [
+        (&["hi"], calls().otherwise(FakeReply::text("done"))),
+        (&["--input-json", &given], FakeScript::new().otherwise(FakeReply::text("done"))),
     ];
     for (more, script) in cases {
         let (sandbox, fake) = (home(), FakeLlm::start(script));
@@ -103,7 +103,7 @@ fn a_file_that_was_swapped_while_the_question_stood_is_asked_about_again() {
         assert!(!sent(&fake).contains("PRIVATE KEY"), "{}", left.screen);
     }
     // What is left alone is sent after one answer.
-    let (sandbox, fake) = (home(), FakeLlm::start(calls().otherwise(Reply::text("done"))));
+    let (sandbox, fake) = (home(), FakeLlm::start(calls().otherwise(FakeReply::text("done"))));
     let terminal = Terminal::start(command(&sandbox, &fake, &[&arguments[..], &["hi"]].concat()));
     terminal.expect(ASKED).answer("y");
     let left = terminal.left();

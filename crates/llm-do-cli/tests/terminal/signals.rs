@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use fake_llm::{At, FakeLlm, Fault, Gate, On, Reply, Script};
+use fake_llm::{At, FakeLlm, FakeReply, FakeScript, InjectedFault, On, StallGate};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -20,11 +20,11 @@ const ENDS: [(Option<&str>, Signal, Option<i32>); 5] = [
 ];
 
 /// A provider that never comes to the end of its answer.
-fn stalled() -> (FakeLlm, Gate) {
-    let gate = Gate::new();
-    let reply = Reply::text("Once upon a time, there was").in_deltas(4);
-    let fault = Fault::Stall { at: At::Percent(60), gate: gate.clone() };
-    (FakeLlm::start(Script::new().otherwise(reply).fault(On::Every, fault)), gate)
+fn stalled() -> (FakeLlm, StallGate) {
+    let gate = StallGate::new();
+    let reply = FakeReply::text("Once upon a time, there was").in_deltas(4);
+    let fault = InjectedFault::Stall { at: At::Percent(60), gate: gate.clone() };
+    (FakeLlm::start(FakeScript::new().otherwise(reply).fault(On::Every, fault)), gate)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Agents that call agents.
 
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use serde_json::{Value, json};
 
 use crate::session::{Run, of_type};
@@ -16,14 +16,16 @@ fn an_agent_is_a_tool_with_the_input_that_its_file_declares() {
     let main = "entry: true\ntoolsets: [reader, helper]";
     let sandbox = project(&[("main", main), ("reader", TYPED), ("helper", "")], "");
     for model in ["anthropic:m", "openai:m", "openai-chat:m", "google:m"] {
-        let calls =
-            [Call::new("reader", json!({"topic": "the crane"})), Call::new("helper", json!({"input": "Help me."}))];
+        let calls = [
+            FakeCall::new("reader", json!({"topic": "the crane"})),
+            FakeCall::new("helper", json!({"input": "Help me."})),
+        ];
         let fake = FakeLlm::start(
-            Script::new()
-                .when(|seen| seen.system == "You are reader.", Reply::text("It is in the harbour."))
-                .when(|seen| seen.system == "You are helper.", Reply::text("Helped."))
-                .reply(Reply::text("I look.").and_calls(calls))
-                .reply(Reply::text("Done.")),
+            FakeScript::new()
+                .when(|seen| seen.system == "You are reader.", FakeReply::text("It is in the harbour."))
+                .when(|seen| seen.system == "You are helper.", FakeReply::text("Helped."))
+                .reply(FakeReply::text("I look.").and_calls(calls))
+                .reply(FakeReply::text("Done.")),
         );
         assert_eq!(Run::new(&sandbox, &[".", "hi", "-m", model]).asking(&fake).answer(), "Done.\n", "{model}");
         fake.assert_finished();
@@ -96,10 +98,10 @@ fn arguments_that_are_no_json_are_never_dispatched() {
         ] {
             // What is sent back says what was wrong with it, so it is not what was served.
             let fake = FakeLlm::start(
-                Script::new()
+                FakeScript::new()
                     .accept_foreign_history()
-                    .reply(Reply::calls([Call::malformed("read_file", arguments)]))
-                    .answer(|seen| seen.last_result().map(Reply::text)),
+                    .reply(FakeReply::calls([FakeCall::malformed("read_file", arguments)]))
+                    .answer(|seen| seen.last_result().map(FakeReply::text)),
             );
             let answer = Run::new(&sandbox, &[".", "hi", "-m", model]).asking(&fake).answer();
             assert!(answer.contains(reason), "{model}: {answer}");
@@ -113,9 +115,10 @@ fn arguments_in_json_are_the_object_or_the_text_that_is_none() {
     let sandbox = project(&[("main", "toolsets: [filesystem_cwd_ro]")], "");
     sandbox.file("a.txt", "alpha");
     let written = "{\"path\": ";
-    let calls = [Call::new("read_file", json!({"path": "a.txt"})), Call::malformed("read_file", written)];
-    let fake =
-        FakeLlm::start(Script::new().accept_foreign_history().reply(Reply::calls(calls)).reply(Reply::text("done")));
+    let calls = [FakeCall::new("read_file", json!({"path": "a.txt"})), FakeCall::malformed("read_file", written)];
+    let fake = FakeLlm::start(
+        FakeScript::new().accept_foreign_history().reply(FakeReply::calls(calls)).reply(FakeReply::text("done")),
+    );
     let journal = sandbox.path().join("run.journal").display().to_string();
     let flags = [".", "hi", "-m", "openai-chat:m", "--json", "--journal", &journal];
     let (events, result) = Run::new(&sandbox, &flags).asking(&fake).events();
@@ -219,12 +222,12 @@ fn the_entry_may_be_chosen() {
 #[test]
 fn each_agent_may_have_another_provider() {
     let sandbox = project(&[("main", "entry: true\ntoolsets: [child]"), ("child", "model: openai-chat:small")], "");
-    let call = || Reply::calls([Call::new("child", json!({"input": "go"}))]);
+    let call = || FakeReply::calls([FakeCall::new("child", json!({"input": "go"}))]);
     let fake = FakeLlm::start(
-        Script::new()
-            .when(|seen| seen.model == "small", Reply::text("small talk"))
+        FakeScript::new()
+            .when(|seen| seen.model == "small", FakeReply::text("small talk"))
             .reply(call())
-            .reply(Reply::text("Done.")),
+            .reply(FakeReply::text("Done.")),
     );
     let (_, result) = Run::new(&sandbox, &[".", "hi", "--json", "-m", "anthropic:large"]).asking(&fake).events();
     fake.assert_finished();
@@ -233,7 +236,7 @@ fn each_agent_may_have_another_provider() {
         by_model.iter().map(|(model, usage)| (model.as_str(), usage["requests"].as_u64().unwrap())).collect();
     assert_eq!(requests, [("anthropic:large", 2), ("openai-chat:small", 1)]);
     // A key that only the child needs is missed when the child runs.
-    let fake = FakeLlm::start(Script::new().reply(call()));
+    let fake = FakeLlm::start(FakeScript::new().reply(call()));
     let said = Run::new(&sandbox, &[".", "hi", "-m", "anthropic:large"])
         .with("ANTHROPIC_BASE_URL", fake.anthropic_url())
         .with("ANTHROPIC_API_KEY", "k")

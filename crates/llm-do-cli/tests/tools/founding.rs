@@ -1,6 +1,6 @@
 //! Statements of the founding documents that are about a run as a whole: `docs/seeds.md` names these tests.
 
-use fake_llm::{Call, FakeLlm, Reply, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript};
 use serde_json::json;
 
 use crate::session::{KEY, Run, of_type};
@@ -12,14 +12,14 @@ fn an_agent_keeps_its_settings_whatever_asks() {
     let main = "entry: true\nmodel_settings: {temperature: 0.25}\ntoolsets: [filesystem_cwd, child]";
     let child = "model_settings: {temperature: 0.75}\ntoolsets: [filesystem_cwd]";
     let sandbox = project(&[("main", main), ("child", child)], "");
-    let writes = |path: &str| Call::new("write_file", json!({"path": path, "content": "x"}));
+    let writes = |path: &str| FakeCall::new("write_file", json!({"path": path, "content": "x"}));
     let fake = FakeLlm::start(
-        Script::new()
-            .reply(Reply::calls([writes("a.txt")]))
-            .reply(Reply::calls([Call::new("child", json!({"input": "go"}))]))
-            .reply(Reply::calls([writes("b.txt")]))
-            .reply(Reply::text("Written."))
-            .reply(Reply::text("Done.")),
+        FakeScript::new()
+            .reply(FakeReply::calls([writes("a.txt")]))
+            .reply(FakeReply::calls([FakeCall::new("child", json!({"input": "go"}))]))
+            .reply(FakeReply::calls([writes("b.txt")]))
+            .reply(FakeReply::text("Written."))
+            .reply(FakeReply::text("Done.")),
     );
     let answer = Run::new(&sandbox, &[".", "hi", "-m", "openai-chat:m", "--approve-all"]).asking(&fake).answer();
     assert_eq!(answer, "Done.\n");
@@ -60,7 +60,7 @@ fn the_toolset_of_the_working_directory_writes_lists_and_reads() {
 fn the_older_name_of_google_means_google() {
     let asked = |keys: &str, flags: &[&str]| {
         let sandbox = project(&[("main", keys)], "");
-        let fake = FakeLlm::start(Script::new().reply(Reply::text("Here.")));
+        let fake = FakeLlm::start(FakeScript::new().reply(FakeReply::text("Here.")));
         let answer = Run::new(&sandbox, &[&[".", "hi"], flags].concat()).asking(&fake).answer();
         fake.assert_finished();
         assert_eq!(fake.requests()[0].seen.as_ref().unwrap().model, "gemini-2.5-flash");
@@ -73,13 +73,13 @@ fn the_older_name_of_google_means_google() {
 
 #[test]
 fn the_models_of_a_project_of_google_cloud_are_asked_with_its_token() {
-    let call = Reply::calls([Call::new("read_file", json!({"path": "main.worker"}))]);
+    let call = FakeReply::calls([FakeCall::new("read_file", json!({"path": "main.worker"}))]);
     for (keys, flags) in [
         ("model: google-vertex:gemini-2.5-flash", &[][..]),
         ("compatible_models: ['google-vertex:*']", &["-m", "google-vertex:gemini-2.5-flash"]),
     ] {
         let sandbox = project(&[("main", &format!("{keys}\ntoolsets: [filesystem_cwd_ro]"))], "");
-        let fake = FakeLlm::start(Script::new().reply(call.clone()).reply(Reply::text("Here.")));
+        let fake = FakeLlm::start(FakeScript::new().reply(call.clone()).reply(FakeReply::text("Here.")));
         let arguments = [&[".", "hi", "--json"], flags].concat();
         let (_, result) = Run::new(&sandbox, &arguments).asking(&fake).events();
         assert_eq!(result["output"], "Here.");
@@ -141,8 +141,8 @@ fn tools_of_the_provider_are_seen_and_not_asked_about() {
     let used =
         json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "cranes"}});
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []});
-    let reply = || Reply::empty().and_native(used.clone()).and_native(found.clone()).and_text("There are cranes.");
-    let fake = FakeLlm::start(Script::new().reply(reply()));
+    let reply = || FakeReply::empty().and_native(used.clone()).and_native(found.clone()).and_text("There are cranes.");
+    let fake = FakeLlm::start(FakeScript::new().reply(reply()));
     let words = [".", "hi", "--json", "--trust", "--reject-all"];
     let (events, result) = Run::new(&sandbox, &words).asking(&fake).events();
     fake.assert_finished();

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use llm_do::beneath::{self, FileAccess};
 use llm_do::journal::digest::digest;
-use llm_do::journal::mac::{LineMac, Purpose, sign, split};
+use llm_do::journal::mac::{LineMac, SigningPurpose, sign, split};
 use llm_do::project::trust::{TrustDigest, TrustItem};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;
-use crate::state::State;
+use crate::state::StateDirectory;
 
 /// A file of ours is far smaller.
 const LARGEST_FILE: u64 = 16 * 1024 * 1024;
@@ -21,7 +21,7 @@ const LARGEST_FILE: u64 = 16 * 1024 * 1024;
 const MOST_KEPT: usize = 10_000;
 
 pub struct Store<'a> {
-    state: &'a State,
+    state: &'a StateDirectory,
 }
 
 /// What was agreed to about a project.
@@ -54,7 +54,7 @@ struct KeptItem {
 }
 
 impl<'a> Store<'a> {
-    pub fn of(state: &'a State) -> Self {
+    pub fn of(state: &'a StateDirectory) -> Self {
         Self { state }
     }
 
@@ -64,7 +64,7 @@ impl<'a> Store<'a> {
         let Ok(text) = read(&file) else { return Ok(KeptTrust::default()) };
         let Some(key) = self.state.key()? else { return Ok(KeptTrust::default()) };
         let signed = split(text.trim_end().as_bytes()).filter(|(signed, mac)| {
-            key.next(Purpose::Trust, LineMac::default(), signed).to_string().as_bytes() == *mac
+            key.next(SigningPurpose::Trust, LineMac::default(), signed).to_string().as_bytes() == *mac
         });
         let written = signed.and_then(|_| serde_json::from_str::<TrustFile>(text.trim_end()).ok());
         Ok(match written {
@@ -90,7 +90,7 @@ impl<'a> Store<'a> {
         let trust = if is_place || before.is_place { Extent::Place } else { Extent::Exact };
         let mut text = serde_json::to_string(&TrustFile { root, trust, items }).map_err(|error| error.to_string())?;
         // What is signed stands before the mac, which becomes the last member.
-        let mac = key.next(Purpose::Trust, LineMac::default(), &text.as_bytes()[..text.len() - 1]);
+        let mac = key.next(SigningPurpose::Trust, LineMac::default(), &text.as_bytes()[..text.len() - 1]);
         sign(&mut text, mac);
         write(&file, &text).map_err(|error| error.to_string())
     }

@@ -19,9 +19,9 @@ fn surveyed(directory: &Path, env: &[&str]) -> SurveyedProject {
     Project::load(directory).unwrap().surveyed(&models, None).unwrap()
 }
 
-fn state(home: &Path) -> State {
+fn state(home: &Path) -> StateDirectory {
     let variables = Variables::of([("LLM_DO_HOME", home.to_str().unwrap())]);
-    State::of(&variables, &Config::default(), Arc::new(|_| {})).unwrap()
+    StateDirectory::of(&variables, &Config::default(), Arc::new(|_| {})).unwrap()
 }
 
 #[test]

@@ -15,7 +15,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::Unopened;
+use super::FileOpenError;
 
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
@@ -76,9 +76,9 @@ impl std::fmt::Display for Identity {
 
 /// What is at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FileDetails {
     pub identity: Identity,
-    pub kind: Kind,
+    pub kind: FileKind,
     /// How many names the file has.
     pub names: u64,
     pub bytes: u64,
@@ -90,19 +90,19 @@ pub struct Found {
 
 /// What a path leads to; `Other` is neither a file to read nor a directory, such as a socket, a pipe or a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     Regular,
     Directory,
     Other,
 }
 
-impl Found {
+impl FileDetails {
     #[expect(clippy::useless_conversion, reason = "how wide the count of names is differs by processor")]
     fn of(stat: &Stat) -> Self {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::Regular,
-            FileType::Directory => Kind::Directory,
-            _ => Kind::Other,
+            FileType::RegularFile => FileKind::Regular,
+            FileType::Directory => FileKind::Directory,
+            _ => FileKind::Other,
         };
         Self {
             identity: Identity::of(stat),
@@ -124,7 +124,7 @@ pub struct Place {
     /// The directories of `path` that exist, the start first.
     pub directories: Vec<Identity>,
     /// `None`: nothing is there.
-    pub found: Option<Found>,
+    pub found: Option<FileDetails>,
     /// The deepest directory that exists, and the names from it on: none if the place is that directory.
     directory: Dir,
     names: Vec<OsString>,
@@ -132,54 +132,58 @@ pub struct Place {
 
 /// Finds where a path leads. `..` goes up as far as the start, links are followed as long as they stay beneath it. Parts
 /// that do not exist may only be at the end, and none behind a link that leads nowhere.
-pub fn resolve(start: &Dir, path: &Path) -> Result<Place, Unopened> {
-    let mut walk = Walk::from(start)?;
+pub fn resolve(start: &Dir, path: &Path) -> Result<Place, FileOpenError> {
+    let mut walk = PathWalk::from(start)?;
     let mut waiting = VecDeque::new();
     let mut links = 0;
-    put_in_front(&mut waiting, path, Source::Caller)?;
+    put_in_front(&mut waiting, path, PathSource::Caller)?;
     while let Some((step, source)) = waiting.pop_front() {
         let name = match step {
-            Step::Up => {
+            PathPart::Up => {
                 walk.up()?;
                 continue;
             }
-            Step::Into(name) => name,
+            PathPart::Into(name) => name,
         };
         match walk.look(&name)? {
-            Seen::Nothing => return walk.missing(name, source, waiting),
-            Seen::Directory(directory, found) => walk.enter(name, directory, found)?,
-            Seen::Link(target) => {
+            PathEntry::Nothing => return walk.missing(name, source, waiting),
+            PathEntry::Directory(directory, found) => walk.enter(name, directory, found)?,
+            PathEntry::Link(target) => {
                 links += 1;
                 if links > MOST_LINKS {
-                    return Err(Unopened::Io(Errno::LOOP.into()));
+                    return Err(FileOpenError::Io(Errno::LOOP.into()));
                 }
-                put_in_front(&mut waiting, &target, Source::Link)?;
+                put_in_front(&mut waiting, &target, PathSource::Link)?;
             }
-            Seen::File(found) if waiting.is_empty() => return Ok(walk.file(name, found)),
-            Seen::File(_) => return Err(Unopened::Io(Errno::NOTDIR.into())),
+            PathEntry::File(found) if waiting.is_empty() => return Ok(walk.file(name, found)),
+            PathEntry::File(_) => return Err(FileOpenError::Io(Errno::NOTDIR.into())),
         }
     }
     Ok(walk.arrived())
 }
 
-enum Step {
+enum PathPart {
     Up,
     Into(OsString),
 }
 
 /// Who wrote a part of the path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum PathSource {
     Caller,
     Link,
 }
 
-fn put_in_front(waiting: &mut VecDeque<(Step, Source)>, path: &Path, source: Source) -> Result<(), Unopened> {
+fn put_in_front(
+    waiting: &mut VecDeque<(PathPart, PathSource)>,
+    path: &Path,
+    source: PathSource,
+) -> Result<(), FileOpenError> {
     let steps = path.components().filter_map(|component| match component {
         Component::CurDir => None,
-        Component::Normal(name) => Some(Ok(Step::Into(name.to_owned()))),
-        Component::ParentDir => Some(Ok(Step::Up)),
-        Component::RootDir | Component::Prefix(_) => Some(Err(Unopened::Outside)),
+        Component::Normal(name) => Some(Ok(PathPart::Into(name.to_owned()))),
+        Component::ParentDir => Some(Ok(PathPart::Up)),
+        Component::RootDir | Component::Prefix(_) => Some(Err(FileOpenError::Outside)),
     });
     for step in steps.rev() {
         waiting.push_front((step?, source));
@@ -187,22 +191,22 @@ fn put_in_front(waiting: &mut VecDeque<(Step, Source)>, path: &Path, source: Sou
     Ok(())
 }
 
-enum Seen {
+enum PathEntry {
     Nothing,
-    Directory(Dir, Found),
+    Directory(Dir, FileDetails),
     Link(PathBuf),
-    File(Found),
+    File(FileDetails),
 }
 
 /// The directories from the start to where the walk is.
-struct Walk {
-    opened: Vec<(Dir, Found)>,
+struct PathWalk {
+    opened: Vec<(Dir, FileDetails)>,
     names: Vec<OsString>,
 }
 
-impl Walk {
-    fn from(start: &Dir) -> Result<Self, Unopened> {
-        let found = Found::of(&rustix::fs::fstat(start).map_err(io::Error::from)?);
+impl PathWalk {
+    fn from(start: &Dir) -> Result<Self, FileOpenError> {
+        let found = FileDetails::of(&rustix::fs::fstat(start).map_err(io::Error::from)?);
         Ok(Self { opened: vec![(start.try_clone()?, found)], names: Vec::new() })
     }
 
@@ -210,57 +214,62 @@ impl Walk {
         &self.opened.last().expect("the start is never left").0
     }
 
-    fn up(&mut self) -> Result<(), Unopened> {
+    fn up(&mut self) -> Result<(), FileOpenError> {
         match self.names.pop() {
             Some(_) => drop(self.opened.pop()),
-            None => return Err(Unopened::Outside),
+            None => return Err(FileOpenError::Outside),
         }
         Ok(())
     }
 
-    fn enter(&mut self, name: OsString, directory: Dir, found: Found) -> Result<(), Unopened> {
+    fn enter(&mut self, name: OsString, directory: Dir, found: FileDetails) -> Result<(), FileOpenError> {
         if self.names.len() >= DEEPEST {
-            return Err(Unopened::Io(Errno::NAMETOOLONG.into()));
+            return Err(FileOpenError::Io(Errno::NAMETOOLONG.into()));
         }
         self.opened.push((directory, found));
         self.names.push(name);
         Ok(())
     }
 
-    fn look(&self, name: &OsStr) -> Result<Seen, Unopened> {
+    fn look(&self, name: &OsStr) -> Result<PathEntry, FileOpenError> {
         let stat = match rustix::fs::statat(self.here(), name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(Errno::NOENT) => return Ok(Seen::Nothing),
+            Err(Errno::NOENT) => return Ok(PathEntry::Nothing),
             Err(error) => return Err(failed(error)),
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(self.here(), name, Vec::new()).map_err(failed)?;
-                Ok(Seen::Link(PathBuf::from(OsString::from_vec(target.into_bytes()))))
+                Ok(PathEntry::Link(PathBuf::from(OsString::from_vec(target.into_bytes()))))
             }
             FileType::Directory => {
                 let (directory, found) = open_directory(self.here(), name)?;
-                Ok(Seen::Directory(directory, found))
+                Ok(PathEntry::Directory(directory, found))
             }
-            _ => Ok(Seen::File(Found::of(&stat))),
+            _ => Ok(PathEntry::File(FileDetails::of(&stat))),
         }
     }
 
-    fn missing(self, name: OsString, source: Source, waiting: VecDeque<(Step, Source)>) -> Result<Place, Unopened> {
+    fn missing(
+        self,
+        name: OsString,
+        source: PathSource,
+        waiting: VecDeque<(PathPart, PathSource)>,
+    ) -> Result<Place, FileOpenError> {
         let mut names = vec![name];
         for (step, _) in waiting {
             match step {
-                Step::Into(name) if source == Source::Caller => names.push(name),
-                Step::Into(_) | Step::Up => return Err(Unopened::Missing),
+                PathPart::Into(name) if source == PathSource::Caller => names.push(name),
+                PathPart::Into(_) | PathPart::Up => return Err(FileOpenError::Missing),
             }
         }
-        if source == Source::Link || self.names.len() + names.len() > DEEPEST {
-            return Err(Unopened::Missing);
+        if source == PathSource::Link || self.names.len() + names.len() > DEEPEST {
+            return Err(FileOpenError::Missing);
         }
         Ok(self.place(names, None))
     }
 
-    fn file(self, name: OsString, found: Found) -> Place {
+    fn file(self, name: OsString, found: FileDetails) -> Place {
         self.place(vec![name], Some(found))
     }
 
@@ -269,7 +278,7 @@ impl Walk {
         self.place(Vec::new(), found)
     }
 
-    fn place(mut self, names: Vec<OsString>, found: Option<Found>) -> Place {
+    fn place(mut self, names: Vec<OsString>, found: Option<FileDetails>) -> Place {
         let directories = self.opened.iter().map(|(_, found)| found.identity).collect();
         let (directory, _) = self.opened.pop().expect("the start is never left");
         Place { path: self.names.iter().chain(&names).collect(), directories, found, directory, names }
@@ -277,37 +286,37 @@ impl Walk {
 }
 
 /// What somebody changed while it was looked at is said like any other failure.
-fn failed(error: Errno) -> Unopened {
-    Unopened::Io(error.into())
+fn failed(error: Errno) -> FileOpenError {
+    FileOpenError::Io(error.into())
 }
 
-fn open_directory(parent: &Dir, name: &OsStr) -> Result<(Dir, Found), Unopened> {
+fn open_directory(parent: &Dir, name: &OsStr) -> Result<(Dir, FileDetails), FileOpenError> {
     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened: OwnedFd = rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(failed)?;
-    let found = Found::of(&rustix::fs::fstat(opened.as_fd()).map_err(failed)?);
+    let found = FileDetails::of(&rustix::fs::fstat(opened.as_fd()).map_err(failed)?);
     Ok((Dir::from(opened), found))
 }
 
 impl Place {
     /// Opens the regular file that is there, for reading.
-    pub fn open(&self) -> Result<File, Unopened> {
+    pub fn open(&self) -> Result<File, FileOpenError> {
         let name = match (&self.found, self.names.as_slice()) {
-            (None, _) => return Err(Unopened::Missing),
-            (Some(Found { kind: Kind::Regular, .. }), [name]) => name,
-            (Some(_), _) => return Err(Unopened::NotRegular),
+            (None, _) => return Err(FileOpenError::Missing),
+            (Some(FileDetails { kind: FileKind::Regular, .. }), [name]) => name,
+            (Some(_), _) => return Err(FileOpenError::NotRegular),
         };
         // Non-blocking, because what is there now may be a FIFO.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.directory, name, flags, Mode::empty()).map_err(failed)?);
-        if file.metadata()?.is_file() { Ok(file) } else { Err(Unopened::NotRegular) }
+        if file.metadata()?.is_file() { Ok(file) } else { Err(FileOpenError::NotRegular) }
     }
 
     /// Opens the directory that is there, for listing.
-    pub fn open_directory(&self) -> Result<Dir, Unopened> {
+    pub fn open_directory(&self) -> Result<Dir, FileOpenError> {
         match self.found.as_ref().map(|found| found.kind) {
-            None => return Err(Unopened::Missing),
-            Some(Kind::Directory) => {}
-            Some(Kind::Regular | Kind::Other) => return Err(Unopened::Io(Errno::NOTDIR.into())),
+            None => return Err(FileOpenError::Missing),
+            Some(FileKind::Directory) => {}
+            Some(FileKind::Regular | FileKind::Other) => return Err(FileOpenError::Io(Errno::NOTDIR.into())),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Dir::from(rustix::fs::openat(&self.directory, ".", flags, Mode::empty()).map_err(failed)?))
@@ -322,8 +331,8 @@ impl Place {
 
     /// The directory that the place is in, and its name there. Directories that are missing are made; none of them can
     /// be a link that somebody put there meanwhile.
-    pub fn make_parent(&self) -> Result<(Dir, &OsStr), Unopened> {
-        let (name, above) = self.names.split_last().ok_or(Unopened::NotRegular)?;
+    pub fn make_parent(&self) -> Result<(Dir, &OsStr), FileOpenError> {
+        let (name, above) = self.names.split_last().ok_or(FileOpenError::NotRegular)?;
         let mut parent = self.directory.try_clone()?;
         for name in above {
             match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
@@ -335,7 +344,7 @@ impl Place {
     }
 
     /// Makes the place a directory, with those above it that are missing.
-    pub fn make_directory(&self) -> Result<Dir, Unopened> {
+    pub fn make_directory(&self) -> Result<Dir, FileOpenError> {
         if self.names.is_empty() {
             return Ok(self.directory.try_clone()?);
         }

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Answered, CallKind, Ended, OutputStream, Returned};
+use super::{ApprovalResult, CallEnd, CallKind, OutputStream, ToolReturn};
 use crate::message::{Finish, RawJson, Usage};
 
 /// Makes two enums of one. A line is a flat object with its `type` among its fields; raw JSON does not survive the buffer
@@ -63,7 +63,7 @@ event_kinds! {
             name: String,
             kind: CallKind,
             #[serde(flatten)]
-            ended: Ended,
+            ended: CallEnd,
             duration_ms: u64,
             usage: Usage,
         },
@@ -90,7 +90,7 @@ event_kinds! {
             id: String,
             tool: String,
             #[serde(flatten)]
-            returned: Returned,
+            returned: ToolReturn,
             duration_ms: u64,
         },
         /// How far a call has come, in its tool's own words.
@@ -126,7 +126,7 @@ event_kinds! {
             id: String,
             path: Vec<String>,
             tool: String,
-            answer: Answered,
+            answer: ApprovalResult,
             note: Option<String>,
         },
         ServerToolUsed {
@@ -223,20 +223,20 @@ pub mod samples {
             reason: text(),
             judged: true,
         };
-        let (answer, note) = (Answered::Edited, Some(text()));
+        let (answer, note) = (ApprovalResult::Edited, Some(text()));
         vec![
             EventKind::CallStarted { name: text(), kind, input: json(), parent: Some(1) },
             EventKind::CallStarted { name: text(), kind, input: json(), parent: None },
-            call(Ended::Output(CallOutput::Json(json()))),
-            call(Ended::Error(text())),
+            call(CallEnd::Output(CallOutput::Json(json()))),
+            call(CallEnd::Error(text())),
             EventKind::UserMessage { text: text() },
             EventKind::TextDelta { text: text() },
             EventKind::TextComplete { text: text() },
             EventKind::ThinkingDelta { text: text() },
             EventKind::ToolCalled { id: text(), tool: text(), arguments: json(), calls_as: None },
             EventKind::ToolCalled { id: text(), tool: text(), arguments: json(), calls_as: Some(7) },
-            tool(Returned::Result(text())),
-            tool(Returned::Error(text())),
+            tool(ToolReturn::Result(text())),
+            tool(ToolReturn::Error(text())),
             refused(Some(json()), None),
             refused(None, Some(text())),
             EventKind::ApprovalAsked { id: text(), path: path(), tool: text(), arguments: json(), reason: text() },

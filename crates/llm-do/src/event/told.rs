@@ -9,13 +9,13 @@ use super::{Event, EventKind};
 
 /// What was told during a step, and the call whose step it was.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct EventLog {
     pub call: u64,
     #[serde(with = "stored")]
     pub events: Vec<Event>,
 }
 
-impl Told {
+impl EventLog {
     /// Whether nothing was told during the step.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
@@ -55,12 +55,12 @@ mod stored {
 
 /// Keeps every fact that passes, for itself and for those around it.
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct EventCapture {
     heard: Mutex<Vec<Event>>,
-    around: Option<Arc<Ear>>,
+    around: Option<Arc<EventCapture>>,
 }
 
-impl Ear {
+impl EventCapture {
     pub fn within(around: Option<Arc<Self>>) -> Arc<Self> {
         Arc::new(Self { heard: Mutex::default(), around })
     }
@@ -100,27 +100,27 @@ fn is_passing(kind: &EventKind) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CallKind, Events, Hearing, samples};
+    use super::super::{CallKind, Events, Listen, samples};
     use super::*;
     use crate::message::RawJson;
 
     #[test]
     fn every_event_survives_being_stored() {
         let event = |kind| Event { agent: Arc::from("main"), depth: 1, call: 7, kind, rank: 9 };
-        let told = Told { call: 7, events: samples::all().into_iter().map(event).collect() };
+        let told = EventLog { call: 7, events: samples::all().into_iter().map(event).collect() };
         let json = serde_json::to_string(&told).unwrap();
-        assert_eq!(serde_json::from_str::<Told>(&json).unwrap(), told);
+        assert_eq!(serde_json::from_str::<EventLog>(&json).unwrap(), told);
         assert!(json.contains(r#""kind":{"notice":{"text":"t"}},"rank":9}"#), "{json}");
         let one = r#"{"agent":"a","depth":0,"call":1,"kind":KIND,"rank":0}"#;
         for wrong in [r#"{"new":{}}"#, r#"{"notice":{}}"#, r#"{"notice":{"text":1}}"#, "[]", r#""notice""#] {
             let json = format!(r#"{{"call":1,"events":[{}]}}"#, one.replace("KIND", wrong));
-            assert!(serde_json::from_str::<Told>(&json).is_err(), "{json}");
+            assert!(serde_json::from_str::<EventLog>(&json).is_err(), "{json}");
         }
     }
 
     #[test]
     fn what_is_told_again_belongs_to_the_calls_of_this_run() {
-        let (events, mut listener) = Events::new(Hearing::Facts);
+        let (events, mut listener) = Events::new(Listen::Facts);
         let caller = events.for_call(&Arc::from("main"), 0, events.new_call());
         let outer = caller.overheard();
         let inner = outer.overheard();

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
-use super::error::{HttpError, Stage, host_and_port};
+use super::error::{ExchangeStage, HttpError, host_and_port};
 use super::tls::LazyTls;
 use super::{ProxySettings, authority_fault};
 use crate::BoxFuture;
@@ -41,20 +41,20 @@ impl Connector {
         Self { tcp, proxies, tls, timeout }
     }
 
-    async fn connect(&self, url: &Uri) -> Result<Stream, HttpError> {
+    async fn connect(&self, url: &Uri) -> Result<HttpStream, HttpError> {
         let proxy = self.proxies.toward(url);
         let mut tcp = match &proxy {
             None => self.open(url, host_and_port(url)).await?,
             Some(proxy) => self.open(proxy.uri(), format!("the proxy {}", host_and_port(proxy.uri()))).await?,
         };
         if url.scheme_str() != Some("https") {
-            return Ok(Stream::Plain { tcp: TokioIo::new(tcp), proxied: proxy.is_some() });
+            return Ok(HttpStream::Plain { tcp: TokioIo::new(tcp), proxied: proxy.is_some() });
         }
         if let Some(proxy) = &proxy {
             tunnel(&mut tcp, url, proxy).await?;
         }
         let tls = self.tls.handshake(url, tcp).await?;
-        Ok(Stream::Tls(Box::new(TokioIo::new(tls))))
+        Ok(HttpStream::Tls(Box::new(TokioIo::new(tls))))
     }
 
     async fn open(&self, url: &Uri, at: String) -> Result<TcpStream, HttpError> {
@@ -65,9 +65,9 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = Stream;
+    type Response = HttpStream;
     type Error = HttpError;
-    type Future = BoxFuture<'static, Result<Stream, HttpError>>;
+    type Future = BoxFuture<'static, Result<HttpStream, HttpError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), HttpError>> {
         Poll::Ready(Ok(()))
@@ -141,7 +141,7 @@ async fn tunnel(tcp: &mut TcpStream, url: &Uri, proxy: &Intercept) -> Result<(),
     let proxy = host_and_port(proxy.uri());
     let at_proxy = || format!("the proxy {proxy}");
     let head = exchange_heads(tcp, &request).await;
-    let head = head.map_err(|error| HttpError::of_io(&error, at_proxy(), Stage::BeforeAnswer))?;
+    let head = head.map_err(|error| HttpError::of_io(&error, at_proxy(), ExchangeStage::BeforeAnswer))?;
     match status_of(&head) {
         Some(200..=299) => Ok(()),
         Some(status) => Err(HttpError::ProxyRefused { proxy, at: target, status }),
@@ -175,14 +175,14 @@ fn status_of(head: &[u8]) -> Option<u16> {
     std::str::from_utf8(words.next()?).ok()?.parse().ok()
 }
 
-pub(super) enum Stream {
+pub(super) enum HttpStream {
     /// To the host itself, or to a proxy that reads the request and passes it on.
     Plain { tcp: TokioIo<TcpStream>, proxied: bool },
     /// Boxed: a TLS session is a kilobyte of state, and most connections of a local model have none.
     Tls(Box<TokioIo<TlsStream<TcpStream>>>),
 }
 
-impl Connection for Stream {
+impl Connection for HttpStream {
     fn connected(&self) -> Connected {
         match self {
             Self::Plain { proxied, .. } => Connected::new().proxy(*proxied),
@@ -191,15 +191,15 @@ impl Connection for Stream {
                 _ => Connected::new(),
             },
         }
-        .extra(Served::default())
+        .extra(ConnectionHistory::default())
     }
 }
 
 /// Whether a connection has answered before: then it may have been closed while nobody looked.
 #[derive(Clone, Default)]
-pub(super) struct Served(Arc<AtomicBool>);
+pub(super) struct ConnectionHistory(Arc<AtomicBool>);
 
-impl Served {
+impl ConnectionHistory {
     pub(super) fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -211,7 +211,7 @@ impl Served {
     }
 }
 
-impl Read for Stream {
+impl Read for HttpStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain { tcp, .. } => Pin::new(tcp).poll_read(cx, buffer),
@@ -220,7 +220,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for HttpStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain { tcp, .. } => Pin::new(tcp).poll_write(cx, bytes),

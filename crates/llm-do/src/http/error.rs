@@ -34,7 +34,7 @@ pub enum HttpError {
     #[error("{at} fell silent for {after:?} in the middle of its answer")]
     IdleTimeout { at: String, after: Duration },
     #[error("{at} broke off {stage}: {reason}")]
-    Cut { at: String, stage: Stage, reason: String },
+    Cut { at: String, stage: ExchangeStage, reason: String },
     #[error("the answer of {at} is larger than {limit} bytes")]
     TooLarge { at: String, limit: u64 },
     #[error("the answer of {at} is not valid HTTP: {reason}")]
@@ -43,12 +43,12 @@ pub enum HttpError {
 
 /// How far an exchange had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ExchangeStage {
     BeforeAnswer,
     InAnswer,
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for ExchangeStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::BeforeAnswer => "before it answered",
@@ -103,11 +103,11 @@ impl HttpError {
     /// What the client says when no response head came.
     pub(super) fn of_sending(error: &(dyn Error + 'static), url: &Uri) -> Self {
         let ours = causes(error).find_map(|cause| cause.downcast_ref::<Self>());
-        ours.cloned().unwrap_or_else(|| Self::of_exchange(error, url, Stage::BeforeAnswer))
+        ours.cloned().unwrap_or_else(|| Self::of_exchange(error, url, ExchangeStage::BeforeAnswer))
     }
 
     /// What happens on a connection that was once established.
-    pub(super) fn of_exchange(error: &(dyn Error + 'static), url: &Uri, stage: Stage) -> Self {
+    pub(super) fn of_exchange(error: &(dyn Error + 'static), url: &Uri, stage: ExchangeStage) -> Self {
         let at = host_and_port(url);
         if let Some(error) = causes(error).find_map(|cause| cause.downcast_ref::<hyper::Error>()) {
             if error.is_parse() {
@@ -123,7 +123,7 @@ impl HttpError {
         }
     }
 
-    pub(super) fn of_io(error: &io::Error, at: String, stage: Stage) -> Self {
+    pub(super) fn of_io(error: &io::Error, at: String, stage: ExchangeStage) -> Self {
         match (tls_error(error), error.kind()) {
             (Some(error), _) => Self::Tls { at, reason: tls_in_words(error) },
             (None, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
@@ -200,8 +200,8 @@ mod tests {
             (HttpError::SendTimeout { at: at(), after }, true),
             (HttpError::FirstByteTimeout { at: at(), after }, true),
             (HttpError::IdleTimeout { at: at(), after }, true),
-            (HttpError::Cut { at: at(), stage: Stage::BeforeAnswer, reason: reason() }, true),
-            (HttpError::Cut { at: at(), stage: Stage::InAnswer, reason: reason() }, true),
+            (HttpError::Cut { at: at(), stage: ExchangeStage::BeforeAnswer, reason: reason() }, true),
+            (HttpError::Cut { at: at(), stage: ExchangeStage::InAnswer, reason: reason() }, true),
             (HttpError::TooLarge { at: at(), limit: 1 }, false),
             (HttpError::Malformed { at: at(), reason: reason() }, false),
         ];

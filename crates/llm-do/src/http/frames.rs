@@ -44,12 +44,12 @@ pub struct EventStream {
 
 /// What the current chunk says about the current event.
 #[derive(Default)]
-struct Pending<'a> {
+struct PendingFrame<'a> {
     event: Option<&'a [u8]>,
     data: Option<&'a [u8]>,
 }
 
-enum Line<'a> {
+enum FrameLine<'a> {
     Blank,
     Event(&'a [u8]),
     Data(&'a [u8]),
@@ -73,7 +73,7 @@ impl EventStream {
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
             self.after_cr = false;
         }
-        let mut pending = Pending::default();
+        let mut pending = PendingFrame::default();
         while let Some(end) = end_of_line(rest) {
             let (line, ended) = rest.split_at(end);
             rest = match ended {
@@ -115,19 +115,19 @@ impl EventStream {
     fn take<'a, E: From<FrameTooLong>>(
         &mut self,
         line: &'a [u8],
-        pending: &mut Pending<'a>,
+        pending: &mut PendingFrame<'a>,
         sink: &mut impl FnMut(Frame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         match read(line) {
-            Line::Blank => self.dispatch(pending, sink)?,
-            Line::Event(name) => pending.event = Some(name),
-            Line::Data(value) if pending.data.is_none() && self.data.is_none() => pending.data = Some(value),
-            Line::Data(value) => {
+            FrameLine::Blank => self.dispatch(pending, sink)?,
+            FrameLine::Event(name) => pending.event = Some(name),
+            FrameLine::Data(value) if pending.data.is_none() && self.data.is_none() => pending.data = Some(value),
+            FrameLine::Data(value) => {
                 self.keep(pending)?;
                 pending.data = None;
                 self.append(value)?;
             }
-            Line::Ignored => {}
+            FrameLine::Ignored => {}
         }
         Ok(())
     }
@@ -136,13 +136,13 @@ impl EventStream {
     fn take_straddling<E: From<FrameTooLong>>(
         &mut self,
         end: &[u8],
-        pending: &mut Pending<'_>,
+        pending: &mut PendingFrame<'_>,
         sink: &mut impl FnMut(Frame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.check(self.line.len() + end.len())?;
         self.line.extend_from_slice(end);
         let mut line = std::mem::take(&mut self.line);
-        let mut own = Pending { event: pending.event.take(), data: pending.data.take() };
+        let mut own = PendingFrame { event: pending.event.take(), data: pending.data.take() };
         self.take(&line, &mut own, sink)?;
         self.keep(&own)?;
         line.clear();
@@ -152,10 +152,10 @@ impl EventStream {
 
     fn dispatch<E>(
         &mut self,
-        pending: &mut Pending<'_>,
+        pending: &mut PendingFrame<'_>,
         sink: &mut impl FnMut(Frame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Pending { event, data } = std::mem::take(pending);
+        let PendingFrame { event, data } = std::mem::take(pending);
         let kept = self.data.take();
         if let Some(data) = data.or(kept.as_deref()) {
             let name = event.unwrap_or(&self.event);
@@ -165,7 +165,7 @@ impl EventStream {
         Ok(())
     }
 
-    fn keep(&mut self, pending: &Pending<'_>) -> Result<(), FrameTooLong> {
+    fn keep(&mut self, pending: &PendingFrame<'_>) -> Result<(), FrameTooLong> {
         if let Some(name) = pending.event {
             self.event.clear();
             self.event.extend_from_slice(name);
@@ -198,16 +198,16 @@ fn end_of_line(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-fn read(line: &[u8]) -> Line<'_> {
+fn read(line: &[u8]) -> FrameLine<'_> {
     match line {
-        [] => Line::Blank,
-        [b'd', b'a', b't', b'a', b':', value @ ..] => Line::Data(value.strip_prefix(b" ").unwrap_or(value)),
-        [b'e', b'v', b'e', b'n', b't', b':', value @ ..] => Line::Event(value.strip_prefix(b" ").unwrap_or(value)),
+        [] => FrameLine::Blank,
+        [b'd', b'a', b't', b'a', b':', value @ ..] => FrameLine::Data(value.strip_prefix(b" ").unwrap_or(value)),
+        [b'e', b'v', b'e', b'n', b't', b':', value @ ..] => FrameLine::Event(value.strip_prefix(b" ").unwrap_or(value)),
         // A name alone has an empty value.
-        b"data" => Line::Data(b""),
-        b"event" => Line::Event(b""),
+        b"data" => FrameLine::Data(b""),
+        b"event" => FrameLine::Event(b""),
         // `id` and `retry` serve reconnection, which no provider offers; an empty name is a comment.
-        _ => Line::Ignored,
+        _ => FrameLine::Ignored,
     }
 }
 

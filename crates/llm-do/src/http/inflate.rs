@@ -9,12 +9,12 @@ use flate2::write::GzDecoder;
 pub(super) enum Encoding {
     Unread,
     Plain,
-    Gzip(Box<GzDecoder<Bounded>>),
+    Gzip(Box<GzDecoder<InflateBuffer>>),
 }
 
 /// Why a compressed body cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
+pub(super) enum InflateError {
     TooLarge,
     Malformed,
 }
@@ -23,10 +23,10 @@ const GZIP: u8 = 0x1f;
 
 impl Encoding {
     /// The bytes behind these, of which there may be at most `room`.
-    pub(super) fn decode(&mut self, chunk: Bytes, room: u64) -> Result<Bytes, Unreadable> {
+    pub(super) fn decode(&mut self, chunk: Bytes, room: u64) -> Result<Bytes, InflateError> {
         if let (Self::Unread, Some(first)) = (&self, chunk.first()) {
             *self = match *first {
-                GZIP => Self::Gzip(Box::new(GzDecoder::new(Bounded { bytes: Vec::new(), room: 0 }))),
+                GZIP => Self::Gzip(Box::new(GzDecoder::new(InflateBuffer { bytes: Vec::new(), room: 0 }))),
                 _ => Self::Plain,
             };
         }
@@ -45,18 +45,18 @@ impl Encoding {
     }
 }
 
-fn inflate(decoder: &mut GzDecoder<Bounded>, chunk: &[u8], room: u64) -> Result<Bytes, Unreadable> {
+fn inflate(decoder: &mut GzDecoder<InflateBuffer>, chunk: &[u8], room: u64) -> Result<Bytes, InflateError> {
     decoder.get_mut().room = room;
     let written = write(decoder, chunk).and_then(|()| decoder.flush());
     match written {
         Ok(()) => Ok(Bytes::from(std::mem::take(&mut decoder.get_mut().bytes))),
-        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(Unreadable::TooLarge),
-        Err(_) => Err(Unreadable::Malformed),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(InflateError::TooLarge),
+        Err(_) => Err(InflateError::Malformed),
     }
 }
 
 /// What follows the end of the compressed body is nothing.
-fn write(decoder: &mut GzDecoder<Bounded>, mut chunk: &[u8]) -> io::Result<()> {
+fn write(decoder: &mut GzDecoder<InflateBuffer>, mut chunk: &[u8]) -> io::Result<()> {
     while !chunk.is_empty() {
         match decoder.write(chunk)? {
             0 => break,
@@ -67,12 +67,12 @@ fn write(decoder: &mut GzDecoder<Bounded>, mut chunk: &[u8]) -> io::Result<()> {
 }
 
 /// A few bytes can stand for very many.
-pub(super) struct Bounded {
+pub(super) struct InflateBuffer {
     bytes: Vec<u8>,
     room: u64,
 }
 
-impl Write for Bounded {
+impl Write for InflateBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.room = self.room.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
         self.bytes.extend_from_slice(bytes);
@@ -97,7 +97,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn decoded(chunks: &[&[u8]], room: u64) -> (Result<Vec<u8>, Unreadable>, bool) {
+    fn decoded(chunks: &[&[u8]], room: u64) -> (Result<Vec<u8>, InflateError>, bool) {
         let mut encoding = Encoding::Unread;
         let mut whole = Vec::new();
         for chunk in chunks {
@@ -129,14 +129,14 @@ mod tests {
         broken[12] ^= 0xff;
         let (read, whole) = decoded(&[&broken], 100);
         assert!(read.is_err() || !whole, "{read:?}");
-        assert_eq!(decoded(&[b"\x1f is no beginning of gzip"], 100).0, Err(Unreadable::Malformed));
+        assert_eq!(decoded(&[b"\x1f is no beginning of gzip"], 100).0, Err(InflateError::Malformed));
     }
 
     #[test]
     fn few_bytes_do_not_become_more_than_any_body_may_have() {
         let bomb = compressed(&vec![b'x'; 1_000_000]);
         assert!(bomb.len() < 10_000);
-        assert_eq!(decoded(&[&bomb], 999_999).0, Err(Unreadable::TooLarge));
+        assert_eq!(decoded(&[&bomb], 999_999).0, Err(InflateError::TooLarge));
         assert_eq!(decoded(&[&bomb], 1_000_000).0.map(|bytes| bytes.len()), Ok(1_000_000));
     }
 }

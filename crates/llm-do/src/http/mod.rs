@@ -27,13 +27,13 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use connect::{Connector, Proxies, Served};
+use connect::{ConnectionHistory, Connector, Proxies};
 use error::host_and_port;
-use inflate::{Encoding, Unreadable};
+use inflate::{Encoding, InflateError};
 use tls::LazyTls;
-use upload::{Progress, Upload};
+use upload::{Upload, UploadProgress};
 
-pub use error::{HttpError, Stage};
+pub use error::{ExchangeStage, HttpError};
 
 use crate::descriptors;
 
@@ -145,10 +145,10 @@ impl Response {
 /// Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct HttpClient {
-    shared: Arc<Shared>,
+    shared: Arc<HttpClientState>,
 }
 
-struct Shared {
+struct HttpClientState {
     client: Client<Connector, Upload>,
     proxies: Proxies,
     first_byte_timeout: Duration,
@@ -178,7 +178,7 @@ impl HttpClient {
             .http2_keep_alive_interval(HTTP2_PING_INTERVAL)
             .http2_keep_alive_timeout(HTTP2_PING_TIMEOUT)
             .build(connector);
-        let shared = Shared {
+        let shared = HttpClientState {
             client,
             proxies,
             first_byte_timeout: settings.first_byte_timeout,
@@ -258,17 +258,17 @@ impl HttpClient {
             departure.watch(&progress);
             match wait(answer, timer, &progress, &request.url, after).await {
                 Ok(answer) => {
-                    answer.extensions().get::<Served>().into_iter().for_each(Served::note);
+                    answer.extensions().get::<ConnectionHistory>().into_iter().for_each(ConnectionHistory::note);
                     return Ok(answer);
                 }
-                Err(Unanswered { was_kept: true, error: HttpError::Cut { .. } }) if stale < MOST_STALE => {}
-                Err(Unanswered { error, .. }) => return Err(error),
+                Err(ResponseFailure { was_kept: true, error: HttpError::Cut { .. } }) if stale < MOST_STALE => {}
+                Err(ResponseFailure { error, .. }) => return Err(error),
             }
         }
         unreachable!("the last connection returns")
     }
 
-    fn ask(&self, request: &Request) -> (ResponseFuture, Progress) {
+    fn ask(&self, request: &Request) -> (ResponseFuture, UploadProgress) {
         let Request { method, url, mut headers, body } = request.clone();
         // Any of them may be a key, and what is marked is not printed by whoever traces hyper.
         headers.values_mut().for_each(|value| value.set_sensitive(true));
@@ -288,7 +288,7 @@ impl HttpClient {
 const MOST_STALE: u32 = 3;
 
 /// Why there is no head of an answer.
-struct Unanswered {
+struct ResponseFailure {
     error: HttpError,
     /// By a connection that had served before.
     was_kept: bool,
@@ -297,15 +297,15 @@ struct Unanswered {
 async fn wait(
     mut answer: ResponseFuture,
     timer: &mut Pin<Box<Sleep>>,
-    progress: &Progress,
+    progress: &UploadProgress,
     url: &Uri,
     after: Duration,
-) -> Result<hyper::Response<Incoming>, Unanswered> {
+) -> Result<hyper::Response<Incoming>, ResponseFailure> {
     loop {
         tokio::select! {
             biased;
-            answer = &mut answer => return answer.map_err(|error| Unanswered {
-                was_kept: Served::is_noted(&error),
+            answer = &mut answer => return answer.map_err(|error| ResponseFailure {
+                was_kept: ConnectionHistory::is_noted(&error),
                 error: HttpError::of_sending(&error, url),
             }),
             () = timer.as_mut() => {}
@@ -319,7 +319,7 @@ async fn wait(
             } else {
                 HttpError::SendTimeout { at, after }
             };
-            return Err(Unanswered { error, was_kept });
+            return Err(ResponseFailure { error, was_kept });
         }
         timer.as_mut().reset(deadline);
     }
@@ -327,17 +327,17 @@ async fn wait(
 
 /// Whether anything of a request has left: there was a connection that took it.
 #[derive(Clone, Default)]
-pub struct Departure(Arc<Mutex<Option<Progress>>>);
+pub struct Departure(Arc<Mutex<Option<UploadProgress>>>);
 
 impl Departure {
     /// Of the latest connection: one that had been closed has taken nothing.
-    fn watch(&self, progress: &Progress) {
+    fn watch(&self, progress: &UploadProgress) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
     }
 
     /// Whether a connection has taken any byte of the request, so that the other side may have acted on it.
     pub fn has_begun(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Progress::has_begun)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(UploadProgress::has_begun)
     }
 }
 
@@ -408,10 +408,10 @@ impl Receiving {
                 None if self.encoding.is_whole() => return Poll::Ready(Ok(None)),
                 None => {
                     let (at, reason) = (host_and_port(&self.url), "what it compressed is not whole".to_owned());
-                    return Poll::Ready(Err(HttpError::Cut { at, stage: Stage::InAnswer, reason }));
+                    return Poll::Ready(Err(HttpError::Cut { at, stage: ExchangeStage::InAnswer, reason }));
                 }
                 Some(Err(error)) => {
-                    return Poll::Ready(Err(HttpError::of_exchange(&error, &self.url, Stage::InAnswer)));
+                    return Poll::Ready(Err(HttpError::of_exchange(&error, &self.url, ExchangeStage::InAnswer)));
                 }
                 Some(Ok(frame)) => {
                     // Trailers say nothing that anybody here reads.
@@ -419,8 +419,8 @@ impl Receiving {
                     let chunk = match self.encoding.decode(chunk, self.limit.saturating_sub(self.received)) {
                         Ok(chunk) if chunk.is_empty() => continue,
                         Ok(chunk) => chunk,
-                        Err(Unreadable::TooLarge) => return Poll::Ready(Err(self.too_large())),
-                        Err(Unreadable::Malformed) => {
+                        Err(InflateError::TooLarge) => return Poll::Ready(Err(self.too_large())),
+                        Err(InflateError::Malformed) => {
                             let (at, reason) = (host_and_port(&self.url), "it cannot be inflated".to_owned());
                             return Poll::Ready(Err(HttpError::Malformed { at, reason }));
                         }

@@ -15,13 +15,13 @@ const PIECE: usize = 64 * 1024;
 /// Hands the bytes out in pieces, without copying, and tells when.
 ///
 /// As small as can be: hyper keeps room for dozens of requests in each connection.
-pub(super) struct Upload(Arc<Mutex<Sent>>);
+pub(super) struct Upload(Arc<Mutex<UploadState>>);
 
 /// When the last piece was taken.
 #[derive(Clone)]
-pub(super) struct Progress(Arc<Mutex<Sent>>);
+pub(super) struct UploadProgress(Arc<Mutex<UploadState>>);
 
-struct Sent {
+struct UploadState {
     rest: Bytes,
     last: Instant,
     /// Whether there is a connection that has taken something.
@@ -29,13 +29,13 @@ struct Sent {
 }
 
 impl Upload {
-    pub(super) fn new(body: Bytes) -> (Self, Progress) {
-        let sent = Arc::new(Mutex::new(Sent { rest: body, last: Instant::now(), begun: false }));
-        (Self(Arc::clone(&sent)), Progress(sent))
+    pub(super) fn new(body: Bytes) -> (Self, UploadProgress) {
+        let sent = Arc::new(Mutex::new(UploadState { rest: body, last: Instant::now(), begun: false }));
+        (Self(Arc::clone(&sent)), UploadProgress(sent))
     }
 }
 
-impl Progress {
+impl UploadProgress {
     pub(super) fn last(&self) -> Instant {
         lock(&self.0).last
     }
@@ -57,7 +57,7 @@ impl Drop for Upload {
     }
 }
 
-fn lock(sent: &Mutex<Sent>) -> MutexGuard<'_, Sent> {
+fn lock(sent: &Mutex<UploadState>) -> MutexGuard<'_, UploadState> {
     sent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

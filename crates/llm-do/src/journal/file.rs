@@ -14,7 +14,10 @@ use serde::Serialize;
 
 use super::digest::digest;
 use super::mac::{LineMac, StateKey};
-use super::record::{self, Contents, Damage, Known, Line, NumberedLine, OPENING, Record, RunLine, State, VERSION};
+use super::record::{
+    self, Damage, JournalContents, JournalEntry, JournalLine, LineState, NumberedLine, OPENING, RunLine, StepProgress,
+    VERSION,
+};
 use super::writer::{Acknowledgement, Signer, Writer};
 use super::{Journal, Prior, Step, StepKind, Stop};
 use crate::BoxFuture;
@@ -57,7 +60,7 @@ pub enum Matching {
 
 /// The engine over a file, or over what one said.
 pub struct FileJournal {
-    state: Mutex<Progress>,
+    state: Mutex<JournalProgress>,
     mode: Mode,
     matching: Matching,
     /// Who runs this.
@@ -74,9 +77,9 @@ enum Mode {
     Replays,
 }
 
-struct Progress {
+struct JournalProgress {
     /// What earlier processes recorded and this one has not used.
-    records: HashMap<String, Record>,
+    records: HashMap<String, JournalEntry>,
     /// Steps of this process.
     taken: HashSet<String>,
     /// The journal cannot be written: nothing may run after that.
@@ -87,13 +90,13 @@ struct Progress {
 pub struct OpenJournal {
     path: PathBuf,
     file: File,
-    contents: Contents,
+    contents: JournalContents,
     key: Option<StateKey>,
-    origin: Origin,
+    origin: JournalOrigin,
 }
 
 /// Who wrote a journal.
-enum Origin {
+enum JournalOrigin {
     /// We did: how much of the file counts, and how its last line is signed.
     Own { committed: u64, last: LineMac },
     /// A stranger did: what is kept of it.
@@ -106,9 +109,9 @@ impl OpenJournal {
     pub fn open(path: &Path, key: Option<&StateKey>) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let committed = record::committed(&bytes);
-        let read = Contents::read(&bytes[..committed], key);
+        let read = JournalContents::read(&bytes[..committed], key);
         let (contents, last) = read.map_err(|damage| damaged(damage, path))?;
-        let origin = Origin::Own { committed: committed as u64, last };
+        let origin = JournalOrigin::Own { committed: committed as u64, last };
         Ok(Self { path: path.to_owned(), file, contents, key: key.cloned(), origin })
     }
 
@@ -118,13 +121,13 @@ impl OpenJournal {
         let (file, bytes) = locked(path)?;
         let lines = record::strangers_lines(&bytes[..record::committed(&bytes)]);
         let (header, lines) = lines.map_err(|damage| damaged(damage, path))?;
-        let contents = Contents::of(header.clone(), lines.clone()).map_err(|damage| damaged(damage, path))?;
-        let origin = Origin::Stranger { header, lines };
+        let contents = JournalContents::of(header.clone(), lines.clone()).map_err(|damage| damaged(damage, path))?;
+        let origin = JournalOrigin::Stranger { header, lines };
         Ok(Self { path: path.to_owned(), file, contents, key: key.cloned(), origin })
     }
 
     /// What the journal says, as it was read when it was opened.
-    pub fn contents(&self) -> &Contents {
+    pub fn contents(&self) -> &JournalContents {
         &self.contents
     }
 
@@ -137,7 +140,7 @@ impl OpenJournal {
     /// What a stranger's header says, as it was understood: this is written anew.
     #[must_use]
     pub fn with_header(mut self, header: &impl Serialize) -> Self {
-        if let Origin::Stranger { header: line, .. } = &mut self.origin {
+        if let JournalOrigin::Stranger { header: line, .. } = &mut self.origin {
             line.res = Some(RawJson::of(header));
         }
         self
@@ -148,13 +151,13 @@ impl OpenJournal {
         let Self { path, file, contents, key, origin } = self;
         let failed = |error| JournalError::Io { path: path.clone(), error };
         let (file, signer, replaced, contents) = match origin {
-            Origin::Own { committed, last } => {
+            JournalOrigin::Own { committed, last } => {
                 file.set_len(committed).map_err(failed)?;
                 let mut signer = Signer::after(last, key);
                 append(&file, &mut signer, [line_of(&RunLine::resumed(now(), by.clone()))]).map_err(failed)?;
                 (file, signer, None, contents)
             }
-            Origin::Stranger { header, lines } => {
+            JournalOrigin::Stranger { header, lines } => {
                 let header = RunLine { v: Some(VERSION), ..header };
                 let adopted = RunLine::adopted(now(), by.clone());
                 // A question that a stranger wrote down is not signed: it is asked anew.
@@ -210,22 +213,22 @@ impl FileJournal {
     }
 
     /// Answers every step from what a journal says: a step that it does not have is an error.
-    pub fn replaying(contents: Contents) -> Self {
+    pub fn replaying(contents: JournalContents) -> Self {
         Self::of(contents.into_all(), Mode::Replays, Matching::Exact, None)
     }
 
-    fn of(records: HashMap<String, Record>, mode: Mode, matching: Matching, by: Option<String>) -> Self {
-        let state = Progress { records, taken: HashSet::new(), failure: None };
+    fn of(records: HashMap<String, JournalEntry>, mode: Mode, matching: Matching, by: Option<String>) -> Self {
+        let state = JournalProgress { records, taken: HashSet::new(), failure: None };
         Self { state: Mutex::new(state), mode, matching, by }
     }
 
     // Its maps stay right whatever panicked elsewhere.
-    fn state(&self) -> MutexGuard<'_, Progress> {
+    fn state(&self) -> MutexGuard<'_, JournalProgress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the record says of a step. It is asked for once: a key that is used twice is a bug.
-    fn find(&self, step: &Step, request: &str) -> Result<Option<Known>, Stop> {
+    fn find(&self, step: &Step, request: &str) -> Result<Option<StepProgress>, Stop> {
         let mut state = self.state();
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
@@ -246,7 +249,7 @@ impl FileJournal {
     async fn replayed(
         &self,
         step: Step,
-        known: Option<Known>,
+        known: Option<StepProgress>,
         effect: BoxFuture<'_, Result<RawJson, Stop>>,
     ) -> Result<RawJson, Stop> {
         match (step.kind, known) {
@@ -254,11 +257,11 @@ impl FileJournal {
             (StepKind::Call, _) => effect.await,
             (
                 StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Ask | StepKind::Decide,
-                Some(Known::Done(result)),
+                Some(StepProgress::Done(result)),
             ) => Ok(result),
             (
                 StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Ask | StepKind::Decide,
-                None | Some(Known::Started(_) | Known::Asked(_)),
+                None | Some(StepProgress::Started(_) | StepProgress::Asked(_)),
             ) => Err(Stop::Unrecorded { key: step.key, kind: step.kind }),
         }
     }
@@ -268,27 +271,27 @@ impl FileJournal {
         writer: &Writer,
         step: Step,
         request: String,
-        known: Option<Known>,
+        known: Option<StepProgress>,
         effect: BoxFuture<'_, Result<RawJson, Stop>>,
     ) -> Result<RawJson, Stop> {
-        let lines = Lines { journal: self, writer, key: &step.key, kind: step.kind, request };
+        let lines = StepLines { journal: self, writer, key: &step.key, kind: step.kind, request };
         match (known, &step.interrupted) {
-            (Some(Known::Done(result)), _) => return Ok(result),
-            (Some(Known::Started(_)), Some(interrupted)) => return lines.done(interrupted.clone()).await,
-            (Some(Known::Asked(shown)), _) if shown == step.shown => {
+            (Some(StepProgress::Done(result)), _) => return Ok(result),
+            (Some(StepProgress::Started(_)), Some(interrupted)) => return lines.done(interrupted.clone()).await,
+            (Some(StepProgress::Asked(shown)), _) if shown == step.shown => {
                 let answer = effect.await?;
                 return lines.done(answer).await;
             }
-            (None | Some(Known::Started(_) | Known::Asked(_)), _) => {}
+            (None | Some(StepProgress::Started(_) | StepProgress::Asked(_)), _) => {}
         }
         if step.interrupted.is_some() {
-            lines.append(State::Started, step.shown).durable_or(self).await?;
-            let mut begun = Begun { lines: &lines, was_polled: false };
+            lines.append(LineState::Started, step.shown).durable_or(self).await?;
+            let mut begun = StartedEffect { lines: &lines, was_polled: false };
             let result = begun.polling(effect).await?;
             return lines.done(result).await;
         }
         if step.kind == StepKind::Ask {
-            let asked = lines.append(State::Asked, step.shown);
+            let asked = lines.append(LineState::Asked, step.shown);
             let answer = effect.await;
             return match answer {
                 Ok(answer) => lines.done(answer).await,
@@ -319,8 +322,8 @@ impl Journal for FileJournal {
 
     fn lost(&self, key: &str, kind: StepKind, told: RawJson) {
         if let Mode::Writes { writer, .. } = &self.mode {
-            let lines = Lines { journal: self, writer, key, kind, request: String::new() };
-            drop(lines.append(State::Lost, Some(told)));
+            let lines = StepLines { journal: self, writer, key, kind, request: String::new() };
+            drop(lines.append(LineState::Lost, Some(told)));
         }
     }
 
@@ -329,23 +332,23 @@ impl Journal for FileJournal {
         let record = state.records.get(key);
         if let Mode::Replays = self.mode {
             return Prior::Replayed(record.and_then(|record| match &record.known {
-                Known::Done(result) => Some(result.clone()),
-                Known::Started(_) | Known::Asked(_) => None,
+                StepProgress::Done(result) => Some(result.clone()),
+                StepProgress::Started(_) | StepProgress::Asked(_) => None,
             }));
         }
         let Some(record) = record else { return Prior::Nothing };
         let is_same = || record.request == digest([request.get()]);
         match &record.known {
-            Known::Asked(_) => Prior::Nothing,
-            Known::Started(_) => Prior::Begun,
-            Known::Done(_) if kind == StepKind::Ask && !is_same() => Prior::Nothing,
-            Known::Done(_) => Prior::Done,
+            StepProgress::Asked(_) => Prior::Nothing,
+            StepProgress::Started(_) => Prior::Begun,
+            StepProgress::Done(_) if kind == StepKind::Ask && !is_same() => Prior::Nothing,
+            StepProgress::Done(_) => Prior::Done,
         }
     }
 }
 
 /// The lines of one step.
-struct Lines<'a> {
+struct StepLines<'a> {
     journal: &'a FileJournal,
     writer: &'a Writer,
     key: &'a str,
@@ -353,15 +356,15 @@ struct Lines<'a> {
     request: String,
 }
 
-impl Lines<'_> {
-    fn append(&self, state: State, res: Option<RawJson>) -> Acknowledgement {
-        let by = self.journal.by.clone().filter(|_| self.kind == StepKind::Ask && state == State::Done);
+impl StepLines<'_> {
+    fn append(&self, state: LineState, res: Option<RawJson>) -> Acknowledgement {
+        let by = self.journal.by.clone().filter(|_| self.kind == StepKind::Ask && state == LineState::Done);
         let (k, req) = (self.key.to_owned(), self.request.clone());
-        self.writer.append(line_of(&Line { k, kind: self.kind, state, req, res, at: now(), by }))
+        self.writer.append(line_of(&JournalLine { k, kind: self.kind, state, req, res, at: now(), by }))
     }
 
     async fn done(&self, result: RawJson) -> Result<RawJson, Stop> {
-        let written = self.append(State::Done, Some(result.clone()));
+        let written = self.append(LineState::Done, Some(result.clone()));
         // Lines are written in order, so that what is built on a decision is never there without it.
         if self.kind != StepKind::Decide {
             written.durable_or(self.journal).await?;
@@ -377,38 +380,38 @@ impl Acknowledgement {
 }
 
 /// An effect whose start is recorded. Dropped before it began, that is recorded too: nobody has to wonder about it.
-struct Begun<'a> {
-    lines: &'a Lines<'a>,
+struct StartedEffect<'a> {
+    lines: &'a StepLines<'a>,
     was_polled: bool,
 }
 
-impl Begun<'_> {
+impl StartedEffect<'_> {
     async fn polling<T>(&mut self, effect: BoxFuture<'_, T>) -> T {
         self.was_polled = true;
         effect.await
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for StartedEffect<'_> {
     fn drop(&mut self) {
         if !self.was_polled {
-            drop(self.lines.append(State::Undone, None));
+            drop(self.lines.append(LineState::Undone, None));
         }
     }
 }
 
 /// What a journal that was written with the key says, without going on with it; another process may be writing it.
-pub fn read(path: &Path, key: Option<&StateKey>) -> Result<Contents, JournalError> {
+pub fn read(path: &Path, key: Option<&StateKey>) -> Result<JournalContents, JournalError> {
     let bytes = all_of(&open_regular(path, OpenOptions::new().read(true))?, path)?;
-    let read = Contents::read(&bytes[..record::committed(&bytes)], key);
+    let read = JournalContents::read(&bytes[..record::committed(&bytes)], key);
     read.map(|(contents, _)| contents).map_err(|damage| damaged(damage, path))
 }
 
 /// What a stranger's journal says, without what people answered there.
-pub fn read_foreign(path: &Path) -> Result<Contents, JournalError> {
+pub fn read_foreign(path: &Path) -> Result<JournalContents, JournalError> {
     let bytes = all_of(&open_regular(path, OpenOptions::new().read(true))?, path)?;
     let lines = record::strangers_lines(&bytes[..record::committed(&bytes)]);
-    let contents = lines.and_then(|(header, lines)| Contents::of(header, lines));
+    let contents = lines.and_then(|(header, lines)| JournalContents::of(header, lines));
     contents.map_err(|damage| damaged(damage, path))
 }
 

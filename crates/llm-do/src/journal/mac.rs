@@ -32,7 +32,7 @@ impl fmt::Debug for StateKey {
 
 /// What is signed; a mac for one purpose is none for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum SigningPurpose {
     /// A line of a journal.
     Journal,
     /// A person's answer to a question.
@@ -45,7 +45,7 @@ pub enum Purpose {
     Compiled,
 }
 
-impl Purpose {
+impl SigningPurpose {
     fn prefix(self) -> &'static [u8] {
         match self {
             Self::Journal => b"llm-do journal 2\0",
@@ -116,7 +116,7 @@ impl StateKey {
     }
 
     /// Of parts, each with its length, so that no two lists of parts run together.
-    pub fn mac<'a>(&self, purpose: Purpose, parts: impl IntoIterator<Item = &'a [u8]>) -> LineMac {
+    pub fn mac<'a>(&self, purpose: SigningPurpose, parts: impl IntoIterator<Item = &'a [u8]>) -> LineMac {
         let mut mac = self.0.clone();
         mac.update(purpose.prefix());
         for part in parts {
@@ -127,7 +127,7 @@ impl StateKey {
     }
 
     /// Of the next line of a file whose lines are chained: `line` is what stands before [`MEMBER`].
-    pub fn next(&self, purpose: Purpose, previous: LineMac, line: &[u8]) -> LineMac {
+    pub fn next(&self, purpose: SigningPurpose, previous: LineMac, line: &[u8]) -> LineMac {
         let mut mac = self.0.clone();
         mac.update(purpose.prefix());
         mac.update(&previous.0);
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_signed_line_is_what_was_signed_and_its_mac() {
         let mut line = r#"{"k":"main"}"#.to_owned();
-        let mac = key().next(Purpose::Journal, LineMac::default(), br#"{"k":"main""#);
+        let mac = key().next(SigningPurpose::Journal, LineMac::default(), br#"{"k":"main""#);
         sign(&mut line, mac);
         let (signed, found) = split(line.as_bytes()).unwrap();
         assert_eq!((signed, found), (&br#"{"k":"main""#[..], mac.to_string().as_bytes()));
@@ -205,15 +205,15 @@ mod tests {
     #[test]
     fn a_mac_depends_on_key_purpose_place_and_content() {
         let first = LineMac::default();
-        let second = key().next(Purpose::Journal, first, b"a");
+        let second = key().next(SigningPurpose::Journal, first, b"a");
         let macs = [
             second,
-            key().next(Purpose::Journal, second, b"a"),
-            key().next(Purpose::Journal, first, b"b"),
-            key().next(Purpose::Trust, first, b"a"),
-            StateKey::from_bytes([8; 32]).next(Purpose::Journal, first, b"a"),
-            key().mac(Purpose::Trust, [&b"ab"[..], b"c"]),
-            key().mac(Purpose::Trust, [&b"a"[..], b"bc"]),
+            key().next(SigningPurpose::Journal, second, b"a"),
+            key().next(SigningPurpose::Journal, first, b"b"),
+            key().next(SigningPurpose::Trust, first, b"a"),
+            StateKey::from_bytes([8; 32]).next(SigningPurpose::Journal, first, b"a"),
+            key().mac(SigningPurpose::Trust, [&b"ab"[..], b"c"]),
+            key().mac(SigningPurpose::Trust, [&b"a"[..], b"bc"]),
         ];
         for (index, one) in macs.iter().enumerate() {
             assert!(!macs[..index].contains(one), "{index}");
@@ -235,7 +235,9 @@ mod tests {
         let threads: Vec<_> = (0..8)
             .map(|_| {
                 let state = state.clone();
-                std::thread::spawn(move || StateKey::of_directory(&state).unwrap().mac(Purpose::Trust, [&b"x"[..]]))
+                std::thread::spawn(move || {
+                    StateKey::of_directory(&state).unwrap().mac(SigningPurpose::Trust, [&b"x"[..]])
+                })
             })
             .collect();
         let macs: Vec<LineMac> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();

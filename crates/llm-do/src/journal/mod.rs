@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
-use crate::event::{Events, Told};
+use crate::event::{EventLog, Events};
 use crate::message::RawJson;
 
 /// The engine under a run: takes a described effect and answers with its result, from the record or by running it.
@@ -129,10 +129,10 @@ pub enum Stop {
 
 /// Where in the call tree the loop is, and the engine that takes its steps.
 #[derive(Clone)]
-pub struct Steps(Option<Place>);
+pub struct Steps(Option<StepPath>);
 
 #[derive(Clone)]
-struct Place {
+struct StepPath {
     engine: Arc<dyn Journal>,
     path: String,
     suspension: Suspension,
@@ -159,7 +159,7 @@ impl Steps {
 
     /// The root of a run.
     pub fn recorded_by(engine: Arc<dyn Journal>) -> Self {
-        Self(Some(Place { engine, path: String::new(), suspension: Suspension::Possible, named: Arc::default() }))
+        Self(Some(StepPath { engine, path: String::new(), suspension: Suspension::Possible, named: Arc::default() }))
     }
 
     /// Whether an engine records the steps of this run.
@@ -206,10 +206,10 @@ impl Steps {
     }
 
     /// The events of a step's effect go through this: with an engine they are kept with the result.
-    pub(crate) fn telling<'e>(&self, events: &'e Events) -> Telling<'e> {
+    pub(crate) fn telling<'e>(&self, events: &'e Events) -> StepEvents<'e> {
         match &self.0 {
-            None => Telling::Plain(events),
-            Some(_) => Telling::Kept(Arc::new(events.overheard())),
+            None => StepEvents::Plain(events),
+            Some(_) => StepEvents::Kept(Arc::new(events.overheard())),
         }
     }
 
@@ -226,8 +226,8 @@ impl Steps {
     /// The recorded result of a step that must not run now, with what was told of it.
     pub(crate) async fn recalled<T: Serialize + DeserializeOwned>(
         &self,
-        described: Described<T>,
-    ) -> Result<Recorded<T>, Stop> {
+        described: StepDescription<T>,
+    ) -> Result<StepRecord<T>, Stop> {
         let Some(place) = &self.0 else { return Err(Stop::Failed) };
         let step = described.step(place.path.clone());
         let missing = Stop::Unrecorded { key: step.key.clone(), kind: step.kind };
@@ -241,8 +241,8 @@ impl Steps {
     /// Not an async function: one would keep the effect twice, and steps lie within steps.
     pub(crate) fn run<'a, T, E>(
         &'a self,
-        described: impl FnOnce() -> Described<T>,
-        telling: &'a Telling<'_>,
+        described: impl FnOnce() -> StepDescription<T>,
+        telling: &'a StepEvents<'_>,
         effect: impl Future<Output = Result<T, E>> + Send + 'a,
     ) -> impl Future<Output = Result<T, E>>
     where
@@ -271,26 +271,26 @@ impl<'a> Here<'a> {
     /// The effect is a closure that gives a future, not an async closure: that one could not promise to be `Send`.
     pub fn step<T, E, Effect>(
         self,
-        description: impl FnOnce() -> Described<T>,
-        effect: impl FnOnce(Telling<'a>) -> Effect,
+        description: impl FnOnce() -> StepDescription<T>,
+        effect: impl FnOnce(StepEvents<'a>) -> Effect,
     ) -> impl Future<Output = Result<T, E>>
     where
         T: Serialize + DeserializeOwned,
         E: From<Stop> + Send,
         Effect: Future<Output = Result<T, E>> + Send + 'a,
     {
-        let Some(place) = &self.steps.0 else { return Either::Left(effect(Telling::Plain(self.events))) };
+        let Some(place) = &self.steps.0 else { return Either::Left(effect(StepEvents::Plain(self.events))) };
         let telling = self.steps.telling(self.events);
         let (step, effect) = (description().step(place.path.clone()), effect(telling.clone()));
         Either::Right(Box::pin(async move { place.run(step, &telling, effect).await }))
     }
 }
 
-impl Place {
+impl StepPath {
     async fn run<T, E>(
         &self,
         step: Step,
-        telling: &Telling<'_>,
+        telling: &StepEvents<'_>,
         effect: impl Future<Output = Result<T, E>> + Send,
     ) -> Result<T, E>
     where
@@ -303,7 +303,7 @@ impl Place {
         let recorded = Box::pin(async {
             was_run = true;
             match effect.await {
-                Ok(value) => Ok(RawJson::of(&Recorded { value, told: telling.told() }).in_one_line()),
+                Ok(value) => Ok(RawJson::of(&StepRecord { value, told: telling.told() }).in_one_line()),
                 Err(error) => {
                     failure = Some(error);
                     Err(Stop::Failed)
@@ -317,14 +317,14 @@ impl Place {
             (Ok(json), None) => json,
         };
         attempt.is_open = false;
-        let Recorded { value, told } = self.parsed(&json)?;
+        let StepRecord { value, told } = self.parsed(&json)?;
         if !was_run {
             telling.retell(told);
         }
         Ok(value)
     }
 
-    fn parsed<T: DeserializeOwned>(&self, json: &RawJson) -> Result<Recorded<T>, Stop> {
+    fn parsed<T: DeserializeOwned>(&self, json: &RawJson) -> Result<StepRecord<T>, Stop> {
         json.to().map_err(|error| Stop::Journal(format!("the record at `{}` cannot be read: {error}", self.path)))
     }
 
@@ -336,9 +336,9 @@ impl Place {
 
 /// A step under way. Without a result its costs would be forgotten with it.
 struct Attempt<'a> {
-    place: &'a Place,
+    place: &'a StepPath,
     kind: StepKind,
-    telling: &'a Telling<'a>,
+    telling: &'a StepEvents<'a>,
     is_open: bool,
 }
 
@@ -347,31 +347,31 @@ impl Drop for Attempt<'_> {
         if !self.is_open || self.kind != StepKind::Model {
             return;
         }
-        let Told { call, mut events } = self.telling.told();
+        let EventLog { call, mut events } = self.telling.told();
         events.retain(|event| event.kind.usage().is_some_and(|usage| usage.requests > 0));
         if !events.is_empty() {
-            self.place.engine.lost(&self.place.path, self.kind, RawJson::of(&Told { call, events }).in_one_line());
+            self.place.engine.lost(&self.place.path, self.kind, RawJson::of(&EventLog { call, events }).in_one_line());
         }
     }
 }
 
 /// What a step gave: its value, and what was told meanwhile.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Recorded<T> {
+pub struct StepRecord<T> {
     pub value: T,
-    #[serde(default, skip_serializing_if = "Told::is_empty")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "EventLog::is_empty")]
+    pub told: EventLog,
 }
 
 /// How a step is described to an engine. Built only if there is one.
-pub struct Described<T> {
+pub struct StepDescription<T> {
     kind: StepKind,
     request: RawJson,
     shown: Option<RawJson>,
     interrupted: Option<T>,
 }
 
-impl<T: Serialize> Described<T> {
+impl<T: Serialize> StepDescription<T> {
     /// A step of this kind that may run again if it was interrupted. The request is what identifies it.
     pub fn new(kind: StepKind, request: &impl Serialize) -> Self {
         Self { kind, request: RawJson::of(request), shown: None, interrupted: None }
@@ -390,19 +390,19 @@ impl<T: Serialize> Described<T> {
     }
 
     fn step(self, key: String) -> Step {
-        let interrupted = self.interrupted.map(|value| RawJson::of(&Recorded { value, told: Told::default() }));
+        let interrupted = self.interrupted.map(|value| RawJson::of(&StepRecord { value, told: EventLog::default() }));
         Step { key, kind: self.kind, request: self.request, shown: self.shown, interrupted }
     }
 }
 
 /// A handle on events within a step.
 #[derive(Clone)]
-pub enum Telling<'e> {
+pub enum StepEvents<'e> {
     Plain(&'e Events),
     Kept(Arc<Events>),
 }
 
-impl Deref for Telling<'_> {
+impl Deref for StepEvents<'_> {
     type Target = Events;
 
     fn deref(&self) -> &Events {
@@ -418,7 +418,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::event::{EventKind, Hearing};
+    use crate::event::{EventKind, Listen};
 
     /// The smallest engine: keeps results, and answers from them.
     #[derive(Default)]
@@ -447,14 +447,14 @@ mod tests {
         }
     }
 
-    fn request() -> Described<u32> {
-        Described::new(StepKind::Tool, &"request")
+    fn request() -> StepDescription<u32> {
+        StepDescription::new(StepKind::Tool, &"request")
     }
 
     #[tokio::test]
     async fn a_recorded_step_is_not_run_again_but_told_again() {
         let steps = Steps::recorded_by(Arc::new(Memory::default())).at(format_args!("main"));
-        let (events, mut listener) = Events::new(Hearing::Facts);
+        let (events, mut listener) = Events::new(Listen::Facts);
         for _ in 0..2 {
             let telling = steps.telling(&events);
             let mut runs = 0;

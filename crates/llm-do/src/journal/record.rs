@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::StepKind;
-use super::mac::{self, LineMac, Purpose, StateKey};
+use super::mac::{self, LineMac, SigningPurpose, StateKey};
 use crate::message::RawJson;
 
 /// The version of the format. Unknown fields are ignored, so fields may be added; a change of meaning raises it.
@@ -20,7 +20,7 @@ const UNSIGNED_VERSION: u64 = 1;
 /// What a line says about a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum LineState {
     /// What must not run twice is about to run.
     Started,
     Done,
@@ -34,10 +34,10 @@ pub enum State {
 
 /// A line about a step. As JSON `{"k":…,"kind":…,"state":…,"req":…,"res":…,"at":…,"by":…}`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Line {
+pub struct JournalLine {
     pub k: String,
     pub kind: StepKind,
-    pub state: State,
+    pub state: LineState,
     /// A digest of the request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub req: String,
@@ -94,18 +94,18 @@ pub const OPENING: &str = r#"{"v":"#;
 
 /// What is known of one step.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct JournalEntry {
     pub kind: StepKind,
     /// A digest of its request.
     pub request: String,
-    pub known: Known,
+    pub known: StepProgress,
     pub at: u64,
     pub by: Option<String>,
 }
 
 /// How far a step got, as its journal tells.
 #[derive(Clone, Debug)]
-pub enum Known {
+pub enum StepProgress {
     /// It may or may not have happened.
     Started(Option<RawJson>),
     /// Nobody has answered yet.
@@ -115,12 +115,12 @@ pub enum Known {
 
 /// All that a journal says.
 #[derive(Clone, Debug)]
-pub struct Contents {
+pub struct JournalContents {
     pub header: RawJson,
     /// Milliseconds since 1970.
     pub begun_at: u64,
     pub begun_by: Option<String>,
-    records: BTreeMap<String, Record>,
+    records: BTreeMap<String, JournalEntry>,
     /// What steps without a result had told of their costs, by their keys.
     lost: Vec<(String, RawJson)>,
 }
@@ -152,7 +152,7 @@ pub fn committed(bytes: &[u8]) -> usize {
 }
 
 /// A line of a step, and which of the file it is, counted from 1.
-pub type NumberedLine = (usize, Line);
+pub type NumberedLine = (usize, JournalLine);
 
 /// The mac of the last of committed lines that we wrote, each at its place. Nothing is parsed.
 pub fn verified(lines: &[u8], key: Option<&StateKey>) -> Result<LineMac, Damage> {
@@ -165,7 +165,7 @@ pub fn verified(lines: &[u8], key: Option<&StateKey>) -> Result<LineMac, Damage>
         let foreign = Damage::Foreign(index + 1);
         let line = line.strip_suffix(b"\n").ok_or(foreign.clone())?;
         let (signed, found) = mac::split(line).ok_or(foreign.clone())?;
-        last = key.next(Purpose::Journal, last, signed);
+        last = key.next(SigningPurpose::Journal, last, signed);
         if last.to_string().as_bytes() != found {
             return Err(foreign);
         }
@@ -180,7 +180,7 @@ pub fn strangers_lines(lines: &[u8]) -> Result<(RunLine, Vec<NumberedLine>), Dam
     let is_kept = |(_, line): &NumberedLine| match line.kind {
         StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Call => true,
         StepKind::Decide => line.k.ends_with("/input"),
-        StepKind::Ask => line.state == State::Asked,
+        StepKind::Ask => line.state == LineState::Asked,
     };
     Ok((header, lines.into_iter().filter(is_kept).collect()))
 }
@@ -205,7 +205,7 @@ fn parsed(lines: &[u8], versions: &[u64]) -> Result<(RunLine, Vec<NumberedLine>)
     Ok((header, steps))
 }
 
-impl Contents {
+impl JournalContents {
     /// Reads committed lines that we wrote; with them the mac of the last one.
     pub fn read(lines: &[u8], key: Option<&StateKey>) -> Result<(Self, LineMac), Damage> {
         let last = verified(lines, key)?;
@@ -218,9 +218,9 @@ impl Contents {
         let RunLine { res, at: begun_at, by: begun_by, .. } = header;
         let header = res.ok_or(Damage::NotAJournal)?;
         let mut contents = Self { header, begun_at, begun_by, records: BTreeMap::new(), lost: Vec::new() };
-        let mut unused = Unused::default();
+        let mut unused = UnusedDecisions::default();
         for (number, line) in lines {
-            if line.state != State::Lost {
+            if line.state != LineState::Lost {
                 unused.see(&line);
             }
             contents.take(line).map_err(|reason| Damage::Line { number, reason })?;
@@ -231,33 +231,33 @@ impl Contents {
         Ok(contents)
     }
 
-    fn take(&mut self, line: Line) -> Result<(), String> {
-        let Line { k, kind, state, req: request, res, at, by } = line;
+    fn take(&mut self, line: JournalLine) -> Result<(), String> {
+        let JournalLine { k, kind, state, req: request, res, at, by } = line;
         // What nothing was built on is decided again, and a question that has changed is asked again.
-        let is_final = |record: &&Record| !matches!(record.kind, StepKind::Decide | StepKind::Ask);
-        let before = self.records.get(&k).filter(is_final).filter(|_| state != State::Lost);
-        if before.is_some_and(|record| matches!(record.known, Known::Done(_))) {
+        let is_final = |record: &&JournalEntry| !matches!(record.kind, StepKind::Decide | StepKind::Ask);
+        let before = self.records.get(&k).filter(is_final).filter(|_| state != LineState::Lost);
+        if before.is_some_and(|record| matches!(record.known, StepProgress::Done(_))) {
             return Err(format!("`{k}` was done before"));
         }
         let known = match state {
-            State::Started => Known::Started(res),
-            State::Asked => Known::Asked(res),
-            State::Done => Known::Done(res.ok_or_else(|| format!("`{k}` has no result"))?),
-            State::Lost => {
+            LineState::Started => StepProgress::Started(res),
+            LineState::Asked => StepProgress::Asked(res),
+            LineState::Done => StepProgress::Done(res.ok_or_else(|| format!("`{k}` has no result"))?),
+            LineState::Lost => {
                 self.lost.extend(res.map(|told| (k, told)));
                 return Ok(());
             }
-            State::Undone => {
+            LineState::Undone => {
                 self.records.remove(&k);
                 return Ok(());
             }
         };
-        self.records.insert(k, Record { kind, request, known, at, by });
+        self.records.insert(k, JournalEntry { kind, request, known, at, by });
         Ok(())
     }
 
     /// Every step with its key, in the order of the keys.
-    pub fn records(&self) -> impl Iterator<Item = (&str, &Record)> {
+    pub fn records(&self) -> impl Iterator<Item = (&str, &JournalEntry)> {
         self.records.iter().map(|(key, record)| (key.as_str(), record))
     }
 
@@ -267,12 +267,12 @@ impl Contents {
     }
 
     /// The records above a key, the outermost first.
-    pub fn above<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Record> {
+    pub fn above<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a JournalEntry> {
         memchr::memchr_iter(b'/', key.as_bytes()).filter_map(|end| self.records.get(&key[..end]))
     }
 
     /// The records beneath a key, all levels.
-    pub fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a Record)> + use<'a> {
+    pub fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
         let prefix = format!("{key}/");
         let range = self.records.range(prefix.clone()..);
         range.take_while(move |(key, _)| key.starts_with(&prefix)).map(|(key, record)| (key.as_str(), record))
@@ -281,43 +281,43 @@ impl Contents {
     /// The result of a step.
     pub fn result(&self, key: &str) -> Option<&RawJson> {
         match &self.records.get(key)?.known {
-            Known::Done(result) => Some(result),
-            Known::Started(_) | Known::Asked(_) => None,
+            StepProgress::Done(result) => Some(result),
+            StepProgress::Started(_) | StepProgress::Asked(_) => None,
         }
     }
 
     /// Whether it stands beneath a call that is done, and so is never looked at again. What stands beneath a model
     /// request are the calls that the reply asks for.
     pub fn is_settled(&self, key: &str) -> bool {
-        self.above(key).any(|record| record.kind.is_call() && matches!(record.known, Known::Done(_)))
+        self.above(key).any(|record| record.kind.is_call() && matches!(record.known, StepProgress::Done(_)))
     }
 
     /// What a person is shown of the steps that may or may not have happened.
     pub fn in_doubt(&self) -> impl Iterator<Item = (&str, &RawJson)> {
         self.open(|known| match known {
-            Known::Started(shown) => shown.as_ref(),
-            Known::Asked(_) | Known::Done(_) => None,
+            StepProgress::Started(shown) => shown.as_ref(),
+            StepProgress::Asked(_) | StepProgress::Done(_) => None,
         })
     }
 
     /// The questions that nobody has answered.
     pub fn waiting(&self) -> impl Iterator<Item = (&str, &RawJson)> {
         self.open(|known| match known {
-            Known::Asked(shown) => shown.as_ref(),
-            Known::Started(_) | Known::Done(_) => None,
+            StepProgress::Asked(shown) => shown.as_ref(),
+            StepProgress::Started(_) | StepProgress::Done(_) => None,
         })
     }
 
     fn open<'a>(
         &'a self,
-        choose: impl Fn(&'a Known) -> Option<&'a RawJson>,
+        choose: impl Fn(&'a StepProgress) -> Option<&'a RawJson>,
     ) -> impl Iterator<Item = (&'a str, &'a RawJson)> {
         let chosen = self.records.iter().filter_map(move |(key, record)| Some((key.as_str(), choose(&record.known)?)));
         chosen.filter(|(key, _)| !self.is_settled(key))
     }
 
     /// What an engine needs to go on: not what stands beneath something done.
-    pub fn into_unsettled(mut self) -> HashMap<String, Record> {
+    pub fn into_unsettled(mut self) -> HashMap<String, JournalEntry> {
         let settled: Vec<String> = self.records.keys().filter(|key| self.is_settled(key)).cloned().collect();
         for key in settled {
             self.records.remove(&key);
@@ -333,7 +333,7 @@ impl Contents {
     }
 
     /// Everything.
-    pub fn into_all(self) -> HashMap<String, Record> {
+    pub fn into_all(self) -> HashMap<String, JournalEntry> {
         self.records.into_iter().collect()
     }
 }
@@ -341,11 +341,11 @@ impl Contents {
 /// Decisions on which nothing was built: they are taken again, under the policy of the day. By the place whose next
 /// step would show that they were used.
 #[derive(Default)]
-struct Unused(HashMap<String, String>);
+struct UnusedDecisions(HashMap<String, String>);
 
-impl Unused {
+impl UnusedDecisions {
     /// A decision `main/t0/input` is used when anything else happens beneath `main`.
-    fn see(&mut self, line: &Line) {
+    fn see(&mut self, line: &JournalLine) {
         for end in memchr::memchr_iter(b'/', line.k.as_bytes()) {
             self.0.remove(&line.k[..end]);
         }
@@ -358,7 +358,7 @@ impl Unused {
 
 /// A line of either sort: those of the run have an empty key.
 enum AnyLine {
-    Step(Line),
+    Step(JournalLine),
     Run,
 }
 
@@ -366,11 +366,11 @@ impl<'de> Deserialize<'de> for AnyLine {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error as _;
         #[derive(Deserialize)]
-        struct Key {
+        struct LineKey {
             k: String,
         }
         let raw = RawJson::deserialize(deserializer)?;
-        let Key { k } = raw.to().map_err(D::Error::custom)?;
+        let LineKey { k } = raw.to().map_err(D::Error::custom)?;
         if k.is_empty() { Ok(Self::Run) } else { raw.to().map(Self::Step).map_err(D::Error::custom) }
     }
 }
@@ -395,16 +395,16 @@ mod tests {
         text.into_bytes()
     }
 
-    fn read(lines: &[&str]) -> Result<Contents, Damage> {
+    fn read(lines: &[&str]) -> Result<JournalContents, Damage> {
         let lines = [&[HEADER], lines].concat();
-        Contents::read(&signed(&lines), Some(&key())).map(|(contents, _)| contents)
+        JournalContents::read(&signed(&lines), Some(&key())).map(|(contents, _)| contents)
     }
 
     fn line(key: &str, kind: &str, state: &str) -> String {
         format!(r#"{{"k":"{key}","kind":"{kind}","state":"{state}","req":"d","res":{{"value":1}},"new":true}}"#)
     }
 
-    fn keys(contents: Result<Contents, Damage>) -> Vec<String> {
+    fn keys(contents: Result<JournalContents, Damage>) -> Vec<String> {
         contents.unwrap().records().map(|(key, _)| key.to_owned()).collect()
     }
 
@@ -426,7 +426,7 @@ mod tests {
     fn damage_has_a_place() {
         let step = line("a", "tool", "done");
         let damage = |lines: &[&str]| read(lines).unwrap_err();
-        let whole = |bytes: &[u8]| Contents::read(bytes, Some(&key())).unwrap_err();
+        let whole = |bytes: &[u8]| JournalContents::read(bytes, Some(&key())).unwrap_err();
         assert_eq!(whole(b""), Damage::NotAJournal);
         assert_eq!(whole(b"hello\n"), Damage::NotAJournal);
         let other = signed(&[r#"{"v":3,"k":"","kind":"","state":"","res":1}"#]);
@@ -548,7 +548,7 @@ mod tests {
         /// Whatever is in the file, it is read or refused.
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, lines in proptest::collection::vec("[ -~]{0,60}", 0..5)) {
-            let _ = Contents::read(&bytes, Some(&key()));
+            let _ = JournalContents::read(&bytes, Some(&key()));
             let _ = strangers_lines(&bytes);
             let text = [&[HEADER.to_owned()][..], &lines, &[String::new()]].concat().join("\n");
             let _ = strangers_lines(text.as_bytes());

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 use super::Stop;
-use super::mac::{LineMac, Purpose, StateKey, sign};
+use super::mac::{LineMac, SigningPurpose, StateKey, sign};
 
 /// Ends each line with its mac.
 pub struct Signer {
@@ -28,7 +28,7 @@ impl Signer {
     /// Appends a line, which is a JSON object, to others.
     pub fn append(&mut self, mut json: String, lines: &mut String) {
         if let (Some(key), Some(signed)) = (&self.key, json.strip_suffix('}')) {
-            self.last = key.next(Purpose::Journal, self.last, signed.as_bytes());
+            self.last = key.next(SigningPurpose::Journal, self.last, signed.as_bytes());
             sign(&mut json, self.last);
         }
         lines.push_str(&json);
@@ -39,11 +39,11 @@ impl Signer {
 /// Writes lines at the end of a file. Dropping it waits until all is written.
 pub struct Writer {
     /// Both are there until it is dropped.
-    queue: Option<mpsc::Sender<Queued>>,
+    queue: Option<mpsc::Sender<QueuedLine>>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Queued {
+struct QueuedLine {
     line: String,
     written: oneshot::Sender<Result<(), String>>,
 }
@@ -71,7 +71,7 @@ impl Writer {
     /// Lines, which are JSON objects, are written in the order of these calls.
     pub fn append(&self, line: String) -> Acknowledgement {
         let (written, acknowledged) = oneshot::channel();
-        let sent = self.queue.as_ref().is_some_and(|queue| queue.send(Queued { line, written }).is_ok());
+        let sent = self.queue.as_ref().is_some_and(|queue| queue.send(QueuedLine { line, written }).is_ok());
         Acknowledgement(sent.then_some(acknowledged))
     }
 }
@@ -87,10 +87,10 @@ impl Drop for Writer {
 }
 
 /// After a failure nothing is written any more: a line after a torn one would be damage.
-fn write(mut file: &File, mut signer: Signer, queued: &mpsc::Receiver<Queued>) {
+fn write(mut file: &File, mut signer: Signer, queued: &mpsc::Receiver<QueuedLine>) {
     let mut failure: Option<String> = None;
     while let Ok(first) = queued.recv() {
-        let mut batch: Vec<Queued> = std::iter::once(first).chain(queued.try_iter()).collect();
+        let mut batch: Vec<QueuedLine> = std::iter::once(first).chain(queued.try_iter()).collect();
         if failure.is_none() {
             let mut lines = String::new();
             for queued in &mut batch {
@@ -99,7 +99,7 @@ fn write(mut file: &File, mut signer: Signer, queued: &mpsc::Receiver<Queued>) {
             let written = file.write_all(lines.as_bytes()).and_then(|()| file.sync_data());
             failure = written.err().map(|error| format!("it cannot be written: {error}"));
         }
-        for Queued { written, .. } in batch {
+        for QueuedLine { written, .. } in batch {
             // Who asked may have left.
             let _ = written.send(failure.clone().map_or(Ok(()), Err));
         }

@@ -71,7 +71,7 @@ impl<'a> Unfolding<'a> {
             None => self.in_place.insert(schema, None),
         };
         let mut stack = Stack { parts: 1, depth: 1 };
-        for (_, inner) in self.parts.inside(schema, keywords)?.iter().filter(|(step, _)| *step == Step::InPlace) {
+        for (_, inner) in self.parts.inside(schema, keywords)?.iter().filter(|(step, _)| *step == SchemaStep::InPlace) {
             if depth >= DEEPEST {
                 return Err(SchemaError::TooDeep);
             }
@@ -132,7 +132,7 @@ impl<'a> Weighing<'a> {
         }
         let (mut in_place, mut within) = (1 + words(keywords), 0_u64);
         for (step, inner) in self.parts.inside(schema, keywords).ok()?.iter() {
-            let sum = if *step == Step::InPlace { &mut in_place } else { &mut within };
+            let sum = if *step == SchemaStep::InPlace { &mut in_place } else { &mut within };
             self.pairs += 1;
             if let Some(each) = self.parts.alone(inner).ok()? {
                 *sum = sum.saturating_add(each.saturating_mul(most_reached(*step, value)));
@@ -159,7 +159,7 @@ impl<'a> Weighing<'a> {
 
 /// Where a part of a schema goes from where it stands in a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Step<'a> {
+enum SchemaStep<'a> {
     InPlace,
     Member(&'a str),
     /// Those that `properties` does not name.
@@ -171,38 +171,45 @@ enum Step<'a> {
     Names,
 }
 
-fn reached<'a>(step: Step<'a>, value: &'a Value) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
+fn reached<'a>(step: SchemaStep<'a>, value: &'a Value) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
     static NAME: Value = Value::Null;
     match (step, value) {
-        (Step::InPlace, value) => Box::new(std::iter::once(value)),
-        (Step::Member(name), Value::Object(members)) => Box::new(members.get(name).into_iter()),
-        (Step::OtherMembers(named), Value::Object(members)) => {
+        (SchemaStep::InPlace, value) => Box::new(std::iter::once(value)),
+        (SchemaStep::Member(name), Value::Object(members)) => Box::new(members.get(name).into_iter()),
+        (SchemaStep::OtherMembers(named), Value::Object(members)) => {
             let is_other = move |name: &str| named.is_none_or(|named| !named.contains_key(name));
             Box::new(members.iter().filter(move |(name, _)| is_other(name)).map(|(_, value)| value))
         }
-        (Step::Members, Value::Object(members)) => Box::new(members.values()),
-        (Step::Names, Value::Object(members)) => Box::new(std::iter::repeat_n(&NAME, members.len())),
-        (Step::Item(index), Value::Array(items)) => Box::new(items.get(index).into_iter()),
-        (Step::ItemsFrom(first), Value::Array(items)) => Box::new(items.iter().skip(first)),
+        (SchemaStep::Members, Value::Object(members)) => Box::new(members.values()),
+        (SchemaStep::Names, Value::Object(members)) => Box::new(std::iter::repeat_n(&NAME, members.len())),
+        (SchemaStep::Item(index), Value::Array(items)) => Box::new(items.get(index).into_iter()),
+        (SchemaStep::ItemsFrom(first), Value::Array(items)) => Box::new(items.iter().skip(first)),
         (
-            Step::Member(_) | Step::OtherMembers(_) | Step::Members | Step::Names | Step::Item(_) | Step::ItemsFrom(_),
+            SchemaStep::Member(_)
+            | SchemaStep::OtherMembers(_)
+            | SchemaStep::Members
+            | SchemaStep::Names
+            | SchemaStep::Item(_)
+            | SchemaStep::ItemsFrom(_),
             _,
         ) => Box::new(std::iter::empty()),
     }
 }
 
 /// How many of them there are at most, without looking at each.
-fn most_reached(step: Step<'_>, value: &Value) -> u64 {
+fn most_reached(step: SchemaStep<'_>, value: &Value) -> u64 {
     let count = match (step, value) {
-        (Step::InPlace | Step::Member(_) | Step::Item(_), _) => 1,
-        (Step::OtherMembers(_) | Step::Members | Step::Names, Value::Object(members)) => members.len(),
-        (Step::ItemsFrom(first), Value::Array(items)) => items.len().saturating_sub(first),
-        (Step::OtherMembers(_) | Step::Members | Step::Names | Step::ItemsFrom(_), _) => 0,
+        (SchemaStep::InPlace | SchemaStep::Member(_) | SchemaStep::Item(_), _) => 1,
+        (SchemaStep::OtherMembers(_) | SchemaStep::Members | SchemaStep::Names, Value::Object(members)) => {
+            members.len()
+        }
+        (SchemaStep::ItemsFrom(first), Value::Array(items)) => items.len().saturating_sub(first),
+        (SchemaStep::OtherMembers(_) | SchemaStep::Members | SchemaStep::Names | SchemaStep::ItemsFrom(_), _) => 0,
     };
     count as u64
 }
 
-type Inside<'a> = Rc<[(Step<'a>, &'a Value)]>;
+type Inside<'a> = Rc<[(SchemaStep<'a>, &'a Value)]>;
 
 /// The parts that schemas consist of, references followed; each is looked at once.
 struct Parts<'a> {
@@ -230,7 +237,7 @@ impl<'a> Parts<'a> {
                 ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
                     for target in self.targets(reference)? {
                         self.referred.insert(target);
-                        parts.push((Step::InPlace, target));
+                        parts.push((SchemaStep::InPlace, target));
                     }
                 }
                 (keyword, value) => add_parts(keyword, value, keywords, &mut parts),
@@ -265,33 +272,35 @@ fn add_parts<'a>(
     keyword: &str,
     value: &'a Value,
     neighbours: &'a Map<String, Value>,
-    parts: &mut Vec<(Step<'a>, &'a Value)>,
+    parts: &mut Vec<(SchemaStep<'a>, &'a Value)>,
 ) {
     let named = || neighbours.get("properties").and_then(Value::as_object);
     let first = || neighbours.get("prefixItems").or_else(|| neighbours.get("items")).and_then(Value::as_array);
     match (keyword, value) {
         ("allOf" | "anyOf" | "oneOf", Value::Array(inner)) => {
-            parts.extend(inner.iter().map(|inner| (Step::InPlace, inner)));
+            parts.extend(inner.iter().map(|inner| (SchemaStep::InPlace, inner)));
         }
         ("dependentSchemas" | "dependencies", Value::Object(inner)) => {
-            parts.extend(inner.values().map(|inner| (Step::InPlace, inner)));
+            parts.extend(inner.values().map(|inner| (SchemaStep::InPlace, inner)));
         }
-        ("not" | "if" | "then" | "else", inner) => parts.push((Step::InPlace, inner)),
+        ("not" | "if" | "then" | "else", inner) => parts.push((SchemaStep::InPlace, inner)),
         ("properties", Value::Object(inner)) => {
-            parts.extend(inner.iter().map(|(name, inner)| (Step::Member(name), inner)));
+            parts.extend(inner.iter().map(|(name, inner)| (SchemaStep::Member(name), inner)));
         }
         ("patternProperties", Value::Object(inner)) => {
-            parts.extend(inner.values().map(|inner| (Step::Members, inner)));
+            parts.extend(inner.values().map(|inner| (SchemaStep::Members, inner)));
         }
-        ("additionalProperties" | "unevaluatedProperties", inner) => parts.push((Step::OtherMembers(named()), inner)),
-        ("propertyNames", inner) => parts.push((Step::Names, inner)),
+        ("additionalProperties" | "unevaluatedProperties", inner) => {
+            parts.push((SchemaStep::OtherMembers(named()), inner))
+        }
+        ("propertyNames", inner) => parts.push((SchemaStep::Names, inner)),
         ("items" | "prefixItems", Value::Array(inner)) => {
-            parts.extend(inner.iter().enumerate().map(|(index, inner)| (Step::Item(index), inner)));
+            parts.extend(inner.iter().enumerate().map(|(index, inner)| (SchemaStep::Item(index), inner)));
         }
         ("items" | "additionalItems" | "unevaluatedItems", inner) => {
-            parts.push((Step::ItemsFrom(first().map_or(0, Vec::len)), inner));
+            parts.push((SchemaStep::ItemsFrom(first().map_or(0, Vec::len)), inner));
         }
-        ("contains", inner) => parts.push((Step::ItemsFrom(0), inner)),
+        ("contains", inner) => parts.push((SchemaStep::ItemsFrom(0), inner)),
         _ => {}
     }
 }

@@ -12,14 +12,14 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 pub fn repeated_key(json: &str) -> Option<String> {
     let found = RefCell::new(None);
     // What is no JSON, or nested deeper than anybody reads, has no keys.
-    let _ = Walk(&found).deserialize(&mut serde_json::Deserializer::from_str(json));
+    let _ = RepeatedKeySearch(&found).deserialize(&mut serde_json::Deserializer::from_str(json));
     found.into_inner()
 }
 
 #[derive(Clone, Copy)]
-struct Walk<'f>(&'f RefCell<Option<String>>);
+struct RepeatedKeySearch<'f>(&'f RefCell<Option<String>>);
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
+impl<'de> DeserializeSeed<'de> for RepeatedKeySearch<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -27,7 +27,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Walk<'_> {
+impl<'de> Visitor<'de> for RepeatedKeySearch<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,7 +36,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut keys = BTreeSet::new();
-        while let Some(key) = map.next_key_seed(Key)? {
+        while let Some(key) = map.next_key_seed(KeyText)? {
             if keys.contains(&key) {
                 *self.0.borrow_mut() = Some(key.into_owned());
                 return Err(A::Error::custom("a key is repeated"));
@@ -78,9 +78,9 @@ impl<'de> Visitor<'de> for Walk<'_> {
 }
 
 /// A key, borrowed from the text unless something in it is escaped.
-struct Key;
+struct KeyText;
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for KeyText {
     type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -88,7 +88,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl<'de> Visitor<'de> for Key {
+impl<'de> Visitor<'de> for KeyText {
     type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

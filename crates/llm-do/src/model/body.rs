@@ -12,18 +12,18 @@ use serde::Serialize;
 
 /// A JSON object under construction, field by field in the order they are set.
 #[derive(Debug)]
-pub struct Fields(Vec<u8>);
+pub struct BodyFields(Vec<u8>);
 
 /// A short prompt with a few tools fits in.
 const USUAL_LENGTH: usize = 1024;
 
-impl Default for Fields {
+impl Default for BodyFields {
     fn default() -> Self {
         Self(Vec::with_capacity(USUAL_LENGTH))
     }
 }
 
-impl Fields {
+impl BodyFields {
     /// Adds a field with this value at the end of the object; the caller sets each name once.
     pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         self.0.push(if self.0.is_empty() { b'{' } else { b',' });
@@ -41,17 +41,17 @@ impl Fields {
 
     /// Ends the stable parts: what follows are the elements of the array `name`.
     #[must_use]
-    pub fn open_array(mut self, name: &str) -> Body {
+    pub fn open_array(mut self, name: &str) -> RequestBody {
         self.set(name, &[(); 0]);
         self.0.pop(); // the array stays open
         let end = self.0.len();
-        Body { bytes: Arc::new(self.0), ends: vec![end] }
+        RequestBody { bytes: Arc::new(self.0), ends: vec![end] }
     }
 }
 
 /// The whole body; ends inside of its array between requests.
 #[derive(Debug)]
-pub struct Body {
+pub struct RequestBody {
     bytes: Arc<Vec<u8>>,
     /// Where the opening and each message end; never empty.
     ends: Vec<usize>,
@@ -75,7 +75,7 @@ impl Elements<'_> {
     }
 }
 
-impl Body {
+impl RequestBody {
     /// Elements before the first message, e.g. a system prompt that travels as a message.
     pub fn preface(&mut self, element: &impl Serialize) {
         debug_assert!(self.messages() == 0, "a preface comes before the messages");
@@ -107,7 +107,7 @@ impl Body {
         if &self.bytes[self.end()..] != closing.as_bytes() {
             self.reopened().extend_from_slice(closing.as_bytes());
         }
-        Bytes::from_owner(Lent(Arc::clone(&self.bytes)))
+        Bytes::from_owner(SharedBytes(Arc::clone(&self.bytes)))
     }
 
     /// Takes the buffer back (or a copy, if it is still lent) and cuts the tail off.
@@ -126,7 +126,7 @@ impl Body {
 /// What stands behind the messages. The bound of the answer is in it: unlike all else that was set, it may be another one
 /// for each request.
 #[derive(Debug)]
-pub struct Tail {
+pub struct BodyTail {
     /// Up to where the bound belongs; also what closes the array.
     before: String,
     field: &'static str,
@@ -135,7 +135,7 @@ pub struct Tail {
     usual: String,
 }
 
-impl Tail {
+impl BodyTail {
     pub fn new(before: &str, field: &'static str, usual: Option<u64>, after: &'static str) -> Self {
         let mut tail = Self { before: before.to_owned(), field, after, usual: String::new() };
         tail.usual = match usual {
@@ -157,9 +157,9 @@ impl Tail {
     }
 }
 
-struct Lent(Arc<Vec<u8>>);
+struct SharedBytes(Arc<Vec<u8>>);
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -173,8 +173,8 @@ fn write_json(bytes: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 mod tests {
     use super::*;
 
-    fn body() -> Body {
-        let mut fields = Fields::default();
+    fn body() -> RequestBody {
+        let mut fields = BodyFields::default();
         fields.set("model", "m");
         fields.set_some("top_p", None::<f64>);
         fields.open_array("messages")
@@ -201,9 +201,9 @@ mod tests {
 
     #[test]
     fn the_bound_of_the_answer_stands_behind_the_messages() {
-        let tail = Tail::new("]", "max_tokens", None, "}");
+        let tail = BodyTail::new("]", "max_tokens", None, "}");
         assert_eq!((&*tail.text(None), &*tail.text(Some(7))), ("]}", r#"],"max_tokens":7}"#));
-        let tail = Tail::new(r#"],"config":{"#, "most", Some(9), "}}");
+        let tail = BodyTail::new(r#"],"config":{"#, "most", Some(9), "}}");
         assert_eq!(
             (&*tail.text(None), &*tail.text(Some(7))),
             (r#"],"config":{"most":9}}"#, r#"],"config":{"most":7}}"#)

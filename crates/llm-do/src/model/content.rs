@@ -11,23 +11,25 @@ use crate::message::{Arguments, Attachment, Content, RawJson};
 
 /// A piece of content as a model can see it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Shown<'a> {
+pub enum VisibleContent<'a> {
     Text(Cow<'a, str>),
     Image(&'a Attachment),
     Pdf(&'a Attachment),
 }
 
 /// Text files go as text under their name. What no provider reads was refused long before; here it is named at least.
-pub fn shown(content: &Content) -> Shown<'_> {
+pub fn shown(content: &Content) -> VisibleContent<'_> {
     let file = match content {
-        Content::Text { text } | Content::Value { json: text } => return Shown::Text(Cow::Borrowed(text)),
+        Content::Text { text } | Content::Value { json: text } => return VisibleContent::Text(Cow::Borrowed(text)),
         Content::Attachment(file) => file,
     };
     match (file.media_type.as_str(), str::from_utf8(&file.data)) {
-        ("image/png" | "image/jpeg" | "image/gif" | "image/webp", _) => Shown::Image(file),
-        ("application/pdf", _) => Shown::Pdf(file),
-        (_, Ok(text)) => Shown::Text(format!("<file name={:?}>\n{text}\n</file>", file.name).into()),
-        (kind, Err(_)) => Shown::Text(format!("[the file {:?} of type {kind} cannot be shown]", file.name).into()),
+        ("image/png" | "image/jpeg" | "image/gif" | "image/webp", _) => VisibleContent::Image(file),
+        ("application/pdf", _) => VisibleContent::Pdf(file),
+        (_, Ok(text)) => VisibleContent::Text(format!("<file name={:?}>\n{text}\n</file>", file.name).into()),
+        (kind, Err(_)) => {
+            VisibleContent::Text(format!("[the file {:?} of type {kind} cannot be shown]", file.name).into())
+        }
     }
 }
 
@@ -53,29 +55,29 @@ impl Serialize for DataUrl<'_> {
 /// Arguments as the JSON object that providers insist on. What the model wrote wrong it sees again, but as a string.
 pub fn arguments_object(arguments: &Arguments) -> Cow<'_, RawJson> {
     #[derive(Serialize)]
-    struct Malformed<'a> {
+    struct MalformedArguments<'a> {
         malformed_arguments: &'a str,
     }
     match arguments {
         Arguments::Object(object) => Cow::Borrowed(object),
-        Arguments::Malformed(text) => Cow::Owned(RawJson::of(&Malformed { malformed_arguments: text })),
+        Arguments::Malformed(text) => Cow::Owned(RawJson::of(&MalformedArguments { malformed_arguments: text })),
     }
 }
 
 /// Whether providers enforce the schema: they insist that every object lists its properties and excludes others.
 /// `required` says which of the properties must be listed as required.
-pub fn is_strict(schema: &RawJson, required: Required) -> bool {
+pub fn is_strict(schema: &RawJson, required: RequiredProperties) -> bool {
     schema.to::<Value>().is_ok_and(|schema| strict(&schema, required))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Required {
+pub enum RequiredProperties {
     All,
     Any,
 }
 
 // The depth is bounded: the JSON parser refuses deeper nesting than 128.
-fn strict(schema: &Value, required: Required) -> bool {
+fn strict(schema: &Value, required: RequiredProperties) -> bool {
     match schema {
         Value::Object(fields) => {
             let listed = |name: &String| match fields.get("required") {
@@ -84,7 +86,7 @@ fn strict(schema: &Value, required: Required) -> bool {
             };
             let closed = fields.get("additionalProperties") == Some(&Value::Bool(false));
             let complete = match fields.get("properties") {
-                Some(Value::Object(properties)) => required == Required::Any || properties.keys().all(listed),
+                Some(Value::Object(properties)) => required == RequiredProperties::Any || properties.keys().all(listed),
                 Some(_) | None => true,
             };
             let is_object =
@@ -122,8 +124,8 @@ mod tests {
 
     #[test]
     fn files_are_shown_by_what_they_are() {
-        assert!(matches!(shown(&file("a.png", "image/png", b"\x89PNG")), Shown::Image(_)));
-        assert!(matches!(shown(&file("a.pdf", "application/pdf", b"%PDF")), Shown::Pdf(_)));
+        assert!(matches!(shown(&file("a.png", "image/png", b"\x89PNG")), VisibleContent::Image(_)));
+        assert!(matches!(shown(&file("a.pdf", "application/pdf", b"%PDF")), VisibleContent::Pdf(_)));
         let cases = [
             (Content::text("hi"), "hi"),
             (file("a.csv", "text/csv", b"1,2"), "<file name=\"a.csv\">\n1,2\n</file>"),
@@ -131,7 +133,7 @@ mod tests {
             (file("a.bin", "application/zip", b"\xff"), "[the file \"a.bin\" of type application/zip cannot be shown]"),
         ];
         for (content, expected) in cases {
-            assert_eq!(shown(&content), Shown::Text(expected.into()));
+            assert_eq!(shown(&content), VisibleContent::Text(expected.into()));
         }
     }
 
@@ -148,7 +150,7 @@ mod tests {
         for (schema, any, all) in cases {
             let schema = RawJson::parse(schema).unwrap();
             assert_eq!(
-                (is_strict(&schema, Required::Any), is_strict(&schema, Required::All)),
+                (is_strict(&schema, RequiredProperties::Any), is_strict(&schema, RequiredProperties::All)),
                 (any, all),
                 "{schema:?}"
             );

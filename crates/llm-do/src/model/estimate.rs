@@ -5,9 +5,9 @@
 //! estimated again: only what is new is.
 
 use super::Head;
-use super::content::{Shown, shown};
+use super::content::{VisibleContent, shown};
 use super::name::ModelName;
-use super::picture::Size;
+use super::picture::PictureSize;
 use crate::message::{Arguments, Attachment, Content, Message, RawJson, Reply, ReplyPart, ToolResult, Usage};
 
 /// A picture or a document of which nobody says how it is counted.
@@ -15,7 +15,7 @@ const UNKNOWN_FILE: u64 = 6_000;
 
 /// What goes in with a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Input {
+pub struct InputEstimate {
     pub tokens: u64,
     /// Of them, those that the provider counted itself: no estimate, and never too many.
     pub counted: u64,
@@ -29,17 +29,17 @@ pub fn of_head(head: &Head) -> u64 {
 }
 
 /// Of a request with this history: the last count of the provider, and what is new since. Without one, everything is.
-pub fn of_request(head: u64, history: &[Message], model: &ModelName) -> Input {
+pub fn of_request(head: u64, history: &[Message], model: &ModelName) -> InputEstimate {
     let new = |messages: &[Message]| messages.iter().map(|message| of_message(message, model)).sum::<u64>();
     let counted = history.iter().enumerate().rev().find_map(|(index, message)| match message {
         Message::Assistant(reply) if is_counted(&reply.usage) && is_of(reply, model) => Some((index, reply)),
         Message::User(_) | Message::Assistant(_) | Message::Tool(_) => None,
     });
     match counted {
-        None => Input { tokens: head + new(history), counted: 0 },
+        None => InputEstimate { tokens: head + new(history), counted: 0 },
         Some((index, reply)) => {
             let counted = reply.usage.input_tokens;
-            Input { tokens: counted + of_reply(reply) + new(&history[index + 1..]), counted }
+            InputEstimate { tokens: counted + of_reply(reply) + new(&history[index + 1..]), counted }
         }
     }
 }
@@ -106,15 +106,15 @@ fn of_part(part: &ReplyPart) -> u64 {
 
 fn of_content(content: &Content, model: &ModelName) -> u64 {
     match shown(content) {
-        Shown::Text(text) => of_text(&text),
-        Shown::Image(file) => of_picture(&file.data, model).unwrap_or(UNKNOWN_FILE),
-        Shown::Pdf(file) => of_document(file, model).unwrap_or(UNKNOWN_FILE),
+        VisibleContent::Text(text) => of_text(&text),
+        VisibleContent::Image(file) => of_picture(&file.data, model).unwrap_or(UNKNOWN_FILE),
+        VisibleContent::Pdf(file) => of_document(file, model).unwrap_or(UNKNOWN_FILE),
     }
 }
 
 /// By the provider's formula, at its dearest setting.
 fn of_picture(data: &[u8], model: &ModelName) -> Option<u64> {
-    let size = Size::of(data)?;
+    let size = PictureSize::of(data)?;
     match model.provider.as_str() {
         // A token for 750 pixels; the largest is made smaller.
         "anthropic" => Some(size.width.saturating_mul(size.height).div_ceil(750).min(4_784)),
@@ -125,7 +125,7 @@ fn of_picture(data: &[u8], model: &ModelName) -> Option<u64> {
 }
 
 /// Squares of 258 tokens; newer models have a fixed count for each picture.
-fn gemini_picture(size: Size) -> u64 {
+fn gemini_picture(size: PictureSize) -> u64 {
     const NEWER: u64 = 1_120;
     let side = (size.width.min(size.height) * 2 / 3).clamp(256, 768);
     let squares = if size.width.max(size.height) <= 384 { 1 } else { size.tiles(side) };
@@ -133,7 +133,7 @@ fn gemini_picture(size: Size) -> u64 {
 }
 
 /// Squares of 512 pixels after it was made smaller, or patches of 32 pixels for the small models.
-fn openai_picture(size: Size, model: &str) -> Option<u64> {
+fn openai_picture(size: PictureSize, model: &str) -> Option<u64> {
     let squares = size.within(2_048).with_shorter_side(768).tiles(512);
     let patches = size.tiles(32).min(1_536);
     let is_small = model.contains("-mini") || model.contains("-nano");
@@ -234,11 +234,11 @@ mod tests {
             (vec![user(), own, user(), foreign, user()], 1_000 + 3 + 2 + 3 + 2, 1_000),
         ];
         for (history, tokens, counted) in cases {
-            assert_eq!(of_request(100, &history, &model), Input { tokens, counted }, "{history:?}");
+            assert_eq!(of_request(100, &history, &model), InputEstimate { tokens, counted }, "{history:?}");
         }
         // A server that counts nothing has not counted.
         let uncounted = [user(), reply(name, "abc", 0, 0)];
-        assert_eq!(of_request(100, &uncounted, &model), Input { tokens: 105, counted: 0 });
+        assert_eq!(of_request(100, &uncounted, &model), InputEstimate { tokens: 105, counted: 0 });
     }
 
     #[test]

@@ -13,7 +13,7 @@ use hyper::{Method, Uri};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::meter::{Meter, Taken};
+use super::meter::{Meter, RequestProgress};
 use super::protocol::{DecodeError, Decoder, Encoder, Protocol, Quirks};
 use super::thinking::thinks;
 use super::{Conversation, Fault, Head, Model, ModelError};
@@ -24,7 +24,7 @@ use crate::http::frames::{EventStream, FRAME_LIMIT, Frame};
 use crate::http::{Body, Departure, HttpClient, HttpError, Pace, Request, Response};
 use crate::message::{Message, Reply, ReplyPart, TextPart};
 use given_ids::GivenIds;
-use told::Told;
+use told::DeltaFilter;
 
 /// Where a model is asked, and as whom.
 #[derive(Clone)]
@@ -147,13 +147,13 @@ impl Model for Exchange {
         // The encoder has them.
         (head.instructions, head.tools) = (String::new(), Vec::new());
         let pace = pace(&head);
-        let line = Line { exchange: self.clone(), head, url, pace };
-        Box::new(Talk { line, encoder, given_ids: GivenIds::default(), headers: Vec::new() })
+        let line = ModelConnection { exchange: self.clone(), head, url, pace };
+        Box::new(HttpConversation { line, encoder, given_ids: GivenIds::default(), headers: Vec::new() })
     }
 }
 
-struct Talk {
-    line: Line,
+struct HttpConversation {
+    line: ModelConnection,
     encoder: Box<dyn Encoder>,
     given_ids: GivenIds,
     /// The same for every request; none until the key is there.
@@ -161,7 +161,7 @@ struct Talk {
 }
 
 /// Everything of a conversation but its words.
-struct Line {
+struct ModelConnection {
     exchange: Exchange,
     head: Head,
     /// One that cannot be used is told by the first request.
@@ -170,7 +170,7 @@ struct Line {
     pace: Pace,
 }
 
-impl Conversation for Talk {
+impl Conversation for HttpConversation {
     fn reply<'a>(
         &'a mut self,
         history: &'a [Message],
@@ -220,14 +220,14 @@ impl From<HttpError> for ModelError {
     }
 }
 
-impl Talk {
+impl HttpConversation {
     async fn ask(&mut self, history: &[Message], meter: &mut dyn Meter, events: &Events) -> Result<Reply, ModelError> {
         if self.headers.is_empty() {
             self.headers = self.line.headers().await?;
         }
         self.encode(history);
         self.given_ids.read(history);
-        let (mut told, mut before) = (Told::new(events), Before::default());
+        let (mut told, mut before) = (DeltaFilter::new(events), AttemptHistory::default());
         loop {
             let body = self.encoder.body(meter.longest_answer());
             let error = match self.line.attempt(&self.headers, body, history.len(), &mut told, meter).await {
@@ -263,9 +263,9 @@ impl Talk {
     }
 }
 
-impl Line {
+impl ModelConnection {
     /// Whether to try again, and when; else the error.
-    fn wait_after(&self, error: ModelError, before: &mut Before) -> Result<Wait, ModelError> {
+    fn wait_after(&self, error: ModelError, before: &mut AttemptHistory) -> Result<Wait, ModelError> {
         let retries = self.exchange.retries;
         if before.attempts >= retries.attempts {
             return Err(error);
@@ -328,7 +328,7 @@ impl Line {
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
         turn: usize,
-        told: &mut Told<'_>,
+        told: &mut DeltaFilter<'_>,
         meter: &mut dyn Meter,
     ) -> Result<Reply, ModelError> {
         // Pinned here, so that there is one of it in memory and not one for each of the arms.
@@ -362,17 +362,17 @@ impl Line {
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
         turn: usize,
-        told: &mut Told<'_>,
+        told: &mut DeltaFilter<'_>,
         meter: &mut dyn Meter,
     ) -> Result<Reply, ModelError> {
         let headers = headers.iter().cloned().collect();
         let request = Request { method: Method::POST, url: self.url.clone()?, headers, body };
         let (sending, departure) = self.exchange.http.watched(request, self.pace);
-        let mut sent = Sent { meter, departure, taken: None };
+        let mut sent = SentRequest { meter, departure, taken: None };
         let response = sending.await?;
         let request_id = request_id(&response.headers);
         if !response.status.is_success() {
-            sent.taken = Some(Taken::Refused);
+            sent.taken = Some(RequestProgress::Refused);
             return Err(Box::pin(self.refused(response, request_id)).await);
         }
         let label = Label::of(&response.headers);
@@ -387,16 +387,16 @@ impl Line {
         body: &mut Body,
         label: Label,
         turn: usize,
-        told: &mut Told<'_>,
-        sent: &mut Sent<'_>,
+        told: &mut DeltaFilter<'_>,
+        sent: &mut SentRequest<'_>,
     ) -> Result<Reply, ModelError> {
         let patience = self.exchange.http.content_timeout();
         let Some(start) = beginning(body, patience).await? else { return Err(DecodeError::Cut.into()) };
         // Boxed is what a stream, the usual answer, has no use for while it is read.
-        match Answer::of(&start, &label) {
-            Answer::Stream => self.stream(start, body, self.reading(turn, told, sent)).await,
-            Answer::Document => Box::pin(self.document(start, body, turn, told, sent)).await,
-            Answer::Foreign => Err(foreign(&start, &label)),
+        match ResponseForm::of(&start, &label) {
+            ResponseForm::Stream => self.stream(start, body, self.reading(turn, told, sent)).await,
+            ResponseForm::Document => Box::pin(self.document(start, body, turn, told, sent)).await,
+            ResponseForm::Foreign => Err(foreign(&start, &label)),
         }
     }
 
@@ -404,13 +404,13 @@ impl Line {
         &self,
         start: Bytes,
         body: &mut Body,
-        mut reading: Reading<'_, '_, '_>,
+        mut reading: ReplyReader<'_, '_, '_>,
     ) -> Result<Reply, ModelError> {
         let mut frames = EventStream::new(FRAME_LIMIT);
         let mut growth = Growth { limit: self.exchange.http.content_timeout(), ..Growth::default() };
         let mut next = Some(start);
         while let Some(chunk) = next {
-            let Reading { decoder: Some(decoder), told, .. } = &mut reading else { break };
+            let ReplyReader { decoder: Some(decoder), told, .. } = &mut reading else { break };
             let read = frames.push(&chunk, |Frame { event, data }| {
                 let data = &*whole_characters(data);
                 decoder.frame(Frame { event, data }, &mut |delta| told.tell(delta))
@@ -442,8 +442,8 @@ impl Line {
         start: Bytes,
         body: &mut Body,
         turn: usize,
-        told: &mut Told<'_>,
-        sent: &mut Sent<'_>,
+        told: &mut DeltaFilter<'_>,
+        sent: &mut SentRequest<'_>,
     ) -> Result<Reply, ModelError> {
         let patience = self.exchange.http.content_timeout();
         let (began, mut whole) = (Instant::now(), BytesMut::from(start));
@@ -454,7 +454,7 @@ impl Line {
             }
         }
         let mut reading = self.reading(turn, told, sent);
-        if let Reading { decoder: Some(decoder), told, .. } = &mut reading {
+        if let ReplyReader { decoder: Some(decoder), told, .. } = &mut reading {
             if let Err(error) = decoder.document(&whole_characters(&whole), &mut |delta| told.tell(delta)) {
                 return Err(reading.broken(error));
             }
@@ -463,9 +463,14 @@ impl Line {
         reading.finish()
     }
 
-    fn reading<'a, 't, 's>(&self, turn: usize, told: &'a mut Told<'t>, sent: &'a mut Sent<'s>) -> Reading<'a, 't, 's> {
+    fn reading<'a, 't, 's>(
+        &self,
+        turn: usize,
+        told: &'a mut DeltaFilter<'t>,
+        sent: &'a mut SentRequest<'s>,
+    ) -> ReplyReader<'a, 't, 's> {
         let Endpoint { protocol, quirks, .. } = &*self.exchange.endpoint;
-        Reading { decoder: Some(protocol.decoder(&self.head, quirks, turn)), told, sent }
+        ReplyReader { decoder: Some(protocol.decoder(&self.head, quirks, turn)), told, sent }
     }
 
     async fn refused(&self, response: Response, request_id: Option<Box<str>>) -> ModelError {
@@ -490,29 +495,29 @@ fn pace(head: &Head) -> Pace {
 }
 
 /// A request on its way. However it ends, also by being dropped, the meter hears how far it came.
-struct Sent<'a> {
+struct SentRequest<'a> {
     meter: &'a mut dyn Meter,
     departure: Departure,
     /// Known once there is an answer of any kind.
-    taken: Option<Taken>,
+    taken: Option<RequestProgress>,
 }
 
-impl Drop for Sent<'_> {
+impl Drop for SentRequest<'_> {
     fn drop(&mut self) {
-        let unanswered = || if self.departure.has_begun() { Taken::Sent } else { Taken::Nothing };
+        let unanswered = || if self.departure.has_begun() { RequestProgress::Sent } else { RequestProgress::Nothing };
         self.meter.note(self.taken.unwrap_or_else(unanswered));
     }
 }
 
 /// An answer that is being read. However that ends, what the provider has said of its cost is kept.
-struct Reading<'a, 't, 's> {
+struct ReplyReader<'a, 't, 's> {
     /// There until it is finished.
     decoder: Option<Box<dyn Decoder>>,
-    told: &'a mut Told<'t>,
-    sent: &'a mut Sent<'s>,
+    told: &'a mut DeltaFilter<'t>,
+    sent: &'a mut SentRequest<'s>,
 }
 
-impl Reading<'_, '_, '_> {
+impl ReplyReader<'_, '_, '_> {
     fn finish(mut self) -> Result<Reply, ModelError> {
         self.note();
         let decoder = self.decoder.take().ok_or(DecodeError::Cut)?;
@@ -525,19 +530,19 @@ impl Reading<'_, '_, '_> {
         let is_told =
             self.told.bytes > 0 || self.decoder.take().is_some_and(|decoder| decoder.usage().input_tokens > 0);
         if matches!(error, DecodeError::Reported(_)) && !is_told {
-            self.sent.taken = Some(Taken::Refused);
+            self.sent.taken = Some(RequestProgress::Refused);
         }
         error.into()
     }
 
     fn note(&mut self) {
         if let Some(decoder) = &self.decoder {
-            self.sent.taken = Some(Taken::Answer { reported: decoder.usage(), text: self.told.bytes });
+            self.sent.taken = Some(RequestProgress::Answer { reported: decoder.usage(), text: self.told.bytes });
         }
     }
 }
 
-impl Drop for Reading<'_, '_, '_> {
+impl Drop for ReplyReader<'_, '_, '_> {
     fn drop(&mut self) {
         self.note();
     }
@@ -545,7 +550,7 @@ impl Drop for Reading<'_, '_, '_> {
 
 /// What went before a failed attempt.
 #[derive(Default)]
-struct Before {
+struct AttemptHistory {
     attempts: u32,
     /// One gave what could not be read.
     garbled: bool,
@@ -615,7 +620,7 @@ impl Label {
 
 /// What an answer is.
 #[derive(Debug, PartialEq)]
-enum Answer {
+enum ResponseForm {
     Stream,
     Document,
     /// Neither JSON nor an event stream: a page of some proxy.
@@ -625,7 +630,7 @@ enum Answer {
 /// So much of an answer tells what it is.
 const TELLING: usize = 8;
 
-impl Answer {
+impl ResponseForm {
     fn of(start: &[u8], label: &Label) -> Self {
         const FIELDS: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
         let start = without_blanks(start);
@@ -758,18 +763,18 @@ mod tests {
     fn an_answer_is_what_it_begins_with_and_else_what_it_says() {
         let page = || Label::Other("text/html".into());
         let cases = [
-            (r#"{"a":1}"#, page(), Answer::Document),
-            ("\r\n  [{}]", Label::Events, Answer::Document),
-            ("data: {}", Label::Json, Answer::Stream),
-            ("\u{feff}event: x", page(), Answer::Stream),
-            (": comment", Label::None, Answer::Stream),
-            ("<html>", page(), Answer::Foreign),
-            ("denied", Label::None, Answer::Foreign),
-            ("field: x", Label::Events, Answer::Stream),
-            ("oops", Label::Json, Answer::Document),
+            (r#"{"a":1}"#, page(), ResponseForm::Document),
+            ("\r\n  [{}]", Label::Events, ResponseForm::Document),
+            ("data: {}", Label::Json, ResponseForm::Stream),
+            ("\u{feff}event: x", page(), ResponseForm::Stream),
+            (": comment", Label::None, ResponseForm::Stream),
+            ("<html>", page(), ResponseForm::Foreign),
+            ("denied", Label::None, ResponseForm::Foreign),
+            ("field: x", Label::Events, ResponseForm::Stream),
+            ("oops", Label::Json, ResponseForm::Document),
         ];
         for (start, label, expected) in cases {
-            assert_eq!(Answer::of(start.as_bytes(), &label), expected, "{start}");
+            assert_eq!(ResponseForm::of(start.as_bytes(), &label), expected, "{start}");
         }
     }
 

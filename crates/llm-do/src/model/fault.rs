@@ -9,7 +9,7 @@ use super::{Fault, ModelError};
 
 /// For an answer with an error status.
 pub fn of_answer(status: u16, body: &[u8]) -> ModelError {
-    let mut said = Said::read(body);
+    let mut said = FaultDetails::read(body);
     said.fault.status = Some(status);
     if said.fault.message.is_empty() {
         said.fault.message = excerpt(body).unwrap_or_else(|| "the provider gave no reason".to_owned());
@@ -19,7 +19,7 @@ pub fn of_answer(status: u16, body: &[u8]) -> ModelError {
 
 /// For an error that a provider reports inside of an answer with a good status.
 pub fn in_answer(error: &[u8]) -> ModelError {
-    let mut said = Said::read(error);
+    let mut said = FaultDetails::read(error);
     if said.fault.message.is_empty() {
         said.fault.message = excerpt(error).unwrap_or_else(|| "the provider reported an error".to_owned());
     }
@@ -28,7 +28,7 @@ pub fn in_answer(error: &[u8]) -> ModelError {
 }
 
 #[derive(Default)]
-struct Said {
+struct FaultDetails {
     fault: Fault,
     /// Type and code, whichever there are.
     kinds: Vec<String>,
@@ -36,7 +36,7 @@ struct Said {
     status: Option<u16>,
 }
 
-impl Said {
+impl FaultDetails {
     fn read(body: &[u8]) -> Self {
         let Ok(whole) = serde_json::from_slice::<Value>(body) else { return Self::default() };
         let whole = whole.get(0).unwrap_or(&whole);

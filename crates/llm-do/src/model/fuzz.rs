@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
-use super::meter::Unmetered;
+use super::meter::UnlimitedMeter;
 use super::name::ModelName;
 use super::protocol::DecodeError;
 use super::provider::{PROVIDERS, ProtocolKind, Provider};
-use super::scripted::{Script, Scripted};
+use super::scripted::{Script, ScriptedModel};
 use super::{Head, Model as _, ModelSettings};
 use crate::escape::is_deceptive;
 use crate::event::Events;
@@ -55,7 +55,7 @@ fn decoder(kind: ProtocolKind, bytes: &[u8]) {
 pub fn script(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let script = match Script::parse("fuzzed", text) {
-        Ok(script) => Scripted(Arc::new(script)),
+        Ok(script) => ScriptedModel(Arc::new(script)),
         Err(report) => {
             let shown = report.render(Colour::Plain);
             assert!(!shown.chars().any(|c| c != '\n' && is_deceptive(c)), "{shown:?}");
@@ -65,7 +65,7 @@ pub fn script(bytes: &[u8]) {
     let mut history = vec![Message::user("What about the harbour?")];
     let mut conversation = script.open(head("scripted"));
     for _ in 0..3 {
-        let reply = conversation.reply(&history, &mut Unmetered, &Events::unheard()).now_or_never();
+        let reply = conversation.reply(&history, &mut UnlimitedMeter, &Events::unheard()).now_or_never();
         let Ok(reply) = reply.expect("a script waits for nothing") else { return };
         history.extend([Message::Assistant(reply), Message::user("And then?")]);
     }
@@ -127,9 +127,9 @@ fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
 }
 
 /// The event's name and its data.
-type Read = (Option<Vec<u8>>, Vec<u8>);
+type OwnedFrame = (Option<Vec<u8>>, Vec<u8>);
 
-fn event_stream(chunks: &[&[u8]], limit: usize) -> (Vec<Read>, Result<(), FrameTooLong>) {
+fn event_stream(chunks: &[&[u8]], limit: usize) -> (Vec<OwnedFrame>, Result<(), FrameTooLong>) {
     let mut stream = EventStream::new(limit);
     let mut read = Vec::new();
     let mut keep = |frame: Frame<'_>| {
@@ -140,7 +140,7 @@ fn event_stream(chunks: &[&[u8]], limit: usize) -> (Vec<Read>, Result<(), FrameT
     (read, pushed)
 }
 
-fn json_lines(chunks: &[&[u8]], limit: usize) -> (Vec<Read>, Result<(), FrameTooLong>) {
+fn json_lines(chunks: &[&[u8]], limit: usize) -> (Vec<OwnedFrame>, Result<(), FrameTooLong>) {
     let mut lines = JsonLines::new(limit);
     let mut read = Vec::new();
     let mut keep = |frame: Frame<'_>| {
@@ -152,7 +152,7 @@ fn json_lines(chunks: &[&[u8]], limit: usize) -> (Vec<Read>, Result<(), FrameToo
     (read, finished)
 }
 
-fn kept(frame: Frame<'_>, limit: usize) -> Read {
+fn kept(frame: Frame<'_>, limit: usize) -> OwnedFrame {
     assert!(frame.data.len() <= limit, "{} bytes", frame.data.len());
     (frame.event.map(<[u8]>::to_vec), frame.data.to_vec())
 }

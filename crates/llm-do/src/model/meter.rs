@@ -11,7 +11,7 @@ pub trait Meter: Send {
     fn longest_answer(&self) -> Option<u64>;
 
     /// How far the present sending has come. The last word counts, also of a sending that is dropped.
-    fn note(&mut self, taken: Taken);
+    fn note(&mut self, taken: RequestProgress);
 
     /// The present sending gave no reply, and another one is wished for: it is settled. An error if a limit leaves no room
     /// for another, whatever is waited for.
@@ -23,7 +23,7 @@ pub trait Meter: Send {
 
 /// How far a sending has come, by what it may have taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Taken {
+pub enum RequestProgress {
     /// The provider has heard nothing of it.
     #[default]
     Nothing,
@@ -41,14 +41,14 @@ pub struct Forbidden;
 
 /// Counts nothing and allows everything.
 #[derive(Clone, Copy, Debug)]
-pub struct Unmetered;
+pub struct UnlimitedMeter;
 
-impl Meter for Unmetered {
+impl Meter for UnlimitedMeter {
     fn longest_answer(&self) -> Option<u64> {
         None
     }
 
-    fn note(&mut self, _: Taken) {}
+    fn note(&mut self, _: RequestProgress) {}
 
     fn failed(&mut self, _: &ModelError) -> Result<(), Forbidden> {
         Ok(())

@@ -117,7 +117,7 @@ pub struct CustomProvider {
 
 /// A chosen model and what decided.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Choice {
+pub struct ChosenModel {
     pub model: ModelName,
     pub by: ChosenBy,
 }
@@ -138,7 +138,7 @@ pub enum ChosenBy {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChoiceError {
     NoModel,
-    Incompatible(Choice),
+    Incompatible(ChosenModel),
 }
 
 impl ModelChoices {
@@ -148,7 +148,7 @@ impl ModelChoices {
         agent: &str,
         file: Option<&ModelName>,
         compatible: Option<&[ModelPattern]>,
-    ) -> Result<Choice, ChoiceError> {
+    ) -> Result<ChosenModel, ChoiceError> {
         let fixed = [
             (self.overrides.get(agent), ChosenBy::Override),
             (file, ChosenBy::File),
@@ -178,8 +178,8 @@ impl ModelChoices {
     }
 }
 
-fn first<const N: usize>(candidates: [(Option<&ModelName>, ChosenBy); N]) -> Option<Choice> {
-    candidates.into_iter().find_map(|(model, by)| Some(Choice { model: model?.clone(), by }))
+fn first<const N: usize>(candidates: [(Option<&ModelName>, ChosenBy); N]) -> Option<ChosenModel> {
+    candidates.into_iter().find_map(|(model, by)| Some(ChosenModel { model: model?.clone(), by }))
 }
 
 #[cfg(test)]

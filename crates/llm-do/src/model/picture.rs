@@ -2,12 +2,12 @@
 
 /// In pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct PictureSize {
     pub width: u64,
     pub height: u64,
 }
 
-impl Size {
+impl PictureSize {
     /// Of a picture in one of the four formats that models see; `None` if its bytes do not say.
     pub fn of(data: &[u8]) -> Option<Self> {
         let size = match data {
@@ -57,7 +57,7 @@ fn little(data: &[u8], at: usize, bytes: usize) -> Option<u64> {
 }
 
 /// The size stands in the first segment that begins a frame.
-fn jpeg(data: &[u8]) -> Option<Size> {
+fn jpeg(data: &[u8]) -> Option<PictureSize> {
     let mut at = 2;
     loop {
         let (mark, kind) = (*data.get(at)?, *data.get(at + 1)?);
@@ -67,21 +67,21 @@ fn jpeg(data: &[u8]) -> Option<Size> {
         match kind {
             0xff => at += 1, // a filler
             0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
-                return Some(Size::new(big(data, at + 7, 2)?, big(data, at + 5, 2)?));
+                return Some(PictureSize::new(big(data, at + 7, 2)?, big(data, at + 5, 2)?));
             }
             _ => at += 2 + usize::try_from(big(data, at + 2, 2)?.max(2)).ok()?,
         }
     }
 }
 
-fn webp(data: &[u8]) -> Option<Size> {
+fn webp(data: &[u8]) -> Option<PictureSize> {
     match data.get(12..16)? {
-        b"VP8 " => Some(Size::new(little(data, 26, 2)? & 0x3fff, little(data, 28, 2)? & 0x3fff)),
+        b"VP8 " => Some(PictureSize::new(little(data, 26, 2)? & 0x3fff, little(data, 28, 2)? & 0x3fff)),
         b"VP8L" => {
             let bits = little(data, 21, 4)?;
-            Some(Size::new((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
+            Some(PictureSize::new((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
         }
-        b"VP8X" => Some(Size::new(little(data, 24, 3)? + 1, little(data, 27, 3)? + 1)),
+        b"VP8X" => Some(PictureSize::new(little(data, 24, 3)? + 1, little(data, 27, 3)? + 1)),
         _ => None,
     }
 }
@@ -122,7 +122,7 @@ mod tests {
             (Vec::new(), None),
         ];
         for (data, size) in cases {
-            assert_eq!(Size::of(&data).map(|size| (size.width, size.height)), size, "{data:?}");
+            assert_eq!(PictureSize::of(&data).map(|size| (size.width, size.height)), size, "{data:?}");
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
             for length in 0..40 {
                 for byte in [0, 1, 0xc0, 0xff] {
                     let data: Vec<u8> = start.iter().copied().chain(std::iter::repeat_n(byte, length)).collect();
-                    let _ = Size::of(&data);
+                    let _ = PictureSize::of(&data);
                 }
             }
         }
@@ -141,9 +141,12 @@ mod tests {
 
     #[test]
     fn a_large_one_is_made_smaller_before_it_is_cut_into_squares() {
-        let size = Size::new(4000, 3000);
-        assert_eq!((size.within(2000), size.with_shorter_side(768)), (Size::new(2000, 1500), Size::new(1024, 768)));
-        assert_eq!((size.tiles(512), Size::new(1, 1).tiles(512)), (48, 1));
-        assert_eq!(Size::new(10, 20).within(2000), Size::new(10, 20));
+        let size = PictureSize::new(4000, 3000);
+        assert_eq!(
+            (size.within(2000), size.with_shorter_side(768)),
+            (PictureSize::new(2000, 1500), PictureSize::new(1024, 768))
+        );
+        assert_eq!((size.tiles(512), PictureSize::new(1, 1).tiles(512)), (48, 1));
+        assert_eq!(PictureSize::new(10, 20).within(2000), PictureSize::new(10, 20));
     }
 }

@@ -89,7 +89,7 @@ pub enum Delta<'a> {
 
 /// A string of a frame, copied only if it has escapes. (Inside of an `Option` a bare `Cow` would always be copied.)
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-pub struct Borrowed<'a>(#[serde(borrow)] pub Cow<'a, str>);
+pub struct BorrowedText<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 /// Reads JSON. UTF-8 is checked for all of it at once, which is cheaper than string by string.
 pub fn read_json<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, DecodeError> {

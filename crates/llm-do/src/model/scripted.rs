@@ -37,7 +37,7 @@ use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Report
 use crate::syntax::table::Repeats::Allowed;
 use crate::syntax::table::Shape::{AnyOf, AnyText, Integer, JsonObject, List, Map, Name, Object, OneOf, Text};
 use crate::syntax::table::{Fields, Table, optional};
-use crate::syntax::tree::{self, Kind, Node};
+use crate::syntax::tree::{self, Node, NodeKind};
 
 /// The file that a worker file's `model: scripted:FILE` names.
 pub fn script_of(model: &Located<String>) -> Option<Located<String>> {
@@ -48,11 +48,11 @@ pub fn script_of(model: &Located<String>) -> Option<Located<String>> {
 /// A parsed script.
 #[derive(Clone, Debug)]
 pub struct Script {
-    rules: Vec<Rule>,
+    rules: Vec<ScriptRule>,
 }
 
 #[derive(Clone, Debug)]
-struct Rule {
+struct ScriptRule {
     agent: Option<String>,
     heard: Option<String>,
     tool: Option<String>,
@@ -62,11 +62,11 @@ struct Rule {
     calls: Vec<(String, Node)>,
     usage: (u64, u64),
     finish: Option<Finish>,
-    fail: Option<Failure>,
+    fail: Option<ScriptedFailure>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Failure {
+enum ScriptedFailure {
     FixRequest,
     Authenticate,
     Wait,
@@ -74,12 +74,12 @@ enum Failure {
     GiveUp,
 }
 
-const FAILURES: &[(&str, Failure)] = &[
-    ("fix_request", Failure::FixRequest),
-    ("authenticate", Failure::Authenticate),
-    ("wait", Failure::Wait),
-    ("context_too_long", Failure::ContextTooLong),
-    ("give_up", Failure::GiveUp),
+const FAILURES: &[(&str, ScriptedFailure)] = &[
+    ("fix_request", ScriptedFailure::FixRequest),
+    ("authenticate", ScriptedFailure::Authenticate),
+    ("wait", ScriptedFailure::Wait),
+    ("context_too_long", ScriptedFailure::ContextTooLong),
+    ("give_up", ScriptedFailure::GiveUp),
 ];
 
 const FINISHES: &[(&str, Finish)] = &[
@@ -150,21 +150,21 @@ impl Script {
             }
             return None;
         };
-        let Kind::List(rules) = &node.kind else {
+        let NodeKind::List(rules) = &node.kind else {
             let fact = format!("a script is a list of rules, not {}", node.describe());
             problems.push(Diagnostic::error(node.span, fact).hint("start each rule with `- `"));
             return None;
         };
         let rules = rules.iter().filter_map(|rule| {
             let good = RULE.check(rule, problems);
-            let rule = Rule::read(&RULE.fields(rule), problems);
+            let rule = ScriptRule::read(&RULE.fields(rule), problems);
             rule.filter(|_| good)
         });
         Some(Self { rules: rules.collect() })
     }
 }
 
-impl Rule {
+impl ScriptRule {
     fn read(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<Self> {
         let text = |key| fields.text(key).map(|text| text.value);
         for key in ["say", "think"] {
@@ -195,7 +195,7 @@ impl Rule {
         })
     }
 
-    fn matches(&self, agent: &str, heard: &Heard<'_>) -> bool {
+    fn matches(&self, agent: &str, heard: &NewestMessage<'_>) -> bool {
         let is_agent = self.agent.as_ref().is_none_or(|wanted| wanted == agent);
         let is_round = self.round.is_none_or(|wanted| wanted == heard.round);
         let is_tool = self.tool.as_ref().is_none_or(|wanted| heard.tools.contains(&wanted.as_str()));
@@ -213,11 +213,11 @@ fn check_template(template: &Located<String>, problems: &mut Diagnostics) {
 
 fn calls(node: Option<&Node>) -> Vec<(String, Node)> {
     let in_map = |node: &Node| match &node.kind {
-        Kind::Map(entries) => entries.iter().map(|entry| (entry.key.value.clone(), entry.value.clone())).collect(),
+        NodeKind::Map(entries) => entries.iter().map(|entry| (entry.key.value.clone(), entry.value.clone())).collect(),
         _ => Vec::new(),
     };
     match node.map(|node| (&node.kind, node)) {
-        Some((Kind::List(items), _)) => items.iter().flat_map(in_map).collect(),
+        Some((NodeKind::List(items), _)) => items.iter().flat_map(in_map).collect(),
         Some((_, node)) => in_map(node),
         None => Vec::new(),
     }
@@ -235,13 +235,13 @@ fn environment() -> Environment<'static> {
 }
 
 /// The newest message, as rules see it.
-struct Heard<'a> {
+struct NewestMessage<'a> {
     text: String,
     tools: Vec<&'a str>,
     round: u64,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> NewestMessage<'a> {
     fn of(history: &'a [Message]) -> Self {
         let round = history.iter().filter(|message| matches!(message, Message::Assistant(_))).count() as u64 + 1;
         let (text, tools) = match history.last() {
@@ -265,9 +265,9 @@ impl<'a> Heard<'a> {
 
 /// The model of a script.
 #[derive(Clone, Debug)]
-pub struct Scripted(pub Arc<Script>);
+pub struct ScriptedModel(pub Arc<Script>);
 
-impl Model for Scripted {
+impl Model for ScriptedModel {
     fn open(&self, head: Head) -> Box<dyn Conversation> {
         Box::new(Acting { script: Arc::clone(&self.0), head })
     }
@@ -318,7 +318,7 @@ impl Conversation for Acting {
 
 impl Acting {
     fn act(&self, history: &[Message]) -> Result<Reply, ModelError> {
-        let heard = Heard::of(history);
+        let heard = NewestMessage::of(history);
         let rule = self.script.rules.iter().find(|rule| rule.matches(&self.head.agent, &heard)).ok_or_else(|| {
             let newest = crate::escape::visible_start(&heard.text, 80).into_owned();
             fault(format!(
@@ -356,7 +356,7 @@ impl Acting {
         })
     }
 
-    fn render(&self, template: &str, heard: &Heard<'_>) -> Result<String, ModelError> {
+    fn render(&self, template: &str, heard: &NewestMessage<'_>) -> Result<String, ModelError> {
         if !template.contains("{{") && !template.contains("{%") {
             return Ok(template.to_owned());
         }
@@ -366,12 +366,14 @@ impl Acting {
     }
 
     // Bounded by the nesting that the parser allows.
-    fn render_node(&self, node: &mut Node, heard: &Heard<'_>) -> Result<(), ModelError> {
+    fn render_node(&self, node: &mut Node, heard: &NewestMessage<'_>) -> Result<(), ModelError> {
         match &mut node.kind {
-            Kind::Text(text) => *text = self.render(text, heard)?,
-            Kind::List(items) => items.iter_mut().try_for_each(|item| self.render_node(item, heard))?,
-            Kind::Map(entries) => entries.iter_mut().try_for_each(|entry| self.render_node(&mut entry.value, heard))?,
-            Kind::Null | Kind::Bool(_) | Kind::Integer(_) | Kind::Number(..) => {}
+            NodeKind::Text(text) => *text = self.render(text, heard)?,
+            NodeKind::List(items) => items.iter_mut().try_for_each(|item| self.render_node(item, heard))?,
+            NodeKind::Map(entries) => {
+                entries.iter_mut().try_for_each(|entry| self.render_node(&mut entry.value, heard))?
+            }
+            NodeKind::Null | NodeKind::Bool(_) | NodeKind::Integer(_) | NodeKind::Number(..) => {}
         }
         Ok(())
     }
@@ -381,14 +383,14 @@ fn fault(message: String) -> ModelError {
     ModelError::GiveUp(Fault { message, ..Fault::default() })
 }
 
-fn failure(kind: Failure, message: String) -> ModelError {
+fn failure(kind: ScriptedFailure, message: String) -> ModelError {
     let fault = Fault { message, ..Fault::default() };
     match kind {
-        Failure::FixRequest => ModelError::FixRequest(fault),
-        Failure::Authenticate => ModelError::Authenticate(fault),
-        Failure::Wait => ModelError::Wait(fault),
-        Failure::ContextTooLong => ModelError::ContextTooLong(fault),
-        Failure::GiveUp => ModelError::GiveUp(fault),
+        ScriptedFailure::FixRequest => ModelError::FixRequest(fault),
+        ScriptedFailure::Authenticate => ModelError::Authenticate(fault),
+        ScriptedFailure::Wait => ModelError::Wait(fault),
+        ScriptedFailure::ContextTooLong => ModelError::ContextTooLong(fault),
+        ScriptedFailure::GiveUp => ModelError::GiveUp(fault),
     }
 }
 

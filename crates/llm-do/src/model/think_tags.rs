@@ -10,7 +10,7 @@ const LONGEST_INDENT: usize = 64;
 
 /// A piece of text, told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum TaggedText<'a> {
     Text(&'a str),
     Thinking(&'a str),
 }
@@ -18,12 +18,12 @@ pub enum Piece<'a> {
 /// Tells the pieces of one text apart as they come.
 #[derive(Debug, Default)]
 pub struct ThinkTags {
-    place: Place,
+    place: TagState,
     held: String,
 }
 
 #[derive(Debug, Default)]
-enum Place {
+enum TagState {
     /// Nothing but white space and perhaps a part of the opening tag so far.
     #[default]
     Beginning,
@@ -34,65 +34,65 @@ enum Place {
 }
 
 impl ThinkTags {
-    pub fn push(&mut self, text: &str, tell: &mut dyn FnMut(Piece<'_>)) {
+    pub fn push(&mut self, text: &str, tell: &mut dyn FnMut(TaggedText<'_>)) {
         match self.place {
-            Place::Beginning => self.begin(text, tell),
-            Place::Thinking => self.think(text, tell),
-            Place::Gap => self.leave_gap(text, tell),
-            Place::Text => say(Piece::Text(text), tell),
+            TagState::Beginning => self.begin(text, tell),
+            TagState::Thinking => self.think(text, tell),
+            TagState::Gap => self.leave_gap(text, tell),
+            TagState::Text => say(TaggedText::Text(text), tell),
         }
     }
 
     /// What was held back was no tag after all.
-    pub fn finish(&mut self, tell: &mut dyn FnMut(Piece<'_>)) {
+    pub fn finish(&mut self, tell: &mut dyn FnMut(TaggedText<'_>)) {
         let held = std::mem::take(&mut self.held);
         match self.place {
-            Place::Thinking => say(Piece::Thinking(&held), tell),
-            Place::Beginning | Place::Gap | Place::Text => say(Piece::Text(&held), tell),
+            TagState::Thinking => say(TaggedText::Thinking(&held), tell),
+            TagState::Beginning | TagState::Gap | TagState::Text => say(TaggedText::Text(&held), tell),
         }
     }
 
-    fn begin(&mut self, text: &str, tell: &mut dyn FnMut(Piece<'_>)) {
+    fn begin(&mut self, text: &str, tell: &mut dyn FnMut(TaggedText<'_>)) {
         self.held.push_str(text);
         let begun = self.held.trim_start();
         let indent = self.held.len() - begun.len();
         if let (Some(inside), 0..=LONGEST_INDENT) = (begun.strip_prefix(OPEN), indent) {
             let inside = inside.to_owned();
             self.held.clear();
-            self.place = Place::Thinking;
+            self.place = TagState::Thinking;
             self.think(&inside, tell);
         } else if !OPEN.starts_with(begun) || indent > LONGEST_INDENT {
-            self.place = Place::Text;
-            say(Piece::Text(&std::mem::take(&mut self.held)), tell);
+            self.place = TagState::Text;
+            say(TaggedText::Text(&std::mem::take(&mut self.held)), tell);
         }
     }
 
-    fn think(&mut self, text: &str, tell: &mut dyn FnMut(Piece<'_>)) {
+    fn think(&mut self, text: &str, tell: &mut dyn FnMut(TaggedText<'_>)) {
         let mut whole = std::mem::take(&mut self.held);
         whole.push_str(text);
         if let Some((thinking, rest)) = whole.split_once(CLOSE) {
-            say(Piece::Thinking(thinking), tell);
-            self.place = Place::Gap;
+            say(TaggedText::Thinking(thinking), tell);
+            self.place = TagState::Gap;
             self.leave_gap(rest, tell);
             return;
         }
         let held = (1..CLOSE.len()).rev().find(|length| whole.ends_with(&CLOSE[..*length])).unwrap_or(0);
         let (sure, perhaps) = whole.split_at(whole.len() - held);
-        say(Piece::Thinking(sure), tell);
+        say(TaggedText::Thinking(sure), tell);
         self.held.push_str(perhaps);
     }
 
-    fn leave_gap(&mut self, text: &str, tell: &mut dyn FnMut(Piece<'_>)) {
+    fn leave_gap(&mut self, text: &str, tell: &mut dyn FnMut(TaggedText<'_>)) {
         let text = text.trim_start();
         if !text.is_empty() {
-            self.place = Place::Text;
-            tell(Piece::Text(text));
+            self.place = TagState::Text;
+            tell(TaggedText::Text(text));
         }
     }
 }
 
-fn say(piece: Piece<'_>, tell: &mut dyn FnMut(Piece<'_>)) {
-    let (Piece::Text(text) | Piece::Thinking(text)) = piece;
+fn say(piece: TaggedText<'_>, tell: &mut dyn FnMut(TaggedText<'_>)) {
+    let (TaggedText::Text(text) | TaggedText::Thinking(text)) = piece;
     if !text.is_empty() {
         tell(piece);
     }
@@ -105,9 +105,9 @@ mod tests {
     fn told(chunks: &[&str]) -> (String, String) {
         let (mut thinking, mut text) = (String::new(), String::new());
         let mut tags = ThinkTags::default();
-        let mut tell = |piece: Piece<'_>| match piece {
-            Piece::Text(piece) => text.push_str(piece),
-            Piece::Thinking(piece) => thinking.push_str(piece),
+        let mut tell = |piece: TaggedText<'_>| match piece {
+            TaggedText::Text(piece) => text.push_str(piece),
+            TaggedText::Thinking(piece) => thinking.push_str(piece),
         };
         for chunk in chunks {
             tags.push(chunk, &mut tell);

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use super::created::{CreatedAgents, CreatedStore, Made};
+use super::created::{CreatedAgents, CreatedStore, CreationRecord};
 use super::load::DEFAULT_GENERATED_DIR;
 use super::worker::{self, Format, WorkerFile};
 use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, Program, Project, ToolsetUse};
-use crate::beneath::{self, FileAccess, Unopened};
+use crate::beneath::{self, FileAccess, FileOpenError};
 use crate::escape::visible;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Report, Severity, Sources, Span};
 use crate::syntax::names;
@@ -147,7 +147,7 @@ impl Project {
             return Err(CreateError::Exists(spec.name));
         }
         let text = worker::render(&spec.to_file(), Format::Yaml);
-        let recorded = CreatedAgents::of(&self.root, store).add(Made::of(&spec.name, &text, None));
+        let recorded = CreatedAgents::of(&self.root, store).add(CreationRecord::of(&spec.name, &text, None));
         recorded.map_err(|error| CreateError::Unwritten(error.to_string()))?;
         write(&self.root, &path, &text)?;
         Ok(path)
@@ -218,7 +218,7 @@ impl Program {
     /// Writes a draft, over nothing else than what it was made against. It is recorded first: a record without its file
     /// allows nothing.
     pub fn write(&self, draft: &Draft) -> Result<(), CreateError> {
-        let made = Made::of(&draft.name, &draft.text, Some(&draft.creator));
+        let made = CreationRecord::of(&draft.name, &draft.text, Some(&draft.creator));
         self.created.add(made).map_err(|error| CreateError::Unwritten(error.to_string()))?;
         write(&self.root, &draft.path, &draft.text)
     }
@@ -235,38 +235,38 @@ impl Program {
         }
         match self.made(name)? {
             // A created agent may have been created anew since.
-            Found::Made { made, path, text } => self.as_made(&made, &path, &text, depth).map(Arc::new),
+            AgentNameStatus::Made { made, path, text } => self.as_made(&made, &path, &text, depth).map(Arc::new),
             // The project lists it, and counts as it was then.
-            Found::Stranger | Found::Nothing if linked.is_some() => {
+            AgentNameStatus::Stranger | AgentNameStatus::Nothing if linked.is_some() => {
                 linked.cloned().ok_or_else(|| CreateError::Foreign(name.to_owned()))
             }
-            Found::Stranger => Err(CreateError::Foreign(name.to_owned())),
-            Found::Nothing => Err(CreateError::Unlinked(format!("there is no agent `{}`", visible(name)))),
+            AgentNameStatus::Stranger => Err(CreateError::Foreign(name.to_owned())),
+            AgentNameStatus::Nothing => Err(CreateError::Unlinked(format!("there is no agent `{}`", visible(name)))),
         }
     }
 
     /// Which file of a created agent there is, if it is the one that was made here.
-    fn made(&self, name: &str) -> Result<Found, CreateError> {
+    fn made(&self, name: &str) -> Result<AgentNameStatus, CreateError> {
         if !is_name(name) {
-            return Ok(Found::Nothing);
+            return Ok(AgentNameStatus::Nothing);
         }
         let linked = self.agents.get(name).map(|agent| agent.file.clone());
         let path = linked.or_else(|| self.generated.get(name).cloned()).unwrap_or_else(|| self.created_path(name));
         let text = read(&self.root, &path).map_err(|error| CreateError::Unlinked(error.to_string()))?;
-        let Some(text) = text else { return Ok(Found::Nothing) };
+        let Some(text) = text else { return Ok(AgentNameStatus::Nothing) };
         let unreadable =
             |error: io::Error| CreateError::Unlinked(format!("it cannot be read which agents were made here: {error}"));
         match self.created.made(name).map_err(unreadable)?.filter(|made| made.is_of(&text)) {
-            Some(made) => Ok(Found::Made { made, path, text }),
-            None => Ok(Found::Stranger),
+            Some(made) => Ok(AgentNameStatus::Made { made, path, text }),
+            None => Ok(AgentNameStatus::Stranger),
         }
     }
 
     /// A file that was made here, linked, with no more than its creator has now.
-    fn as_made(&self, made: &Made, path: &Path, text: &str, depth: usize) -> Result<AgentSpec, CreateError> {
+    fn as_made(&self, made: &CreationRecord, path: &Path, text: &str, depth: usize) -> Result<AgentSpec, CreateError> {
         /// Agents that were made by agents that were made.
         const DEEPEST: usize = 16;
-        let Made { name, creator, .. } = made;
+        let CreationRecord { name, creator, .. } = made;
         let wrong = |what: String| CreateError::Unlinked(format!("the agent `{name}` {what}"));
         let agent = self.link_created(path, text).map_err(|report| unlinked(name, &report))?;
         if agent.name != *name {
@@ -291,7 +291,7 @@ impl Program {
 
     /// Whether the file of this name in the directory of created agents counts: it is the one that was made here.
     pub fn counts(&self, name: &str) -> bool {
-        matches!(self.made(name), Ok(Found::Made { .. }))
+        matches!(self.made(name), Ok(AgentNameStatus::Made { .. }))
     }
 
     /// Names of agents that were created at run time, as far as their files tell.
@@ -313,9 +313,9 @@ impl Program {
 }
 
 /// What is known of a name in the directory of created agents.
-enum Found {
+enum AgentNameStatus {
     Made {
-        made: Made,
+        made: CreationRecord,
         path: PathBuf,
         text: String,
     },
@@ -373,11 +373,11 @@ fn parse(path: &Path, text: &str) -> Option<WorkerFile> {
 }
 
 /// What stands in a file of the project; `None` if there is none.
-fn read(root: &Path, path: &Path) -> Result<Option<String>, Unopened> {
+fn read(root: &Path, path: &Path) -> Result<Option<String>, FileOpenError> {
     let root = Dir::open_ambient_dir(root, ambient_authority())?;
     match beneath::read(&root, path, LARGEST_FILE as u64) {
         Ok(bytes) => Ok(Some(io::read_to_string(bytes.as_slice())?)),
-        Err(Unopened::Missing) => Ok(None),
+        Err(FileOpenError::Missing) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentSpec, AllowWorkers, AttachmentPolicy, ToolsetUse};
 use crate::beneath;
-use crate::journal::mac::{LineMac, Purpose, StateKey, sign, split};
+use crate::journal::mac::{LineMac, SigningPurpose, StateKey, sign, split};
 use crate::tools::approval::{Rule, digest};
 
 /// Where it is kept which agents were made, and who signs for it.
@@ -27,7 +27,7 @@ pub struct CreatedStore {
 
 /// An agent that was made here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
+pub struct CreationRecord {
     pub name: String,
     /// Of the file's text.
     pub digest: String,
@@ -35,7 +35,7 @@ pub struct Made {
     pub creator: Option<String>,
 }
 
-impl Made {
+impl CreationRecord {
     /// What is recorded of an agent whose file has this text; without a creator a program made it.
     pub fn of(name: &str, text: &str, creator: Option<&str>) -> Self {
         Self { name: name.to_owned(), digest: digest([text]), creator: creator.map(str::to_owned) }
@@ -50,12 +50,12 @@ impl Made {
 /// The agents that were made in a project. Without a store they are those of this run.
 #[derive(Debug, Default)]
 pub struct CreatedAgents {
-    kept: Option<Kept>,
-    of_run: Mutex<BTreeMap<String, Made>>,
+    kept: Option<CreationLog>,
+    of_run: Mutex<BTreeMap<String, CreationRecord>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CreationLog {
     file: PathBuf,
     key: StateKey,
     /// Of the project: a list that was signed for another one is none for this one.
@@ -68,11 +68,11 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 impl CreatedAgents {
     /// Those of the project at this root, as its store has them; without a store they are known for one run only.
     pub fn of(root: &Path, store: Option<&CreatedStore>) -> Self {
-        Self { kept: store.and_then(|store| Kept::of(root, store)), of_run: Mutex::default() }
+        Self { kept: store.and_then(|store| CreationLog::of(root, store)), of_run: Mutex::default() }
     }
 
     /// The last one of this name.
-    pub fn made(&self, name: &str) -> io::Result<Option<Made>> {
+    pub fn made(&self, name: &str) -> io::Result<Option<CreationRecord>> {
         match &self.kept {
             Some(kept) => Ok(kept.read()?.remove(name)),
             None => Ok(self.of_run.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()),
@@ -80,7 +80,7 @@ impl CreatedAgents {
     }
 
     /// Records one more, which replaces an earlier one of its name; an error means that it was not recorded.
-    pub fn add(&self, made: Made) -> io::Result<()> {
+    pub fn add(&self, made: CreationRecord) -> io::Result<()> {
         match &self.kept {
             Some(kept) => kept.append(&made),
             None => {
@@ -91,7 +91,7 @@ impl CreatedAgents {
     }
 }
 
-impl Kept {
+impl CreationLog {
     /// A root that cannot be found has nothing to call.
     fn of(root: &Path, store: &CreatedStore) -> Option<Self> {
         let root = root.canonicalize().ok()?;
@@ -99,11 +99,11 @@ impl Kept {
         let root = root.as_os_str().as_encoded_bytes().escape_ascii().to_string();
         let name = &digest([root.as_str()])[..32];
         let file = store.directory.join("created").join(format!("{name}.jsonl"));
-        let start = store.key.mac(Purpose::Created, [root.as_bytes()]);
+        let start = store.key.mac(SigningPurpose::Created, [root.as_bytes()]);
         Some(Self { file, key: store.key.clone(), start })
     }
 
-    fn read(&self) -> io::Result<BTreeMap<String, Made>> {
+    fn read(&self) -> io::Result<BTreeMap<String, CreationRecord>> {
         let bytes = match beneath::read_regular(&self.file, LARGEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             read => read?,
@@ -112,7 +112,7 @@ impl Kept {
         Ok(lines.made.into_iter().map(|made| (made.name.clone(), made)).collect())
     }
 
-    fn append(&self, made: &Made) -> io::Result<()> {
+    fn append(&self, made: &CreationRecord) -> io::Result<()> {
         if let Some(directory) = self.file.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
@@ -124,7 +124,7 @@ impl Kept {
         (&mut file).take(LARGEST).read_to_end(&mut bytes)?;
         let lines = self.lines(&bytes);
         let mut line = serde_json::to_string(made)?;
-        let mac = self.key.next(Purpose::Created, lines.last, &line.as_bytes()[..line.len() - 1]);
+        let mac = self.key.next(SigningPurpose::Created, lines.last, &line.as_bytes()[..line.len() - 1]);
         sign(&mut line, mac);
         // What is behind the last good line is somebody else's, or the half of a line.
         file.set_len(lines.length)?;
@@ -134,15 +134,15 @@ impl Kept {
     }
 
     /// The lines that were signed here, one after the other, up to the first one that was not.
-    fn lines(&self, bytes: &[u8]) -> Lines {
-        let mut lines = Lines { made: Vec::new(), last: self.start, length: 0 };
+    fn lines(&self, bytes: &[u8]) -> CreationLines {
+        let mut lines = CreationLines { made: Vec::new(), last: self.start, length: 0 };
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             let Some((signed, mac)) = line.strip_suffix(b"\n").and_then(split) else { break };
-            let expected = self.key.next(Purpose::Created, lines.last, signed);
+            let expected = self.key.next(SigningPurpose::Created, lines.last, signed);
             if expected.to_string().as_bytes() != mac {
                 break;
             }
-            let Ok(made) = serde_json::from_slice::<Made>(&line[..line.len() - 1]) else { break };
+            let Ok(made) = serde_json::from_slice::<CreationRecord>(&line[..line.len() - 1]) else { break };
             lines.made.push(made);
             lines.last = expected;
             lines.length += line.len() as u64;
@@ -151,8 +151,8 @@ impl Kept {
     }
 }
 
-struct Lines {
-    made: Vec<Made>,
+struct CreationLines {
+    made: Vec<CreationRecord>,
     last: LineMac,
     /// Of all of them, in bytes.
     length: u64,
@@ -257,7 +257,7 @@ mod tests {
         let agents = CreatedAgents::of(root.path(), Some(&store));
         assert_eq!(agents.made("poet").unwrap(), None);
         for text in ["one", "two"] {
-            agents.add(Made::of("poet", text, Some("maker"))).unwrap();
+            agents.add(CreationRecord::of("poet", text, Some("maker"))).unwrap();
         }
         let later = CreatedAgents::of(&root.path().join("."), Some(&store));
         let made = later.made("poet").unwrap().unwrap();
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(CreatedAgents::of(root.path(), Some(&stranger)).made("poet").unwrap(), None, "another key");
         // The list of one project is none for another.
         let file = only_file(state.path());
-        CreatedAgents::of(other.path(), Some(&store)).add(Made::of("x", "x", None)).unwrap();
+        CreatedAgents::of(other.path(), Some(&store)).add(CreationRecord::of("x", "x", None)).unwrap();
         for entry in std::fs::read_dir(state.path().join("created")).unwrap() {
             let entry = entry.unwrap().path();
             if entry != file {
@@ -276,7 +276,7 @@ mod tests {
         }
         assert_eq!(CreatedAgents::of(other.path(), Some(&store)).made("poet").unwrap(), None);
         let of_run = CreatedAgents::of(root.path(), None);
-        of_run.add(Made::of("poet", "three", None)).unwrap();
+        of_run.add(CreationRecord::of("poet", "three", None)).unwrap();
         assert!(of_run.made("poet").unwrap().unwrap().is_of("three"), "without a store it is known in this run");
     }
 
@@ -285,7 +285,7 @@ mod tests {
         let (state, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let agents = CreatedAgents::of(root.path(), Some(&store(state.path())));
         for name in ["one", "two", "three"] {
-            agents.add(Made::of(name, name, Some("maker"))).unwrap();
+            agents.add(CreationRecord::of(name, name, Some("maker"))).unwrap();
         }
         let file = only_file(state.path());
         let written = std::fs::read(&file).unwrap();
@@ -304,7 +304,7 @@ mod tests {
         std::fs::write(&file, [lines[0], lines[2]].concat()).unwrap();
         assert_eq!(known(), [true, false, false]);
         // Whoever adds to a list that somebody changed goes on behind what is good of it.
-        agents.add(Made::of("three", "three", None)).unwrap();
+        agents.add(CreationRecord::of("three", "three", None)).unwrap();
         assert_eq!(known(), [true, false, true]);
     }
 

@@ -9,7 +9,7 @@ use super::worker::{Format, WorkerFile, render};
 use super::{Code, Layout, LoadedWorker, Project, manifest, worker};
 use crate::escape::is_deceptive;
 use crate::model::name::{ModelChoices, ModelName};
-use crate::syntax::diagnostic::{Colour, Diagnostics, FileId, Place, Report, Sources, Span};
+use crate::syntax::diagnostic::{Colour, DiagnosticPlace, Diagnostics, FileId, Report, Sources, Span};
 
 /// A manifest is read, linked and reported on, whatever its bytes.
 pub fn manifest(bytes: &[u8]) {
@@ -80,8 +80,8 @@ fn project(layout: Layout, workers: Vec<LoadedWorker>, code: Code, sources: Sour
 fn check_places(text: &str, problems: &Diagnostics) {
     for problem in problems.iter() {
         let place = match problem.place {
-            Place::At(span) => Some(span),
-            Place::Path(_) | Place::Outside => None,
+            DiagnosticPlace::At(span) => Some(span),
+            DiagnosticPlace::Path(_) | DiagnosticPlace::Outside => None,
         };
         for Span { start, end, .. } in place.into_iter().chain(problem.related.as_ref().map(|(span, _)| *span)) {
             assert!(text.get(start..end).is_some(), "{start}..{end} of {}: {problem:?}", text.len());

@@ -19,13 +19,13 @@ use crate::escape::visible;
 use crate::model::name::{ChosenBy, ModelChoices, ModelName};
 use crate::model::provider::{PROVIDERS, provider};
 use crate::model::scripted::Script;
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Report};
 use crate::syntax::names;
 use namespace::Namespace;
 
 /// A linked project, with what is worth knowing about it.
 #[derive(Clone, Debug)]
-pub struct Linked<P = Program> {
+pub struct Survey<P = Program> {
     pub program: P,
     /// Notes: nothing in it is an error.
     pub notes: Report,
@@ -35,13 +35,13 @@ impl Project {
     /// Resolves every name, or reports every mistake. Names that only unread Python files can define are an error. A
     /// program that names a project asks for what is in it, as an `import` does; for the project of a stranger there is
     /// [`Project::surveyed`].
-    pub fn link(&self, models: &ModelChoices) -> Result<Linked<TrustedProgram>, Report> {
+    pub fn link(&self, models: &ModelChoices) -> Result<Survey<TrustedProgram>, Report> {
         let linked = self.survey(models, None)?;
         match linked.program.open.first() {
-            None => Ok(Linked { program: TrustedProgram::of_caller(linked.program), notes: linked.notes }),
+            None => Ok(Survey { program: TrustedProgram::of_caller(linked.program), notes: linked.notes }),
             Some(name) => Err(Report::single(
                 Diagnostic::error(
-                    Place::Path(self.root.clone()),
+                    DiagnosticPlace::Path(self.root.clone()),
                     format!("`{name}` is defined in Python, which was not started"),
                 )
                 .hint("start Python before linking"),
@@ -51,12 +51,12 @@ impl Project {
 
     /// Like [`Project::link`], but names that unread Python files may define stay open and are listed. `entry` is the
     /// agent to start with instead of the project's own entry.
-    pub fn survey(&self, models: &ModelChoices, entry: Option<&str>) -> Result<Linked, Report> {
+    pub fn survey(&self, models: &ModelChoices, entry: Option<&str>) -> Result<Survey, Report> {
         let mut linker = Linker::new(self, models);
         let program = linker.program(entry);
         let report = |problems| Report::new(Arc::clone(&self.sources), problems);
         match program {
-            Some(program) if !linker.problems.has_errors() => Ok(Linked { program, notes: report(linker.problems) }),
+            Some(program) if !linker.problems.has_errors() => Ok(Survey { program, notes: report(linker.problems) }),
             Some(_) | None => Err(report(linker.problems)),
         }
     }
@@ -211,7 +211,7 @@ impl<'a> Linker<'a> {
         let is_taken = |name: &&String| provider(name).is_some() || self.models.custom(name).is_some();
         if let Some(name) = offer.providers.iter().find(is_taken) {
             let fact = format!("a Python file registers the provider `{name}`, which there is already");
-            let place = Place::Path(self.project.root.clone());
+            let place = DiagnosticPlace::Path(self.project.root.clone());
             self.problems.push(Diagnostic::error(place, fact).hint("give it another prefix"));
         }
     }
@@ -227,7 +227,7 @@ impl<'a> Linker<'a> {
         self.manifest().is_some_and(|manifest| manifest.mistaken.iter().any(|key| lists.contains(key)))
     }
 
-    fn unknown_agent(&mut self, place: impl Into<Place>, fact: String, name: &str) {
+    fn unknown_agent(&mut self, place: impl Into<DiagnosticPlace>, fact: String, name: &str) {
         if self.is_broken(name) || self.may_be_python() || self.lacks_names() {
             return;
         }
@@ -237,11 +237,11 @@ impl<'a> Linker<'a> {
 
     fn entry(&mut self, chosen: Option<&str>) -> Option<Entry> {
         if let Some(name) = chosen {
-            return self.entry_agent(Place::Outside, name);
+            return self.entry_agent(DiagnosticPlace::Outside, name);
         }
         let keys = self.manifest().map(|manifest| &manifest.entry);
         if let Some(agent) = keys.and_then(|keys| keys.agent.as_ref()) {
-            return self.entry_agent(Place::At(agent.span), &agent.value);
+            return self.entry_agent(DiagnosticPlace::At(agent.span), &agent.value);
         }
         if let Some(function) = keys.and_then(|keys| keys.function.as_ref()) {
             return self.entry_function(function);
@@ -274,7 +274,7 @@ impl<'a> Linker<'a> {
         python.iter().cloned().chain(registered).collect()
     }
 
-    fn entry_agent(&mut self, place: Place, name: &str) -> Option<Entry> {
+    fn entry_agent(&mut self, place: DiagnosticPlace, name: &str) -> Option<Entry> {
         if self.agents.contains_key(name) || self.may_be_python() {
             return Some(Entry::Agent(name.to_owned()));
         }
@@ -293,7 +293,8 @@ impl<'a> Linker<'a> {
         let names: Vec<String> = agents.chain(functions).collect();
         let fact = format!("several entries: {}", names.join(", "));
         let mark = marked.last().and_then(|loaded| loaded.worker.entry.as_ref());
-        let place = mark.map_or(Place::Path(self.project.root.clone()), |mark| Place::At(mark.span));
+        let place =
+            mark.map_or(DiagnosticPlace::Path(self.project.root.clone()), |mark| DiagnosticPlace::At(mark.span));
         self.problems
             .push(Diagnostic::error(place, fact).hint("mark one of them, or name it in the manifest's `entry`"));
     }
@@ -318,7 +319,9 @@ impl<'a> Linker<'a> {
         let is_mistaken = self.manifest().is_some_and(|manifest| manifest.entry.is_mistaken)
             || self.project.workers.iter().any(|loaded| loaded.worker.is_mistaken(&["entry"]));
         if agent.is_none() && !self.agents.is_empty() && !is_mistaken {
-            let place = self.manifest().map_or(Place::Path(self.project.root.clone()), |m| Place::At(m.entry.span));
+            let place = self
+                .manifest()
+                .map_or(DiagnosticPlace::Path(self.project.root.clone()), |m| DiagnosticPlace::At(m.entry.span));
             let agents = names::there_are("agents", self.agents.keys().copied());
             let hint = format!("mark one with `entry: true`, or give `--agent NAME`; {agents}");
             self.problems.push(Diagnostic::error(place, "the project has no entry").hint(hint));
@@ -404,7 +407,7 @@ impl<'a> Linker<'a> {
         for name in self.models.overrides.keys() {
             if !self.agents.contains_key(name.as_str()) {
                 let fact = format!("`--model {}=…` names no agent of the project", visible(name));
-                self.unknown_agent(Place::Outside, fact, name);
+                self.unknown_agent(DiagnosticPlace::Outside, fact, name);
             }
         }
         if let Some(flag) = &self.models.flag
@@ -415,8 +418,11 @@ impl<'a> Linker<'a> {
         {
             let agent = self.agents.keys().next().copied().unwrap_or("AGENT");
             self.problems.push(
-                Diagnostic::error(Place::Outside, format!("no agent uses the model `{flag}`: each file names its own"))
-                    .hint(format!("`-m {agent}={flag}` replaces the model of one agent")),
+                Diagnostic::error(
+                    DiagnosticPlace::Outside,
+                    format!("no agent uses the model `{flag}`: each file names its own"),
+                )
+                .hint(format!("`-m {agent}={flag}` replaces the model of one agent")),
             );
         }
     }
@@ -430,7 +436,8 @@ impl<'a> Linker<'a> {
             let (shown, more) = agents.split_at(agents.len().min(5));
             let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
             let fact = format!("no key for `{name}`, used by {}{more}", shown.join(", "));
-            self.problems.push(Diagnostic::note(Place::Outside, fact).hint(format!("set `{variables}` before a run")));
+            self.problems
+                .push(Diagnostic::note(DiagnosticPlace::Outside, fact).hint(format!("set `{variables}` before a run")));
         }
     }
 }

@@ -11,10 +11,10 @@ use cap_std::fs::{Dir, FileType};
 use super::manifest;
 use super::worker::{self, Format, PythonModule, SchemaSource, WorkerFile};
 use super::{Code, Layout, LoadedWorker, Project, programs};
-use crate::beneath::{self, Unopened};
+use crate::beneath::{self, FileOpenError};
 use crate::escape::visible_start;
 use crate::model::scripted;
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Report, Sources};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId, Located, Report, Sources};
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::function::Registry;
@@ -100,7 +100,7 @@ impl Project {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Report> {
         let path = path.as_ref();
         let failed = |fact: String| {
-            let problem = Diagnostic::error(Place::Path(path.to_owned()), fact);
+            let problem = Diagnostic::error(DiagnosticPlace::Path(path.to_owned()), fact);
             Report::single(problem.hint("give a project directory, its `project.json`, or a worker file"))
         };
         let metadata = std::fs::metadata(path).map_err(|error| failed(reading(&error)))?;
@@ -132,16 +132,16 @@ fn reading(error: &io::Error) -> String {
 
 /// Why a file of the project was not read.
 #[derive(Debug, thiserror::Error)]
-enum Unreadable {
+enum ProjectFileError {
     #[error(transparent)]
-    Unopened(#[from] Unopened),
+    Unopened(#[from] FileOpenError),
     #[error("larger than {LARGEST_FILE} bytes")]
     TooLarge,
     #[error("not UTF-8 (the first bad byte is at {0})")]
     NotText(usize),
 }
 
-impl From<io::Error> for Unreadable {
+impl From<io::Error> for ProjectFileError {
     fn from(error: io::Error) -> Self {
         Self::Unopened(error.into())
     }
@@ -171,7 +171,7 @@ impl Loader {
     }
 
     fn manifest(mut self, name: &Path) -> Project {
-        let manifest = self.add_source(name, Place::Path(self.root.join(name))).and_then(|file| {
+        let manifest = self.add_source(name, DiagnosticPlace::Path(self.root.join(name))).and_then(|file| {
             let text = &self.sources.get(file).text;
             manifest::parse(file, text, &mut self.problems)
         });
@@ -180,7 +180,7 @@ impl Loader {
         };
         for listed in &manifest.worker_files {
             if let Some(path) = self.beneath(Path::new(""), listed) {
-                self.add_worker(&path, Place::At(listed.span));
+                self.add_worker(&path, DiagnosticPlace::At(listed.span));
             }
         }
         for listed in &manifest.python_files {
@@ -197,7 +197,7 @@ impl Loader {
     }
 
     fn single_file(mut self, name: &Path, format: Format) -> Project {
-        self.add_worker_as(name, format, Place::Path(self.root.join(name)));
+        self.add_worker_as(name, format, DiagnosticPlace::Path(self.root.join(name)));
         self.finish(Layout::SingleFile, BTreeMap::new(), Code::Absent)
     }
 
@@ -213,14 +213,14 @@ impl Loader {
         }
         let generated = self.generated(Path::new(DEFAULT_GENERATED_DIR));
         if files.is_empty() && generated.is_empty() && self.closed.is_empty() {
-            let place = Place::Path(self.root.clone());
+            let place = DiagnosticPlace::Path(self.root.clone());
             self.problems.push(
                 Diagnostic::error(place, "neither a manifest nor worker files in this directory")
                     .hint("`llm-do new DIR` writes a project to start from"),
             );
         }
         for file in files {
-            self.add_worker(&file, Place::Path(self.root.join(&file)));
+            self.add_worker(&file, DiagnosticPlace::Path(self.root.join(&file)));
         }
         self.finish(Layout::Directory, generated, Code::Absent)
     }
@@ -256,33 +256,32 @@ impl Loader {
             }
         }
         if !inside {
-            self.unreadable(Place::At(listed.span), &listed.value, &Unopened::Outside.into());
+            self.unreadable(DiagnosticPlace::At(listed.span), &listed.value, &FileOpenError::Outside.into());
         }
         inside.then_some(path)
     }
 
-    fn unreadable(&mut self, place: Place, path: &str, reason: &Unreadable) {
+    fn unreadable(&mut self, place: DiagnosticPlace, path: &str, reason: &ProjectFileError) {
         let problem = Diagnostic::error(place, format!("`{}`: {reason}", visible_start(path, 120)));
         self.problems.push(match reason {
-            Unreadable::Unopened(Unopened::Outside) => {
+            ProjectFileError::Unopened(FileOpenError::Outside) => {
                 problem.hint("paths are relative to their file and stay inside the project root")
             }
-            Unreadable::NotText(_) => problem.hint("project files are UTF-8 text"),
-            Unreadable::Unopened(Unopened::Missing | Unopened::NotRegular | Unopened::Io(_)) | Unreadable::TooLarge => {
-                problem
-            }
+            ProjectFileError::NotText(_) => problem.hint("project files are UTF-8 text"),
+            ProjectFileError::Unopened(FileOpenError::Missing | FileOpenError::NotRegular | FileOpenError::Io(_))
+            | ProjectFileError::TooLarge => problem,
         });
     }
 
-    fn read(&self, path: &Path) -> Result<String, Unreadable> {
+    fn read(&self, path: &Path) -> Result<String, ProjectFileError> {
         let bytes = beneath::read(&self.directory, path, LARGEST_FILE as u64 + 1)?;
         if bytes.len() > LARGEST_FILE {
-            return Err(Unreadable::TooLarge);
+            return Err(ProjectFileError::TooLarge);
         }
-        String::from_utf8(bytes).map_err(|error| Unreadable::NotText(error.utf8_error().valid_up_to()))
+        String::from_utf8(bytes).map_err(|error| ProjectFileError::NotText(error.utf8_error().valid_up_to()))
     }
 
-    fn add_source(&mut self, path: &Path, place: Place) -> Option<FileId> {
+    fn add_source(&mut self, path: &Path, place: DiagnosticPlace) -> Option<FileId> {
         match self.read(path) {
             Ok(text) => Some(self.sources.add(shown_beneath(&self.root, path), text)),
             Err(reason) => {
@@ -292,7 +291,7 @@ impl Loader {
         }
     }
 
-    fn add_worker(&mut self, path: &Path, place: Place) {
+    fn add_worker(&mut self, path: &Path, place: DiagnosticPlace) {
         match Format::of(path) {
             Some(format) => self.add_worker_as(path, format, place),
             None => {
@@ -303,7 +302,7 @@ impl Loader {
         }
     }
 
-    fn add_worker_as(&mut self, path: &Path, format: Format, place: Place) {
+    fn add_worker_as(&mut self, path: &Path, format: Format, place: DiagnosticPlace) {
         let worker = self.add_source(path, place).and_then(|file| {
             let mut problems = Diagnostics::default();
             let worker = worker::parse(file, &self.sources.get(file).text, format, &mut problems);
@@ -336,7 +335,7 @@ impl Loader {
     fn reference(&mut self, base: &Path, listed: &Located<String>, references: &mut BTreeMap<PathBuf, FileId>) {
         let Some(path) = self.beneath(base, listed) else { return };
         if !references.contains_key(&path)
-            && let Some(file) = self.add_source(&path, Place::At(listed.span))
+            && let Some(file) = self.add_source(&path, DiagnosticPlace::At(listed.span))
         {
             references.insert(path, file);
         }
@@ -363,12 +362,12 @@ impl Loader {
             self.problems.push(Diagnostic::error(listed.span, fact).hint("Python files end in `.py`"));
             return;
         }
-        let reason = match self.directory.metadata(&path).map_err(Unreadable::from) {
+        let reason = match self.directory.metadata(&path).map_err(ProjectFileError::from) {
             Ok(metadata) if metadata.is_file() => return,
-            Ok(_) => Unopened::NotRegular.into(),
+            Ok(_) => FileOpenError::NotRegular.into(),
             Err(reason) => reason,
         };
-        self.unreadable(Place::At(listed.span), &listed.value, &reason);
+        self.unreadable(DiagnosticPlace::At(listed.span), &listed.value, &reason);
     }
 
     /// Agents that earlier runs created. They are not linked, so what is wrong with them is no error here.
@@ -385,7 +384,7 @@ impl Loader {
                     generated.insert(worker.name.value, path);
                 }
                 None => {
-                    let place = Place::Path(self.root.join(&path));
+                    let place = DiagnosticPlace::Path(self.root.join(&path));
                     self.problems.push(Diagnostic::note(place, "a created agent whose file cannot be used"));
                 }
             }
@@ -434,7 +433,7 @@ impl Loader {
             }
             if names.len() > MOST_WORKER_FILES {
                 let fact = format!("more than {MOST_WORKER_FILES} worker files in one directory");
-                self.problems.push(Diagnostic::error(Place::Path(self.root.join(directory)), fact));
+                self.problems.push(Diagnostic::error(DiagnosticPlace::Path(self.root.join(directory)), fact));
                 return Vec::new();
             }
         }
@@ -448,7 +447,7 @@ impl Loader {
         // What leads outside leads nowhere, and it is not the system that says so.
         let leads_nowhere = error.raw_os_error().is_none();
         if !is_absent && !leads_nowhere && self.closed.insert(directory.to_owned()) {
-            let place = Place::Path(self.root.join(directory));
+            let place = DiagnosticPlace::Path(self.root.join(directory));
             self.problems.push(Diagnostic::error(place, reading(error)));
         }
     }

@@ -12,13 +12,13 @@ use crate::escape::visible_start;
 use crate::message::RawJson;
 use crate::syntax::claim::Bearing::{Covered, Inside, Item, Neutral};
 use crate::syntax::claim::Claim;
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Place, Severity, Sources, Span};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId, Located, Severity, Sources, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{
     AnyOf, AnyText, Bool, Constant, Count, Integer, JsonObject, List, Map, Name, Object, OneOf, Text, Variable,
 };
 use crate::syntax::table::{Fields, Shape, Table, is_name, is_variable, optional, required};
-use crate::syntax::tree::{self, Kind, Node};
+use crate::syntax::tree::{self, Node, NodeKind};
 use crate::tools::Nesting;
 use crate::tools::approval::{ApprovalMode, Rule};
 use crate::tools::source::{
@@ -295,7 +295,7 @@ pub fn of_values(file: FileId, text: &str, problems: &mut Diagnostics) -> Option
 fn read(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<(Manifest, Span)> {
     let node = tree::parse_json(tree::Text::whole(file, text), problems)?;
     MANIFEST.check(&node, problems);
-    if !matches!(node.kind, Kind::Map(_)) {
+    if !matches!(node.kind, NodeKind::Map(_)) {
         return None;
     }
     let fields = MANIFEST.fields(&node);
@@ -320,7 +320,7 @@ fn entry(fields: &Fields<'_>, problems: &mut Diagnostics) -> EntryKeys {
     let Some(entry) = fields.object("entry") else {
         return EntryKeys { span: fields.span, agent: None, function: None, input: None, is_mistaken: true };
     };
-    let within = |place: &Place| matches!(place, Place::At(span) if entry.span.contains(*span));
+    let within = |place: &DiagnosticPlace| matches!(place, DiagnosticPlace::At(span) if entry.span.contains(*span));
     let keys = EntryKeys {
         span: fields.key_span("entry").unwrap_or(entry.span),
         agent: entry.text("agent"),
@@ -414,7 +414,7 @@ fn toolset_definition(json: &str) -> Result<ToolsetSource, String> {
 }
 
 fn definition(name: &Located<String>, node: &Node, problems: &mut Diagnostics) -> ToolsetDefinition {
-    if !matches!(node.kind, Kind::Map(_)) {
+    if !matches!(node.kind, NodeKind::Map(_)) {
         return ToolsetDefinition::Broken;
     }
     let fields = TOOLSET.fields(node);
@@ -467,7 +467,7 @@ fn variant(fields: &Fields<'_>) -> Option<ToolsetDefinition> {
 /// The rule that a text of a file names; `None` if it is no text or names none.
 pub fn rule(node: &Node) -> Option<Rule> {
     match &node.kind {
-        Kind::Text(word) => Rule::parse(word),
+        NodeKind::Text(word) => Rule::parse(word),
         _ => None,
     }
 }
@@ -493,7 +493,7 @@ fn filesystem(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<Toolset
 }
 
 fn named_roots(fields: &Fields<'_>, node: &Node, problems: &mut Diagnostics) -> BTreeMap<String, FileRoot> {
-    if matches!(&node.kind, Kind::Map(entries) if entries.is_empty()) {
+    if matches!(&node.kind, NodeKind::Map(entries) if entries.is_empty()) {
         problems.push(Diagnostic::error(node.span, "`roots` is empty").hint("name at least one root"));
     }
     let mut roots = BTreeMap::new();
@@ -570,7 +570,7 @@ fn mcp(name: &str, fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<To
 
 fn setting(node: &Node, from_env: &mut Vec<Located<String>>) -> Option<Setting> {
     match &node.kind {
-        Kind::Text(text) => Some(Setting::Text(text.clone())),
+        NodeKind::Text(text) => Some(Setting::Text(text.clone())),
         _ => {
             let variable = FROM_ENV.fields(node).text("from_env")?;
             from_env.push(variable.clone());

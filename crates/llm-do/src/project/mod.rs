@@ -31,9 +31,9 @@ use crate::model::{ModelSettings, ServerTool};
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 pub use crate::tools::approval::ApprovalMode;
 use crate::tools::approval::Rules;
-use crate::tools::attachment::Premises;
+use crate::tools::attachment::AttachmentScope;
 use crate::tools::function::{FunctionEntry, InputRenderer, MadeToolset, Registry, Tool, ToolsetFactory};
-use crate::tools::protected::Protected;
+use crate::tools::protected::ProtectedFiles;
 use crate::tools::source::{Enclosure, McpConfig, ToolsetSource};
 use crate::tools::{DeclaredTool, Toolset};
 use created::CreatedAgents;
@@ -100,14 +100,14 @@ pub enum Code {
     Absent,
     /// Not looked at: names that only they can define are open.
     Unread,
-    Read(Offer),
+    Read(PythonOffer),
 }
 
 /// What Python files export.
 #[derive(Clone, Debug, Default)]
-pub struct Offer {
+pub struct PythonOffer {
     pub toolsets: Vec<crate::tools::source::PythonToolset>,
-    pub tools: Vec<OfferedTool>,
+    pub tools: Vec<PythonFileTool>,
     /// Entry functions, by their files.
     pub entries: Vec<EntryFunction>,
     /// A file could not be imported: what it would have offered is not known.
@@ -122,7 +122,7 @@ pub struct Offer {
 
 /// A tool that a Python file exports, and that file.
 #[derive(Clone, Debug)]
-pub struct OfferedTool {
+pub struct PythonFileTool {
     pub file: PathBuf,
     pub tool: DeclaredTool,
 }
@@ -143,9 +143,9 @@ pub struct Program {
     /// Which agents were made here; the runtime puts in those of earlier runs.
     pub created: Arc<CreatedAgents>,
     /// What no tool changes without a question.
-    pub protected: Protected,
+    pub protected: ProtectedFiles,
     /// Programs that rules of shells name by their paths, as they were when the project was loaded.
-    pub programs: BTreeMap<String, crate::tools::shell::program::Program>,
+    pub programs: BTreeMap<String, crate::tools::shell::program::ShellProgram>,
     /// Variables that Python and MCP children see besides the fixed ones.
     pub env: Vec<String>,
     /// What Python may reach; `None`: whatever the user may.
@@ -172,8 +172,8 @@ impl Program {
     }
 
     /// Where files that inputs name are looked for.
-    pub fn premises(&self) -> Premises<'_> {
-        Premises { root: &self.root, protected: &self.protected }
+    pub fn premises(&self) -> AttachmentScope<'_> {
+        AttachmentScope { root: &self.root, protected: &self.protected }
     }
 }
 

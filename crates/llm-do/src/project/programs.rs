@@ -9,7 +9,7 @@ use crate::escape::visible;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::tools::approval::Rule;
 use crate::tools::shell::danger;
-use crate::tools::shell::program::{Grounds, Program, ProgramPlace, Programs};
+use crate::tools::shell::program::{Grounds, ProgramPlace, Programs, ShellProgram};
 use crate::tools::source::{Access, Base, Grammar, ShellConfig, ShellRule};
 
 /// A rule that names its program by an absolute path.
@@ -22,12 +22,12 @@ pub struct RuleProgram {
     pub span: Span,
     pub place: ProgramPlace,
     /// As it was when it was looked at.
-    pub found: Option<Program>,
+    pub found: Option<ShellProgram>,
 }
 
 impl RuleProgram {
     /// By the name that commands have for it.
-    pub fn as_found(&self) -> Option<(String, Program)> {
+    pub fn as_found(&self) -> Option<(String, ShellProgram)> {
         Some((self.pattern.first()?.clone(), self.found.clone()?))
     }
 }
@@ -81,7 +81,7 @@ fn look_up_path(
     let path = PathBuf::from(&rule.pattern[0]);
     let place = grounds.place(&path);
     let found = match &place {
-        ProgramPlace::System | ProgramPlace::Own { .. } => Program::at(path),
+        ProgramPlace::System | ProgramPlace::Own { .. } => ShellProgram::at(path),
         ProgramPlace::Missing => None,
         ProgramPlace::Refused(reason) => {
             let fact = format!("no rule may name the program `{}`: it {reason}", visible(&rule.pattern[0]));

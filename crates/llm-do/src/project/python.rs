@@ -10,19 +10,19 @@ use cap_std::fs::Dir;
 
 use super::manifest;
 use super::worker::{self, Format, PythonClass, PythonModule, SchemaSource};
-use super::{Code, EntryFunction, Layout, LoadedWorker, Offer, OfferedTool, Program, Project, lexical_join};
-use crate::beneath::Unopened;
+use super::{Code, EntryFunction, Layout, LoadedWorker, Program, Project, PythonFileTool, PythonOffer, lexical_join};
+use crate::beneath::FileOpenError;
 use crate::escape::visible_start;
 use crate::model::provider::PROVIDERS;
 use crate::model::scripted::script_of;
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Report, Span};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Report, Span};
 use crate::tools::DeclaredTool;
 use crate::tools::python::{
-    Beginning, ExportedAgent, ExportedToolset, Exports, Fenced, FoundClass, KnownTool, Problem, Python, PythonHost,
-    WantedClass,
+    Beginning, ExportedAgent, ExportedToolset, Exports, FoundClass, KnownTool, Problem, Python, PythonFence,
+    PythonHost, WantedClass,
 };
 use crate::tools::rpc::child::ChildEnvironment;
-use crate::tools::source::{Exported, PythonToolset, ToolsetSource};
+use crate::tools::source::{ExportKind, PythonToolset, ToolsetSource};
 
 impl PythonClass {
     /// The name by which the interpreter knows a class that a worker file in this directory refers to.
@@ -50,7 +50,7 @@ impl Project {
     pub(super) async fn start_python(
         mut self,
         python: &Python,
-        fenced: Option<Fenced>,
+        fenced: Option<PythonFence>,
         is_unchanged: Arc<dyn Fn() -> bool + Send + Sync>,
     ) -> Result<Self, Report> {
         if !self.needs_python() {
@@ -59,7 +59,7 @@ impl Project {
         let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
         let files = self.python_files();
         let python = Python { environment: self.environment(&python.environment), ..python.clone() };
-        let place = Place::Path(self.root.clone());
+        let place = DiagnosticPlace::Path(self.root.clone());
         let failed = |fact: String, hint: &str| Report::single(Diagnostic::error(place.clone(), fact).hint(hint));
         if root.to_str().is_none() {
             let fact = "the path of the project is not UTF-8, and its Python files are found by it".to_owned();
@@ -141,11 +141,11 @@ impl Project {
     /// A mistake in a Python file, at its line.
     fn report(&mut self, problem: &Problem, root: &Path) {
         let place = problem.line.and_then(|line| self.line_of(&problem.file, root, line));
-        let place = place.unwrap_or_else(|| Place::Path(problem.file.clone()));
+        let place = place.unwrap_or_else(|| DiagnosticPlace::Path(problem.file.clone()));
         self.problems.push(Diagnostic::error(place, problem.fact.clone()).maybe_hint(problem.hint.clone()));
     }
 
-    fn line_of(&mut self, file: &Path, root: &Path, line: usize) -> Option<Place> {
+    fn line_of(&mut self, file: &Path, root: &Path, line: usize) -> Option<DiagnosticPlace> {
         let text = std::fs::read_to_string(file).ok()?;
         let start: usize = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
         let written = text.get(start..)?.lines().next().unwrap_or_default();
@@ -154,7 +154,7 @@ impl Project {
         let shown = file.strip_prefix(root).map_or_else(|_| file.to_owned(), |file| self.root.join(file));
         // Reports of an earlier linking may still hold the files as they were.
         let file = Arc::make_mut(&mut self.sources).add(shown, text);
-        Some(Place::At(Span { file, start, end }))
+        Some(DiagnosticPlace::At(Span { file, start, end }))
     }
 
     /// An agent that is defined in Python is a worker file in JSON, which is YAML.
@@ -187,13 +187,13 @@ impl Project {
             return Ok(());
         }
         let read = Dir::open_ambient_dir(&self.root, ambient_authority())
-            .map_err(Unopened::from)
+            .map_err(FileOpenError::from)
             .and_then(|root| crate::beneath::read(&root, &path, LONGEST_SCRIPT + 1));
         let bytes = read.map_err(|error| match error {
-            Unopened::Missing => wrong("does not exist"),
-            Unopened::Outside => wrong("leads outside the project"),
-            Unopened::NotRegular => wrong("is not a regular file"),
-            Unopened::Io(error) => wrong(&format!("cannot be read: {error}")),
+            FileOpenError::Missing => wrong("does not exist"),
+            FileOpenError::Outside => wrong("leads outside the project"),
+            FileOpenError::NotRegular => wrong("is not a regular file"),
+            FileOpenError::Io(error) => wrong(&format!("cannot be read: {error}")),
         })?;
         if bytes.len() as u64 > LONGEST_SCRIPT {
             return Err(wrong("is larger than 1 MiB"));
@@ -229,14 +229,14 @@ fn known_tools(toolset: &ExportedToolset) -> Option<Vec<DeclaredTool>> {
     toolset.tools.as_ref().map(|tools| tools.iter().map(KnownTool::declared).collect())
 }
 
-fn offer(exports: Exports, classes: impl Iterator<Item = (WantedClass, FoundClass)>) -> Offer {
+fn offer(exports: Exports, classes: impl Iterator<Item = (WantedClass, FoundClass)>) -> PythonOffer {
     let toolsets = exports.toolsets.into_iter().map(|toolset| PythonToolset {
         tools: known_tools(&toolset),
         file: toolset.file,
         name: toolset.name,
-        exported: Exported::Toolset,
+        exported: ExportKind::Toolset,
     });
-    let tools = exports.tools.iter().map(|tool| OfferedTool { file: tool.file.clone(), tool: tool.tool.declared() });
+    let tools = exports.tools.iter().map(|tool| PythonFileTool { file: tool.file.clone(), tool: tool.tool.declared() });
     let entries =
         exports.entries.into_iter().map(|entry| EntryFunction::Python { file: entry.file, function: entry.function });
     let class = |(wanted, found): (WantedClass, FoundClass)| match found {
@@ -244,7 +244,7 @@ fn offer(exports: Exports, classes: impl Iterator<Item = (WantedClass, FoundClas
         FoundClass::Fact(fact) => (wanted.reference, Err(fact)),
     };
     let tracebacks = exports.problems.iter().map(|problem| problem.traceback.clone());
-    Offer {
+    PythonOffer {
         providers: exports.providers,
         tracebacks: tracebacks.filter(|traceback| !traceback.is_empty()).collect(),
         incomplete: !exports.problems.is_empty(),

@@ -12,7 +12,7 @@ use crate::tools::{Capabilities, Capability, DeclaredTool};
 
 /// A tool of an agent, with all that is known before a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AgentTool<'a> {
+pub struct ReachableTool<'a> {
     pub name: Cow<'static, str>,
     /// The toolset that it comes from; several shells are one tool.
     pub toolsets: Vec<&'a str>,
@@ -24,7 +24,7 @@ pub struct AgentTool<'a> {
 
 /// The way from an agent to something that it can do: the agents in between, and the tool at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way<'a> {
+pub struct ReachPath<'a> {
     /// The first agents of the way, the agent itself first.
     pub agents: Vec<&'a str>,
     /// How many agents between those and the tool were left out.
@@ -36,13 +36,13 @@ pub struct Way<'a> {
 }
 
 /// An agent's worst case: for each capability, in the order of [`Capability::ALL`], the shortest way to it.
-pub type Worst<'a> = Vec<(Capability, Way<'a>)>;
+pub type Worst<'a> = Vec<(Capability, ReachPath<'a>)>;
 
 impl Program {
     /// Every agent's tools with the agent's rules and the run's policy applied. Toolsets with unknown tools have one
     /// entry named `*`.
-    pub fn tools_of<'a>(&self, agent: &'a AgentSpec) -> Vec<AgentTool<'a>> {
-        let mut tools: Vec<AgentTool<'a>> = Vec::new();
+    pub fn tools_of<'a>(&self, agent: &'a AgentSpec) -> Vec<ReachableTool<'a>> {
+        let mut tools: Vec<ReachableTool<'a>> = Vec::new();
         for used in agent.tools.iter().chain(&agent.toolsets) {
             let Some(declared) = used.source.declared_tools() else {
                 tools.push(unknown_tools(used));
@@ -50,7 +50,7 @@ impl Program {
             };
             let is_shell = matches!(used.source.origin(), ToolsetSource::Shell(_));
             for tool in declared.into_owned() {
-                let tool = AgentTool {
+                let tool = ReachableTool {
                     verdict: tool.verdict.under(used.rules.get(tool.name.as_ref()).copied()),
                     name: tool.name,
                     toolsets: vec![&used.name],
@@ -68,7 +68,7 @@ impl Program {
     }
 
     /// Calling an agent may ask by policy, and its attachments are read here.
-    fn as_agent_call<'a>(&self, used: &'a ToolsetUse, mut tool: AgentTool<'a>) -> AgentTool<'a> {
+    fn as_agent_call<'a>(&self, used: &'a ToolsetUse, mut tool: ReachableTool<'a>) -> ReachableTool<'a> {
         let ToolsetSource::Agent(callee) = used.source.origin() else { return tool };
         let exception = self.policy.agent_approval_overrides.get(callee).and_then(|it| it.calls_require_approval);
         if exception.unwrap_or(self.policy.agent_calls_require_approval) && tool.verdict == DeclaredVerdict::Allow {
@@ -124,8 +124,8 @@ fn takes_attachments(input: &Typing) -> bool {
     }
 }
 
-fn unknown_tools(used: &ToolsetUse) -> AgentTool<'_> {
-    AgentTool {
+fn unknown_tools(used: &ToolsetUse) -> ReachableTool<'_> {
+    ReachableTool {
         name: "*".into(),
         toolsets: vec![&used.name],
         verdict: DeclaredVerdict::Unknown,
@@ -136,7 +136,7 @@ fn unknown_tools(used: &ToolsetUse) -> AgentTool<'_> {
 
 /// Several shells of one agent are one tool: their rules in order, then the default that was written. Unwritten ones block,
 /// and of written ones linking takes no two that differ.
-fn merge_shells<'a>(shell: &mut AgentTool<'a>, other: AgentTool<'a>) {
+fn merge_shells<'a>(shell: &mut ReachableTool<'a>, other: ReachableTool<'a>) {
     shell.toolsets.extend(other.toolsets);
     shell.capabilities = shell.capabilities.union(other.capabilities);
     if let (DeclaredVerdict::ByCommand(commands), DeclaredVerdict::ByCommand(more)) =
@@ -156,13 +156,13 @@ fn merge_shells<'a>(shell: &mut AgentTool<'a>, other: AgentTool<'a>) {
 pub struct Graph<'a> {
     program: &'a Program,
     /// In the order of their names.
-    pub nodes: Vec<Node<'a>>,
+    pub nodes: Vec<AgentNode<'a>>,
 }
 
 /// An agent of the graph. Others are meant by their places in it.
-pub struct Node<'a> {
+pub struct AgentNode<'a> {
     pub agent: &'a AgentSpec,
-    pub tools: Vec<AgentTool<'a>>,
+    pub tools: Vec<ReachableTool<'a>>,
     /// The agents that it can call by what its file says, each once.
     pub callees: Vec<usize>,
     /// Whether it can call every other besides.
@@ -180,7 +180,7 @@ struct Means {
 
 /// One step of a way: where it goes on, where it ends, and how many agents that is.
 #[derive(Clone, Copy)]
-struct Found {
+struct ReachStep {
     next: Option<usize>,
     source: usize,
     agents: usize,
@@ -192,10 +192,10 @@ impl<'a> Graph<'a> {
         let node = |agent: &'a Arc<AgentSpec>| {
             let tools = program.tools_of(agent);
             let own = Capability::ALL.map(|capability| own(agent, &tools, capability));
-            Node { agent, tools, callees: Vec::new(), calls_any: Program::calls_any(agent), own }
+            AgentNode { agent, tools, callees: Vec::new(), calls_any: Program::calls_any(agent), own }
         };
         let mut graph = Self { program, nodes: program.agents.values().map(node).collect() };
-        let is_created = |node: &Node<'_>| node.agent.file.starts_with(&program.generated_agents_dir);
+        let is_created = |node: &AgentNode<'_>| node.agent.file.starts_with(&program.generated_agents_dir);
         let created: Vec<usize> = (0..graph.nodes.len()).filter(|place| is_created(&graph.nodes[*place])).collect();
         let mut last_caller: Vec<Option<usize>> = vec![None; graph.nodes.len()];
         for caller in 0..graph.nodes.len() {
@@ -213,7 +213,7 @@ impl<'a> Graph<'a> {
 
     /// The agents that an agent can call, some more than once.
     fn named(&self, caller: usize, created: &[usize]) -> Vec<usize> {
-        let Node { agent, tools, .. } = &self.nodes[caller];
+        let AgentNode { agent, tools, .. } = &self.nodes[caller];
         let called = tools.iter().filter(|tool| tool.verdict.can_run()).filter_map(|tool| tool.agent);
         let mut named: Vec<usize> = called.filter_map(|name| self.place(name)).collect();
         match &agent.allow_workers {
@@ -237,7 +237,7 @@ impl<'a> Graph<'a> {
     fn callee(&self, node: usize, edge: usize) -> Option<usize> {
         match self.nodes.get(node) {
             None => Some(edge).filter(|callee| *callee < self.any()),
-            Some(Node { callees, calls_any, .. }) => {
+            Some(AgentNode { callees, calls_any, .. }) => {
                 callees.get(edge).copied().or_else(|| (*calls_any && edge == callees.len()).then(|| self.any()))
             }
         }
@@ -268,26 +268,26 @@ impl<'a> Graph<'a> {
     /// Breadth first from the agents that have the capability themselves, against the direction of calls: the first
     /// way found is a shortest one.
     fn add_ways_to<'g>(&'g self, capability: Capability, callers: &[Vec<usize>], worst: &mut [Worst<'g>]) {
-        let mut found: Vec<Option<Found>> = vec![None; callers.len()];
+        let mut found: Vec<Option<ReachStep>> = vec![None; callers.len()];
         let mut queue = VecDeque::new();
         let means = |agent: usize| self.nodes[agent].own[capability as usize].as_ref();
         for source in (0..self.nodes.len()).filter(|agent| means(*agent).is_some()) {
-            found[source] = Some(Found { next: None, source, agents: 1 });
+            found[source] = Some(ReachStep { next: None, source, agents: 1 });
             queue.push_back(source);
         }
         while let Some(agent) = queue.pop_front() {
-            let Some(Found { source, agents, .. }) = found[agent] else { continue };
+            let Some(ReachStep { source, agents, .. }) = found[agent] else { continue };
             for caller in &callers[agent] {
                 if found[*caller].is_none() {
                     // The node "any agent" is none itself.
                     let agents = agents + usize::from(*caller < self.any());
-                    found[*caller] = Some(Found { next: Some(agent), source, agents });
+                    found[*caller] = Some(ReachStep { next: Some(agent), source, agents });
                     queue.push_back(*caller);
                 }
             }
         }
         for (start, worst) in worst.iter_mut().enumerate() {
-            if let Some(Found { source, .. }) = found[start]
+            if let Some(ReachStep { source, .. }) = found[start]
                 && let Some(means) = means(source)
             {
                 worst.push((capability, self.way(&found, start, means)));
@@ -296,18 +296,18 @@ impl<'a> Graph<'a> {
     }
 
     /// Only the first steps are walked: a chain of ten thousand agents would make the whole quadratic.
-    fn way<'g>(&'g self, found: &[Option<Found>], start: usize, means: &'g Means) -> Way<'g> {
-        let Some(Found { source, agents: all, .. }) = found[start] else {
+    fn way<'g>(&'g self, found: &[Option<ReachStep>], start: usize, means: &'g Means) -> ReachPath<'g> {
+        let Some(ReachStep { source, agents: all, .. }) = found[start] else {
             unreachable!("only found agents have a way")
         };
-        let (mut agents, mut at) = (Vec::with_capacity(all.min(Way::LONGEST)), Some(start));
-        while let Some(index) = at.filter(|_| agents.len() < Way::LONGEST) {
+        let (mut agents, mut at) = (Vec::with_capacity(all.min(ReachPath::LONGEST)), Some(start));
+        while let Some(index) = at.filter(|_| agents.len() < ReachPath::LONGEST) {
             // The node "any agent" has no name and is not shown.
             agents.extend(self.nodes.get(index).map(|node| node.agent.name.as_str()));
             at = found[index].and_then(|step| step.next);
         }
         let skipped = all - agents.len() - usize::from(at.is_some());
-        Way { agents, skipped, last_agent: &self.nodes[source].agent.name, tool: &means.name, asks: means.asks }
+        ReachPath { agents, skipped, last_agent: &self.nodes[source].agent.name, tool: &means.name, asks: means.asks }
     }
 
     /// Agents that can call themselves, directly or through others: strongly connected components of more than one
@@ -318,7 +318,7 @@ impl<'a> Graph<'a> {
         for component in &components[..self.nodes.len()] {
             sizes[*component] += 1;
         }
-        let is_cyclic = |(place, node): &(usize, &Node<'a>)| {
+        let is_cyclic = |(place, node): &(usize, &AgentNode<'a>)| {
             sizes[components[*place]] > 1 || node.callees.contains(place) || node.calls_any
         };
         self.nodes.iter().enumerate().filter(is_cyclic).map(|(_, node)| node.agent.name.as_str()).collect()
@@ -386,7 +386,7 @@ impl<'a> Graph<'a> {
 
 /// What gives an agent a capability of its own; rather something that does not ask than something that does, and rather a
 /// tool than the attachments of a call.
-fn own(agent: &AgentSpec, tools: &[AgentTool<'_>], capability: Capability) -> Option<Means> {
+fn own(agent: &AgentSpec, tools: &[ReachableTool<'_>], capability: Capability) -> Option<Means> {
     let is_server = matches!(capability, Capability::ReachesNetwork | Capability::SpendsMoney);
     if let Some(tool) = agent.server_tools.first().filter(|_| is_server) {
         return Some(Means { name: tool.kind.name().into(), asks: false });
@@ -394,7 +394,7 @@ fn own(agent: &AgentSpec, tools: &[AgentTool<'_>], capability: Capability) -> Op
     if capability == Capability::SpendsMoney && provider(&agent.model.provider).is_none_or(|row| row.paid) {
         return Some(Means { name: agent.model.to_string().into(), asks: false });
     }
-    let gives = |tool: &&AgentTool<'_>| tool.capabilities.contains(capability) && tool.verdict.can_run();
+    let gives = |tool: &&ReachableTool<'_>| tool.capabilities.contains(capability) && tool.verdict.can_run();
     let tool = tools.iter().filter(gives).min_by_key(|tool| (tool.verdict.always_asks(), tool.agent.is_some()))?;
     let name = match (tool.name.as_ref(), tool.agent) {
         ("*", _) => format!("{} (any tool)", tool.toolsets[0]).into(),
@@ -404,7 +404,7 @@ fn own(agent: &AgentSpec, tools: &[AgentTool<'_>], capability: Capability) -> Op
     Some(Means { name, asks: tool.verdict.always_asks() })
 }
 
-impl Way<'_> {
+impl ReachPath<'_> {
     /// Longer ways are shown without their middle.
     const LONGEST: usize = 6;
 

@@ -12,22 +12,22 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::link::Linked;
+use super::link::Survey;
 use super::manifest::{Manifest, ToolsetDefinition};
 use super::programs::RuleProgram;
 use super::{AgentSpec, Layout, Program, Project, lexical_join};
 use crate::escape::visible_name;
 use crate::journal::digest::digest;
 use crate::model::name::ModelChoices;
-use crate::syntax::claim::{Claim, Class, Subject};
-use crate::syntax::diagnostic::{Diagnostic, Located, Place, Report, Span};
+use crate::syntax::claim::{Claim, ClaimClass, Subject};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Located, Report, Span};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::Rule;
-use crate::tools::python::{Fenced, Python};
+use crate::tools::python::{Python, PythonFence};
 use crate::tools::shell::program::ProgramPlace;
 use crate::tools::source::{Access, Base, FilesystemConfig, ToolsetSource};
 pub use contents::MOST_BYTES;
-use contents::{Content, Contents, Modules};
+use contents::{FileContent, ModuleDigests, ProjectContents};
 
 /// What is said of a program that a rule asks about.
 const IF_YES: &str = ", if you say yes";
@@ -38,7 +38,7 @@ pub const MOST_ITEMS: usize = 1_000;
 /// One thing that needs trust.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TrustItem {
-    pub class: Class,
+    pub class: ClaimClass,
     /// Harmless wherever they are printed.
     pub words: String,
     /// The file and its line: `project.json:9`.
@@ -84,8 +84,8 @@ impl fmt::Display for TrustDigest {
 /// A project that was read and linked as far as that is possible without running any of it.
 pub struct SurveyedProject {
     project: Project,
-    linked: Linked,
-    contents: Contents,
+    linked: Survey,
+    contents: ProjectContents,
 }
 
 /// What somebody agreed to.
@@ -103,8 +103,8 @@ pub enum Agreement<'a> {
 #[derive(Debug)]
 pub struct TrustedProject {
     project: Project,
-    linked: Linked,
-    contents: Arc<Contents>,
+    linked: Survey,
+    contents: Arc<ProjectContents>,
 }
 
 /// A program of a trusted project: what a runtime takes.
@@ -142,10 +142,10 @@ impl Project {
         let count = self.claims().count();
         if count > MOST_ITEMS {
             let fact = format!("{count} things in this project need trust, and {MOST_ITEMS} are the most");
-            let problem = Diagnostic::error(Place::Path(self.root.clone()), fact);
+            let problem = Diagnostic::error(DiagnosticPlace::Path(self.root.clone()), fact);
             return Err(Report::single(problem.hint("nobody reads so many: split the project, or name fewer")));
         }
-        let contents = Contents::read(&self.root, self.claims().map(|(base, claim)| (base, &claim.value)));
+        let contents = ProjectContents::read(&self.root, self.claims().map(|(base, claim)| (base, &claim.value)));
         Ok(SurveyedProject { project: self, linked, contents })
     }
 
@@ -174,12 +174,12 @@ impl SurveyedProject {
     }
 
     /// What could be resolved without running anything of the project.
-    pub fn linked(&self) -> &Linked {
+    pub fn linked(&self) -> &Survey {
         &self.linked
     }
 
     /// What can be looked at without trust.
-    pub fn into_linked(self) -> Linked {
+    pub fn into_linked(self) -> Survey {
         self.linked
     }
 
@@ -216,7 +216,7 @@ impl TrustedProject {
     }
 
     /// What can be looked at.
-    pub fn into_linked(self) -> Linked {
+    pub fn into_linked(self) -> Survey {
         self.linked
     }
 
@@ -226,7 +226,7 @@ impl TrustedProject {
     pub async fn start_python(self, python: &Python) -> Result<Self, Report> {
         let program = &self.linked.program;
         let fenced = program.python_fence.clone();
-        let fenced = fenced.map(|enclosure| Fenced { enclosure, protected: program.protected.clone() });
+        let fenced = fenced.map(|enclosure| PythonFence { enclosure, protected: program.protected.clone() });
         let (contents, root) = (Arc::clone(&self.contents), self.project.root.clone());
         let is_unchanged = Arc::new(move || contents.has_same_modules(&root));
         Ok(Self { project: self.project.start_python(python, fenced, is_unchanged).await?, ..self })
@@ -247,7 +247,7 @@ impl TrustedProject {
 
 /// Everything of a project that needs trust, each once, the most dangerous first. Pure.
 pub fn items(surveyed: &SurveyedProject) -> Vec<TrustItem> {
-    let listing = Listing { surveyed };
+    let listing = TrustItemWriter { surveyed };
     let claims = surveyed.project.claims().filter(|(_, claim)| !listing.is_like_a_name(&claim.value));
     let mut items: Vec<Item> = claims.map(|(base, claim)| listing.item(base, claim)).collect();
     items.extend(listing.of_python());
@@ -259,7 +259,7 @@ pub fn items(surveyed: &SurveyedProject) -> Vec<TrustItem> {
 
 /// An item before it is put into words.
 struct Item {
-    class: Class,
+    class: ClaimClass,
     words: Vec<String>,
     /// How the words are shown.
     shown: String,
@@ -278,16 +278,16 @@ impl Item {
     }
 
     /// Whatever answers every question comes before what allows one.
-    fn order(&self) -> (Class, bool, bool, Option<Span>, &str) {
+    fn order(&self) -> (ClaimClass, bool, bool, Option<Span>, &str) {
         (self.class, self.source != "runtime", self.span.is_none(), self.span, &self.shown)
     }
 }
 
-struct Listing<'a> {
+struct TrustItemWriter<'a> {
     surveyed: &'a SurveyedProject,
 }
 
-impl Listing<'_> {
+impl TrustItemWriter<'_> {
     fn item(&self, base: &Path, Located { value: claim, span }: &Located<Claim>) -> Item {
         let mut item = Item {
             class: claim.class,
@@ -331,7 +331,7 @@ impl Listing<'_> {
         item
     }
 
-    fn contents(&self) -> &Contents {
+    fn contents(&self) -> &ProjectContents {
         &self.surveyed.contents
     }
 
@@ -371,7 +371,7 @@ impl Listing<'_> {
 
     fn command(&self, item: &mut Item, words: &[String], remark: &str) {
         match self.place_of_program(&item.source, words) {
-            Some(ProgramPlace::System) => item.class = Class::Allow,
+            Some(ProgramPlace::System) => item.class = ClaimClass::Allow,
             Some(ProgramPlace::Own { path, digest }) => item.hidden.extend([shown_path(path), digest.clone()]),
             Some(ProgramPlace::Missing | ProgramPlace::Refused(_)) | None => {}
         }
@@ -381,12 +381,12 @@ impl Listing<'_> {
             .map(|(path, content)| (path, covered(Some(content))))
             .collect();
         // A rule that allows a program of the project lets it run.
-        if item.class == Class::Allow && !named.is_empty() {
-            item.class = Class::Run;
+        if item.class == ClaimClass::Allow && !named.is_empty() {
+            item.class = ClaimClass::Run;
         }
         let unasked = match (item.class, item.source.starts_with("shell"), remark) {
-            (Class::Run, true, IF_YES) => "",
-            (Class::Run, true, _) => ", unasked",
+            (ClaimClass::Run, true, IF_YES) => "",
+            (ClaimClass::Run, true, _) => ", unasked",
             _ => "",
         };
         let vector = match (words, named.as_slice()) {
@@ -449,7 +449,7 @@ impl Listing<'_> {
     /// What Python brings with it, besides the files that are named.
     fn of_python(&self) -> Vec<Item> {
         let item = |shown: String, hidden: Vec<String>| Item {
-            class: Class::Run,
+            class: ClaimClass::Run,
             words: vec![shown.clone()],
             shown,
             hidden: hidden.into_iter().chain(self.python_fence()).collect(),
@@ -459,11 +459,11 @@ impl Listing<'_> {
         let mut items = Vec::new();
         match &self.contents().modules {
             None => return items,
-            Some(Modules::TooMany) => {
+            Some(ModuleDigests::TooMany) => {
                 let words = "whatever Python modules this directory contains: too many to tell changes";
                 items.push(item(words.to_owned(), Vec::new()));
             }
-            Some(Modules::Read(files)) => {
+            Some(ModuleDigests::Read(files)) => {
                 let named = self.named_modules();
                 let others = files.iter().map(|(path, digest)| (Path::new(path), digest));
                 let others: Vec<(&Path, &String)> = others.filter(|(path, _)| !named.contains(*path)).collect();
@@ -517,10 +517,10 @@ fn shown_path(path: &Path) -> String {
     path.as_os_str().as_encoded_bytes().escape_ascii().to_string()
 }
 
-fn covered(content: Option<&Content>) -> String {
+fn covered(content: Option<&FileContent>) -> String {
     match content {
-        Some(Content::Digest(digest)) => digest.clone(),
-        Some(Content::Place) => "by its place".to_owned(),
+        Some(FileContent::Digest(digest)) => digest.clone(),
+        Some(FileContent::Place) => "by its place".to_owned(),
         None => String::new(),
     }
 }

@@ -18,7 +18,7 @@ use crate::syntax::table::Shape::{
     AnyOf, AnyText, Bool, Integer, JsonObject, List, Map, Name, Number, Object, OneOf, Text,
 };
 use crate::syntax::table::{Fields, Shape, Table, optional, required, texts_of};
-use crate::syntax::tree::{self, Kind, Node};
+use crate::syntax::tree::{self, Node, NodeKind};
 use crate::tools::approval::Rule;
 
 /// An agent as its file describes it, names not yet resolved.
@@ -439,7 +439,7 @@ pub(super) fn parse_reference(text: &Located<String>) -> Option<SchemaSource> {
 }
 
 fn server_side_tools(fields: &Fields<'_>, problems: &mut Diagnostics) -> Vec<Located<ServerTool>> {
-    let Some(Kind::List(items)) = fields.get("server_side_tools").map(|node| &node.kind) else { return Vec::new() };
+    let Some(NodeKind::List(items)) = fields.get("server_side_tools").map(|node| &node.kind) else { return Vec::new() };
     let mut tools: Vec<Located<ServerTool>> = Vec::new();
     for item in items {
         let Some(tool) = server_side_tool(item, problems) else { continue };
@@ -478,9 +478,9 @@ fn model_settings(fields: &Fields<'_>) -> ModelSettings {
     let effort =
         |word: Located<String>| EFFORTS.iter().find(|(name, _)| *name == word.value).map(|(_, effort)| *effort);
     let thinking = |node: &Node| match node.kind {
-        Kind::Bool(true) => Some(Thinking::On),
-        Kind::Bool(false) => Some(Thinking::Off),
-        Kind::Integer(tokens) => u64::try_from(tokens).ok().map(Thinking::Budget),
+        NodeKind::Bool(true) => Some(Thinking::On),
+        NodeKind::Bool(false) => Some(Thinking::Off),
+        NodeKind::Integer(tokens) => u64::try_from(tokens).ok().map(Thinking::Budget),
         _ => None,
     };
     ModelSettings {

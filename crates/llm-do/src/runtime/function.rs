@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::input::{Input, InputError, name_attachments, takes_attachments};
 use super::record::TurnRecord;
 use super::{Output, RunError, Runtime, scope, toolsets};
-use crate::event::{CallKind, Ended, EventKind, Events};
-use crate::journal::{Described, StepKind, Steps};
+use crate::event::{CallEnd, CallKind, EventKind, Events};
+use crate::journal::{StepDescription, StepKind, Steps};
 use crate::message::{Attachment, Content, RawJson};
 use crate::project::Limit;
 use crate::tools::attachment;
@@ -43,10 +43,10 @@ impl Runtime {
             Err(Ending::Limit { limit, used: allowed, allowed, needed: None, partial }.into())
         });
         let ended = match &output {
-            Ok(output) => Ended::Output(output.told()),
+            Ok(output) => CallEnd::Output(output.told()),
             Err(error) => {
                 events.send(|| EventKind::RunFailed { error: error.to_string() });
-                Ended::Error(error.to_string())
+                CallEnd::Error(error.to_string())
             }
         };
         plane.close(&events).await;
@@ -67,7 +67,7 @@ impl Runtime {
     ) -> Result<Output, RunError> {
         let steps = self.steps_of_entry(entry.name()).at(format_args!("t0"));
         let request = steps.is_recorded().then(|| RawJson::of(&(entry.name(), &input)));
-        let (description, beneath) = (|| Described::new(StepKind::Call, &request), steps.clone());
+        let (description, beneath) = (|| StepDescription::new(StepKind::Call, &request), steps.clone());
         let turn = steps.here(events).step(description, |events| async move {
             let shown = input.to_json();
             let output = self.enter(entry, input, plane, &events, call, beneath).await?;
@@ -131,7 +131,7 @@ impl Runtime {
     ) -> Result<(RawJson, Vec<Content>), RunError> {
         let steps = turn.at(format_args!("input"));
         let request = steps.is_recorded().then(|| RawJson::of(&input));
-        let description = || Described::new(StepKind::Decide, &request);
+        let description = || StepDescription::new(StepKind::Decide, &request);
         let read = steps.here(events).step(description, |events| async move {
             let path = [entry.name().to_owned()];
             let reach = self.permitted_reach(&input, &path, turn, &events).await?;

@@ -10,7 +10,7 @@ use crate::json_schema;
 use crate::judgement;
 use crate::message::{Attachment, Content, RawJson};
 use crate::project::{AgentSpec, AttachmentPolicy, Typing};
-use crate::tools::attachment::{self, AttachmentError, Premises, Reach};
+use crate::tools::attachment::{self, AttachmentError, AttachmentScope, Reach};
 use crate::tools::function::Registry;
 use crate::tools::python::RenderedPart;
 
@@ -74,7 +74,7 @@ impl Input {
     pub async fn into_message(
         self,
         agent: &AgentSpec,
-        premises: Premises<'_>,
+        premises: AttachmentScope<'_>,
         reach: &Reach,
         registry: &Registry,
     ) -> Result<Vec<Content>, InputError> {
@@ -94,7 +94,12 @@ impl Input {
     }
 
     /// Any value: text is what is said, other values are shown as readable JSON. `attachments` are files.
-    fn untyped(self, agent: &AgentSpec, premises: Premises<'_>, reach: &Reach) -> Result<Vec<Content>, InputError> {
+    fn untyped(
+        self,
+        agent: &AgentSpec,
+        premises: AttachmentScope<'_>,
+        reach: &Reach,
+    ) -> Result<Vec<Content>, InputError> {
         let mut admission = Admission::by(&agent.attachment_policy);
         let mut read = |path: &Value| admission.read(path, premises, reach).map(Content::Attachment);
         let (value, attachments) = match self {
@@ -125,7 +130,7 @@ impl Input {
         self,
         agent: &AgentSpec,
         schema: &RawJson,
-        premises: Premises<'_>,
+        premises: AttachmentScope<'_>,
         reach: &Reach,
     ) -> Result<Vec<Content>, InputError> {
         let schema_value: Value = schema.to().unwrap_or(Value::Null);
@@ -153,7 +158,7 @@ impl Input {
         self,
         agent: &AgentSpec,
         schema: Option<&RawJson>,
-        premises: Premises<'_>,
+        premises: AttachmentScope<'_>,
         reach: &Reach,
         render: impl FnOnce(Value) -> Rendering,
     ) -> Result<Vec<Content>, InputError> {
@@ -341,7 +346,12 @@ impl<'a> Admission<'a> {
         Self { policy, count: 0, bytes: 0 }
     }
 
-    fn read(&mut self, path: &Value, premises: Premises<'_>, reach: &Reach) -> Result<Attachment, AttachmentError> {
+    fn read(
+        &mut self,
+        path: &Value,
+        premises: AttachmentScope<'_>,
+        reach: &Reach,
+    ) -> Result<Attachment, AttachmentError> {
         let attachment = attachment::read(path, premises, reach)?;
         let place = path.as_str().map(|path| premises.root.join(path).display().to_string());
         self.admit(&attachment).map(|()| Attachment { path: place, ..attachment })

@@ -92,7 +92,7 @@ pub struct Account(pub u64);
 
 /// A limit that stops something, or is near.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reached {
+pub struct LimitHit {
     /// Its key; a further ledger names its own.
     pub limit: &'static str,
     pub used: f64,
@@ -107,7 +107,7 @@ pub struct Reached {
 /// it as well: with the same amounts, and under the same rule.
 pub trait FurtherLedger: Send + Sync {
     /// Waits as long as only the reservations of others are in the way; an error is the limit that stops it.
-    fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, Reached>>;
+    fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, LimitHit>>;
 }
 
 /// What is reserved in a further ledger. Dropped, it is given back.
@@ -123,21 +123,21 @@ const NEAR: f64 = 0.8;
 
 #[derive(Default)]
 pub struct Ledger {
-    state: Mutex<State>,
+    state: Mutex<LedgerState>,
     /// Heard by those who wait for others' reservations.
     settled: Notify,
     further: Vec<Arc<dyn FurtherLedger>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LedgerState {
     /// Boxed, as rising keys leave half of every node empty.
-    accounts: BTreeMap<Account, Box<Entry>>,
+    accounts: BTreeMap<Account, Box<LedgerEntry>>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct LedgerEntry {
     limits: Limits,
     parent: Option<Account>,
     spent: Cost,
@@ -148,7 +148,7 @@ struct Entry {
 
 /// What is limited for an account, by itself or above it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limited {
+pub struct LimitKinds {
     pub money: bool,
     pub tokens: bool,
 }
@@ -165,7 +165,7 @@ impl Ledger {
         let account = Account(state.next);
         state.next += 1;
         let (spent, reserved) = (Cost::default(), Cost::default());
-        let entry = Entry { limits, parent, spent, reserved, told: Vec::new() };
+        let entry = LedgerEntry { limits, parent, spent, reserved, told: Vec::new() };
         state.accounts.insert(account, Box::new(entry));
         account
     }
@@ -181,11 +181,11 @@ impl Ledger {
         self.state().accounts.remove(&account);
     }
 
-    pub fn limited(&self, account: Account) -> Limited {
+    pub fn limited(&self, account: Account) -> LimitKinds {
         let state = self.state();
         let all = state.line(account).map(|(_, entry)| &entry.limits);
-        let first = Limited { money: !self.further.is_empty(), tokens: false };
-        all.fold(first, |limited, limits| Limited {
+        let first = LimitKinds { money: !self.further.is_empty(), tokens: false };
+        all.fold(first, |limited, limits| LimitKinds {
             money: limited.money || limits.max_cost_usd.is_some(),
             tokens: limited.tokens || limits.max_input_tokens.is_some() || limits.max_output_tokens.is_some(),
         })
@@ -193,7 +193,7 @@ impl Ledger {
 
     /// Reserves in the account and in all above it, or in none. Waits as long as only what others have reserved is in
     /// the way. Nothing that waits holds a reservation, so that those who hold one never wait for it.
-    pub async fn reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, Reached> {
+    pub async fn reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, LimitHit> {
         let own = match self.try_reserve(account, wish)? {
             Some(own) => own,
             None => Box::pin(self.wait_and_reserve(account, wish)).await?,
@@ -201,7 +201,7 @@ impl Ledger {
         if self.further.is_empty() { Ok(own) } else { Box::pin(self.reserve_further(own, wish)).await }
     }
 
-    async fn wait_and_reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, Reached> {
+    async fn wait_and_reserve(&self, account: Account, wish: Wish) -> Result<Reservation<'_>, LimitHit> {
         loop {
             let mut settled = pin!(self.settled.notified());
             // From here on, so that nothing is missed between the look and the wait.
@@ -213,7 +213,7 @@ impl Ledger {
         }
     }
 
-    async fn reserve_further<'a>(&'a self, mut own: Reservation<'a>, wish: Wish) -> Result<Reservation<'a>, Reached> {
+    async fn reserve_further<'a>(&'a self, mut own: Reservation<'a>, wish: Wish) -> Result<Reservation<'a>, LimitHit> {
         for ledger in &self.further {
             let reserved = ledger.reserve(Wish { longest: own.longest, ..wish }).await?;
             own.shorten(reserved.longest(), wish);
@@ -223,28 +223,28 @@ impl Ledger {
     }
 
     /// What an account has spent of its money.
-    pub fn money(&self, account: Account) -> Reached {
+    pub fn money(&self, account: Account) -> LimitHit {
         let state = self.state();
         let entry = state.accounts.get(&account);
         let used = entry.map_or(0.0, |entry| entry.spent.money.usd());
         let allowed = entry.and_then(|entry| entry.limits.max_cost_usd).unwrap_or(used);
-        Reached { limit: Limit::Cost.key(), used, allowed, needed: None, account }
+        LimitHit { limit: Limit::Cost.key(), used, allowed, needed: None, account }
     }
 
     /// Whether a request would fit if nothing were reserved by others.
-    pub fn check(&self, account: Account, wish: &Wish) -> Result<(), Reached> {
+    pub fn check(&self, account: Account, wish: &Wish) -> Result<(), LimitHit> {
         self.state().fitting(account, wish).map(drop)
     }
 
     /// Spends what is known beforehand. Returns the limits that are now near, each once.
-    pub fn spend(&self, account: Account, cost: Cost) -> Result<Vec<Reached>, Reached> {
+    pub fn spend(&self, account: Account, cost: Cost) -> Result<Vec<LimitHit>, LimitHit> {
         let mut state = self.state();
         state.fitting(account, &Wish::exactly(cost))?;
         Ok(state.settle(account, Cost::default(), cost))
     }
 
     /// `None` if it does not fit only because of what others have reserved.
-    fn try_reserve(&self, account: Account, wish: Wish) -> Result<Option<Reservation<'_>>, Reached> {
+    fn try_reserve(&self, account: Account, wish: Wish) -> Result<Option<Reservation<'_>>, LimitHit> {
         let mut state = self.state();
         let longest = state.fitting(account, &wish)?;
         let cost = wish.cost(longest);
@@ -260,14 +260,14 @@ impl Ledger {
         Ok(Some(Reservation { ledger: self, account, cost, longest, lowered, further: Vec::new(), is_open: true }))
     }
 
-    fn settle(&self, account: Account, reserved: Cost, spent: Cost) -> Vec<Reached> {
+    fn settle(&self, account: Account, reserved: Cost, spent: Cost) -> Vec<LimitHit> {
         let near = self.state().settle(account, reserved, spent);
         self.settled.notify_waiters();
         near
     }
 
     // The sums stay right whatever panicked elsewhere.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LedgerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -287,7 +287,7 @@ pub struct Reservation<'a> {
 
 impl Reservation<'_> {
     /// Turns it into what was really spent. Returns the limits that are now near, each once.
-    pub fn settle(mut self, spent: Cost) -> Vec<Reached> {
+    pub fn settle(mut self, spent: Cost) -> Vec<LimitHit> {
         self.is_open = false;
         for further in self.further.drain(..) {
             further.settle(spent.money);
@@ -316,9 +316,9 @@ impl Drop for Reservation<'_> {
     }
 }
 
-impl State {
+impl LedgerState {
     /// The longest answer for which there is money if nothing were reserved; an error if even the shortest does not fit.
-    fn fitting(&self, account: Account, wish: &Wish) -> Result<u64, Reached> {
+    fn fitting(&self, account: Account, wish: &Wish) -> Result<u64, LimitHit> {
         let mut longest = wish.longest;
         for (_, entry) in self.line(account) {
             if let Some(allowed) = entry.limits.max_cost_usd {
@@ -332,7 +332,7 @@ impl State {
                 let shown = |amount| shown(limit, amount);
                 let needed = Some(wanted).filter(|wanted| limit == Limit::Cost && *wanted > 0).map(shown);
                 let (limit, used, allowed) = (limit.key(), shown(used), shown(allowed));
-                return Err(Reached { limit, used, allowed, needed, account });
+                return Err(LimitHit { limit, used, allowed, needed, account });
             }
         }
         Ok(longest)
@@ -340,14 +340,14 @@ impl State {
 
     /// The account with the least money left, of this one and all above it.
     fn poorest(&self, account: Account) -> Option<Account> {
-        let left = |(account, entry): (Account, &Entry)| {
+        let left = |(account, entry): (Account, &LedgerEntry)| {
             let allowed = Money::from_usd(entry.limits.max_cost_usd?);
             Some((allowed.minus(entry.spent.money), account))
         };
         self.line(account).filter_map(left).min().map(|(_, account)| account)
     }
 
-    fn settle(&mut self, account: Account, reserved: Cost, spent: Cost) -> Vec<Reached> {
+    fn settle(&mut self, account: Account, reserved: Cost, spent: Cost) -> Vec<LimitHit> {
         let mut near = Vec::new();
         self.change_line(account, |account, entry| {
             entry.reserved = entry.reserved.minus(reserved);
@@ -357,7 +357,7 @@ impl State {
                 let (used, allowed) = (shown(limit, used), shown(limit, allowed));
                 if used >= NEAR * allowed && !entry.told.contains(&limit) {
                     entry.told.push(limit);
-                    near.push(Reached { limit: limit.key(), used, allowed, needed: None, account });
+                    near.push(LimitHit { limit: limit.key(), used, allowed, needed: None, account });
                 }
             }
         });
@@ -365,12 +365,12 @@ impl State {
     }
 
     /// The account and all above it.
-    fn line(&self, account: Account) -> impl Iterator<Item = (Account, &Entry)> {
+    fn line(&self, account: Account) -> impl Iterator<Item = (Account, &LedgerEntry)> {
         let entry = |account: Account| Some((account, self.accounts.get(&account)?.as_ref()));
         std::iter::successors(entry(account), move |(_, below)| below.parent.and_then(entry))
     }
 
-    fn change_line(&mut self, account: Account, mut change: impl FnMut(Account, &mut Entry)) {
+    fn change_line(&mut self, account: Account, mut change: impl FnMut(Account, &mut LedgerEntry)) {
         let mut next = Some(account);
         while let Some((account, entry)) = next.and_then(|account| Some((account, self.accounts.get_mut(&account)?))) {
             change(account, entry);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     /// What comes of a reservation that does not have to wait.
-    fn at_once(ledger: &Ledger, account: Account, wish: Wish) -> Result<Reservation<'_>, Reached> {
+    fn at_once(ledger: &Ledger, account: Account, wish: Wish) -> Result<Reservation<'_>, LimitHit> {
         let mut reserving = Box::pin(ledger.reserve(account, wish));
         match poll(&mut reserving) {
             Poll::Ready(reserved) => reserved,
@@ -544,10 +544,10 @@ mod tests {
         let ledger = Ledger::default();
         let run = ledger.open(Limits { max_output_tokens: Some(1), ..Limits::default() }, None);
         let call = ledger.open(money(1.0), Some(run));
-        assert_eq!(ledger.limited(run), Limited { money: false, tokens: true });
-        assert_eq!(ledger.limited(call), Limited { money: true, tokens: true });
+        assert_eq!(ledger.limited(run), LimitKinds { money: false, tokens: true });
+        assert_eq!(ledger.limited(call), LimitKinds { money: true, tokens: true });
         let free = ledger.open(limits(1), None);
-        assert_eq!(ledger.limited(free), Limited::default());
+        assert_eq!(ledger.limited(free), LimitKinds::default());
     }
 
     /// A budget that lets through what is left of it, and no more than ten tokens at a time.
@@ -560,10 +560,10 @@ mod tests {
     struct OfBudget(Arc<Mutex<Vec<Option<Money>>>>, u64, bool);
 
     impl FurtherLedger for Budget {
-        fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, Reached>> {
+        fn reserve(&self, wish: Wish) -> BoxFuture<'_, Result<Box<dyn FurtherReservation>, LimitHit>> {
             Box::pin(async move {
                 if self.is_empty {
-                    return Err(Reached {
+                    return Err(LimitHit {
                         limit: "budget",
                         used: 1.0,
                         allowed: 1.0,

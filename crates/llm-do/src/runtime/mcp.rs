@@ -11,25 +11,25 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Uri};
 
 use super::RuntimeConfig;
-use super::toolsets::Unopened;
+use super::toolsets::ToolsetOpenError;
 use crate::escape::visible_start;
 use crate::event::Events;
 use crate::http::{HttpClient, HttpSettings};
-use crate::journal::{Described, StepKind, Steps};
+use crate::journal::{StepDescription, StepKind, Steps};
 use crate::project::Program;
 use crate::project::trust::TrustedProject;
 use crate::tools::DeclaredTool;
 use crate::tools::approval::DeclaredVerdict;
 use crate::tools::fence::FenceConfig;
 use crate::tools::fence::tenant::{Premises, Resident};
-use crate::tools::mcp::{Launch, McpTool, Server};
-use crate::tools::protected::Protected;
+use crate::tools::mcp::{McpTool, Server, ServerSpec};
+use crate::tools::protected::ProtectedFiles;
 use crate::tools::rpc::child::ChildEnvironment;
 use crate::tools::source::{McpConfig, McpServer, Setting, ToolsetSource};
 
 /// What a server offers, or why it could not be asked.
 #[derive(Debug)]
-pub struct Offer {
+pub struct McpOffer {
     pub toolset: String,
     pub tools: Result<Vec<McpTool>, String>,
 }
@@ -41,19 +41,19 @@ pub async fn ask(
     http: &HttpSettings,
     fence: &FenceConfig,
     events: &Events,
-) -> Vec<Offer> {
+) -> Vec<McpOffer> {
     let all = Servers::within(project.program(), children, http, fence, events);
     let servers = project.project().servers();
     let asking = servers.iter().map(|config| async {
         let tools = all.get(config).tools(events).await;
-        Offer { toolset: config.name.clone(), tools }
+        McpOffer { toolset: config.name.clone(), tools }
     });
     let offers = join_all(asking).await;
     all.close().await;
     offers
 }
 
-impl Offer {
+impl McpOffer {
     /// Its tools as linking takes them: they ask, whatever the server says of them.
     pub fn declared(&self, config: &McpConfig) -> Option<Vec<DeclaredTool>> {
         let capabilities = ToolsetSource::Mcp(config.clone()).capabilities();
@@ -74,7 +74,7 @@ pub(super) struct Servers {
     environment: ChildEnvironment,
     http: HttpSettings,
     fence: FenceConfig,
-    protected: Protected,
+    protected: ProtectedFiles,
     client: OnceLock<Result<HttpClient, String>>,
     events: Events,
     known: Mutex<HashMap<String, Arc<Server>>>,
@@ -118,12 +118,17 @@ impl Servers {
 
     /// What a server offers. It is recorded, so that a run that goes on starts the server when it is called, and one
     /// that is only replayed never.
-    pub async fn offered(&self, config: &McpConfig, steps: &Steps, events: &Events) -> Result<Vec<McpTool>, Unopened> {
+    pub async fn offered(
+        &self,
+        config: &McpConfig,
+        steps: &Steps,
+        events: &Events,
+    ) -> Result<Vec<McpTool>, ToolsetOpenError> {
         let server = self.get(config);
-        let description = || Described::new(StepKind::Decide, &("offer", &config.name));
+        let description = || StepDescription::new(StepKind::Decide, &("offer", &config.name));
         steps
             .here(events)
-            .step(description, |events| async move { server.tools(&events).await.map_err(Unopened::Toolset) })
+            .step(description, |events| async move { server.tools(&events).await.map_err(ToolsetOpenError::Toolset) })
             .await
     }
 
@@ -134,7 +139,7 @@ impl Servers {
         join_all(known.iter().map(|server| server.close())).await;
     }
 
-    fn launch(&self, config: &McpConfig) -> Result<Launch, String> {
+    fn launch(&self, config: &McpConfig) -> Result<ServerSpec, String> {
         match &config.server {
             McpServer::Command { command, args, env, fence } => {
                 let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
@@ -143,21 +148,21 @@ impl Servers {
                 let (program, args, directory) = (program(&root, command), args.clone(), root);
                 let Some(enclosure) = fence else {
                     let launcher = self.fence.keeper.clone();
-                    return Ok(Launch::Command { program, args, variables, directory, launcher });
+                    return Ok(ServerSpec::Command { program, args, variables, directory, launcher });
                 };
                 let code = scripts(&directory, std::iter::once(command).chain(&args));
                 let (project, protected) = (directory.clone(), &self.protected);
                 let premises = Premises { fence: &self.fence.fence(), project: &project, protected, enclosure };
                 let resident = Resident { program, arguments: args, variables, directory, code, parts: Vec::new() };
                 let tenant = premises.prepare(resident);
-                Ok(Launch::Fenced(tenant.map_err(|why| format!("is to run behind a fence, and cannot: {why}"))?))
+                Ok(ServerSpec::Fenced(tenant.map_err(|why| format!("is to run behind a fence, and cannot: {why}"))?))
             }
             McpServer::Url { url, headers } => {
                 let invalid = |_| format!("has an address that is none: `{}`", visible_start(url, 200));
                 let url: Uri = url.parse().map_err(invalid)?;
                 let http =
                     self.client.get_or_init(|| HttpClient::new(self.http.clone()).map_err(|error| error.to_string()));
-                Ok(Launch::Url { url, headers: self.headers(headers)?, http: http.clone()? })
+                Ok(ServerSpec::Url { url, headers: self.headers(headers)?, http: http.clone()? })
             }
         }
     }

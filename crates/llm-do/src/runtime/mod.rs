@@ -26,13 +26,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::BoxFuture;
-use crate::event::{CallOutput, Event, Events, Hearing, MessageLog, Refusal, TraceCall, UsageReport};
+use crate::event::{CallOutput, Event, Events, Listen, MessageLog, Refusal, TraceCall, UsageReport};
 use crate::http::HttpSettings;
 use crate::journal::{Journal, Steps, Stop, run_id};
-use crate::message::{Attachment, Content, Finish, Message, RawJson, Unfinished};
+use crate::message::{Attachment, Content, Finish, Message, RawJson, UnfinishedReason};
 use crate::model::name::ModelName;
 use crate::model::prices::{ModelPrice, Prices};
-use crate::model::scripted::Scripted;
+use crate::model::scripted::ScriptedModel;
 use crate::model::{Model, ModelError, ServerTool};
 use crate::project::create::{CreateError, WorkerDefaults};
 use crate::project::created::{CreatedAgents, CreatedStore};
@@ -42,7 +42,7 @@ use crate::redact::Redactor;
 use crate::stack;
 use crate::syntax::names;
 use crate::tools::agent::AgentTool;
-use crate::tools::approval::{ApprovalMode, Approvals, Candidate, Gate, Passage, Permission, Verdict};
+use crate::tools::approval::{ApprovalMode, Approvals, Candidate, Gate, GateOutcome, Permission, Verdict};
 use crate::tools::attachment::{self, AttachmentError, Reach};
 use crate::tools::fence::FenceConfig;
 use crate::tools::plane::{MOST_QUESTIONS, Refusals};
@@ -52,9 +52,9 @@ use crate::tools::{Agents, CallContext, Ending, Nesting, ToolError, shown_need};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
 use mcp::Servers;
-use record::Resumed;
+use record::PriorSpending;
 use scope::Caller;
-use session::Session;
+use session::RunTotals;
 
 pub use entry::EntryCall;
 pub use scope::{CallFrame, CallScope, OutsideCaller};
@@ -79,7 +79,7 @@ impl Models {
 
     fn of(&self, agent: &AgentSpec) -> Option<Arc<dyn Model>> {
         match &agent.script {
-            Some(script) => Some(Arc::new(Scripted(Arc::clone(script)))),
+            Some(script) => Some(Arc::new(ScriptedModel(Arc::clone(script)))),
             None => self.by_provider.get(&agent.model.provider).cloned(),
         }
     }
@@ -177,13 +177,13 @@ pub struct Runtime {
     models: Models,
     config: RuntimeConfig,
     gate: Arc<Gate>,
-    session: Arc<Session>,
+    session: Arc<RunTotals>,
     ledger: Ledger,
     /// The account of the whole session.
     account: Account,
     steps: Steps,
     /// What earlier processes did in this run.
-    resumed: Resumed,
+    resumed: PriorSpending,
     events: Events,
     /// Calls that nobody in the run has made.
     entered: AtomicU64,
@@ -280,7 +280,7 @@ pub enum RunError {
     Empty { agent: String },
     /// The reply that was to be the answer is not whole.
     #[error("{}", cut_short(agent, unfinished))]
-    Unfinished { agent: String, unfinished: Unfinished, partial: String },
+    Unfinished { agent: String, unfinished: UnfinishedReason, partial: String },
     #[error("agent `{agent}` reached its limit `{limit}`: {used} of {allowed}{}", shown_need(*.needed))]
     Limit { agent: String, limit: String, used: f64, allowed: f64, needed: Option<f64>, partial: String },
     #[error("`{limit}` needs the price of `{model}`, which nobody knows")]
@@ -355,24 +355,24 @@ impl RunError {
     pub fn finish(&self) -> Option<Finish> {
         let Self::Unfinished { unfinished, .. } = self else { return None };
         Some(match unfinished {
-            Unfinished::Length => Finish::Length,
-            Unfinished::ContextWindow => Finish::ContextWindow,
-            Unfinished::Declined { .. } => Finish::ContentFilter,
-            Unfinished::Broken { .. } => Finish::Error,
+            UnfinishedReason::Length => Finish::Length,
+            UnfinishedReason::ContextWindow => Finish::ContextWindow,
+            UnfinishedReason::Declined { .. } => Finish::ContentFilter,
+            UnfinishedReason::Broken { .. } => Finish::Error,
         })
     }
 }
 
-fn cut_short(agent: &str, unfinished: &Unfinished) -> String {
+fn cut_short(agent: &str, unfinished: &UnfinishedReason) -> String {
     match unfinished {
-        Unfinished::Length => {
+        UnfinishedReason::Length => {
             format!("the answer of agent `{agent}` was cut off: it reached the longest that is allowed")
         }
-        Unfinished::ContextWindow => {
+        UnfinishedReason::ContextWindow => {
             format!("the answer of agent `{agent}` was cut off: the context window of its model is full")
         }
-        Unfinished::Declined { words } => format!("the model of agent `{agent}` declined: {words}"),
-        Unfinished::Broken { word } => {
+        UnfinishedReason::Declined { words } => format!("the model of agent `{agent}` declined: {words}"),
+        UnfinishedReason::Broken { word } => {
             format!("the answer of agent `{agent}` is not whole: its provider ended it with `{word}`")
         }
     }
@@ -395,7 +395,7 @@ impl Runtime {
         program: TrustedProgram,
         models: Models,
         config: RuntimeConfig,
-        hearing: Hearing,
+        hearing: Listen,
     ) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, listener) = Events::new(hearing);
         (Self::with_events(program, models, config, events), listener)
@@ -410,13 +410,13 @@ impl Runtime {
             program.protected.add(path, Covers::Private, "belongs to llm-do itself");
         }
         program.created = Arc::new(CreatedAgents::of(&program.root, config.created.as_ref()));
-        let session = Arc::new(Session::default());
+        let session = Arc::new(RunTotals::default());
         let recorder = Arc::clone(&session);
         let events = events.recorded_by(recorder).redacted_by(config.redactor.clone());
         let gate = gate(run_id::run_id(), &config);
         let (steps, entered, ledger) = (Steps::unrecorded(), AtomicU64::new(0), Ledger::default());
         let account = ledger.open(config.limits.clone(), None);
-        let (program, resumed) = (Arc::new(program), Resumed::default());
+        let (program, resumed) = (Arc::new(program), PriorSpending::default());
         let servers = OnceLock::new();
         let (said, prices, held) = (Mutex::default(), Mutex::default(), Mutex::default());
         python::attach(&program, &events);
@@ -480,7 +480,7 @@ impl Runtime {
 
     /// Every effect goes through this engine from now on. What earlier processes spent counts.
     #[must_use]
-    pub fn recorded_by(mut self, engine: Arc<dyn Journal>, resumed: Resumed) -> Self {
+    pub fn recorded_by(mut self, engine: Arc<dyn Journal>, resumed: PriorSpending) -> Self {
         self.steps = Steps::recorded_by(engine);
         self.ledger.carry_over(self.account, resumed.total());
         resumed.account_to(&self.session);
@@ -634,12 +634,12 @@ impl Runtime {
         let unchangeable = |_: RawJson| async { Err("another input is another run".to_owned()) };
         let steps = steps.at(format_args!("{place}"));
         match self.gate.pass(candidate, Verdict::AskAnyway(question), unchangeable, &steps, events).await? {
-            Passage::Permitted(permission) => Ok(Some(permission)),
-            Passage::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
-            Passage::Refused { reason, .. } => {
+            GateOutcome::Permitted(permission) => Ok(Some(permission)),
+            GateOutcome::Waits(pending) => Err(Ending::NeedsApproval(vec![pending]).into()),
+            GateOutcome::Refused { reason, .. } => {
                 Err(Ending::Refused { path: path.to_vec(), tool: "attach".to_owned(), reason }.into())
             }
-            Passage::EndRun => Err(Ending::EndedByPerson.into()),
+            GateOutcome::EndRun => Err(Ending::EndedByPerson.into()),
         }
     }
 
@@ -768,9 +768,11 @@ fn failure_of(agent: &str, error: RunError) -> ToolError {
             ToolError::Ends(Ending::Unauthenticated { agent, reason: error.to_string() })
         }
         RunError::Limit { ref partial, .. }
-        | RunError::Unfinished { ref partial, unfinished: Unfinished::Length | Unfinished::ContextWindow, .. }
-            if !partial.is_empty() =>
-        {
+        | RunError::Unfinished {
+            ref partial,
+            unfinished: UnfinishedReason::Length | UnfinishedReason::ContextWindow,
+            ..
+        } if !partial.is_empty() => {
             ToolError::Failed(format!("agent `{agent}` was stopped: {error}; until then it said: {partial}"))
         }
         error => ToolError::Failed(format!("agent `{agent}` failed: {error}")),

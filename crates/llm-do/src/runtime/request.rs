@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::ledger::{Account, Cost, Ledger, Limited, Reached, Reservation, Wish};
+use super::ledger::{Account, Cost, Ledger, LimitHit, LimitKinds, Reservation, Wish};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
 use crate::journal::Stop;
 use crate::message::{Finish, Message, Reply, ReplyPart, Usage};
 use crate::model::anthropic;
-use crate::model::estimate::{self, Input};
-use crate::model::meter::{Forbidden, Meter, Taken};
+use crate::model::estimate::{self, InputEstimate};
+use crate::model::meter::{Forbidden, Meter, RequestProgress};
 use crate::model::prices::{ModelPrice, Money};
 use crate::model::provider::provider;
 use crate::model::windows::{USUAL_LONGEST_ANSWER, Window};
@@ -20,14 +20,14 @@ use crate::project::{AgentSpec, Limit};
 const LEAST_ANSWER: u64 = 1_024;
 
 /// Everything around a request but the conversation itself.
-pub(super) struct Request<'a> {
+pub(super) struct RequestContext<'a> {
     pub agent: &'a AgentSpec,
     /// `provider:model`.
     pub model: &'a str,
     /// What the model costs, if anybody knows.
     pub price: Option<&'a ModelPrice>,
-    pub opening: &'a Opening,
-    pub limited: Limited,
+    pub opening: &'a OpeningEstimate,
+    pub limited: LimitKinds,
     pub ledger: &'a Ledger,
     pub account: Account,
     pub own: &'a mut OwnRequests,
@@ -35,14 +35,14 @@ pub(super) struct Request<'a> {
 }
 
 /// What is known of each request of a conversation when it is opened.
-pub(super) struct Opening {
+pub(super) struct OpeningEstimate {
     /// Tokens of what goes in each time.
     tokens: u64,
     /// The most that the provider's own tools can cost.
     server_tools: Money,
 }
 
-impl Opening {
+impl OpeningEstimate {
     /// Estimates what each request with this head takes besides its history.
     pub fn of(head: &Head) -> Self {
         let most =
@@ -74,7 +74,7 @@ const MOST_OF_A_TURN: u64 = 50;
 
 impl OwnRequests {
     #[expect(clippy::cast_precision_loss, reason = "small counts, shown to people")]
-    fn check(&self, account: Account) -> Result<(), Reached> {
+    fn check(&self, account: Account) -> Result<(), LimitHit> {
         let (made, allowed) = match self.limit {
             Some(allowed) => (self.sent, allowed),
             None => (self.sent - self.earlier, MOST_OF_A_TURN),
@@ -82,55 +82,61 @@ impl OwnRequests {
         if made < allowed {
             return Ok(());
         }
-        Err(Reached { limit: Limit::Requests.key(), used: made as f64, allowed: allowed as f64, needed: None, account })
+        Err(LimitHit {
+            limit: Limit::Requests.key(),
+            used: made as f64,
+            allowed: allowed as f64,
+            needed: None,
+            account,
+        })
     }
 }
 
 /// Why there is no reply.
-pub(super) enum Unanswered {
-    Limit(Reached),
+pub(super) enum RequestError {
+    Limit(LimitHit),
     /// The answer was bounded for want of money, and ended there: what was said.
     CutByMoney {
-        reached: Reached,
+        reached: LimitHit,
         said: String,
     },
     /// With the limit that forbade to ask again, if one did.
     Model {
         error: ModelError,
-        forbidden: Option<Box<Reached>>,
+        forbidden: Option<Box<LimitHit>>,
     },
     Stopped(Stop),
 }
 
-impl From<Stop> for Unanswered {
+impl From<Stop> for RequestError {
     fn from(stop: Stop) -> Self {
         Self::Stopped(stop)
     }
 }
 
-impl Request<'_> {
+impl RequestContext<'_> {
     /// Asks. The reply gets its price here and nowhere else, before anybody hears of it: so events, usage, trace and
     /// messages agree, also when they come from a record.
-    pub async fn ask(self, conversation: &mut dyn Conversation, history: &[Message]) -> Result<Reply, Unanswered> {
+    pub async fn ask(self, conversation: &mut dyn Conversation, history: &[Message]) -> Result<Reply, RequestError> {
         let events = self.events;
         let mut sendings = Sendings::of(self, history, conversation.longest_wait());
-        sendings.admit().await.map_err(Unanswered::Limit)?;
+        sendings.admit().await.map_err(RequestError::Limit)?;
         match conversation.reply(history, &mut sendings, events).await {
             Ok(reply) => sendings.answered(reply),
             Err(error) => {
                 sendings.close(&error.to_string());
-                Err(Unanswered::Model { error, forbidden: sendings.forbidden.take() })
+                Err(RequestError::Model { error, forbidden: sendings.forbidden.take() })
             }
         }
     }
 
-    fn input(&self, history: &[Message]) -> Input {
+    fn input(&self, history: &[Message]) -> InputEstimate {
         estimate::of_request(self.opening.tokens, history, &self.agent.model)
     }
 
     /// The most that it can cost. Where neither money nor tokens are limited, nothing is estimated.
     fn wish(&self, history: &[Message]) -> Wish {
-        if self.limited == Limited::default() {
+        if self.limited == LimitKinds::default() {
             return Wish::exactly(Cost::REQUEST);
         }
         let input = self.input(history);
@@ -148,7 +154,7 @@ impl Request<'_> {
     }
 
     /// The shortest answer that is of use, and the longest: thinking is part of it.
-    fn answer(&self, input: Input) -> (u64, u64) {
+    fn answer(&self, input: InputEstimate) -> (u64, u64) {
         let settings = &self.agent.settings;
         let model = &self.agent.model;
         let thinking = match settings.thinking {
@@ -168,31 +174,40 @@ impl Request<'_> {
 /// A request that is sent, perhaps more than once. Whatever becomes of it, also if it is dropped, each sending is settled
 /// and told of.
 struct Sendings<'a> {
-    request: Request<'a>,
+    request: RequestContext<'a>,
     history: &'a [Message],
     longest_wait: Option<Duration>,
     wish: Wish,
     /// Of the present sending.
     reserved: Option<Reservation<'a>>,
-    taken: Taken,
+    taken: RequestProgress,
     started: Instant,
     /// The limit that does not allow another.
-    forbidden: Option<Box<Reached>>,
+    forbidden: Option<Box<LimitHit>>,
 }
 
 impl<'a> Sendings<'a> {
-    fn of(request: Request<'a>, history: &'a [Message], longest_wait: Option<Duration>) -> Self {
+    fn of(request: RequestContext<'a>, history: &'a [Message], longest_wait: Option<Duration>) -> Self {
         let (wish, started) = (request.wish(history), Instant::now());
-        Self { request, history, longest_wait, wish, reserved: None, taken: Taken::Nothing, started, forbidden: None }
+        Self {
+            request,
+            history,
+            longest_wait,
+            wish,
+            reserved: None,
+            taken: RequestProgress::Nothing,
+            started,
+            forbidden: None,
+        }
     }
 
     /// Waits until it fits, and begins a sending.
-    async fn admit(&mut self) -> Result<(), Reached> {
-        let Request { ledger, account, .. } = self.request;
+    async fn admit(&mut self) -> Result<(), LimitHit> {
+        let RequestContext { ledger, account, .. } = self.request;
         self.request.own.check(account)?;
         self.reserved = Some(ledger.reserve(account, self.wish).await?);
         self.request.own.sent += 1;
-        self.taken = Taken::Nothing;
+        self.taken = RequestProgress::Nothing;
         self.started = Instant::now();
         self.request.events.send(|| EventKind::RequestStarted {
             model: self.request.model.to_owned(),
@@ -205,10 +220,10 @@ impl<'a> Sendings<'a> {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn answered(mut self, mut reply: Reply) -> Result<Reply, Unanswered> {
+    fn answered(mut self, mut reply: Reply) -> Result<Reply, RequestError> {
         let reserved = self.reserved.take();
         reply.usage = self.priced(&reply, reserved.as_ref());
-        let Request { model, events, limited, .. } = self.request;
+        let RequestContext { model, events, limited, .. } = self.request;
         let spent = Cost::of(&reply.usage);
         let (lowered, expected) = reserved.as_ref().map_or((None, Money::ZERO), |it| (it.lowered, it.cost.money));
         tell_near(reserved.map(|reserved| reserved.settle(spent)).unwrap_or_default(), events);
@@ -225,7 +240,7 @@ impl<'a> Sendings<'a> {
             None => Ok(reply),
             Some(account) => {
                 let reached = self.request.ledger.money(account);
-                Err(Unanswered::CutByMoney { reached, said: reply.text() })
+                Err(RequestError::CutByMoney { reached, said: reply.text() })
             }
         }
     }
@@ -256,7 +271,7 @@ impl<'a> Sendings<'a> {
         if usage.requests == 0 {
             self.request.own.sent -= 1;
         }
-        let Request { model, events, .. } = self.request;
+        let RequestContext { model, events, .. } = self.request;
         tell_near(reserved.settle(Cost::of(&usage)), events);
         let (model, duration_ms, error) = (model.to_owned(), self.duration_ms(), error.to_owned());
         events.send(|| EventKind::RequestFailed { model, duration_ms, usage, error });
@@ -266,13 +281,13 @@ impl<'a> Sendings<'a> {
     fn charged(&self, reserved: &Reservation<'_>) -> Usage {
         let refused = Usage { requests: 1, unanswered: 1, cost_usd: Some(0.0), ..Usage::default() };
         match self.taken {
-            Taken::Nothing => Usage::default(),
-            Taken::Refused => refused,
-            Taken::Sent => self.unreported(Some(reserved), 0),
-            Taken::Answer { reported, text } if reported.input_tokens == 0 && reported.output_tokens == 0 => {
+            RequestProgress::Nothing => Usage::default(),
+            RequestProgress::Refused => refused,
+            RequestProgress::Sent => self.unreported(Some(reserved), 0),
+            RequestProgress::Answer { reported, text } if reported.input_tokens == 0 && reported.output_tokens == 0 => {
                 self.unreported(Some(reserved), text)
             }
-            Taken::Answer { reported, text } => {
+            RequestProgress::Answer { reported, text } => {
                 // The count of the answer comes at its end; until then it has at least what was heard, and never more than
                 // it was allowed to have.
                 let heard = text.div_ceil(3).min(self.longest(reserved));
@@ -312,13 +327,13 @@ impl Meter for Sendings<'_> {
         self.reserved.as_ref().map(|reserved| reserved.longest).filter(|longest| *longest > 0)
     }
 
-    fn note(&mut self, taken: Taken) {
+    fn note(&mut self, taken: RequestProgress) {
         self.taken = taken;
     }
 
     fn failed(&mut self, error: &ModelError) -> Result<(), Forbidden> {
         self.close(&error.to_string());
-        let Request { ledger, account, .. } = self.request;
+        let RequestContext { ledger, account, .. } = self.request;
         let room = self.request.own.check(account).and_then(|()| ledger.check(account, &self.wish));
         room.map_err(|reached| {
             self.forbidden = Some(Box::new(reached));
@@ -342,8 +357,8 @@ impl Drop for Sendings<'_> {
     }
 }
 
-pub(super) fn tell_near(near: Vec<Reached>, events: &Events) {
-    for Reached { limit, used, allowed, .. } in near {
+pub(super) fn tell_near(near: Vec<LimitHit>, events: &Events) {
+    for LimitHit { limit, used, allowed, .. } in near {
         events.send(|| EventKind::LimitApproached { limit: limit.to_owned(), used, allowed });
     }
 }

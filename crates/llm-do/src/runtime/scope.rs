@@ -9,19 +9,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::continuation::joined;
 use super::input::Input;
-use super::ledger::{Account, Cost, Limited, Reached};
+use super::ledger::{Account, Cost, LimitHit, LimitKinds};
 use super::output;
 use super::python;
 use super::record::TurnRecord;
 use super::repeats;
-use super::request::{Opening, OwnRequests, Request, Unanswered, tell_near};
-use super::toolsets::{self, Opened, Unopened};
+use super::request::{OpeningEstimate, OwnRequests, RequestContext, RequestError, tell_near};
+use super::toolsets::{self, CallToolsets, ToolsetOpenError};
 use super::{Output, RunError, Runtime, offered_server_tools};
-use crate::event::{CallKind, Ended, EventKind, Events, TraceCall};
+use crate::event::{CallEnd, CallKind, EventKind, Events, TraceCall};
 use crate::journal::digest::Chain;
-use crate::journal::{Described, StepKind, Steps};
+use crate::journal::{StepDescription, StepKind, Steps};
 use crate::message::{
-    Arguments, Content, Message, RawJson, Reply, Step, ToolCall, ToolResult, Unfinished, UserMessage, next_step,
+    Arguments, Content, Message, NextAction, RawJson, Reply, ToolCall, ToolResult, UnfinishedReason, UserMessage,
+    next_step,
 };
 use crate::model::prices::ModelPrice;
 use crate::model::{Conversation, Head, Model, ModelError, ToolDeclaration};
@@ -114,8 +115,8 @@ pub struct CallScope<'r> {
     account: Account,
     /// What the model costs, if anybody knows.
     price: Option<Arc<ModelPrice>>,
-    opening: Opening,
-    limited: Limited,
+    opening: OpeningEstimate,
+    limited: LimitKinds,
     own: OwnRequests,
     /// The one that is going on.
     turn: Option<Turn>,
@@ -126,7 +127,7 @@ pub struct CallScope<'r> {
     /// Identifies what was said so far in a recorded run.
     chain: Option<Chain>,
     started: Instant,
-    ended: Option<Ended>,
+    ended: Option<CallEnd>,
 }
 
 impl<'r> CallScope<'r> {
@@ -154,12 +155,12 @@ impl<'r> CallScope<'r> {
             Box::pin(python::renew(&runtime.program, &events)).await;
         }
         let opened = toolsets::open(runtime, &agent, &steps, &events).await;
-        let Opened { toolsets, missing } = opened.map_err(|unopened| match unopened {
-            Unopened::Toolset(reason) => wrong(events.redactor().redacted(reason)),
-            Unopened::IdleRule { place, tool, instead } => {
+        let CallToolsets { toolsets, missing } = opened.map_err(|unopened| match unopened {
+            ToolsetOpenError::Toolset(reason) => wrong(events.redactor().redacted(reason)),
+            ToolsetOpenError::IdleRule { place, tool, instead } => {
                 RunError::IdleRule { agent: agent.name.clone(), place, tool, instead }
             }
-            Unopened::Stopped(stop) => stop.into(),
+            ToolsetOpenError::Stopped(stop) => stop.into(),
         })?;
         let (gate, refusals) = (Arc::clone(&runtime.gate), runtime.config.refusals);
         let plane = ToolPlane::open(toolsets, gate, refusals, &events).await.map_err(wrong)?;
@@ -177,7 +178,7 @@ impl<'r> CallScope<'r> {
             events.send(|| EventKind::Notice { text });
         }
         let head = head(runtime, &agent, &plane);
-        let (opening, limited) = (Opening::of(&head), runtime.ledger.limited(account));
+        let (opening, limited) = (OpeningEstimate::of(&head), runtime.ledger.limited(account));
         let own = OwnRequests { limit: agent.limits.max_requests, ..OwnRequests::default() };
         let conversation = model.open(head);
         let price = runtime.price_of(&agent.model);
@@ -257,7 +258,7 @@ impl<'r> CallScope<'r> {
             let (name, parent) = (self.agent.name.clone(), self.parent);
             self.events.send(|| EventKind::CallStarted { name, kind: CallKind::Agent, input, parent });
         }
-        self.ended = Some(Ended::Error("cancelled".to_owned()));
+        self.ended = Some(CallEnd::Error("cancelled".to_owned()));
         self.turns += 1;
         self.own.earlier = self.own.sent;
         self.turn = Some(Turn { start: self.frame.history.len(), ..turn });
@@ -281,8 +282,8 @@ impl<'r> CallScope<'r> {
 
     fn settle(&mut self, output: Result<Output, RunError>) -> Result<Output, RunError> {
         self.ended = Some(match &output {
-            Ok(output) => Ended::Output(output.told()),
-            Err(error) => Ended::Error(error.to_string()),
+            Ok(output) => CallEnd::Output(output.told()),
+            Err(error) => CallEnd::Error(error.to_string()),
         });
         match &output {
             Ok(_) => self.turn = None,
@@ -321,8 +322,8 @@ impl<'r> CallScope<'r> {
     }
 
     /// A limit of the run ends the run, one of this call the call.
-    fn limited(&self, reached: &Reached, partial: String) -> RunError {
-        let Reached { limit, used, allowed, needed, account } = *reached;
+    fn limited(&self, reached: &LimitHit, partial: String) -> RunError {
+        let LimitHit { limit, used, allowed, needed, account } = *reached;
         self.tell_limit(limit, used, allowed);
         let limit = limit.to_owned();
         if account == self.runtime.account {
@@ -352,7 +353,7 @@ impl<'r> CallScope<'r> {
         let (request, shown) = (RawJson::of(&(&self.agent.name, input)), input.to_json());
         let (events, scope) = (self.events.clone(), &mut *self);
         let turn = steps.here(&events).step(
-            || Described::new(StepKind::Call, &request),
+            || StepDescription::new(StepKind::Call, &request),
             |events| async move {
                 scope.events = Events::clone(&events);
                 let output = scope.live_turn().await?;
@@ -376,7 +377,7 @@ impl<'r> CallScope<'r> {
         let steps = turn.at(format_args!("input"));
         let (Self { runtime, agent, frame, events, .. }, turn) = (&*self, &turn);
         let request = steps.is_recorded().then(|| RawJson::of(&input));
-        let description = || Described::new(StepKind::Decide, &request);
+        let description = || StepDescription::new(StepKind::Decide, &request);
         let message = steps.here(events).step(description, |events| async move {
             let reach = match reach {
                 Some(reach) => reach,
@@ -401,8 +402,8 @@ impl<'r> CallScope<'r> {
             // A model that answers at once, a script or a record, waits for nothing: signals and others get their turn.
             tokio::task::coop::consume_budget().await;
             let message = match next_step(&self.frame.history) {
-                Step::AskModel => Message::Assistant(self.ask().await?),
-                Step::RunTools(reply) => {
+                NextAction::AskModel => Message::Assistant(self.ask().await?),
+                NextAction::RunTools(reply) => {
                     let calls: Vec<&ToolCall> = reply.tool_calls().collect();
                     self.count_calls(calls.len())?;
                     // Boxed: most runs wait for a model most of the time, and then have no use for it.
@@ -413,7 +414,7 @@ impl<'r> CallScope<'r> {
                     let results = self.noted(results);
                     Message::tool_results(results)
                 }
-                Step::Finish(reply) => match answer(self.runtime, &self.agent, reply, &self.events).await {
+                NextAction::Finish(reply) => match answer(self.runtime, &self.agent, reply, &self.events).await {
                     Ok(output) => return Ok(output),
                     Err(RunError::Output { violation, .. }) if repairs < MOST_REPAIRS => {
                         repairs += 1;
@@ -422,7 +423,7 @@ impl<'r> CallScope<'r> {
                     Err(error) => return Err(error),
                 },
                 // Half a typed answer can be told from a whole one, so it is sent back like any other that does not fit.
-                Step::GiveUp(reply, Unfinished::Length)
+                NextAction::GiveUp(reply, UnfinishedReason::Length)
                     if self.agent.output != Typing::Untyped
                         && reply.tool_calls().next().is_none()
                         && repairs < MOST_REPAIRS =>
@@ -430,13 +431,13 @@ impl<'r> CallScope<'r> {
                     repairs += 1;
                     Message::user(output::SHORTEN_REQUEST)
                 }
-                Step::GiveUp(_, unfinished) => return Err(self.unfinished(unfinished)),
+                NextAction::GiveUp(_, unfinished) => return Err(self.unfinished(unfinished)),
             };
             self.push(message);
         }
     }
 
-    fn unfinished(&self, unfinished: Unfinished) -> RunError {
+    fn unfinished(&self, unfinished: UnfinishedReason) -> RunError {
         RunError::Unfinished { agent: self.agent.name.clone(), unfinished, partial: self.said() }
     }
 
@@ -497,7 +498,7 @@ impl<'r> CallScope<'r> {
     async fn ask(&mut self) -> Result<Reply, RunError> {
         for _ in 0..2 {
             let reply = self.request().await?;
-            let is_text = reply.unfinished() == Some(Unfinished::Length) && !reply.is_empty();
+            let is_text = reply.unfinished() == Some(UnfinishedReason::Length) && !reply.is_empty();
             if is_text && self.agent.output == Typing::Untyped && self.conversation.goes_on_with(&reply) {
                 // Boxed: hardly any answer is cut.
                 return Box::pin(self.go_on_with(reply)).await;
@@ -549,27 +550,28 @@ impl<'r> CallScope<'r> {
             ..
         } = &mut *self;
         let (limited, history) = (*limited, &frame.history);
-        let description = || Described::new(StepKind::Model, &chain.as_ref().map(Chain::digest));
+        let description = || StepDescription::new(StepKind::Model, &chain.as_ref().map(Chain::digest));
         let reply = steps.here(events).step(description, |events| async move {
             let (price, ledger, account) = (price.as_deref(), &runtime.ledger, *account);
-            let request = Request { agent, model, price, opening, limited, ledger, account, own, events: &events };
+            let request =
+                RequestContext { agent, model, price, opening, limited, ledger, account, own, events: &events };
             request.ask(conversation.as_mut(), history).await
         });
-        let reply: Result<Reply, Unanswered> = reply.await;
+        let reply: Result<Reply, RequestError> = reply.await;
         reply.map_err(|unanswered| match unanswered {
-            Unanswered::Limit(reached) => self.limited(&reached, self.said()),
-            Unanswered::CutByMoney { reached, said } => {
+            RequestError::Limit(reached) => self.limited(&reached, self.said()),
+            RequestError::CutByMoney { reached, said } => {
                 let before = self.said();
                 let all = [before, said].into_iter().filter(|text| !text.trim().is_empty()).collect::<Vec<_>>();
                 self.limited(&reached, all.join("\n"))
             }
-            Unanswered::Model { error, forbidden: None } => RunError::Model { agent: self.agent.name.clone(), error },
-            Unanswered::Model { error, forbidden: Some(reached) } => {
-                let Reached { limit, used, allowed, .. } = *reached;
+            RequestError::Model { error, forbidden: None } => RunError::Model { agent: self.agent.name.clone(), error },
+            RequestError::Model { error, forbidden: Some(reached) } => {
+                let LimitHit { limit, used, allowed, .. } = *reached;
                 self.tell_limit(limit, used, allowed);
                 RunError::NotAskedAgain { agent: self.agent.name.clone(), error: Box::new(error), limit }
             }
-            Unanswered::Stopped(stop) => stop.into(),
+            RequestError::Stopped(stop) => stop.into(),
         })
     }
 

@@ -4,29 +4,29 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::event::{
-    CallKind, CallOutput, Ended, Event, EventKind, Recorder, Refusal, Returned, TraceCall, UsageReport,
+    CallEnd, CallKind, CallOutput, Event, EventKind, Recorder, Refusal, ToolReturn, TraceCall, UsageReport,
 };
 use crate::message::{RawJson, Usage};
 use crate::model::prices;
 
 /// Records events; cheap to share.
 #[derive(Debug, Default)]
-pub struct Session(Mutex<State>);
+pub struct RunTotals(Mutex<TotalsState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct TotalsState {
     usage: UsageReport,
     refused: Vec<Refusal>,
     /// Calls that are still open, by their ids. Boxed, as rising keys leave half of every node empty.
-    open: BTreeMap<u64, Box<Open>>,
+    open: BTreeMap<u64, Box<OpenTrace>>,
     /// Tools that are still running, by call and id.
-    tools: BTreeMap<(u64, String), Running>,
+    tools: BTreeMap<(u64, String), ToolTrace>,
     /// Calls that nobody made, by their ids, in the order of their ends.
     finished: Vec<(u64, Arc<TraceCall>)>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenTrace {
     /// The call that made it.
     parent: Option<u64>,
     rank: u64,
@@ -36,13 +36,13 @@ struct Open {
 }
 
 #[derive(Debug)]
-enum Running {
+enum ToolTrace {
     Tool(Box<TraceCall>, u64),
     /// Code is an open call.
     Code(u64),
 }
 
-impl Session {
+impl RunTotals {
     pub fn usage(&self) -> UsageReport {
         self.state().usage.clone()
     }
@@ -77,26 +77,26 @@ impl Session {
     }
 
     // A panic elsewhere does not make the sums wrong.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TotalsState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Recorder for Session {
+impl Recorder for RunTotals {
     fn record(&self, event: Event) {
         let Event { depth, call: id, kind, rank, .. } = event;
         let mut state = self.state();
         match kind {
             EventKind::CallStarted { name, kind, input, parent } => {
                 let call = started(name, kind, depth, Some(input));
-                state.open.insert(id, Open::of(parent, rank, call));
+                state.open.insert(id, OpenTrace::of(parent, rank, call));
             }
             EventKind::CallFinished { ended, duration_ms, .. } => {
-                if let Some(Open { parent, rank, mut call, .. }) = state.open.remove(&id).map(|open| *open) {
+                if let Some(OpenTrace { parent, rank, mut call, .. }) = state.open.remove(&id).map(|open| *open) {
                     call.duration_ms = duration_ms;
                     match ended {
-                        Ended::Output(output) => call.output = Some(output),
-                        Ended::Error(error) => call.error = Some(error),
+                        CallEnd::Output(output) => call.output = Some(output),
+                        CallEnd::Error(error) => call.error = Some(error),
                     }
                     state.finish(id, parent, call, rank);
                 }
@@ -109,10 +109,10 @@ impl Recorder for Session {
                 let call = started(tool, CallKind::Tool, depth, Some(arguments));
                 let running = match calls_as {
                     Some(code) => {
-                        state.open.insert(code, Open::of(Some(id), rank, call));
-                        Running::Code(code)
+                        state.open.insert(code, OpenTrace::of(Some(id), rank, call));
+                        ToolTrace::Code(code)
                     }
-                    None => Running::Tool(Box::new(call), rank),
+                    None => ToolTrace::Tool(Box::new(call), rank),
                 };
                 state.tools.insert((id, tool_call), running);
             }
@@ -120,8 +120,8 @@ impl Recorder for Session {
                 if let Some((mut call, rank)) = state.returned(id, tool_call) {
                     call.duration_ms = duration_ms;
                     match returned {
-                        Returned::Result(output) => call.output = Some(CallOutput::Text(output)),
-                        Returned::Error(error) => call.error = Some(error),
+                        ToolReturn::Result(output) => call.output = Some(CallOutput::Text(output)),
+                        ToolReturn::Error(error) => call.error = Some(error),
                     }
                     state.add_call(id, call, Some(rank));
                 }
@@ -160,7 +160,7 @@ impl Recorder for Session {
     }
 }
 
-impl State {
+impl TotalsState {
     fn add_usage(&mut self, call: u64, model: &str, usage: &Usage) {
         self.usage.total = prices::sum(&self.usage.total, usage);
         match self.usage.by_model.get_mut(model) {
@@ -169,7 +169,7 @@ impl State {
                 self.usage.by_model.insert(model.to_owned(), *usage);
             }
         }
-        if let Some(Open { call, .. }) = self.open.get_mut(&call).map(AsMut::as_mut) {
+        if let Some(OpenTrace { call, .. }) = self.open.get_mut(&call).map(AsMut::as_mut) {
             call.usage = prices::sum(&call.usage, usage);
         }
     }
@@ -184,8 +184,8 @@ impl State {
     /// A tool that runs no longer, with what its code called.
     fn returned(&mut self, caller: u64, tool_call: String) -> Option<(TraceCall, u64)> {
         match self.tools.remove(&(caller, tool_call))? {
-            Running::Tool(call, rank) => Some((*call, rank)),
-            Running::Code(code) => self.open.remove(&code).map(|open| (open.call, open.rank)),
+            ToolTrace::Tool(call, rank) => Some((*call, rank)),
+            ToolTrace::Code(code) => self.open.remove(&code).map(|open| (open.call, open.rank)),
         }
     }
 
@@ -196,7 +196,7 @@ impl State {
     }
 }
 
-impl Open {
+impl OpenTrace {
     fn of(parent: Option<u64>, rank: u64, call: TraceCall) -> Box<Self> {
         Box::new(Self { parent, rank, call, ranks: Vec::new() })
     }
@@ -234,11 +234,11 @@ mod tests {
     use super::*;
     use crate::message::Finish;
 
-    fn note(session: &Session, call: u64, kind: EventKind) {
+    fn note(session: &RunTotals, call: u64, kind: EventKind) {
         session.record(Event { agent: Arc::from("main"), depth: 0, call, kind, rank: 0 });
     }
 
-    fn request(session: &Session, model: &str, input_tokens: u64, cost_usd: Option<f64>) {
+    fn request(session: &RunTotals, model: &str, input_tokens: u64, cost_usd: Option<f64>) {
         let usage = Usage { requests: 1, input_tokens, cost_usd, ..Usage::default() };
         let finish = Finish::Stop;
         note(session, 1, EventKind::RequestFinished { model: model.into(), duration_ms: 1, usage, finish });
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn usage_adds_up_by_model_and_an_unknown_price_stays_unknown() {
-        let session = Session::default();
+        let session = RunTotals::default();
         request(&session, "a:x", 10, Some(0.5));
         request(&session, "a:x", 20, Some(0.25));
         let usage = session.usage();
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_trace_is_a_tree_with_every_call_once() {
-        let session = Session::default();
+        let session = RunTotals::default();
         let json = |text: &str| RawJson::parse(text).unwrap();
         note(
             &session,
@@ -271,11 +271,11 @@ mod tests {
         let called =
             EventKind::ToolCalled { id: "c".into(), tool: "add".into(), arguments: json("{}"), calls_as: None };
         note(&session, 1, called);
-        let returned = Returned::Result("3".to_owned());
+        let returned = ToolReturn::Result("3".to_owned());
         note(&session, 1, EventKind::ToolReturned { id: "c".into(), tool: "add".into(), returned, duration_ms: 2 });
         request(&session, "a:x", 10, None);
         assert_eq!(session.trace()[0].output, None);
-        let (ended, usage) = (Ended::Output(CallOutput::Json(json("\"done\""))), Usage::default());
+        let (ended, usage) = (CallEnd::Output(CallOutput::Json(json("\"done\""))), Usage::default());
         let finished =
             EventKind::CallFinished { name: "main".into(), kind: CallKind::Agent, ended, duration_ms: 9, usage };
         note(&session, 1, finished);

@@ -7,9 +7,9 @@ use crate::event::{EventKind, Events};
 use crate::project::{AgentSpec, ToolsetUse};
 use crate::tools::Toolset;
 use crate::tools::approval::{Rule, Rules};
-use crate::tools::fence::Kind;
+use crate::tools::fence::FenceKind;
 use crate::tools::plane::OpenToolset;
-use crate::tools::shell::{Part, Shell, Surroundings};
+use crate::tools::shell::{Shell, ShellPart, Surroundings};
 use crate::tools::source::{ShellConfig, ToolsetSource};
 
 /// The name of the tool of a shell, or of a variant of one; `None` for other toolsets.
@@ -25,14 +25,14 @@ pub fn open(runtime: &Runtime, agent: &AgentSpec, tool: &str, events: &Events) -
 
 /// Opens one shell that no file names, such as one that Python configures.
 pub fn alone(runtime: &Runtime, name: &str, config: &ShellConfig, events: &Events) -> Result<Box<dyn Toolset>, String> {
-    let part = Part { name: name.to_owned(), config: config.clone(), rules: Vec::new() };
+    let part = ShellPart { name: name.to_owned(), config: config.clone(), rules: Vec::new() };
     Ok(opened(runtime, "shell", vec![part], events)?.toolset)
 }
 
-fn opened(runtime: &Runtime, tool: &str, parts: Vec<Part>, events: &Events) -> Result<OpenToolset, String> {
+fn opened(runtime: &Runtime, tool: &str, parts: Vec<ShellPart>, events: &Events) -> Result<OpenToolset, String> {
     let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
     let fence = runtime.config.fence.fence();
-    if let Kind::None { why: reason } = &fence.kind {
+    if let FenceKind::None { why: reason } = &fence.kind {
         let text = format!("commands run without a fence: {reason}; configured shells ask where they would allow");
         if runtime.is_news(&text) {
             events.send(|| EventKind::Notice { text });
@@ -58,10 +58,10 @@ fn opened(runtime: &Runtime, tool: &str, parts: Vec<Part>, events: &Events) -> R
     Ok(OpenToolset { name, definition, toolset: Box::new(shell), rules: Rules::new() })
 }
 
-fn part(used: &ToolsetUse) -> Option<(String, Part)> {
+fn part(used: &ToolsetUse) -> Option<(String, ShellPart)> {
     let (tool, config, mut rules) = config_of(&used.source)?;
     rules.extend(used.rules.get(&tool));
-    Some((tool, Part { name: used.name.clone(), config: config.clone(), rules }))
+    Some((tool, ShellPart { name: used.name.clone(), config: config.clone(), rules }))
 }
 
 fn config_of(source: &ToolsetSource) -> Option<(String, &ShellConfig, Vec<Rule>)> {

@@ -17,22 +17,22 @@ use crate::syntax::table::is_name;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Rule, Rules, digest};
 use crate::tools::filesystem::Filesystem;
-use crate::tools::function::{MadeToolset, OneTool, Opening};
+use crate::tools::function::{MadeToolset, OneTool, ToolsetContext};
 use crate::tools::mcp::McpTools;
 use crate::tools::plane::{self, OpenToolset};
-use crate::tools::python::{self, Opened as Made};
-use crate::tools::source::{Exported, PythonToolset, Registered, ToolsetSource, Variant};
+use crate::tools::python::{self, OpenPythonToolset as Made};
+use crate::tools::source::{ExportKind, PythonToolset, RegisteredSource, ToolsetSource, Variant};
 use crate::tools::variant::VariantToolset;
 use crate::tools::{ToolSpec, Toolset};
 
 /// The live toolsets of one call, and the names of those that cannot be made yet.
-pub struct Opened {
+pub struct CallToolsets {
     pub toolsets: Vec<OpenToolset>,
     pub missing: Vec<String>,
 }
 
 /// Why the toolsets of a call could not be opened.
-pub enum Unopened {
+pub enum ToolsetOpenError {
     Toolset(String),
     /// A rule of the agent rules nothing.
     IdleRule {
@@ -44,20 +44,20 @@ pub enum Unopened {
     Stopped(Stop),
 }
 
-impl From<Stop> for Unopened {
+impl From<Stop> for ToolsetOpenError {
     fn from(stop: Stop) -> Self {
         Self::Stopped(stop)
     }
 }
 
-impl From<String> for Unopened {
+impl From<String> for ToolsetOpenError {
     fn from(reason: String) -> Self {
         Self::Toolset(reason)
     }
 }
 
 /// A toolset and its place in the agent's file.
-type Placed = (usize, OpenToolset);
+type PlacedToolset = (usize, OpenToolset);
 
 /// Opens every toolset of an agent, or none: if one cannot be opened, those that were are closed again. Servers start
 /// while the rest is opened.
@@ -66,7 +66,7 @@ pub async fn open(
     agent: &Arc<AgentSpec>,
     steps: &Steps,
     events: &Events,
-) -> Result<Opened, Unopened> {
+) -> Result<CallToolsets, ToolsetOpenError> {
     let mut placed = Vec::with_capacity(agent.tools.len() + agent.toolsets.len());
     let mut missing = Vec::new();
     let others = open_others(runtime, agent, events, &mut placed, &mut missing);
@@ -76,7 +76,7 @@ pub async fn open(
     } else {
         (Vec::new(), others.await)
     };
-    let mut failure = others.err().map(Unopened::Toolset);
+    let mut failure = others.err().map(ToolsetOpenError::Toolset);
     for result in served {
         match result {
             Ok(toolset) => placed.push(toolset),
@@ -93,7 +93,7 @@ pub async fn open(
         Box::pin(plane::close(toolsets, events)).await;
         return Err(rule);
     }
-    Ok(Opened { toolsets, missing })
+    Ok(CallToolsets { toolsets, missing })
 }
 
 fn uses(agent: &AgentSpec) -> impl Iterator<Item = (usize, &ToolsetUse)> {
@@ -110,7 +110,7 @@ async fn open_servers(
     agent: &AgentSpec,
     steps: &Steps,
     events: &Events,
-) -> Vec<Result<Placed, Unopened>> {
+) -> Vec<Result<PlacedToolset, ToolsetOpenError>> {
     let servers = uses(agent).filter_map(|(place, used)| match used.source.origin() {
         ToolsetSource::Mcp(config) => Some((place, used, config)),
         _ => None,
@@ -132,7 +132,7 @@ async fn open_others(
     runtime: &Runtime,
     agent: &Arc<AgentSpec>,
     events: &Events,
-    placed: &mut Vec<Placed>,
+    placed: &mut Vec<PlacedToolset>,
     missing: &mut Vec<String>,
 ) -> Result<(), String> {
     let mut shell_tools: Vec<String> = Vec::new();
@@ -160,7 +160,7 @@ async fn open_others(
 
 /// A rule for a tool that turns out not to exist may be a rule for another one that somebody misspelled, which would run
 /// without it.
-fn idle_rule(agent: &AgentSpec, toolsets: &[OpenToolset]) -> Option<Unopened> {
+fn idle_rule(agent: &AgentSpec, toolsets: &[OpenToolset]) -> Option<ToolsetOpenError> {
     let of = |name: &String| toolsets.iter().find(|open| open.name == *name);
     agent.doubtful_rules.iter().find_map(|rule| {
         // What was not opened may have had it.
@@ -169,7 +169,7 @@ fn idle_rule(agent: &AgentSpec, toolsets: &[OpenToolset]) -> Option<Unopened> {
         let instead = || names::instead(&rule.tool, "tools", specs.iter().map(|spec| spec.name.as_str()));
         let (place, tool) = (rule.place.clone(), rule.tool.clone());
         let is_there = specs.iter().any(|spec| spec.name == rule.tool);
-        (!is_there).then(|| Unopened::IdleRule { place, tool, instead: instead() })
+        (!is_there).then(|| ToolsetOpenError::IdleRule { place, tool, instead: instead() })
     })
 }
 
@@ -228,13 +228,13 @@ async fn python_toolset(
     events: &Events,
 ) -> Result<Option<Box<dyn Toolset>>, String> {
     let Some(host) = &runtime.program.registry.python else { return Ok(None) };
-    if toolset.exported == Exported::Tool {
+    if toolset.exported == ExportKind::Tool {
         let tool = host.tools.get(&toolset.name).cloned();
         return Ok(tool.map(|tool| Box::new(python::single(Arc::clone(host), tool)) as Box<dyn Toolset>));
     }
     let failed =
         |reason: String| format!("`{}` of {} cannot be opened: {reason}", toolset.name, toolset.file.display());
-    let opening = Opening { agent: agent.name.clone(), model: agent.model.to_string(), depth: events.depth() };
+    let opening = ToolsetContext { agent: agent.name.clone(), model: agent.model.to_string(), depth: events.depth() };
     match python::open(Arc::clone(host), toolset.name.clone(), opening).await.map_err(failed)? {
         Made::Tools(tools) => Ok(Some(tools)),
         Made::BuiltIn(built_in) => {
@@ -298,20 +298,20 @@ fn check_variant(variant: &Variant, specs: &[ToolSpec]) -> Result<(), String> {
 async fn registered_toolset(
     runtime: &Runtime,
     agent: &Arc<AgentSpec>,
-    registered: &Registered,
+    registered: &RegisteredSource,
     events: &Events,
 ) -> Result<Option<Box<dyn Toolset>>, String> {
     let registry = &runtime.program.registry;
     let name = match registered {
-        Registered::Tool(tool) => {
+        RegisteredSource::Tool(tool) => {
             let tool = registry.tools.get(tool.name.as_ref());
             return Ok(tool.map(|tool| Box::new(OneTool(Arc::clone(tool))) as Box<dyn Toolset>));
         }
-        Registered::Toolset(name) => name,
+        RegisteredSource::Toolset(name) => name,
     };
     let Some(factory) = registry.toolsets.get(name) else { return Ok(None) };
     let failed = |reason: String| format!("`{name}` cannot be opened: {reason}");
-    let opening = Opening { agent: agent.name.clone(), model: agent.model.to_string(), depth: events.depth() };
+    let opening = ToolsetContext { agent: agent.name.clone(), model: agent.model.to_string(), depth: events.depth() };
     match factory(opening).await.map_err(failed)? {
         MadeToolset::Live(toolset) => Ok(Some(toolset)),
         MadeToolset::Defined { definition, rules } => {
@@ -324,7 +324,7 @@ async fn registered_toolset(
 pub fn exported(program: &Program) -> Vec<OpenToolset> {
     let exported = program.registry.tools.iter().map(|(name, tool)| OpenToolset {
         name: name.clone(),
-        definition: Arc::new(ToolsetSource::Registered(Registered::Tool(tool.declared()))),
+        definition: Arc::new(ToolsetSource::Registered(RegisteredSource::Tool(tool.declared()))),
         toolset: Box::new(OneTool(Arc::clone(tool))),
         rules: Rules::new(),
     });

@@ -21,10 +21,10 @@ pub enum Bearing {
 }
 
 /// Adds what a key asks for.
-pub type Claiming = fn(&Written<'_>, &mut Vec<Located<Claim>>);
+pub type Claiming = fn(&WrittenKey<'_>, &mut Vec<Located<Claim>>);
 
 /// A key as it was written.
-pub struct Written<'a> {
+pub struct WrittenKey<'a> {
     /// The mapping that it stands in.
     pub beside: &'a Fields<'a>,
     /// Where the key itself stands.
@@ -34,7 +34,7 @@ pub struct Written<'a> {
     pub names: &'a [&'a str],
 }
 
-impl Written<'_> {
+impl WrittenKey<'_> {
     /// The nearest free name on the way.
     pub fn name(&self) -> &str {
         self.names.first().copied().unwrap_or_default()
@@ -44,7 +44,7 @@ impl Written<'_> {
 /// The most dangerous first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum ClaimClass {
     /// Code that starts, or may start, with the user's rights.
     Run,
     /// A question less.
@@ -55,7 +55,7 @@ pub enum Class {
     Answer,
 }
 
-impl Class {
+impl ClaimClass {
     pub fn words(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -69,7 +69,7 @@ impl Class {
 /// One thing that a key asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    pub class: Class,
+    pub class: ClaimClass,
     pub subject: Subject,
     /// What else is agreed to and not shown: it may be long, or a secret.
     pub literals: Vec<String>,
@@ -97,11 +97,11 @@ pub enum Subject {
 }
 
 impl Claim {
-    pub fn new(class: Class, subject: Subject) -> Self {
+    pub fn new(class: ClaimClass, subject: Subject) -> Self {
         Self { class, subject, literals: Vec::new(), owner: String::new() }
     }
 
-    pub fn text(class: Class, words: impl Into<String>) -> Self {
+    pub fn text(class: ClaimClass, words: impl Into<String>) -> Self {
         Self::new(class, Subject::Text(words.into()))
     }
 

@@ -85,7 +85,7 @@ impl Sources {
     /// `file:line:column`, for people.
     pub fn place(&self, span: Span) -> String {
         let source = self.get(span.file);
-        let line = Line::around(&source.text, span.start);
+        let line = SourceLine::around(&source.text, span.start);
         format!("{}:{}:{}", visible_path(&source.path), line.number, line.column(&source.text, span.start))
     }
 }
@@ -101,7 +101,7 @@ pub enum Severity {
 
 /// Where a diagnostic points.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DiagnosticPlace {
     At(Span),
     /// A file or directory without a position in it.
     Path(PathBuf),
@@ -109,7 +109,7 @@ pub enum Place {
     Outside,
 }
 
-impl From<Span> for Place {
+impl From<Span> for DiagnosticPlace {
     fn from(span: Span) -> Self {
         Self::At(span)
     }
@@ -119,7 +119,7 @@ impl From<Span> for Place {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
     pub severity: Severity,
-    pub place: Place,
+    pub place: DiagnosticPlace,
     pub fact: String,
     pub hint: Option<String>,
     /// Another place that belongs to it, and what is there.
@@ -128,13 +128,13 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// A mistake at a place, as a fact in one line; foreign text in it is made harmless.
-    pub fn error(place: impl Into<Place>, fact: impl Into<String>) -> Self {
+    pub fn error(place: impl Into<DiagnosticPlace>, fact: impl Into<String>) -> Self {
         let severity = Severity::Error;
         Self { severity, place: place.into(), fact: harmless_words(fact.into()), hint: None, related: None }
     }
 
     /// The same for what is worth knowing and no mistake.
-    pub fn note(place: impl Into<Place>, fact: impl Into<String>) -> Self {
+    pub fn note(place: impl Into<DiagnosticPlace>, fact: impl Into<String>) -> Self {
         Self { severity: Severity::Note, ..Self::error(place, fact) }
     }
 
@@ -213,8 +213,8 @@ impl Diagnostics {
     /// Each file's in the order of its lines, files in the order in which they were read; what is outside first.
     fn sorted(mut self) -> Self {
         self.list.sort_by_key(|diagnostic| match diagnostic.place {
-            Place::Outside | Place::Path(_) => None,
-            Place::At(span) => Some(span),
+            DiagnosticPlace::Outside | DiagnosticPlace::Path(_) => None,
+            DiagnosticPlace::At(span) => Some(span),
         });
         self
     }
@@ -285,9 +285,9 @@ impl Report {
     /// `file:line:column`, as far as it is known.
     pub fn place(&self, diagnostic: &Diagnostic) -> String {
         match &diagnostic.place {
-            Place::Outside => String::new(),
-            Place::Path(path) => visible_path(path),
-            Place::At(span) => self.sources.place(*span),
+            DiagnosticPlace::Outside => String::new(),
+            DiagnosticPlace::Path(path) => visible_path(path),
+            DiagnosticPlace::At(span) => self.sources.place(*span),
         }
     }
 
@@ -310,12 +310,12 @@ impl Report {
             source: None,
         };
         match &diagnostic.place {
-            Place::Outside => {}
-            Place::Path(path) => json.file = shown(path),
-            Place::At(span) => {
+            DiagnosticPlace::Outside => {}
+            DiagnosticPlace::Path(path) => json.file = shown(path),
+            DiagnosticPlace::At(span) => {
                 let source = self.sources.get(span.file);
-                let start = Line::around(&source.text, span.start);
-                let end = Line::around(&source.text, span.end);
+                let start = SourceLine::around(&source.text, span.start);
+                let end = SourceLine::around(&source.text, span.end);
                 json.file = shown(&source.path);
                 (json.line, json.column) = (Some(start.number), Some(start.column(&source.text, span.start)));
                 (json.end_line, json.end_column) = (Some(end.number), Some(end.column(&source.text, span.end)));
@@ -351,9 +351,9 @@ impl Report {
         };
         let mut group = level.primary_title(diagnostic.fact.as_str()).elements(None::<Origin<'_>>);
         match &diagnostic.place {
-            Place::Outside => {}
-            Place::Path(path) => group = group.element(Origin::path(visible_path(path))),
-            Place::At(span) => {
+            DiagnosticPlace::Outside => {}
+            DiagnosticPlace::Path(path) => group = group.element(Origin::path(visible_path(path))),
+            DiagnosticPlace::At(span) => {
                 let shown = self.show(*span);
                 group = match shown.line {
                     None => group.element(Origin::path(shown.path).line(shown.number).char_column(shown.column)),
@@ -377,13 +377,13 @@ impl Report {
         renderer.render(&[group])
     }
 
-    fn show(&self, span: Span) -> Shown {
+    fn show(&self, span: Span) -> SourceExcerpt {
         let source = self.sources.get(span.file);
-        let line = Line::around(&source.text, span.start);
+        let line = SourceLine::around(&source.text, span.start);
         let column = line.column(&source.text, span.start);
         let (path, number) = (visible_path(&source.path), line.number);
         if line.range.len() > LONGEST_SHOWN_LINE {
-            return Shown { path, number, column, line: None };
+            return SourceExcerpt { path, number, column, line: None };
         }
         let start = source.text.floor_char_boundary(span.start).min(line.range.end);
         let end = source.text.ceil_char_boundary(span.end).clamp(start, line.range.end);
@@ -391,7 +391,7 @@ impl Report {
         let marked = harmless(&source.text[start..end]);
         let after = harmless(&source.text[end..line.range.end]);
         let range = before.len()..before.len() + marked.len();
-        Shown { path, number, column, line: Some((before + &marked + &after, range)) }
+        SourceExcerpt { path, number, column, line: Some((before + &marked + &after, range)) }
     }
 }
 
@@ -403,7 +403,7 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-struct Shown {
+struct SourceExcerpt {
     path: String,
     number: usize,
     column: usize,
@@ -428,12 +428,12 @@ fn harmless(line: &str) -> String {
 }
 
 /// The line that holds a position.
-struct Line {
+struct SourceLine {
     range: Range<usize>,
     number: usize,
 }
 
-impl Line {
+impl SourceLine {
     fn around(text: &str, position: usize) -> Self {
         let position = text.floor_char_boundary(position);
         let start = text[..position].rfind('\n').map_or(0, |newline| newline + 1);
@@ -509,7 +509,7 @@ error: unknown key `toolset`
     fn the_number_of_diagnostics_is_bounded() {
         let mut diagnostics = Diagnostics::default();
         for _ in 0..5_000 {
-            diagnostics.push(Diagnostic::error(Place::Outside, "again"));
+            diagnostics.push(Diagnostic::error(DiagnosticPlace::Outside, "again"));
         }
         let report = Report::new(Arc::default(), diagnostics);
         assert_eq!((report.error_count(), report.omitted()), (5_000, 4_000));

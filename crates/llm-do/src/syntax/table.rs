@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::claim::{Bearing, Claim, Written};
+use super::claim::{Bearing, Claim, WrittenKey};
 use super::diagnostic::{Diagnostic, Diagnostics, Located, Span};
 use super::names::{self, nearest};
-use super::tree::{Kind, Node};
+use super::tree::{Node, NodeKind};
 use crate::escape::{visible, visible_start};
 use crate::message::RawJson;
 
@@ -16,11 +16,11 @@ use crate::message::RawJson;
 pub struct Table {
     /// What the mapping is, for errors: "a worker file".
     pub what: &'static str,
-    pub keys: &'static [Key],
+    pub keys: &'static [FormatKey],
 }
 
 /// One key of a file format, with all that is known of it.
-pub struct Key {
+pub struct FormatKey {
     pub name: &'static str,
     /// Other spellings.
     pub aliases: &'static [&'static str],
@@ -107,16 +107,16 @@ const LONGEST_MISSPELLING: usize = 64;
 const MOST_MISSPELLINGS: usize = 8;
 
 /// A table row. `required("name", …)`, `optional("model", …)`.
-pub const fn required(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> Key {
-    Key { name, aliases: &[], shape, presence: Presence::Required, bearing, doc }
+pub const fn required(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> FormatKey {
+    FormatKey { name, aliases: &[], shape, presence: Presence::Required, bearing, doc }
 }
 
 /// A key that may be left out, without other spellings.
-pub const fn optional(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> Key {
-    Key { name, aliases: &[], shape, presence: Presence::Optional, bearing, doc }
+pub const fn optional(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> FormatKey {
+    FormatKey { name, aliases: &[], shape, presence: Presence::Optional, bearing, doc }
 }
 
-impl Key {
+impl FormatKey {
     /// The same key, which may also be spelled in these ways, though not in two of them at once.
     #[must_use]
     pub const fn or(self, aliases: &'static [&'static str]) -> Self {
@@ -129,13 +129,13 @@ impl Key {
 }
 
 impl Table {
-    fn key(&self, spelling: &str) -> Option<&'static Key> {
+    fn key(&self, spelling: &str) -> Option<&'static FormatKey> {
         self.keys.iter().find(|key| key.name == spelling || key.aliases.contains(&spelling))
     }
 
     /// Reports every unknown key, doubled key, missing key and wrong value, at any depth.
     pub fn check(&'static self, node: &Node, problems: &mut Diagnostics) -> bool {
-        let Kind::Map(entries) = &node.kind else {
+        let NodeKind::Map(entries) = &node.kind else {
             problems.push(expected("a mapping", node));
             return false;
         };
@@ -177,7 +177,7 @@ impl Table {
         if let Some((_, _, hint)) = elsewhere {
             return Diagnostic::error(key.span, fact).hint(*hint);
         }
-        let spellings = self.keys.iter().flat_map(Key::spellings);
+        let spellings = self.keys.iter().flat_map(FormatKey::spellings);
         let names = self.keys.iter().map(|key| key.name);
         let instead = || names::instead_among(&key.value, "keys", spellings, names);
         Diagnostic::error(key.span, fact).maybe_hint(problems.is_read().then(instead))
@@ -187,7 +187,7 @@ impl Table {
     fn meant<'a>(&'static self, unknown: &'a [&'a str]) -> impl Iterator<Item = &'static str> + use<'a> {
         let short = unknown.iter().filter(|key| key.len() <= LONGEST_MISSPELLING).take(MOST_MISSPELLINGS);
         short.filter_map(|key| {
-            let near = nearest(key, self.keys.iter().flat_map(Key::spellings))?;
+            let near = nearest(key, self.keys.iter().flat_map(FormatKey::spellings))?;
             self.key(near).map(|key| key.name)
         })
     }
@@ -195,7 +195,7 @@ impl Table {
     /// The values that conform, by their canonical names. What does not was reported by [`Table::check`].
     pub fn fields<'a>(&'static self, node: &'a Node) -> Fields<'a> {
         let mut fields = Fields { table: self, span: node.span, written: Vec::new(), values: Vec::new() };
-        if let Kind::Map(entries) = &node.kind {
+        if let NodeKind::Map(entries) = &node.kind {
             let mut silent = Diagnostics::default();
             let mut unknown: Vec<&str> = Vec::new();
             for entry in entries {
@@ -229,7 +229,7 @@ impl Table {
             match key.bearing {
                 Bearing::Neutral | Bearing::Covered => {}
                 Bearing::Inside => key.shape.add_claims(value, names, claims),
-                Bearing::Item(claiming) => claiming(&Written { beside: &fields, span: *span, value, names }, claims),
+                Bearing::Item(claiming) => claiming(&WrittenKey { beside: &fields, span: *span, value, names }, claims),
             }
         }
     }
@@ -267,32 +267,34 @@ impl Table {
 impl Shape {
     fn check(&'static self, node: &Node, problems: &mut Diagnostics) -> bool {
         let wrong = match (self, &node.kind) {
-            (Self::Text, Kind::Text(text)) => {
+            (Self::Text, NodeKind::Text(text)) => {
                 text.trim().is_empty().then(|| expected("a text that is not blank", node))
             }
-            (Self::Name, Kind::Text(text)) => (!is_name(text)).then(|| not_a_name(text, node)),
-            (Self::Variable, Kind::Text(text)) => {
+            (Self::Name, NodeKind::Text(text)) => (!is_name(text)).then(|| not_a_name(text, node)),
+            (Self::Variable, NodeKind::Text(text)) => {
                 (!is_variable(text)).then(|| expected("the name of an environment variable", node))
             }
-            (Self::AnyText, Kind::Text(_)) | (Self::Bool, Kind::Bool(_)) | (Self::JsonObject, Kind::Map(_)) => None,
-            (Self::Constant(constant), Kind::Integer(value)) if value == constant => None,
-            (Self::Integer { min }, Kind::Integer(value)) if value >= min => None,
-            (Self::Count { max }, Kind::Integer(value)) if (1..=*max).contains(value) => None,
-            (Self::Number { .. }, Kind::Integer(_) | Kind::Number(..)) if self.holds(number(node)) => None,
-            (Self::OneOfBut { refused, .. }, Kind::Text(text)) if refused.contains(&text.as_str()) => None,
-            (Self::OneOf(words) | Self::OneOfBut { words, .. }, Kind::Text(text)) => {
+            (Self::AnyText, NodeKind::Text(_))
+            | (Self::Bool, NodeKind::Bool(_))
+            | (Self::JsonObject, NodeKind::Map(_)) => None,
+            (Self::Constant(constant), NodeKind::Integer(value)) if value == constant => None,
+            (Self::Integer { min }, NodeKind::Integer(value)) if value >= min => None,
+            (Self::Count { max }, NodeKind::Integer(value)) if (1..=*max).contains(value) => None,
+            (Self::Number { .. }, NodeKind::Integer(_) | NodeKind::Number(..)) if self.holds(number(node)) => None,
+            (Self::OneOfBut { refused, .. }, NodeKind::Text(text)) if refused.contains(&text.as_str()) => None,
+            (Self::OneOf(words) | Self::OneOfBut { words, .. }, NodeKind::Text(text)) => {
                 let known = words.contains(&text.as_str());
                 let suggestion = || problems.suggest(text, "values", words.iter().copied());
                 (!known).then(|| expected(&self.describe(), node).maybe_hint(suggestion()))
             }
-            (Self::List { of, least, repeats }, Kind::List(items)) => {
+            (Self::List { of, least, repeats }, NodeKind::List(items)) => {
                 return check_list(node, items, of, *least, *repeats, problems);
             }
-            (Self::Map { of }, Kind::Map(entries)) => {
+            (Self::Map { of }, NodeKind::Map(entries)) => {
                 let wrong = entries.iter().filter(|entry| !of.check(&entry.value, problems)).count();
                 return wrong == 0;
             }
-            (Self::Object(table), Kind::Map(_)) => return table.check(node, problems),
+            (Self::Object(table), NodeKind::Map(_)) => return table.check(node, problems),
             (Self::AnyOf(shapes), _) => match shapes.iter().find(|shape| shape.is_for(&node.kind)) {
                 Some(shape) => return shape.check(node, problems),
                 None => Some(expected(&self.describe(), node)),
@@ -308,14 +310,14 @@ impl Shape {
 
     fn add_claims(&'static self, node: &Node, names: &[&str], claims: &mut Vec<Located<Claim>>) {
         match (self, &node.kind) {
-            (Self::Object(table), Kind::Map(_)) => table.add_claims(node, names, claims),
-            (Self::Map { of }, Kind::Map(entries)) => {
+            (Self::Object(table), NodeKind::Map(_)) => table.add_claims(node, names, claims),
+            (Self::Map { of }, NodeKind::Map(entries)) => {
                 for entry in entries {
                     let names: Vec<&str> = names.iter().copied().chain([entry.key.value.as_str()]).collect();
                     of.add_claims(&entry.value, &names, claims);
                 }
             }
-            (Self::List { of, .. }, Kind::List(items)) => {
+            (Self::List { of, .. }, NodeKind::List(items)) => {
                 for item in items {
                     of.add_claims(item, names, claims);
                 }
@@ -331,16 +333,16 @@ impl Shape {
     }
 
     /// Whether a value of this kind is meant for this shape, so that its error speaks of it.
-    fn is_for(&self, kind: &Kind) -> bool {
+    fn is_for(&self, kind: &NodeKind) -> bool {
         match self {
             Self::Text | Self::AnyText | Self::Name | Self::Variable | Self::OneOf(_) | Self::OneOfBut { .. } => {
-                matches!(kind, Kind::Text(_))
+                matches!(kind, NodeKind::Text(_))
             }
-            Self::Bool => matches!(kind, Kind::Bool(_)),
-            Self::Constant(_) | Self::Integer { .. } | Self::Count { .. } => matches!(kind, Kind::Integer(_)),
-            Self::Number { .. } => matches!(kind, Kind::Integer(_) | Kind::Number(..)),
-            Self::List { .. } => matches!(kind, Kind::List(_)),
-            Self::Map { .. } | Self::Object(_) | Self::JsonObject => matches!(kind, Kind::Map(_)),
+            Self::Bool => matches!(kind, NodeKind::Bool(_)),
+            Self::Constant(_) | Self::Integer { .. } | Self::Count { .. } => matches!(kind, NodeKind::Integer(_)),
+            Self::Number { .. } => matches!(kind, NodeKind::Integer(_) | NodeKind::Number(..)),
+            Self::List { .. } => matches!(kind, NodeKind::List(_)),
+            Self::Map { .. } | Self::Object(_) | Self::JsonObject => matches!(kind, NodeKind::Map(_)),
             Self::AnyOf(shapes) => shapes.iter().any(|shape| shape.is_for(kind)),
         }
     }
@@ -428,7 +430,7 @@ fn check_list(
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for item in items {
         good &= of.check(item, problems);
-        if let (Kind::Text(text), Repeats::Refused) = (&item.kind, repeats)
+        if let (NodeKind::Text(text), Repeats::Refused) = (&item.kind, repeats)
             && !seen.insert(text)
         {
             problems.push(Diagnostic::error(item.span, format!("`{}` appears twice in the list", visible(text))));
@@ -450,17 +452,18 @@ fn not_a_name(text: &str, node: &Node) -> Diagnostic {
 /// What people write who know another YAML.
 fn with_yaml_hint(problem: Diagnostic, shape: &Shape, node: &Node) -> Diagnostic {
     match (shape, &node.kind) {
-        (Shape::Bool, Kind::Text(text)) => match text.to_ascii_lowercase().as_str() {
+        (Shape::Bool, NodeKind::Text(text)) => match text.to_ascii_lowercase().as_str() {
             "yes" | "on" | "true" => problem.hint("write `true`"),
             "no" | "off" | "false" => problem.hint("write `false`"),
             _ => problem,
         },
-        (Shape::List { of, .. }, Kind::Text(text)) if of.is_for(&node.kind) => {
+        (Shape::List { of, .. }, NodeKind::Text(text)) if of.is_for(&node.kind) => {
             problem.hint(format!("write `[{}]`", visible_start(text, 40)))
         }
-        (Shape::Text | Shape::AnyText | Shape::Name, Kind::Integer(_) | Kind::Number(..) | Kind::Bool(_)) => {
-            problem.hint("put it in quotes")
-        }
+        (
+            Shape::Text | Shape::AnyText | Shape::Name,
+            NodeKind::Integer(_) | NodeKind::Number(..) | NodeKind::Bool(_),
+        ) => problem.hint("put it in quotes"),
         _ => problem,
     }
 }
@@ -480,8 +483,8 @@ pub fn is_variable(text: &str) -> bool {
 #[expect(clippy::cast_precision_loss, reason = "settings are far below the precision of a double")]
 fn number(node: &Node) -> f64 {
     match &node.kind {
-        Kind::Integer(value) => *value as f64,
-        Kind::Number(value, _) => *value,
+        NodeKind::Integer(value) => *value as f64,
+        NodeKind::Number(value, _) => *value,
         _ => f64::NAN,
     }
 }
@@ -528,13 +531,13 @@ impl<'a> Fields<'a> {
     /// The texts of a list that passed, each once: what is wrong or repeated was reported.
     pub fn texts(&self, name: &str) -> Vec<Located<String>> {
         let Some(node) = self.get(name) else { return Vec::new() };
-        let Some(Key { shape: Shape::List { of, repeats, .. }, .. }) = self.table.key(name) else {
+        let Some(FormatKey { shape: Shape::List { of, repeats, .. }, .. }) = self.table.key(name) else {
             return texts_of(node);
         };
         let mut silent = Diagnostics::default();
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         let wanted = items_of(node).iter().filter(|item| match &item.kind {
-            Kind::Text(text) => (seen.insert(text) || *repeats == Repeats::Allowed) && of.check(item, &mut silent),
+            NodeKind::Text(text) => (seen.insert(text) || *repeats == Repeats::Allowed) && of.check(item, &mut silent),
             _ => false,
         });
         wanted.filter_map(located_text).collect()
@@ -543,7 +546,7 @@ impl<'a> Fields<'a> {
     /// The truth value of a key; `None` if it is missing or no truth value.
     pub fn bool(&self, name: &str) -> Option<bool> {
         self.get(name).and_then(|node| match node.kind {
-            Kind::Bool(value) => Some(value),
+            NodeKind::Bool(value) => Some(value),
             _ => None,
         })
     }
@@ -551,7 +554,7 @@ impl<'a> Fields<'a> {
     /// The integer of a key; `None` if it is missing or no integer.
     pub fn integer(&self, name: &str) -> Option<i64> {
         self.get(name).and_then(|node| match node.kind {
-            Kind::Integer(value) => Some(value),
+            NodeKind::Integer(value) => Some(value),
             _ => None,
         })
     }
@@ -575,7 +578,7 @@ impl<'a> Fields<'a> {
     pub fn object(&self, name: &str) -> Option<Fields<'a>> {
         let node = self.get(name)?;
         match &self.table.key(name)?.shape {
-            Shape::Object(table) if matches!(node.kind, Kind::Map(_)) => Some(table.fields(node)),
+            Shape::Object(table) if matches!(node.kind, NodeKind::Map(_)) => Some(table.fields(node)),
             _ => None,
         }
     }
@@ -583,7 +586,7 @@ impl<'a> Fields<'a> {
     /// The entries of a mapping with free keys.
     pub fn entries(&self, name: &str) -> impl Iterator<Item = (&'a Located<String>, &'a Node)> + use<'a> {
         let entries = self.get(name).and_then(|node| match &node.kind {
-            Kind::Map(entries) => Some(entries.as_slice()),
+            NodeKind::Map(entries) => Some(entries.as_slice()),
             _ => None,
         });
         entries.unwrap_or_default().iter().map(|entry| (&entry.key, &entry.value))
@@ -598,7 +601,7 @@ pub fn texts_of(node: &Node) -> Vec<Located<String>> {
 /// The items of a list, or the one value that stands for a list.
 fn items_of(node: &Node) -> &[Node] {
     match &node.kind {
-        Kind::List(items) => items,
+        NodeKind::List(items) => items,
         _ => std::slice::from_ref(node),
     }
 }
@@ -606,7 +609,7 @@ fn items_of(node: &Node) -> &[Node] {
 /// The text of a node with its place; `None` if it is of another kind.
 pub fn located_text(node: &Node) -> Option<Located<String>> {
     match &node.kind {
-        Kind::Text(text) => Some(Located { value: text.clone(), span: node.span }),
+        NodeKind::Text(text) => Some(Located { value: text.clone(), span: node.span }),
         _ => None,
     }
 }

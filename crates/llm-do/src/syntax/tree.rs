@@ -20,12 +20,12 @@ const MOST_TEXT: usize = 4 * LARGEST_FILE;
 #[derive(Clone, Debug)]
 pub struct Node {
     pub span: Span,
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// What a value is, for YAML and JSON alike.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum NodeKind {
     Null,
     Bool(bool),
     Integer(i64),
@@ -33,12 +33,12 @@ pub enum Kind {
     Number(f64, String),
     Text(String),
     List(Vec<Node>),
-    Map(Vec<Entry>),
+    Map(Vec<MappingEntry>),
 }
 
 /// A key of a mapping and its value; mappings keep the order in which they are written.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct MappingEntry {
     pub key: Located<String>,
     pub value: Node,
 }
@@ -47,13 +47,13 @@ impl Node {
     /// In the words of a person, for "expected …, found …".
     pub fn describe(&self) -> String {
         match &self.kind {
-            Kind::Null => "nothing".to_owned(),
-            Kind::Bool(value) => format!("`{value}`"),
-            Kind::Integer(value) => format!("the number `{value}`"),
-            Kind::Number(_, text) => format!("the number `{text}`"),
-            Kind::Text(text) => format!("the text `{}`", visible_start(text, 40)),
-            Kind::List(_) => "a list".to_owned(),
-            Kind::Map(_) => "a mapping".to_owned(),
+            NodeKind::Null => "nothing".to_owned(),
+            NodeKind::Bool(value) => format!("`{value}`"),
+            NodeKind::Integer(value) => format!("the number `{value}`"),
+            NodeKind::Number(_, text) => format!("the number `{text}`"),
+            NodeKind::Text(text) => format!("the text `{}`", visible_start(text, 40)),
+            NodeKind::List(_) => "a list".to_owned(),
+            NodeKind::Map(_) => "a mapping".to_owned(),
         }
     }
 
@@ -68,12 +68,12 @@ impl Node {
     fn write_json(&self, json: &mut String) {
         let quoted = |text: &str| serde_json::to_string(text).expect("text serialises");
         match &self.kind {
-            Kind::Null => json.push_str("null"),
-            Kind::Bool(value) => json.push_str(if *value { "true" } else { "false" }),
-            Kind::Integer(value) => json.push_str(&value.to_string()),
-            Kind::Number(_, text) => json.push_str(text),
-            Kind::Text(text) => json.push_str(&quoted(text)),
-            Kind::List(items) => {
+            NodeKind::Null => json.push_str("null"),
+            NodeKind::Bool(value) => json.push_str(if *value { "true" } else { "false" }),
+            NodeKind::Integer(value) => json.push_str(&value.to_string()),
+            NodeKind::Number(_, text) => json.push_str(text),
+            NodeKind::Text(text) => json.push_str(&quoted(text)),
+            NodeKind::List(items) => {
                 json.push('[');
                 for (index, item) in items.iter().enumerate() {
                     if index > 0 {
@@ -83,7 +83,7 @@ impl Node {
                 }
                 json.push(']');
             }
-            Kind::Map(entries) => {
+            NodeKind::Map(entries) => {
                 json.push('{');
                 for (index, entry) in entries.iter().enumerate() {
                     if index > 0 {
@@ -171,7 +171,7 @@ fn parse_tree(source: Text<'_>, language: &str, problems: &mut Diagnostics) -> O
         flow_nesting_limit: DEEPEST_NESTING,
         block_nesting_limit: DEEPEST_NESTING,
     };
-    let mut builder = Builder::new(source);
+    let mut builder = TreeBuilder::new(source);
     for event in Parser::new_from_str_with_options(source.text, options) {
         let step = match event {
             Ok((event, span)) => {
@@ -195,42 +195,42 @@ fn parse_tree(source: Text<'_>, language: &str, problems: &mut Diagnostics) -> O
 }
 
 /// Builds the tree from events with a stack of its own.
-struct Builder<'a> {
+struct TreeBuilder<'a> {
     source: Text<'a>,
     root: Option<Node>,
-    open: Vec<Open>,
-    anchors: HashMap<usize, Anchored>,
-    size: Size,
+    open: Vec<OpenCollection>,
+    anchors: HashMap<usize, AnchoredNode>,
+    size: TreeSize,
     /// What the anchors hold besides the tree itself.
-    anchored: Size,
+    anchored: TreeSize,
     documents: usize,
 }
 
 /// How large a tree is once its aliases are expanded.
 #[derive(Clone, Copy, Default)]
-struct Size {
+struct TreeSize {
     values: usize,
     text: usize,
 }
 
-impl Size {
+impl TreeSize {
     fn and(self, other: Self) -> Self {
         Self { values: self.values + other.values, text: self.text + other.text }
     }
 }
 
 /// A value that aliases may repeat.
-struct Anchored {
+struct AnchoredNode {
     node: Node,
-    size: Size,
+    size: TreeSize,
     height: usize,
 }
 
-struct Open {
+struct OpenCollection {
     span: Span,
     anchor: usize,
     /// The size of the whole when it was opened, to know its own.
-    before: Size,
+    before: TreeSize,
     /// How many levels are below it so far.
     height: usize,
     content: Collection,
@@ -238,7 +238,7 @@ struct Open {
 
 enum Collection {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, keys: HashSet<String>, pending: Option<PendingKey> },
+    Map { entries: Vec<MappingEntry>, keys: HashSet<String>, pending: Option<PendingKey> },
 }
 
 enum PendingKey {
@@ -247,9 +247,9 @@ enum PendingKey {
     Duplicate,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> TreeBuilder<'a> {
     fn new(source: Text<'a>) -> Self {
-        let (size, anchored) = (Size::default(), Size::default());
+        let (size, anchored) = (TreeSize::default(), TreeSize::default());
         Self { source, root: None, open: Vec::new(), anchors: HashMap::new(), size, anchored, documents: 0 }
     }
 
@@ -260,7 +260,7 @@ impl<'a> Builder<'a> {
         }
         match event {
             Event::Scalar(text, style, anchor, _) => {
-                let size = Size { values: 1, text: text.len() };
+                let size = TreeSize { values: 1, text: text.len() };
                 self.count(size, span)?;
                 let node = Node { span, kind: scalar(&text, style) };
                 self.remember(anchor, &node, size, 0)?;
@@ -296,7 +296,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn count(&mut self, size: Size, span: Span) -> Result<(), Box<Diagnostic>> {
+    fn count(&mut self, size: TreeSize, span: Span) -> Result<(), Box<Diagnostic>> {
         self.size = self.size.and(size);
         if self.size.values > MOST_VALUES {
             return Err(Diagnostic::error(span, format!("more than {MOST_VALUES} values in one file")).into());
@@ -311,29 +311,29 @@ impl<'a> Builder<'a> {
 
     fn open(&mut self, span: Span, anchor: usize, content: Collection) -> Result<(), Box<Diagnostic>> {
         let before = self.size;
-        self.count(Size { values: 1, text: 0 }, span)?;
+        self.count(TreeSize { values: 1, text: 0 }, span)?;
         if self.open.len() >= DEEPEST_NESTING {
             return Err(too_deep(span));
         }
-        self.open.push(Open { span, anchor, before, height: 0, content });
+        self.open.push(OpenCollection { span, anchor, before, height: 0, content });
         Ok(())
     }
 
     fn close(&mut self, end: Span, problems: &mut Diagnostics) -> Result<(), Box<Diagnostic>> {
         let open = self.open.pop().expect("the parser closes what it opened");
         let kind = match open.content {
-            Collection::List(items) => Kind::List(items),
-            Collection::Map { entries, .. } => Kind::Map(entries),
+            Collection::List(items) => NodeKind::List(items),
+            Collection::Map { entries, .. } => NodeKind::Map(entries),
         };
         let node = Node { span: Span { end: end.end.max(open.span.start), ..open.span }, kind };
-        let size = Size { values: self.size.values - open.before.values, text: self.size.text - open.before.text };
+        let size = TreeSize { values: self.size.values - open.before.values, text: self.size.text - open.before.text };
         let height = open.height + 1;
         self.remember(open.anchor, &node, size, height)?;
         self.place(node, height, problems)
     }
 
     /// A copy is kept for the aliases; anchors inside anchors copy again and again, so the copies are counted too.
-    fn remember(&mut self, anchor: usize, node: &Node, size: Size, height: usize) -> Result<(), Box<Diagnostic>> {
+    fn remember(&mut self, anchor: usize, node: &Node, size: TreeSize, height: usize) -> Result<(), Box<Diagnostic>> {
         if anchor == 0 {
             return Ok(());
         }
@@ -342,7 +342,7 @@ impl<'a> Builder<'a> {
             let fact = format!("anchors inside anchors hold more than {MOST_VALUES} values or {MOST_TEXT} bytes");
             return Err(Diagnostic::error(node.span, fact).into());
         }
-        self.anchors.insert(anchor, Anchored { node: node.clone(), size, height });
+        self.anchors.insert(anchor, AnchoredNode { node: node.clone(), size, height });
         Ok(())
     }
 
@@ -356,7 +356,7 @@ impl<'a> Builder<'a> {
         match &mut open.content {
             Collection::List(items) => items.push(node),
             Collection::Map { entries, keys, pending } => match pending.take() {
-                Some(PendingKey::Good(key)) => entries.push(Entry { key, value: node }),
+                Some(PendingKey::Good(key)) => entries.push(MappingEntry { key, value: node }),
                 Some(PendingKey::Duplicate) => {}
                 None => {
                     let Some(text) = key_text(&node.kind, self.source, node.span) else {
@@ -380,48 +380,48 @@ fn too_deep(span: Span) -> Box<Diagnostic> {
     Diagnostic::error(span, format!("nested more than {DEEPEST_NESTING} levels deep")).into()
 }
 
-fn key_text(kind: &Kind, source: Text<'_>, span: Span) -> Option<String> {
+fn key_text(kind: &NodeKind, source: Text<'_>, span: Span) -> Option<String> {
     match kind {
-        Kind::Text(text) => Some(text.clone()),
+        NodeKind::Text(text) => Some(text.clone()),
         // `1:` or `true:` as written, not as a value of another type.
-        Kind::Null | Kind::Bool(_) | Kind::Integer(_) | Kind::Number(..) => {
+        NodeKind::Null | NodeKind::Bool(_) | NodeKind::Integer(_) | NodeKind::Number(..) => {
             let (start, end) = (span.start - source.offset, span.end - source.offset);
             source.text.get(start..end).map(str::to_owned)
         }
-        Kind::List(_) | Kind::Map(_) => None,
+        NodeKind::List(_) | NodeKind::Map(_) => None,
     }
 }
 
 /// The core schema of YAML 1.2: `yes` and `on` are text, `0o17` and `0x1f` are numbers.
-fn scalar(text: &str, style: ScalarStyle) -> Kind {
+fn scalar(text: &str, style: ScalarStyle) -> NodeKind {
     if style != ScalarStyle::Plain {
-        return Kind::Text(text.to_owned());
+        return NodeKind::Text(text.to_owned());
     }
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
-        "true" | "True" | "TRUE" => return Kind::Bool(true),
-        "false" | "False" | "FALSE" => return Kind::Bool(false),
+        "" | "~" | "null" | "Null" | "NULL" => return NodeKind::Null,
+        "true" | "True" | "TRUE" => return NodeKind::Bool(true),
+        "false" | "False" | "FALSE" => return NodeKind::Bool(false),
         _ => {}
     }
     let radix = |prefix: &str, radix| text.strip_prefix(prefix).map(|digits| i64::from_str_radix(digits, radix));
     if let Some(Ok(value)) = radix("0x", 16).or_else(|| radix("0o", 8)) {
-        return Kind::Integer(value);
+        return NodeKind::Integer(value);
     }
     let looks_numeric = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'))
         && text.contains(|c: char| c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E'));
     if looks_numeric {
         if let Ok(value) = text.parse::<i64>() {
-            return Kind::Integer(value);
+            return NodeKind::Integer(value);
         }
         if let Some(value) = text.parse::<f64>().ok().filter(|value| value.is_finite()) {
             // Text that is JSON already stays as it was written.
             let json =
                 serde_json::from_str::<serde_json::Number>(text).map_or_else(|_| value.to_string(), |_| text.into());
-            return Kind::Number(value, json);
+            return NodeKind::Number(value, json);
         }
     }
-    Kind::Text(text.to_owned())
+    NodeKind::Text(text.to_owned())
 }
 
 #[cfg(test)]
@@ -526,7 +526,7 @@ mod tests {
             let mut problems = Diagnostics::default();
             parse_json(Text { file, text: json, offset: 0 }, &mut problems);
             let problem = problems.iter().next().unwrap();
-            let place = super::super::diagnostic::Place::At(Span { file, start, end: start + 1 });
+            let place = super::super::diagnostic::DiagnosticPlace::At(Span { file, start, end: start + 1 });
             assert_eq!((&problem.place, problem.hint.as_deref()), (&place, Some(hint)), "{json}");
         }
     }

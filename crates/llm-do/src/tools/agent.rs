@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::approval::{PermittedCall, Question, Verdict};
-use super::attachment::{self, Changed, Premises, Reach};
-use super::protected::Protected;
+use super::attachment::{self, AttachmentScope, ChangedAttachment, Reach};
+use super::protected::ProtectedFiles;
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
 use crate::message::{Content, RawJson};
@@ -23,15 +23,15 @@ pub struct AgentTool {
     pub attachments_ask: bool,
     /// Attachments are relative to it.
     pub project_root: PathBuf,
-    pub protected: Protected,
+    pub protected: ProtectedFiles,
 }
 
 /// The input of an agent without a schema.
 const UNTYPED: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"what to say to the agent"},"attachments":{"type":"array","items":{"type":"string"},"description":"paths of files in the project"}},"required":["input"],"additionalProperties":false}"#;
 
 impl AgentTool {
-    fn premises(&self) -> Premises<'_> {
-        Premises { root: &self.project_root, protected: &self.protected }
+    fn premises(&self) -> AttachmentScope<'_> {
+        AttachmentScope { root: &self.project_root, protected: &self.protected }
     }
 
     /// Whether the agent itself says what its attachments are; else whoever calls it may give files beside its input.
@@ -89,9 +89,9 @@ impl AgentTool {
 }
 
 /// How far the files that an agent is given reach: those that somebody was asked about are the ones that were shown.
-pub fn reach(input: &RawJson, premises: Premises<'_>, call: &PermittedCall) -> Result<Reach, ToolError> {
+pub fn reach(input: &RawJson, premises: AttachmentScope<'_>, call: &PermittedCall) -> Result<Reach, ToolError> {
     let value: Value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
-    attachment::reach(&value, premises, call.bound_to()).map_err(|Changed| ToolError::Changed)
+    attachment::reach(&value, premises, call.bound_to()).map_err(|ChangedAttachment| ToolError::Changed)
 }
 
 impl Toolset for AgentTool {

@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 
 use super::ToolsetIdentity;
 use crate::BoxFuture;
-use crate::event::{Answered, EventKind, Events};
-use crate::journal::{Described, Prior, StepKind, Steps, Stop};
+use crate::event::{ApprovalResult, EventKind, Events};
+use crate::journal::{Prior, StepDescription, StepKind, Steps, Stop};
 use crate::message::RawJson;
 use crate::redact::Redactor;
 
@@ -291,16 +291,16 @@ impl Approvals {
     }
 
     /// Questions go to this function.
-    pub fn ask_with<F, Answered>(answer: F) -> Self
+    pub fn ask_with<F, AnswerFuture>(answer: F) -> Self
     where
-        F: Fn(ApprovalRequest) -> Answered + Send + Sync + 'static,
-        Answered: Future<Output = Answer> + Send + 'static,
+        F: Fn(ApprovalRequest) -> AnswerFuture + Send + Sync + 'static,
+        AnswerFuture: Future<Output = Answer> + Send + 'static,
     {
         struct Function<F>(F);
-        impl<F, Answered> Approver for Function<F>
+        impl<F, AnswerFuture> Approver for Function<F>
         where
-            F: Fn(ApprovalRequest) -> Answered + Send + Sync,
-            Answered: Future<Output = Answer> + Send + 'static,
+            F: Fn(ApprovalRequest) -> AnswerFuture + Send + Sync,
+            AnswerFuture: Future<Output = Answer> + Send + 'static,
         {
             fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Answer> {
                 Box::pin((self.0)(request.clone()))
@@ -379,7 +379,7 @@ impl Drop for OpenSlot<'_> {
 
 /// A question that nobody could answer, for whoever decides later.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Pending {
+pub struct PendingQuestion {
     /// The digest of the question, all of it; people read [`short_id`] of it.
     pub id: String,
     pub path: Vec<String>,
@@ -434,9 +434,9 @@ impl AskedQuestion {
     }
 
     /// For whoever decides later. `run` and `key` say where it was asked.
-    pub fn pending(&self, run: &str, key: &str) -> Pending {
+    pub fn pending(&self, run: &str, key: &str) -> PendingQuestion {
         let Self { path, tool, arguments, reason, preview, foreign, .. } = self.clone();
-        Pending { id: self.digest(run, key), path, tool, arguments, reason, preview, foreign }
+        PendingQuestion { id: self.digest(run, key), path, tool, arguments, reason, preview, foreign }
     }
 }
 
@@ -547,7 +547,7 @@ impl PermittedCall {
 
 /// A person's answer, as it is recorded.
 #[derive(Serialize, Deserialize)]
-struct Given {
+struct RecordedAnswer {
     answer: Answer,
     /// How arguments that the person changed were judged then: if they are judged otherwise later, the answer was about
     /// something else.
@@ -589,14 +589,14 @@ fn bounded(answer: Answer) -> Answer {
 
 /// What became of a call at the gate.
 #[derive(Debug)]
-pub enum Passage {
+pub enum GateOutcome {
     Permitted(Permission),
     Refused {
         reason: String,
         by: RefusedBy,
     },
     /// It must ask, and nobody is there.
-    Waits(Pending),
+    Waits(PendingQuestion),
     /// A person ended the run.
     EndRun,
 }
@@ -675,10 +675,10 @@ impl Gate {
         judge: impl Fn(RawJson) -> Judged + Sync,
         steps: &Steps,
         events: &Events,
-    ) -> Result<Passage, Stop> {
+    ) -> Result<GateOutcome, Stop> {
         let permitted =
-            |verdict: &Verdict, bound_to, edited| Ok(Passage::Permitted(Permission::of(verdict, bound_to, edited)));
-        let refused = |reason: String, by| Ok(Passage::Refused { reason, by });
+            |verdict: &Verdict, bound_to, edited| Ok(GateOutcome::Permitted(Permission::of(verdict, bound_to, edited)));
+        let refused = |reason: String, by| Ok(GateOutcome::Refused { reason, by });
         let question = match &verdict {
             Verdict::Allow => return permitted(&verdict, None, None),
             Verdict::Block(reason) => return refused(reason.clone(), RefusedBy::Policy),
@@ -687,12 +687,12 @@ impl Gate {
         let pending = || candidate.asked(question, events.redactor()).pending(&self.run, &(candidate.key)());
         // Boxed: most calls are allowed, and have no use for it.
         let answered = Box::pin(self.answered(&candidate, &verdict, question, &judge, steps, events));
-        let Given { answer, judged } = match answered.await {
+        let RecordedAnswer { answer, judged } = match answered.await {
             Ok(given) => given,
             Err(NoAnswer::Unasked) => return permitted(&verdict, verdict.bound_exception(), None),
             Err(NoAnswer::Policy(reason)) => return refused(reason, RefusedBy::Policy),
-            Err(NoAnswer::Nobody) => return Ok(Passage::Waits(pending())),
-            Err(NoAnswer::EndRun) => return Ok(Passage::EndRun),
+            Err(NoAnswer::Nobody) => return Ok(GateOutcome::Waits(pending())),
+            Err(NoAnswer::EndRun) => return Ok(GateOutcome::EndRun),
             Err(NoAnswer::Stopped(stop)) => return Err(stop),
         };
         match answer {
@@ -714,8 +714,8 @@ impl Gate {
             Answer::Refuse { reason } => {
                 refused(reason.unwrap_or_else(|| "the user refused it".to_owned()), RefusedBy::Person)
             }
-            Answer::EndRun => Ok(Passage::EndRun),
-            Answer::Later => Ok(Passage::Waits(pending())),
+            Answer::EndRun => Ok(GateOutcome::EndRun),
+            Answer::Later => Ok(GateOutcome::Waits(pending())),
         }
     }
 
@@ -729,7 +729,7 @@ impl Gate {
         judge: &(impl Fn(RawJson) -> Judged + Sync),
         steps: &Steps,
         events: &Events,
-    ) -> Result<Given, NoAnswer> {
+    ) -> Result<RecordedAnswer, NoAnswer> {
         // Whatever was recorded: who rejects all rejects it now.
         if self.approvals.mode == ApprovalMode::RejectAll {
             return Err(NoAnswer::Policy("every question is answered with no in this run".to_owned()));
@@ -763,9 +763,9 @@ impl Gate {
                 | Answer::EndRun
                 | Answer::Later => None,
             };
-            Ok(Given { answer, judged })
+            Ok(RecordedAnswer { answer, judged })
         };
-        let described = || Described::new(StepKind::Ask, &request.id).shown(&asked);
+        let described = || StepDescription::new(StepKind::Ask, &request.id).shown(&asked);
         steps.run(described, &telling, effect).await
     }
 
@@ -780,8 +780,8 @@ impl Gate {
         let Approvals { mode, approver, .. } = &self.approvals;
         let is_remembered = self.is_remembered(candidate, verdict);
         let answer = match answerer(Facts { mode: *mode, is_known, is_remembered, has_approver: approver.is_some() }) {
-            Answerer::Session => Answered::Remembered,
-            Answerer::ApproveAll => Answered::Policy,
+            Answerer::Session => ApprovalResult::Remembered,
+            Answerer::ApproveAll => ApprovalResult::Policy,
             Answerer::RejectAll | Answerer::Known | Answerer::Approver | Answerer::Nobody => return Ok(()),
         };
         candidate.tell(&self.run, events, verdict, answer);
@@ -831,7 +831,7 @@ impl Gate {
             biased;
             answer = &mut answered => Self::answer_told(bounded(answer), request, events),
             () = covered => {
-                candidate.tell(&self.run, events, verdict, Answered::Remembered);
+                candidate.tell(&self.run, events, verdict, ApprovalResult::Remembered);
                 Ok(Answer::Once)
             }
         }
@@ -845,12 +845,12 @@ impl Gate {
 
     fn answer_told(answer: Answer, request: &ApprovalRequest, events: &Events) -> Result<Answer, NoAnswer> {
         let (answered, note) = match &answer {
-            Answer::Once => (Answered::Once, None),
-            Answer::CallForSession => (Answered::CallForSession, None),
-            Answer::ToolForSession => (Answered::ToolForSession, None),
-            Answer::Edited(arguments) => (Answered::Edited, Some(arguments.get().to_owned())),
-            Answer::Refuse { reason } => (Answered::Refused, reason.clone()),
-            Answer::EndRun => (Answered::Refused, Some("the run was ended".to_owned())),
+            Answer::Once => (ApprovalResult::Once, None),
+            Answer::CallForSession => (ApprovalResult::CallForSession, None),
+            Answer::ToolForSession => (ApprovalResult::ToolForSession, None),
+            Answer::Edited(arguments) => (ApprovalResult::Edited, Some(arguments.get().to_owned())),
+            Answer::Refuse { reason } => (ApprovalResult::Refused, reason.clone()),
+            Answer::EndRun => (ApprovalResult::Refused, Some("the run was ended".to_owned())),
             Answer::Later => return Err(NoAnswer::Nobody),
         };
         events.send(|| EventKind::ApprovalAnswered {
@@ -909,7 +909,7 @@ impl Candidate<'_> {
     }
 
     /// Who watches a run learns also of what would have been asked.
-    fn tell(&self, run: &str, events: &Events, verdict: &Verdict, answer: Answered) {
+    fn tell(&self, run: &str, events: &Events, verdict: &Verdict, answer: ApprovalResult) {
         events.send(|| EventKind::ApprovalAnswered {
             id: self
                 .asked(verdict.question().unwrap_or(&Question::default()), events.redactor())

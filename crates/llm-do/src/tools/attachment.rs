@@ -15,20 +15,20 @@ use sha2::{Digest as _, Sha256};
 
 use super::approval::{Question, digest};
 use super::filesystem::walk;
-use super::protected::{Protected, Target};
+use super::protected::{ProtectedFiles, Target};
 use super::secret::looks_secret;
-use crate::beneath::{self, Identity, Kind, Place, Unopened};
+use crate::beneath::{self, FileKind, FileOpenError, Identity, Place};
 use crate::escape::visible;
 use crate::journal::digest::hex;
 use crate::message::Attachment;
 
 /// Where the files that an input names are looked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Premises<'a> {
+pub struct AttachmentScope<'a> {
     /// Names are relative to it, and what lies beneath it is the project's.
     pub root: &'a Path,
     /// What belongs to this program itself is asked about beneath the root, too.
-    pub protected: &'a Protected,
+    pub protected: &'a ProtectedFiles,
 }
 
 /// How far the attachments that an input names may reach.
@@ -37,16 +37,16 @@ pub enum Reach {
     /// Beneath the project root, nothing that looks like a secret and nothing of this program itself.
     Project,
     /// Also what somebody agreed to: exactly the bytes that they were asked about.
-    Agreed(Agreed),
+    Agreed(AgreedFiles),
 }
 
 /// Files as they were when somebody agreed to send them, by the names that the input has for them.
 #[derive(Clone, Debug)]
-pub struct Agreed(Arc<BTreeMap<String, Result<Attachment, AttachmentError>>>);
+pub struct AgreedFiles(Arc<BTreeMap<String, Result<Attachment, AttachmentError>>>);
 
 /// A file is no longer what somebody was asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed;
+pub struct ChangedAttachment;
 
 /// Why a file cannot travel with an input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,14 +62,14 @@ impl AttachmentError {
         Self { name: visible(name).into_owned(), reason: reason.into() }
     }
 
-    fn unopened(name: &str, error: &Unopened) -> Self {
+    fn unopened(name: &str, error: &FileOpenError) -> Self {
         Self::new(
             name,
             match error {
-                Unopened::Missing => "does not exist".to_owned(),
-                Unopened::Outside => "leads outside the project root".to_owned(),
-                Unopened::NotRegular => "is not a regular file".to_owned(),
-                Unopened::Io(error) => format!("cannot be read: {error}"),
+                FileOpenError::Missing => "does not exist".to_owned(),
+                FileOpenError::Outside => "leads outside the project root".to_owned(),
+                FileOpenError::NotRegular => "is not a regular file".to_owned(),
+                FileOpenError::Io(error) => format!("cannot be read: {error}"),
             },
         )
     }
@@ -119,7 +119,7 @@ pub fn held_as(file: &Attachment) -> String {
 
 /// What somebody must be asked before the files that an input names are sent to an agent: those outside the project, those
 /// that look like secrets and those of this program itself. `None` if there are none.
-pub fn question(input: &Value, premises: Premises<'_>, agent: &str) -> Option<Question> {
+pub fn question(input: &Value, premises: AttachmentScope<'_>, agent: &str) -> Option<Question> {
     let mut named = names(input);
     if !named.any(|path| find(path, premises).is_ok_and(|found| found.exception.is_some())) {
         return None;
@@ -151,23 +151,23 @@ fn inside<'a>(named: &'a str, root: &Path) -> Cow<'a, Path> {
 }
 
 /// What an answer about the files of an input is for: their paths, which files they are, and what is in them.
-pub fn binding(input: &Value, premises: Premises<'_>) -> String {
+pub fn binding(input: &Value, premises: AttachmentScope<'_>) -> String {
     state_of(&look_at(input, premises))
 }
 
 /// How far an input reaches after somebody was asked about its files: `bound_to` is what they were shown. The files are read
 /// here, once: what was compared is what is sent.
-pub fn reach(input: &Value, premises: Premises<'_>, bound_to: Option<&str>) -> Result<Reach, Changed> {
+pub fn reach(input: &Value, premises: AttachmentScope<'_>, bound_to: Option<&str>) -> Result<Reach, ChangedAttachment> {
     let Some(bound_to) = bound_to else { return Ok(Reach::Project) };
     let looks = look_at(input, premises);
     if state_of(&looks) != bound_to {
-        return Err(Changed);
+        return Err(ChangedAttachment);
     }
     let agreed = looks.into_iter().map(|Look { named, content, .. }| {
         let attachment = content.and_then(|content| of_bytes(Path::new(&named), content.bytes));
         (named, attachment)
     });
-    Ok(Reach::Agreed(Agreed(Arc::new(agreed.collect()))))
+    Ok(Reach::Agreed(AgreedFiles(Arc::new(agreed.collect()))))
 }
 
 fn names(input: &Value) -> impl Iterator<Item = &str> {
@@ -179,10 +179,10 @@ struct Look {
     named: String,
     resolved: PathBuf,
     exception: Option<&'static str>,
-    content: Result<Read, AttachmentError>,
+    content: Result<AttachmentBytes, AttachmentError>,
 }
 
-struct Read {
+struct AttachmentBytes {
     identity: Identity,
     bytes: Vec<u8>,
 }
@@ -190,7 +190,7 @@ struct Read {
 /// All of them together are read up to this: no request is larger, and nobody has to wait for more.
 const MOST_READ: u64 = 4 * LARGEST;
 
-fn look_at(input: &Value, premises: Premises<'_>) -> Vec<Look> {
+fn look_at(input: &Value, premises: AttachmentScope<'_>) -> Vec<Look> {
     let mut left = MOST_READ;
     let look = |named: &str| {
         let look = look_at_one(named, premises, left);
@@ -200,8 +200,8 @@ fn look_at(input: &Value, premises: Premises<'_>) -> Vec<Look> {
     names(input).map(look).collect()
 }
 
-fn look_at_one(named: &str, premises: Premises<'_>, left: u64) -> Look {
-    let unread = |error: &Unopened| {
+fn look_at_one(named: &str, premises: AttachmentScope<'_>, left: u64) -> Look {
+    let unread = |error: &FileOpenError| {
         let content = Err(AttachmentError::unopened(named, error));
         Look { named: named.to_owned(), resolved: premises.root.join(named), exception: None, content }
     };
@@ -221,7 +221,7 @@ fn state_of(looks: &[Look]) -> String {
     let of_one = |look: &Look| {
         let resolved = look.resolved.as_os_str().as_encoded_bytes().escape_ascii().to_string();
         let content = match &look.content {
-            Ok(Read { identity, bytes }) => format!("{identity:?} {}", hex(&Sha256::digest(bytes))),
+            Ok(AttachmentBytes { identity, bytes }) => format!("{identity:?} {}", hex(&Sha256::digest(bytes))),
             Err(error) => format!("unread: {error}"),
         };
         [look.named.clone(), resolved, content]
@@ -238,15 +238,15 @@ struct Finding {
 }
 
 /// A file that is missing or no file needs no consent: reading it says so.
-fn find(named: &str, premises: Premises<'_>) -> Result<Finding, Unopened> {
-    let Premises { root, .. } = premises;
+fn find(named: &str, premises: AttachmentScope<'_>) -> Result<Finding, FileOpenError> {
+    let AttachmentScope { root, .. } = premises;
     let directory = Dir::open_ambient_dir(root, ambient_authority())?;
     match beneath::resolve(&directory, &inside(named, root)) {
         Ok(place) => {
             let exception = premises.exception(&directory, named, &place);
             Ok(Finding { resolved: place.path.clone(), place, exception })
         }
-        Err(Unopened::Outside) => {
+        Err(FileOpenError::Outside) => {
             // From the top, link by link: so that the path that is shown is that of the file that is opened.
             let canonical = root.join(named).canonicalize()?;
             let top = Dir::open_ambient_dir("/", ambient_authority())?;
@@ -261,8 +261,8 @@ fn find(named: &str, premises: Premises<'_>) -> Result<Finding, Unopened> {
     }
 }
 
-fn read_place(named: &str, place: &Place, most: u64) -> Result<Read, AttachmentError> {
-    let failed = |error: Unopened| AttachmentError::unopened(named, &error);
+fn read_place(named: &str, place: &Place, most: u64) -> Result<AttachmentBytes, AttachmentError> {
+    let failed = |error: FileOpenError| AttachmentError::unopened(named, &error);
     let file = place.open().map_err(failed)?;
     let identity = Identity::of_file(&file).map_err(|error| failed(error.into()))?;
     if place.found.as_ref().is_none_or(|found| found.identity != identity) {
@@ -270,10 +270,10 @@ fn read_place(named: &str, place: &Place, most: u64) -> Result<Read, AttachmentE
     }
     let mut bytes = Vec::new();
     file.take(most.min(LARGEST + 1)).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
-    Ok(Read { identity, bytes })
+    Ok(AttachmentBytes { identity, bytes })
 }
 
-impl Premises<'_> {
+impl AttachmentScope<'_> {
     /// Why a file beneath the root is not sent unasked, if so.
     fn exception(self, directory: &Dir, named: &str, place: &Place) -> Option<&'static str> {
         let own = || self.is_private(place).then_some("belongs to llm-do itself");
@@ -282,7 +282,7 @@ impl Premises<'_> {
 
     /// A root that cannot be looked at is nobody's to say of.
     fn is_private(self, place: &Place) -> bool {
-        let is_file = place.found.as_ref().is_some_and(|found| found.kind == Kind::Regular);
+        let is_file = place.found.as_ref().is_some_and(|found| found.kind == FileKind::Regular);
         let is_own = |root: Target| self.protected.is_private(&root.at(place));
         is_file && self.protected.private().next().is_some() && Target::of_path(self.root).map_or(true, is_own)
     }
@@ -290,24 +290,24 @@ impl Premises<'_> {
 
 /// By the name it is called, by its name behind all links, or by another name of the same file.
 fn is_secret(root: &Dir, named: &str, place: &Place) -> bool {
-    let Some(found) = place.found.as_ref().filter(|found| found.kind == Kind::Regular) else { return false };
+    let Some(found) = place.found.as_ref().filter(|found| found.kind == FileKind::Regular) else { return false };
     let has_other_secret_name = || found.names > 1 && !matches!(walk::secret_with(root, found.identity), Ok(None));
     looks_secret(&place.path) || looks_secret(Path::new(named)) || has_other_secret_name()
 }
 
 /// Reads a file that an input names, relative to the project root.
-pub fn read(path: &Value, premises: Premises<'_>, reach: &Reach) -> Result<Attachment, AttachmentError> {
+pub fn read(path: &Value, premises: AttachmentScope<'_>, reach: &Reach) -> Result<Attachment, AttachmentError> {
     let Some(name) = path.as_str() else { return Err(AttachmentError::new(&path.to_string(), "is not a path")) };
-    if let Reach::Agreed(Agreed(files)) = reach
+    if let Reach::Agreed(AgreedFiles(files)) = reach
         && let Some(agreed) = files.get(name)
     {
         return agreed.clone();
     }
-    let failed = |error: Unopened| AttachmentError::unopened(name, &error);
-    let Premises { root, .. } = premises;
+    let failed = |error: FileOpenError| AttachmentError::unopened(name, &error);
+    let AttachmentScope { root, .. } = premises;
     let directory = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| failed(error.into()))?;
     let place = beneath::resolve(&directory, &inside(name, root)).map_err(failed)?;
-    let Read { bytes, .. } = read_place(name, &place, LARGEST + 1)?;
+    let AttachmentBytes { bytes, .. } = read_place(name, &place, LARGEST + 1)?;
     if let Some(why) = premises.exception(&directory, name, &place) {
         return Err(AttachmentError::new(name, format!("{why}, and nobody was asked")));
     }
@@ -317,9 +317,9 @@ pub fn read(path: &Value, premises: Premises<'_>, reach: &Reach) -> Result<Attac
 /// Reads a file that a user names: anywhere, a regular file.
 pub fn read_named(path: &Path) -> Result<Attachment, AttachmentError> {
     let shown = path.display().to_string();
-    let failed = |error: Unopened| AttachmentError::unopened(&shown, &error);
+    let failed = |error: FileOpenError| AttachmentError::unopened(&shown, &error);
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(failed(Unopened::NotRegular));
+        return Err(failed(FileOpenError::NotRegular));
     };
     let resolved = path.canonicalize().map_err(|error| failed(error.into()))?;
     let directory = resolved.parent().unwrap_or(parent);
@@ -370,8 +370,8 @@ mod tests {
 
     use super::*;
 
-    fn premises<'a>(root: &'a Path, own: &'a Protected) -> Premises<'a> {
-        Premises { root, protected: own }
+    fn premises<'a>(root: &'a Path, own: &'a ProtectedFiles) -> AttachmentScope<'a> {
+        AttachmentScope { root, protected: own }
     }
 
     /// A project with a file, a secret and links, and a file outside it.
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn files_outside_and_secrets_are_asked_for_with_the_path_they_lead_to() {
         let (inside, outside) = project();
-        let own = Protected::default();
+        let own = ProtectedFiles::default();
         let other = outside.path().canonicalize().unwrap().join("other.md").display().to_string();
         let absolute = outside.path().join("other.md").display().to_string();
         let cases = [
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn without_consent_only_plain_files_of_the_project_are_read() {
         let (inside, outside) = project();
-        let own = Protected::default();
+        let own = ProtectedFiles::default();
         let absolute = outside.path().join("other.md").display().to_string();
         let agreed = |path: &str| {
             let input = json!({"attachments": [path]});
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn an_answer_is_for_the_file_that_was_shown_and_for_what_was_in_it() {
         let (inside, outside) = project();
-        let own = Protected::default();
+        let own = ProtectedFiles::default();
         let (named, other) = (outside.path().join("harmless.txt"), outside.path().join("id_rsa"));
         let input = json!({"attachments": [named.to_str().unwrap()]});
         let fresh = || {
@@ -470,7 +470,7 @@ mod tests {
             change();
             assert_eq!(
                 reach(&input, premises(inside.path(), &own), bound_to.as_deref()).err(),
-                Some(Changed),
+                Some(ChangedAttachment),
                 "{name}"
             );
         }
@@ -485,7 +485,7 @@ mod tests {
     #[test]
     fn files_of_this_program_ask_wherever_the_project_lies() {
         let (home, own) = (tempfile::tempdir().unwrap(), [".config/llm-do", "state", "cache/not-yet"]);
-        let mut protected = Protected::default();
+        let mut protected = ProtectedFiles::default();
         for path in own {
             protected.add(home.path().join(path), crate::tools::protected::Covers::Private, "belongs to llm-do itself");
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::rpc::{Fault, Request, code};
+use super::rpc::{RpcError, RpcRequest, code};
 use super::{CallContext, ToolError, attachment};
 use crate::message::{Attachment, Content, Message, RawJson};
 use crate::underway::Underway;
@@ -20,7 +20,7 @@ pub const METHODS: [&str; 6] = ["call", "call_agent", "is_untyped", "tools", "us
 /// `given` says how what an agent (by its name) or a tool gave is told.
 pub async fn while_serving<T>(
     answer: impl Future<Output = T>,
-    requests: mpsc::UnboundedReceiver<Request>,
+    requests: mpsc::UnboundedReceiver<RpcRequest>,
     cx: &CallContext<'_>,
     given: impl Fn(&[Content], Option<&str>) -> RawJson,
 ) -> T {
@@ -35,14 +35,14 @@ pub async fn while_serving<T>(
 pub async fn while_serving_within<T>(
     time: Duration,
     answer: impl Future<Output = T>,
-    mut requests: mpsc::UnboundedReceiver<Request>,
+    mut requests: mpsc::UnboundedReceiver<RpcRequest>,
     cx: &CallContext<'_>,
     given: impl Fn(&[Content], Option<&str>) -> RawJson,
 ) -> Option<T> {
     let mut answer = std::pin::pin!(answer);
     let mut served = Underway::default();
     let given = &given;
-    let serve = |request: Request| request.serve(|method, params| answered(method, params, cx, given));
+    let serve = |request: RpcRequest| request.serve(|method, params| answered(method, params, cx, given));
     let mut left = time;
     loop {
         let (began, works) = (Instant::now(), served.is_empty());
@@ -63,7 +63,7 @@ async fn answered(
     params: RawJson,
     cx: &CallContext<'_>,
     given: &impl Fn(&[Content], Option<&str>) -> RawJson,
-) -> Result<RawJson, Fault> {
+) -> Result<RawJson, RpcError> {
     #[derive(Deserialize)]
     struct ByName {
         #[serde(alias = "agent", default)]
@@ -71,7 +71,7 @@ async fn answered(
         #[serde(default)]
         input: Option<RawJson>,
     }
-    let malformed = |error: serde_json::Error| Fault::told(code::INVALID_PARAMS, error.to_string());
+    let malformed = |error: serde_json::Error| RpcError::told(code::INVALID_PARAMS, error.to_string());
     let ByName { name, input } = params.to().map_err(malformed)?;
     let input = input.unwrap_or_else(|| RawJson::of(&json!({})));
     let is_agent = method == "call_agent" || cx.plane.has_agent(&name) || !cx.plane.has(&name);
@@ -84,11 +84,11 @@ async fn answered(
         "tools" => return value(json!(cx.tools())),
         "usage" => return value(json!(cx.usage())),
         "trace" => return value(json!(cx.trace())),
-        unknown => return Err(Fault::told(code::METHOD_NOT_FOUND, format!("there is no `{unknown}`"))),
+        unknown => return Err(RpcError::told(code::METHOD_NOT_FOUND, format!("there is no `{unknown}`"))),
     };
     let content = called.map_err(|error| match error {
-        ToolError::Ends(ending) => Fault::told(code::ENDS, ending.to_string()),
-        error @ (ToolError::Failed(_) | ToolError::Changed) => Fault::told(code::FAILED, error.to_string()),
+        ToolError::Ends(ending) => RpcError::told(code::ENDS, ending.to_string()),
+        error @ (ToolError::Failed(_) | ToolError::Changed) => RpcError::told(code::FAILED, error.to_string()),
     })?;
     Ok(given(&content, is_agent.then_some(&name)))
 }
@@ -112,7 +112,7 @@ pub enum Sight {
 
 /// A call as its code sees it, with the messages in whatever form is sent.
 #[derive(Debug, Serialize)]
-pub struct Seen<'a, M> {
+pub struct CallView<'a, M> {
     agent: &'a str,
     depth: usize,
     path: &'a [String],
@@ -125,7 +125,7 @@ pub struct Seen<'a, M> {
     attachments: Vec<Value>,
 }
 
-impl<'a, M> Seen<'a, M> {
+impl<'a, M> CallView<'a, M> {
     /// What code may see of this call. The messages are put into the form that is sent only if it may see them.
     pub fn of(sight: Sight, cx: &'a CallContext<'a>, messages: impl FnOnce(&'a [Message]) -> M) -> Self {
         let full = sight == Sight::Full;

@@ -18,17 +18,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::approval::{PermittedCall, Question, Verdict, digest};
 use super::misfit::parse;
-use super::protected::Protected;
+use super::protected::ProtectedFiles;
 use super::secret::looks_secret;
 use super::source::{FileRoot, FilesystemConfig, Roots};
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
 use crate::BoxFuture;
-use crate::beneath::{Identity, Kind, Unopened};
+use crate::beneath::{FileKind, FileOpenError, Identity};
 use crate::escape::{visible, visible_start};
 use crate::judgement;
 use crate::message::{Content, RawJson};
-use change::{Change, Unchangeable, Wanted};
-use listing::Listing;
+use change::{Change, ChangeRequest, Unchangeable};
+use listing::FileListing;
 use root::{Root, Spot};
 use text::Replacement;
 
@@ -36,7 +36,7 @@ use text::Replacement;
 #[derive(Clone)]
 pub struct Filesystem {
     roots: Arc<Vec<Root>>,
-    protected: Arc<Protected>,
+    protected: Arc<ProtectedFiles>,
     /// Made when they are first asked for: schemas take longer than most calls.
     specs: Arc<OnceLock<Vec<ToolSpec>>>,
 }
@@ -106,7 +106,7 @@ const MOST_PARTS: usize = 128;
 
 impl Filesystem {
     /// Opens the roots; those that can be written need not exist yet. What is protected is asked for, whatever the rules.
-    pub fn open(config: &FilesystemConfig, project_root: &Path, protected: &Protected) -> Result<Self, String> {
+    pub fn open(config: &FilesystemConfig, project_root: &Path, protected: &ProtectedFiles) -> Result<Self, String> {
         let named: Vec<(String, &FileRoot)> = match &config.roots {
             Roots::One(root) => vec![(String::new(), root)],
             Roots::Named(roots) => roots.iter().map(|(name, root)| (name.clone(), root)).collect(),
@@ -204,15 +204,15 @@ impl Filesystem {
     }
 
     /// In the words of whoever asked.
-    fn explain(&self, root: &Root, path: &str, error: &Unopened) -> String {
+    fn explain(&self, root: &Root, path: &str, error: &FileOpenError) -> String {
         let path = visible(path);
         match error {
-            Unopened::Missing => format!("`{path}` does not exist; `list_files` shows what is there"),
-            Unopened::Outside => {
+            FileOpenError::Missing => format!("`{path}` does not exist; `list_files` shows what is there"),
+            FileOpenError::Outside => {
                 format!("`{path}` is a link that leads outside {}; {}", root.shown.display(), self.allowed())
             }
-            Unopened::NotRegular => format!("`{path}` is not a regular file; only those are read and written"),
-            Unopened::Io(error) => format!("`{path}`: {error}"),
+            FileOpenError::NotRegular => format!("`{path}` is not a regular file; only those are read and written"),
+            FileOpenError::Io(error) => format!("`{path}`: {error}"),
         }
     }
 }
@@ -280,7 +280,7 @@ impl Filesystem {
             return Some(Verdict::Allow);
         };
         let names = match &spot.place.found {
-            Some(found) if found.kind == Kind::Regular => found.names,
+            Some(found) if found.kind == FileKind::Regular => found.names,
             Some(_) | None => return Some(Verdict::Allow),
         };
         if names > 1 && looking == Looking::AtTheFile {
@@ -293,7 +293,7 @@ impl Filesystem {
         let arguments: ReadFile = parse(call.arguments()).map_err(ToolError::Failed)?;
         let path = &arguments.path;
         let (root, spot) = self.find_to_read(path).map_err(ToolError::Failed)?;
-        let unopened = |error: &Unopened| ToolError::Failed(self.explain(root, path, error));
+        let unopened = |error: &FileOpenError| ToolError::Failed(self.explain(root, path, error));
         let file = spot.place.open().map_err(|error| unopened(&error))?;
         let identity = Identity::of_file(&file).map_err(|error| unopened(&error.into()))?;
         if spot.place.found.as_ref().is_none_or(|found| found.identity != identity) {
@@ -318,20 +318,20 @@ impl Filesystem {
     fn list(&self, arguments: &ListFiles) -> Result<String, String> {
         let (path, pattern) = (&arguments.path, &arguments.pattern);
         if self.has_named_roots() && Path::new(path).components().all(|part| part == Component::CurDir) {
-            let mut listing = Listing::new(Path::new(""), pattern)?;
+            let mut listing = FileListing::new(Path::new(""), pattern)?;
             for root in self.roots.iter().filter(|root| root.refusal().is_none()) {
                 match listing.add(root, Path::new(""), Path::new(&root.name)) {
-                    Ok(()) | Err(Unopened::Missing) => {}
+                    Ok(()) | Err(FileOpenError::Missing) => {}
                     Err(error) => return Err(self.explain(root, &root.name, &error)),
                 }
             }
             return Ok(listing.text());
         }
         let (root, beneath) = self.locate(path)?;
-        let mut listing = Listing::new(&beneath, pattern)?;
+        let mut listing = FileListing::new(&beneath, pattern)?;
         match listing.add(root, &beneath, Path::new("")) {
             // A root that nobody has written to yet.
-            Err(Unopened::Missing) if beneath.as_os_str().is_empty() => Ok(listing.text()),
+            Err(FileOpenError::Missing) if beneath.as_os_str().is_empty() => Ok(listing.text()),
             Err(error) => Err(self.explain(root, path, &error)),
             Ok(()) => Ok(listing.text()),
         }
@@ -344,10 +344,10 @@ impl Filesystem {
     fn change(&self, tool: &str, arguments: &RawJson) -> Result<(Change<'_>, String), String> {
         let (path, wanted) = if tool == "write_file" {
             let WriteFile { path, content } = parse(arguments)?;
-            (path, Wanted::Content(content))
+            (path, ChangeRequest::Content(content))
         } else {
             let EditFile { path, old, new, replace_all } = parse(arguments)?;
-            (path, Wanted::Replacement(Replacement { old, new, replace_all }))
+            (path, ChangeRequest::Replacement(Replacement { old, new, replace_all }))
         };
         let (root, beneath) = self.locate_writable(&path)?;
         let change = Change::of(root, beneath, wanted, &self.protected)
@@ -429,15 +429,15 @@ impl Filesystem {
     /// Whether a call is judged in no time: what it names is small, and nobody has to look for its other names.
     fn is_light(&self, arguments: &RawJson) -> bool {
         #[derive(Deserialize)]
-        struct Named {
+        struct PathArgument {
             path: Option<String>,
         }
-        let named = arguments.to::<Named>().ok().and_then(|named| named.path);
+        let named = arguments.to::<PathArgument>().ok().and_then(|named| named.path);
         let located = named.as_deref().and_then(|path| self.locate(path).ok());
         let found = located.and_then(|(root, beneath)| root.find(&beneath).ok()?.place.found);
         let (bytes, names) = found.map_or((0, 1), |found| match found.kind {
-            Kind::Regular => (found.bytes, found.names),
-            Kind::Directory | Kind::Other => (0, 1),
+            FileKind::Regular => (found.bytes, found.names),
+            FileKind::Directory | FileKind::Other => (0, 1),
         });
         bytes.saturating_add(arguments.get().len() as u64) <= judgement::SMALL_TEXT as u64 && names == 1
     }

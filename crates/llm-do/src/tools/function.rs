@@ -300,11 +300,11 @@ impl FunctionEntry {
 }
 
 /// Makes toolsets: one for each call of an agent that uses it.
-pub type ToolsetFactory = Arc<dyn Fn(Opening) -> BoxFuture<'static, Result<MadeToolset, String>> + Send + Sync>;
+pub type ToolsetFactory = Arc<dyn Fn(ToolsetContext) -> BoxFuture<'static, Result<MadeToolset, String>> + Send + Sync>;
 
 /// The call that a toolset is made for.
 #[derive(Clone, Debug, Serialize)]
-pub struct Opening {
+pub struct ToolsetContext {
     pub agent: String,
     /// `provider:model`.
     pub model: String,

@@ -10,7 +10,7 @@ use super::agent::AgentTool;
 use super::approval::{Verdict, canonical};
 use super::filesystem::Filesystem;
 use super::mcp::protocol::{self, Listing};
-use super::protected::Protected;
+use super::protected::ProtectedFiles;
 use super::shell::directory::WorkingDirectory;
 use super::shell::{grammar, words};
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
@@ -69,7 +69,8 @@ pub fn paths(bytes: &[u8]) {
         assert_eq!(names, 2, "nothing is made outside");
     });
     let config = FilesystemConfig { roots: Roots::One(writable(Base::WorkingDirectory)) };
-    let files = Filesystem::open(&config, Path::new("."), &Protected::default()).expect("there is a working directory");
+    let files =
+        Filesystem::open(&config, Path::new("."), &ProtectedFiles::default()).expect("there is a working directory");
     for (tool, arguments) in [
         ("read_file", serde_json::json!({"path": path})),
         ("write_file", serde_json::json!({"path": path, "content": "x"})),
@@ -169,7 +170,7 @@ fn judges() -> Vec<(Vec<ToolSpec>, Judge)> {
     let schema = r#"{"type":"object","properties":{"topic":{"type":"string","maxLength":9},"n":{"type":"integer"}},"required":["topic"]}"#;
     let agent = |parameters: Option<&str>| AgentTool {
         project_root: std::path::PathBuf::from("."),
-        protected: Protected::default(),
+        protected: ProtectedFiles::default(),
         name: "reader".to_owned(),
         description: String::new(),
         parameters: parameters.map(|schema| RawJson::from_valid(schema.to_owned())),
@@ -182,7 +183,7 @@ fn judges() -> Vec<(Vec<ToolSpec>, Judge)> {
     }
     // Judging a write looks at what is there, and changes nothing.
     let config = FilesystemConfig { roots: Roots::One(writable(Base::WorkingDirectory)) };
-    if let Ok(files) = Filesystem::open(&config, Path::new("."), &Protected::default()) {
+    if let Ok(files) = Filesystem::open(&config, Path::new("."), &ProtectedFiles::default()) {
         judges.push((files.specs(), Box::new(move |tool, arguments| files.verdict(tool, arguments))));
     }
     judges

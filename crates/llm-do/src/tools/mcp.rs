@@ -13,5 +13,5 @@ mod server;
 mod toolset;
 
 pub use protocol::McpTool;
-pub use server::{Launch, Server};
+pub use server::{Server, ServerSpec};
 pub use toolset::McpTools;

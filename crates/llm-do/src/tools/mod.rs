@@ -36,7 +36,7 @@ use crate::journal::digest::digest;
 use crate::journal::{Steps, Stop};
 use crate::message::{Attachment, Content, Message, RawJson};
 use agent::AgentTool;
-use approval::{DeclaredVerdict, Pending, PermittedCall, Verdict};
+use approval::{DeclaredVerdict, PendingQuestion, PermittedCall, Verdict};
 use attachment::Reach;
 
 /// A live set of tools. One instance serves one call of an agent.
@@ -130,7 +130,7 @@ impl ToolError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Ending {
     #[error("approval is needed for {}", shown_pending(.0))]
-    NeedsApproval(Vec<Pending>),
+    NeedsApproval(Vec<PendingQuestion>),
     #[error("`{tool}` of {} was refused: {reason}", .path.join(" › "))]
     Refused { path: Vec<String>, tool: String, reason: String },
     #[error("the run was ended at a question")]
@@ -144,7 +144,7 @@ pub enum Ending {
     Journal(#[from] Stop),
 }
 
-fn shown_pending(pending: &[Pending]) -> String {
+fn shown_pending(pending: &[PendingQuestion]) -> String {
     let calls = pending.iter().map(|call| format!("`{}` of {}", call.tool, call.path.join(" › ")));
     calls.collect::<Vec<_>>().join(", ")
 }

@@ -16,12 +16,12 @@ use super::agent::AgentTool;
 use super::approval::{Gate, MOST_OPEN_QUESTIONS, Permission, Rules, canonical, digest};
 use super::source::{AgentToolNames, ToolsetSource};
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset, ToolsetIdentity};
-use crate::event::{EventKind, Events, Returned, Told};
-use crate::journal::{Described, Recorded, StepKind};
+use crate::event::{EventKind, EventLog, Events, ToolReturn};
+use crate::journal::{StepDescription, StepKind, StepRecord};
 use crate::message::{Arguments, Attachment, Content, RawJson, ToolCall, ToolResult};
 use crate::redact::Redactor;
 use crate::stack;
-use decision::{Decided, Place};
+use decision::{CallPosition, DecisionOutcome};
 
 /// A live toolset as one agent uses it.
 pub struct OpenToolset {
@@ -164,7 +164,7 @@ impl ToolPlane {
     /// Runs the calls of one reply, and gives what its model reads of them.
     pub async fn run(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<ToolResult>, Ending> {
         let outcomes = self.outcomes(calls, cx).await?;
-        let read = |(call, outcome): (&&ToolCall, Outcome)| ToolResult {
+        let read = |(call, outcome): (&&ToolCall, CallResult)| ToolResult {
             id: call.id.clone(),
             tool: call.tool.clone(),
             outcome: outcome.read(),
@@ -174,14 +174,14 @@ impl ToolPlane {
 
     /// All are decided first, in order; then the permitted ones run at the same time. Results come in call order. If one
     /// must wait for an approval that nobody can give, none runs.
-    async fn outcomes(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<Outcome>, Ending> {
+    async fn outcomes(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<CallResult>, Ending> {
         // Whoever reads the trace finds the calls of a reply in its order, whichever ends first.
         let first = cx.events.ranks(calls.len());
         let decided = self.decisions(calls, first, cx).await?;
         let running =
             calls.iter().zip(decided).enumerate().map(|(position, (call, decided))| (position, *call, decided));
         let (sequential, concurrent): (Vec<_>, Vec<_>) = running.partition(|(_, call, decided)| {
-            let slot = self.slot(&call.tool).filter(|_| matches!(decided, Decided::Run(..)));
+            let slot = self.slot(&call.tool).filter(|_| matches!(decided, DecisionOutcome::Run(..)));
             slot.is_some_and(|slot| slot.order == Order::Sequential)
         });
         let in_order = async {
@@ -206,32 +206,34 @@ impl ToolPlane {
         &self,
         (position, first): (usize, u64),
         call: &ToolCall,
-        mut decided: Decided,
+        mut decided: DecisionOutcome,
         cx: &CallContext<'_>,
-    ) -> Result<Outcome, Ending> {
+    ) -> Result<CallResult, Ending> {
         let events = cx.events.ranked(first + position as u64);
         let cx = &CallContext { events: &events, steps: cx.steps.clone(), ..*cx };
         for attempt in 0..MOST_QUESTIONS {
-            let steps = cx.steps.at(format_args!("{}", Place { position, attempt }));
+            let steps = cx.steps.at(format_args!("{}", CallPosition { position, attempt }));
             let inner = CallContext { steps, ..*cx };
             let ran = match decided {
-                Decided::Run(permission, told) => self.call(call, permission, told, inner).await?,
+                DecisionOutcome::Run(permission, told) => self.call(call, permission, told, inner).await?,
                 // Boxed is what most calls have no use for.
-                Decided::Not(reason, told) => Box::pin(self.refuse(call, Ran::refused(reason, told), inner)).await?,
-                Decided::Recorded => Box::pin(self.recall(call, inner)).await?,
+                DecisionOutcome::Not(reason, told) => {
+                    Box::pin(self.refuse(call, CallRecord::refused(reason, told), inner)).await?
+                }
+                DecisionOutcome::Recorded => Box::pin(self.recall(call, inner)).await?,
             };
             match ran.gave {
-                Gave::Content(content) => return Ok(Outcome { edited: ran.edited, given: Ok(content) }),
-                Gave::Failed(reason) | Gave::Refused(reason) => {
-                    return Ok(Outcome { edited: None, given: Err(reason) });
+                CallOutcome::Content(content) => return Ok(CallResult { edited: ran.edited, given: Ok(content) }),
+                CallOutcome::Failed(reason) | CallOutcome::Refused(reason) => {
+                    return Ok(CallResult { edited: None, given: Err(reason) });
                 }
-                Gave::Changed => {
-                    let place = Place { position, attempt: attempt + 1 };
+                CallOutcome::Changed => {
+                    let place = CallPosition { position, attempt: attempt + 1 };
                     decided = Box::pin(self.decision(call, place, cx)).await?;
                 }
             }
         }
-        Ok(Outcome { edited: None, given: Err("its target keeps changing".to_owned()) })
+        Ok(CallResult { edited: None, given: Err("its target keeps changing".to_owned()) })
     }
 
     /// Runs one permitted call as a step, and tells of it.
@@ -239,11 +241,11 @@ impl ToolPlane {
         &self,
         call: &ToolCall,
         permission: Permission,
-        decided: Told,
+        decided: EventLog,
         cx: CallContext<'_>,
-    ) -> Result<Ran, Ending> {
+    ) -> Result<CallRecord, Ending> {
         let Arguments::Object(arguments) = &call.arguments else {
-            return Ok(Ran::refused(self.unknown(&call.tool), decided));
+            return Ok(CallRecord::refused(self.unknown(&call.tool), decided));
         };
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
         let (id, tool, edited) = (&call.id, &call.tool, permission.edited().cloned());
@@ -265,7 +267,7 @@ impl ToolPlane {
             };
             match self.ending() {
                 Some(ending) => Err(ending),
-                None => Ok(Ran { edited, decided, ..Ran::of(outcome, started, cx.events.redactor())? }),
+                None => Ok(CallRecord { edited, decided, ..CallRecord::of(outcome, started, cx.events.redactor())? }),
             }
         });
         let ran = ran.await;
@@ -274,23 +276,23 @@ impl ToolPlane {
     }
 
     /// A refusal is a result: it stays one when the run goes on later.
-    async fn refuse(&self, call: &ToolCall, refused: Ran, cx: CallContext<'_>) -> Result<Ran, Ending> {
+    async fn refuse(&self, call: &ToolCall, refused: CallRecord, cx: CallContext<'_>) -> Result<CallRecord, Ending> {
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
-        let described = || Described::new(slot.step_kind(), &request_of(call));
+        let described = || StepDescription::new(slot.step_kind(), &request_of(call));
         cx.steps.here(cx.events).step(described, |_| async move { Ok(refused) }).await
     }
 
     /// The result of a call that ran in another process, told again.
-    async fn recall(&self, call: &ToolCall, cx: CallContext<'_>) -> Result<Ran, Ending> {
+    async fn recall(&self, call: &ToolCall, cx: CallContext<'_>) -> Result<CallRecord, Ending> {
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
         let arguments = match &call.arguments {
             Arguments::Object(arguments) => arguments.clone(),
             Arguments::Malformed(text) => RawJson::of(text),
         };
         let described = slot.described(call, &arguments, cx.path);
-        let Recorded { value: mut ran, told } = cx.steps.recalled(described).await?;
+        let StepRecord { value: mut ran, told } = cx.steps.recalled(described).await?;
         cx.events.retell(std::mem::take(&mut ran.decided));
-        if let Gave::Refused(_) = ran.gave {
+        if let CallOutcome::Refused(_) = ran.gave {
             return Ok(ran);
         }
         let node = slot.node(&call.tool, &cx);
@@ -307,13 +309,13 @@ impl ToolPlane {
 }
 
 /// How one call ended.
-struct Outcome {
+struct CallResult {
     /// What a person made of its arguments.
     edited: Option<RawJson>,
     given: Result<Vec<Content>, String>,
 }
 
-impl Outcome {
+impl CallResult {
     /// Code gets what was given; a model reads it, and is told what it did not ask for.
     fn read(self) -> Result<Vec<Content>, String> {
         let edited = self.edited.map(|edited| format!("(the user changed the arguments to {})", edited.get()));
@@ -322,13 +324,13 @@ impl Outcome {
 }
 
 /// A call of code, as a caller of its own: what it calls stands beneath it, in the trace and in questions.
-struct Node {
+struct CodeCaller {
     call: u64,
     path: Vec<String>,
     events: Events,
 }
 
-impl Node {
+impl CodeCaller {
     fn of(tool: &str, cx: &CallContext<'_>) -> Self {
         let call = cx.events.new_call();
         let path = cx.path.iter().cloned().chain([tool.to_owned()]).collect();
@@ -367,7 +369,7 @@ fn indexed(open: &[OpenToolset]) -> Result<Vec<(String, Slot)>, String> {
 }
 
 /// All results, or what ends the run. Children that ran at the same time may each wait for approvals: all are named.
-fn together(results: impl Iterator<Item = Result<Outcome, Ending>>) -> Result<Vec<Outcome>, Ending> {
+fn together(results: impl Iterator<Item = Result<CallResult, Ending>>) -> Result<Vec<CallResult>, Ending> {
     let (mut finished, mut waiting) = (Vec::new(), Vec::new());
     for result in results {
         match result {
@@ -400,17 +402,17 @@ impl Slot {
     }
 
     /// `arguments` are those that count, which a person may have changed.
-    fn described(&self, call: &ToolCall, arguments: &RawJson, path: &[String]) -> Described<Ran> {
-        let described = Described::new(self.step_kind(), &request_of(call));
+    fn described(&self, call: &ToolCall, arguments: &RawJson, path: &[String]) -> StepDescription<CallRecord> {
+        let described = StepDescription::new(self.step_kind(), &request_of(call));
         if !self.is_once() {
             return described;
         }
         let shown = InDoubt { path: path.to_vec(), tool: call.tool.clone(), arguments: arguments.clone() };
-        described.once(Ran::interrupted()).shown(&shown)
+        described.once(CallRecord::interrupted()).shown(&shown)
     }
 
     /// A call of an agent tells of itself.
-    fn tell_called(&self, call: &ToolCall, arguments: &RawJson, node: Option<&Node>, events: &Events) {
+    fn tell_called(&self, call: &ToolCall, arguments: &RawJson, node: Option<&CodeCaller>, events: &Events) {
         if self.kind != ToolKind::Agent {
             let (id, tool, calls_as) = (&call.id, &call.tool, node.map(|node| node.call));
             events.send(|| EventKind::ToolCalled {
@@ -423,16 +425,16 @@ impl Slot {
     }
 
     /// Code calls as somebody of its own.
-    fn node(&self, tool: &str, cx: &CallContext<'_>) -> Option<Node> {
-        (self.kind == ToolKind::Code).then(|| Node::of(tool, cx))
+    fn node(&self, tool: &str, cx: &CallContext<'_>) -> Option<CodeCaller> {
+        (self.kind == ToolKind::Code).then(|| CodeCaller::of(tool, cx))
     }
 
-    fn tell_returned(&self, call: &ToolCall, ran: Result<&Ran, &Ending>, events: &Events) {
+    fn tell_returned(&self, call: &ToolCall, ran: Result<&CallRecord, &Ending>, events: &Events) {
         if self.kind != ToolKind::Agent {
             events.send(|| {
                 let (returned, duration_ms) = match ran {
                     Ok(ran) => (ran.gave.returned(), ran.duration_ms),
-                    Err(ending) => (Returned::Error(ending.to_string()), 0),
+                    Err(ending) => (ToolReturn::Error(ending.to_string()), 0),
                 };
                 EventKind::ToolReturned { id: call.id.clone(), tool: call.tool.clone(), returned, duration_ms }
             });
@@ -459,21 +461,21 @@ pub struct InDoubt {
 
 /// What is recorded of a call.
 #[derive(Serialize, Deserialize)]
-struct Ran {
-    gave: Gave,
+struct CallRecord {
+    gave: CallOutcome,
     duration_ms: u64,
     /// The arguments to which a person changed the call's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     edited: Option<RawJson>,
     /// What was told until it was decided.
-    #[serde(default, skip_serializing_if = "Told::is_empty")]
-    decided: Told,
+    #[serde(default, skip_serializing_if = "EventLog::is_empty")]
+    decided: EventLog,
 }
 
 /// Everything of a call's end that the loop goes on with.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Gave {
+enum CallOutcome {
     Content(Vec<Content>),
     Failed(String),
     /// It reached no tool.
@@ -481,13 +483,13 @@ enum Gave {
     Changed,
 }
 
-impl Ran {
+impl CallRecord {
     /// The one door from a tool to the conversation, the events and the journal: no key passes it.
     fn of(outcome: Result<Vec<Content>, ToolError>, started: Instant, redactor: &Redactor) -> Result<Self, Ending> {
         let gave = match outcome {
-            Ok(content) => Gave::Content(cut(without_keys(content, redactor))),
-            Err(ToolError::Failed(reason)) => Gave::Failed(cut_text(redactor.redacted(reason))),
-            Err(ToolError::Changed) => Gave::Changed,
+            Ok(content) => CallOutcome::Content(cut(without_keys(content, redactor))),
+            Err(ToolError::Failed(reason)) => CallOutcome::Failed(cut_text(redactor.redacted(reason))),
+            Err(ToolError::Changed) => CallOutcome::Changed,
             Err(ToolError::Ends(ending)) => return Err(ending),
         };
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -496,29 +498,29 @@ impl Ran {
 
     /// The run ended during the call.
     fn interrupted() -> Self {
-        Self::at_once(Gave::Failed("interrupted: it may or may not have happened".to_owned()))
+        Self::at_once(CallOutcome::Failed("interrupted: it may or may not have happened".to_owned()))
     }
 
-    fn refused(reason: String, decided: Told) -> Self {
-        Self { decided, ..Self::at_once(Gave::Refused(reason)) }
+    fn refused(reason: String, decided: EventLog) -> Self {
+        Self { decided, ..Self::at_once(CallOutcome::Refused(reason)) }
     }
 
-    fn at_once(gave: Gave) -> Self {
-        Self { gave, duration_ms: 0, edited: None, decided: Told::default() }
+    fn at_once(gave: CallOutcome) -> Self {
+        Self { gave, duration_ms: 0, edited: None, decided: EventLog::default() }
     }
 }
 
-impl Gave {
-    fn returned(&self) -> Returned {
+impl CallOutcome {
+    fn returned(&self) -> ToolReturn {
         match self {
             // Only a value is read in another way than it was given.
             Self::Content(content) if content.iter().any(|part| matches!(part, Content::Value { .. })) => {
                 let read: Vec<Content> = content.iter().cloned().map(as_read).collect();
-                Returned::Result(Content::shown(&read))
+                ToolReturn::Result(Content::shown(&read))
             }
-            Self::Content(content) => Returned::Result(Content::shown(content)),
-            Self::Failed(reason) | Self::Refused(reason) => Returned::Error(reason.clone()),
-            Self::Changed => Returned::Error(ToolError::Changed.to_string()),
+            Self::Content(content) => ToolReturn::Result(Content::shown(content)),
+            Self::Failed(reason) | Self::Refused(reason) => ToolReturn::Error(reason.clone()),
+            Self::Changed => ToolReturn::Error(ToolError::Changed.to_string()),
         }
     }
 }

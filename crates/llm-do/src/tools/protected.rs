@@ -14,10 +14,10 @@ use crate::beneath::{Identity, Place};
 
 /// The protected files of one program and run; a copy is the same list.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Protected(Arc<Vec<Entry>>);
+pub struct ProtectedFiles(Arc<Vec<ProtectedPath>>);
 
 #[derive(Clone, Debug, PartialEq)]
-struct Entry {
+struct ProtectedPath {
     path: PathBuf,
     covers: Covers,
     /// Completes "a file, which …".
@@ -39,10 +39,10 @@ pub enum Covers {
     Private,
 }
 
-impl Protected {
+impl ProtectedFiles {
     /// Protects a path: absolute, or relative to the working directory. It need not exist.
     pub fn add(&mut self, path: impl Into<PathBuf>, covers: Covers, why: &'static str) {
-        Arc::make_mut(&mut self.0).push(Entry { path: path.into(), covers, why });
+        Arc::make_mut(&mut self.0).push(ProtectedPath { path: path.into(), covers, why });
     }
 
     /// What is protected by its place.
@@ -53,7 +53,7 @@ impl Protected {
     /// Whether a file, by its absolute path without links, would be an agent.
     pub fn is_agent(&self, path: &Path) -> bool {
         let has_ending = path.file_name().is_some_and(|name| has_ending(name, AGENT_ENDINGS));
-        let is_beneath = |entry: &Entry| entry.covers == Covers::Agents && path.starts_with(&entry.path);
+        let is_beneath = |entry: &ProtectedPath| entry.covers == Covers::Agents && path.starts_with(&entry.path);
         has_ending && self.0.iter().any(is_beneath)
     }
 
@@ -179,7 +179,7 @@ impl Target {
     }
 }
 
-impl Entry {
+impl ProtectedPath {
     fn covers(&self, target: &Target) -> bool {
         let (known, missing) = match Identity::of_path(&self.path) {
             Ok(known) => (known, Vec::new()),
@@ -357,7 +357,7 @@ fn by_dot(target: &Target) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn reason(protected: &Protected, root: &Path, path: &str) -> Option<&'static str> {
+    fn reason(protected: &ProtectedFiles, root: &Path, path: &str) -> Option<&'static str> {
         protected.reason(&Target::of_path(&root.join(path)).unwrap().within(&root.canonicalize().unwrap()))
     }
 
@@ -368,7 +368,7 @@ mod tests {
         std::fs::create_dir(root.join("schemas")).unwrap();
         std::fs::write(root.join("schemas/in.json"), "{}").unwrap();
         std::os::unix::fs::symlink("schemas/in.json", root.join("link")).unwrap();
-        let mut protected = Protected::default();
+        let mut protected = ProtectedFiles::default();
         protected.add(root.join("schemas/in.json"), Covers::File, "is read");
         protected.add(root.join("workers/generated"), Covers::Agents, "is an agent");
         for path in ["schemas/in.json", "link", "schemas", "workers", "workers/generated/x.yaml", ".git/config"] {
@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn some_names_are_protected_wherever_they_are() {
         let directory = tempfile::tempdir().unwrap();
-        let nothing = Protected::default();
+        let nothing = ProtectedFiles::default();
         for path in [
             ".git/hooks/pre-commit",
             ".git",
@@ -466,7 +466,7 @@ mod tests {
     #[test]
     fn writing_what_is_hidden_asks_and_a_command_may_name_it() {
         let directory = tempfile::tempdir().unwrap();
-        let (root, nothing) = (directory.path(), Protected::default());
+        let (root, nothing) = (directory.path(), ProtectedFiles::default());
         for path in [".unheard-of", "a/.b/c", ".gitignore/x", ".prettierrc"] {
             assert_eq!(reason(&nothing, root, path), Some("is hidden, as settings of programs are"), "{path}");
             let target = Target::of_path(&root.join(path)).unwrap().within(&root.canonicalize().unwrap());
@@ -485,7 +485,7 @@ mod tests {
     #[test]
     fn what_git_runs_asks_wherever_its_settings_say_that_it_is() {
         let directory = tempfile::tempdir().unwrap();
-        let (root, nothing) = (directory.path(), Protected::default());
+        let (root, nothing) = (directory.path(), ProtectedFiles::default());
         for (path, text) in [
             ("bare/HEAD", ""),
             ("bare/objects/x", ""),
@@ -523,7 +523,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         std::fs::create_dir(root.join("state")).unwrap();
-        let mut protected = Protected::default();
+        let mut protected = ProtectedFiles::default();
         protected.add(root.join("state"), Covers::Private, "is ours");
         let target = |path: &str| Target::of_path(&root.join(path)).unwrap();
         assert!(protected.is_private(&target("state/key")) && protected.is_private(&target("state")));
@@ -540,7 +540,7 @@ mod tests {
         std::fs::hard_link(root.join("main.txt"), root.join("other.txt")).unwrap();
         std::os::unix::fs::symlink("main.txt", root.join("link.txt")).unwrap();
         std::os::unix::fs::symlink("code", root.join("alias")).unwrap();
-        let mut protected = Protected::default();
+        let mut protected = ProtectedFiles::default();
         protected.add(root.join("main.txt"), Covers::File, "is read");
         protected.add(root.join("new/made"), Covers::Tree, "is made");
         protected.add(root.join("code"), Covers::Modules, "is imported");

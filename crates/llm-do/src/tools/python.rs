@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::approval::{DeclaredVerdict, Rule};
 use super::fence::FenceConfig;
-use super::protected::Protected;
+use super::protected::ProtectedFiles;
 use super::rpc::child::ChildEnvironment;
 use super::source::Enclosure;
 use super::{Capabilities, DeclaredTool, Order, ToolKind};
@@ -27,7 +27,7 @@ use crate::message::RawJson;
 pub use compiled::CompiledStore;
 pub use host::PythonHost;
 pub use interpreter::StartError;
-pub use toolset::{Opened, PythonTools, open, single};
+pub use toolset::{OpenPythonToolset, PythonTools, open, single};
 
 /// How the interpreter of a project is started.
 #[derive(Clone, Debug)]
@@ -43,10 +43,10 @@ pub struct Python {
 
 /// What a project asks Python to be put behind.
 #[derive(Clone, Debug)]
-pub struct Fenced {
+pub struct PythonFence {
     pub enclosure: Enclosure,
     /// What stays as it is, wherever it may write.
-    pub protected: Protected,
+    pub protected: ProtectedFiles,
 }
 
 /// All that an interpreter of a project is started with, each time.
@@ -55,7 +55,7 @@ pub(crate) struct Beginning {
     pub root: PathBuf,
     /// What is imported, beneath the root.
     pub files: Vec<PathBuf>,
-    pub fenced: Option<Fenced>,
+    pub fenced: Option<PythonFence>,
     /// Whether what could be imported is still what somebody agreed to.
     pub is_unchanged: Arc<dyn Fn() -> bool + Send + Sync>,
 }

@@ -52,7 +52,7 @@ pub mod code {
 
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Fault {
+pub enum RpcError {
     /// The other side says so.
     #[error("{message}")]
     Told { code: i64, message: String, data: Option<RawJson> },
@@ -61,7 +61,7 @@ pub enum Fault {
     Gone(String),
 }
 
-impl Fault {
+impl RpcError {
     /// An error with this code and message, and no further data.
     pub fn told(code: i64, message: impl Into<String>) -> Self {
         Self::Told { code, message: message.into(), data: None }
@@ -70,8 +70,8 @@ impl Fault {
 
 /// What the other side sends without being asked.
 #[derive(Debug)]
-pub enum Incoming {
-    Request(Request),
+pub enum IncomingMessage {
+    Request(RpcRequest),
     Notification {
         method: String,
         params: RawJson,
@@ -85,14 +85,14 @@ pub type TakeBack = fn(u64) -> (&'static str, RawJson);
 
 /// A live connection; clones share it. It ends when the last one is dropped.
 #[derive(Clone)]
-pub struct Connection(Arc<Shared>);
+pub struct Connection(Arc<RpcState>);
 
-struct Shared {
+struct RpcState {
     /// Unbounded: who asks waits for the answer, so what is queued is what is under way; answers are counted.
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
     /// Bytes that are queued.
     unread: Arc<AtomicUsize>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<RpcWaiters>,
     /// Requests of the other side that are not answered yet; what works on one is cancelled when it leaves this list.
     incoming: Mutex<HashMap<String, DropGuard>>,
     next: AtomicU64,
@@ -100,8 +100,8 @@ struct Shared {
     reader: OnceLock<AbortHandle>,
 }
 
-enum Waiting {
-    Open(HashMap<u64, oneshot::Sender<Result<RawJson, Fault>>>),
+enum RpcWaiters {
+    Open(HashMap<u64, oneshot::Sender<Result<RawJson, RpcError>>>),
     Closed(String),
 }
 
@@ -115,22 +115,22 @@ struct Outgoing<'a> {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct RpcReply<'a> {
     jsonrpc: &'static str,
     id: &'a RawValue,
     #[serde(flatten)]
-    outcome: Outcome<'a>,
+    outcome: RpcOutcome<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Outcome<'a> {
+enum RpcOutcome<'a> {
     Result(&'a RawJson),
-    Error(Spoken<'a>),
+    Error(SentRpcError<'a>),
 }
 
 #[derive(Serialize)]
-struct Spoken<'a> {
+struct SentRpcError<'a> {
     code: i64,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +139,7 @@ struct Spoken<'a> {
 
 /// Any message of the other side: which kind it is shows in which fields it has.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct RpcMessage<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -149,11 +149,11 @@ struct Line<'a> {
     #[serde(borrow, default)]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    error: Option<Heard<'a>>,
+    error: Option<ReceivedRpcError<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Heard<'a> {
+struct ReceivedRpcError<'a> {
     #[serde(default)]
     code: i64,
     #[serde(default)]
@@ -169,7 +169,7 @@ impl Connection {
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
         take_back: TakeBack,
-        heard: impl FnMut(Incoming) + Send + 'static,
+        heard: impl FnMut(IncomingMessage) + Send + 'static,
         why_ended: impl Future<Output = String> + Send + 'static,
     ) -> Self {
         Self::open_within(LONGEST_LINE, reader, writer, take_back, heard, why_ended)
@@ -181,15 +181,15 @@ impl Connection {
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
         take_back: TakeBack,
-        heard: impl FnMut(Incoming) + Send + 'static,
+        heard: impl FnMut(IncomingMessage) + Send + 'static,
         why_ended: impl Future<Output = String> + Send + 'static,
     ) -> Self {
         let (outgoing, lines) = mpsc::unbounded_channel();
         let unread = Arc::new(AtomicUsize::new(0));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RpcState {
             outgoing,
             unread: Arc::clone(&unread),
-            waiting: Mutex::new(Waiting::Open(HashMap::new())),
+            waiting: Mutex::new(RpcWaiters::Open(HashMap::new())),
             incoming: Mutex::default(),
             next: AtomicU64::new(1),
             take_back,
@@ -202,16 +202,16 @@ impl Connection {
     }
 
     /// Asks, and waits for the answer. Dropping the future takes the request back.
-    pub async fn request(&self, method: &str, params: &RawJson) -> Result<RawJson, Fault> {
+    pub async fn request(&self, method: &str, params: &RawJson) -> Result<RawJson, RpcError> {
         let id = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         match &mut *self.0.waiting() {
-            Waiting::Open(waiting) => drop(waiting.insert(id, sender)),
-            Waiting::Closed(reason) => return Err(Fault::Gone(reason.clone())),
+            RpcWaiters::Open(waiting) => drop(waiting.insert(id, sender)),
+            RpcWaiters::Closed(reason) => return Err(RpcError::Gone(reason.clone())),
         }
-        let mut asked = Asked { shared: &self.0, id, answered: false };
+        let mut asked = PendingRpcRequest { shared: &self.0, id, answered: false };
         self.0.send(&Outgoing { jsonrpc: "2.0", id: Some(id), method, params });
-        let answer = answer.await.unwrap_or_else(|_| Err(Fault::Gone("the connection ended".to_owned())));
+        let answer = answer.await.unwrap_or_else(|_| Err(RpcError::Gone("the connection ended".to_owned())));
         asked.answered = true;
         answer
     }
@@ -222,32 +222,32 @@ impl Connection {
     }
 
     /// An error about something that was no request, so that it has no id.
-    pub fn complain(&self, fault: Fault) {
+    pub fn complain(&self, fault: RpcError) {
         self.0.answer(RawValue::NULL, &Err(fault));
     }
 
     /// Why nothing can be asked any more, if so.
     pub fn ended(&self) -> Option<String> {
         match &*self.0.waiting() {
-            Waiting::Open(_) => None,
-            Waiting::Closed(reason) => Some(reason.clone()),
+            RpcWaiters::Open(_) => None,
+            RpcWaiters::Closed(reason) => Some(reason.clone()),
         }
     }
 }
 
 /// A request that waits for its answer.
-struct Asked<'a> {
-    shared: &'a Shared,
+struct PendingRpcRequest<'a> {
+    shared: &'a RpcState,
     id: u64,
     answered: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRpcRequest<'_> {
     fn drop(&mut self) {
         if self.answered {
             return;
         }
-        if let Waiting::Open(waiting) = &mut *self.shared.waiting() {
+        if let RpcWaiters::Open(waiting) = &mut *self.shared.waiting() {
             waiting.remove(&self.id);
         }
         let (method, params) = (self.shared.take_back)(self.id);
@@ -255,8 +255,8 @@ impl Drop for Asked<'_> {
     }
 }
 
-impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+impl RpcState {
+    fn waiting(&self) -> MutexGuard<'_, RpcWaiters> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -277,34 +277,36 @@ impl Shared {
         let _ = self.outgoing.send(line);
     }
 
-    fn answer(&self, id: &RawValue, outcome: &Result<RawJson, Fault>) {
+    fn answer(&self, id: &RawValue, outcome: &Result<RawJson, RpcError>) {
         let outcome = match outcome {
-            Ok(result) => Outcome::Result(result),
-            Err(Fault::Told { code, message, data }) => {
-                Outcome::Error(Spoken { code: *code, message, data: data.as_ref() })
+            Ok(result) => RpcOutcome::Result(result),
+            Err(RpcError::Told { code, message, data }) => {
+                RpcOutcome::Error(SentRpcError { code: *code, message, data: data.as_ref() })
             }
-            Err(Fault::Gone(reason)) => Outcome::Error(Spoken { code: code::INTERNAL, message: reason, data: None }),
+            Err(RpcError::Gone(reason)) => {
+                RpcOutcome::Error(SentRpcError { code: code::INTERNAL, message: reason, data: None })
+            }
         };
-        self.send(&Answer { jsonrpc: "2.0", id, outcome });
+        self.send(&RpcReply { jsonrpc: "2.0", id, outcome });
     }
 
     /// Everybody who waits is told why, and so is everybody who asks later.
     fn close(&self, reason: &str) {
         let mut waiting = self.waiting();
-        if let Waiting::Open(open) = std::mem::replace(&mut *waiting, Waiting::Closed(reason.to_owned())) {
+        if let RpcWaiters::Open(open) = std::mem::replace(&mut *waiting, RpcWaiters::Closed(reason.to_owned())) {
             for sender in open.into_values() {
-                let _ = sender.send(Err(Fault::Gone(reason.to_owned())));
+                let _ = sender.send(Err(RpcError::Gone(reason.to_owned())));
             }
         }
         drop(waiting);
         self.incoming().clear();
     }
 
-    fn hear(self: &Arc<Self>, line: &[u8], heard: &mut impl FnMut(Incoming)) {
+    fn hear(self: &Arc<Self>, line: &[u8], heard: &mut impl FnMut(IncomingMessage)) {
         let line = line.trim_ascii();
-        let noise = || Incoming::Noise(String::from_utf8_lossy(&line[..line.len().min(1000)]).into_owned());
+        let noise = || IncomingMessage::Noise(String::from_utf8_lossy(&line[..line.len().min(1000)]).into_owned());
         // A list would be read as the fields of a message in order.
-        let message = if line.starts_with(b"{") { serde_json::from_slice::<Line<'_>>(line).ok() } else { None };
+        let message = if line.starts_with(b"{") { serde_json::from_slice::<RpcMessage<'_>>(line).ok() } else { None };
         let Some(message) = message else {
             if !line.is_empty() {
                 heard(noise());
@@ -315,18 +317,18 @@ impl Shared {
         match (message.method, message.id) {
             (Some(method), Some(id)) => {
                 if let Some(request) = self.asked(id.to_owned(), method.into_owned(), owned(message.params)) {
-                    heard(Incoming::Request(request));
+                    heard(IncomingMessage::Request(request));
                 }
             }
             (Some(method), None) => {
                 let params = owned(message.params);
                 if !self.taken_back(&method, &params) {
-                    heard(Incoming::Notification { method: method.into_owned(), params });
+                    heard(IncomingMessage::Notification { method: method.into_owned(), params });
                 }
             }
             (None, Some(id)) => {
                 let outcome = match message.error {
-                    Some(error) => Err(Fault::Told {
+                    Some(error) => Err(RpcError::Told {
                         code: error.code,
                         message: error.message,
                         data: error.data.map(|data| RawJson::from_valid(data.get().to_owned())),
@@ -339,17 +341,17 @@ impl Shared {
         }
     }
 
-    fn answered(&self, id: &RawValue, outcome: Result<RawJson, Fault>) {
+    fn answered(&self, id: &RawValue, outcome: Result<RawJson, RpcError>) {
         // An answer to a question that was taken back, or never asked, is nobody's.
         let Ok(id) = id.get().parse::<u64>() else { return };
-        if let Waiting::Open(waiting) = &mut *self.waiting()
+        if let RpcWaiters::Open(waiting) = &mut *self.waiting()
             && let Some(sender) = waiting.remove(&id)
         {
             let _ = sender.send(outcome);
         }
     }
 
-    fn asked(self: &Arc<Self>, id: Box<RawValue>, method: String, params: RawJson) -> Option<Request> {
+    fn asked(self: &Arc<Self>, id: Box<RawValue>, method: String, params: RawJson) -> Option<RpcRequest> {
         if self.unread.load(Ordering::Relaxed) > MOST_UNREAD {
             return None;
         }
@@ -358,31 +360,36 @@ impl Shared {
         if incoming.len() >= MOST_REQUESTS || incoming.contains_key(id.get()) {
             drop(incoming);
             let reason = format!("more than {MOST_REQUESTS} requests at once, or the same id twice");
-            self.answer(&id, &Err(Fault::told(code::BUSY, reason)));
+            self.answer(&id, &Err(RpcError::told(code::BUSY, reason)));
             return None;
         }
         incoming.insert(id.get().to_owned(), cancelled.clone().drop_guard());
-        Some(Request { method, params, cancelled, reply: Reply { shared: Arc::downgrade(self), id, answered: false } })
+        Some(RpcRequest {
+            method,
+            params,
+            cancelled,
+            reply: RpcResponder { shared: Arc::downgrade(self), id, answered: false },
+        })
     }
 
     /// Whether a notification takes back a request of the other side, in the words of either protocol.
     fn taken_back(&self, method: &str, params: &RawJson) -> bool {
         #[derive(Deserialize)]
-        struct TakenBack {
+        struct RpcCancellation {
             #[serde(alias = "requestId")]
             id: Box<RawValue>,
         }
         if method != "$/cancelRequest" && method != "notifications/cancelled" {
             return false;
         }
-        if let Ok(TakenBack { id }) = params.to() {
+        if let Ok(RpcCancellation { id }) = params.to() {
             self.incoming().remove(id.get());
         }
         true
     }
 }
 
-impl Drop for Shared {
+impl Drop for RpcState {
     fn drop(&mut self) {
         if let Some(reader) = self.reader.get() {
             reader.abort();
@@ -392,16 +399,16 @@ impl Drop for Shared {
 
 /// A request of the other side. Dropped without an answer, it is answered with an error.
 #[derive(Debug)]
-pub struct Request {
+pub struct RpcRequest {
     pub method: String,
     pub params: RawJson,
     cancelled: CancellationToken,
-    reply: Reply,
+    reply: RpcResponder,
 }
 
-impl Request {
+impl RpcRequest {
     /// Works on it and answers, unless the other side takes it back before.
-    pub async fn serve<Working: Future<Output = Result<RawJson, Fault>>>(
+    pub async fn serve<Working: Future<Output = Result<RawJson, RpcError>>>(
         self,
         work: impl FnOnce(String, RawJson) -> Working,
     ) {
@@ -420,20 +427,20 @@ impl Request {
     }
 
     /// Answers it with an error at once.
-    pub fn refuse(self, fault: Fault) {
+    pub fn refuse(self, fault: RpcError) {
         self.reply.send(&Err(fault));
     }
 }
 
 #[derive(Debug)]
-struct Reply {
-    shared: Weak<Shared>,
+struct RpcResponder {
+    shared: Weak<RpcState>,
     id: Box<RawValue>,
     answered: bool,
 }
 
-impl Reply {
-    fn send(mut self, outcome: &Result<RawJson, Fault>) {
+impl RpcResponder {
+    fn send(mut self, outcome: &Result<RawJson, RpcError>) {
         self.answered = true;
         if let Some(shared) = self.shared.upgrade() {
             shared.incoming().remove(self.id.get());
@@ -442,16 +449,16 @@ impl Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for RpcResponder {
     fn drop(&mut self) {
         if let (false, Some(shared)) = (self.answered, self.shared.upgrade()) {
             shared.incoming().remove(self.id.get());
-            shared.answer(&self.id, &Err(Fault::told(code::INTERNAL, "nobody waits for this any more")));
+            shared.answer(&self.id, &Err(RpcError::told(code::INTERNAL, "nobody waits for this any more")));
         }
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for RpcState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Connection")
     }
@@ -478,8 +485,8 @@ async fn write(
 async fn read(
     longest_line: u64,
     reader: impl AsyncRead + Unpin,
-    shared: Weak<Shared>,
-    mut heard: impl FnMut(Incoming),
+    shared: Weak<RpcState>,
+    mut heard: impl FnMut(IncomingMessage),
     why_ended: impl Future<Output = String>,
 ) {
     const CAPACITY: usize = 64 * 1024;

@@ -24,7 +24,7 @@ pub enum ToolsetSource {
     /// A toolset that Python files define.
     Python(PythonToolset),
     /// A toolset or a single tool that the embedding program registered.
-    Registered(Registered),
+    Registered(RegisteredSource),
     /// A name that only Python files which were not looked at can define.
     Open,
     /// A variant of another toolset.
@@ -250,21 +250,21 @@ pub struct PythonToolset {
     #[serde(serialize_with = "path")]
     pub file: PathBuf,
     pub name: String,
-    pub exported: Exported,
+    pub exported: ExportKind,
     /// `None`: its factory needs a call.
     pub tools: Option<Vec<DeclaredTool>>,
 }
 
 /// As what Python files export it: tools and toolsets have names of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Exported {
+pub enum ExportKind {
     Tool,
     Toolset,
 }
 
 /// A tool or a toolset that the embedding program registered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub enum Registered {
+pub enum RegisteredSource {
     Tool(DeclaredTool),
     /// Its tools are known when it is made.
     Toolset(String),
@@ -344,9 +344,9 @@ impl ToolsetSource {
             Self::DynamicAgents(names) => Some(dynamic_agents_tools(*names).into()),
             Self::Agent(name) => Some(vec![agent_tool(name)].into()),
             Self::Python(toolset) => toolset.tools.as_deref().map(Cow::Borrowed),
-            Self::Registered(Registered::Tool(tool)) => Some(std::slice::from_ref(tool).into()),
+            Self::Registered(RegisteredSource::Tool(tool)) => Some(std::slice::from_ref(tool).into()),
             Self::Mcp(config) => config.tools.as_deref().map(Cow::Borrowed),
-            Self::Registered(Registered::Toolset(_)) | Self::Open => None,
+            Self::Registered(RegisteredSource::Toolset(_)) | Self::Open => None,
             Self::Variant(variant) => variant.declared_tools().map(Cow::Owned),
         }
     }
@@ -501,7 +501,7 @@ mod tests {
 
         let python = |file: &[u8]| {
             let file = PathBuf::from(std::ffi::OsStr::from_bytes(file));
-            ToolsetSource::Python(PythonToolset { file, name: "t".into(), exported: Exported::Tool, tools: None })
+            ToolsetSource::Python(PythonToolset { file, name: "t".into(), exported: ExportKind::Tool, tools: None })
         };
         let definitions = [
             filesystem(Base::WorkingDirectory, Access::ReadWrite),

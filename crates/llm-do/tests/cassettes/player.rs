@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_do::event::{Event, EventKind, Events, Hearing};
+use llm_do::event::{Event, EventKind, Events, Listen};
 use llm_do::http::{HttpClient, HttpSettings};
 use llm_do::message::{Message, Reply, Usage};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries, Secret};
-use llm_do::model::meter::Unmetered;
+use llm_do::model::meter::UnlimitedMeter;
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::Protocol;
 use llm_do::model::{Conversation, Head, Model as _, ModelError};
@@ -264,8 +264,8 @@ struct Heard {
 }
 
 async fn ask(talk: &mut dyn Conversation, messages: &[Message]) -> (Result<Reply, ModelError>, Heard) {
-    let (events, listener) = Events::new(Hearing::Everything);
-    let outcome = talk.reply(messages, &mut Unmetered, &events).await;
+    let (events, listener) = Events::new(Listen::Everything);
+    let outcome = talk.reply(messages, &mut UnlimitedMeter, &events).await;
     (outcome, heard(listener))
 }
 

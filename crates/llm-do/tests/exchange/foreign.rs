@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fake_llm::{FakeLlm, Reply as Said, Script, Seen};
+use fake_llm::{FakeLlm, FakeReply as Said, FakeScript, SeenRequest};
 use llm_do::message::{Attachment, Content, Message, Reply, ToolResult, UserMessage};
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::CallIdForm;
@@ -206,9 +206,9 @@ fn history(reply: Reply) -> Vec<Message> {
 
 /// Text, calls and results are all there, and belong together.
 #[track_caller]
-fn check_said(seen: &Seen, row: &Provider, case: &str) {
+fn check_said(seen: &SeenRequest, row: &Provider, case: &str) {
     assert!(seen.messages.iter().any(|message| message.text().contains(TEXT)), "{case}");
-    let calls: Vec<_> = seen.messages.iter().flat_map(fake_llm::Message::calls).collect();
+    let calls: Vec<_> = seen.messages.iter().flat_map(fake_llm::SeenMessage::calls).collect();
     let (paths, ids): (Vec<&Value>, Vec<&str>) =
         calls.iter().map(|(id, _, arguments)| (&arguments["path"], *id)).unzip();
     assert_eq!(paths, [&json!("a.png"), &json!("b.txt")], "{case}");
@@ -247,7 +247,7 @@ async fn check_pair(writer: (&str, &str), reader: (&str, &str)) {
     let (wrote, reads) = (provider(writer.0).unwrap(), provider(reader.0).unwrap());
     let Written { document, returned } = written(wrote);
     let history = history(read(wrote, writer.1, &document));
-    let fake = FakeLlm::start(Script::new().otherwise(Said::text("Good.")).accept_foreign_history());
+    let fake = FakeLlm::start(FakeScript::new().otherwise(Said::text("Good.")).accept_foreign_history());
     let mut talk = exchange(reads.name, &fake).open(head_of(reader.0, reader.1, Form::Stream));
     // In the open tool loop, and after it.
     for messages in [3, 5] {

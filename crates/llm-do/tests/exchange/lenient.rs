@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fake_llm::{Call, Failure, FakeLlm, Fault, On, Reply as Said, RetryAfter, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeProviderError, FakeReply as Said, FakeScript, InjectedFault, On, RetryAfter};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use llm_do::http::{HttpClient, HttpSettings};
@@ -257,8 +257,8 @@ async fn a_kept_connection_that_was_closed_costs_no_wait() {
 #[tokio::test]
 async fn a_server_that_asks_for_no_wait_is_asked_no_sooner() {
     for when in [RetryAfter::Seconds(0), RetryAfter::Date(std::time::SystemTime::UNIX_EPOCH)] {
-        let failure = Fault::Failure(Failure::new(429, "slow down").retry_after(when));
-        let fake = FakeLlm::start(Script::new().reply(Said::text("hello")).fault(On::First(2), failure));
+        let failure = InjectedFault::Failure(FakeProviderError::new(429, "slow down").retry_after(when));
+        let fake = FakeLlm::start(FakeScript::new().reply(Said::text("hello")).fault(On::First(2), failure));
         let (first_wait, longest_wait) = (Duration::from_millis(20), Duration::from_millis(40));
         let retries = Retries { first_wait, longest_wait, ..RETRIES };
         let outcome = ask_once(&Exchange { retries, ..exchange(CHAT, &fake) }, head(CHAT, Form::Stream)).await;
@@ -273,8 +273,9 @@ async fn calls_with_one_id_are_told_apart_in_every_protocol() {
     for (name, form) in
         [ANTHROPIC, CHAT, "openai", "google"].into_iter().flat_map(|name| FORMS.map(|form| (name, form)))
     {
-        let twice = || [1, 2].map(|n| Call::new("read", json!({"path": format!("{n}")})).with_id("same"));
-        let script = Script::new().reply(Said::calls(twice())).reply(Said::calls(twice())).reply(Said::text("done"));
+        let twice = || [1, 2].map(|n| FakeCall::new("read", json!({"path": format!("{n}")})).with_id("same"));
+        let script =
+            FakeScript::new().reply(Said::calls(twice())).reply(Said::calls(twice())).reply(Said::text("done"));
         let fake = FakeLlm::start(script.accept_foreign_history());
         let mut talk = exchange(name, &fake).open(head(name, form));
         let (mut history, mut ids) = (vec![Message::user("hi")], Vec::new());
@@ -296,7 +297,7 @@ async fn calls_with_one_id_are_told_apart_in_every_protocol() {
 
 #[tokio::test]
 async fn documents_and_models_that_think_are_waited_for_longer() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let wait = |form: Form, thinking: Option<Thinking>| {
         let mut head = head(ANTHROPIC, form);
         head.settings.thinking = thinking;
@@ -311,8 +312,9 @@ async fn documents_and_models_that_think_are_waited_for_longer() {
 #[tokio::test]
 async fn a_request_that_was_taken_and_not_answered_is_sent_twice_at_most() {
     for (form, thinking) in [(Form::Stream, None), (Form::Document, None), (Form::Stream, Some(Thinking::On))] {
-        let gate = fake_llm::Gate::new();
-        let script = Script::new().reply(Said::text("x")).fault(On::Every, Fault::StallBeforeHead(gate.clone()));
+        let gate = fake_llm::StallGate::new();
+        let script =
+            FakeScript::new().reply(Said::text("x")).fault(On::Every, InjectedFault::StallBeforeHead(gate.clone()));
         let fake = FakeLlm::start(script);
         let (first_byte_timeout, slow_first_byte_timeout) = (SOON, 2 * SOON);
         let settings = HttpSettings { first_byte_timeout, slow_first_byte_timeout, ..HttpSettings::STANDARD };

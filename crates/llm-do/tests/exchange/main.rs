@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use fake_llm::{
-    At, Call, Cut, Failure, FakeLlm, Fault, Finish as Ending, Gate, HttpVersion, On, Reply as Said, RetryAfter, Script,
-    Transport,
+    At, Cut, FakeCall, FakeFinish as Ending, FakeLlm, FakeProviderError, FakeReply as Said, FakeScript, HttpVersion,
+    InjectedFault, On, RetryAfter, StallGate, Transport,
 };
 use llm_do::BoxFuture;
 use llm_do::http::{HttpClient, HttpSettings};
@@ -38,9 +38,9 @@ async fn a_conversation_is_one_connection_and_one_buffer_over_every_transport() 
     ];
     for (transport, version) in transports {
         for (name, form) in [ANTHROPIC, CHAT].into_iter().flat_map(|name| FORMS.map(|form| (name, form))) {
-            let call = Call::new("read", json!({"path": "a.txt"})).with_id("call_1");
+            let call = FakeCall::new("read", json!({"path": "a.txt"})).with_id("call_1");
             let script =
-                Script::new().reply(Said::text("I look.").and_calls([call])).reply(Said::text("It says hello."));
+                FakeScript::new().reply(Said::text("I look.").and_calls([call])).reply(Said::text("It says hello."));
             let fake = FakeLlm::start_on(transport, script);
             let (exchange, copied) = counted(exchange(name, &fake));
             let mut talk = exchange.open(head(name, form));
@@ -62,8 +62,8 @@ async fn a_conversation_is_one_connection_and_one_buffer_over_every_transport() 
 #[tokio::test]
 async fn a_stream_and_a_document_give_the_same_reply() {
     for name in [ANTHROPIC, CHAT] {
-        let said = || Said::text("I look.").and_calls([Call::new("read", json!({"path": "ä"})).with_id("call_1")]);
-        let fake = FakeLlm::start(Script::new().reply(said()).reply(said()));
+        let said = || Said::text("I look.").and_calls([FakeCall::new("read", json!({"path": "ä"})).with_id("call_1")]);
+        let fake = FakeLlm::start(FakeScript::new().reply(said()).reply(said()));
         let exchange = exchange(name, &fake);
         let stream = ask_once(&exchange, head(name, Form::Stream)).await;
         let document = ask_once(&exchange, head(name, Form::Document)).await;
@@ -75,7 +75,7 @@ async fn a_stream_and_a_document_give_the_same_reply() {
 
 #[tokio::test]
 async fn without_a_key_nothing_is_sent() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let key = Key::Missing { variables: vec!["ANTHROPIC_API_KEY".into(), "OTHER_KEY".into()] };
     let endpoint = Arc::new(Endpoint { key, ..endpoint(provider(ANTHROPIC).unwrap(), &fake) });
     let outcome = ask_once(&Exchange { endpoint, ..exchange(ANTHROPIC, &fake) }, head(ANTHROPIC, Form::Stream)).await;
@@ -97,7 +97,7 @@ impl KeySource for Store {
 
 #[tokio::test]
 async fn a_key_is_obtained_when_it_is_first_needed_and_once() {
-    let fake = FakeLlm::start(Script::new().otherwise(Said::text("hello")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(Said::text("hello")));
     let key = Key::Later(LaterKey::new(Store(AtomicUsize::new(0))));
     let endpoint = Arc::new(Endpoint { key, ..endpoint(provider(CHAT).unwrap(), &fake) });
     let exchange = Exchange { endpoint, ..exchange(CHAT, &fake) };
@@ -114,7 +114,7 @@ async fn a_key_is_obtained_when_it_is_first_needed_and_once() {
 
 #[tokio::test]
 async fn a_key_that_no_header_can_hold_is_not_sent_and_not_shown() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let key = Key::Secret(Secret::new("sk-1\n"));
     let endpoint = Arc::new(Endpoint { key, ..endpoint(provider(CHAT).unwrap(), &fake) });
     let outcome = ask_once(&Exchange { endpoint, ..exchange(CHAT, &fake) }, head(CHAT, Form::Stream)).await;
@@ -126,7 +126,7 @@ async fn a_key_that_no_header_can_hold_is_not_sent_and_not_shown() {
 
 #[tokio::test]
 async fn an_address_that_is_none_is_said_to_be_the_trouble() {
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     for base_url in ["", "not an address", "ftp://127.0.0.1"] {
         let base_url = base_url.to_owned();
         let endpoint = Arc::new(Endpoint { base_url, ..endpoint(provider(CHAT).unwrap(), &fake) });
@@ -141,7 +141,9 @@ async fn what_will_not_get_better_is_not_tried_again() {
         [(400, "fix"), (401, "authenticate"), (403, "authenticate"), (404, "fix"), (413, "too long"), (422, "fix")];
     for (status, expected) in cases {
         for name in [ANTHROPIC, CHAT] {
-            let fake = FakeLlm::start(Script::new().reply(Said::text("x")).fault(On::Every, Fault::status(status)));
+            let fake = FakeLlm::start(
+                FakeScript::new().reply(Said::text("x")).fault(On::Every, InjectedFault::status(status)),
+            );
             let error = ask_once(&exchange(name, &fake), head(name, Form::Stream)).await.reply.unwrap_err();
             assert_eq!(consequence(&error), expected, "{status}");
             assert_eq!(error.fault().status, Some(status));
@@ -155,13 +157,13 @@ async fn what_will_not_get_better_is_not_tried_again() {
 #[tokio::test]
 async fn what_may_get_better_is_tried_again_until_it_does_not() {
     for status in [408, 409, 429, 500, 502, 503, 529] {
-        let script = || Script::new().reply(Said::text("hello"));
-        let fake = FakeLlm::start(script().fault(On::First(2), Fault::status(status)));
+        let script = || FakeScript::new().reply(Said::text("hello"));
+        let fake = FakeLlm::start(script().fault(On::First(2), InjectedFault::status(status)));
         let outcome = ask_once(&exchange(ANTHROPIC, &fake), head(ANTHROPIC, Form::Stream)).await;
         assert_eq!((outcome.reply.unwrap().text().as_str(), outcome.waits.len()), ("hello", 2), "{status}");
         fake.assert_finished();
 
-        let fake = FakeLlm::start(script().fault(On::Every, Fault::status(status)));
+        let fake = FakeLlm::start(script().fault(On::Every, InjectedFault::status(status)));
         let outcome = ask_once(&exchange(ANTHROPIC, &fake), head(ANTHROPIC, Form::Stream)).await;
         let error = outcome.reply.unwrap_err();
         assert_eq!((consequence(&error), outcome.waits.len()), ("wait", 2), "{status}");
@@ -179,9 +181,10 @@ async fn the_provider_says_how_long_to_wait() {
         (RetryAfter::Detail("0.027s".to_owned()), 27),
     ];
     for (when, expected) in cases {
-        let failure = Failure::new(429, "slow down").retry_after(when);
-        let fake =
-            FakeLlm::start(Script::new().reply(Said::text("hello")).fault(On::Request(1), Fault::Failure(failure)));
+        let failure = FakeProviderError::new(429, "slow down").retry_after(when);
+        let fake = FakeLlm::start(
+            FakeScript::new().reply(Said::text("hello")).fault(On::Request(1), InjectedFault::Failure(failure)),
+        );
         let outcome = ask_once(&exchange("google", &fake), head("google", Form::Stream)).await;
         assert_eq!(
             (outcome.reply.unwrap().text().as_str(), outcome.waits.as_slice()),
@@ -194,8 +197,9 @@ async fn the_provider_says_how_long_to_wait() {
 async fn a_provider_that_asks_for_too_long_a_wait_is_not_waited_for() {
     let later = SystemTime::now() + Duration::from_hours(2);
     for when in [RetryAfter::Seconds(3600), RetryAfter::Date(later)] {
-        let failure = Failure::new(429, "slow down").retry_after(when);
-        let fake = FakeLlm::start(Script::new().reply(Said::text("x")).fault(On::Every, Fault::Failure(failure)));
+        let failure = FakeProviderError::new(429, "slow down").retry_after(when);
+        let fake =
+            FakeLlm::start(FakeScript::new().reply(Said::text("x")).fault(On::Every, InjectedFault::Failure(failure)));
         let outcome = ask_once(&exchange(CHAT, &fake), head(CHAT, Form::Stream)).await;
         let error = outcome.reply.unwrap_err();
         assert_eq!((consequence(&error), outcome.waits.len(), fake.requests().len()), ("wait", 0, 1));
@@ -207,17 +211,19 @@ async fn a_provider_that_asks_for_too_long_a_wait_is_not_waited_for() {
 async fn what_the_provider_itself_could_not_read_is_asked_for_once_more() {
     let garbled = || Said::empty().finishing(Ending::Unheard("MALFORMED_FUNCTION_CALL".to_owned()));
     for form in FORMS {
-        let fake = FakeLlm::start(Script::new().reply(garbled()).reply(Said::text("hello")));
+        let fake = FakeLlm::start(FakeScript::new().reply(garbled()).reply(Said::text("hello")));
         let outcome = ask_once(&exchange("google", &fake), head("google", form)).await;
         assert_eq!((outcome.reply.unwrap().text().as_str(), outcome.waits.as_slice()), ("hello", [0].as_slice()));
         fake.assert_finished();
 
-        let fake = FakeLlm::start(Script::new().otherwise(garbled()));
+        let fake = FakeLlm::start(FakeScript::new().otherwise(garbled()));
         let error = ask_once(&exchange("google", &fake), head("google", form)).await.reply.unwrap_err();
         assert_eq!((consequence(&error), fake.requests().len()), ("garbled", 2), "{error}");
     }
-    let failure = Failure::new(400, "no call").with_code("tool_use_failed");
-    let fake = FakeLlm::start(Script::new().reply(Said::text("hello")).fault(On::Request(1), Fault::Failure(failure)));
+    let failure = FakeProviderError::new(400, "no call").with_code("tool_use_failed");
+    let fake = FakeLlm::start(
+        FakeScript::new().reply(Said::text("hello")).fault(On::Request(1), InjectedFault::Failure(failure)),
+    );
     let outcome = ask_once(&exchange("groq", &fake), head("groq", Form::Stream)).await;
     assert_eq!((outcome.reply.unwrap().text().as_str(), outcome.waits.len()), ("hello", 1));
 }
@@ -225,37 +231,37 @@ async fn what_the_provider_itself_could_not_read_is_asked_for_once_more() {
 #[tokio::test]
 async fn answers_that_are_none_have_consequences() {
     use Form::{Document, Stream};
-    let huge = || Fault::HugeBody { bytes: 2 * 1024 * 1024 };
+    let huge = || InjectedFault::HugeBody { bytes: 2 * 1024 * 1024 };
     let cases = [
-        (Fault::HtmlPage { status: 502 }, Stream, "hello", 2),
-        (Fault::HtmlPage { status: 502 }, Document, "hello", 2),
-        (Fault::HtmlPage { status: 200 }, Stream, "give up", 1),
-        (Fault::HtmlPage { status: 404 }, Stream, "fix", 1),
-        (Fault::ContentType("text/plain".into()), Stream, "hello", 1),
-        (Fault::ContentType("text/plain".into()), Document, "hello", 1),
-        (Fault::ContentType("text/event-stream".into()), Stream, "hello", 1),
-        (Fault::EmptyBody, Stream, "hello", 2),
-        (Fault::EmptyBody, Document, "hello", 2),
-        (Fault::MalformedJson, Stream, "hello", 2),
-        (Fault::MalformedJson, Document, "hello", 2),
-        (Fault::TruncatedUtf8, Stream, "hello", 2),
-        (Fault::TruncatedUtf8, Document, "hello", 2),
+        (InjectedFault::HtmlPage { status: 502 }, Stream, "hello", 2),
+        (InjectedFault::HtmlPage { status: 502 }, Document, "hello", 2),
+        (InjectedFault::HtmlPage { status: 200 }, Stream, "give up", 1),
+        (InjectedFault::HtmlPage { status: 404 }, Stream, "fix", 1),
+        (InjectedFault::ContentType("text/plain".into()), Stream, "hello", 1),
+        (InjectedFault::ContentType("text/plain".into()), Document, "hello", 1),
+        (InjectedFault::ContentType("text/event-stream".into()), Stream, "hello", 1),
+        (InjectedFault::EmptyBody, Stream, "hello", 2),
+        (InjectedFault::EmptyBody, Document, "hello", 2),
+        (InjectedFault::MalformedJson, Stream, "hello", 2),
+        (InjectedFault::MalformedJson, Document, "hello", 2),
+        (InjectedFault::TruncatedUtf8, Stream, "hello", 2),
+        (InjectedFault::TruncatedUtf8, Document, "hello", 2),
         (huge(), Stream, "give up", 1),
         (huge(), Document, "give up", 1),
-        (Fault::ErrorEvent { at: At::Percent(50) }, Stream, "hello", 2),
-        (Fault::ErrorEvent { at: At::Percent(50) }, Document, "hello", 2),
-        (Fault::cut(At::Percent(50), Cut::Eof), Stream, "hello", 2),
-        (Fault::cut(At::Percent(50), Cut::Reset), Stream, "hello", 2),
-        (Fault::cut(At::Percent(50), Cut::Clean), Stream, "hello", 2),
-        (Fault::cut(At::Percent(50), Cut::Eof), Document, "hello", 2),
-        (Fault::cut(At::Percent(0), Cut::Eof), Stream, "hello", 2),
-        (Fault::Comments, Stream, "hello", 1),
+        (InjectedFault::ErrorEvent { at: At::Percent(50) }, Stream, "hello", 2),
+        (InjectedFault::ErrorEvent { at: At::Percent(50) }, Document, "hello", 2),
+        (InjectedFault::cut(At::Percent(50), Cut::Eof), Stream, "hello", 2),
+        (InjectedFault::cut(At::Percent(50), Cut::Reset), Stream, "hello", 2),
+        (InjectedFault::cut(At::Percent(50), Cut::Clean), Stream, "hello", 2),
+        (InjectedFault::cut(At::Percent(50), Cut::Eof), Document, "hello", 2),
+        (InjectedFault::cut(At::Percent(0), Cut::Eof), Stream, "hello", 2),
+        (InjectedFault::Comments, Stream, "hello", 1),
     ];
     for transport in [Transport::Plain, Transport::Tls] {
         for (fault, form, expected, requests) in &cases {
             for name in [ANTHROPIC, CHAT] {
                 let case = format!("{transport:?} {fault:?} {form:?} {name}");
-                let script = Script::new().reply(Said::text("hello")).fault(On::Request(1), fault.clone());
+                let script = FakeScript::new().reply(Said::text("hello")).fault(On::Request(1), fault.clone());
                 let fake = FakeLlm::start_on(transport, script);
                 let http = HttpClient::new(HttpSettings { maximum_response: 1024 * 1024, ..settings(&fake) }).unwrap();
                 let outcome = ask_once(&Exchange { http, ..exchange(name, &fake) }, head(name, *form)).await;
@@ -274,9 +280,9 @@ async fn answers_that_are_none_have_consequences() {
 
 #[tokio::test]
 async fn errors_name_the_request_also_inside_of_an_answer() {
-    for fault in [Fault::MalformedJson, Fault::ErrorEvent { at: At::Percent(50) }] {
+    for fault in [InjectedFault::MalformedJson, InjectedFault::ErrorEvent { at: At::Percent(50) }] {
         for (name, form) in [ANTHROPIC, CHAT].into_iter().flat_map(|name| FORMS.map(|form| (name, form))) {
-            let fake = FakeLlm::start(Script::new().reply(Said::text("hello")).fault(On::Every, fault.clone()));
+            let fake = FakeLlm::start(FakeScript::new().reply(Said::text("hello")).fault(On::Every, fault.clone()));
             let retries = Retries { attempts: 0, ..RETRIES };
             let outcome = ask_once(&Exchange { retries, ..exchange(name, &fake) }, head(name, form)).await;
             let error = outcome.reply.unwrap_err();
@@ -289,8 +295,8 @@ async fn errors_name_the_request_also_inside_of_an_answer() {
 async fn words_that_were_told_are_not_told_again() {
     let text = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich.";
     for percent in (5..100).step_by(5) {
-        let script = Script::new().reply(Said::text(text).in_deltas(20));
-        let fake = FakeLlm::start(script.fault(On::First(2), Fault::cut(At::Percent(percent), Cut::Eof)));
+        let script = FakeScript::new().reply(Said::text(text).in_deltas(20));
+        let fake = FakeLlm::start(script.fault(On::First(2), InjectedFault::cut(At::Percent(percent), Cut::Eof)));
         let outcome = ask_once(&exchange(CHAT, &fake), head(CHAT, Form::Stream)).await;
         assert_eq!(outcome.reply.unwrap().text(), text, "{percent}");
         assert_eq!(outcome.text, text, "{percent}");
@@ -301,9 +307,10 @@ async fn words_that_were_told_are_not_told_again() {
 async fn silence_in_an_answer_ends_it_and_it_is_asked_for_again() {
     for (transport, form) in [Transport::Plain, Transport::Tls].into_iter().flat_map(|it| FORMS.map(|form| (it, form)))
     {
-        let gate = Gate::new();
-        let stall = Fault::Stall { at: At::Percent(50), gate: gate.clone() };
-        let fake = FakeLlm::start_on(transport, Script::new().reply(Said::text("hello")).fault(On::Request(1), stall));
+        let gate = StallGate::new();
+        let stall = InjectedFault::Stall { at: At::Percent(50), gate: gate.clone() };
+        let fake =
+            FakeLlm::start_on(transport, FakeScript::new().reply(Said::text("hello")).fault(On::Request(1), stall));
         let idle_timeout = Duration::from_millis(100);
         let http = HttpClient::new(HttpSettings { idle_timeout, ..settings(&fake) }).unwrap();
         let outcome = ask_once(&Exchange { http, ..exchange(ANTHROPIC, &fake) }, head(ANTHROPIC, form)).await;
@@ -314,11 +321,13 @@ async fn silence_in_an_answer_ends_it_and_it_is_asked_for_again() {
 
 #[tokio::test]
 async fn a_request_has_at_most_the_time_that_its_settings_give() {
-    let gates = [Gate::new(), Gate::new()];
-    let stalls =
-        [Fault::StallBeforeHead(gates[0].clone()), Fault::Stall { at: At::Percent(50), gate: gates[1].clone() }];
+    let gates = [StallGate::new(), StallGate::new()];
+    let stalls = [
+        InjectedFault::StallBeforeHead(gates[0].clone()),
+        InjectedFault::Stall { at: At::Percent(50), gate: gates[1].clone() },
+    ];
     for (gate, stall) in gates.into_iter().zip(stalls) {
-        let fake = FakeLlm::start(Script::new().reply(Said::text("hello")).fault(On::Every, stall));
+        let fake = FakeLlm::start(FakeScript::new().reply(Said::text("hello")).fault(On::Every, stall));
         let mut head = head(CHAT, Form::Stream);
         head.settings.timeout = Some(Duration::from_millis(50));
         let outcome = ask_once(&exchange(CHAT, &fake), head).await;
@@ -332,9 +341,10 @@ async fn a_request_has_at_most_the_time_that_its_settings_give() {
 #[tokio::test]
 async fn a_conversation_that_is_dropped_leaves_at_once_and_can_be_asked_again() {
     for (transport, at) in [Transport::Plain, Transport::Tls].into_iter().flat_map(|it| [0, 50].map(|at| (it, at))) {
-        let gate = Gate::new();
-        let stall = Fault::Stall { at: At::Percent(at), gate: gate.clone() };
-        let fake = FakeLlm::start_on(transport, Script::new().reply(Said::text("hello")).fault(On::Request(1), stall));
+        let gate = StallGate::new();
+        let stall = InjectedFault::Stall { at: At::Percent(at), gate: gate.clone() };
+        let fake =
+            FakeLlm::start_on(transport, FakeScript::new().reply(Said::text("hello")).fault(On::Request(1), stall));
         let mut talk = exchange(ANTHROPIC, &fake).open(head(ANTHROPIC, Form::Stream));
         let history = [Message::user("hi")];
         tokio::select! {
@@ -353,8 +363,8 @@ async fn arguments_that_are_no_object_are_marked_and_can_be_answered() {
         if (name, form) == (ANTHROPIC, Form::Document) {
             continue; // a document of this protocol cannot hold them
         }
-        let call = Call::malformed("read", r#"{"path": "a"#).with_id("call_1");
-        let script = Script::new().reply(Said::calls([call])).reply(Said::text("Sorry."));
+        let call = FakeCall::malformed("read", r#"{"path": "a"#).with_id("call_1");
+        let script = FakeScript::new().reply(Said::calls([call])).reply(Said::text("Sorry."));
         let fake = FakeLlm::start(script.accept_foreign_history());
         let mut talk = exchange(name, &fake).open(head(name, form));
         let mut history = vec![Message::user("hi")];
@@ -372,8 +382,8 @@ async fn arguments_that_are_no_object_are_marked_and_can_be_answered() {
 #[tokio::test]
 async fn a_history_that_was_rewound_is_sent_as_it_is_now() {
     for name in [ANTHROPIC, CHAT] {
-        let script = Script::new().reply(Said::text("one")).reply(Said::text("three"));
-        let fake = FakeLlm::start(script.fault(On::Request(2), Fault::status(400)).accept_foreign_history());
+        let script = FakeScript::new().reply(Said::text("one")).reply(Said::text("three"));
+        let fake = FakeLlm::start(script.fault(On::Request(2), InjectedFault::status(400)).accept_foreign_history());
         let mut talk = exchange(name, &fake).open(head(name, Form::Stream));
         let mut history = vec![Message::user("first")];
         let reply = ask(talk.as_mut(), &history).await.reply.unwrap();
@@ -386,27 +396,27 @@ async fn a_history_that_was_rewound_is_sent_as_it_is_now() {
         assert_eq!(ask(talk.as_mut(), &history).await.reply.unwrap().text(), "three");
         let said = |index: usize| {
             let seen = fake.requests()[index].seen.clone().unwrap();
-            seen.messages.iter().map(fake_llm::Message::text).collect::<Vec<_>>()
+            seen.messages.iter().map(fake_llm::SeenMessage::text).collect::<Vec<_>>()
         };
         assert_eq!(said(1), ["first", "one", "second"]);
         assert_eq!(said(2), ["first", "one", "third"]);
         fake.assert_finished();
 
         // Shorter than before, and other from its first message on.
-        let fake = FakeLlm::start(Script::new().otherwise(Said::text("yes")).accept_foreign_history());
+        let fake = FakeLlm::start(FakeScript::new().otherwise(Said::text("yes")).accept_foreign_history());
         let mut talk = exchange(name, &fake).open(head(name, Form::Stream));
         ask(talk.as_mut(), &history).await.reply.unwrap();
         talk.rewind(0);
         ask(talk.as_mut(), &[Message::user("anew")]).await.reply.unwrap();
         let seen = fake.requests()[1].seen.clone().unwrap();
-        assert_eq!(seen.messages.iter().map(fake_llm::Message::text).collect::<Vec<_>>(), ["anew"]);
+        assert_eq!(seen.messages.iter().map(fake_llm::SeenMessage::text).collect::<Vec<_>>(), ["anew"]);
     }
 }
 
 #[tokio::test]
 async fn nobody_at_the_address_is_worth_another_try() {
     let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    let fake = FakeLlm::start(Script::new());
+    let fake = FakeLlm::start(FakeScript::new());
     let base_url = format!("http://127.0.0.1:{port}");
     let endpoint = Arc::new(Endpoint { base_url, ..endpoint(provider(CHAT).unwrap(), &fake) });
     let outcome = ask_once(&Exchange { endpoint, ..exchange(CHAT, &fake) }, head(CHAT, Form::Stream)).await;

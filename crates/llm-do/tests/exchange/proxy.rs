@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fake_llm::{
-    Call, FakeLlm, FakeProxy, Gate, HttpVersion, On, ProxyFault, ProxyScript, Reply as Said, Script, Transport,
+    FakeCall, FakeLlm, FakeProxy, FakeReply as Said, FakeScript, HttpVersion, On, ProxyFault, ProxyScript, StallGate,
+    Transport,
 };
 use llm_do::http::{HttpClient, HttpSettings, ProxySettings};
 use llm_do::message::Message;
@@ -47,9 +48,9 @@ async fn a_conversation_is_one_tunnel_and_one_buffer() {
     for (transport, version) in [(Transport::Tls, HttpVersion::Http2), (Transport::TlsHttp1, HttpVersion::Http1)] {
         for (name, form) in NAMES.into_iter().flat_map(|name| FORMS.map(|form| (name, form))) {
             let case = format!("{transport:?} {name} {form:?}");
-            let call = Call::new("read", json!({"path": "a.txt"})).with_id("call_1");
+            let call = FakeCall::new("read", json!({"path": "a.txt"})).with_id("call_1");
             let script =
-                Script::new().reply(Said::text("I look.").and_calls([call])).reply(Said::text("It says hello."));
+                FakeScript::new().reply(Said::text("I look.").and_calls([call])).reply(Said::text("It says hello."));
             let fake = FakeLlm::start_on(transport, script);
             let proxy = FakeProxy::start_with(ProxyScript::new().demand(CREDENTIALS));
             let (exchange, copied) = counted(proxied(name, &proxy, &fake));
@@ -73,7 +74,7 @@ async fn a_conversation_is_one_tunnel_and_one_buffer() {
 #[tokio::test]
 async fn a_plain_request_is_passed_on_without_the_credentials() {
     for (name, form) in NAMES.into_iter().flat_map(|name| FORMS.map(|form| (name, form))) {
-        let fake = FakeLlm::start(Script::new().reply(Said::text("hello")));
+        let fake = FakeLlm::start(FakeScript::new().reply(Said::text("hello")));
         let proxy = FakeProxy::start_with(ProxyScript::new().demand(CREDENTIALS));
         let outcome = ask_once(&proxied(name, &proxy, &fake), head(name, form)).await;
         assert_eq!(outcome.reply.unwrap().text(), "hello", "{name} {form:?}");
@@ -89,7 +90,7 @@ async fn a_plain_request_is_passed_on_without_the_credentials() {
 async fn exempt_hosts_are_asked_directly() {
     for (transport, exempt) in [(Transport::Plain, "127.0.0.1"), (Transport::Tls, "127.0.0.0/8"), (Transport::Tls, "*")]
     {
-        let fake = FakeLlm::start_on(transport, Script::new().reply(Said::text("hello")));
+        let fake = FakeLlm::start_on(transport, FakeScript::new().reply(Said::text("hello")));
         let proxy = FakeProxy::start();
         let http = HttpClient::new(by_way_of(&proxy, &fake, &[exempt])).unwrap();
         let outcome = ask_once(&Exchange { http, ..exchange(CHAT, &fake) }, head(CHAT, Form::Stream)).await;
@@ -107,7 +108,7 @@ async fn a_refusal_of_the_proxy_is_told_with_its_status_and_without_the_password
         (ProxyScript::new().fault(On::Every, ProxyFault::Refuse { status: 503 }), 503, "wait", 3),
     ];
     for (script, status, expected, tries) in cases {
-        let fake = FakeLlm::start_on(Transport::Tls, Script::new());
+        let fake = FakeLlm::start_on(Transport::Tls, FakeScript::new());
         let proxy = FakeProxy::start_with(script);
         let error = ask_once(&proxied(CHAT, &proxy, &fake), head(CHAT, Form::Stream)).await.reply.unwrap_err();
         let message = format!(
@@ -135,7 +136,7 @@ async fn a_proxy_that_fails_once_is_asked_again() {
     {
         // Longer than what gets through before the proxy breaks.
         let text = "hello ".repeat(1000);
-        let fake = FakeLlm::start_on(transport, Script::new().otherwise(Said::text(&text)));
+        let fake = FakeLlm::start_on(transport, FakeScript::new().otherwise(Said::text(&text)));
         let proxy = FakeProxy::start_with(ProxyScript::new().fault(On::Request(1), fault.clone()));
         let outcome = ask_once(&proxied(CHAT, &proxy, &fake), head(CHAT, Form::Stream)).await;
         let case = format!("{transport:?} {fault:?}");
@@ -146,8 +147,8 @@ async fn a_proxy_that_fails_once_is_asked_again() {
 
 #[tokio::test]
 async fn a_proxy_that_says_nothing_is_no_connection() {
-    let gate = Gate::new();
-    let fake = FakeLlm::start_on(Transport::Tls, Script::new().reply(Said::text("hello")));
+    let gate = StallGate::new();
+    let fake = FakeLlm::start_on(Transport::Tls, FakeScript::new().reply(Said::text("hello")));
     let proxy = FakeProxy::start_with(ProxyScript::new().fault(On::Request(1), ProxyFault::Stall(gate.clone())));
     let connect_timeout = Duration::from_millis(200);
     let http = HttpClient::new(HttpSettings { connect_timeout, ..by_way_of(&proxy, &fake, &[]) }).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fake_llm::{Call, FakeLlm, Reply as Said, Script};
+use fake_llm::{FakeCall, FakeLlm, FakeReply as Said, FakeScript};
 use hyper::Uri;
 use llm_do::message::{Message, RawJson};
 use llm_do::model::name::ModelName;
@@ -87,8 +87,8 @@ fn full_head(row: &Provider, form: Form) -> Head {
 #[tokio::test]
 async fn a_whole_conversation_with_every_setting_is_accepted() {
     for (row, form) in rows().flat_map(|row| FORMS.map(|form| (row, form))) {
-        let calls = ["a", "b"].map(|name| Call::new("read", json!({"path": name})));
-        let script = Script::new().reply(Said::text("I look.").and_calls(calls)).reply(Said::text(r#"{"a":"b"}"#));
+        let calls = ["a", "b"].map(|name| FakeCall::new("read", json!({"path": name})));
+        let script = FakeScript::new().reply(Said::text("I look.").and_calls(calls)).reply(Said::text(r#"{"a":"b"}"#));
         let fake = FakeLlm::start(script);
         let mut talk = exchange(row.name, &fake).open(full_head(row, form));
         let mut history = vec![Message::user("What do they say?")];

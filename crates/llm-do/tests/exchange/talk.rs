@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fake_llm::FakeLlm;
-use llm_do::event::{EventKind, Events, Hearing};
+use llm_do::event::{EventKind, Events, Listen};
 use llm_do::http::{HttpClient, HttpSettings};
 use llm_do::message::{Content, Message, RawJson, Reply, ToolResult};
 use llm_do::model::exchange::{Endpoint, Exchange, Key, Retries, Secret};
-use llm_do::model::meter::Unmetered;
+use llm_do::model::meter::UnlimitedMeter;
 use llm_do::model::name::ModelName;
 use llm_do::model::protocol::{Decoder, Encoder, Protocol, Quirks};
 use llm_do::model::provider::{Provider, provider};
@@ -84,8 +84,8 @@ pub struct Outcome {
 }
 
 pub async fn ask(talk: &mut dyn Conversation, history: &[Message]) -> Outcome {
-    let (events, mut listener) = Events::new(Hearing::Everything);
-    let reply = talk.reply(history, &mut Unmetered, &events).await;
+    let (events, mut listener) = Events::new(Listen::Everything);
+    let reply = talk.reply(history, &mut UnlimitedMeter, &events).await;
     let mut outcome = Outcome { reply, text: String::new(), waits: Vec::new() };
     while let Ok(event) = listener.try_recv() {
         match event.kind {

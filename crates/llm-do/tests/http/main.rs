@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::LOCATION;
-use llm_do::http::{HttpError, HttpSettings, Stage};
+use llm_do::http::{ExchangeStage, HttpError, HttpSettings};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
@@ -240,7 +240,7 @@ async fn a_server_that_closes_before_it_answers_is_cut_too() {
     for answer in [b"".as_slice(), b"HTTP/1.1 200 O", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n"] {
         let server = Server::closing_after(answer).await;
         let error = failure(&standard_client(), &server.url("/")).await;
-        assert!(matches!(error, HttpError::Cut { stage: Stage::BeforeAnswer, .. }), "{error}");
+        assert!(matches!(error, HttpError::Cut { stage: ExchangeStage::BeforeAnswer, .. }), "{error}");
         assert!(error.is_worth_a_retry());
     }
 }

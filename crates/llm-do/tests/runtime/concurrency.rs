@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fake_llm::{Call, Constant, FakeLlm, Reply};
+use fake_llm::{Constant, FakeCall, FakeLlm, FakeReply};
 use llm_do::BoxFuture;
 use llm_do::http::{HttpClient, HttpSettings};
 use llm_do::message::{Content, RawJson};
@@ -54,9 +54,9 @@ fn allow_many_connections() {
 async fn a_thousand_runs_at_once_over_http_all_come_to_their_end() {
     const RUNS: usize = 1_000;
     allow_many_connections();
-    let step = Reply::text("let me see").and_calls([Call::new("noop", serde_json::json!({}))]);
+    let step = FakeReply::text("let me see").and_calls([FakeCall::new("noop", serde_json::json!({}))]);
     // Nobody is answered before everybody has asked.
-    let fake = FakeLlm::start(Constant::tool_loop(1, step, Reply::text("done")).together(RUNS));
+    let fake = FakeLlm::start(Constant::tool_loop(1, step, FakeReply::text("done")).together(RUNS));
     let project = Project::new(".")
         .agent("main.worker", "---\nname: main\nmodel: anthropic:claude-haiku-4-5\ntools: [noop]\n---\nYou do nothing.")
         .tool(Tool::new(noop).verdict(Rule::Allow));

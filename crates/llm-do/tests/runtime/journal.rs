@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use llm_do::event::{Event, EventKind, Hearing, TraceCall};
+use llm_do::event::{Event, EventKind, Listen, TraceCall};
 use llm_do::journal::file::{self, FileJournal, Matching, OpenJournal};
 use llm_do::journal::mac::StateKey;
 use llm_do::journal::{Journal, StepKind, Stop};
 use llm_do::message::{Content, RawJson};
 use llm_do::model::name::ModelChoices;
 use llm_do::project::{Limits, Project};
-use llm_do::runtime::record::{self, Resumed};
+use llm_do::runtime::record::{self, PriorSpending};
 use llm_do::runtime::{Models, Outcome, RunError, Runtime, RuntimeConfig};
 use llm_do::tools::approval::{Answer, Approvals, Rule};
 use llm_do::tools::function::{FunctionEntry, Tool};
@@ -80,27 +80,35 @@ impl Desk {
         effects
     }
 
-    fn create(&self) -> (Arc<dyn Journal>, Resumed) {
-        (Arc::new(FileJournal::create(&self.journal(), &"header", None, Some(&key())).unwrap()), Resumed::default())
+    fn create(&self) -> (Arc<dyn Journal>, PriorSpending) {
+        (
+            Arc::new(FileJournal::create(&self.journal(), &"header", None, Some(&key())).unwrap()),
+            PriorSpending::default(),
+        )
     }
 
-    fn resume(&self) -> (Arc<dyn Journal>, Resumed) {
+    fn resume(&self) -> (Arc<dyn Journal>, PriorSpending) {
         let open = OpenJournal::open(&self.journal(), Some(&key())).unwrap();
-        let resumed = Resumed::from(open.contents());
+        let resumed = PriorSpending::from(open.contents());
         (Arc::new(open.resume(Matching::Exact, None).unwrap()), resumed)
     }
 
-    fn replay(&self) -> (Arc<dyn Journal>, Resumed) {
-        (Arc::new(FileJournal::replaying(file::read(&self.journal(), Some(&key())).unwrap())), Resumed::default())
+    fn replay(&self) -> (Arc<dyn Journal>, PriorSpending) {
+        (Arc::new(FileJournal::replaying(file::read(&self.journal(), Some(&key())).unwrap())), PriorSpending::default())
     }
 
-    async fn run(&self, journal: (Arc<dyn Journal>, Resumed)) -> Ran {
+    async fn run(&self, journal: (Arc<dyn Journal>, PriorSpending)) -> Ran {
         self.run_with(self.project(), RuntimeConfig::new(Approvals::unattended()), journal).await
     }
 
-    async fn run_with(&self, project: Project, config: RuntimeConfig, journal: (Arc<dyn Journal>, Resumed)) -> Ran {
+    async fn run_with(
+        &self,
+        project: Project,
+        config: RuntimeConfig,
+        journal: (Arc<dyn Journal>, PriorSpending),
+    ) -> Ran {
         let program = project.link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}")).program;
-        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Everything);
+        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Listen::Everything);
         let runtime = runtime.identified("the run".to_owned()).recorded_by(journal.0, journal.1);
         let outcome = runtime.run("go").await;
         let (requests, trace) = (runtime.usage().total.requests, runtime.trace());

@@ -15,7 +15,7 @@ mod variants;
 
 use std::sync::Arc;
 
-use llm_do::event::{Answered, EventKind, Hearing};
+use llm_do::event::{ApprovalResult, EventKind, Listen};
 use llm_do::message::{Message, RawJson};
 use llm_do::model::name::ModelChoices;
 use llm_do::project::Limits;
@@ -62,7 +62,7 @@ async fn toolsets_close_once_in_reverse_order_whatever_happens_and_closing_never
         let project = OneTool::counting("b_count").within(project, "b", &log);
         let program = project.link(&ModelChoices::default()).unwrap().program;
         let config = RuntimeConfig::new(Approvals::unattended());
-        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
+        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Listen::Facts);
         assert_eq!(runtime.run("x").await.is_err(), fails);
         assert_eq!(log.told(&["open", "close"]), ["open a", "open b", "close b", "close a"]);
         drop(runtime);
@@ -180,12 +180,13 @@ async fn an_approval_is_remembered_as_far_as_it_was_given() {
         let project = files.project().tool(Tool::new(count));
         let program = project.link(&ModelChoices::default()).unwrap().program;
         let config = RuntimeConfig::new(approvals);
-        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
+        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Listen::Facts);
         runtime.run("x").await.unwrap();
         assert_eq!(asked.lock().unwrap().len(), questions);
         // What nobody was asked about again is told as well.
-        let told = std::iter::from_fn(|| listener.try_recv().ok())
-            .filter(|event| matches!(&event.kind, EventKind::ApprovalAnswered { answer: Answered::Remembered, .. }));
+        let told = std::iter::from_fn(|| listener.try_recv().ok()).filter(|event| {
+            matches!(&event.kind, EventKind::ApprovalAnswered { answer: ApprovalResult::Remembered, .. })
+        });
         assert_eq!(told.count(), 3 - questions);
     }
 }
@@ -295,7 +296,7 @@ async fn who_repeats_itself_is_told_once_and_nothing_fails() {
     let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
     let program = files.project().link(&ModelChoices::default()).unwrap().program;
     let config = RuntimeConfig::new(Approvals::unattended());
-    let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
+    let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Listen::Facts);
     let outcome = runtime.run("go").await.unwrap();
     assert_eq!(text(Ok(outcome.output)), "done");
     let told = outcome.messages.iter().filter(|message| match message {

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fake_llm::{At, Bill, Call, Cut, FakeLlm, Fault, Finish, Gate, On, Prices, Reply, Script, Seen, Usage};
-use llm_do::event::{EventKind, Hearing, UsageReport};
+use fake_llm::{
+    At, Bill, Cut, FakeCall, FakeFinish, FakeLlm, FakePrices, FakeReply, FakeScript, FakeUsage, InjectedFault, On,
+    SeenRequest, StallGate,
+};
+use llm_do::event::{EventKind, Listen, UsageReport};
 use llm_do::http::{HttpClient, HttpSettings};
 use llm_do::journal::Journal;
 use llm_do::journal::file::{self, FileJournal, Matching, OpenJournal};
@@ -16,7 +19,7 @@ use llm_do::model::prices::Money;
 use llm_do::model::provider::provider;
 use llm_do::project::Limits;
 use llm_do::runtime::input::Input;
-use llm_do::runtime::record::{self, Resumed};
+use llm_do::runtime::record::{self, PriorSpending};
 use llm_do::runtime::{Models, RunError, Runtime, RuntimeConfig, UnknownPrices};
 use llm_do::tools::Ending;
 use llm_do::tools::approval::Approvals;
@@ -26,7 +29,7 @@ use super::support::Files;
 
 /// A dollar for a million tokens in, five for a million out; at most 64 000 of them: 32 cents for an answer.
 const MODEL: &str = "anthropic:claude-haiku-4-5";
-const PRICES: Prices = Prices { input: 1_000_000, output: 5_000_000 };
+const PRICES: FakePrices = FakePrices { input: 1_000_000, output: 5_000_000 };
 
 fn worker(name: &str, keys: &str) -> String {
     format!("---\nname: {name}\nmodel: {MODEL}\n{keys}\n---\nYou are {name}.\n")
@@ -67,7 +70,11 @@ fn runtime(files: &Files, fake: &FakeLlm, config: RuntimeConfig) -> Runtime {
 }
 
 /// One agent, one question, and what came of it.
-async fn asked(script: Script, config: RuntimeConfig, keys: &str) -> (Result<String, RunError>, UsageReport, FakeLlm) {
+async fn asked(
+    script: FakeScript,
+    config: RuntimeConfig,
+    keys: &str,
+) -> (Result<String, RunError>, UsageReport, FakeLlm) {
     let fake = FakeLlm::start(script);
     let files = Files::new(&[("main.worker", &worker("main", keys))]);
     let runtime = runtime(&files, &fake, config);
@@ -88,15 +95,15 @@ fn picture() -> Content {
 }
 
 /// The entry calls 64 children at once, and then is done.
-fn delegate(seen: &Seen) -> Option<Reply> {
+fn delegate(seen: &SeenRequest) -> Option<FakeReply> {
     if !seen.offers("child") {
         return None;
     }
     if seen.results().next().is_some() {
-        return Some(Reply::text("Done."));
+        return Some(FakeReply::text("Done."));
     }
-    let calls = (0..64).map(|number| Call::new("child", json!({"input": format!("港の話を聞かせて {number}")})));
-    Some(Reply::calls(calls))
+    let calls = (0..64).map(|number| FakeCall::new("child", json!({"input": format!("港の話を聞かせて {number}")})));
+    Some(FakeReply::calls(calls))
 }
 
 #[tokio::test]
@@ -104,11 +111,11 @@ async fn sixty_four_children_at_once_never_spend_more_than_the_run_may() {
     let (mut whole, mut stopped) = (0, 0);
     for seed in 0..100 {
         let bill = Bill::default();
-        let script = Script::new()
+        let script = FakeScript::new()
             .billed(PRICES, &bill, delegate)
             .priced(PRICES, 1_000 + 600 * (seed % 12), seed, &bill)
             .latency(Duration::from_millis(2), seed)
-            .fault(On::Chance { percent: 8, seed }, Fault::cut(At::Percent(90), Cut::Eof));
+            .fault(On::Chance { percent: 8, seed }, InjectedFault::cut(At::Percent(90), Cut::Eof));
         let fake = FakeLlm::start(script);
         let (main, child) = (worker("main", "entry: true\ntoolsets: [child]"), worker("child", ""));
         let files = Files::new(&[("main.worker", &main), ("child.worker", &child)]);
@@ -138,7 +145,7 @@ async fn sixty_four_children_at_once_never_spend_more_than_the_run_may() {
 #[tokio::test]
 async fn the_longest_answer_is_sent_along_where_money_is_limited_and_lowered_to_what_there_is() {
     let longest = |fake: &FakeLlm| fake.requests()[0].seen.as_ref().unwrap().longest_answer.unwrap();
-    let script = || Script::new().otherwise(Reply::text("yes"));
+    let script = || FakeScript::new().otherwise(FakeReply::text("yes"));
     for (limits, keys, sent) in [
         (dollars(1.0), "", 64_000),
         (dollars(1.0), "model_settings: {max_tokens: 500}", 500),
@@ -160,8 +167,8 @@ async fn the_longest_answer_is_sent_along_where_money_is_limited_and_lowered_to_
 
 #[tokio::test]
 async fn an_answer_that_is_cut_where_money_ends_is_stopped_by_the_limit_and_never_gone_on_with() {
-    let cut = Reply::text("So far").with_usage(Usage::new(10, 9_900)).finishing(Finish::Length);
-    let (ended, usage, fake) = asked(Script::new().otherwise(cut), limited(dollars(0.05)), "").await;
+    let cut = FakeReply::text("So far").with_usage(FakeUsage::new(10, 9_900)).finishing(FakeFinish::Length);
+    let (ended, usage, fake) = asked(FakeScript::new().otherwise(cut), limited(dollars(0.05)), "").await;
     let error = ended.unwrap_err();
     assert!(matches!(&error, RunError::Ended(Ending::Limit { limit, .. }) if limit == "max_cost_usd"), "{error}");
     assert_eq!((error.partial(), fake.requests().len(), usage.total.requests), (Some("So far"), 1, 1));
@@ -169,7 +176,8 @@ async fn an_answer_that_is_cut_where_money_ends_is_stopped_by_the_limit_and_neve
 
 #[tokio::test]
 async fn every_sending_counts_and_none_is_made_that_a_limit_forbids() {
-    let busy = |times| Script::new().otherwise(Reply::text("yes")).fault(On::First(times), Fault::status(529));
+    let busy =
+        |times| FakeScript::new().otherwise(FakeReply::text("yes")).fault(On::First(times), InjectedFault::status(529));
     let (said, usage, fake) = asked(busy(2), limited(requests(3)), "").await;
     assert_eq!((said.unwrap().as_str(), fake.requests().len()), ("yes", 3));
     let total = usage.total;
@@ -186,17 +194,17 @@ async fn every_sending_counts_and_none_is_made_that_a_limit_forbids() {
 
 #[tokio::test]
 async fn what_a_cut_stream_had_reported_counts_and_a_retry_has_to_fit_the_money() {
-    let cut = Fault::cut(At::Percent(80), Cut::Eof);
-    let reply = || Reply::text(&"word".repeat(300)).with_usage(Usage::new(1_000, 300));
+    let cut = InjectedFault::cut(At::Percent(80), Cut::Eof);
+    let reply = || FakeReply::text(&"word".repeat(300)).with_usage(FakeUsage::new(1_000, 300));
     let (said, usage, _) =
-        asked(Script::new().otherwise(reply()).fault(On::Request(1), cut.clone()), limited(dollars(1.0)), "").await;
+        asked(FakeScript::new().otherwise(reply()).fault(On::Request(1), cut.clone()), limited(dollars(1.0)), "").await;
     assert!(said.is_ok());
     let total = usage.total;
     assert_eq!((total.requests, total.unanswered, total.estimated, total.input_tokens), (2, 1, 1, 2_000));
     assert!((550..800).contains(&total.output_tokens), "{total:?}");
     // The first one has taken so much that there is no room for an answer to a second.
     let (ended, usage, fake) =
-        asked(Script::new().otherwise(reply()).fault(On::Every, cut), limited(dollars(0.0064)), "").await;
+        asked(FakeScript::new().otherwise(reply()).fault(On::Every, cut), limited(dollars(0.0064)), "").await;
     let error = ended.unwrap_err();
     assert!(matches!(&error, RunError::NotAskedAgain { limit: "max_cost_usd", .. }), "{error}");
     assert_eq!((fake.requests().len(), usage.total.requests), (1, 1));
@@ -204,11 +212,11 @@ async fn what_a_cut_stream_had_reported_counts_and_a_retry_has_to_fit_the_money(
 
 #[tokio::test]
 async fn what_was_heard_of_a_cut_stream_counts_for_no_more_tokens_than_it_may_have_had() {
-    let cut = Fault::cut(At::Percent(80), Cut::Eof);
+    let cut = InjectedFault::cut(At::Percent(80), Cut::Eof);
     // Far more bytes than so many tokens usually have.
-    let reply = Reply::text(&"word".repeat(3_000)).with_usage(Usage::new(10, 1_050));
+    let reply = FakeReply::text(&"word".repeat(3_000)).with_usage(FakeUsage::new(10, 1_050));
     for (limits, keys) in [(dollars(0.0064), ""), (Limits::default(), "model_settings: {max_tokens: 1060}")] {
-        let script = Script::new().otherwise(reply.clone()).fault(On::Every, cut.clone());
+        let script = FakeScript::new().otherwise(reply.clone()).fault(On::Every, cut.clone());
         let (ended, usage, fake) = asked(script, limited(limits), keys).await;
         let sent = fake.requests().len() as u64;
         assert!(ended.is_err() && usage.total.requests == sent, "{usage:?}");
@@ -224,15 +232,16 @@ async fn an_interrupted_request_counts_for_what_may_have_been_paid() {
         (None, limited(Limits::default()), 0..1, 1),
         (Some(At::Percent(60)), limited(dollars(1.0)), 1..200, 1),
     ] {
-        let gate = Gate::new();
+        let gate = StallGate::new();
         let fault = match at {
-            None => Fault::StallBeforeHead(gate.clone()),
-            Some(at) => Fault::Stall { at, gate: gate.clone() },
+            None => InjectedFault::StallBeforeHead(gate.clone()),
+            Some(at) => InjectedFault::Stall { at, gate: gate.clone() },
         };
-        let fake = FakeLlm::start(Script::new().otherwise(Reply::text("Once upon a time")).fault(On::Every, fault));
+        let fake =
+            FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("Once upon a time")).fault(On::Every, fault));
         let files = Files::new(&[("main.worker", &worker("main", ""))]);
         let program = files.project().link(&ModelChoices::default()).unwrap().program;
-        let (runtime, mut listener) = Runtime::heard(program, models(&fake), config, Hearing::Everything);
+        let (runtime, mut listener) = Runtime::heard(program, models(&fake), config, Listen::Everything);
         let mut scope = runtime.open("main").await.unwrap();
         let heard = async {
             gate.reached(1).await;
@@ -257,7 +266,7 @@ async fn an_interrupted_request_counts_for_what_may_have_been_paid() {
 
 #[tokio::test]
 async fn what_was_never_sent_counts_for_nothing() {
-    let fake = FakeLlm::start(Script::new().otherwise(Reply::text("yes")));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("yes")));
     let files = Files::new(&[("main.worker", &worker("main", ""))]);
     let runtime = runtime(&files, &fake, limited(dollars(1.0)));
     let _ = fake.stop();
@@ -267,12 +276,12 @@ async fn what_was_never_sent_counts_for_nothing() {
 
 #[tokio::test]
 async fn a_provider_that_reports_more_than_was_reserved_is_told_of() {
-    let dear = Reply::text("yes").with_usage(Usage::new(900_000, 5));
-    let fake = FakeLlm::start(Script::new().otherwise(dear));
+    let dear = FakeReply::text("yes").with_usage(FakeUsage::new(900_000, 5));
+    let fake = FakeLlm::start(FakeScript::new().otherwise(dear));
     let files = Files::new(&[("main.worker", &worker("main", ""))]);
     let program = files.project().link(&ModelChoices::default()).unwrap().program;
     let config = limited(dollars(1.0));
-    let (runtime, mut listener) = Runtime::heard(program, models(&fake), config, Hearing::Facts);
+    let (runtime, mut listener) = Runtime::heard(program, models(&fake), config, Listen::Facts);
     runtime.run("hi").await.unwrap();
     let notices: Vec<String> = std::iter::from_fn(|| listener.try_recv().ok())
         .filter_map(|event| match event.kind {
@@ -286,7 +295,7 @@ async fn a_provider_that_reports_more_than_was_reserved_is_told_of() {
 
 #[tokio::test]
 async fn what_has_no_bound_is_not_asked_unless_that_is_allowed() {
-    let script = || Script::new().otherwise(Reply::text("yes"));
+    let script = || FakeScript::new().otherwise(FakeReply::text("yes"));
     let keys = "server_side_tools: [{tool_type: web_search}]";
     let (ended, _, fake) = asked(script(), limited(dollars(1.0)), keys).await;
     let error = ended.unwrap_err();
@@ -306,20 +315,20 @@ async fn what_earlier_processes_sent_in_vain_counts_in_the_run_that_goes_on() {
     let (main, child) = (worker("main", "entry: true\ntoolsets: [child]"), worker("child", ""));
     let files = Files::new(&[("main.worker", &main), ("child.worker", &child)]);
     let (journal, key) = (files.path().join("run.journal"), StateKey::from_bytes([3; 32]));
-    let one_child = |seen: &Seen| match (seen.offers("child"), seen.results().next()) {
-        (true, None) => Some(Reply::calls([Call::new("child", json!({"input": "a"}))])),
-        (true, Some(_)) => Some(Reply::text("Done.")),
-        (false, _) => Some(Reply::text("yes")),
+    let one_child = |seen: &SeenRequest| match (seen.offers("child"), seen.results().next()) {
+        (true, None) => Some(FakeReply::calls([FakeCall::new("child", json!({"input": "a"}))])),
+        (true, Some(_)) => Some(FakeReply::text("Done.")),
+        (false, _) => Some(FakeReply::text("yes")),
     };
     let created: Arc<dyn Journal> = Arc::new(FileJournal::create(&journal, &"header", None, Some(&key)).unwrap());
-    let mut engine = (created, Resumed::default());
+    let mut engine = (created, PriorSpending::default());
     let resumed = || {
         let open = OpenJournal::open(&journal, Some(&key)).unwrap();
-        let resumed = Resumed::from(open.contents());
+        let resumed = PriorSpending::from(open.contents());
         (Arc::new(open.resume(Matching::Exact, None).unwrap()) as Arc<dyn Journal>, resumed)
     };
     for (fault, sums, is_done) in [(On::First(9), (4, 4), false), (On::Chance { percent: 0, seed: 0 }, (7, 4), true)] {
-        let fake = FakeLlm::start(Script::new().answer(one_child).fault(fault, Fault::status(529)));
+        let fake = FakeLlm::start(FakeScript::new().answer(one_child).fault(fault, InjectedFault::status(529)));
         let runtime = runtime(&files, &fake, limited(requests(50))).identified("the run".into());
         let runtime = runtime.recorded_by(engine.0, engine.1);
         assert_eq!(runtime.run("go").await.is_ok(), is_done);
@@ -339,18 +348,18 @@ async fn what_a_call_tells_of_its_failures_is_not_counted_twice() {
     let (main, child) = (worker("main", "entry: true\ntoolsets: [child]"), worker("child", ""));
     let files = Files::new(&[("main.worker", &main), ("child.worker", &child)]);
     let (journal, key) = (files.path().join("run.journal"), StateKey::from_bytes([3; 32]));
-    let answers = |seen: &Seen| match (seen.offers("child"), seen.results().next()) {
-        (true, None) => Some(Reply::calls([Call::new("child", json!({"input": "a"}))])),
-        (true, Some(_)) => Some(Reply::text("Done.")),
-        (false, _) => Some(Reply::text("yes")),
+    let answers = |seen: &SeenRequest| match (seen.offers("child"), seen.results().next()) {
+        (true, None) => Some(FakeReply::calls([FakeCall::new("child", json!({"input": "a"}))])),
+        (true, Some(_)) => Some(FakeReply::text("Done.")),
+        (false, _) => Some(FakeReply::text("yes")),
     };
-    let mut script = Script::new().answer(answers);
+    let mut script = FakeScript::new().answer(answers);
     for request in 2..=5 {
-        script = script.fault(On::Request(request), Fault::status(529));
+        script = script.fault(On::Request(request), InjectedFault::status(529));
     }
     let fake = FakeLlm::start(script);
     let engine = Arc::new(FileJournal::create(&journal, &"header", None, Some(&key)).unwrap());
-    let runtime = runtime(&files, &fake, limited(requests(50))).recorded_by(engine, Resumed::default());
+    let runtime = runtime(&files, &fake, limited(requests(50))).recorded_by(engine, PriorSpending::default());
     runtime.run("go").await.unwrap();
     assert_eq!((runtime.usage().total.requests, runtime.usage().total.unanswered), (6, 4));
     drop(runtime);

@@ -8,7 +8,7 @@ use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::Project;
 use llm_do::tools::approval::{Rule, Verdict};
 use llm_do::tools::filesystem::Filesystem;
-use llm_do::tools::protected::{Covers, Protected};
+use llm_do::tools::protected::{Covers, ProtectedFiles};
 use llm_do::tools::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
 use serde_json::json;
 
@@ -184,7 +184,7 @@ fn a_root_inside_what_is_protected_is_protected() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(directory.path().join(".git/hooks")).unwrap();
     std::fs::create_dir_all(directory.path().join("made/deep")).unwrap();
-    let mut protected = Protected::default();
+    let mut protected = ProtectedFiles::default();
     protected.add(directory.path().join("made"), Covers::Tree, "is made");
     for base in [".git/hooks", "made/deep", "made"] {
         let base = Base::Absolute(directory.path().join(base));

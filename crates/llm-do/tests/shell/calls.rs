@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use llm_do::tools::fence::thin::{Around, Restriction};
+use llm_do::tools::fence::thin::{Around, ThreadRestriction};
 use llm_do::tools::fence::{Bounds, Network, Shelter, Write};
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn errors(write: Write, network: Network, around: Around) -> Value {
     let (python, run) = interpreter();
     let bounds = Bounds { read: Vec::new(), run, write, network, shelter: Shelter::default() };
     let restricted = std::thread::spawn(move || {
-        Restriction::new(&bounds, around).unwrap().restrict_thread().unwrap();
+        ThreadRestriction::new(&bounds, around).unwrap().restrict_thread().unwrap();
         Command::new(python).args(["-I", "-c", SCRIPT]).env_clear().current_dir("/").output().unwrap()
     });
     let output = restricted.join().unwrap();

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::net::TcpListener;
 
 use crate::world::{self, World, is_full, is_offered, part, rule, rules};
-use llm_do::event::{EventKind, Hearing};
+use llm_do::event::{EventKind, Listen};
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::Project;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
@@ -118,7 +118,7 @@ fn a_reading_command_behind_the_fence_changes_nothing_even_if_it_wanted_to() {
                 .spawn(|| {
                     let group = rustix::process::getpgrp();
                     let around = fence::thin::Around::Thread { group };
-                    fence::thin::Restriction::new(&bounds, around).unwrap().restrict_thread().unwrap();
+                    fence::thin::ThreadRestriction::new(&bounds, around).unwrap().restrict_thread().unwrap();
                     std::process::Command::new(words[0]).args(&words[1..]).current_dir(&directory).output()
                 })
                 .join()
@@ -228,7 +228,7 @@ fn the_lack_of_a_fence_is_said_once_in_a_session() {
         let project = Project::new(".").agent("main.worker", "---\nname: main\ntoolsets: [shell_readonly]\n---\nGo.");
         let program = project.link(&models).unwrap_or_else(|report| panic!("{report:?}")).program;
         let config = RuntimeConfig { fence: world::fence(fencing), ..RuntimeConfig::new(Approvals::unattended()) };
-        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Hearing::Facts);
+        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Listen::Facts);
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         executor.block_on(async {
             runtime.run("one").await.unwrap();

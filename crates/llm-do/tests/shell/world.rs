@@ -16,8 +16,8 @@ use llm_do::tools::approval::{Approvals, Rule};
 use llm_do::tools::fence::{Accept, Fence, FenceConfig, Fencing, thin};
 use llm_do::tools::function::Tool;
 use llm_do::tools::plane::Refusals;
-use llm_do::tools::protected::{Covers, Protected};
-use llm_do::tools::shell::{Part, Shell, Surroundings};
+use llm_do::tools::protected::{Covers, ProtectedFiles};
+use llm_do::tools::shell::{Shell, ShellPart, Surroundings};
 use llm_do::tools::source::{Access, Grammar, ShellConfig, ShellRule};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -36,7 +36,7 @@ pub struct World {
     directory: TempDir,
     pub fencing: Fencing,
     accept: Accept,
-    parts: Vec<Part>,
+    parts: Vec<ShellPart>,
 }
 
 /// What became of a command.
@@ -87,7 +87,7 @@ impl World {
         world
     }
 
-    pub fn with(mut self, parts: Vec<Part>) -> Self {
+    pub fn with(mut self, parts: Vec<ShellPart>) -> Self {
         self.parts = parts;
         self
     }
@@ -136,7 +136,7 @@ impl World {
         let (inside, parts) = (self.inside(), self.parts.clone());
         let fence = Arc::new(self.fence());
         let shell = move || {
-            let mut protected = Protected::default();
+            let mut protected = ProtectedFiles::default();
             protected.add(inside.join("flow.yaml"), Covers::File, "is read by a run");
             protected.add(inside.clone(), Covers::Agents, "would be an agent");
             protected.add(inside.join("workers"), Covers::Agents, "would be an agent");
@@ -328,9 +328,9 @@ pub fn is_full(fencing: Fencing) -> bool {
     Fence::find(&fence(fencing)).is_full()
 }
 
-pub fn part(name: &str, grammar: Grammar) -> Part {
+pub fn part(name: &str, grammar: Grammar) -> ShellPart {
     let config = ShellConfig { grammar, directory: Access::ReadWrite, write: Vec::new(), network: false };
-    Part { name: name.to_owned(), config, rules: Vec::new() }
+    ShellPart { name: name.to_owned(), config, rules: Vec::new() }
 }
 
 pub fn rule(pattern: &str, approval: Rule) -> ShellRule {
@@ -346,6 +346,6 @@ pub fn rule(pattern: &str, approval: Rule) -> ShellRule {
 }
 
 /// A shell with rules and nothing else.
-pub fn rules(rules: Vec<ShellRule>) -> Part {
+pub fn rules(rules: Vec<ShellRule>) -> ShellPart {
     part("mine", Grammar::Rules { rules, default: None })
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{check_fields, field};
 use crate::protocol::Findings;
-use crate::seen::{Message, Part, Role};
+use crate::seen::{Role, SeenMessage, SeenPart};
 
 /// A part is exactly one of these …
 const KINDS: &[&str] = &[
@@ -39,10 +39,10 @@ pub fn read_system(body: &Value, findings: &mut Findings) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-pub fn read(body: &Value, signs_calls: bool, findings: &mut Findings) -> Vec<Message> {
+pub fn read(body: &Value, signs_calls: bool, findings: &mut Findings) -> Vec<SeenMessage> {
     let contents = findings.required_list(body, "contents", "");
     let mut open = Vec::new();
-    let mut messages: Vec<Message> = Vec::with_capacity(contents.len());
+    let mut messages: Vec<SeenMessage> = Vec::with_capacity(contents.len());
     for (index, content) in contents.iter().enumerate() {
         let at = format!("contents[{index}]");
         let message = read_content(content, &at, signs_calls, &mut open, findings);
@@ -61,11 +61,11 @@ pub fn read(body: &Value, signs_calls: bool, findings: &mut Findings) -> Vec<Mes
     messages
 }
 
-fn check_order(messages: &[Message], findings: &mut Findings) {
+fn check_order(messages: &[SeenMessage], findings: &mut Findings) {
     if messages.windows(2).any(|pair| pair[0].role == pair[1].role) {
         findings.refuse("contents: roles must alternate: the user spoke twice in a row");
     }
-    let is_model = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::Assistant);
+    let is_model = |message: Option<&SeenMessage>| message.is_some_and(|message| message.role == Role::Assistant);
     if is_model(messages.first()) || is_model(messages.last()) {
         findings.refuse("contents: must begin and end with the user role");
     }
@@ -94,7 +94,7 @@ fn read_content(
     takes_files: bool,
     open: &mut Vec<OpenCall>,
     findings: &mut Findings,
-) -> Message {
+) -> SeenMessage {
     check_fields(content, &["parts", "role"], at, findings);
     let role = match content.get("role").and_then(Value::as_str) {
         Some("user") | None => Role::User,
@@ -117,7 +117,7 @@ fn read_content(
             read_part(part, &at, open, &mut parts, findings);
         }
     }
-    Message { role, parts }
+    SeenMessage { role, parts }
 }
 
 fn check_part(part: &Value, role: Role, at: &str, findings: &mut Findings) {
@@ -131,34 +131,34 @@ fn check_part(part: &Value, role: Role, at: &str, findings: &mut Findings) {
     }
 }
 
-fn read_part(part: &Value, at: &str, open: &mut Vec<OpenCall>, parts: &mut Vec<Part>, findings: &mut Findings) {
+fn read_part(part: &Value, at: &str, open: &mut Vec<OpenCall>, parts: &mut Vec<SeenPart>, findings: &mut Findings) {
     let signature = field(part, "thoughtSignature").and_then(Value::as_str).filter(|text| !STAND_INS.contains(text));
     let signature = signature.map(str::to_owned);
     let text = field(part, "text").and_then(Value::as_str).map(str::to_owned);
     match (text, field(part, "functionCall")) {
         (Some(text), _) if field(part, "thought") == Some(&json!(true)) => parts.extend(match signature {
-            Some(payload) if text.is_empty() => Some(Part::RedactedThinking { payload }),
-            Some(signature) => Some(Part::Thinking { text, signature: Some(signature) }),
+            Some(payload) if text.is_empty() => Some(SeenPart::RedactedThinking { payload }),
+            Some(signature) => Some(SeenPart::Thinking { text, signature: Some(signature) }),
             None => None, // nobody reads it
         }),
         (Some(text), _) => {
             parts.extend(wordless(signature));
-            parts.push(Part::Text(text));
+            parts.push(SeenPart::Text(text));
         }
         (None, Some(call)) => {
             parts.extend(wordless(signature));
             parts.push(read_call(call, at, open, findings));
         }
-        (None, None) => parts.push(Part::Other(part.clone())),
+        (None, None) => parts.push(SeenPart::Other(part.clone())),
     }
 }
 
 /// A signature on a part that is no thought itself.
-fn wordless(signature: Option<String>) -> Option<Part> {
-    signature.map(|signature| Part::Thinking { text: String::new(), signature: Some(signature) })
+fn wordless(signature: Option<String>) -> Option<SeenPart> {
+    signature.map(|signature| SeenPart::Thinking { text: String::new(), signature: Some(signature) })
 }
 
-fn read_call(call: &Value, at: &str, open: &mut Vec<OpenCall>, findings: &mut Findings) -> Part {
+fn read_call(call: &Value, at: &str, open: &mut Vec<OpenCall>, findings: &mut Findings) -> SeenPart {
     check_fields(call, &["args", "id", "name"], at, findings);
     let arguments = field(call, "args").cloned().unwrap_or_else(|| json!({}));
     if !arguments.is_object() {
@@ -168,7 +168,7 @@ fn read_call(call: &Value, at: &str, open: &mut Vec<OpenCall>, findings: &mut Fi
     // Calls may come without an id; then their place stands for it.
     let id = call.get("id").and_then(Value::as_str).map_or_else(|| at.to_owned(), str::to_owned);
     open.push(OpenCall { id: id.clone(), name: name.clone() });
-    Part::Call { id, name, arguments }
+    SeenPart::Call { id, name, arguments }
 }
 
 /// An answer belongs to the call with its id, or else to the first open one with its name.
@@ -178,7 +178,7 @@ fn read_response(
     takes_files: bool,
     open: &mut Vec<OpenCall>,
     findings: &mut Findings,
-) -> Part {
+) -> SeenPart {
     check_fields(response, &["id", "name", "parts", "response", "scheduling", "willContinue"], at, findings);
     let name = findings.required_text(response, "name", &format!("{at}.function_response."));
     if field(response, "parts").is_some() && !takes_files {
@@ -197,7 +197,7 @@ fn read_response(
     };
     let Some(outcome) = response.get("response").filter(|outcome| outcome.is_object()) else {
         findings.refuse(format!("{at}.function_response.response: an object is required"));
-        return Part::Result { id, text: String::new(), is_error: false };
+        return SeenPart::Result { id, text: String::new(), is_error: false };
     };
     let is_error = outcome.get("error").is_some();
     let text = match outcome.get("error").or_else(|| outcome.get("output")) {
@@ -205,5 +205,5 @@ fn read_response(
         Some(other) => other.to_string(),
         None => outcome.to_string(),
     };
-    Part::Result { id, text, is_error }
+    SeenPart::Result { id, text, is_error }
 }

@@ -75,13 +75,13 @@ fn nothing_leads_outside_or_round_in_circles() {
         "magic/etc",
         "/etc",
     ] {
-        assert!(matches!(resolve(&root, Path::new(path)), Err(Unopened::Outside)), "{path}");
+        assert!(matches!(resolve(&root, Path::new(path)), Err(FileOpenError::Outside)), "{path}");
     }
     for path in ["loop", "loop/x", "one", "two/x"] {
-        assert!(matches!(resolve(&root, Path::new(path)), Err(Unopened::Io(_))), "{path}");
+        assert!(matches!(resolve(&root, Path::new(path)), Err(FileOpenError::Io(_))), "{path}");
     }
-    assert!(matches!(resolve(&root, Path::new("a/b/file/x")), Err(Unopened::Io(_))));
-    assert!(matches!(resolve(&root, Path::new("a\0b")), Err(Unopened::Io(_))));
+    assert!(matches!(resolve(&root, Path::new("a/b/file/x")), Err(FileOpenError::Io(_))));
+    assert!(matches!(resolve(&root, Path::new("a\0b")), Err(FileOpenError::Io(_))));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn what_does_not_exist_is_a_place_unless_a_link_leads_there() {
     parent.write(name, "y").unwrap();
     assert_eq!(std::fs::read_to_string(tree.path().join("root/a/b/new/deep/file")).unwrap(), "y");
     for path in ["dangling", "dangling/x", "missing/../a", "missing/.."] {
-        assert!(matches!(resolve(&root, Path::new(path)), Err(Unopened::Missing)), "{path}");
+        assert!(matches!(resolve(&root, Path::new(path)), Err(FileOpenError::Missing)), "{path}");
     }
 }
 
@@ -159,7 +159,7 @@ proptest! {
                     prop_assert!(std::fs::symlink_metadata(root.join(&place.path)).is_err(), "{}", path);
                 }
                 // Beyond the root and back again is a way that the kernel takes and we do not.
-                (Err(Unopened::Outside), _) | (Err(_), None) => {}
+                (Err(FileOpenError::Outside), _) | (Err(_), None) => {}
                 other => prop_assert!(false, "{}: {:?}", path, other),
             }
             if let Ok(place) = &found {

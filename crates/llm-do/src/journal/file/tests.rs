@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 use super::*;
-use crate::event::{EventKind, Events, Hearing, samples};
-use crate::journal::{Described, Steps};
+use crate::event::{EventKind, Events, Listen, samples};
+use crate::journal::{StepDescription, Steps};
 
 struct Desk {
     directory: TempDir,
@@ -43,7 +43,7 @@ impl Desk {
         &self,
         journal: &Arc<FileJournal>,
         key: &str,
-        described: Described<u32>,
+        described: StepDescription<u32>,
         result: Result<u32, Stop>,
     ) -> Result<u32, Stop> {
         let steps = Steps::recorded_by(Arc::clone(journal) as Arc<dyn Journal>).at(format_args!("{key}"));
@@ -60,11 +60,11 @@ fn key() -> StateKey {
     StateKey::from_bytes([5; 32])
 }
 
-fn step(kind: StepKind) -> Described<u32> {
-    Described::new(kind, &"request")
+fn step(kind: StepKind) -> StepDescription<u32> {
+    StepDescription::new(kind, &"request")
 }
 
-fn once() -> Described<u32> {
+fn once() -> StepDescription<u32> {
     step(StepKind::Tool).once(99).shown(&"a payment")
 }
 
@@ -78,7 +78,7 @@ async fn every_kind_of_event_is_told_again_from_a_file() {
     let desk = Desk::new();
     let told = async |journal: Arc<FileJournal>| {
         let steps = Steps::recorded_by(journal as Arc<dyn Journal>).at(format_args!("c0"));
-        let (events, mut listener) = Events::new(Hearing::Everything);
+        let (events, mut listener) = Events::new(Listen::Everything);
         let telling = steps.telling(&events);
         let effect = async {
             desk.runs.fetch_add(1, Ordering::Relaxed);
@@ -165,9 +165,9 @@ async fn an_effect_that_never_began_is_no_reason_to_wonder() {
     {
         let Mode::Writes { writer, .. } = &journal.mode else { panic!("it writes") };
         let lines =
-            Lines { journal: &journal, writer, key: "c0", kind: StepKind::Tool, request: digest(["\"request\""]) };
-        lines.append(State::Started, None).durable().await.unwrap();
-        drop(Begun { lines: &lines, was_polled: false });
+            StepLines { journal: &journal, writer, key: "c0", kind: StepKind::Tool, request: digest(["\"request\""]) };
+        lines.append(LineState::Started, None).durable().await.unwrap();
+        drop(StartedEffect { lines: &lines, was_polled: false });
     }
     drop(journal);
     assert_eq!(read(&desk.path(), Some(&key())).unwrap().in_doubt().count(), 0);
@@ -196,7 +196,7 @@ async fn another_request_is_not_answered_from_the_record() {
     desk.take(&journal, "m0", step(StepKind::Model), Ok(7)).await.unwrap();
     desk.take(&journal, "c0", once(), Ok(7)).await.unwrap();
     drop(journal);
-    let changed = |kind| Described::<u32>::new(kind, &"another request");
+    let changed = |kind| StepDescription::<u32>::new(kind, &"another request");
     let diverged = |key: &str, kind| Err(Stop::Diverged { key: key.into(), kind });
     assert_eq!(desk.take(&desk.resume(), "m0", changed(StepKind::Model), Ok(8)).await, diverged("m0", StepKind::Model));
     assert_eq!(desk.take(&desk.resume(), "m0", step(StepKind::Tool), Ok(8)).await, diverged("m0", StepKind::Tool));
@@ -369,7 +369,7 @@ async fn what_is_started_meanwhile_does_not_have_the_journal() {
 /// A run of a few steps of every kind that is written.
 async fn some_run(desk: &Desk, journal: &Arc<FileJournal>) {
     for (name, kind) in [("0", StepKind::Model), ("1", StepKind::Tool), ("2", StepKind::Decide)] {
-        desk.take(journal, name, Described::new(kind, &name), Ok(7)).await.unwrap();
+        desk.take(journal, name, StepDescription::new(kind, &name), Ok(7)).await.unwrap();
     }
 }
 
@@ -379,7 +379,7 @@ async fn no_bit_of_a_journal_can_be_turned_without_a_word() {
     some_run(&desk, &desk.create()).await;
     let whole = std::fs::read(desk.path()).unwrap();
     let said = |bytes: &[u8]| {
-        let read = Contents::read(&bytes[..record::committed(bytes)], Some(&key()));
+        let read = JournalContents::read(&bytes[..record::committed(bytes)], Some(&key()));
         read.map(|(contents, _)| format!("{contents:?}"))
     };
     // A file that is cut after a line is what it was then: the only thing that a turned bit may make of it.
@@ -401,7 +401,8 @@ async fn a_journal_without_a_signature_is_a_strangers_whichever_bit_of_it_is_tur
     let desk = Desk::new();
     some_run(&desk, &Arc::new(FileJournal::create(&desk.path(), &"header", None, None).unwrap())).await;
     let whole = std::fs::read(desk.path()).unwrap();
-    let is_own = |bytes: &[u8], key: Option<&StateKey>| Contents::read(&bytes[..record::committed(bytes)], key).is_ok();
+    let is_own =
+        |bytes: &[u8], key: Option<&StateKey>| JournalContents::read(&bytes[..record::committed(bytes)], key).is_ok();
     for bit in 0..=whole.len() * 8 {
         let mut turned = whole.clone();
         if let Some(byte) = turned.get_mut(bit / 8) {

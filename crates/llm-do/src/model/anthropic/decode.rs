@@ -11,7 +11,7 @@ use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
 use crate::model::plain::Plain;
-use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, leniently, read_json, read_plain, tokens};
+use crate::model::protocol::{BorrowedText, DecodeError, Decoder, Delta, leniently, read_json, read_plain, tokens};
 use crate::model::{Head, fault};
 
 pub struct MessagesDecoder {
@@ -61,18 +61,18 @@ impl MessagesDecoder {
             return Err(DecodeError::Malformed(format!("a delta of block {index}, which is not open")));
         };
         let before = block.size();
-        if let Some(Borrowed(text)) = delta.text {
+        if let Some(BorrowedText(text)) = delta.text {
             tell(Delta::Text(&text));
             block.text.push_str(&text);
         }
-        if let Some(Borrowed(text)) = delta.thinking {
+        if let Some(BorrowedText(text)) = delta.thinking {
             tell(Delta::Thinking(&text));
             block.text.push_str(&text);
         }
-        if let Some(Borrowed(json)) = delta.partial_json {
+        if let Some(BorrowedText(json)) = delta.partial_json {
             block.input.push_str(&json);
         }
-        if let Some(Borrowed(signature)) = delta.signature {
+        if let Some(BorrowedText(signature)) = delta.signature {
             block.signature.push_str(&signature);
         }
         if let Some(citation) = delta.citation {
@@ -153,7 +153,7 @@ impl MessagesDecoder {
             // Results of the provider's tools, and whatever else it may invent: shown if it has content, carried along.
             kind => {
                 let fields = block.fields();
-                let field = |name: &str| fields.get(&Borrowed(name.into())).copied();
+                let field = |name: &str| fields.get(&BorrowedText(name.into())).copied();
                 let id = string(field("tool_use_id"));
                 self.without_result.retain(|waiting| Some(waiting) != id.as_ref());
                 let used = id.and_then(|id| self.server_tools.get(&id));
@@ -196,7 +196,7 @@ impl Decoder for MessagesDecoder {
             return self.event(name, frame.data, tell);
         }
         // Some proxies drop the names; every event says its own inside, too.
-        let Typed { r#type: Borrowed(name) } = read_json(frame.data)?;
+        let MessagesEventType { r#type: BorrowedText(name) } = read_json(frame.data)?;
         self.event(name.as_bytes(), frame.data, tell)
     }
 
@@ -300,7 +300,7 @@ struct ToolUse {
 #[derive(Deserialize)]
 struct Beginning<'a> {
     #[serde(borrow)]
-    r#type: Option<Borrowed<'a>>,
+    r#type: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     text: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -333,7 +333,7 @@ fn read<T: Default + DeserializeOwned>(json: Option<&RawValue>) -> Result<T, Dec
 impl OpenBlock {
     fn new(start: RawJson) -> Result<Self, DecodeError> {
         let began: Beginning<'_> = serde_json::from_str(start.get())?;
-        let kind = began.r#type.map(|Borrowed(kind)| kind.into_owned()).unwrap_or_default();
+        let kind = began.r#type.map(|BorrowedText(kind)| kind.into_owned()).unwrap_or_default();
         let (mut tool_use, mut text, mut signature, mut citations) = Default::default();
         match kind.as_str() {
             "text" => (text, citations) = (read(began.text)?, read(began.citations)?),
@@ -353,7 +353,7 @@ impl OpenBlock {
     }
 
     /// All of its fields, in alphabetical order.
-    fn fields(&self) -> BTreeMap<Borrowed<'_>, &RawValue> {
+    fn fields(&self) -> BTreeMap<BorrowedText<'_>, &RawValue> {
         serde_json::from_str(self.start.get()).unwrap_or_default()
     }
 
@@ -379,15 +379,15 @@ impl OpenBlock {
             _ => Vec::new(),
         };
         let mut fields = self.fields();
-        fields.extend(now.iter().map(|(name, json)| (Borrowed((*name).into()), json.raw())));
+        fields.extend(now.iter().map(|(name, json)| (BorrowedText((*name).into()), json.raw())));
         RawJson::of(&fields)
     }
 }
 
 #[derive(Deserialize)]
-struct Typed<'a> {
+struct MessagesEventType<'a> {
     #[serde(borrow)]
-    r#type: Borrowed<'a>,
+    r#type: BorrowedText<'a>,
 }
 
 #[derive(Deserialize)]
@@ -426,7 +426,7 @@ impl<'a> DeltaFields<'a> {
                 "citation" => return None,
                 _ => return plain.text().map(drop),
             };
-            Plain::once(place, Borrowed(plain.text()?.into()))
+            Plain::once(place, BorrowedText(plain.text()?.into()))
         })?;
         Some(fields)
     }
@@ -436,13 +436,13 @@ impl<'a> DeltaFields<'a> {
 #[derive(Default, Deserialize)]
 struct DeltaFields<'a> {
     #[serde(borrow)]
-    text: Option<Borrowed<'a>>,
+    text: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    thinking: Option<Borrowed<'a>>,
+    thinking: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    partial_json: Option<Borrowed<'a>>,
+    partial_json: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    signature: Option<Borrowed<'a>>,
+    signature: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     citation: Option<&'a RawValue>,
 }
@@ -767,7 +767,7 @@ data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}
         let texts = |delta: BlockDelta<'_>| {
             let DeltaFields { text, thinking, partial_json, signature, citation } = delta.delta;
             let texts =
-                [text, thinking, partial_json, signature].map(|text| text.map(|Borrowed(text)| text.into_owned()));
+                [text, thinking, partial_json, signature].map(|text| text.map(|BorrowedText(text)| text.into_owned()));
             (delta.index, texts, citation.map(|json| json.get().to_owned()))
         };
         for (json, is_plain) in [

@@ -9,9 +9,11 @@ use crate::message::{
     Attachment, Content, Finish, Message, RawJson, Reply, ReplyPart, TextPart, ThinkingPart, ToolCall, ToolMessage,
     ToolResult, UserMessage,
 };
-use crate::model::body::{Body, Fields, Tail};
+use crate::model::body::{BodyFields, BodyTail, RequestBody};
 use crate::model::call_ids::CallIds;
-use crate::model::content::{Base64, Required, Shown, arguments_object, is_strict, shown, with_schema};
+use crate::model::content::{
+    Base64, RequiredProperties, VisibleContent, arguments_object, is_strict, shown, with_schema,
+};
 use crate::model::protocol::{CallIdForm, Encoder};
 use crate::model::{Effort, Head, ModelSettings, ServerTool, ServerToolKind, Thinking, ToolDeclaration};
 
@@ -22,8 +24,8 @@ const CLOSING: &str = r#","cache_control":{"type":"ephemeral"}}"#;
 const THINKING_BUDGET: u64 = 10_000;
 
 pub struct MessagesEncoder {
-    body: Body,
-    tail: Tail,
+    body: RequestBody,
+    tail: BodyTail,
     provider: String,
     call_ids: CallIds,
 }
@@ -31,7 +33,7 @@ pub struct MessagesEncoder {
 impl MessagesEncoder {
     pub fn new(head: &Head) -> Self {
         let body = opening(head).open_array("messages");
-        let tail = Tail::new("]", "max_tokens", Some(max_tokens(&head.model.model, &head.settings)), CLOSING);
+        let tail = BodyTail::new("]", "max_tokens", Some(max_tokens(&head.model.model, &head.settings)), CLOSING);
         Self { body, tail, provider: head.model.provider.clone(), call_ids: CallIds::new(CallIdForm::Word) }
     }
 
@@ -135,9 +137,9 @@ fn text_block(text: &str) -> Block<'_> {
 
 fn content_block(content: &Content) -> Block<'_> {
     Block::New(match shown(content) {
-        Shown::Text(text) => NewBlock::Text { text },
-        Shown::Image(file) => NewBlock::Image { source: Source::of(file) },
-        Shown::Pdf(file) => NewBlock::Document { source: Source::of(file), title: &file.name },
+        VisibleContent::Text(text) => NewBlock::Text { text },
+        VisibleContent::Image(file) => NewBlock::Image { source: Source::of(file) },
+        VisibleContent::Pdf(file) => NewBlock::Document { source: Source::of(file), title: &file.name },
     })
 }
 
@@ -191,12 +193,12 @@ fn tool_use<'a>(call: &'a ToolCall, own: bool, call_ids: &'a CallIds) -> Block<'
     })
 }
 
-fn opening(head: &Head) -> Fields {
+fn opening(head: &Head) -> BodyFields {
     let settings = &head.settings;
-    let mut fields = Fields::default();
+    let mut fields = BodyFields::default();
     fields.set("model", &head.model.model);
     fields.set("stream", &head.stream);
-    let native_output = head.output.as_ref().filter(|schema| is_strict(schema, Required::Any));
+    let native_output = head.output.as_ref().filter(|schema| is_strict(schema, RequiredProperties::Any));
     let instructions = match (&head.output, native_output) {
         (Some(schema), None) => with_schema(&head.instructions, schema),
         (Some(_), Some(_)) | (None, _) => head.instructions.clone(),

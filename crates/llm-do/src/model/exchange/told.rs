@@ -5,11 +5,11 @@ use crate::event::{EventKind, Events};
 use crate::message::ServerToolPart;
 use crate::model::protocol::Delta;
 
-pub struct Told<'a> {
+pub struct DeltaFilter<'a> {
     events: &'a Events,
     heard: bool,
-    text: Stream,
-    thinking: Stream,
+    text: DeltaProgress,
+    thinking: DeltaProgress,
     server_tools: usize,
     server_tools_now: usize,
     restarted: bool,
@@ -19,12 +19,12 @@ pub struct Told<'a> {
 
 /// What was told of one kind, and how far the present attempt has come in it.
 #[derive(Default)]
-struct Stream {
+struct DeltaProgress {
     told: String,
     position: usize,
 }
 
-impl Stream {
+impl DeltaProgress {
     /// The part of a delta that is news, or `None` if the attempt says something else than the one before.
     fn news<'d>(&mut self, delta: &'d str) -> Option<&'d str> {
         let ahead = &self.told[self.position..];
@@ -47,14 +47,14 @@ impl Stream {
     }
 }
 
-impl<'a> Told<'a> {
+impl<'a> DeltaFilter<'a> {
     /// A reply of which nothing has come yet, told to these listeners.
     pub fn new(events: &'a Events) -> Self {
         Self {
             events,
             heard: events.hears_deltas(),
-            text: Stream::default(),
-            thinking: Stream::default(),
+            text: DeltaProgress::default(),
+            thinking: DeltaProgress::default(),
             server_tools: 0,
             server_tools_now: 0,
             restarted: false,
@@ -140,11 +140,11 @@ impl<'a> Told<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Hearing;
+    use crate::event::Listen;
 
     fn heard(attempts: &[&[&str]]) -> Vec<String> {
-        let (events, mut listener) = Events::new(Hearing::Everything);
-        let mut told = Told::new(&events);
+        let (events, mut listener) = Events::new(Listen::Everything);
+        let mut told = DeltaFilter::new(&events);
         for (index, deltas) in attempts.iter().enumerate() {
             if index > 0 {
                 told.start_again();

@@ -13,8 +13,8 @@ use super::generation::Generation;
 use super::opening::opening;
 use crate::message::{Attachment, Content, Message, RawJson, Reply, ReplyPart, TextPart, ToolCall, ToolResult};
 use crate::model::Head;
-use crate::model::body::{Body, Tail};
-use crate::model::content::{Base64, Shown, arguments_object, shown};
+use crate::model::body::{BodyTail, RequestBody};
+use crate::model::content::{Base64, VisibleContent, arguments_object, shown};
 use crate::model::protocol::Encoder;
 
 /// What the provider's manual says to put on calls that it did not make itself, which it refuses otherwise:
@@ -22,8 +22,8 @@ use crate::model::protocol::Encoder;
 const FOREIGN_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
 pub struct ContentsEncoder {
-    body: Body,
-    tail: Tail,
+    body: RequestBody,
+    tail: BodyTail,
     provider: String,
     generation: Generation,
     /// Whose content is open behind each message.
@@ -169,11 +169,11 @@ fn file_part(file: &Attachment) -> NewPart<'_> {
 /// A piece of content as these models can see it: they know one kind of image less than others.
 fn shown_here(content: &Content) -> Result<&Attachment, Cow<'_, str>> {
     match shown(content) {
-        Shown::Text(text) => Err(text),
-        Shown::Image(file) if file.media_type == "image/gif" => {
+        VisibleContent::Text(text) => Err(text),
+        VisibleContent::Image(file) if file.media_type == "image/gif" => {
             Err(format!("[the file {:?} of type image/gif cannot be shown]", file.name).into())
         }
-        Shown::Image(file) | Shown::Pdf(file) => Ok(file),
+        VisibleContent::Image(file) | VisibleContent::Pdf(file) => Ok(file),
     }
 }
 

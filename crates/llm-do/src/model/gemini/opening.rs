@@ -5,12 +5,12 @@ use serde::Serialize;
 use super::generation::{Generation, ThinkingConfig, thinking};
 use super::schema::{output_schema, parameters_schema};
 use crate::message::RawJson;
-use crate::model::body::{Fields, Tail};
+use crate::model::body::{BodyFields, BodyTail};
 use crate::model::content::with_schema;
 use crate::model::{Head, ServerTool, ServerToolKind, ToolDeclaration};
 
 /// With what goes behind the messages: there the answer is bounded, for each request anew.
-pub fn opening(head: &Head) -> (Fields, Tail) {
+pub fn opening(head: &Head) -> (BodyFields, BodyTail) {
     let generation = Generation::of(&head.model.model);
     let tools = tools(head);
     // Earlier models refuse an output schema beside tools of any kind.
@@ -19,7 +19,7 @@ pub fn opening(head: &Head) -> (Fields, Tail) {
         (Some(schema), None) => with_schema(&head.instructions, schema),
         (Some(_), Some(_)) | (None, _) => head.instructions.clone(),
     };
-    let mut fields = Fields::default();
+    let mut fields = BodyFields::default();
     if !instructions.trim().is_empty() {
         fields.set("systemInstruction", &Instructions { parts: [InstructionPart { text: &instructions }] });
     }
@@ -67,11 +67,11 @@ struct GenerationConfig<'a> {
     response_json_schema: Option<RawJson>,
 }
 
-fn tail(head: &Head, output: Option<&RawJson>) -> Tail {
+fn tail(head: &Head, output: Option<&RawJson>) -> BodyTail {
     let config = RawJson::of(&generation_config(head, output));
     let open = config.get().strip_suffix('}').unwrap_or_default();
     let before = format!(r#","generationConfig":{open}"#);
-    Tail::new(&before, "maxOutputTokens", head.settings.max_tokens, "}}")
+    BodyTail::new(&before, "maxOutputTokens", head.settings.max_tokens, "}}")
 }
 
 fn generation_config<'a>(head: &'a Head, output: Option<&RawJson>) -> GenerationConfig<'a> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::message::{RawJson, Usage};
-use crate::model::protocol::{Borrowed, leniently, tokens};
+use crate::model::protocol::{BorrowedText, leniently, tokens};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -122,9 +122,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
                 let mut part = Part { text: None, thought: false, beside: Vec::new() };
-                while let Some(Borrowed(name)) = fields.next_key()? {
+                while let Some(BorrowedText(name)) = fields.next_key()? {
                     match name.as_ref() {
-                        "text" => part.text = fields.next_value::<Option<Borrowed<'de>>>()?.map(|Borrowed(text)| text),
+                        "text" => {
+                            part.text = fields.next_value::<Option<BorrowedText<'de>>>()?.map(|BorrowedText(text)| text)
+                        }
                         "thought" => part.thought = fields.next_value::<Option<bool>>()?.unwrap_or(false),
                         _ => part.beside.push((name, fields.next_value()?)),
                     }

@@ -6,8 +6,10 @@ use crate::http::frames::Frame;
 use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
-use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, InlineThinking, Quirks, ReportedCost, read_json};
-use crate::model::think_tags::{Piece, ThinkTags};
+use crate::model::protocol::{
+    BorrowedText, DecodeError, Decoder, Delta, InlineThinking, Quirks, ReportedCost, read_json,
+};
+use crate::model::think_tags::{TaggedText, ThinkTags};
 use crate::model::{Head, fault};
 
 use super::wire::{CallDelta, Choice, Chunk, Content, ExecutedTool, MessageDelta, ReasoningDetail, WireUsage};
@@ -51,12 +53,12 @@ impl Words {
         let Self { text: said, thinking, tags } = self;
         match tags {
             Some(tags) => tags.push(text, &mut |piece| place(piece, said, thinking, tell)),
-            None => place(Piece::Text(text), said, thinking, tell),
+            None => place(TaggedText::Text(text), said, thinking, tell),
         }
     }
 
     fn think(&mut self, thought: &str, tell: &mut dyn FnMut(Delta<'_>)) {
-        place(Piece::Thinking(thought), &mut self.text, &mut self.thinking, tell);
+        place(TaggedText::Thinking(thought), &mut self.text, &mut self.thinking, tell);
     }
 
     fn finish(&mut self, tell: &mut dyn FnMut(Delta<'_>)) {
@@ -67,14 +69,14 @@ impl Words {
     }
 }
 
-fn place(piece: Piece<'_>, text: &mut String, thinking: &mut String, tell: &mut dyn FnMut(Delta<'_>)) {
+fn place(piece: TaggedText<'_>, text: &mut String, thinking: &mut String, tell: &mut dyn FnMut(Delta<'_>)) {
     match piece {
-        Piece::Text("") | Piece::Thinking("") => {}
-        Piece::Text(piece) => {
+        TaggedText::Text("") | TaggedText::Thinking("") => {}
+        TaggedText::Text(piece) => {
             tell(Delta::Text(piece));
             text.push_str(piece);
         }
-        Piece::Thinking(piece) => {
+        TaggedText::Thinking(piece) => {
             tell(Delta::Thinking(piece));
             thinking.push_str(piece);
         }
@@ -121,7 +123,7 @@ impl ChatDecoder {
     }
 
     fn choice(&mut self, choice: Choice<'_>, tell: &mut dyn FnMut(Delta<'_>)) {
-        if let Some(Borrowed(reason)) = choice.finish_reason.filter(|Borrowed(reason)| !reason.is_empty()) {
+        if let Some(BorrowedText(reason)) = choice.finish_reason.filter(|BorrowedText(reason)| !reason.is_empty()) {
             self.finish_reason = Some(reason.into_owned());
         }
         if let Some(mut message) = choice.message {
@@ -143,7 +145,7 @@ impl ChatDecoder {
     fn message(&mut self, delta: MessageDelta<'_>, tell: &mut dyn FnMut(Delta<'_>)) {
         let details = delta.reasoning_details.unwrap_or_default();
         let plain = [delta.reasoning_content, delta.reasoning].into_iter().flatten();
-        if let Some(Borrowed(thought)) = plain.into_iter().find(|Borrowed(thought)| !thought.is_empty()) {
+        if let Some(BorrowedText(thought)) = plain.into_iter().find(|BorrowedText(thought)| !thought.is_empty()) {
             self.words.think(&thought, tell);
         } else {
             details.iter().filter_map(ReasoningDetail::words).for_each(|thought| self.words.think(thought, tell));
@@ -152,7 +154,7 @@ impl ChatDecoder {
             self.add_detail(detail);
         }
         self.content(delta.content, tell);
-        if let Some(Borrowed(refusal)) = delta.refusal {
+        if let Some(BorrowedText(refusal)) = delta.refusal {
             self.refusal.push_str(&refusal);
         }
         self.annotations.extend(delta.annotations.unwrap_or_default());
@@ -170,7 +172,7 @@ impl ChatDecoder {
                 for piece in pieces {
                     if let Some(thought) = piece.thinking {
                         thought.texts(&mut |thought| self.words.think(thought, tell));
-                    } else if let Some(Borrowed(text)) = piece.text {
+                    } else if let Some(BorrowedText(text)) = piece.text {
                         self.words.say(&text, tell);
                     }
                 }
@@ -190,7 +192,7 @@ impl ChatDecoder {
     /// Finds the call that a delta belongs to, or begins a new one: by index; where servers give none, or the same one
     /// to all, by id.
     fn call_meant(&mut self, delta: &CallDelta<'_>) -> usize {
-        let id = delta.id.as_ref().map_or("", |Borrowed(id)| id);
+        let id = delta.id.as_ref().map_or("", |BorrowedText(id)| id);
         let known = match delta.index {
             Some(index) => self.call_of_index.get(&index).copied(),
             None if id.is_empty() && delta.tool().is_some() => None,
@@ -210,7 +212,7 @@ impl ChatDecoder {
 
     fn grow_call(&mut self, position: usize, delta: CallDelta<'_>) {
         let call = &mut self.calls[position];
-        if let (Some(Borrowed(id)), true) = (&delta.id, call.id.is_empty()) {
+        if let (Some(BorrowedText(id)), true) = (&delta.id, call.id.is_empty()) {
             call.id.push_str(id);
         }
         if let (Some(tool), true) = (delta.tool(), call.tool.is_empty()) {

@@ -8,9 +8,11 @@ use serde::Serialize;
 use crate::message::{
     Attachment, Content, Finish, Message, RawJson, Reply, ReplyPart, ToolCall, ToolMessage, ToolResult,
 };
-use crate::model::body::{Body, Elements, Fields, Tail};
+use crate::model::body::{BodyFields, BodyTail, Elements, RequestBody};
 use crate::model::call_ids::CallIds;
-use crate::model::content::{DataUrl, Required, Shown, arguments_object, is_strict, shown, with_schema};
+use crate::model::content::{
+    DataUrl, RequiredProperties, VisibleContent, arguments_object, is_strict, shown, with_schema,
+};
 use crate::model::protocol::{
     Encoder, OutputFormat, Prefill, PromptCaching, Quirks, ReasoningField, ReasoningReturn, StreamUsage,
     ThinkingSetting,
@@ -18,8 +20,8 @@ use crate::model::protocol::{
 use crate::model::{Effort, Head, ModelSettings, Thinking, ToolDeclaration};
 
 pub struct ChatEncoder {
-    body: Body,
-    tail: Tail,
+    body: RequestBody,
+    tail: BodyTail,
     provider: String,
     quirks: Quirks,
     call_ids: CallIds,
@@ -43,7 +45,7 @@ impl ChatEncoder {
             PromptCaching::Automatic => "}",
             PromptCaching::Marked => r#","cache_control":{"type":"ephemeral"}}"#,
         };
-        let tail = Tail::new("]", quirks.max_tokens_field, head.settings.max_tokens, after);
+        let tail = BodyTail::new("]", quirks.max_tokens_field, head.settings.max_tokens, after);
         Self { body, tail, provider, quirks: *quirks, call_ids, typed }
     }
 
@@ -148,9 +150,9 @@ fn user(parts: &[Content]) -> UserMessage<'_> {
 
 fn user_part(content: &Content) -> UserPart<'_> {
     match shown(content) {
-        Shown::Text(text) => UserPart::Text { text },
-        Shown::Image(file) => image_part(file),
-        Shown::Pdf(file) => file_part(file),
+        VisibleContent::Text(text) => UserPart::Text { text },
+        VisibleContent::Image(file) => image_part(file),
+        VisibleContent::Pdf(file) => file_part(file),
     }
 }
 
@@ -182,12 +184,12 @@ fn result_text<'a>(result: &'a ToolResult, files: &mut Vec<UserPart<'a>>) -> Str
     let mut texts: Vec<Cow<'a, str>> = Vec::new();
     for part in parts {
         let (file, part) = match shown(part) {
-            Shown::Text(text) => {
+            VisibleContent::Text(text) => {
                 texts.push(text);
                 continue;
             }
-            Shown::Image(file) => (file, image_part(file)),
-            Shown::Pdf(file) => (file, file_part(file)),
+            VisibleContent::Image(file) => (file, image_part(file)),
+            VisibleContent::Pdf(file) => (file, file_part(file)),
         };
         texts.push(format!("[the file {:?} follows]", file.name).into());
         files
@@ -272,9 +274,9 @@ fn wire_call<'a>(call: &'a ToolCall, own: bool, call_ids: &'a CallIds) -> WireCa
     WireCall { id: call_ids.on_wire(&call.id), r#type: "function", function, extra_content }
 }
 
-fn opening(head: &Head, quirks: &Quirks) -> Fields {
+fn opening(head: &Head, quirks: &Quirks) -> BodyFields {
     let settings = &head.settings;
-    let mut fields = Fields::default();
+    let mut fields = BodyFields::default();
     fields.set("model", &head.model.model);
     fields.set("stream", &head.stream);
     if head.stream && quirks.stream_usage == StreamUsage::Asked {
@@ -335,7 +337,7 @@ fn response_format<'a>(schema: &'a RawJson, quirks: &Quirks) -> ResponseFormat<'
     match quirks.output_format {
         OutputFormat::JsonObject => ResponseFormat::JsonObject,
         OutputFormat::Schema => {
-            let strict = is_strict(schema, Required::All);
+            let strict = is_strict(schema, RequiredProperties::All);
             ResponseFormat::JsonSchema { json_schema: NamedSchema { name: "output", schema, strict } }
         }
     }
@@ -356,7 +358,7 @@ struct Reasoning {
     max_tokens: Option<u64>,
 }
 
-fn set_thinking(fields: &mut Fields, settings: &ModelSettings, quirks: &Quirks) {
+fn set_thinking(fields: &mut BodyFields, settings: &ModelSettings, quirks: &Quirks) {
     let ModelSettings { effort, thinking, .. } = *settings;
     match quirks.thinking_setting {
         ThinkingSetting::Effort => match (effort, thinking) {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::message::{RawJson, Usage};
-use crate::model::protocol::{Borrowed, ReportedCost, leniently, tokens};
+use crate::model::protocol::{BorrowedText, ReportedCost, leniently, tokens};
 
 #[derive(Deserialize)]
 pub struct Chunk<'a> {
@@ -36,7 +36,7 @@ pub struct Choice<'a> {
     #[serde(borrow)]
     pub message: Option<Box<MessageDelta<'a>>>,
     #[serde(borrow)]
-    pub finish_reason: Option<Borrowed<'a>>,
+    pub finish_reason: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     pub error: Option<&'a RawValue>,
 }
@@ -46,12 +46,12 @@ pub struct MessageDelta<'a> {
     #[serde(borrow)]
     pub content: Option<Content<'a>>,
     #[serde(borrow)]
-    pub reasoning_content: Option<Borrowed<'a>>,
+    pub reasoning_content: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    pub reasoning: Option<Borrowed<'a>>,
+    pub reasoning: Option<BorrowedText<'a>>,
     pub reasoning_details: Option<Vec<ReasoningDetail>>,
     #[serde(borrow)]
-    pub refusal: Option<Borrowed<'a>>,
+    pub refusal: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     pub tool_calls: Option<Vec<CallDelta<'a>>>,
     pub annotations: Option<Vec<RawJson>>,
@@ -62,7 +62,7 @@ pub struct MessageDelta<'a> {
 pub struct CallDelta<'a> {
     pub index: Option<u64>,
     #[serde(borrow)]
-    pub id: Option<Borrowed<'a>>,
+    pub id: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     pub function: Option<FunctionDelta<'a>>,
     pub extra_content: Option<RawJson>,
@@ -70,7 +70,7 @@ pub struct CallDelta<'a> {
 
 impl CallDelta<'_> {
     pub fn tool(&self) -> Option<&str> {
-        let Borrowed(name) = self.function.as_ref()?.name.as_ref()?;
+        let BorrowedText(name) = self.function.as_ref()?.name.as_ref()?;
         (!name.is_empty()).then_some(name)
     }
 }
@@ -78,7 +78,7 @@ impl CallDelta<'_> {
 #[derive(Deserialize)]
 pub struct FunctionDelta<'a> {
     #[serde(borrow)]
-    pub name: Option<Borrowed<'a>>,
+    pub name: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     pub arguments: Option<ArgumentsText<'a>>,
 }
@@ -101,7 +101,7 @@ pub enum Content<'a> {
 #[derive(Deserialize)]
 pub struct ContentPiece<'a> {
     #[serde(borrow)]
-    pub text: Option<Borrowed<'a>>,
+    pub text: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     pub thinking: Option<Content<'a>>,
 }
@@ -113,7 +113,7 @@ impl Content<'_> {
             Self::Text(text) => tell(text),
             Self::Pieces(pieces) => {
                 for piece in pieces {
-                    piece.text.iter().for_each(|Borrowed(text)| tell(text));
+                    piece.text.iter().for_each(|BorrowedText(text)| tell(text));
                     piece.thinking.iter().for_each(|thinking| thinking.texts(tell));
                 }
             }

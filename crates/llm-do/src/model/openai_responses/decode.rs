@@ -11,7 +11,7 @@ use crate::http::frames::Frame;
 use crate::message::{
     Arguments, Finish, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, Usage,
 };
-use crate::model::protocol::{Borrowed, DecodeError, Decoder, Delta, leniently, read_json, tokens};
+use crate::model::protocol::{BorrowedText, DecodeError, Decoder, Delta, leniently, read_json, tokens};
 use crate::model::{Head, ServerToolKind, fault};
 
 pub struct ResponsesDecoder {
@@ -80,7 +80,7 @@ impl ResponsesDecoder {
         Ok(())
     }
 
-    fn grow<'a>(&mut self, delta: WordsDelta<'a>) -> Borrowed<'a> {
+    fn grow<'a>(&mut self, delta: WordsDelta<'a>) -> BorrowedText<'a> {
         self.items.entry(delta.output_index).or_default().told += delta.delta.0.len();
         delta.delta
     }
@@ -154,7 +154,7 @@ impl Decoder for ResponsesDecoder {
         if frame.data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
-        let Typed { r#type: Borrowed(name) } = read_json(frame.data)?;
+        let ResponsesEventType { r#type: BorrowedText(name) } = read_json(frame.data)?;
         self.event(name.as_bytes(), frame.data, tell)
     }
 
@@ -233,12 +233,12 @@ fn message(
 
 fn thinking(item: &Fields<'_>, mut told: usize, tell: &mut dyn FnMut(Delta<'_>)) -> Result<ReplyPart, DecodeError> {
     #[derive(Deserialize)]
-    struct Thought {
+    struct ReasoningText {
         text: Option<String>,
     }
     let mut text = String::new();
     for thoughts in ["summary", "content"].iter().filter_map(|name| item.get(*name)) {
-        let thoughts: Option<Vec<Thought>> = serde_json::from_str(thoughts.get())?;
+        let thoughts: Option<Vec<ReasoningText>> = serde_json::from_str(thoughts.get())?;
         thoughts.into_iter().flatten().filter_map(|thought| thought.text).for_each(|thought| text.push_str(&thought));
     }
     tell_rest(&text, &mut told, &mut |rest| tell(Delta::Thinking(rest)));
@@ -293,9 +293,9 @@ fn take_string(fields: &mut Fields<'_>, name: &str) -> Result<String, DecodeErro
 }
 
 #[derive(Deserialize)]
-struct Typed<'a> {
+struct ResponsesEventType<'a> {
     #[serde(borrow)]
-    r#type: Borrowed<'a>,
+    r#type: BorrowedText<'a>,
 }
 
 #[derive(Deserialize)]
@@ -303,7 +303,7 @@ struct WordsDelta<'a> {
     #[serde(default)]
     output_index: u64,
     #[serde(borrow)]
-    delta: Borrowed<'a>,
+    delta: BorrowedText<'a>,
 }
 
 #[derive(Deserialize)]

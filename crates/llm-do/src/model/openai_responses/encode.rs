@@ -13,14 +13,14 @@ use crate::message::{
     Content, Message, RawJson, Reply, ReplyPart, ServerToolPart, TextPart, ToolCall, ToolMessage, ToolResult,
 };
 use crate::model::Head;
-use crate::model::body::{Body, Elements, Tail};
+use crate::model::body::{BodyTail, Elements, RequestBody};
 use crate::model::call_ids::CallIds;
-use crate::model::content::{DataUrl, Shown, arguments_object, shown};
+use crate::model::content::{DataUrl, VisibleContent, arguments_object, shown};
 use crate::model::protocol::{CallIdForm, Encoder};
 
 pub struct ResponsesEncoder {
-    body: Body,
-    tail: Tail,
+    body: RequestBody,
+    tail: BodyTail,
     provider: String,
     call_ids: CallIds,
 }
@@ -28,7 +28,7 @@ pub struct ResponsesEncoder {
 impl ResponsesEncoder {
     pub fn new(head: &Head) -> Self {
         let body = opening(head).open_array("input");
-        let tail = Tail::new("]", "max_output_tokens", head.settings.max_tokens, "}");
+        let tail = BodyTail::new("]", "max_output_tokens", head.settings.max_tokens, "}");
         Self { body, tail, provider: head.model.provider.clone(), call_ids: CallIds::new(CallIdForm::Word) }
     }
 }
@@ -101,9 +101,9 @@ fn user(parts: &[Content]) -> UserMessage<'_> {
 
 fn input_part(content: &Content) -> InputPart<'_> {
     match shown(content) {
-        Shown::Text(text) => InputPart::Text { text },
-        Shown::Image(file) => InputPart::Image { image_url: DataUrl(file) },
-        Shown::Pdf(file) => InputPart::File { filename: &file.name, file_data: DataUrl(file) },
+        VisibleContent::Text(text) => InputPart::Text { text },
+        VisibleContent::Image(file) => InputPart::Image { image_url: DataUrl(file) },
+        VisibleContent::Pdf(file) => InputPart::File { filename: &file.name, file_data: DataUrl(file) },
     }
 }
 

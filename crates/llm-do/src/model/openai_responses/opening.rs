@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::strict::{enforceable, is_object};
 use crate::message::RawJson;
-use crate::model::body::Fields;
+use crate::model::body::BodyFields;
 use crate::model::content::with_schema;
 use crate::model::{Effort, Head, ModelSettings, ServerTool, ServerToolKind, Thinking, ToolDeclaration};
 
-pub fn opening(head: &Head) -> Fields {
+pub fn opening(head: &Head) -> BodyFields {
     let settings = &head.settings;
-    let mut fields = Fields::default();
+    let mut fields = BodyFields::default();
     fields.set("model", &head.model.model);
     fields.set("stream", &head.stream);
     fields.set("store", &false);

@@ -212,14 +212,14 @@ fn may_be_null(schema: &RawJson) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::content::{Required, is_strict};
+    use crate::model::content::{RequiredProperties, is_strict};
     use crate::model::fixtures::json;
 
     #[track_caller]
     fn check(schema: &str, expected: Option<&str>) {
         let strict = enforceable(&json(schema));
         assert_eq!(strict.as_ref().map(RawJson::get), expected, "{schema}");
-        assert!(strict.is_none_or(|strict| is_strict(&strict, Required::All)), "{schema}");
+        assert!(strict.is_none_or(|strict| is_strict(&strict, RequiredProperties::All)), "{schema}");
     }
 
     /// A schema of one required property.

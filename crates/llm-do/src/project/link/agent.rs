@@ -6,20 +6,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Linker;
-use super::namespace::{Namespace, Resolved};
+use super::namespace::{NameResolution, Namespace};
 use crate::escape::{visible, visible_start};
 use crate::json_schema::{self, Direction};
 use crate::model::ServerTool;
-use crate::model::name::{Choice, ChoiceError, ChosenBy, ModelName, ModelNameError, ModelPattern};
+use crate::model::name::{ChoiceError, ChosenBy, ChosenModel, ModelName, ModelNameError, ModelPattern};
 use crate::model::provider::{OfferedTool, PROVIDERS, ProtocolKind, Restriction, provider};
 use crate::model::scripted::{Script, script_of};
 use crate::project::worker::{PythonClass, SchemaSource, WorkerFile};
 use crate::project::{
     AgentSpec, AllowWorkers, Code, DoubtfulRule, LoadedWorker, PythonType, ToolsetUse, Typing, lexical_join,
 };
-use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Place, Span};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Span};
 use crate::syntax::names;
-use crate::syntax::tree::{self, Kind};
+use crate::syntax::tree::{self, NodeKind};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::{DeclaredVerdict, Rule, Rules};
 use crate::tools::source::{AgentToolNames, BUILT_INS, Grammar, ShellConfig, ToolsetSource};
@@ -91,7 +91,7 @@ impl<'a> Linker<'a> {
         })
     }
 
-    fn model(&mut self, worker: &'a WorkerFile) -> Option<Choice> {
+    fn model(&mut self, worker: &'a WorkerFile) -> Option<ChosenModel> {
         let name = &worker.name;
         let from_file = match worker.model.as_ref().map(|model| (model, ModelName::parse(&model.value))) {
             None => None,
@@ -141,7 +141,7 @@ impl<'a> Linker<'a> {
     }
 
     /// What a scripted model follows: a file beside the worker file, or one that the user named.
-    fn script(&mut self, base: &Path, worker: &WorkerFile, choice: &Choice) -> Option<Arc<Script>> {
+    fn script(&mut self, base: &Path, worker: &WorkerFile, choice: &ChosenModel) -> Option<Arc<Script>> {
         if choice.model.provider != "scripted" {
             return None;
         }
@@ -170,7 +170,7 @@ impl<'a> Linker<'a> {
     fn read_script(&mut self, name: &str) -> Option<Arc<Script>> {
         let Some(text) = self.models.scripts.get(name) else {
             let fact = format!("the script `{}` was not read", visible(name));
-            self.problems.push(Diagnostic::error(Place::Outside, fact));
+            self.problems.push(Diagnostic::error(DiagnosticPlace::Outside, fact));
             return None;
         };
         match Script::parse(name, text) {
@@ -180,7 +180,7 @@ impl<'a> Linker<'a> {
                     // The script stands outside the project's files, so its place goes into the words.
                     let place = report.place(problem);
                     let fact = format!("{place}: {}", problem.fact);
-                    self.problems.push(Diagnostic { place: Place::Outside, fact, ..problem.clone() });
+                    self.problems.push(Diagnostic { place: DiagnosticPlace::Outside, fact, ..problem.clone() });
                 }
                 None
             }
@@ -208,14 +208,14 @@ impl<'a> Linker<'a> {
         Some(patterns)
     }
 
-    fn check_provider(&mut self, worker: &'a WorkerFile, choice: &Choice) -> bool {
+    fn check_provider(&mut self, worker: &'a WorkerFile, choice: &ChosenModel) -> bool {
         let name = &choice.model.provider;
         let known = provider(name);
         if known.is_none() && self.models.custom(name).is_none() && !self.is_python_provider(name) {
             let place = match (&worker.model, choice.by) {
-                (Some(model), ChosenBy::File) => Place::At(model.span),
+                (Some(model), ChosenBy::File) => DiagnosticPlace::At(model.span),
                 _ if !self.refused_choices.insert(choice.model.clone()) => return false,
-                _ => Place::Outside,
+                _ => DiagnosticPlace::Outside,
             };
             let fact =
                 format!("unknown provider `{}` in the model `{}`", visible(name), visible(&choice.model.to_string()));
@@ -329,7 +329,7 @@ impl<'a> Linker<'a> {
         let node = tree::parse_json(tree::Text::whole(file, text), &mut problems);
         self.problems.extend(problems);
         let node = node?;
-        if !matches!(node.kind, Kind::Map(_)) {
+        if !matches!(node.kind, NodeKind::Map(_)) {
             self.problems.push(Diagnostic::error(node.span, "a JSON Schema file holds an object"));
             return None;
         }
@@ -341,13 +341,19 @@ impl<'a> Linker<'a> {
     fn tool(&mut self, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
         let source = match (namespace.function(&name.value), namespace.resolve(&name.value)) {
             (Some(function), _) => Arc::clone(function),
-            (None, Resolved::Source(agent)) if matches!(**agent, ToolsetSource::Agent(_)) => Arc::clone(agent),
-            (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) if self.may_be_python() => {
+            (None, NameResolution::Source(agent)) if matches!(**agent, ToolsetSource::Agent(_)) => Arc::clone(agent),
+            (None, NameResolution::Source(_) | NameResolution::Broken | NameResolution::Unknown)
+                if self.may_be_python() =>
+            {
                 self.open.insert(name.value.clone());
                 Arc::new(ToolsetSource::Open)
             }
-            (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) if self.lacks_names() => return None,
-            (None, Resolved::Source(_) | Resolved::Broken | Resolved::Unknown) => {
+            (None, NameResolution::Source(_) | NameResolution::Broken | NameResolution::Unknown)
+                if self.lacks_names() =>
+            {
+                return None;
+            }
+            (None, NameResolution::Source(_) | NameResolution::Broken | NameResolution::Unknown) => {
                 let hint = toolset_with(&name.value)
                     .or_else(|| self.problems.suggest(&name.value, "tools", namespace.function_names()));
                 let fact = format!("unknown tool `{}`", visible(&name.value));
@@ -361,9 +367,9 @@ impl<'a> Linker<'a> {
     /// A name under `toolsets`: what the namespace has, or else one exported function.
     fn toolset(&mut self, worker: &WorkerFile, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
         let source = match namespace.resolve(&name.value) {
-            Resolved::Source(source) => Arc::clone(source),
-            Resolved::Broken => return None,
-            Resolved::Unknown => self.function_or_open(worker, name, namespace)?,
+            NameResolution::Source(source) => Arc::clone(source),
+            NameResolution::Broken => return None,
+            NameResolution::Unknown => self.function_or_open(worker, name, namespace)?,
         };
         Some(ToolsetUse { name: name.value.clone(), source, rules: Rules::new() })
     }
@@ -393,7 +399,7 @@ impl<'a> Linker<'a> {
 
     /// The rules of each toolset: they go to the one whose tool they name. What has unknown tools may have any.
     fn rules(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse]) -> (Vec<Rules>, Vec<DoubtfulRule>) {
-        let tools: Vec<Declared<'_>> = uses.iter().map(|used| used.source.declared_tools()).collect();
+        let tools: Vec<DeclaredTools<'_>> = uses.iter().map(|used| used.source.declared_tools()).collect();
         self.check_clashes(worker, uses, &tools);
         self.check_defaults(worker, uses, &tools);
         let owners = ToolOwners::of(uses, &tools);
@@ -432,7 +438,7 @@ impl<'a> Linker<'a> {
     }
 
     /// Two tools of one name inside one agent, where their names are known. Several shells are one tool.
-    fn check_clashes(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse], tools: &[Declared<'_>]) {
+    fn check_clashes(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse], tools: &[DeclaredTools<'_>]) {
         let is_shell = |used: &ToolsetUse| matches!(used.source.origin(), ToolsetSource::Shell(_));
         let mut spans: Option<HashMap<&str, Span>> = None;
         let mut owners: BTreeMap<&str, &ToolsetUse> = BTreeMap::new();
@@ -461,7 +467,7 @@ impl<'a> Linker<'a> {
     }
 
     /// Shells that are one tool have one default.
-    fn check_defaults(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse], tools: &[Declared<'_>]) {
+    fn check_defaults(&mut self, worker: &WorkerFile, uses: &[&ToolsetUse], tools: &[DeclaredTools<'_>]) {
         let mut defaults: BTreeMap<&str, (&str, Rule)> = BTreeMap::new();
         for (used, tools) in uses.iter().zip(tools) {
             let ToolsetSource::Shell(ShellConfig { grammar: Grammar::Rules { default: Some(default), .. }, .. }) =
@@ -515,8 +521,8 @@ impl<'a> Linker<'a> {
     pub(super) fn creates_agents(&self, namespace: &Namespace) -> bool {
         let mut names = self.project.workers.iter().flat_map(|loaded| &loaded.worker.toolsets);
         names.any(|name| match namespace.resolve(&name.value) {
-            Resolved::Source(source) => matches!(source.origin(), ToolsetSource::DynamicAgents(_)),
-            Resolved::Broken | Resolved::Unknown => false,
+            NameResolution::Source(source) => matches!(source.origin(), ToolsetSource::DynamicAgents(_)),
+            NameResolution::Broken | NameResolution::Unknown => false,
         })
     }
 }
@@ -562,7 +568,7 @@ fn toolset_with(tool: &str) -> Option<String> {
 }
 
 /// What a toolset of an agent declares; `None` if that is not known.
-type Declared<'a> = Option<Cow<'a, [DeclaredTool]>>;
+type DeclaredTools<'a> = Option<Cow<'a, [DeclaredTool]>>;
 
 /// Which toolsets of one agent have a tool, by their places in its list. The lists of pairs are sorted.
 struct ToolOwners<'a> {
@@ -573,7 +579,7 @@ struct ToolOwners<'a> {
 }
 
 impl<'a> ToolOwners<'a> {
-    fn of(uses: &[&'a ToolsetUse], tools: &'a [Declared<'a>]) -> Self {
+    fn of(uses: &[&'a ToolsetUse], tools: &'a [DeclaredTools<'a>]) -> Self {
         let named = |(place, used): (usize, &&'a ToolsetUse)| (used.name.as_str(), place);
         let toolsets = uses.iter().enumerate().map(named).collect();
         let mut owners = Self { known: Vec::new(), unknown: Vec::new(), toolsets };

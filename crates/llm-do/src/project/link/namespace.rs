@@ -8,13 +8,13 @@ use std::time::Duration;
 use super::Linker;
 use crate::escape::visible;
 use crate::project::manifest::ToolsetDefinition;
-use crate::project::{Code, Offer, Program, Project, ToolsetUse};
-use crate::syntax::diagnostic::{Diagnostic, Located, Place, Span};
+use crate::project::{Code, Program, Project, PythonOffer, ToolsetUse};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Located, Span};
 use crate::syntax::table::is_name;
 use crate::tools::approval::Rule;
 use crate::tools::source::{
-    BUILT_INS, Base, BuiltIn, Exported, FilesystemConfig, McpConfig, PythonToolset, Registered, ToolsetSource, Variant,
-    built_in,
+    BUILT_INS, Base, BuiltIn, ExportKind, FilesystemConfig, McpConfig, PythonToolset, RegisteredSource, ToolsetSource,
+    Variant, built_in,
 };
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub struct Namespace {
 }
 
 /// What a name turned out to be.
-pub enum Resolved<'a> {
+pub enum NameResolution<'a> {
     Source(&'a Arc<ToolsetSource>),
     /// Reported elsewhere.
     Broken,
@@ -78,11 +78,11 @@ impl Namespace {
         self.sources.keys().map(String::as_str)
     }
 
-    pub fn resolve(&self, name: &str) -> Resolved<'_> {
+    pub fn resolve(&self, name: &str) -> NameResolution<'_> {
         match self.sources.get(name) {
-            Some(source) => Resolved::Source(source),
-            None if self.broken.contains(name) => Resolved::Broken,
-            None => Resolved::Unknown,
+            Some(source) => NameResolution::Source(source),
+            None if self.broken.contains(name) => NameResolution::Broken,
+            None => NameResolution::Unknown,
         }
     }
 
@@ -99,20 +99,22 @@ impl Namespace {
         for name in linker.project.registry.toolsets.keys() {
             if self.sources.contains_key(name) {
                 let fact = format!("the registered toolset `{}` has the name of another toolset", visible(name));
-                linker.problems.push(Diagnostic::error(Place::Outside, fact).hint("register it under another name"));
+                linker
+                    .problems
+                    .push(Diagnostic::error(DiagnosticPlace::Outside, fact).hint("register it under another name"));
             } else {
-                let source = ToolsetSource::Registered(Registered::Toolset(name.clone()));
+                let source = ToolsetSource::Registered(RegisteredSource::Toolset(name.clone()));
                 self.sources.insert(name.clone(), Arc::new(source));
             }
         }
     }
 
     fn add_python(&mut self, linker: &mut Linker<'_>) {
-        let Code::Read(Offer { toolsets, .. }) = &linker.project.code else { return };
+        let Code::Read(PythonOffer { toolsets, .. }) = &linker.project.code else { return };
         for toolset in toolsets {
             if self.sources.contains_key(&toolset.name) {
                 let fact = format!("the Python toolset `{}` has the name of another toolset", toolset.name);
-                let place = crate::syntax::diagnostic::Place::Path(linker.project.root.join(&toolset.file));
+                let place = crate::syntax::diagnostic::DiagnosticPlace::Path(linker.project.root.join(&toolset.file));
                 linker.problems.push(Diagnostic::error(place, fact).hint("give it another name"));
             } else {
                 self.sources.insert(toolset.name.clone(), Arc::new(ToolsetSource::Python(toolset.clone())));
@@ -156,52 +158,52 @@ impl Namespace {
         let own_name = |(index, variant): (usize, &Use<'_>)| (variant.name.value.clone(), index);
         let mut by_name: HashMap<String, usize> = variants.iter().enumerate().map(own_name).collect();
         by_name.retain(|name, _| !self.sources.contains_key(name));
-        let mut progress = vec![Progress::Waiting; variants.len()];
+        let mut progress = vec![VariantProgress::Waiting; variants.len()];
         for start in 0..variants.len() {
             let mut chain = Vec::new();
             let mut next = Some(start);
-            while let Some(index) = next.filter(|index| progress[*index] == Progress::Waiting) {
-                progress[index] = Progress::OnChain;
+            while let Some(index) = next.filter(|index| progress[*index] == VariantProgress::Waiting) {
+                progress[index] = VariantProgress::OnChain;
                 chain.push(index);
                 next = by_name.get(&variants[index].target.value).copied();
             }
-            if let Some(again) = next.filter(|index| progress[*index] == Progress::OnChain) {
+            if let Some(again) = next.filter(|index| progress[*index] == VariantProgress::OnChain) {
                 let cycle = chain.iter().position(|index| *index == again).unwrap_or(0);
                 for index in chain.drain(cycle..) {
                     let Use { name, target, .. } = variants[index];
                     let fact = format!("toolset `{}` is in the end a variant of itself", name.value);
                     linker.problems.push(Diagnostic::error(target.span, fact));
                     self.broken.insert(name.value.clone());
-                    progress[index] = Progress::Done;
+                    progress[index] = VariantProgress::Done;
                 }
             }
             for index in chain.into_iter().rev() {
                 self.add_variant(linker, variants[index]);
-                progress[index] = Progress::Done;
+                progress[index] = VariantProgress::Done;
             }
         }
     }
 
     fn add_variant(&mut self, linker: &mut Linker<'_>, variant: Use<'_>) {
         let of = match self.resolve(&variant.target.value) {
-            Resolved::Source(source) => ToolsetSource::clone(source),
-            Resolved::Broken => {
+            NameResolution::Source(source) => ToolsetSource::clone(source),
+            NameResolution::Broken => {
                 self.broken.insert(variant.name.value.clone());
                 return;
             }
             // A function is a toolset of one.
-            Resolved::Unknown if let Some(function) = self.function(&variant.target.value) => {
+            NameResolution::Unknown if let Some(function) = self.function(&variant.target.value) => {
                 ToolsetSource::clone(function)
             }
-            Resolved::Unknown if linker.may_be_python() => {
+            NameResolution::Unknown if linker.may_be_python() => {
                 linker.open.insert(variant.target.value.clone());
                 ToolsetSource::Open
             }
-            Resolved::Unknown if linker.lacks_names() => {
+            NameResolution::Unknown if linker.lacks_names() => {
                 self.broken.insert(variant.name.value.clone());
                 return;
             }
-            Resolved::Unknown => {
+            NameResolution::Unknown => {
                 let fact = format!(
                     "toolset `{}` uses an unknown toolset `{}`",
                     variant.name.value,
@@ -244,16 +246,14 @@ fn functions_of(project: &Project) -> BTreeMap<String, Arc<ToolsetSource>> {
         let source = ToolsetSource::Python(PythonToolset {
             file: offered.file.clone(),
             name: name.clone(),
-            exported: Exported::Tool,
+            exported: ExportKind::Tool,
             tools: Some(vec![offered.tool.clone()]),
         });
         (name, Arc::new(source))
     });
-    let of_program = project
-        .registry
-        .tools
-        .iter()
-        .map(|(name, tool)| (name.clone(), Arc::new(ToolsetSource::Registered(Registered::Tool(tool.declared())))));
+    let of_program = project.registry.tools.iter().map(|(name, tool)| {
+        (name.clone(), Arc::new(ToolsetSource::Registered(RegisteredSource::Tool(tool.declared()))))
+    });
     of_python.chain(of_program).collect()
 }
 
@@ -261,7 +261,7 @@ fn functions_of(project: &Project) -> BTreeMap<String, Arc<ToolsetSource>> {
 const MOST_VARIANTS: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum VariantProgress {
     Waiting,
     OnChain,
     Done,

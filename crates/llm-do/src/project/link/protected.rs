@@ -8,7 +8,7 @@ use crate::project::load::DEFAULT_GENERATED_DIR;
 use crate::project::manifest::{Manifest, ToolsetDefinition};
 use crate::project::worker::{PythonModule, SchemaSource};
 use crate::project::{Layout, LoadedWorker, Project};
-use crate::tools::protected::{Covers, Protected};
+use crate::tools::protected::{Covers, ProtectedFiles};
 use crate::tools::source::{Grammar, McpConfig, McpServer, ShellConfig, ShellRule};
 
 const LINKED: &str = "is read when the project is linked";
@@ -16,8 +16,8 @@ const IMPORTED: &str = "is Python code that the project imports";
 const CREATED: &str = "would be an agent of the project";
 const RUN: &str = "is run by a toolset of the project";
 
-pub fn of(project: &Project, models: &ModelChoices) -> Protected {
-    let mut protected = Protected::default();
+pub fn of(project: &Project, models: &ModelChoices) -> ProtectedFiles {
+    let mut protected = ProtectedFiles::default();
     for source in project.sources.iter() {
         protected.add(&source.path, Covers::File, LINKED);
     }
@@ -26,7 +26,7 @@ pub fn of(project: &Project, models: &ModelChoices) -> Protected {
     }
     let root = &project.root;
     // Many agents may share one module.
-    let mut modules = Modules::default();
+    let mut modules = ModuleFiles::default();
     for worker in &project.workers {
         modules.add_classes(root, worker);
     }
@@ -45,7 +45,7 @@ pub fn of(project: &Project, models: &ModelChoices) -> Protected {
     protected
 }
 
-fn add_manifest(protected: &mut Protected, modules: &mut Modules, root: &Path, manifest: &Manifest) {
+fn add_manifest(protected: &mut ProtectedFiles, modules: &mut ModuleFiles, root: &Path, manifest: &Manifest) {
     if let Some(directory) = &manifest.generated_agents_dir {
         protected.add(root.join(&directory.value), Covers::Tree, CREATED);
     }
@@ -74,12 +74,12 @@ fn add_manifest(protected: &mut Protected, modules: &mut Modules, root: &Path, m
 
 /// Python files, and the directories that they can import from.
 #[derive(Default)]
-struct Modules {
+struct ModuleFiles {
     files: BTreeSet<PathBuf>,
     directories: BTreeSet<PathBuf>,
 }
 
-impl Modules {
+impl ModuleFiles {
     fn add(&mut self, file: &Path) {
         self.files.insert(file.to_owned());
         self.directories.insert(parent(file));
@@ -105,7 +105,7 @@ fn may_be_script(rule: &ShellRule, word: &str) -> bool {
 }
 
 /// A word of a command may be a script: relative to the project, or to the working directory.
-fn add_run(protected: &mut Protected, modules: &mut Modules, root: &Path, word: &str) {
+fn add_run(protected: &mut ProtectedFiles, modules: &mut ModuleFiles, root: &Path, word: &str) {
     for path in [root.join(word), PathBuf::from(word)] {
         if path.extension().is_some_and(|extension| extension == "py") {
             modules.add(&path);

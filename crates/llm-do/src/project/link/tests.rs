@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::super::manifest;
 use super::super::worker::{self, Format};
-use super::super::{Code, Layout, LoadedWorker, Offer, Program, Project};
-use super::{Linked, Report, TrustedProgram};
+use super::super::{Code, Layout, LoadedWorker, Program, Project, PythonOffer};
+use super::{Report, Survey, TrustedProgram};
 use crate::model::name::{ModelChoices, ModelName};
 use crate::syntax::diagnostic::{Diagnostics, Sources};
 
@@ -78,7 +78,7 @@ impl Files {
         Self { code, ..self }
     }
 
-    pub fn offering(self, offer: Offer) -> Self {
+    pub fn offering(self, offer: PythonOffer) -> Self {
         self.code(Code::Read(offer))
     }
 
@@ -134,11 +134,11 @@ impl Files {
         }
     }
 
-    pub fn survey(&self) -> Result<Linked, Report> {
+    pub fn survey(&self) -> Result<Survey, Report> {
         self.project().survey(&self.models, self.entry)
     }
 
-    pub fn link(&self) -> Result<Linked<TrustedProgram>, Report> {
+    pub fn link(&self) -> Result<Survey<TrustedProgram>, Report> {
         self.project().link(&self.models)
     }
 

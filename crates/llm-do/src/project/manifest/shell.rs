@@ -8,7 +8,7 @@ use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Located, Span};
 use crate::syntax::table::Repeats::{Allowed, Refused};
 use crate::syntax::table::Shape::{Bool, List, Object, OneOf, OneOfBut, Text};
 use crate::syntax::table::{Fields, Table, optional, required, texts_of};
-use crate::syntax::tree::Kind;
+use crate::syntax::tree::NodeKind;
 use crate::tools::approval::Rule;
 use crate::tools::shell::{danger, rules};
 use crate::tools::source::{Access, Grammar, ShellConfig, ShellRule};
@@ -66,7 +66,7 @@ const SHELL_RULE: Table = Table {
 const MOST_RULES: usize = 500;
 
 /// A rule, and where its parts stand.
-struct Written {
+struct LocatedRule {
     rule: ShellRule,
     pattern: Span,
     matches: Vec<Located<String>>,
@@ -74,8 +74,8 @@ struct Written {
 }
 
 pub fn read(fields: &Fields<'_>, problems: &mut Diagnostics) -> ToolsetDefinition {
-    let written: Vec<Written> = match fields.get("rules").map(|node| &node.kind) {
-        Some(Kind::List(items)) => items.iter().filter_map(|node| rule(&SHELL_RULE.fields(node))).collect(),
+    let written: Vec<LocatedRule> = match fields.get("rules").map(|node| &node.kind) {
+        Some(NodeKind::List(items)) => items.iter().filter_map(|node| rule(&SHELL_RULE.fields(node))).collect(),
         _ => Vec::new(),
     };
     if written.len() > MOST_RULES {
@@ -113,14 +113,14 @@ fn default(fields: &Fields<'_>, problems: &mut Diagnostics) -> Option<Rule> {
     }
 }
 
-fn rule(fields: &Fields<'_>) -> Option<Written> {
+fn rule(fields: &Fields<'_>) -> Option<LocatedRule> {
     let located = |key| fields.get(key).map(texts_of).unwrap_or_default();
     let texts = |located: &[Located<String>]| located.iter().map(|text| text.value.clone()).collect();
     let pattern = fields.get("pattern")?;
     let (matches, not_matches) = (located("match"), located("not_match"));
     let rule = ShellRule {
         pattern: match &pattern.kind {
-            Kind::Text(words) => words.split_whitespace().map(str::to_owned).collect(),
+            NodeKind::Text(words) => words.split_whitespace().map(str::to_owned).collect(),
             _ => texts(&texts_of(pattern)),
         },
         approval: fields.text("approval").and_then(|word| Rule::parse(&word.value))?,
@@ -130,11 +130,11 @@ fn rule(fields: &Fields<'_>) -> Option<Written> {
         not_matches: texts(&not_matches),
         i_understand: fields.bool("i_understand").unwrap_or(false),
     };
-    Some(Written { rule, pattern: pattern.span, matches, not_matches })
+    Some(LocatedRule { rule, pattern: pattern.span, matches, not_matches })
 }
 
-fn check_pattern(written: &Written, problems: &mut Diagnostics) {
-    let Written { rule, pattern, .. } = written;
+fn check_pattern(written: &LocatedRule, problems: &mut Diagnostics) {
+    let LocatedRule { rule, pattern, .. } = written;
     let program = rule.pattern.first().map_or("", String::as_str);
     if program.contains('/') && !program.starts_with('/') {
         let fact = format!("`{}` is not the name of a program", visible(program));
@@ -153,7 +153,7 @@ pub fn too_much(pattern: Span, danger: &str) -> Diagnostic {
     Diagnostic::error(pattern, fact).hint(hint)
 }
 
-fn check_examples(rules: &[ShellRule], at: usize, written: &Written, problems: &mut Diagnostics) {
+fn check_examples(rules: &[ShellRule], at: usize, written: &LocatedRule, problems: &mut Diagnostics) {
     let matching = written.matches.iter().map(|example| (example, true));
     let others = written.not_matches.iter().map(|example| (example, false));
     // Empty ones were reported with the shape of the file.

@@ -9,7 +9,7 @@ use crate::model::name::ModelName;
 use crate::model::{ModelSettings, ServerTool, ServerToolKind};
 use crate::tools::DeclaredTool;
 use crate::tools::approval::{ApprovalMode, Rule, Rules};
-use crate::tools::source::{Exported, PythonToolset, built_in};
+use crate::tools::source::{ExportKind, PythonToolset, built_in};
 
 /// An agent with a model that costs nothing and an input without attachments: it can do nothing but call its toolsets.
 fn agent(name: &str, toolsets: &[&str]) -> AgentSpec {
@@ -51,7 +51,7 @@ fn code(tools: Option<&[&str]>) -> ToolsetUse {
     let source = ToolsetSource::Python(PythonToolset {
         file: "kit.py".into(),
         name: "kit".into(),
-        exported: Exported::Toolset,
+        exported: ExportKind::Toolset,
         tools,
     });
     ToolsetUse { name: "kit".into(), source: Arc::new(source), rules: Rules::new() }
@@ -79,7 +79,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         generated_agents_dir: "made".into(),
         generated: BTreeMap::new(),
         created: std::sync::Arc::default(),
-        protected: crate::tools::protected::Protected::default(),
+        protected: crate::tools::protected::ProtectedFiles::default(),
         programs: BTreeMap::new(),
         python_fence: None,
         env: Vec::new(),
@@ -92,7 +92,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
 /// `writes files: main → b → write_file (asks)`, a line for each capability.
 fn worst(program: &Program, agent: &str) -> Vec<String> {
     let graph = Graph::new(program);
-    let line = |(capability, way): &(Capability, Way<'_>)| {
+    let line = |(capability, way): &(Capability, ReachPath<'_>)| {
         let asks = if way.asks { " (asks)" } else { "" };
         format!("{}: {}{asks}", capability.words(), way.words().join(" → "))
     };

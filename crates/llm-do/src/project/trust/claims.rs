@@ -4,77 +4,78 @@ use crate::journal::digest::digest;
 use crate::model::scripted;
 use crate::project::manifest;
 use crate::project::worker::{PythonModule, SchemaSource, parse_reference};
-use crate::syntax::claim::{Claim, Class, Subject, Written};
+use crate::syntax::claim::{Claim, ClaimClass, Subject, WrittenKey};
 use crate::syntax::diagnostic::Located;
 use crate::syntax::table::{located_text, texts_of};
-use crate::syntax::tree::{Kind, Node};
+use crate::syntax::tree::{Node, NodeKind};
 use crate::tools::approval::Rule;
 
 type Claims = Vec<Located<Claim>>;
 
 /// `python_files`: each of them runs when the project starts.
-pub fn python_files(written: &Written<'_>, claims: &mut Claims) {
+pub fn python_files(written: &WrittenKey<'_>, claims: &mut Claims) {
     let files = texts_of(written.value).into_iter();
-    claims.extend(files.map(|file| Claim::new(Class::Run, Subject::Python(file.value)).of("Python").at(file.span)));
+    claims
+        .extend(files.map(|file| Claim::new(ClaimClass::Run, Subject::Python(file.value)).of("Python").at(file.span)));
 }
 
 /// `schema_in_ref`, `schema_out_ref`: a class is found by running what defines it.
-pub fn schema(written: &Written<'_>, claims: &mut Claims) {
+pub fn schema(written: &WrittenKey<'_>, claims: &mut Claims) {
     let Some(text) = located_text(written.value) else { return };
     let Some(SchemaSource::Python(class)) = parse_reference(&text) else { return };
     let subject = match class.value.module {
         PythonModule::File(file) => Subject::Python(file),
         PythonModule::Importable(module) => Subject::Module(module),
     };
-    claims.push(Claim::new(Class::Run, subject).of("Python").at(written.span));
+    claims.push(Claim::new(ClaimClass::Run, subject).of("Python").at(written.span));
 }
 
 /// `env`: variables that code of the project sees.
-pub fn env(written: &Written<'_>, claims: &mut Claims) {
+pub fn env(written: &WrittenKey<'_>, claims: &mut Claims) {
     for name in texts_of(written.value) {
         let words = format!("{}, given to Python and servers", name.value);
-        claims.push(Claim::text(Class::ReachOut, words).of("env").at(name.span));
+        claims.push(Claim::text(ClaimClass::ReachOut, words).of("env").at(name.span));
     }
 }
 
 /// `approval_mode`: only one of its values loosens.
-pub fn approval_mode(written: &Written<'_>, claims: &mut Claims) {
+pub fn approval_mode(written: &WrittenKey<'_>, claims: &mut Claims) {
     if is_text(written.value, "approve_all") {
         let words = "every question: it is answered with yes";
-        claims.push(Claim::text(Class::Allow, words).of("runtime").at(written.span));
+        claims.push(Claim::text(ClaimClass::Allow, words).of("runtime").at(written.span));
     }
 }
 
 /// `root`: one outside the project.
-pub fn root(written: &Written<'_>, claims: &mut Claims) {
+pub fn root(written: &WrittenKey<'_>, claims: &mut Claims) {
     let Some(root) = located_text(written.value).filter(|root| root.value.starts_with('/')) else { return };
     let is_written = written.beside.get("mode").is_some_and(|mode| is_text(mode, "rw"));
     let words = format!("{}, {}", root.value, if is_written { "read and written" } else { "read" });
     let bounds = ["suffixes", "max_file_bytes"].map(|key| written.beside.get(key).map(Node::to_json));
-    let claim = Claim::text(Class::ReachOut, words).with(bounds.map(Option::unwrap_or_default));
+    let claim = Claim::text(ClaimClass::ReachOut, words).with(bounds.map(Option::unwrap_or_default));
     claims.push(claim.of(owner("files", written)).at(root.span));
 }
 
 /// `rules`: those that allow, and those of programs that are no program of the system. The first rule that matches decides,
 /// so what was agreed to about one holds only while the rules before it are the same, and what commands may write.
-pub fn rules(written: &Written<'_>, claims: &mut Claims) {
-    let Kind::List(rules) = &written.value.kind else { return };
+pub fn rules(written: &WrittenKey<'_>, claims: &mut Claims) {
+    let NodeKind::List(rules) = &written.value.kind else { return };
     let mut before = written.beside.get("directory").map(Node::to_json).unwrap_or_default();
     for rule in rules {
         before = digest([before.as_str(), &without(rule, &["match", "not_match"])]);
         let Some(words) = value(rule, "pattern").map(pattern) else { continue };
         let is_path = words.first().is_some_and(|program| program.starts_with('/'));
         let approval = value(rule, "approval").and_then(rule_of);
-        let understood = value(rule, "i_understand").is_some_and(|value| matches!(value.kind, Kind::Bool(true)));
+        let understood = value(rule, "i_understand").is_some_and(|value| matches!(value.kind, NodeKind::Bool(true)));
         let remark = if understood { ", which can run any program" } else { "" }.to_owned();
         let claim = match approval {
             Some(Rule::Allow) => {
-                let class = if is_path { Class::Run } else { Class::Allow };
+                let class = if is_path { ClaimClass::Run } else { ClaimClass::Allow };
                 Claim::new(class, Subject::Command { words, remark }).with([before.clone()])
             }
             Some(Rule::Ask) if is_path => {
                 let remark = super::IF_YES.to_owned();
-                Claim::new(Class::Run, Subject::Command { words, remark })
+                Claim::new(ClaimClass::Run, Subject::Command { words, remark })
             }
             Some(Rule::Ask | Rule::Block) | None => continue,
         };
@@ -83,32 +84,32 @@ pub fn rules(written: &Written<'_>, claims: &mut Claims) {
 }
 
 /// `default`: whatever no rule matches.
-pub fn default(written: &Written<'_>, claims: &mut Claims) {
+pub fn default(written: &WrittenKey<'_>, claims: &mut Claims) {
     if is_text(written.value, Rule::Allow.word()) {
         let rules = written.beside.get("rules").map(Node::to_json).unwrap_or_default();
-        let claim = Claim::text(Class::Allow, "every command that no rule matches").with([rules]);
+        let claim = Claim::text(ClaimClass::Allow, "every command that no rule matches").with([rules]);
         claims.push(claim.of(owner("shell", written)).at(written.span));
     }
 }
 
 /// `write`: directories that commands may write.
-pub fn write(written: &Written<'_>, claims: &mut Claims) {
+pub fn write(written: &WrittenKey<'_>, claims: &mut Claims) {
     for path in texts_of(written.value) {
         let words = format!("{}, written by commands", path.value);
-        claims.push(Claim::text(Class::ReachOut, words).of(owner("shell", written)).at(path.span));
+        claims.push(Claim::text(ClaimClass::ReachOut, words).of(owner("shell", written)).at(path.span));
     }
 }
 
-pub fn network(written: &Written<'_>, claims: &mut Claims) {
-    if matches!(written.value.kind, Kind::Bool(true)) {
-        let claim = Claim::text(Class::ReachOut, "the network, by commands");
+pub fn network(written: &WrittenKey<'_>, claims: &mut Claims) {
+    if matches!(written.value.kind, NodeKind::Bool(true)) {
+        let claim = Claim::text(ClaimClass::ReachOut, "the network, by commands");
         claims.push(claim.of(owner("shell", written)).at(written.span));
     }
 }
 
 /// `mcp`: a program that runs, or an address that is spoken to. A setting can make a program do anything, so its value
 /// counts; it may be a secret, so it is not shown. Of a variable only the name is known here.
-pub fn server(written: &Written<'_>, claims: &mut Claims) {
+pub fn server(written: &WrittenKey<'_>, claims: &mut Claims) {
     let literals = [without(written.value, &["timeout_seconds"])];
     let text = |key| value(written.value, key).and_then(located_text);
     let claim = match (text("command"), text("url")) {
@@ -116,11 +117,11 @@ pub fn server(written: &Written<'_>, claims: &mut Claims) {
             let arguments = value(written.value, "args").map(texts_of).unwrap_or_default();
             let words = std::iter::once(command).chain(arguments).map(|word| word.value).collect();
             let remark = format!("{}{}", settings(value(written.value, "env")), fence(value(written.value, "fence")));
-            Claim::new(Class::Run, Subject::Command { words, remark })
+            Claim::new(ClaimClass::Run, Subject::Command { words, remark })
         }
         (None, Some(url)) => {
             let words = format!("{}{}", url.value, settings(value(written.value, "headers")));
-            Claim::text(Class::ReachOut, words)
+            Claim::text(ClaimClass::ReachOut, words)
         }
         (None, None) => return,
     };
@@ -136,7 +137,7 @@ fn fence(node: Option<&Node>) -> String {
 
 /// ` with TOKEN, USER from LOGNAME`.
 fn settings(node: Option<&Node>) -> String {
-    let Some(Kind::Map(entries)) = node.map(|node| &node.kind) else { return String::new() };
+    let Some(NodeKind::Map(entries)) = node.map(|node| &node.kind) else { return String::new() };
     let named = entries.iter().map(|entry| match value(&entry.value, "from_env").and_then(located_text) {
         Some(variable) if variable.value != entry.key.value => format!("{} from {}", entry.key.value, variable.value),
         Some(_) | None => entry.key.value.clone(),
@@ -146,32 +147,32 @@ fn settings(node: Option<&Node>) -> String {
 }
 
 /// `approval` of a toolset with `use`.
-pub fn variant(written: &Written<'_>, claims: &mut Claims) {
+pub fn variant(written: &WrittenKey<'_>, claims: &mut Claims) {
     let Some(toolset) = written.beside.text("use") else { return };
     for (tool, span) in allowed(written.value) {
         let subject = Subject::ToolOf { toolset: toolset.value.clone(), tool };
-        claims.push(Claim::new(Class::Allow, subject).of(owner("toolset", written)).at(span));
+        claims.push(Claim::new(ClaimClass::Allow, subject).of(owner("toolset", written)).at(span));
     }
 }
 
 /// `approval` of an agent.
-pub fn approval(written: &Written<'_>, claims: &mut Claims) {
+pub fn approval(written: &WrittenKey<'_>, claims: &mut Claims) {
     let tools = allowed(written.value);
-    claims.extend(tools.map(|(tool, span)| Claim::new(Class::Allow, Subject::Tool(tool)).at(span)));
+    claims.extend(tools.map(|(tool, span)| Claim::new(ClaimClass::Allow, Subject::Tool(tool)).at(span)));
 }
 
 /// `model`: a script of the project answers instead of one.
-pub fn model(written: &Written<'_>, claims: &mut Claims) {
+pub fn model(written: &WrittenKey<'_>, claims: &mut Claims) {
     let script = located_text(written.value).as_ref().and_then(scripted::script_of);
-    claims.extend(script.map(|script| Claim::new(Class::Answer, Subject::Script(script.value)).at(written.span)));
+    claims.extend(script.map(|script| Claim::new(ClaimClass::Answer, Subject::Script(script.value)).at(written.span)));
 }
 
 /// `server_side_tools`: what a model reads can be sent out by them, unseen.
-pub fn server_side_tools(written: &Written<'_>, claims: &mut Claims) {
-    let Kind::List(tools) = &written.value.kind else { return };
+pub fn server_side_tools(written: &WrittenKey<'_>, claims: &mut Claims) {
+    let NodeKind::List(tools) = &written.value.kind else { return };
     for tool in tools {
         let Some(kind) = value(tool, "tool_type").and_then(located_text) else { continue };
-        let claim = Claim::text(Class::ReachOut, format!("{}, run by the provider", kind.value));
+        let claim = Claim::text(ClaimClass::ReachOut, format!("{}, run by the provider", kind.value));
         claims.push(claim.with([tool.to_json()]).at(tool.span));
     }
 }
@@ -179,35 +180,35 @@ pub fn server_side_tools(written: &Written<'_>, claims: &mut Claims) {
 /// Tools whose rule is `allow`.
 fn allowed(rules: &Node) -> impl Iterator<Item = (String, crate::syntax::diagnostic::Span)> + '_ {
     let entries = match &rules.kind {
-        Kind::Map(entries) => entries.as_slice(),
+        NodeKind::Map(entries) => entries.as_slice(),
         _ => &[],
     };
     let allowing = entries.iter().filter(|entry| is_text(&entry.value, Rule::Allow.word()));
     allowing.map(|entry| (entry.key.value.clone(), entry.key.span))
 }
 
-fn owner(kind: &str, written: &Written<'_>) -> String {
+fn owner(kind: &str, written: &WrittenKey<'_>) -> String {
     format!("{kind} `{}`", written.name())
 }
 
 fn value<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
     match &node.kind {
-        Kind::Map(entries) => entries.iter().find(|entry| entry.key.value == key).map(|entry| &entry.value),
+        NodeKind::Map(entries) => entries.iter().find(|entry| entry.key.value == key).map(|entry| &entry.value),
         _ => None,
     }
 }
 
 /// A mapping as JSON, without some of its keys: a key that is new to the format is covered unless it is named here.
 fn without(node: &Node, keys: &[&str]) -> String {
-    let Kind::Map(entries) = &node.kind else { return node.to_json() };
+    let NodeKind::Map(entries) = &node.kind else { return node.to_json() };
     let kept = entries.iter().filter(|entry| !keys.contains(&entry.key.value.as_str())).cloned().collect();
-    Node { span: node.span, kind: Kind::Map(kept) }.to_json()
+    Node { span: node.span, kind: NodeKind::Map(kept) }.to_json()
 }
 
 /// As shells read it.
 fn pattern(node: &Node) -> Vec<String> {
     match &node.kind {
-        Kind::Text(words) => words.split_whitespace().map(str::to_owned).collect(),
+        NodeKind::Text(words) => words.split_whitespace().map(str::to_owned).collect(),
         _ => texts_of(node).into_iter().map(|word| word.value).collect(),
     }
 }
@@ -217,5 +218,5 @@ fn rule_of(node: &Node) -> Option<Rule> {
 }
 
 fn is_text(node: &Node, word: &str) -> bool {
-    matches!(&node.kind, Kind::Text(text) if text == word)
+    matches!(&node.kind, NodeKind::Text(text) if text == word)
 }

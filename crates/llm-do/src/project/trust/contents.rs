@@ -25,30 +25,30 @@ const MODULE_ENDINGS: [&str; 3] = ["py", "pyc", "so"];
 
 /// The contents of files, as digests.
 #[derive(Clone, Debug, Default)]
-pub struct Contents {
+pub struct ProjectContents {
     /// By the paths that were asked for.
-    named: BTreeMap<PathBuf, Content>,
+    named: BTreeMap<PathBuf, FileContent>,
     /// Everything that Python files could import; `None`: there are none.
-    pub modules: Option<Modules>,
+    pub modules: Option<ModuleDigests>,
     /// The project has an interpreter of its own.
     pub has_interpreter: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum FileContent {
     Digest(String),
     /// Too large: where it is has to do.
     Place,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Modules {
+pub enum ModuleDigests {
     /// By their paths beneath the root: as text, which is compared faster than parts of paths.
     Read(BTreeMap<OsString, String>),
     TooMany,
 }
 
-impl Contents {
+impl ProjectContents {
     /// Of everything that claims name. Those of a worker file come with its directory beneath the root.
     pub fn read<'a>(root: &Path, claims: impl Iterator<Item = (&'a Path, &'a Claim)>) -> Self {
         let mut contents = Self::default();
@@ -56,7 +56,7 @@ impl Contents {
         for (base, claim) in claims {
             match &claim.subject {
                 Subject::Python(file) => {
-                    contents.modules.get_or_insert_with(|| Modules::beneath(root));
+                    contents.modules.get_or_insert_with(|| ModuleDigests::beneath(root));
                     contents.read_named(root, &base.join(file));
                 }
                 Subject::Command { words, .. } => {
@@ -69,7 +69,7 @@ impl Contents {
                     }
                 }
                 Subject::Module(_) => {
-                    contents.modules.get_or_insert_with(|| Modules::beneath(root));
+                    contents.modules.get_or_insert_with(|| ModuleDigests::beneath(root));
                 }
                 Subject::Text(_) | Subject::Script(_) | Subject::Tool(_) | Subject::ToolOf { .. } => {}
             }
@@ -79,19 +79,19 @@ impl Contents {
     }
 
     /// A file of the project, if this is one.
-    pub fn of_project(&self, path: &Path) -> Option<&Content> {
+    pub fn of_project(&self, path: &Path) -> Option<&FileContent> {
         self.named.get(&normal(path)?)
     }
 
     /// Whether Python would find what it would have found when this was read.
     pub fn has_same_modules(&self, root: &Path) -> bool {
         let mut named = self.named.iter().filter(|(path, _)| is_module(path));
-        self.modules.as_ref().is_none_or(|modules| *modules == Modules::beneath(root))
+        self.modules.as_ref().is_none_or(|modules| *modules == ModuleDigests::beneath(root))
             && named.all(|(path, known)| content(&root.join(path)).as_ref() == Some(known))
     }
 
     /// The file that a word of a command names, if it was read.
-    pub fn named_by(&self, word: &str) -> Option<(PathBuf, &Content)> {
+    pub fn named_by(&self, word: &str) -> Option<(PathBuf, &FileContent)> {
         candidates(word).into_iter().find_map(|path| {
             let path = if path.is_absolute() { path.to_owned() } else { normal(path)? };
             self.named.get(&path).map(|content| (path, content))
@@ -101,8 +101,8 @@ impl Contents {
     fn read_named(&mut self, root: &Path, path: &Path) {
         let Some(path) = normal(path) else { return };
         let known = match &self.modules {
-            Some(Modules::Read(files)) => files.get(path.as_os_str()).cloned().map(Content::Digest),
-            Some(Modules::TooMany) | None => None,
+            Some(ModuleDigests::Read(files)) => files.get(path.as_os_str()).cloned().map(FileContent::Digest),
+            Some(ModuleDigests::TooMany) | None => None,
         };
         let content = known.or_else(|| content(&root.join(&path)));
         self.named.extend(content.map(|content| (path, content)));
@@ -133,22 +133,22 @@ fn normal(path: &Path) -> Option<PathBuf> {
     (!normal.as_os_str().is_empty()).then_some(normal)
 }
 
-impl Modules {
+impl ModuleDigests {
     fn beneath(root: &Path) -> Self {
-        let mut walk = Walk { files: Vec::new(), seen: BTreeSet::new(), names: 0 };
+        let mut walk = ModuleWalk { files: Vec::new(), seen: BTreeSet::new(), names: 0 };
         let files = walk.directory(root, Path::new("")).and_then(|()| digests(root, &walk.files));
         files.map_or(Self::TooMany, Self::Read)
     }
 }
 
-struct Walk {
+struct ModuleWalk {
     files: Vec<PathBuf>,
     /// Directories by identity: links may lead back.
     seen: BTreeSet<(u64, u64)>,
     names: usize,
 }
 
-impl Walk {
+impl ModuleWalk {
     /// `None` if there is too much. What cannot be read cannot be imported either.
     fn directory(&mut self, root: &Path, beneath: &Path) -> Option<()> {
         let directory = root.join(beneath);
@@ -222,10 +222,10 @@ fn is_module(path: &Path) -> bool {
 }
 
 /// `None` if there is no such file.
-fn content(path: &Path) -> Option<Content> {
+fn content(path: &Path) -> Option<FileContent> {
     match hashed(path, MOST_BYTES + 1, &mut vec![0; BUFFER]) {
-        Ok((_, bytes)) if bytes > MOST_BYTES => Some(Content::Place),
-        Ok((digest, _)) => Some(Content::Digest(digest)),
+        Ok((_, bytes)) if bytes > MOST_BYTES => Some(FileContent::Place),
+        Ok((digest, _)) => Some(FileContent::Digest(digest)),
         Err(_) => None,
     }
 }
@@ -264,7 +264,9 @@ mod tests {
             let text = module.to_string().repeat(if module % 100 == 0 { BUFFER } else { 1 });
             std::fs::write(above.join(format!("m{module}.py")), text).unwrap();
         }
-        let Modules::Read(found) = Modules::beneath(directory.path()) else { panic!("there are not too many") };
+        let ModuleDigests::Read(found) = ModuleDigests::beneath(directory.path()) else {
+            panic!("there are not too many")
+        };
         assert_eq!(found.len(), count);
         for (path, digest) in found {
             let text = std::fs::read(directory.path().join(&path)).unwrap();
@@ -280,8 +282,8 @@ mod tests {
         };
         make("a.py", MOST_BYTES - 1);
         make("b.py", 1);
-        assert!(matches!(Modules::beneath(directory.path()), Modules::Read(files) if files.len() == 2));
+        assert!(matches!(ModuleDigests::beneath(directory.path()), ModuleDigests::Read(files) if files.len() == 2));
         make("c.py", 1);
-        assert!(matches!(Modules::beneath(directory.path()), Modules::TooMany));
+        assert!(matches!(ModuleDigests::beneath(directory.path()), ModuleDigests::TooMany));
     }
 }

@@ -18,7 +18,7 @@ pub const THIN_TENANT: &str = "thin-tenant";
 
 /// Cannot be made.
 #[derive(Debug)]
-pub enum Restriction {}
+pub enum ThreadRestriction {}
 
 #[derive(Clone, Copy, Debug)]
 pub enum Around {
@@ -26,7 +26,7 @@ pub enum Around {
     Keeper,
 }
 
-impl Restriction {
+impl ThreadRestriction {
     pub fn new(_: &Bounds, _: Around) -> Result<Self, String> {
         Err(NONE.to_owned())
     }

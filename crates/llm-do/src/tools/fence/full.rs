@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::message::{COMMAND, KeeperBounds, Reply, read_message, write_message};
-use crate::tools::shell::process::{Finished, Launch};
+use super::message::{COMMAND, KeeperBounds, KeeperReply, read_message, write_message};
+use crate::tools::shell::process::{ProcessResult, ProcessSpec};
 
 /// Starts keepers.
 #[derive(Debug)]
@@ -88,26 +88,26 @@ impl Keeper {
             Err(error) => return Err(lost(error)),
         }
         match self.reply()? {
-            Reply::Ready => Ok(()),
-            Reply::Failed(reason) => Err(reason),
-            Reply::Finished { .. } => Err("the keeper says what nobody asked".to_owned()),
+            KeeperReply::Ready => Ok(()),
+            KeeperReply::Failed(reason) => Err(reason),
+            KeeperReply::Finished { .. } => Err("the keeper says what nobody asked".to_owned()),
         }
     }
 
-    fn reply(&mut self) -> Result<Reply, String> {
+    fn reply(&mut self) -> Result<KeeperReply, String> {
         read_message(&mut self.output).map_err(lost)?.ok_or_else(|| "the keeper has ended".to_owned())
     }
 
     /// Runs a command to its end.
-    pub fn run(&mut self, launch: &Launch) -> Result<Finished, String> {
+    pub fn run(&mut self, launch: &ProcessSpec) -> Result<ProcessResult, String> {
         write_message(&mut self.input, launch).map_err(lost)?;
         match self.reply()? {
-            Reply::Finished { ended, truncated, stdout, stderr } => {
+            KeeperReply::Finished { ended, truncated, stdout, stderr } => {
                 let (stdout, stderr) = (self.bytes(stdout)?, self.bytes(stderr)?);
-                Ok(Finished { stdout, stderr, ended, truncated })
+                Ok(ProcessResult { stdout, stderr, ended, truncated })
             }
-            Reply::Failed(reason) => Err(reason),
-            Reply::Ready => Err("the keeper says what nobody asked".to_owned()),
+            KeeperReply::Failed(reason) => Err(reason),
+            KeeperReply::Ready => Err("the keeper says what nobody asked".to_owned()),
         }
     }
 

@@ -19,10 +19,10 @@ use rustix::thread::{
 use serde::de::DeserializeOwned;
 
 use super::lodge;
-use super::message::{KeeperBounds, Reply, read_message, write_message};
-use super::mounts::Stage;
+use super::message::{KeeperBounds, KeeperReply, read_message, write_message};
+use super::mounts::FenceRoot;
 use crate::tools::shell::limited;
-use crate::tools::shell::process::{Finished, Ground, Launch};
+use crate::tools::shell::process::{Ground, ProcessResult, ProcessSpec};
 
 pub use super::message::COMMAND;
 
@@ -53,7 +53,7 @@ pub fn kept(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
         Ok(code) => code,
         Err(reason) => {
             // Whoever does not listen any more needs no reason.
-            let _ = say(&Reply::Failed(reason), &[]);
+            let _ = say(&KeeperReply::Failed(reason), &[]);
             ExitCode::FAILURE
         }
     })
@@ -114,22 +114,22 @@ pub fn without_privileges() -> Result<(), String> {
 /// The life of process 1.
 fn live() -> Result<ExitCode, String> {
     begin()?;
-    let stage = Stage::set()?;
+    let stage = FenceRoot::set()?;
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?);
-    said(say(&Reply::Ready, &[]))?;
+    said(say(&KeeperReply::Ready, &[]))?;
     let Some(KeeperBounds { bounds, limits }) = hear(&mut input)? else { return Ok(ExitCode::SUCCESS) };
     stage.enter(&bounds, None)?;
     without_privileges()?;
     let ground = Ground::kept(&bounds, &limits)?;
-    said(say(&Reply::Ready, &[]))?;
+    said(say(&KeeperReply::Ready, &[]))?;
     for launch in launches(input) {
         let finished = ground.supervise(&launch?);
         said(match finished {
-            Ok(Finished { stdout, stderr, ended, truncated }) => {
-                let reply = Reply::Finished { ended, truncated, stdout: stdout.len(), stderr: stderr.len() };
+            Ok(ProcessResult { stdout, stderr, ended, truncated }) => {
+                let reply = KeeperReply::Finished { ended, truncated, stdout: stdout.len(), stderr: stderr.len() };
                 say(&reply, &[&stdout, &stderr])
             }
-            Err(reason) => say(&Reply::Failed(reason), &[]),
+            Err(reason) => say(&KeeperReply::Failed(reason), &[]),
         })?;
     }
     Ok(ExitCode::SUCCESS)
@@ -144,7 +144,7 @@ fn give_up_privileges() -> rustix::io::Result<()> {
 }
 
 /// What is to be run, one by one. The end of the pipe ends this process whatever it does, and so all others.
-fn launches(mut input: File) -> mpsc::Receiver<Result<Launch, String>> {
+fn launches(mut input: File) -> mpsc::Receiver<Result<ProcessSpec, String>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         while let Ok(Some(launch)) = hear(&mut input) {
@@ -163,7 +163,7 @@ pub fn said(said: io::Result<()>) -> Result<(), String> {
 }
 
 /// Writes one reply to stdout, and these bytes after it; an error means that the session has stopped listening.
-pub fn say(reply: &Reply, bytes: &[&[u8]]) -> io::Result<()> {
+pub fn say(reply: &KeeperReply, bytes: &[&[u8]]) -> io::Result<()> {
     let mut output = io::stdout().lock();
     write_message(&mut output, reply)?;
     bytes.iter().try_for_each(|bytes| output.write_all(bytes))?;

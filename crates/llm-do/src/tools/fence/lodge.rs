@@ -17,14 +17,14 @@ use rustix::stdio::{dup2_stdin, dup2_stdout};
 
 use super::bounds::Tenancy;
 use super::keep::{begin, hear, said, say, without_privileges};
-use super::message::Reply;
-use super::mounts::Stage;
-use super::thin::{Around, Restriction};
+use super::message::KeeperReply;
+use super::mounts::FenceRoot;
+use super::thin::{Around, ThreadRestriction};
 
 /// As process 1 of namespaces of its own.
 pub fn live() -> Result<ExitCode, String> {
     begin()?;
-    let stage = Stage::set()?;
+    let stage = FenceRoot::set()?;
     let Some(tenancy) = told()? else { return Ok(ExitCode::SUCCESS) };
     stage.enter(&tenancy.bounds, Some(&tenancy.directory))?;
     without_privileges()?;
@@ -45,9 +45,9 @@ fn told() -> Result<Option<Tenancy>, String> {
 }
 
 fn house(tenancy: &Tenancy, around: Around) -> Result<ExitCode, String> {
-    let restriction = Restriction::new(&tenancy.bounds, around)?;
+    let restriction = ThreadRestriction::new(&tenancy.bounds, around)?;
     fs::metadata(&tenancy.program).map_err(|error| cannot_start(tenancy, &error.to_string()))?;
-    said(say(&Reply::Ready, &[]))?;
+    said(say(&KeeperReply::Ready, &[]))?;
     let child = match started(tenancy, restriction) {
         Ok(child) => child,
         Err(reason) => {
@@ -70,7 +70,7 @@ fn cannot_start(tenancy: &Tenancy, reason: &str) -> String {
 }
 
 /// Started by a thread that is restricted: whoever keeps the program may do more than it.
-fn started(tenancy: &Tenancy, restriction: Restriction) -> Result<Child, String> {
+fn started(tenancy: &Tenancy, restriction: ThreadRestriction) -> Result<Child, String> {
     let mut command = Command::new(&tenancy.program);
     command.arg0(&tenancy.name).args(&tenancy.arguments).current_dir(&tenancy.directory);
     command.env_clear().envs(&tenancy.environment);

@@ -5,7 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::Bounds;
-use crate::tools::shell::process::{Ended, ResourceLimit};
+use crate::tools::shell::process::{ProcessEnd, ResourceLimit};
 
 /// The first argument of a program that is to be a keeper.
 pub const COMMAND: &str = "__keep";
@@ -23,12 +23,12 @@ pub struct KeeperBounds {
 
 /// What a keeper answers.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Reply {
+pub enum KeeperReply {
     /// It has namespaces, and waits for bounds; then, that it is within them.
     Ready,
     /// The command has ended; so many bytes of its two streams follow.
     Finished {
-        ended: Ended,
+        ended: ProcessEnd,
         truncated: bool,
         stdout: usize,
         stderr: usize,

@@ -90,7 +90,7 @@ impl FenceConfig {
 /// The fence of a session, found out by trying.
 #[derive(Debug)]
 pub struct Fence {
-    pub kind: Kind,
+    pub kind: FenceKind,
     pub accept: Accept,
     pub keeper: Option<PathBuf>,
     pub hidden: Vec<PathBuf>,
@@ -102,7 +102,7 @@ pub struct Fence {
 
 /// Which fence there is, and why no better one.
 #[derive(Debug)]
-pub enum Kind {
+pub enum FenceKind {
     Full {
         keepers: Keepers,
     },
@@ -120,12 +120,12 @@ impl Fence {
     /// Tries what there is. A keeper that this starts is the one that the first command runs in.
     pub fn find(config: &FenceConfig) -> Self {
         let kind = match config.fencing {
-            Fencing::Off => Kind::None { why: "it is switched off".to_owned() },
+            Fencing::Off => FenceKind::None { why: "it is switched off".to_owned() },
             Fencing::Thin => thin_or_none("only the thin one was asked for".to_owned()),
             Fencing::WhereOffered => match config.keeper.as_ref() {
                 None => thin_or_none("no keeper was given".to_owned()),
                 Some(keeper) => match Keepers::start(keeper) {
-                    Ok(keepers) => Kind::Full { keepers },
+                    Ok(keepers) => FenceKind::Full { keepers },
                     Err(why) => thin_or_none(why),
                 },
             },
@@ -143,29 +143,29 @@ impl Fence {
 
     /// Whether commands have files, processes and IPC of their own.
     pub fn is_full(&self) -> bool {
-        matches!(self.kind, Kind::Full { .. })
+        matches!(self.kind, FenceKind::Full { .. })
     }
 
     /// Whether the kernel keeps any fence, full or thin.
     pub fn is_there(&self) -> bool {
-        !matches!(self.kind, Kind::None { .. })
+        !matches!(self.kind, FenceKind::None { .. })
     }
 
     /// Which one it is, in a word.
     pub fn name(&self) -> &'static str {
         match self.kind {
-            Kind::Full { .. } => "full",
-            Kind::Thin { .. } => "thin",
-            Kind::None { .. } => "none",
+            FenceKind::Full { .. } => "full",
+            FenceKind::Thin { .. } => "thin",
+            FenceKind::None { .. } => "none",
         }
     }
 
     /// What it is, for people.
     pub fn words(&self) -> String {
         match &self.kind {
-            Kind::Full { .. } => format!("full ({})", full_words()),
-            Kind::Thin { words, why } => format!("thin ({words}); not full: {why}"),
-            Kind::None { why } => format!("none: {why}"),
+            FenceKind::Full { .. } => format!("full ({})", full_words()),
+            FenceKind::Thin { words, why } => format!("thin ({words}); not full: {why}"),
+            FenceKind::None { why } => format!("none: {why}"),
         }
     }
 }
@@ -176,9 +176,9 @@ fn full_words() -> String {
     format!("files, processes and IPC of its own; {landlock}")
 }
 
-fn thin_or_none(why: String) -> Kind {
+fn thin_or_none(why: String) -> FenceKind {
     match thin::offered() {
-        Ok(words) => Kind::Thin { words, why },
-        Err(reason) => Kind::None { why: reason },
+        Ok(words) => FenceKind::Thin { words, why },
+        Err(reason) => FenceKind::None { why: reason },
     }
 }

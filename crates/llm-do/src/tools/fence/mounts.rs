@@ -27,7 +27,7 @@ const BASE: &str = "/usr";
 const PLAIN: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 
 /// A root that is ours, beside which the old one still stands.
-pub struct Stage {
+pub struct FenceRoot {
     /// Where the system has something mounted.
     mounted: Vec<PathBuf>,
     system: Vec<SystemPath>,
@@ -41,9 +41,9 @@ struct SystemPath {
     link: Option<PathBuf>,
 }
 
-type Done = Result<(), String>;
+type MountResult = Result<(), String>;
 
-impl Stage {
+impl FenceRoot {
     /// Takes the first steps, which fail where a user has no namespaces.
     pub fn set() -> Result<Self, String> {
         let table = fs::read_to_string("/proc/self/mountinfo").map_err(|error| format!("the mounts: {error}"))?;
@@ -63,7 +63,7 @@ impl Stage {
     }
 
     /// Brings in what commands may see, and makes it the root. A directory that they do not see, and are in, is empty.
-    pub fn enter(self, bounds: &Bounds, directory: Option<&Path>) -> Done {
+    pub fn enter(self, bounds: &Bounds, directory: Option<&Path>) -> MountResult {
         self.bind_system(bounds)?;
         self.bind_declared(bounds)?;
         self.shelter(bounds)?;
@@ -78,7 +78,7 @@ impl Stage {
         leave_the_old()
     }
 
-    fn bind_system(&self, bounds: &Bounds) -> Done {
+    fn bind_system(&self, bounds: &Bounds) -> MountResult {
         for SystemPath { path, real, link } in &self.system {
             let is_device = path.starts_with("/dev");
             let is_for_network = NETWORK_FILES.iter().any(|file| Path::new(file) == path);
@@ -105,7 +105,7 @@ impl Stage {
     }
 
     /// What lies further up comes first, so that nothing covers what was brought in before.
-    fn bind_declared(&self, bounds: &Bounds) -> Done {
+    fn bind_declared(&self, bounds: &Bounds) -> MountResult {
         if let Some(private) = &bounds.shelter.private {
             self.bind(private, Path::new("/tmp"), false)?;
         }
@@ -131,7 +131,7 @@ impl Stage {
     }
 
     /// Brings a file or a directory in, with everything that is mounted beneath it.
-    fn bind(&self, source: &Path, path: &Path, read_only: bool) -> Done {
+    fn bind(&self, source: &Path, path: &Path, read_only: bool) -> MountResult {
         let (from, to) = (old(source), new(path));
         make_place(&from, &to)?;
         mount_bind_recursive(&from, &to).map_err(|error| failed("bring in", source, error))?;
@@ -146,14 +146,14 @@ impl Stage {
     }
 
     /// Inside of what was brought in: what stays as it is, and what cannot be looked at.
-    fn shelter(&self, bounds: &Bounds) -> Done {
-        let mut kept: BTreeMap<(usize, &Path), Kept> = BTreeMap::new();
+    fn shelter(&self, bounds: &Bounds) -> MountResult {
+        let mut kept: BTreeMap<(usize, &Path), MountProtection> = BTreeMap::new();
         let written = bounds.written();
-        let all = bounds.shelter.held.iter().map(|path| (path, Kept::Held));
-        let all = all.chain(bounds.shelter.read_only.iter().map(|path| (path, Kept::ReadOnly)));
-        for (path, how) in all.chain(bounds.shelter.hidden.iter().map(|path| (path, Kept::Hidden))) {
+        let all = bounds.shelter.held.iter().map(|path| (path, MountProtection::Held));
+        let all = all.chain(bounds.shelter.read_only.iter().map(|path| (path, MountProtection::ReadOnly)));
+        for (path, how) in all.chain(bounds.shelter.hidden.iter().map(|path| (path, MountProtection::Hidden))) {
             kept.insert((depth(path), path), how);
-            if how == Kept::ReadOnly {
+            if how == MountProtection::ReadOnly {
                 kept.extend(
                     written.iter().filter(|root| root.starts_with(path)).map(|root| ((depth(root), &**root), how)),
                 );
@@ -161,7 +161,7 @@ impl Stage {
             for root in written.iter().filter(|root| path.starts_with(root)) {
                 let above = path.ancestors().skip(1).take_while(|above| above != root);
                 for above in above {
-                    kept.entry((depth(above), above)).or_insert(Kept::Held);
+                    kept.entry((depth(above), above)).or_insert(MountProtection::Held);
                 }
             }
         }
@@ -172,8 +172,8 @@ impl Stage {
             let is_parted = |above: &Path| {
                 written.iter().any(|root| root != above && root.starts_with(above) && path.starts_with(root))
             };
-            let is_kept =
-                how != Kept::Hidden && read_only.iter().any(|above| path.starts_with(above) && !is_parted(above));
+            let is_kept = how != MountProtection::Hidden
+                && read_only.iter().any(|above| path.starts_with(above) && !is_parted(above));
             let metadata = match target.symlink_metadata() {
                 Ok(metadata) => metadata,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
@@ -184,8 +184,8 @@ impl Stage {
                 continue;
             }
             let done = match how {
-                Kept::Held => hold(&target),
-                Kept::ReadOnly => {
+                MountProtection::Held => hold(&target),
+                MountProtection::ReadOnly => {
                     read_only.push(path);
                     let kept = hold(&target).and_then(|()| remount_read_only(&target));
                     kept.map_err(|error| failed("keep", path, error))?;
@@ -194,13 +194,15 @@ impl Stage {
                     }
                     continue;
                 }
-                Kept::Hidden if bounds.run.iter().any(|run| run == path) => continue,
-                Kept::Hidden if bounds.run.iter().chain(&bounds.shelter.open).any(|one| one.starts_with(path)) => {
+                MountProtection::Hidden if bounds.run.iter().any(|run| run == path) => continue,
+                MountProtection::Hidden
+                    if bounds.run.iter().chain(&bounds.shelter.open).any(|one| one.starts_with(path)) =>
+                {
                     self.hide_around(path, bounds)?;
                     continue;
                 }
                 // Read-only: its owner would make it a file like any other, and what is written there is lost.
-                Kept::Hidden => {
+                MountProtection::Hidden => {
                     let nothing = if metadata.is_dir() { NO_DIRECTORY_PATH } else { NO_FILE_PATH };
                     mount_bind_recursive(nothing.make()?, &target).and_then(|()| remount_read_only(&target))
                 }
@@ -211,7 +213,7 @@ impl Stage {
     }
 
     /// A directory in which there is nothing but what is run from beneath it, and what somebody agreed to.
-    fn hide_around(&self, path: &Path, bounds: &Bounds) -> Done {
+    fn hide_around(&self, path: &Path, bounds: &Bounds) -> MountResult {
         let target = new(path);
         let wrong = |error| failed("keep", path, error);
         mount("tmpfs", &target, "tmpfs", PLAIN, c"mode=0755").map_err(wrong)?;
@@ -233,7 +235,7 @@ impl SystemPath {
 }
 
 /// The directories between `/tmp`, which commands write, and what is brought in below it: nobody moves them away.
-fn hold_in_private(bounds: &Bounds, path: &Path) -> Done {
+fn hold_in_private(bounds: &Bounds, path: &Path) -> MountResult {
     if bounds.shelter.private.is_none() || !path.starts_with("/tmp") {
         return Ok(());
     }
@@ -247,7 +249,7 @@ fn hold_in_private(bounds: &Bounds, path: &Path) -> Done {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum MountProtection {
     /// Stays where it is.
     Held,
     ReadOnly,
@@ -281,7 +283,7 @@ fn hold(target: &Path) -> rustix::io::Result<()> {
     mount_bind_recursive(target, target)
 }
 
-fn make_read_only(target: &Path) -> Done {
+fn make_read_only(target: &Path) -> MountResult {
     remount_read_only(target).map_err(|error| failed("make read-only", target, error))
 }
 
@@ -303,7 +305,7 @@ fn remount_read_only(target: &Path) -> rustix::io::Result<()> {
     mount_remount(target, flags, c"")
 }
 
-fn leave_the_old() -> Done {
+fn leave_the_old() -> MountResult {
     let wrong = |error| format!("the old root stays: {error}");
     unmount(OLD, UnmountFlags::DETACH).map_err(wrong)?;
     chdir(NEW).map_err(wrong)?;
@@ -313,7 +315,7 @@ fn leave_the_old() -> Done {
     mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | PLAIN, c"").map_err(wrong)
 }
 
-fn make_place(source: &Path, target: &Path) -> Done {
+fn make_place(source: &Path, target: &Path) -> MountResult {
     if source.is_dir() {
         return make_directory(target);
     }
@@ -321,7 +323,7 @@ fn make_place(source: &Path, target: &Path) -> Done {
     if target.exists() { Ok(()) } else { fs::write(target, "").map_err(|error| failed("make", target, error)) }
 }
 
-fn make_directory(path: &Path) -> Done {
+fn make_directory(path: &Path) -> MountResult {
     fs::create_dir_all(path).map_err(|error| failed("make", path, error))
 }
 

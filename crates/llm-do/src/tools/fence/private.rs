@@ -39,7 +39,7 @@ impl TemporaryPlace {
     }
 
     /// A new directory that nobody else may enter. Inside of a project its tools would read and write it.
-    fn make(&self, project: &Path) -> Result<Made, String> {
+    fn make(&self, project: &Path) -> Result<LockedDirectory, String> {
         let failed = |error: io::Error| format!("no private directory beneath `{}`: {error}", self.directory.display());
         let mut place = self.directory.canonicalize().map_err(failed)?;
         if project.canonicalize().is_ok_and(|project| place.starts_with(project)) {
@@ -51,20 +51,20 @@ impl TemporaryPlace {
         let held = open(&path).map_err(failed)?;
         // Where there are no locks nobody can take one either, and only then is something removed.
         let _ = held.try_lock();
-        Ok(Made { path, held })
+        Ok(LockedDirectory { path, held })
     }
 }
 
 /// Its lock is held as long as it is used. It is the directory's own: nothing in it could be taken away.
 #[derive(Debug)]
-struct Made {
+struct LockedDirectory {
     path: PathBuf,
     held: File,
 }
 
 /// A directory for the commands of one shell alone, or for one program, made when one first needs it, gone with it.
 #[derive(Debug, Default)]
-pub struct PrivateDirectory(Mutex<Option<Made>>);
+pub struct PrivateDirectory(Mutex<Option<LockedDirectory>>);
 
 impl PrivateDirectory {
     /// Whose tools must not meet it is the project.
@@ -92,7 +92,7 @@ impl Drop for PrivateDirectory {
     }
 }
 
-impl Made {
+impl LockedDirectory {
     /// Programs close directories of theirs, as some do with what they keep for later: those are opened first.
     fn remove(&self) -> io::Result<()> {
         std::fs::remove_dir_all(&self.path).or_else(|_| {
@@ -137,7 +137,7 @@ fn remove_left(place: &Path) {
         let age = metadata.modified().ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
         let is_old = age.is_some_and(|age| age > OLD);
         if is_old && metadata.uid() == rustix::process::geteuid().as_raw() && held.try_lock().is_ok() {
-            let _ = Made { path, held }.remove();
+            let _ = LockedDirectory { path, held }.remove();
         }
     }
 }

@@ -12,19 +12,19 @@ use tokio::process::Command;
 
 use super::bounds::Tenancy;
 use super::keep::{COMMAND, TENANT, THIN_TENANT};
-use super::message::{self, Reply};
+use super::message::{self, KeeperReply};
 use super::private::PrivateDirectory;
-use super::shelter::{Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
-use super::{Accept, Bounds, Fence, Kind, Network, Shelter, Write};
+use super::shelter::{Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, ShelterSearch};
+use super::{Accept, Bounds, Fence, FenceKind, Network, Shelter, Write};
 use crate::beneath::read_regular;
 use crate::escape::visible;
-use crate::tools::protected::Protected;
+use crate::tools::protected::ProtectedFiles;
 use crate::tools::source::Enclosure;
 use crate::tools::working_directory::is_too_wide;
 
 /// Why nothing can live behind a fence here, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfenced {
+pub struct FenceError {
     pub why: String,
     pub hint: &'static str,
 }
@@ -33,18 +33,20 @@ const ELSEWHERE: &str = "run it where there is one, or take the key out: then it
 
 impl Fence {
     /// Whether a program that is to live behind a fence can be started at all.
-    pub fn houses(&self) -> Result<(), Unfenced> {
+    pub fn houses(&self) -> Result<(), FenceError> {
         match (&self.kind, self.accept) {
-            (Kind::None { why }, _) => Err(Unfenced { why: format!("there is no fence here: {why}"), hint: ELSEWHERE }),
-            (Kind::Thin { why, .. }, Accept::Full) => {
+            (FenceKind::None { why }, _) => {
+                Err(FenceError { why: format!("there is no fence here: {why}"), hint: ELSEWHERE })
+            }
+            (FenceKind::Thin { why, .. }, Accept::Full) => {
                 let why = format!("only the thin fence can be had here, which hides no secrets: {why}");
-                Err(Unfenced { why, hint: "`--fence thin` or `LLM_DO_FENCE=thin` accepts it" })
+                Err(FenceError { why, hint: "`--fence thin` or `LLM_DO_FENCE=thin` accepts it" })
             }
             _ if self.keeper.is_none() => {
                 let why = "no keeper was given".to_owned();
-                Err(Unfenced { why, hint: "whoever embeds this library gives the path of `llm-do-keeper`" })
+                Err(FenceError { why, hint: "whoever embeds this library gives the path of `llm-do-keeper`" })
             }
-            (Kind::Thin { .. }, Accept::Thin) | (Kind::Full { .. }, _) => Ok(()),
+            (FenceKind::Thin { .. }, Accept::Thin) | (FenceKind::Full { .. }, _) => Ok(()),
         }
     }
 }
@@ -69,7 +71,7 @@ pub struct Resident {
 pub struct Premises<'a> {
     pub fence: &'a Fence,
     pub project: &'a Path,
-    pub protected: &'a Protected,
+    pub protected: &'a ProtectedFiles,
     pub enclosure: &'a Enclosure,
 }
 
@@ -147,7 +149,7 @@ impl Premises<'_> {
         }
         let (protected, hidden) = (self.protected, self.fence.hidden.as_slice());
         let home = self.fence.home.as_deref();
-        let search = Search { written, read, protected, hidden, home, repositories: Repositories::ReadOnly };
+        let search = ShelterSearch { written, read, protected, hidden, home, repositories: Repositories::ReadOnly };
         let found = search.run(&mut Listings::default());
         if !found.is_whole {
             return Err(format!("more than {MOST_ENTRIES} files are in its roots, and not all secrets can be hidden"));
@@ -185,9 +187,9 @@ impl Tenant {
             let told = input.write_all(&self.letter).await;
             let reply = heard(output).await.map_err(|error| format!("the keeper is lost: {error}"))?;
             match reply {
-                Reply::Ready => told.map_err(|error| format!("the keeper is lost: {error}")),
-                Reply::Failed(reason) => Err(reason),
-                Reply::Finished { .. } => Err("the keeper says what nobody asked".to_owned()),
+                KeeperReply::Ready => told.map_err(|error| format!("the keeper is lost: {error}")),
+                KeeperReply::Failed(reason) => Err(reason),
+                KeeperReply::Finished { .. } => Err("the keeper says what nobody asked".to_owned()),
             }
         };
         let told = tokio::time::timeout(PATIENCE, telling).await;
@@ -196,7 +198,7 @@ impl Tenant {
 }
 
 /// No byte behind it is read: that is the program's.
-async fn heard(output: &mut (impl AsyncRead + Unpin)) -> io::Result<Reply> {
+async fn heard(output: &mut (impl AsyncRead + Unpin)) -> io::Result<KeeperReply> {
     let mut head = [0; 4];
     output.read_exact(&mut head).await?;
     let mut json = Vec::new();

@@ -61,13 +61,13 @@ pub enum Around {
 }
 
 /// Landlock and seccomp, ready to be put on the thread that calls [`Restriction::restrict_thread`].
-pub struct Restriction {
+pub struct ThreadRestriction {
     ruleset: RulesetCreated,
     filters: [BpfProgram; 2],
     around: Around,
 }
 
-impl Restriction {
+impl ThreadRestriction {
     /// Prepares what keeps a thread within these bounds; an error says what the kernel does not offer.
     pub fn new(bounds: &Bounds, around: Around) -> Result<Self, String> {
         let ruleset = ruleset(bounds, around).map_err(|error| format!("Landlock: {error}"))?;
@@ -116,7 +116,7 @@ fn give_up_privileges() -> rustix::io::Result<()> {
 pub fn offered() -> Result<String, String> {
     let (read, run, shelter) = (Vec::new(), Vec::new(), Shelter::default());
     let bounds = Bounds { read, run, write: Write::Nothing, network: Network::None, shelter };
-    let restriction = Restriction::new(&bounds, Around::Thread { group: rustix::process::getpgrp() })?;
+    let restriction = ThreadRestriction::new(&bounds, Around::Thread { group: rustix::process::getpgrp() })?;
     let tried = std::thread::Builder::new().spawn(move || restriction.restrict()).map(std::thread::JoinHandle::join);
     let status = match tried {
         Ok(Ok(status)) => status?,
@@ -187,10 +187,10 @@ fn allow<P: AsRef<Path>>(
     ruleset.add_rules(rules)
 }
 
-type Calls = &'static [i64];
+type SystemCalls = &'static [i64];
 
 /// What no command needs and what would reach around Landlock: other processes, mounts, keys, the kernel itself.
-const NEVER: Calls = &[
+const NEVER: SystemCalls = &[
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -242,12 +242,12 @@ const NEVER: Calls = &[
     libc::SYS_syslog,
 ];
 #[cfg(target_arch = "x86_64")]
-const NEVER_HERE: Calls = &[libc::SYS_iopl, libc::SYS_ioperm];
+const NEVER_HERE: SystemCalls = &[libc::SYS_iopl, libc::SYS_ioperm];
 #[cfg(not(target_arch = "x86_64"))]
-const NEVER_HERE: Calls = &[];
+const NEVER_HERE: SystemCalls = &[];
 
 /// They are about this process if the number is 0, and about any other if it is not.
-const OF_PROCESSES: Calls = &[
+const OF_PROCESSES: SystemCalls = &[
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_setattr,
@@ -259,7 +259,7 @@ const OF_PROCESSES: Calls = &[
 const NEWEST_CALL: i64 = 466;
 
 /// What Landlock does not count as writing.
-const METADATA: Calls = &[
+const METADATA: SystemCalls = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
     SYS_FCHMODAT2,
@@ -275,17 +275,17 @@ const METADATA: Calls = &[
     SYS_SETXATTRAT,
     SYS_REMOVEXATTRAT,
 ];
-const CONTENT: Calls = &[libc::SYS_truncate, libc::SYS_mknodat];
+const CONTENT: SystemCalls = &[libc::SYS_truncate, libc::SYS_mknodat];
 // The same numbers on every architecture; newer than the list of names.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
 const SYS_REMOVEXATTRAT: i64 = 466;
 
 #[cfg(target_arch = "x86_64")]
-const OLD_METADATA: Calls =
+const OLD_METADATA: SystemCalls =
     &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat];
 #[cfg(not(target_arch = "x86_64"))]
-const OLD_METADATA: Calls = &[];
+const OLD_METADATA: SystemCalls = &[];
 
 /// Every call that is known here but `clone3`, whose flags a filter cannot read: the others are not there, as in an older
 /// kernel, and libraries do without. That includes the second way in that x86-64 has: the same calls with a bit set.
@@ -309,7 +309,7 @@ fn known_calls() -> BpfProgram {
 fn refused_calls(bounds: &Bounds, around: Around) -> Result<BpfProgram, String> {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     let is_among_others = matches!(around, Around::Thread { .. });
-    let mut never = |calls: Calls| refused.extend(calls.iter().map(|call| (*call, Vec::new())));
+    let mut never = |calls: SystemCalls| refused.extend(calls.iter().map(|call| (*call, Vec::new())));
     never(NEVER);
     never(NEVER_HERE);
     if bounds.write == Write::Nothing {

@@ -10,10 +10,10 @@ use crate::escape::visible;
 
 /// Those of one run.
 #[derive(Debug, Default)]
-pub struct WrittenRoots(Mutex<BTreeMap<PathBuf, Option<Written>>>);
+pub struct WrittenRoots(Mutex<BTreeMap<PathBuf, Option<WrittenRoot>>>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Written {
+struct WrittenRoot {
     real: PathBuf,
     identity: Identity,
 }
@@ -36,7 +36,7 @@ impl WrittenRoots {
     }
 }
 
-impl Written {
+impl WrittenRoot {
     fn is_same(&self) -> bool {
         let is_link = self.real.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
         !is_link && Identity::of_path(&self.real).is_ok_and(|identity| identity == self.identity)
@@ -44,7 +44,7 @@ impl Written {
 }
 
 /// No part of a path that a project gives is a link: whoever made the link chose what is written.
-fn find(project: &Path, declared: &Path) -> Result<Option<Written>, String> {
+fn find(project: &Path, declared: &Path) -> Result<Option<WrittenRoot>, String> {
     let (above, parts): (&Path, Vec<Component<'_>>) = if declared.is_absolute() {
         // A system may have links of its own on the way, such as `/tmp`.
         let last = declared.components().next_back().into_iter().collect();
@@ -69,7 +69,7 @@ fn find(project: &Path, declared: &Path) -> Result<Option<Written>, String> {
         }
     }
     let identity = Identity::of_path(&real).map_err(|error| format!("cannot be opened: {error}"))?;
-    Ok(Some(Written { real, identity }))
+    Ok(Some(WrittenRoot { real, identity }))
 }
 
 #[cfg(test)]

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use super::difference::difference;
 use super::root::{Root, Spot};
 use super::text::Replacement;
-use crate::beneath::{self, FileAccess, Kind, Unopened};
+use crate::beneath::{self, FileAccess, FileKind, FileOpenError};
 use crate::escape::visible;
 use crate::redact::REDACTED;
 use crate::tools::approval::{Question, Verdict, digest};
-use crate::tools::protected::Protected;
+use crate::tools::protected::ProtectedFiles;
 
 /// Larger files are neither written nor edited.
 pub const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// What a call wants to be in a file.
-pub enum Wanted {
+pub enum ChangeRequest {
     Content(String),
     Replacement(Replacement),
 }
@@ -44,13 +44,13 @@ pub enum Exception {
 
 /// Why there is no change to speak of.
 pub enum Unchangeable {
-    Unopened(Unopened),
+    Unopened(FileOpenError),
     TooLarge,
     ReadOnly,
 }
 
-impl From<Unopened> for Unchangeable {
-    fn from(error: Unopened) -> Self {
+impl From<FileOpenError> for Unchangeable {
+    fn from(error: FileOpenError) -> Self {
         Self::Unopened(error)
     }
 }
@@ -71,13 +71,18 @@ fn kept_keys(old: Option<&[u8]>, new: String) -> Result<String, String> {
 }
 
 impl<'a> Change<'a> {
-    pub fn of(root: &'a Root, path: PathBuf, wanted: Wanted, protected: &Protected) -> Result<Self, Unchangeable> {
+    pub fn of(
+        root: &'a Root,
+        path: PathBuf,
+        wanted: ChangeRequest,
+        protected: &ProtectedFiles,
+    ) -> Result<Self, Unchangeable> {
         let spot = root.find(&path)?;
         let old = content(root, &spot)?;
         let new = match wanted {
-            Wanted::Content(content) => Ok(content),
-            Wanted::Replacement(replacement) => match old.as_deref().map(str::from_utf8) {
-                None => return Err(Unopened::Missing.into()),
+            ChangeRequest::Content(content) => Ok(content),
+            ChangeRequest::Replacement(replacement) => match old.as_deref().map(str::from_utf8) {
+                None => return Err(FileOpenError::Missing.into()),
                 Some(Err(_)) => Err("it is binary, and only text can be edited".to_owned()),
                 Some(Ok(text)) => replacement.applied(text),
             },
@@ -179,8 +184,8 @@ impl<'a> Change<'a> {
 /// What is there now; `None` if nothing is.
 fn content(root: &Root, spot: &Spot) -> Result<Option<Vec<u8>>, Unchangeable> {
     let Some(found) = &spot.place.found else { return Ok(None) };
-    if found.kind != Kind::Regular {
-        return Err(Unopened::NotRegular.into());
+    if found.kind != FileKind::Regular {
+        return Err(FileOpenError::NotRegular.into());
     }
     if !spot.place.is_writable() {
         return Err(Unchangeable::ReadOnly);

@@ -47,14 +47,14 @@ fn shown_line(mark: &str, line: &str) -> String {
 
 /// Lines that go, and those that come in their place.
 #[derive(Debug, PartialEq)]
-struct Change {
+struct LineChange {
     old: Range<usize>,
     new: Range<usize>,
 }
 
 /// In time that grows with the texts, whatever they are: lines that occur once in both are taken for the same, as far as
 /// they are in the same order, and what is equal around them stays.
-fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
+fn changes(old: &[&str], new: &[&str]) -> Vec<LineChange> {
     let start = equal(old.iter().zip(new));
     let end = equal(old[start..].iter().rev().zip(new[start..].iter().rev()));
     let (old_end, new_end) = (old.len() - end, new.len() - end);
@@ -70,7 +70,7 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
         let forward = equal(old[at_old..anchor_old].iter().zip(&new[at_new..anchor_new]));
         (at_old, at_new) = (at_old + forward, at_new + forward);
         let back = equal(old[at_old..anchor_old].iter().rev().zip(new[at_new..anchor_new].iter().rev()));
-        let change = Change { old: at_old..anchor_old - back, new: at_new..anchor_new - back };
+        let change = LineChange { old: at_old..anchor_old - back, new: at_new..anchor_new - back };
         if !change.old.is_empty() || !change.new.is_empty() {
             changes.push(change);
         }
@@ -152,7 +152,7 @@ mod tests {
             let (old, new) = (lines(&old), lines(&new));
             let mut made = Vec::new();
             let mut at = 0;
-            for Change { old: gone, new: come } in changes(&old, &new) {
+            for LineChange { old: gone, new: come } in changes(&old, &new) {
                 prop_assert!(gone.start >= at);
                 made.extend_from_slice(&old[at..gone.start]);
                 made.extend_from_slice(&new[come]);

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::root::Root;
-use super::walk::{self, Met, Visitor, Walked};
-use crate::beneath::{self, Kind, Unopened};
+use super::walk::{self, Visitor, WalkEntryKind, WalkSummary};
+use crate::beneath::{self, FileKind, FileOpenError};
 use crate::escape::visible;
 use crate::glob::{Glob, Letters, Slash};
 use crate::tools::plane::LONGEST_RESULT;
@@ -17,7 +17,7 @@ const LONGEST_PATTERN: usize = 1_000;
 const LEFT_OUT: &[&str] = &[".git", ".venv", "__pycache__", "node_modules"];
 
 /// A list as it grows, of one root or of several.
-pub struct Listing {
+pub struct FileListing {
     pattern: Pattern,
     /// Of [`LEFT_OUT`], those that were named.
     named: Vec<&'static str>,
@@ -26,10 +26,10 @@ pub struct Listing {
     listed: usize,
     total: usize,
     left_out: Vec<&'static str>,
-    walked: Walked,
+    walked: WalkSummary,
 }
 
-impl Listing {
+impl FileListing {
     /// Of the files whose paths, relative to where the list starts, match the pattern.
     pub fn new(path: &Path, pattern: &str) -> Result<Self, String> {
         let parts = |bytes| <[u8]>::split(bytes, |byte| *byte == b'/');
@@ -42,12 +42,12 @@ impl Listing {
             listed: 0,
             total: 0,
             left_out: Vec::new(),
-            walked: Walked::default(),
+            walked: WalkSummary::default(),
         })
     }
 
     /// Adds the files beneath a path of a root. `prefix` stands before the root's paths where the pattern is matched.
-    pub fn add(&mut self, root: &Root, path: &Path, prefix: &Path) -> Result<(), Unopened> {
+    pub fn add(&mut self, root: &Root, path: &Path, prefix: &Path) -> Result<(), FileOpenError> {
         let directory = root.place(path)?.open_directory()?;
         // What the pattern says without a wildcard need not be looked for; if it is not there, nothing matches.
         let known = self.pattern.fixed().strip_prefix(prefix).unwrap_or(Path::new(""));
@@ -66,7 +66,7 @@ impl Listing {
         let mut visitor = Lister { listing: self, root, path, prefix, shown, matched };
         let went = walk::walk(&directory, &start, &mut visitor, &mut walked);
         self.walked = walked;
-        went.map_err(Unopened::from)
+        went.map_err(FileOpenError::from)
     }
 
     /// One path a line, with marks where something is left out.
@@ -115,7 +115,7 @@ impl Listing {
 
 /// Lists beneath one path of one root.
 struct Lister<'a> {
-    listing: &'a mut Listing,
+    listing: &'a mut FileListing,
     root: &'a Root,
     path: &'a Path,
     prefix: &'a Path,
@@ -134,7 +134,7 @@ impl Lister<'_> {
     /// A link is listed if reading it would read a file.
     fn leads_to_a_file(&self, path: &Path) -> bool {
         let place = self.root.directory().and_then(|root| beneath::resolve(root, &self.beneath(path)));
-        place.is_ok_and(|place| place.found.is_some_and(|found| found.kind == Kind::Regular))
+        place.is_ok_and(|place| place.found.is_some_and(|found| found.kind == FileKind::Regular))
     }
 }
 
@@ -153,9 +153,9 @@ impl Visitor for Lister<'_> {
         listing.pattern.reaches(path)
     }
 
-    fn meets(&mut self, path: &Path, kind: Met) {
+    fn meets(&mut self, path: &Path, kind: WalkEntryKind) {
         let matches = self.listing.pattern.matches(path) && self.root.has_suffix(path);
-        if matches && (kind == Met::File || self.leads_to_a_file(path)) {
+        if matches && (kind == WalkEntryKind::File || self.leads_to_a_file(path)) {
             let beneath = path.as_os_str().as_bytes().get(self.matched..).unwrap_or_default();
             self.listing.push(&self.shown, &String::from_utf8_lossy(beneath));
         }

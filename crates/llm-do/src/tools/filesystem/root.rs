@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use crate::beneath::{self, Kind, Place, Unopened};
+use crate::beneath::{self, FileKind, FileOpenError, Place};
 use crate::escape::visible;
 use crate::tools::protected::Target;
 use crate::tools::source::{Access, Base, FileRoot};
@@ -19,17 +19,17 @@ pub struct Root {
     /// As people know it.
     pub shown: PathBuf,
     /// The root itself; for one inside the project, the project's directory.
-    base: Opened,
+    base: OpenRoot,
     /// From the base to the root.
     relative: PathBuf,
     /// Why nothing of it is read or written, if so.
     refusal: Option<String>,
     /// A root that can be written need not exist: the first write that is permitted makes it.
-    opened: OnceLock<Opened>,
+    opened: OnceLock<OpenRoot>,
 }
 
 /// A directory, and where on the disk it is.
-struct Opened {
+struct OpenRoot {
     directory: Dir,
     target: Target,
 }
@@ -54,7 +54,7 @@ impl Root {
             Base::Project(relative) => (project_root, relative.clone(), project_root.join(relative)),
         };
         let failed = |error: &dyn std::fmt::Display| format!("the root {} cannot be opened: {error}", shown.display());
-        let base = Opened::ambient(base).map_err(|error| failed(&error))?;
+        let base = OpenRoot::ambient(base).map_err(|error| failed(&error))?;
         let refusal = match settings.base {
             Base::WorkingDirectory => working_directory::refusal(&base.target.path),
             Base::Absolute(_) | Base::Project(_) => None,
@@ -62,7 +62,7 @@ impl Root {
         let root = Self { name, settings, shown: shown.clone(), base, relative, refusal, opened: OnceLock::new() };
         match root.opened() {
             Ok(_) => Ok(root),
-            Err(Unopened::Missing) if root.settings.access == Access::ReadWrite => Ok(root),
+            Err(FileOpenError::Missing) if root.settings.access == Access::ReadWrite => Ok(root),
             Err(error) => Err(failed(&error)),
         }
     }
@@ -87,29 +87,29 @@ impl Root {
         path.strip_prefix(on_disk).or_else(|_| path.strip_prefix(&self.shown)).ok()
     }
 
-    fn opened(&self) -> Result<&Opened, Unopened> {
+    fn opened(&self) -> Result<&OpenRoot, FileOpenError> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
         let place = beneath::resolve(&self.base.directory, &self.relative)?;
         let directory = place.open_directory()?;
-        Ok(self.opened.get_or_init(|| Opened { directory, target: self.base.target.at(&place) }))
+        Ok(self.opened.get_or_init(|| OpenRoot { directory, target: self.base.target.at(&place) }))
     }
 
     /// The root's own directory, once it exists.
-    pub fn directory(&self) -> Result<&Dir, Unopened> {
+    pub fn directory(&self) -> Result<&Dir, FileOpenError> {
         self.opened().map(|opened| &opened.directory)
     }
 
     /// Makes the root if it does not exist.
-    pub fn make(&self) -> Result<(), Unopened> {
-        if matches!(self.opened(), Err(Unopened::Missing)) {
+    pub fn make(&self) -> Result<(), FileOpenError> {
+        if matches!(self.opened(), Err(FileOpenError::Missing)) {
             beneath::resolve(&self.base.directory, &self.relative)?.make_directory()?;
         }
         self.opened().map(drop)
     }
 
-    pub fn find(&self, path: &Path) -> Result<Spot, Unopened> {
+    pub fn find(&self, path: &Path) -> Result<Spot, FileOpenError> {
         let (start, above, place) = self.resolved(path)?;
         let target = start.target.at(&place);
         let beneath = place.path.strip_prefix(above).unwrap_or(&place.path);
@@ -118,21 +118,21 @@ impl Root {
     }
 
     /// Like [`Root::find`], for those who need not know where on the disk it is.
-    pub fn place(&self, path: &Path) -> Result<Place, Unopened> {
+    pub fn place(&self, path: &Path) -> Result<Place, FileOpenError> {
         self.resolved(path).map(|(_, _, place)| place)
     }
 
     /// From where a path was followed, how the root lies beneath that, and where the path leads.
-    fn resolved(&self, path: &Path) -> Result<(&Opened, &Path, Place), Unopened> {
+    fn resolved(&self, path: &Path) -> Result<(&OpenRoot, &Path, Place), FileOpenError> {
         let (start, above) = match self.opened() {
             Ok(opened) => return Ok((opened, Path::new(""), beneath::resolve(&opened.directory, path)?)),
-            Err(Unopened::Missing) => (&self.base, self.relative.as_path()),
+            Err(FileOpenError::Missing) => (&self.base, self.relative.as_path()),
             Err(error) => return Err(error),
         };
         let place = beneath::resolve(&start.directory, &above.join(path))?;
         if place.found.is_some() && self.opened.get().is_none() {
             // Somebody made the root just now; what is in it is looked at from there.
-            return Err(Unopened::Missing);
+            return Err(FileOpenError::Missing);
         }
         Ok((start, above, place))
     }
@@ -174,13 +174,13 @@ impl Root {
 
     /// Whether a file of this identity has another name beneath the root that looks like a secret. An error if there is
     /// too much to look through.
-    pub fn secret_name_of(&self, place: &Place) -> Result<Option<PathBuf>, Unopened> {
-        let Some(found) = place.found.as_ref().filter(|found| found.kind == Kind::Regular) else { return Ok(None) };
+    pub fn secret_name_of(&self, place: &Place) -> Result<Option<PathBuf>, FileOpenError> {
+        let Some(found) = place.found.as_ref().filter(|found| found.kind == FileKind::Regular) else { return Ok(None) };
         super::walk::secret_with(self.directory()?, found.identity)
     }
 }
 
-impl Opened {
+impl OpenRoot {
     fn ambient(path: &Path) -> std::io::Result<Self> {
         Ok(Self {
             directory: Dir::open_ambient_dir(path, ambient_authority())?,

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use super::*;
 use crate::event::Events;
 use crate::journal::Steps;
-use crate::tools::approval::{Approvals, Candidate, Gate, Passage, Rule};
+use crate::tools::approval::{Approvals, Candidate, Gate, GateOutcome, Rule};
 use crate::tools::source::{Access, Base};
 
 fn temporary() -> tempfile::TempDir {
@@ -16,10 +16,10 @@ fn temporary() -> tempfile::TempDir {
 
 fn rooted(root: &Path, access: Access) -> Filesystem {
     let root = FileRoot { base: Base::Absolute(root.to_owned()), access, suffixes: Vec::new(), max_file_bytes: None };
-    opened(root, &Protected::default())
+    opened(root, &ProtectedFiles::default())
 }
 
-fn opened(root: FileRoot, protected: &Protected) -> Filesystem {
+fn opened(root: FileRoot, protected: &ProtectedFiles) -> Filesystem {
     Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new("/nowhere"), protected).unwrap()
 }
 
@@ -51,8 +51,8 @@ fn passed(
     let (steps, events) = (Steps::unrecorded(), Events::unheard());
     let passage = gate.pass(candidate, verdict, |_| async { unreachable!("nobody edits") }, &steps, &events);
     match futures_util::FutureExt::now_or_never(passage) {
-        Some(Ok(Passage::Permitted(permission))) => Ok(Some(permission.call("c1", tool, &arguments))),
-        Some(Ok(Passage::Waits(_))) => Ok(None),
+        Some(Ok(GateOutcome::Permitted(permission))) => Ok(Some(permission.call("c1", tool, &arguments))),
+        Some(Ok(GateOutcome::Waits(_))) => Ok(None),
         other => panic!("{other:?}"),
     }
 }
@@ -187,7 +187,7 @@ fn roots_have_modes_suffixes_and_names() {
         ("output".to_owned(), root("out", Access::ReadWrite, &[".md"])),
     ];
     let config = FilesystemConfig { roots: Roots::Named(roots.into()) };
-    let files = Filesystem::open(&config, directory.path(), &Protected::default()).unwrap();
+    let files = Filesystem::open(&config, directory.path(), &ProtectedFiles::default()).unwrap();
     assert_eq!(perform(&files, "list_files", "{}").unwrap(), "input/a.md");
     assert_eq!(perform(&files, "list_files", r#"{"path":"input"}"#).unwrap(), "input/a.md");
     assert_eq!(perform(&files, "list_files", r#"{"pattern":"input/*.txt"}"#).unwrap(), "[no files]");
@@ -227,7 +227,7 @@ fn models_are_told_where_they_are_and_what_they_may() {
         suffixes: vec![".md".into()],
         max_file_bytes: Some(9),
     };
-    let files = opened(root, &Protected::default());
+    let files = opened(root, &ProtectedFiles::default());
     let described = files.specs().remove(0).description;
     let here = format!("Here: {}, read-only, only .md files, at most 9 bytes a file.", directory.path().display());
     assert!(described.starts_with("Reads a text file") && described.contains(&here), "{described}");

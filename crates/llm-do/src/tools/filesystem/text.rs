@@ -11,7 +11,7 @@ use crate::tools::plane::LONGEST_RESULT;
 
 /// A part of a file, counted in characters.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Part {
+pub struct FilePart {
     pub content: String,
     pub truncated: bool,
     pub total_chars: u64,
@@ -40,8 +40,8 @@ pub fn read_part(
     offset: u64,
     max_chars: u64,
     is_wanted: &dyn Fn() -> bool,
-) -> Result<Part, ReadError> {
-    let mut part = Part { content: String::new(), truncated: false, total_chars: 0, offset, chars_read: 0 };
+) -> Result<FilePart, ReadError> {
+    let mut part = FilePart { content: String::new(), truncated: false, total_chars: 0, offset, chars_read: 0 };
     let mut end = offset.saturating_add(max_chars);
     let mut room = LONGEST_PART;
     let mut buffer = Vec::with_capacity(CHUNK);
@@ -67,7 +67,7 @@ pub fn read_part(
     Ok(part)
 }
 
-impl Part {
+impl FilePart {
     /// Counts the next text of the file; what of it lies between `offset` and `end`.
     fn add<'a>(&mut self, text: &'a str, end: u64) -> &'a str {
         let chars = text.chars().count() as u64;
@@ -249,7 +249,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_part_is_written_as_any_other_value(content in r#"([a-z "\\\\ü\n]|\t|\x01|.){0,80}"#, truncated: bool, offset: u64) {
-            let part = Part { content, truncated, total_chars: 7, offset, chars_read: 3 };
+            let part = FilePart { content, truncated, total_chars: 7, offset, chars_read: 3 };
             prop_assert_eq!(part.to_json(), serde_json::to_string(&part).unwrap());
         }
 

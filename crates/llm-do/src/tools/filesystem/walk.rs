@@ -12,7 +12,7 @@ use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::beneath::{self, Identity, Unopened};
+use crate::beneath::{self, FileOpenError, Identity};
 use crate::tools::secret::looks_secret;
 
 /// More entries than anybody wants to hear of.
@@ -25,18 +25,18 @@ pub trait Visitor {
     /// Whether to go into a directory.
     fn enters(&mut self, path: &Path) -> bool;
     /// Not a directory, and not a device.
-    fn meets(&mut self, path: &Path, kind: Met);
+    fn meets(&mut self, path: &Path, kind: WalkEntryKind);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Met {
+pub enum WalkEntryKind {
     File,
     Link,
 }
 
 /// How a walk went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Walked {
+pub struct WalkSummary {
     pub visited: usize,
     /// There was more than a walk goes through.
     pub is_cut: bool,
@@ -45,7 +45,7 @@ pub struct Walked {
 }
 
 /// Everything beneath a directory, in the order of sorted paths. `path` is what the visitor hears before each name.
-pub fn walk(directory: &Dir, path: &Path, visitor: &mut dyn Visitor, walked: &mut Walked) -> io::Result<()> {
+pub fn walk(directory: &Dir, path: &Path, visitor: &mut dyn Visitor, walked: &mut WalkSummary) -> io::Result<()> {
     let mut path = path.as_os_str().as_bytes().to_vec();
     // It may have been opened for searching only.
     let start = rustix::fs::openat(directory, c".", LISTING, Mode::empty())?;
@@ -62,7 +62,7 @@ fn enter(
     depth: usize,
     buffer: &mut Vec<u8>,
     visitor: &mut dyn Visitor,
-    walked: &mut Walked,
+    walked: &mut WalkSummary,
 ) -> io::Result<()> {
     let length = path.len();
     let found = entries(directory, buffer, walked)?;
@@ -73,8 +73,8 @@ fn enter(
         }
         path.extend_from_slice(name);
         match kind {
-            FileType::RegularFile => visitor.meets(as_path(path), Met::File),
-            FileType::Symlink => visitor.meets(as_path(path), Met::Link),
+            FileType::RegularFile => visitor.meets(as_path(path), WalkEntryKind::File),
+            FileType::Symlink => visitor.meets(as_path(path), WalkEntryKind::Link),
             FileType::Directory if !visitor.enters(as_path(path)) => {}
             FileType::Directory if depth == DEEPEST => walked.is_cut = true,
             FileType::Directory => {
@@ -99,7 +99,7 @@ struct Entries {
 }
 
 /// The names in a directory that was just opened, sorted.
-fn entries(directory: BorrowedFd<'_>, buffer: &mut Vec<u8>, walked: &mut Walked) -> io::Result<Entries> {
+fn entries(directory: BorrowedFd<'_>, buffer: &mut Vec<u8>, walked: &mut WalkSummary) -> io::Result<Entries> {
     let Entries { mut names, mut places } = Entries::default();
     read(directory, buffer, |name, kind| {
         if name == c"." || name == c".." {
@@ -163,33 +163,33 @@ fn read(
 }
 
 /// The name of a file that looks like a secret, if the file of this identity has one beneath the directory.
-pub fn secret_with(root: &Dir, identity: Identity) -> Result<Option<PathBuf>, Unopened> {
-    let mut search = Search { root, identity, found: None };
-    let mut walked = Walked::default();
+pub fn secret_with(root: &Dir, identity: Identity) -> Result<Option<PathBuf>, FileOpenError> {
+    let mut search = IdentitySearch { root, identity, found: None };
+    let mut walked = WalkSummary::default();
     walk(root, Path::new(""), &mut search, &mut walked)?;
     match search.found {
-        None if walked.is_cut => Err(Unopened::Io(Errno::OVERFLOW.into())),
+        None if walked.is_cut => Err(FileOpenError::Io(Errno::OVERFLOW.into())),
         found => Ok(found),
     }
 }
 
-struct Search<'a> {
+struct IdentitySearch<'a> {
     root: &'a Dir,
     identity: Identity,
     found: Option<PathBuf>,
 }
 
-impl Visitor for Search<'_> {
+impl Visitor for IdentitySearch<'_> {
     fn enters(&mut self, _: &Path) -> bool {
         self.found.is_none()
     }
 
-    fn meets(&mut self, path: &Path, kind: Met) {
+    fn meets(&mut self, path: &Path, kind: WalkEntryKind) {
         let is_it = || {
             let place = beneath::resolve(self.root, path).ok();
             place.and_then(|place| place.found).is_some_and(|found| found.identity == self.identity)
         };
-        if self.found.is_none() && kind == Met::File && looks_secret(path) && is_it() {
+        if self.found.is_none() && kind == WalkEntryKind::File && looks_secret(path) && is_it() {
             self.found = Some(path.to_owned());
         }
     }
@@ -207,13 +207,13 @@ mod tests {
             true
         }
 
-        fn meets(&mut self, path: &Path, kind: Met) {
-            let mark = if kind == Met::Link { "@" } else { "" };
+        fn meets(&mut self, path: &Path, kind: WalkEntryKind) {
+            let mark = if kind == WalkEntryKind::Link { "@" } else { "" };
             self.0.push(format!("{}{mark}", path.display()));
         }
     }
 
-    fn walked_from(root: &Path, start: Walked) -> (Vec<String>, Walked) {
+    fn walked_from(root: &Path, start: WalkSummary) -> (Vec<String>, WalkSummary) {
         let directory = Dir::open_ambient_dir(root, cap_std::ambient_authority()).unwrap();
         let (mut everything, mut walked) = (Everything::default(), start);
         walk(&directory, Path::new("x"), &mut everything, &mut walked).unwrap();
@@ -230,9 +230,9 @@ mod tests {
         }
         std::os::unix::fs::symlink(".", root.path().join("loop")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(root.path().join("socket")).unwrap();
-        let (met, walked) = walked_from(root.path(), Walked::default());
+        let (met, walked) = walked_from(root.path(), WalkSummary::default());
         assert_eq!(met, ["x/a/B", "x/a/c", "x/a-b", "x/a.txt", "x/b", "x/loop@"]);
-        assert_eq!(walked, Walked { visited: 8, ..Walked::default() });
+        assert_eq!(walked, WalkSummary { visited: 8, ..WalkSummary::default() });
     }
 
     #[test]
@@ -241,12 +241,13 @@ mod tests {
         for number in 0..9 {
             std::fs::write(root.path().join(number.to_string()), "").unwrap();
         }
-        let (met, walked) = walked_from(root.path(), Walked { visited: MOST_VISITED - 4, ..Walked::default() });
+        let (met, walked) =
+            walked_from(root.path(), WalkSummary { visited: MOST_VISITED - 4, ..WalkSummary::default() });
         assert_eq!((met.len(), walked.is_cut), (4, true));
         let deep: PathBuf = std::iter::repeat_n("d", 2 * DEEPEST).collect();
         std::fs::create_dir_all(root.path().join(&deep)).unwrap();
         std::fs::write(root.path().join(deep).join("f"), "").unwrap();
-        let (met, walked) = walked_from(root.path(), Walked::default());
+        let (met, walked) = walked_from(root.path(), WalkSummary::default());
         assert_eq!((met.len(), walked.is_cut), (9, true));
     }
 }

@@ -8,15 +8,15 @@ use serde::{Deserialize, Deserializer};
 
 /// A list with at most so many items; a longer one is a mistake as soon as that is seen.
 #[derive(Debug)]
-pub struct Bounded<T, const MOST: usize>(pub Vec<T>);
+pub struct BoundedList<T, const MOST: usize>(pub Vec<T>);
 
-impl<T, const MOST: usize> Default for Bounded<T, MOST> {
+impl<T, const MOST: usize> Default for BoundedList<T, MOST> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Bounded<T, MOST> {
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for BoundedList<T, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(Items::<T, MOST>(PhantomData)).map(Self)
     }

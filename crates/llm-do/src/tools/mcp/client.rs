@@ -10,17 +10,17 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::time::Instant;
 
-use super::http::{self, Session};
+use super::http::{self, McpSession};
 use super::protocol::{self, LONGEST_MESSAGE, Listing, MOST_PAGES, McpTool, Progress};
 use super::result;
-use super::server::Launch;
+use super::server::ServerSpec;
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
 use crate::tools::LONGEST_CALL;
 use crate::tools::fence::tenant::Tenant;
 use crate::tools::rpc::child::Child;
-use crate::tools::rpc::output::Output;
-use crate::tools::rpc::{Connection, Fault, Incoming, code};
+use crate::tools::rpc::output::ChildOutput;
+use crate::tools::rpc::{Connection, IncomingMessage, RpcError, code};
 use crate::tools::shell::limited;
 
 /// How long a server may take to start and to list its tools, if nothing else is said.
@@ -40,7 +40,7 @@ pub struct Client {
     timeout: Duration,
     /// `None` once it is closed.
     live: Mutex<Option<Live>>,
-    heard: Arc<Heard>,
+    heard: Arc<McpListener>,
     next: AtomicU64,
     /// The tools as they were listed last.
     listed: tokio::sync::Mutex<Arc<[McpTool]>>,
@@ -54,12 +54,12 @@ struct Live {
 /// Who is at the other end.
 enum Other {
     Child(Child),
-    Service(Arc<Session>),
+    Service(Arc<McpSession>),
 }
 
 /// What a server says without being asked.
-struct Heard {
-    output: Output,
+struct McpListener {
+    output: ChildOutput,
     calls: Mutex<HashMap<u64, Arc<OpenCall>>>,
     /// Its tools are no longer those that were listed.
     changed: AtomicBool,
@@ -80,19 +80,19 @@ impl Client {
     /// Starts the program, or gets ready to ask the service. What it says in no call is told to these.
     pub async fn connect(
         name: &str,
-        launch: &Launch,
+        launch: &ServerSpec,
         timeout: Option<Duration>,
         session: &Events,
     ) -> Result<Self, String> {
-        let heard = Arc::new(Heard {
-            output: Output::of(format!("`{name}`")),
+        let heard = Arc::new(McpListener {
+            output: ChildOutput::of(format!("`{name}`")),
             calls: Mutex::default(),
             changed: AtomicBool::new(true),
             noise: Mutex::default(),
         });
         heard.output.attach(session.clone());
         let live = match launch {
-            Launch::Command { program, args, variables, directory, launcher } => {
+            ServerSpec::Command { program, args, variables, directory, launcher } => {
                 let mut command = limited::resident(launcher.as_deref(), program, Some(directory), variables);
                 command.args(args);
                 let live = spawned(command.into(), None, &heard).await;
@@ -104,11 +104,11 @@ impl Client {
                     format!("the MCP server `{name}` cannot be started: `{}`: {reason}", program.display())
                 })?
             }
-            Launch::Fenced(tenant) => {
+            ServerSpec::Fenced(tenant) => {
                 let live = spawned(tenant.command(), Some(tenant), &heard).await;
                 live.map_err(|error| format!("the MCP server `{name}` cannot be started behind a fence: {error}"))?
             }
-            Launch::Url { url, headers, http } => {
+            ServerSpec::Url { url, headers, http } => {
                 let (stream, session) = http::open(http.clone(), url.clone(), headers.clone());
                 let (reader, writer) = tokio::io::split(stream);
                 let left = async { "is no longer asked".to_owned() };
@@ -229,9 +229,9 @@ impl Client {
     async fn ask(&self, method: &str, params: &RawJson) -> Result<RawJson, String> {
         let answer = self.connection()?.request(method, params).await;
         answer.map_err(|fault| match fault {
-            Fault::Told { code: http::UNREACHED, message, .. } => self.about(&format!("cannot be asked: {message}")),
-            Fault::Told { message, .. } => self.about(&format!("says: {}", protocol::remark(&message))),
-            Fault::Gone(reason) => self.about(&self.heard.with_noise(reason.trim_start_matches("it "))),
+            RpcError::Told { code: http::UNREACHED, message, .. } => self.about(&format!("cannot be asked: {message}")),
+            RpcError::Told { message, .. } => self.about(&format!("says: {}", protocol::remark(&message))),
+            RpcError::Gone(reason) => self.about(&self.heard.with_noise(reason.trim_start_matches("it "))),
         })
     }
 
@@ -279,7 +279,7 @@ async fn within<T>(time: Duration, has_progressed: &AtomicBool, coming: impl Fut
     None
 }
 
-async fn spawned(mut command: Command, tenant: Option<&Tenant>, heard: &Arc<Heard>) -> std::io::Result<Live> {
+async fn spawned(mut command: Command, tenant: Option<&Tenant>, heard: &Arc<McpListener>) -> std::io::Result<Live> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let said = {
         let heard = Arc::clone(heard);
@@ -299,7 +299,7 @@ async fn spawned(mut command: Command, tenant: Option<&Tenant>, heard: &Arc<Hear
 fn speaking(
     reader: impl tokio::io::AsyncRead + Send + Unpin + 'static,
     writer: impl tokio::io::AsyncWrite + Send + Unpin + 'static,
-    heard: &Arc<Heard>,
+    heard: &Arc<McpListener>,
     why_ended: impl Future<Output = String> + Send + 'static,
 ) -> Connection {
     let heard = Arc::clone(heard);
@@ -314,13 +314,15 @@ fn speaking(
     )
 }
 
-impl Heard {
-    fn hear(&self, incoming: Incoming) {
+impl McpListener {
+    fn hear(&self, incoming: IncomingMessage) {
         match incoming {
-            Incoming::Request(request) if request.method == "ping" => request.answer(RawJson::of(&json!({}))),
+            IncomingMessage::Request(request) if request.method == "ping" => request.answer(RawJson::of(&json!({}))),
             // Nothing was offered to it: neither a model, nor a person, nor directories.
-            Incoming::Request(request) => request.refuse(Fault::told(code::METHOD_NOT_FOUND, "this is not offered")),
-            Incoming::Notification { method, params } => match method.as_str() {
+            IncomingMessage::Request(request) => {
+                request.refuse(RpcError::told(code::METHOD_NOT_FOUND, "this is not offered"))
+            }
+            IncomingMessage::Notification { method, params } => match method.as_str() {
                 "notifications/progress" => drop(protocol::read_progress(&params).map(|said| self.progressed(said))),
                 "notifications/tools/list_changed" => self.changed.store(true, Ordering::Relaxed),
                 "notifications/message" => {
@@ -330,7 +332,7 @@ impl Heard {
                 }
                 _ => {}
             },
-            Incoming::Noise(text) => {
+            IncomingMessage::Noise(text) => {
                 let mut noise = self.noise.lock().unwrap_or_else(PoisonError::into_inner);
                 if noise.is_empty() {
                     noise.clone_from(&text);
@@ -371,7 +373,7 @@ impl Heard {
 }
 
 struct UnderWay<'a> {
-    heard: &'a Heard,
+    heard: &'a McpListener,
     token: u64,
 }
 

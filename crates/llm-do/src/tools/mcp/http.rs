@@ -33,7 +33,7 @@ const MOST_ANSWERS: usize = 64;
 const LONGEST_REASON: u64 = 64 * 1024;
 
 /// What all requests to a server have in common.
-pub struct Session {
+pub struct McpSession {
     http: HttpClient,
     url: Uri,
     headers: HeaderMap,
@@ -42,8 +42,8 @@ pub struct Session {
 }
 
 /// Lines that are written here are sent, and what comes back is read here.
-pub fn open(http: HttpClient, url: Uri, headers: HeaderMap) -> (DuplexStream, Arc<Session>) {
-    let session = Arc::new(Session { http, url, headers, id: OnceLock::new(), version: OnceLock::new() });
+pub fn open(http: HttpClient, url: Uri, headers: HeaderMap) -> (DuplexStream, Arc<McpSession>) {
+    let session = Arc::new(McpSession { http, url, headers, id: OnceLock::new(), version: OnceLock::new() });
     let (ours, theirs) = duplex(64 * 1024);
     tokio::spawn(pump(theirs, Arc::clone(&session)));
     (ours, session)
@@ -51,15 +51,15 @@ pub fn open(http: HttpClient, url: Uri, headers: HeaderMap) -> (DuplexStream, Ar
 
 /// What has to be known of a message to send it.
 #[derive(Deserialize)]
-struct Head<'a> {
+struct McpMessageHead<'a> {
     #[serde(borrow)]
     id: Option<&'a serde_json::value::RawValue>,
     method: Option<String>,
-    params: Option<TakenBack>,
+    params: Option<McpCancellation>,
 }
 
 #[derive(Deserialize)]
-struct TakenBack {
+struct McpCancellation {
     #[serde(rename = "requestId")]
     request: Option<u64>,
 }
@@ -67,7 +67,7 @@ struct TakenBack {
 /// Whoever waits for answers reads them here, as lines.
 type Answers = Arc<Mutex<WriteHalf<DuplexStream>>>;
 
-async fn pump(stream: DuplexStream, session: Arc<Session>) {
+async fn pump(stream: DuplexStream, session: Arc<McpSession>) {
     let (reader, writer) = split(stream);
     let (mut reader, answers): (_, Answers) = (BufReader::new(reader), Arc::new(Mutex::new(writer)));
     // Dropped with this, when nobody speaks any more.
@@ -77,7 +77,7 @@ async fn pump(stream: DuplexStream, session: Arc<Session>) {
     while reader.read_until(b'\n', &mut line).await.is_ok_and(|read| read > 0) {
         while exchanges.try_join_next().is_some() || answering.try_join_next().is_some() {}
         under_way.retain(|_, exchange| !exchange.is_finished());
-        let Ok(head) = serde_json::from_slice::<Head<'_>>(&line) else { break };
+        let Ok(head) = serde_json::from_slice::<McpMessageHead<'_>>(&line) else { break };
         let id = head.id.and_then(|id| id.get().parse::<u64>().ok()).filter(|_| head.method.is_some());
         let posting = post(Arc::clone(&session), Bytes::copy_from_slice(&line), id, Arc::clone(&answers));
         match head.method.as_deref() {
@@ -106,7 +106,7 @@ async fn pump(stream: DuplexStream, session: Arc<Session>) {
 }
 
 /// Sends a message. If it is a request, it is answered, if only with why there is no answer.
-async fn post(session: Arc<Session>, message: Bytes, id: Option<u64>, answers: Answers) {
+async fn post(session: Arc<McpSession>, message: Bytes, id: Option<u64>, answers: Answers) {
     let outcome = async {
         let response = session.send(Method::POST, message).await.map_err(|error| error.to_string())?;
         let response = session.accepted(response).await?;
@@ -122,7 +122,7 @@ async fn post(session: Arc<Session>, message: Bytes, id: Option<u64>, answers: A
 }
 
 /// What the server says on its own account, if it wants to.
-async fn listen(session: Arc<Session>, answers: Answers) {
+async fn listen(session: Arc<McpSession>, answers: Answers) {
     if let Ok(response) = session.send(Method::GET, Bytes::new()).await
         && response.status == StatusCode::OK
         && is(&response, "text/event-stream")
@@ -168,7 +168,7 @@ fn is(response: &Response, media_type: &str) -> bool {
     found.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(media_type)
 }
 
-impl Session {
+impl McpSession {
     /// From now on every request says which revision was agreed on.
     pub fn agreed(&self, version: &'static str) {
         let _ = self.version.set(HeaderValue::from_static(version));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::bounded::Bounded;
+use super::bounded::BoundedList;
 use crate::escape::{visible_lines, visible_start};
 use crate::json_schema::{self, Direction, SchemaError};
 use crate::message::RawJson;
@@ -46,7 +46,7 @@ pub struct Hello {
 
 pub fn read_hello(answer: &RawJson) -> Result<Hello, String> {
     #[derive(Deserialize)]
-    struct Said {
+    struct HelloReply {
         #[serde(rename = "protocolVersion")]
         version: String,
         #[serde(default)]
@@ -56,7 +56,7 @@ pub fn read_hello(answer: &RawJson) -> Result<Hello, String> {
     struct Capabilities {
         tools: Option<serde::de::IgnoredAny>,
     }
-    let said: Said =
+    let said: HelloReply =
         answer.to().map_err(|error| format!("answers `initialize` with something else: {}", in_short(&error)))?;
     let version = UNDERSTOOD.iter().find(|version| **version == said.version);
     let version = version.ok_or_else(|| {
@@ -94,7 +94,7 @@ impl Listing {
     pub fn add(&mut self, page: &RawJson) -> Result<Option<String>, String> {
         #[derive(Deserialize)]
         struct Page {
-            tools: Bounded<RawJson, MOST_TOOLS>,
+            tools: BoundedList<RawJson, MOST_TOOLS>,
             #[serde(rename = "nextCursor")]
             next: Option<String>,
         }
@@ -120,7 +120,7 @@ impl Listing {
     }
 
     fn judged(&self, tool: &RawJson) -> Result<McpTool, String> {
-        let Described { name: original, title, description, parameters, annotations } =
+        let ToolDescription { name: original, title, description, parameters, annotations } =
             tool.to().map_err(|error| format!("a tool is not described as one: {}", in_short(&error)))?;
         let shown = visible_start(&original, 80).into_owned();
         let name = our_name(&original).ok_or_else(|| format!("`{shown}` is not a name"))?;
@@ -137,7 +137,7 @@ impl Listing {
 }
 
 #[derive(Deserialize)]
-struct Described {
+struct ToolDescription {
     name: String,
     title: Option<String>,
     description: Option<String>,
@@ -218,7 +218,7 @@ pub struct Progress {
 
 pub fn read_progress(params: &RawJson) -> Option<Progress> {
     #[derive(Deserialize)]
-    struct Said {
+    struct ProgressNotice {
         #[serde(rename = "progressToken")]
         token: u64,
         #[serde(rename = "progress")]
@@ -226,18 +226,18 @@ pub fn read_progress(params: &RawJson) -> Option<Progress> {
         total: Option<f64>,
         message: Option<String>,
     }
-    let Said { token, done, total, message } = params.to().ok()?;
+    let ProgressNotice { token, done, total, message } = params.to().ok()?;
     Some(Progress { token, done, total, message: message.map(|text| bounded(&text, LONGEST_REMARK)) })
 }
 
 /// A line of a server's log.
 pub fn read_log(params: &RawJson) -> Option<String> {
     #[derive(Deserialize)]
-    struct Said {
+    struct LogNotice {
         level: String,
         data: RawJson,
     }
-    let Said { level, data } = params.to().ok()?;
+    let LogNotice { level, data } = params.to().ok()?;
     let text = data.to::<String>().unwrap_or_else(|_| data.get().to_owned());
     Some(format!("{}: {}\n", visible_start(&level, 20), bounded(&text, LONGEST_REMARK)))
 }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::bounded::Bounded;
+use super::bounded::BoundedList;
 use super::protocol::in_short;
 use crate::escape::visible_start;
 use crate::message::{Content, RawJson};
@@ -21,9 +21,9 @@ const MOST_BYTES: usize = 20 * 1024 * 1024;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Said {
+struct McpResult {
     #[serde(default)]
-    content: Bounded<RawJson, 10_000>,
+    content: BoundedList<RawJson, 10_000>,
     structured_content: Option<RawJson>,
     #[serde(default)]
     is_error: bool,
@@ -32,7 +32,7 @@ struct Said {
 /// Every kind of part has some of these fields.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Part {
+struct McpResultPart {
     r#type: String,
     text: Option<String>,
     data: Option<String>,
@@ -46,9 +46,9 @@ struct Part {
 
 /// The content of a result; what the server says has failed is an error.
 pub fn read(result: &RawJson) -> Result<Vec<Content>, String> {
-    let said: Said =
+    let said: McpResult =
         result.to().map_err(|error| format!("the server answered with something else: {}", in_short(&error)))?;
-    let mut gathered = Gathered::default();
+    let mut gathered = ContentCollector::default();
     for part in &said.content.0 {
         gathered.add(&part.to().unwrap_or_default());
     }
@@ -71,30 +71,32 @@ pub fn read(result: &RawJson) -> Result<Vec<Content>, String> {
 }
 
 /// Parts so far, and how much room is left.
-struct Gathered {
+struct ContentCollector {
     content: Vec<Content>,
     characters: usize,
     bytes: usize,
     left_out: usize,
 }
 
-impl Default for Gathered {
+impl Default for ContentCollector {
     fn default() -> Self {
         Self { content: Vec::new(), characters: LONGEST_RESULT, bytes: MOST_BYTES, left_out: 0 }
     }
 }
 
-impl Gathered {
-    fn add(&mut self, part: &Part) {
+impl ContentCollector {
+    fn add(&mut self, part: &McpResultPart) {
         if self.content.len() == MOST_PARTS {
             self.left_out += 1;
             return;
         }
         match (part.r#type.as_str(), part) {
-            ("text", Part { text: Some(text), .. }) => self.text(text),
-            ("image" | "audio", Part { data: Some(data), .. }) => self.file(part.r#type.as_str(), data, part),
-            ("resource", Part { resource: Some(resource), .. }) => self.resource(&resource.to().unwrap_or_default()),
-            ("resource_link", Part { uri: Some(uri), .. }) => self.text(&link(uri, part)),
+            ("text", McpResultPart { text: Some(text), .. }) => self.text(text),
+            ("image" | "audio", McpResultPart { data: Some(data), .. }) => self.file(part.r#type.as_str(), data, part),
+            ("resource", McpResultPart { resource: Some(resource), .. }) => {
+                self.resource(&resource.to().unwrap_or_default())
+            }
+            ("resource_link", McpResultPart { uri: Some(uri), .. }) => self.text(&link(uri, part)),
             (kind, _) => self.text(&format!("[a part of the kind `{}` cannot be shown]", visible_start(kind, 40))),
         }
     }
@@ -118,19 +120,19 @@ impl Gathered {
         }
     }
 
-    fn resource(&mut self, part: &Part) {
+    fn resource(&mut self, part: &McpResultPart) {
         let uri = part.uri.as_deref().unwrap_or_default();
         match part {
-            Part { text: Some(text), .. } => {
+            McpResultPart { text: Some(text), .. } => {
                 self.text(&format!("<resource uri=\"{}\">\n{text}\n</resource>", visible_start(uri, 500)));
             }
-            Part { blob: Some(blob), .. } => self.file("resource", blob, part),
+            McpResultPart { blob: Some(blob), .. } => self.file("resource", blob, part),
             _ => self.text("[a resource without content]"),
         }
     }
 
     /// What it is shows in its content; what its server calls it is not believed.
-    fn file(&mut self, kind: &str, data: &str, part: &Part) {
+    fn file(&mut self, kind: &str, data: &str, part: &McpResultPart) {
         let media_type = part.mime_type.as_deref().unwrap_or("unknown type");
         let called = format!("{kind} ({})", visible_start(media_type, 80));
         if data.len() / 4 * 3 > self.bytes {
@@ -171,7 +173,7 @@ impl Gathered {
     }
 }
 
-fn link(uri: &str, part: &Part) -> String {
+fn link(uri: &str, part: &McpResultPart) -> String {
     let field = |value: &Option<String>| value.as_deref().map(|text| visible_start(text, 500).into_owned());
     let name = field(&part.name).unwrap_or_default();
     let more: Vec<String> = [field(&part.mime_type), field(&part.description)].into_iter().flatten().collect();

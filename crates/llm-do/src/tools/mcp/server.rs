@@ -15,7 +15,7 @@ use crate::http::HttpClient;
 use crate::tools::fence::tenant::Tenant;
 
 /// How a server is reached.
-pub enum Launch {
+pub enum ServerSpec {
     /// A program of our own, and what becomes it.
     Command {
         program: PathBuf,
@@ -35,7 +35,7 @@ pub struct Server {
     /// The toolset that it is.
     pub name: String,
     /// What to do, or why nothing can be done.
-    launch: Result<Launch, String>,
+    launch: Result<ServerSpec, String>,
     /// For its start, and for each call.
     timeout: Option<Duration>,
     /// Hears what it says in no call.
@@ -47,7 +47,7 @@ pub struct Server {
 impl Server {
     pub fn new(
         name: impl Into<String>,
-        launch: Result<Launch, String>,
+        launch: Result<ServerSpec, String>,
         timeout: Option<Duration>,
         session: Events,
     ) -> Self {
@@ -85,7 +85,7 @@ impl Server {
         started.map(|(client, _)| Arc::new(client))
     }
 
-    async fn begun(&self, launch: &Launch, events: &Events) -> Result<(Client, usize), String> {
+    async fn begun(&self, launch: &ServerSpec, events: &Events) -> Result<(Client, usize), String> {
         let client = Client::connect(&self.name, launch, self.timeout, &self.session).await?;
         let tools = client.begin(events).await?;
         Ok((client, tools))

@@ -4,21 +4,21 @@ use std::fmt;
 
 use futures_util::future::try_join_all;
 
-use super::{Gave, Ran, Refusals, Slot, ToolPlane, request_of};
+use super::{CallOutcome, CallRecord, Refusals, Slot, ToolPlane, request_of};
 use crate::escape::visible_start;
-use crate::event::{EventKind, Told};
-use crate::journal::{Prior, Recorded, StepKind, Suspension};
+use crate::event::{EventKind, EventLog};
+use crate::journal::{Prior, StepKind, StepRecord, Suspension};
 use crate::message::{Arguments, RawJson, ToolCall, repeated_key};
 use crate::syntax::names;
-use crate::tools::approval::{Candidate, Passage, Pending, Permission, RefusedBy, Verdict};
+use crate::tools::approval::{Candidate, GateOutcome, PendingQuestion, Permission, RefusedBy, Verdict};
 use crate::tools::{CallContext, Ending, ToolKind};
 
 /// What becomes of a call.
-pub(super) enum Decided {
+pub(super) enum DecisionOutcome {
     /// It runs; with what was told until it was decided.
-    Run(Permission, Told),
+    Run(Permission, EventLog),
     /// The model reads why not; with what was told.
-    Not(String, Told),
+    Not(String, EventLog),
     /// The record has its result, so there is nothing to decide.
     Recorded,
 }
@@ -29,7 +29,7 @@ enum CallDecision {
     /// The model reads why.
     Refuse(String),
     /// Nobody could answer the question, and it can be answered later.
-    Wait(Pending),
+    Wait(PendingQuestion),
 }
 
 /// Longer ones are read by nobody who has to agree to them.
@@ -37,12 +37,12 @@ const LONGEST_ARGUMENTS: usize = 1024 * 1024;
 
 /// Where a call stands among those of its reply, and how often it was decided.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct CallPosition {
     pub position: usize,
     pub attempt: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CallPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.attempt {
             0 => write!(f, "c{}", self.position),
@@ -60,7 +60,7 @@ impl ToolPlane {
         calls: &[&ToolCall],
         first_rank: u64,
         cx: &CallContext<'_>,
-    ) -> Result<Vec<Decided>, Ending> {
+    ) -> Result<Vec<DecisionOutcome>, Ending> {
         let mut deciding = calls
             .iter()
             .enumerate()
@@ -88,10 +88,10 @@ impl ToolPlane {
         call: &ToolCall,
         rank: u64,
         cx: &CallContext<'_>,
-    ) -> Result<Result<Decided, Vec<Pending>>, Ending> {
+    ) -> Result<Result<DecisionOutcome, Vec<PendingQuestion>>, Ending> {
         let events = cx.events.ranked(rank);
         let cx = CallContext { events: &events, steps: cx.steps.clone(), ..*cx };
-        match self.decision(call, Place { position, attempt: 0 }, &cx).await {
+        match self.decision(call, CallPosition { position, attempt: 0 }, &cx).await {
             Ok(decision) => Ok(Ok(decision)),
             Err(Ending::NeedsApproval(waits)) => Ok(Err(waits)),
             Err(ending) => Err(ending),
@@ -102,28 +102,28 @@ impl ToolPlane {
     pub(super) async fn decision(
         &self,
         call: &ToolCall,
-        place: Place,
+        place: CallPosition,
         cx: &CallContext<'_>,
-    ) -> Result<Decided, Ending> {
+    ) -> Result<DecisionOutcome, Ending> {
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
         let steps = cx.steps.at(format_args!("{place}"));
         match steps.prior(StepKind::Tool, || request_of(call)) {
             Prior::Nothing => {}
             Prior::Begun if !slot.is_once() => {}
             Prior::Replayed(result) if slot.kind == ToolKind::Agent => return Ok(replayed(result, cx)),
-            Prior::Begun | Prior::Done | Prior::Replayed(_) => return Ok(Decided::Recorded),
+            Prior::Begun | Prior::Done | Prior::Replayed(_) => return Ok(DecisionOutcome::Recorded),
         }
         let telling = steps.telling(cx.events);
         let inner = CallContext { events: &telling, steps: cx.steps.clone(), ..*cx };
         match self.decide(call, place, &inner).await? {
-            CallDecision::Run(permission) => Ok(Decided::Run(permission, telling.told())),
-            CallDecision::Refuse(reason) => Ok(Decided::Not(reason, telling.told())),
+            CallDecision::Run(permission) => Ok(DecisionOutcome::Run(permission, telling.told())),
+            CallDecision::Refuse(reason) => Ok(DecisionOutcome::Not(reason, telling.told())),
             CallDecision::Wait(pending) => Err(Ending::NeedsApproval(vec![pending])),
         }
     }
 
     /// What becomes of one call before anything runs.
-    async fn decide(&self, call: &ToolCall, place: Place, cx: &CallContext<'_>) -> Result<CallDecision, Ending> {
+    async fn decide(&self, call: &ToolCall, place: CallPosition, cx: &CallContext<'_>) -> Result<CallDecision, Ending> {
         let arguments = match &call.arguments {
             Arguments::Object(arguments) => arguments,
             Arguments::Malformed(text) => {
@@ -151,10 +151,10 @@ impl ToolPlane {
             }
         };
         match self.pass(call, arguments, verdict, place, cx).await? {
-            Passage::Permitted(permission) => Ok(CallDecision::Run(permission)),
-            Passage::Waits(pending) => self.unanswered(call, pending, cx),
-            Passage::EndRun => Err(Ending::EndedByPerson),
-            Passage::Refused { reason, by } => {
+            GateOutcome::Permitted(permission) => Ok(CallDecision::Run(permission)),
+            GateOutcome::Waits(pending) => self.unanswered(call, pending, cx),
+            GateOutcome::EndRun => Err(Ending::EndedByPerson),
+            GateOutcome::Refused { reason, by } => {
                 let decided = refused(call, reason.clone(), cx);
                 match (by, self.refusals) {
                     (RefusedBy::Person, _) | (RefusedBy::Policy, Refusals::Return) => Ok(decided),
@@ -165,7 +165,12 @@ impl ToolPlane {
     }
 
     /// Nobody is there to answer: it waits if it can, whatever refusals do; else it is refused.
-    fn unanswered(&self, call: &ToolCall, pending: Pending, cx: &CallContext<'_>) -> Result<CallDecision, Ending> {
+    fn unanswered(
+        &self,
+        call: &ToolCall,
+        pending: PendingQuestion,
+        cx: &CallContext<'_>,
+    ) -> Result<CallDecision, Ending> {
         let reason = match (cx.steps.suspension(), self.refusals) {
             (Suspension::Possible, _) | (Suspension::Unrecorded, Refusals::EndRun) => {
                 return Ok(CallDecision::Wait(pending));
@@ -186,9 +191,9 @@ impl ToolPlane {
         call: &ToolCall,
         arguments: &RawJson,
         verdict: Verdict,
-        place: Place,
+        place: CallPosition,
         cx: &CallContext<'_>,
-    ) -> Result<Passage, Ending> {
+    ) -> Result<GateOutcome, Ending> {
         let key = || format!("{}/{place}", cx.steps.path());
         let candidate = Candidate {
             tool: &call.tool,
@@ -229,16 +234,16 @@ impl ToolPlane {
 }
 
 /// A call of an agent in a run that is only replayed: its own steps come from the record, so that nothing runs.
-fn replayed(result: Option<RawJson>, cx: &CallContext<'_>) -> Decided {
-    let recorded = result.and_then(|result| result.to::<Recorded<Ran>>().ok()).map(|recorded| recorded.value);
-    let Some(Ran { gave, edited, decided, .. }) = recorded else {
-        return Decided::Run(Permission::replayed(None), Told::default());
+fn replayed(result: Option<RawJson>, cx: &CallContext<'_>) -> DecisionOutcome {
+    let recorded = result.and_then(|result| result.to::<StepRecord<CallRecord>>().ok()).map(|recorded| recorded.value);
+    let Some(CallRecord { gave, edited, decided, .. }) = recorded else {
+        return DecisionOutcome::Run(Permission::replayed(None), EventLog::default());
     };
     cx.events.retell(decided);
     match gave {
-        Gave::Refused(reason) => Decided::Not(reason, Told::default()),
-        Gave::Content(_) | Gave::Failed(_) | Gave::Changed => {
-            Decided::Run(Permission::replayed(edited), Told::default())
+        CallOutcome::Refused(reason) => DecisionOutcome::Not(reason, EventLog::default()),
+        CallOutcome::Content(_) | CallOutcome::Failed(_) | CallOutcome::Changed => {
+            DecisionOutcome::Run(Permission::replayed(edited), EventLog::default())
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::beneath::{self, FileAccess};
-use crate::journal::mac::{Purpose, StateKey};
+use crate::journal::mac::{SigningPurpose, StateKey};
 
 /// Far more than one holds.
 const LARGEST: u64 = 17 << 20;
@@ -72,12 +72,12 @@ impl CompiledStore {
 
     /// Keys do not share files: each would find that of the other to be a stranger's.
     fn file(&self, identity: &str) -> PathBuf {
-        let name = self.key.mac(Purpose::Compiled, [&b"name"[..], identity.as_bytes()]);
+        let name = self.key.mac(SigningPurpose::Compiled, [&b"name"[..], identity.as_bytes()]);
         self.directory.join(name.to_string())
     }
 
     fn mac(&self, identity: &str, content: &[u8]) -> String {
-        self.key.mac(Purpose::Compiled, [&b"content"[..], identity.as_bytes(), content]).to_string()
+        self.key.mac(SigningPurpose::Compiled, [&b"content"[..], identity.as_bytes(), content]).to_string()
     }
 }
 

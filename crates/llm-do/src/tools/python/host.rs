@@ -9,20 +9,20 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::interpreter::{Interpreter, Shared, StartError, read};
+use super::interpreter::{Interpreter, PythonState, StartError, read};
 use super::{
     Beginning, EntryShape, ExportedToolset, Exports, FoundClass, PythonEndpoint, PythonTool, RenderedPart, WantedClass,
 };
 use crate::event::Events;
 use crate::message::RawJson;
 use crate::tools::callback::Sight;
-use crate::tools::rpc::output::Output;
+use crate::tools::rpc::output::ChildOutput;
 use crate::tools::{CallContext, ToolError};
 
 /// A project's Python. Dropped, its interpreter is killed with everything it started.
 pub struct PythonHost {
     live: Mutex<Arc<Interpreter>>,
-    shared: Arc<Shared>,
+    shared: Arc<PythonState>,
     beginning: Beginning,
     /// Held by whoever starts another interpreter.
     renewing: tokio::sync::Mutex<()>,
@@ -40,8 +40,8 @@ pub struct PythonHost {
 impl PythonHost {
     /// Starts the interpreter and imports the files, each once.
     pub(crate) async fn start(beginning: Beginning) -> Result<(Self, Exports), StartError> {
-        let shared = Arc::new(Shared {
-            output: Arc::new(Output::of("Python")),
+        let shared = Arc::new(PythonState {
+            output: Arc::new(ChildOutput::of("Python")),
             answers: Mutex::default(),
             tracebacks: beginning.python.tracebacks,
         });
@@ -161,13 +161,13 @@ impl PythonHost {
     pub async fn render(&self, class: &str, value: Value) -> Result<Vec<RenderedPart>, String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
-        enum Rendered {
+        enum PythonRenderReply {
             Parts(Vec<RenderedPart>),
             Invalid(String),
         }
         match self.ask("render", &json!({"class": class, "value": value})).await? {
-            Rendered::Parts(parts) => Ok(parts),
-            Rendered::Invalid(violation) => Err(violation),
+            PythonRenderReply::Parts(parts) => Ok(parts),
+            PythonRenderReply::Invalid(violation) => Err(violation),
         }
     }
 
@@ -175,13 +175,13 @@ impl PythonHost {
     pub async fn validate(&self, class: &str, text: &str) -> Result<RawJson, String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
-        enum Validated {
+        enum PythonValidationReply {
             Value(RawJson),
             Invalid(String),
         }
         match self.ask("validate", &json!({"class": class, "text": text})).await? {
-            Validated::Value(value) => Ok(value),
-            Validated::Invalid(violation) => Err(violation),
+            PythonValidationReply::Value(value) => Ok(value),
+            PythonValidationReply::Invalid(violation) => Err(violation),
         }
     }
 
@@ -194,12 +194,12 @@ impl PythonHost {
         cx: &CallContext<'_>,
     ) -> Result<RawJson, ToolError> {
         #[derive(Deserialize)]
-        struct Entered {
+        struct PythonEntryReply {
             value: RawJson,
         }
-        let asked = Entering { file, function, value };
+        let asked = PythonEntryCall { file, function, value };
         let answer = self.live().within("enter", asked, Sight::Full, Duration::ZERO, cx).await?;
-        let Entered { value } = read(&answer).map_err(ToolError::Failed)?;
+        let PythonEntryReply { value } = read(&answer).map_err(ToolError::Failed)?;
         Ok(value)
     }
 
@@ -228,7 +228,7 @@ async fn classes(interpreter: &Interpreter, wanted: &[WantedClass]) -> Result<Ve
 }
 
 #[derive(Serialize)]
-struct Entering<'a> {
+struct PythonEntryCall<'a> {
     file: &'a Path,
     function: &'a str,
     value: &'a RawJson,

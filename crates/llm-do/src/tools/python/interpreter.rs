@@ -15,14 +15,14 @@ use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::{Beginning, Exports, Fenced, Python, Tracebacks, package};
+use super::{Beginning, Exports, Python, PythonFence, Tracebacks, package};
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
-use crate::tools::callback::{self, Seen, Sight};
+use crate::tools::callback::{self, CallView, Sight};
 use crate::tools::fence::tenant::{Premises, Resident, Tenant, is_script};
 use crate::tools::rpc::child::{Child, listen_to};
-use crate::tools::rpc::output::Output;
-use crate::tools::rpc::{Connection, Fault, Incoming, Request, code};
+use crate::tools::rpc::output::ChildOutput;
+use crate::tools::rpc::{Connection, IncomingMessage, RpcError, RpcRequest, code};
 use crate::tools::shell::limited;
 use crate::tools::{CallContext, ToolError};
 
@@ -62,8 +62,8 @@ impl StartError {
 /// A live interpreter. Dropped, it is killed with everything it started.
 pub struct Interpreter {
     connection: Connection,
-    calls: Arc<Calls>,
-    shared: Arc<Shared>,
+    calls: Arc<PythonCalls>,
+    shared: Arc<PythonState>,
     next: AtomicU64,
     /// What is said instead of how it ended: why we have ended it, and why no other could take its place.
     ended_for: Mutex<Option<String>>,
@@ -72,41 +72,41 @@ pub struct Interpreter {
 }
 
 /// What an interpreter has in common with the one that takes its place.
-pub struct Shared {
-    pub output: Arc<Output>,
+pub struct PythonState {
+    pub output: Arc<ChildOutput>,
     /// The classes that the answers of agents are instances of: by agent.
     pub answers: Mutex<HashMap<String, String>>,
     pub tracebacks: Tracebacks,
 }
 
 /// The calls under way in the interpreter, and what it prints.
-struct Calls {
-    open: Mutex<HashMap<u64, OpenCall>>,
-    output: Arc<Output>,
+struct PythonCalls {
+    open: Mutex<HashMap<u64, OpenPythonCall>>,
+    output: Arc<ChildOutput>,
 }
 
-struct OpenCall {
-    requests: mpsc::UnboundedSender<Request>,
+struct OpenPythonCall {
+    requests: mpsc::UnboundedSender<RpcRequest>,
     events: Events,
 }
 
 impl Interpreter {
     /// Starts it and imports the files, each once.
-    pub async fn start(beginning: &Beginning, shared: Arc<Shared>) -> Result<(Self, Exports), StartError> {
+    pub async fn start(beginning: &Beginning, shared: Arc<PythonState>) -> Result<(Self, Exports), StartError> {
         let Beginning { python, root, files, fenced, .. } = beginning;
         let tenant = fenced.as_ref().map(|fenced| tenant(python, root, fenced)).transpose();
         let interpreter = Self::spawn(python, tenant.map_err(StartError::NotFenced)?, shared).await?;
         let params = RawJson::of(&json!({"root": root, "files": files}));
         let exports = match interpreter.connection.request("import", &params).await {
             Ok(exports) => exports,
-            Err(Fault::Gone(reason)) => return Err(not_begun(python, &reason)),
-            Err(fault @ Fault::Told { .. }) => return Err(StartError::Died(format!("failed: {fault}"))),
+            Err(RpcError::Gone(reason)) => return Err(not_begun(python, &reason)),
+            Err(fault @ RpcError::Told { .. }) => return Err(StartError::Died(format!("failed: {fault}"))),
         };
         let exports = exports.to().map_err(|error| StartError::Died(format!("said what nobody asked: {error}")))?;
         Ok((interpreter, exports))
     }
 
-    async fn spawn(python: &Python, tenant: Option<Tenant>, shared: Arc<Shared>) -> Result<Self, StartError> {
+    async fn spawn(python: &Python, tenant: Option<Tenant>, shared: Arc<PythonState>) -> Result<Self, StartError> {
         let program = python.program.display().to_string();
         let failed = |error: std::io::Error| {
             let reason = match error.kind() {
@@ -123,7 +123,7 @@ impl Interpreter {
             None => with_users_rights(python),
         };
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped());
-        let calls = Arc::new(Calls { open: Mutex::default(), output: Arc::clone(&shared.output) });
+        let calls = Arc::new(PythonCalls { open: Mutex::default(), output: Arc::clone(&shared.output) });
         let hears = |stream| {
             let calls = Arc::clone(&calls);
             move |text: &str| calls.say(None, stream, text)
@@ -160,17 +160,17 @@ impl Interpreter {
     }
 
     /// Line by line, so that none of it can be taken for a line of ours.
-    fn tell_traceback(&self, fault: &Fault, events: Option<&Events>) {
+    fn tell_traceback(&self, fault: &RpcError, events: Option<&Events>) {
         #[derive(Deserialize)]
-        struct Told {
+        struct PythonTraceback {
             traceback: String,
         }
-        let (Tracebacks::Whole, Fault::Told { data: Some(data), .. }, Some(events)) =
+        let (Tracebacks::Whole, RpcError::Told { data: Some(data), .. }, Some(events)) =
             (self.shared.tracebacks, fault, events)
         else {
             return;
         };
-        let told = data.to::<Told>().map(|told| told.traceback).unwrap_or_default();
+        let told = data.to::<PythonTraceback>().map(|told| told.traceback).unwrap_or_default();
         for line in told.lines() {
             events.send(|| EventKind::Notice { text: line.to_owned() });
         }
@@ -216,9 +216,9 @@ impl Interpreter {
     ) -> Result<RawJson, ToolError> {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, requests) = mpsc::unbounded_channel();
-        let _open = self.calls.begin(call, OpenCall { requests: sender, events: cx.events.clone() });
-        let seen = Seen::of(sight, cx, |messages| serde_json::to_string(messages).unwrap_or_default());
-        let params = RawJson::of(&Asked { asked, context: Within { call, seen } });
+        let _open = self.calls.begin(call, OpenPythonCall { requests: sender, events: cx.events.clone() });
+        let seen = CallView::of(sight, cx, |messages| serde_json::to_string(messages).unwrap_or_default());
+        let params = RawJson::of(&PythonRequest { asked, context: PythonCallContext { call, seen } });
         let answer = self.connection.request(method, &params);
         let given = |content: &[Content], agent: Option<&str>| self.typed(content, agent);
         let Some(answer) = callback::while_serving_within(time, answer, requests, cx, given).await else {
@@ -243,10 +243,10 @@ impl Interpreter {
         format!("{fact}; it did not stop, so Python was ended")
     }
 
-    fn words(&self, fault: &Fault) -> String {
+    fn words(&self, fault: &RpcError) -> String {
         match (fault, self.ended_for().as_ref()) {
-            (Fault::Gone(_), Some(words)) => words.clone(),
-            (Fault::Gone(_) | Fault::Told { .. }, _) => fault.to_string(),
+            (RpcError::Gone(_), Some(words)) => words.clone(),
+            (RpcError::Gone(_) | RpcError::Told { .. }, _) => fault.to_string(),
         }
     }
 
@@ -273,7 +273,7 @@ fn with_users_rights(python: &Python) -> Command {
 }
 
 /// Python behind a fence is made of the project's own directory, which it imports from, and of what is installed for it.
-fn tenant(python: &Python, project: &Path, fenced: &Fenced) -> Result<Tenant, String> {
+fn tenant(python: &Python, project: &Path, fenced: &PythonFence) -> Result<Tenant, String> {
     let fence = python.fence.fence();
     let variables = python.environment.fixed.clone();
     let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
@@ -293,7 +293,7 @@ fn tenant(python: &Python, project: &Path, fenced: &Fenced) -> Result<Tenant, St
         code: vec![project.to_owned()],
         parts,
     };
-    let Fenced { enclosure, protected } = fenced;
+    let PythonFence { enclosure, protected } = fenced;
     Premises { fence: &fence, project, protected, enclosure }.prepare(resident)
 }
 
@@ -319,60 +319,60 @@ pub fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
 }
 
 #[derive(Serialize)]
-struct Asked<'a, T> {
+struct PythonRequest<'a, T> {
     #[serde(flatten)]
     asked: T,
-    context: Within<'a>,
+    context: PythonCallContext<'a>,
 }
 
 /// The context of a call as Python sees it: its messages as text, which is parsed only where somebody looks at it.
 #[derive(Serialize)]
-struct Within<'a> {
+struct PythonCallContext<'a> {
     call: u64,
     #[serde(flatten)]
-    seen: Seen<'a, String>,
+    seen: CallView<'a, String>,
 }
 
-impl Calls {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, OpenCall>> {
+impl PythonCalls {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, OpenPythonCall>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, call: u64, open: OpenCall) -> Begun<'_> {
+    fn begin(&self, call: u64, open: OpenPythonCall) -> PythonCallGuard<'_> {
         self.open().insert(call, open);
-        Begun { calls: self, call }
+        PythonCallGuard { calls: self, call }
     }
 
-    fn hear(&self, incoming: Incoming) {
+    fn hear(&self, incoming: IncomingMessage) {
         #[derive(Deserialize)]
-        struct Routed {
+        struct PythonCallReference {
             call: u64,
         }
         #[derive(Deserialize)]
-        struct Printed {
+        struct PythonOutput {
             call: Option<u64>,
             stream: String,
             text: String,
         }
         match incoming {
-            Incoming::Request(request) => {
-                let call = request.params.to::<Routed>().ok().map(|routed| routed.call);
+            IncomingMessage::Request(request) => {
+                let call = request.params.to::<PythonCallReference>().ok().map(|routed| routed.call);
                 let sender = call.and_then(|call| self.open().get(&call).map(|open| open.requests.clone()));
                 match sender {
                     Some(sender) => drop(sender.send(request)),
                     None => {
-                        request.refuse(Fault::told(code::FAILED, "the call is over: nothing can be called from it"));
+                        request.refuse(RpcError::told(code::FAILED, "the call is over: nothing can be called from it"));
                     }
                 }
             }
-            Incoming::Notification { method, params } if method == "output" => {
-                if let Ok(Printed { call, stream, text }) = params.to() {
+            IncomingMessage::Notification { method, params } if method == "output" => {
+                if let Ok(PythonOutput { call, stream, text }) = params.to() {
                     let stream = if stream == "stderr" { OutputStream::Stderr } else { OutputStream::Stdout };
                     self.say(call, stream, &text);
                 }
             }
             // The channel is ours alone, so there is nothing else to hear.
-            Incoming::Notification { .. } | Incoming::Noise(_) => {}
+            IncomingMessage::Notification { .. } | IncomingMessage::Noise(_) => {}
         }
     }
 
@@ -382,12 +382,12 @@ impl Calls {
     }
 }
 
-struct Begun<'a> {
-    calls: &'a Calls,
+struct PythonCallGuard<'a> {
+    calls: &'a PythonCalls,
     call: u64,
 }
 
-impl Drop for Begun<'_> {
+impl Drop for PythonCallGuard<'_> {
     fn drop(&mut self) {
         self.calls.open().remove(&self.call);
     }

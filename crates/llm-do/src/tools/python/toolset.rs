@@ -15,14 +15,14 @@ use crate::escape::visible;
 use crate::message::{Attachment, Content, RawJson};
 use crate::tools::approval::{PermittedCall, Question, Verdict, canonical};
 use crate::tools::callback::Sight;
-use crate::tools::function::Opening;
+use crate::tools::function::ToolsetContext;
 use crate::tools::{CallContext, LONGEST_CALL, Repeat, ToolError, ToolSpec, Toolset};
 
 /// A description by a toolset's own code is cut here.
 const LONGEST_DESCRIPTION: usize = 2_000;
 
 /// What a Python toolset turned out to be.
-pub enum Opened {
+pub enum OpenPythonToolset {
     Tools(Box<PythonTools>),
     /// One of ours, configured in Python.
     BuiltIn(DefinedToolset),
@@ -31,7 +31,7 @@ pub enum Opened {
 /// Tools that run in the interpreter.
 pub struct PythonTools {
     host: Arc<PythonHost>,
-    origin: Origin,
+    origin: PythonOrigin,
     tools: Vec<PythonTool>,
     /// Calls whose code found out only while it ran that somebody has to agree.
     needing: Mutex<HashSet<(String, String)>>,
@@ -44,21 +44,21 @@ pub struct PythonTools {
 impl Drop for PythonTools {
     /// A call that was dropped waits for nobody, but its toolsets are still asked to clean up.
     fn drop(&mut self) {
-        if let (false, Origin::Made(_, made)) = (self.closed, &mut self.origin) {
-            let Made { interpreter, instance } = made.get_mut();
+        if let (false, PythonOrigin::Made(_, made)) = (self.closed, &mut self.origin) {
+            let PythonToolsetInstance { interpreter, instance } = made.get_mut();
             interpreter.abandon(*instance);
         }
     }
 }
 
-enum Origin {
+enum PythonOrigin {
     /// Made for this call, by this interpreter.
-    Made(Making, tokio::sync::Mutex<Made>),
+    Made(PythonToolsetRequest, tokio::sync::Mutex<PythonToolsetInstance>),
     /// A single tool, which has no state of its own.
     Single(String),
 }
 
-struct Made {
+struct PythonToolsetInstance {
     interpreter: Arc<Interpreter>,
     instance: u64,
 }
@@ -73,13 +73,13 @@ enum Instance {
 
 /// Which toolset is made, and for which call.
 #[derive(Clone, Debug, Serialize)]
-struct Making {
+struct PythonToolsetRequest {
     toolset: String,
-    context: Opening,
+    context: ToolsetContext,
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct PythonToolsetReply {
     #[serde(default)]
     instance: u64,
     #[serde(default)]
@@ -87,15 +87,15 @@ struct Answer {
     built_in: Option<DefinedToolset>,
 }
 
-impl Making {
-    async fn ask(&self, interpreter: &Interpreter) -> Result<Answer, String> {
+impl PythonToolsetRequest {
+    async fn ask(&self, interpreter: &Interpreter) -> Result<PythonToolsetReply, String> {
         interpreter.ask("open", &json!(self)).await
     }
 }
 
 /// A single exported tool.
 pub fn single(host: Arc<PythonHost>, tool: PythonTool) -> PythonTools {
-    let origin = Origin::Single(tool.name.clone());
+    let origin = PythonOrigin::Single(tool.name.clone());
     PythonTools {
         host,
         origin,
@@ -107,17 +107,21 @@ pub fn single(host: Arc<PythonHost>, tool: PythonTool) -> PythonTools {
 }
 
 /// Makes a toolset for one call of an agent.
-pub async fn open(host: Arc<PythonHost>, toolset: String, context: Opening) -> Result<Opened, String> {
-    let (interpreter, making) = (host.live(), Making { toolset, context });
+pub async fn open(
+    host: Arc<PythonHost>,
+    toolset: String,
+    context: ToolsetContext,
+) -> Result<OpenPythonToolset, String> {
+    let (interpreter, making) = (host.live(), PythonToolsetRequest { toolset, context });
     let answer = making.ask(&interpreter).await?;
     Ok(match answer.built_in {
         None => {
-            let made = Made { interpreter, instance: answer.instance };
-            let (origin, tools) = (Origin::Made(making, tokio::sync::Mutex::new(made)), answer.tools);
+            let made = PythonToolsetInstance { interpreter, instance: answer.instance };
+            let (origin, tools) = (PythonOrigin::Made(making, tokio::sync::Mutex::new(made)), answer.tools);
             let (needing, hopeless) = (Mutex::default(), Mutex::default());
-            Opened::Tools(Box::new(PythonTools { host, origin, tools, needing, hopeless, closed: false }))
+            OpenPythonToolset::Tools(Box::new(PythonTools { host, origin, tools, needing, hopeless, closed: false }))
         }
-        Some(built_in) => Opened::BuiltIn(built_in),
+        Some(built_in) => OpenPythonToolset::BuiltIn(built_in),
     })
 }
 
@@ -129,7 +133,7 @@ struct Judging<'a> {
 }
 
 #[derive(Serialize)]
-struct Calling<'a> {
+struct PythonToolCall<'a> {
     #[serde(flatten)]
     call: Judging<'a>,
     approved: bool,
@@ -145,17 +149,17 @@ struct Opinion {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Returned {
+enum PythonResult {
     Text(String),
     Json(String),
-    Content(Vec<Part>),
+    Content(Vec<PythonResultPart>),
     /// And why, if its code says so.
     ApprovalNeeded(serde::de::IgnoredAny),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Part {
+enum PythonResultPart {
     Text(String),
     Json(String),
     Attachment(Attachment),
@@ -189,8 +193,8 @@ impl PythonTools {
     async fn place(&self) -> Result<(Arc<Interpreter>, Instance), String> {
         let live = self.host.live();
         let (making, made) = match &self.origin {
-            Origin::Single(name) => return Ok((live, Instance::Single(name.clone()))),
-            Origin::Made(making, made) => (making, made),
+            PythonOrigin::Single(name) => return Ok((live, Instance::Single(name.clone()))),
+            PythonOrigin::Made(making, made) => (making, made),
         };
         let mut made = made.lock().await;
         if !Arc::ptr_eq(&made.interpreter, &live) {
@@ -200,7 +204,7 @@ impl PythonTools {
                 live.abandon(answer.instance);
                 return Err(format!("the toolset `{}` was made anew and has other tools than before", making.toolset));
             }
-            *made = Made { interpreter: live, instance: answer.instance };
+            *made = PythonToolsetInstance { interpreter: live, instance: answer.instance };
         }
         Ok((Arc::clone(&made.interpreter), Instance::Made(made.instance)))
     }
@@ -251,7 +255,7 @@ impl PythonTools {
             return Err(ToolError::Failed(reason));
         }
         let (interpreter, instance) = self.place().await.map_err(ToolError::Failed)?;
-        let asked = Calling {
+        let asked = PythonToolCall {
             call: Judging { instance, tool, arguments },
             approved: !is_allowed || self.is_needing(tool, arguments),
         };
@@ -259,10 +263,10 @@ impl PythonTools {
         let malformed =
             |error: serde_json::Error| ToolError::Failed(format!("Python answered what nobody asked: {error}"));
         match answer.to().map_err(malformed)? {
-            Returned::Text(text) => Ok(vec![Content::text(text)]),
-            Returned::Json(json) => Ok(vec![value(json)]),
-            Returned::Content(parts) => Ok(parts.into_iter().map(content).collect()),
-            Returned::ApprovalNeeded(_) => {
+            PythonResult::Text(text) => Ok(vec![Content::text(text)]),
+            PythonResult::Json(json) => Ok(vec![value(json)]),
+            PythonResult::Content(parts) => Ok(parts.into_iter().map(content).collect()),
+            PythonResult::ApprovalNeeded(_) => {
                 let key = (tool.to_owned(), canonical(arguments));
                 self.needing.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
                 // It is decided again, and this time it asks.
@@ -276,11 +280,11 @@ fn time_of(cx: &CallContext<'_>) -> Duration {
     cx.timeout.unwrap_or(LONGEST_CALL)
 }
 
-fn content(part: Part) -> Content {
+fn content(part: PythonResultPart) -> Content {
     match part {
-        Part::Text(text) => Content::text(text),
-        Part::Json(json) => value(json),
-        Part::Attachment(attachment) => Content::Attachment(attachment),
+        PythonResultPart::Text(text) => Content::text(text),
+        PythonResultPart::Json(json) => value(json),
+        PythonResultPart::Attachment(attachment) => Content::Attachment(attachment),
     }
 }
 
@@ -343,11 +347,11 @@ impl Toolset for PythonTools {
         Box::pin(async move {
             self.closed = true;
             match &mut self.origin {
-                Origin::Made(_, made) => {
-                    let Made { interpreter, instance } = made.get_mut();
+                PythonOrigin::Made(_, made) => {
+                    let PythonToolsetInstance { interpreter, instance } = made.get_mut();
                     interpreter.close(*instance).await
                 }
-                Origin::Single(_) => Ok(()),
+                PythonOrigin::Single(_) => Ok(()),
             }
         })
     }

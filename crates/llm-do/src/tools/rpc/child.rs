@@ -43,7 +43,7 @@ impl ChildEnvironment {
 pub struct Child {
     group: Option<Pid>,
     life: watch::Receiver<Life>,
-    tail: Arc<Tail>,
+    tail: Arc<StderrTail>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +67,7 @@ impl Child {
         descriptors::give_back(group);
         let pipes = Pipes { stdin: child.stdin.take(), stdout: child.stdout.take() };
         let (sender, life) = watch::channel(Life::Running);
-        let tail = Arc::new(Tail::default());
+        let tail = Arc::new(StderrTail::default());
         let kept = Arc::clone(&tail);
         let stderr = child.stderr.take();
         let listening = tokio::spawn(async move {
@@ -174,9 +174,9 @@ fn signal_name(signal: i32) -> &'static str {
 
 /// The last of what a child said.
 #[derive(Default)]
-struct Tail(Mutex<VecDeque<u8>>);
+struct StderrTail(Mutex<VecDeque<u8>>);
 
-impl Tail {
+impl StderrTail {
     fn push(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(&bytes[bytes.len().saturating_sub(LONGEST_TAIL)..]);
@@ -193,10 +193,10 @@ impl Tail {
 
 /// Hears a stream line by line; a line without an end is heard in pieces, so that it takes no memory.
 pub async fn listen_to(stream: impl AsyncRead + Unpin, said: impl FnMut(&str)) {
-    listen(stream, said, &Tail::default()).await;
+    listen(stream, said, &StderrTail::default()).await;
 }
 
-async fn listen(mut stream: impl AsyncRead + Unpin, mut said: impl FnMut(&str), tail: &Tail) {
+async fn listen(mut stream: impl AsyncRead + Unpin, mut said: impl FnMut(&str), tail: &StderrTail) {
     const LONGEST_PIECE: usize = 8 * 1024;
     let mut piece = Vec::with_capacity(LONGEST_PIECE);
     let mut buffer = vec![0; LONGEST_PIECE];

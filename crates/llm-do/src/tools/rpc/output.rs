@@ -9,21 +9,21 @@ use crate::event::{EventKind, Events, OutputStream};
 const MOST_OUTPUT: usize = 16 * 1024 * 1024;
 
 /// Tells what one child prints.
-pub struct Output {
+pub struct ChildOutput {
     /// The child, as people call it.
     whose: String,
-    unclaimed: Mutex<Unclaimed>,
+    unclaimed: Mutex<UnclaimedOutput>,
     printed: AtomicUsize,
 }
 
 /// What was printed before anybody listened, or in no call.
 #[derive(Default)]
-struct Unclaimed {
+struct UnclaimedOutput {
     events: Option<Events>,
     waiting: Vec<(OutputStream, String)>,
 }
 
-impl Output {
+impl ChildOutput {
     /// What a child prints, of which nothing was printed yet; its name is used where output is cut.
     pub fn of(whose: impl Into<String>) -> Self {
         Self { whose: whose.into(), unclaimed: Mutex::default(), printed: AtomicUsize::new(0) }
@@ -66,7 +66,7 @@ impl Output {
         }
     }
 
-    fn unclaimed(&self) -> MutexGuard<'_, Unclaimed> {
+    fn unclaimed(&self) -> MutexGuard<'_, UnclaimedOutput> {
         self.unclaimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

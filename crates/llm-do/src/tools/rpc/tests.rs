@@ -10,21 +10,21 @@ fn take_back(id: u64) -> (&'static str, RawJson) {
     ("$/cancelRequest", RawJson::of(&serde_json::json!({"id": id})))
 }
 
-fn speak(stream: DuplexStream) -> (Connection, mpsc::UnboundedReceiver<Incoming>) {
+fn speak(stream: DuplexStream) -> (Connection, mpsc::UnboundedReceiver<IncomingMessage>) {
     let (reader, writer) = split(stream);
     let (sender, incoming) = mpsc::unbounded_channel();
     let heard = move |message| drop(sender.send(message));
     (Connection::open(reader, writer, take_back, heard, async { "it left".to_owned() }), incoming)
 }
 
-fn pair() -> [(Connection, mpsc::UnboundedReceiver<Incoming>); 2] {
+fn pair() -> [(Connection, mpsc::UnboundedReceiver<IncomingMessage>); 2] {
     let (here, there) = duplex(1024);
     [speak(here), speak(there)]
 }
 
-async fn next_request(incoming: &mut mpsc::UnboundedReceiver<Incoming>) -> Request {
+async fn next_request(incoming: &mut mpsc::UnboundedReceiver<IncomingMessage>) -> RpcRequest {
     match incoming.recv().await {
-        Some(Incoming::Request(request)) => request,
+        Some(IncomingMessage::Request(request)) => request,
         other => panic!("no request: {other:?}"),
     }
 }
@@ -56,7 +56,7 @@ async fn both_sides_ask_and_answers_come_in_any_order() {
 async fn a_failure_keeps_its_code_its_words_and_its_data() {
     let [(here, _), (_there, mut heard)] = pair();
     let fault =
-        Fault::Told { code: -7, message: "no".to_owned(), data: Some(RawJson::parse(r#"{"b":1,"a":2}"#).unwrap()) };
+        RpcError::Told { code: -7, message: "no".to_owned(), data: Some(RawJson::parse(r#"{"b":1,"a":2}"#).unwrap()) };
     let serving = async { next_request(&mut heard).await.refuse(fault.clone()) };
     let nothing = text("");
     let (answer, ()) = tokio::join!(here.request("a", &nothing), serving);
@@ -82,7 +82,7 @@ async fn a_request_that_is_forgotten_is_answered_with_an_error() {
     let serving = async { drop(next_request(&mut heard).await) };
     let nothing = text("");
     let (answer, ()) = tokio::join!(here.request("a", &nothing), serving);
-    assert_eq!(answer, Err(Fault::told(code::INTERNAL, "nobody waits for this any more")));
+    assert_eq!(answer, Err(RpcError::told(code::INTERNAL, "nobody waits for this any more")));
 }
 
 #[tokio::test]
@@ -90,8 +90,8 @@ async fn a_peer_that_leaves_fails_what_waits_and_what_comes_later_with_one_reaso
     let [(here, _), (there, _)] = pair();
     let nothing = text("");
     let (waiting, ()) = tokio::join!(here.request("a", &nothing), async { drop(there) });
-    assert_eq!(waiting, Err(Fault::Gone("it left".to_owned())));
-    assert_eq!(here.request("b", &nothing).await, Err(Fault::Gone("it left".to_owned())));
+    assert_eq!(waiting, Err(RpcError::Gone("it left".to_owned())));
+    assert_eq!(here.request("b", &nothing).await, Err(RpcError::Gone("it left".to_owned())));
     assert_eq!(here.ended().as_deref(), Some("it left"));
 }
 
@@ -123,9 +123,9 @@ async fn what_is_no_message_is_noise_and_a_flood_is_refused() {
         let mut kept = Vec::new();
         while kept.len() < MOST_REQUESTS {
             match heard.recv().await.unwrap() {
-                Incoming::Noise(line) => noise.push(line),
-                Incoming::Request(request) => kept.push(request),
-                Incoming::Notification { method, .. } => panic!("{method}"),
+                IncomingMessage::Noise(line) => noise.push(line),
+                IncomingMessage::Request(request) => kept.push(request),
+                IncomingMessage::Notification { method, .. } => panic!("{method}"),
             }
         }
         (noise, kept)
@@ -139,7 +139,7 @@ async fn what_is_no_message_is_noise_and_a_flood_is_refused() {
 async fn an_error_about_something_that_was_no_request_has_no_id() {
     let (mut raw, stream) = duplex(1024);
     let (here, _heard) = speak(stream);
-    here.complain(Fault::told(code::PARSE, "that is not JSON"));
+    here.complain(RpcError::told(code::PARSE, "that is not JSON"));
     let mut line = String::new();
     BufReader::new(&mut raw).read_line(&mut line).await.unwrap();
     let expected = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"that is not JSON"}}"#;
@@ -163,7 +163,7 @@ async fn a_child_that_dies_is_named_with_its_last_words() {
         let (child, pipes) = shell(script, |_| {});
         let connection =
             Connection::open(pipes.stdout.unwrap(), pipes.stdin.unwrap(), take_back, |_| {}, child.why_ended());
-        assert_eq!(connection.request("a", &text("")).await, Err(Fault::Gone(reason.to_owned())));
+        assert_eq!(connection.request("a", &text("")).await, Err(RpcError::Gone(reason.to_owned())));
     }
 }
 
@@ -191,8 +191,8 @@ async fn who_asks_without_listening_gets_no_more_answers() {
         asking.write_all(line.as_bytes()).await.unwrap();
         // A notification behind it tells that it was read.
         asking.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"on\"}\n").await.unwrap();
-        while let Incoming::Request(request) = heard.recv().await.unwrap() {
-            request.refuse(Fault::told(code::METHOD_NOT_FOUND, "no"));
+        while let IncomingMessage::Request(request) = heard.recv().await.unwrap() {
+            request.refuse(RpcError::told(code::METHOD_NOT_FOUND, "no"));
             refused += 1;
         }
     }
@@ -215,5 +215,5 @@ async fn a_line_that_is_longer_than_agreed_ends_the_connection() {
             std::future::pending::<()>().await;
         } => unreachable!(),
     };
-    assert_eq!(answer, Err(Fault::Gone("it sent a message of more than 1 MiB".to_owned())));
+    assert_eq!(answer, Err(RpcError::Gone("it sent a message of more than 1 MiB".to_owned())));
 }

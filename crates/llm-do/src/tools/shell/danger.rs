@@ -100,7 +100,7 @@ const FLAVOURS: &[&str] = &["-static", "-dbg", "-debug", "-nox"];
 const CALLED_BY_NAME: &str = "busybox toybox coreutils rustup snap";
 
 /// Programs that are dangerous for one reason.
-struct Class {
+struct DangerClass {
     /// Completes "`program` …".
     does: &'static str,
     /// Their names, apart by blanks.
@@ -108,7 +108,7 @@ struct Class {
 }
 
 /// A program with subcommands.
-struct Builder {
+struct SubcommandProgram {
     program: &'static str,
     /// Subcommands that run what a project brings along.
     dangerous: &'static str,
@@ -126,12 +126,12 @@ const EXECUTING_OPTIONS: &[(&str, &str)] = &[
     ("wget", "--use-askpass"),
 ];
 
-const CLASSES: &[Class] = &[
-    Class { does: "runs any other program", programs: WRAPPERS },
-    Class { does: "runs any code", programs: INTERPRETERS },
-    Class { does: "starts any program from within", programs: EDITORS_AND_PAGERS },
-    Class { does: "runs what a build or an option names", programs: BUILD_TOOLS },
-    Class { does: "runs what an option or its input names", programs: HOOKED },
+const CLASSES: &[DangerClass] = &[
+    DangerClass { does: "runs any other program", programs: WRAPPERS },
+    DangerClass { does: "runs any code", programs: INTERPRETERS },
+    DangerClass { does: "starts any program from within", programs: EDITORS_AND_PAGERS },
+    DangerClass { does: "runs what a build or an option names", programs: BUILD_TOOLS },
+    DangerClass { does: "runs what an option or its input names", programs: HOOKED },
 ];
 
 /// They run their arguments, here or elsewhere.
@@ -185,9 +185,9 @@ const HOOKED: &str = "
     zip zypper
 ";
 
-const BUILDERS: &[Builder] = &[
-    Builder { program: "git", dangerous: GIT_DANGEROUS, known: GIT_KNOWN },
-    Builder {
+const BUILDERS: &[SubcommandProgram] = &[
+    SubcommandProgram { program: "git", dangerous: GIT_DANGEROUS, known: GIT_KNOWN },
+    SubcommandProgram {
         program: "cargo",
         dangerous: "b bench build c check clippy d doc fix install miri nextest package publish r run rustc \
             rustdoc t test",
@@ -195,30 +195,30 @@ const BUILDERS: &[Builder] = &[
             logout metadata new outdated owner pkgid remove report rm search tree uninstall update \
             vendor verify-project version yank",
     },
-    Builder { program: "go", dangerous: "build generate install run test tool vet", known: "" },
-    Builder {
+    SubcommandProgram { program: "go", dangerous: "build generate install run test tool vet", known: "" },
+    SubcommandProgram {
         program: "npm",
         dangerous: "add ci create exec explore i init innit install it link pack publish rebuild restart run \
             run-script start stop t test update version x",
         known: "",
     },
-    Builder {
+    SubcommandProgram {
         program: "pnpm",
         dangerous: "add create dlx exec i install rebuild run start t test update",
         known: "audit licenses list ls outdated root store why",
     },
-    Builder {
+    SubcommandProgram {
         program: "yarn",
         dangerous: "add create dlx exec install node run start test up upgrade",
         known: "audit cache help info licenses list npm outdated version why",
     },
-    Builder { program: "bundle", dangerous: "exec install open update", known: "" },
-    Builder { program: "bundler", dangerous: "exec install open update", known: "" },
-    Builder { program: "poetry", dangerous: "add build install run shell update", known: "" },
-    Builder { program: "uv", dangerous: "add build pip run sync tool", known: "" },
-    Builder { program: "conda", dangerous: "build create install run update", known: "" },
-    Builder { program: "composer", dangerous: "exec install require run run-script update", known: "" },
-    Builder {
+    SubcommandProgram { program: "bundle", dangerous: "exec install open update", known: "" },
+    SubcommandProgram { program: "bundler", dangerous: "exec install open update", known: "" },
+    SubcommandProgram { program: "poetry", dangerous: "add build install run shell update", known: "" },
+    SubcommandProgram { program: "uv", dangerous: "add build pip run sync tool", known: "" },
+    SubcommandProgram { program: "conda", dangerous: "build create install run update", known: "" },
+    SubcommandProgram { program: "composer", dangerous: "exec install require run run-script update", known: "" },
+    SubcommandProgram {
         program: "gh",
         dangerous: "alias api codespace cs extension run",
         known: "auth browse cache gist issue label org pr project release repo ruleset search secret \

@@ -6,7 +6,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use super::words::Word;
-use crate::beneath::Unopened;
+use crate::beneath::FileOpenError;
 use crate::escape::visible;
 use crate::tools::secret::{is_met, looks_secret};
 
@@ -21,22 +21,22 @@ pub struct WorkingDirectory {
 
 /// Where a path of a command leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CommandPath {
     /// As it was written, relative to the directory.
     pub written: PathBuf,
     /// The same without links.
     pub beneath: PathBuf,
-    pub kind: Kind,
+    pub kind: CommandPathKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CommandPathKind {
     File,
     Directory,
     Missing,
 }
 
-impl Place {
+impl CommandPath {
     /// As people read it: where it leads, if that is elsewhere.
     pub fn shown(&self) -> String {
         let plain: PathBuf = self.written.components().filter(|part| *part != Component::CurDir).collect();
@@ -77,7 +77,7 @@ impl WorkingDirectory {
     }
 
     /// Whether a place beneath this directory is a secret.
-    pub fn is_secret(&self, place: &Place) -> bool {
+    pub fn is_secret(&self, place: &CommandPath) -> bool {
         place.looks_secret() || self.is_private(&place.beneath)
     }
 
@@ -94,7 +94,7 @@ impl WorkingDirectory {
     }
 
     /// Where a word leads as a path, if that is a file or a directory beneath this one, or nothing at all.
-    pub fn find(&self, word: &Word) -> Result<Place, String> {
+    pub fn find(&self, word: &Word) -> Result<CommandPath, String> {
         let shown = visible(&word.text);
         let written = self.relative(&word.text)?;
         let leads_outside = || format!("`{shown}` leads outside the working directory");
@@ -104,25 +104,27 @@ impl WorkingDirectory {
         let metadata = match self.directory.metadata(or_here(&written)) {
             Ok(metadata) => metadata,
             Err(error) => {
-                return match Unopened::from(error) {
-                    Unopened::Outside => Err(leads_outside()),
-                    Unopened::Missing if word.is_glob() => {
+                return match FileOpenError::from(error) {
+                    FileOpenError::Outside => Err(leads_outside()),
+                    FileOpenError::Missing if word.is_glob() => {
                         Err(format!("`{shown}`: file names are not expanded; name the files, or use `find -name`"))
                     }
-                    Unopened::Missing if has_parents(&written) => Err(format!("`{shown}` does not exist")),
-                    Unopened::Missing => Ok(Place { beneath: written.clone(), written, kind: Kind::Missing }),
-                    Unopened::NotRegular => Err(format!("`{shown}` is not a regular file")),
-                    Unopened::Io(error) => Err(format!("`{shown}` cannot be looked at: {error}")),
+                    FileOpenError::Missing if has_parents(&written) => Err(format!("`{shown}` does not exist")),
+                    FileOpenError::Missing => {
+                        Ok(CommandPath { beneath: written.clone(), written, kind: CommandPathKind::Missing })
+                    }
+                    FileOpenError::NotRegular => Err(format!("`{shown}` is not a regular file")),
+                    FileOpenError::Io(error) => Err(format!("`{shown}` cannot be looked at: {error}")),
                 };
             }
         };
         let kind = match metadata.file_type() {
-            kind if kind.is_dir() => Kind::Directory,
-            kind if kind.is_file() => Kind::File,
+            kind if kind.is_dir() => CommandPathKind::Directory,
+            kind if kind.is_file() => CommandPathKind::File,
             _ => return Err(format!("`{shown}` is neither a regular file nor a directory")),
         };
         let beneath = self.directory.canonicalize(or_here(&written)).map_err(|_| leads_outside())?;
-        Ok(Place { written, beneath, kind })
+        Ok(CommandPath { written, beneath, kind })
     }
 
     /// An absolute path may name what lies beneath just as well.
@@ -234,15 +236,15 @@ mod tests {
         let scene = scene();
         let find = |path: &str| scene.directory.find(&Word::literal(path));
         for (path, beneath, kind) in [
-            ("a", "a", Kind::File),
-            ("./d//b", "d/b", Kind::File),
-            ("d/../a", "a", Kind::File),
-            (".", ".", Kind::Directory),
-            ("d/", "d", Kind::Directory),
-            ("link", "a", Kind::File),
-            ("new", "new", Kind::Missing),
-            ("-rf", "-rf", Kind::File),
-            ("dangling", "dangling", Kind::Missing),
+            ("a", "a", CommandPathKind::File),
+            ("./d//b", "d/b", CommandPathKind::File),
+            ("d/../a", "a", CommandPathKind::File),
+            (".", ".", CommandPathKind::Directory),
+            ("d/", "d", CommandPathKind::Directory),
+            ("link", "a", CommandPathKind::File),
+            ("new", "new", CommandPathKind::Missing),
+            ("-rf", "-rf", CommandPathKind::File),
+            ("dangling", "dangling", CommandPathKind::Missing),
         ] {
             let place = find(path).unwrap();
             assert_eq!((place.beneath.as_path(), place.kind), (Path::new(beneath), kind), "{path}");
@@ -290,6 +292,6 @@ mod tests {
         let scene = scene();
         let words = crate::tools::shell::words::split("*.rs 'x*'").unwrap();
         assert!(scene.directory.find(&words[0]).unwrap_err().contains("not expanded"));
-        assert_eq!(scene.directory.find(&words[1]).unwrap().kind, Kind::Missing);
+        assert_eq!(scene.directory.find(&words[1]).unwrap().kind, CommandPathKind::Missing);
     }
 }

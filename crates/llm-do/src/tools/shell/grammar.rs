@@ -10,7 +10,7 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
-use super::directory::{Kind, Place, Secrets, WorkingDirectory};
+use super::directory::{CommandPath, CommandPathKind, Secrets, WorkingDirectory};
 use super::words::Word;
 use crate::escape::visible;
 use crate::tools::working_directory;
@@ -26,7 +26,7 @@ pub struct Fit {
     /// Directories besides the working directory that it reads.
     pub reads: Vec<PathBuf>,
     /// What it changes.
-    pub changes: Vec<Place>,
+    pub changes: Vec<CommandPath>,
 }
 
 /// Whether a fence keeps a file of the working directory from a command that only meets it on its way.
@@ -88,7 +88,7 @@ fn files(words: &[Word], flags: &'static [Flag], count: Count, directory: &Worki
 }
 
 /// An operand that is read.
-fn read_file(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Result<Place, String> {
+fn read_file(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Result<CommandPath, String> {
     if operand.text == "-" {
         return Err("there is no standard input to read".to_owned());
     }
@@ -128,7 +128,7 @@ fn grep(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -
     let is_included = |name: &str| reads_all || included.iter().any(|pattern| may_match(pattern, name));
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_read = |path: &Path| is_included(&name(path)) && !is_hidden(path);
-    for start in starts.iter().filter(|start| is_recursive && start.kind == Kind::Directory) {
+    for start in starts.iter().filter(|start| is_recursive && start.kind == CommandPathKind::Directory) {
         fit.doubts.extend(doubt_about_secrets(directory, &start.beneath, &is_read));
     }
     Ok(fit)
@@ -173,8 +173,8 @@ fn mv(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
             fit.doubts.push(format!("`{}` looks like a secret", visible(&place.shown())));
         }
         // Into a directory it goes under its own name, and there is nothing in a file.
-        let is_into = target.kind != Kind::File;
-        let own_name = place.written.file_name().filter(|_| is_into).map(|name| Place {
+        let is_into = target.kind != CommandPathKind::File;
+        let own_name = place.written.file_name().filter(|_| is_into).map(|name| CommandPath {
             written: target.written.join(name),
             beneath: target.beneath.join(name),
             kind: place.kind,

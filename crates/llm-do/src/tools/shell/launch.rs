@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::grammar::harden;
-use super::process::{Launch, MARK, Overflow, Within};
-use super::program::Program;
-use super::{By, Judged, Matched, Shell};
-use crate::tools::fence::shelter::{Found, Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, Search};
-use crate::tools::fence::{Accept, Bounds, Kind, Network, Write};
+use super::process::{Confinement, MARK, Overflow, ProcessSpec};
+use super::program::ShellProgram;
+use super::{By, CommandJudgement, CommandMatch, Shell};
+use crate::tools::fence::shelter::{Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, ShelterFindings, ShelterSearch};
+use crate::tools::fence::{Accept, Bounds, FenceKind, Network, Write};
 use crate::tools::repository;
 use crate::tools::source::Access;
 
@@ -21,11 +21,11 @@ impl Shell {
     /// What is started, and what must be as it was when it has ended.
     pub(super) fn launch(
         &self,
-        judged: &Judged<'_>,
-        program: &Program,
+        judged: &CommandJudgement<'_>,
+        program: &ShellProgram,
         timeout: Duration,
         approved: &[PathBuf],
-    ) -> Result<(Launch, Found), String> {
+    ) -> Result<(ProcessSpec, ShelterFindings), String> {
         let mut texts: Vec<String> = judged.words.iter().map(|word| word.text.clone()).collect();
         let name = texts.remove(0);
         let config = &judged.matched.part.config;
@@ -75,7 +75,7 @@ impl Shell {
         let found = if self.fence.is_full() {
             self.sheltered.found(self, &written, &read, judged.matched.repositories())
         } else {
-            Found::default()
+            ShelterFindings::default()
         };
         // A path of the user's own may lead through links that are not there behind the fence.
         let run = self.programs.run_from(program).into_iter().chain(homes.into_iter().map(|(_, path)| path));
@@ -83,7 +83,7 @@ impl Shell {
         let file = if run.contains(&program.file) { program.file.clone() } else { program.path.clone() };
         let shelter = found.shelter(approved, private);
         let bounds = Bounds { read, run, write, network, shelter };
-        let launch = Launch {
+        let launch = ProcessSpec {
             program: file,
             name,
             arguments,
@@ -92,13 +92,13 @@ impl Shell {
             timeout,
             overflow: if is_grammar { Overflow::End } else { Overflow::Discard },
             may_write,
-            within: Within::new(bounds, &self.fence),
+            within: Confinement::new(bounds, &self.fence),
         };
         Ok((launch, found))
     }
 
     /// Where commands of a rule write, besides a private directory.
-    pub(super) fn written(&self, matched: &Matched<'_>) -> Result<Vec<PathBuf>, String> {
+    pub(super) fn written(&self, matched: &CommandMatch<'_>) -> Result<Vec<PathBuf>, String> {
         let config = &matched.part.config;
         let own = match config.directory {
             Access::ReadWrite => Some(self.directory.path.clone()),
@@ -112,7 +112,7 @@ impl Shell {
 
     /// The directories of `git` that lie elsewhere and are those of the working directory by their own account: for a rule
     /// that begins with `git`.
-    pub(super) fn linked_repository(&self, matched: &Matched<'_>) -> Vec<PathBuf> {
+    pub(super) fn linked_repository(&self, matched: &CommandMatch<'_>) -> Vec<PathBuf> {
         match matched.repositories() {
             Repositories::Written => repository::linked(&self.directory.path),
             Repositories::ReadOnly => Vec::new(),
@@ -128,14 +128,14 @@ impl Shell {
         move |beneath: &Path| {
             let path = self.directory.path.join(beneath);
             self.fence.is_full() && {
-                let found: &Found = found.get_or_init(&look);
+                let found: &ShelterFindings = found.get_or_init(&look);
                 path.ancestors().any(|above| found.hidden.contains(above))
             }
         }
     }
 
     /// Why the fence is not enough for a command that a rule allows, if so.
-    pub(super) fn unkept(&self, matched: &Matched<'_>) -> Result<(), String> {
+    pub(super) fn unkept(&self, matched: &CommandMatch<'_>) -> Result<(), String> {
         let config = &matched.part.config;
         // Nobody is asked about a command that cannot be started.
         let Ok(written) = self.written(matched) else { return Ok(()) };
@@ -149,13 +149,13 @@ impl Shell {
             (found.mounts(&written), found)
         };
         match (&self.fence.kind, self.fence.accept) {
-            (Kind::None { why }, _) => Err(format!("there is no fence to keep it in: {why}")),
-            (Kind::Thin { .. }, Accept::Thin) => Ok(()),
-            (Kind::Thin { .. }, Accept::Full) => match found() {
+            (FenceKind::None { why }, _) => Err(format!("there is no fence to keep it in: {why}")),
+            (FenceKind::Thin { .. }, Accept::Thin) => Ok(()),
+            (FenceKind::Thin { .. }, Accept::Full) => match found() {
                 (0, found) if config.directory == Access::ReadOnly && found.is_whole => Ok(()),
                 _ => Err("`.git` cannot be kept read-only here; `LLM_DO_FENCE=thin` accepts that".to_owned()),
             },
-            (Kind::Full { .. }, _) => match found() {
+            (FenceKind::Full { .. }, _) => match found() {
                 (_, found) if !found.is_whole => {
                     Err(format!("there are more than {MOST_ENTRIES} files, and not all secrets can be hidden"))
                 }
@@ -170,12 +170,18 @@ impl Shell {
 
 /// What is kept from commands: looked for before each of them, with what is known of directories that stayed the same.
 #[derive(Debug, Default)]
-pub struct Sheltered(Mutex<Listings>);
+pub struct ShelterCache(Mutex<Listings>);
 
-impl Sheltered {
-    fn found(&self, shell: &Shell, written: &[PathBuf], read: &[PathBuf], repositories: Repositories) -> Found {
+impl ShelterCache {
+    fn found(
+        &self,
+        shell: &Shell,
+        written: &[PathBuf],
+        read: &[PathBuf],
+        repositories: Repositories,
+    ) -> ShelterFindings {
         let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (protected, hidden, home) = (&shell.protected, &shell.fence.hidden, shell.fence.home.as_deref());
-        Search { written, read, protected, hidden, home, repositories }.run(&mut listings)
+        ShelterSearch { written, read, protected, hidden, home, repositories }.run(&mut listings)
     }
 }

@@ -29,9 +29,9 @@ use serde::{Deserialize, Serialize};
 use super::approval::{Coverage, PermittedCall, Question, Rule, Verdict, digest};
 use super::fence::private::PrivateDirectory;
 use super::fence::shelter::{Repositories, Trace};
-use super::fence::{Fence, Kind};
+use super::fence::{Fence, FenceKind};
 use super::misfit::parse;
-use super::protected::{Protected, Target};
+use super::protected::{ProtectedFiles, Target};
 use super::repository;
 use super::source::{Access, Grammar, READ_ONLY_COMMANDS, ShellConfig, ShellRule};
 use super::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
@@ -40,17 +40,17 @@ use crate::escape::{visible, visible_start};
 use crate::event::{EventKind, Events};
 use crate::message::{Content, RawJson};
 use crate::syntax::names;
-use directory::{Place, WorkingDirectory};
+use directory::{CommandPath, WorkingDirectory};
 use grammar::Fit;
-use launch::Sheltered;
+use launch::ShelterCache;
 use operands::Operands;
-use process::{Ended, Finished, LONGEST, Supervisors};
-use program::{Grounds, Program, Programs};
+use process::{LONGEST, ProcessEnd, ProcessResult, Supervisors};
+use program::{Grounds, Programs, ShellProgram};
 use words::Word;
 
 /// One shell of an agent. Several of them are one tool, and their rules are tried in order.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct ShellPart {
     /// As the agent's file calls it.
     pub name: String,
     pub config: ShellConfig,
@@ -63,21 +63,21 @@ pub struct Surroundings<'a> {
     pub directory: &'a Path,
     pub project_root: &'a Path,
     pub fence: Arc<Fence>,
-    pub protected: Protected,
+    pub protected: ProtectedFiles,
     /// Programs that rules name by their paths, as they were when the project was loaded.
-    pub programs: &'a BTreeMap<String, Program>,
+    pub programs: &'a BTreeMap<String, ShellProgram>,
     /// Where the user wants programs to be found by name, besides the directories of the system.
     pub directories: &'a [PathBuf],
 }
 
 impl Surroundings<'_> {
-    fn grounds(&self, parts: &[Part]) -> Grounds {
+    fn grounds(&self, parts: &[ShellPart]) -> Grounds {
         let written: Vec<PathBuf> = written(parts, self.project_root).collect();
         Grounds::new(self.project_root, self.directory, written.iter().map(PathBuf::as_path))
     }
 
     /// Directories of the user's in which programs are not looked for, and why.
-    pub fn left_out(&self, parts: &[Part]) -> Vec<String> {
+    pub fn left_out(&self, parts: &[ShellPart]) -> Vec<String> {
         self.grounds(parts).own_directories(self.directories).1
     }
 }
@@ -86,20 +86,20 @@ impl Surroundings<'_> {
 pub struct Shell {
     /// The name of its tool.
     tool: String,
-    parts: Vec<Part>,
+    parts: Vec<ShellPart>,
     directory: WorkingDirectory,
     project_root: PathBuf,
     fence: Arc<Fence>,
-    protected: Protected,
+    protected: ProtectedFiles,
     programs: Programs,
     supervisors: Supervisors,
     private: PrivateDirectory,
-    sheltered: Sheltered,
+    sheltered: ShelterCache,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct ShellArguments {
     /// One command with its arguments
     command: String,
     /// Seconds after which it is ended, 1 to 300
@@ -113,7 +113,7 @@ fn default_timeout() -> u64 {
 
 /// What the model reads of a command.
 #[derive(Serialize)]
-struct Output<'a> {
+struct CommandOutput<'a> {
     stdout: &'a str,
     stderr: &'a str,
     exit_code: i32,
@@ -121,8 +121,8 @@ struct Output<'a> {
 }
 
 /// A command, and by which part and rule it runs.
-struct Matched<'s> {
-    part: &'s Part,
+struct CommandMatch<'s> {
+    part: &'s ShellPart,
     /// The words that the rule begins with.
     pattern: String,
     /// How many words of the command these are.
@@ -139,7 +139,7 @@ enum By {
     Default(Rule),
 }
 
-impl Matched<'_> {
+impl CommandMatch<'_> {
     /// A rule that begins with `git` is about what it keeps, too.
     fn repositories(&self) -> Repositories {
         let is_git = matches!(self.by, By::Rule(_)) && self.pattern.split(' ').next() == Some("git");
@@ -148,16 +148,16 @@ impl Matched<'_> {
 }
 
 /// What a command turned out to be.
-struct Judged<'s> {
+struct CommandJudgement<'s> {
     words: Vec<Word>,
-    matched: Matched<'s>,
+    matched: CommandMatch<'s>,
     fit: Fit,
     verdict: Verdict,
 }
 
 impl Shell {
     /// Opens a shell whose tool has this name; an error says why its working directory cannot be used.
-    pub fn open(tool: &str, parts: Vec<Part>, surroundings: Surroundings<'_>) -> Result<Self, String> {
+    pub fn open(tool: &str, parts: Vec<ShellPart>, surroundings: Surroundings<'_>) -> Result<Self, String> {
         let directory = WorkingDirectory::open(surroundings.directory)?;
         let directory = directory.hiding(surroundings.protected.private());
         let grounds = surroundings.grounds(&parts);
@@ -175,11 +175,11 @@ impl Shell {
             programs,
             supervisors,
             private: PrivateDirectory::default(),
-            sheltered: Sheltered::default(),
+            sheltered: ShelterCache::default(),
         })
     }
 
-    fn judge_command(&self, command: &str) -> Result<Judged<'_>, String> {
+    fn judge_command(&self, command: &str) -> Result<CommandJudgement<'_>, String> {
         let words = words::split(command)?;
         words::program_name(&words[0])?;
         let matched = self.matched(&words)?;
@@ -193,24 +193,24 @@ impl Shell {
             By::Rule(rule) | By::Default(rule) => (Fit::default(), self.rule_verdict(rule, &words, &matched)),
         };
         let verdict = matched.part.rules.iter().fold(verdict, |verdict, rule| verdict.under(Some(*rule)));
-        Ok(Judged { words, matched, fit, verdict })
+        Ok(CommandJudgement { words, matched, fit, verdict })
     }
 
     /// The first rule of all parts that is about the command; a default comes after all rules.
-    fn matched(&self, words: &[Word]) -> Result<Matched<'_>, String> {
+    fn matched(&self, words: &[Word]) -> Result<CommandMatch<'_>, String> {
         if let Some(matched) = self.parts.iter().find_map(|part| part.matched(words)) {
             return Ok(matched);
         }
         match self.default() {
             Some((part, default @ (Rule::Allow | Rule::Ask))) => {
-                Ok(Matched { part, pattern: "*".to_owned(), length: 1, rule: None, by: By::Default(default) })
+                Ok(CommandMatch { part, pattern: "*".to_owned(), length: 1, rule: None, by: By::Default(default) })
             }
             Some((_, Rule::Block)) | None => Err(self.unknown(words)),
         }
     }
 
     /// The first default that was written. Linking refuses others that say something else.
-    fn default(&self) -> Option<(&Part, Rule)> {
+    fn default(&self) -> Option<(&ShellPart, Rule)> {
         self.parts.iter().find_map(|part| match &part.config.grammar {
             Grammar::Rules { default, .. } => Some((part, (*default)?)),
             Grammar::ReadOnly | Grammar::FileOps => None,
@@ -238,10 +238,10 @@ impl Shell {
         names.chain(any).collect()
     }
 
-    fn grammar_verdict(&self, words: &[Word], matched: &Matched<'_>, fit: &Fit) -> Verdict {
+    fn grammar_verdict(&self, words: &[Word], matched: &CommandMatch<'_>, fit: &Fit) -> Verdict {
         let question =
             |reason: String| self.question(words, matched, &fit.changes, &self.operands(words, matched), reason);
-        let is_protected = |place: &Place| {
+        let is_protected = |place: &CommandPath| {
             let target = Target::of_path(&self.directory.path.join(&place.beneath));
             let target = target.map(|target| target.within(&self.directory.path));
             target.map_or(true, |target| {
@@ -257,11 +257,11 @@ impl Shell {
         if fit.changes.is_empty() { Verdict::Allow } else { Verdict::Ask(question("changes files".to_owned())) }
     }
 
-    fn operands(&self, words: &[Word], matched: &Matched<'_>) -> Operands {
+    fn operands(&self, words: &[Word], matched: &CommandMatch<'_>) -> Operands {
         Operands::of(&words[matched.length..], &self.directory.path)
     }
 
-    fn rule_verdict(&self, rule: Rule, words: &[Word], matched: &Matched<'_>) -> Verdict {
+    fn rule_verdict(&self, rule: Rule, words: &[Word], matched: &CommandMatch<'_>) -> Verdict {
         if rule == Rule::Block {
             return Verdict::Block(format!("`{}` is blocked by a rule", visible(&matched.pattern)));
         }
@@ -290,7 +290,7 @@ impl Shell {
     }
 
     /// Why an operand asks each time, if one does.
-    fn protected_operand(&self, words: &[Word], matched: &Matched<'_>, operands: &Operands) -> Option<String> {
+    fn protected_operand(&self, words: &[Word], matched: &CommandMatch<'_>, operands: &Operands) -> Option<String> {
         let mut written = operands.all.iter().chain(&operands.placed);
         let operand = written.find(|operand| self.is_touched(&operand.target))?;
         if self.only_looks(words, matched) || self.is_kept_from_writing(matched) {
@@ -300,7 +300,7 @@ impl Shell {
     }
 
     /// Whether the command is known to do nothing but look, whatever it names.
-    fn only_looks(&self, words: &[Word], matched: &Matched<'_>) -> bool {
+    fn only_looks(&self, words: &[Word], matched: &CommandMatch<'_>) -> bool {
         if !READ_ONLY_COMMANDS.iter().any(|pattern| begins_with(words, pattern)) {
             return false;
         }
@@ -310,7 +310,7 @@ impl Shell {
     }
 
     /// Whether the fence lets the command write nothing that anybody could name.
-    fn is_kept_from_writing(&self, matched: &Matched<'_>) -> bool {
+    fn is_kept_from_writing(&self, matched: &CommandMatch<'_>) -> bool {
         self.fence.is_there() && self.written(matched).is_ok_and(|written| written.is_empty())
     }
 
@@ -320,7 +320,7 @@ impl Shell {
     }
 
     /// Why the operands ask whatever a rule allows, if they do.
-    fn secret_operand(&self, words: &[Word], matched: &Matched<'_>, operands: &Operands) -> Option<String> {
+    fn secret_operand(&self, words: &[Word], matched: &CommandMatch<'_>, operands: &Operands) -> Option<String> {
         if operands.are_too_many {
             return Some("it names more files than are looked at".to_owned());
         }
@@ -347,7 +347,7 @@ impl Shell {
     }
 
     /// Why the program, or an option of it, is no matter of a rule alone.
-    fn danger(&self, words: &[Word], matched: &Matched<'_>) -> Option<String> {
+    fn danger(&self, words: &[Word], matched: &CommandMatch<'_>) -> Option<String> {
         if matched.rule.is_some_and(|rule| rule.i_understand) {
             return None;
         }
@@ -362,8 +362,8 @@ impl Shell {
     fn question(
         &self,
         words: &[Word],
-        matched: &Matched<'_>,
-        changes: &[Place],
+        matched: &CommandMatch<'_>,
+        changes: &[CommandPath],
         operands: &Operands,
         reason: String,
     ) -> Question {
@@ -404,16 +404,16 @@ impl Shell {
         }
     }
 
-    fn bounds_words(&self, matched: &Matched<'_>) -> String {
+    fn bounds_words(&self, matched: &CommandMatch<'_>) -> String {
         match &self.fence.kind {
-            Kind::Full { .. } => format!("fence     {}", fence_words(&matched.part.config)),
-            Kind::Thin { .. } => format!("fence     thin: {}", fence_words(&matched.part.config)),
-            Kind::None { why } => format!("fence     none: {why}"),
+            FenceKind::Full { .. } => format!("fence     {}", fence_words(&matched.part.config)),
+            FenceKind::Thin { .. } => format!("fence     thin: {}", fence_words(&matched.part.config)),
+            FenceKind::None { why } => format!("fence     none: {why}"),
         }
     }
 
     async fn run(&self, call: &PermittedCall, events: &Events) -> Result<String, ToolError> {
-        let arguments: Arguments = parse(call.arguments()).map_err(ToolError::Failed)?;
+        let arguments: ShellArguments = parse(call.arguments()).map_err(ToolError::Failed)?;
         let judged = self.judge_command(&arguments.command).map_err(ToolError::Failed)?;
         match &judged.verdict {
             Verdict::Block(reason) => return Err(ToolError::failed(reason)),
@@ -442,7 +442,7 @@ impl Shell {
         let (launch, found) = launched.map_err(ToolError::Failed)?;
         let finished = process::run(launch, &self.supervisors).await;
         let mut notes: Vec<String> = found.traces(&self.protected, &approved).iter().map(trace_words).collect();
-        let has_failed = !matches!(&finished, Ok(Finished { ended: Ended::Exited(0), .. }));
+        let has_failed = !matches!(&finished, Ok(ProcessResult { ended: ProcessEnd::Exited(0), .. }));
         notes.extend(has_failed.then(|| self.out_of_reach(&judged.matched)).flatten());
         for text in &notes {
             events.send(|| EventKind::Notice { text: format!("`{}`: {text}", quoted(&judged.words)) });
@@ -451,7 +451,7 @@ impl Shell {
     }
 
     /// Why a rule for `git` finds no repository, if it cannot: `git` itself says only that there is none.
-    fn out_of_reach(&self, matched: &Matched<'_>) -> Option<String> {
+    fn out_of_reach(&self, matched: &CommandMatch<'_>) -> Option<String> {
         let is_concerned = matched.repositories() == Repositories::Written && self.fence.is_there();
         let git = is_concerned.then(|| repository::out_of_reach(&self.directory.path)).flatten()?;
         let shown = git.display().to_string();
@@ -459,7 +459,7 @@ impl Shell {
     }
 
     /// What somebody has seen in the question and agreed to: files that are otherwise kept from commands.
-    fn named_by(&self, judged: &Judged<'_>) -> Vec<PathBuf> {
+    fn named_by(&self, judged: &CommandJudgement<'_>) -> Vec<PathBuf> {
         let operands = self.operands(&judged.words, &judged.matched);
         let is_kept = |target: &Target| self.is_touched(target) || super::secret::looks_secret(&target.path);
         operands.all.into_iter().map(|operand| operand.target).filter(is_kept).map(|target| target.path).collect()
@@ -480,12 +480,12 @@ impl Shell {
     }
 }
 
-impl Part {
-    fn matched(&self, words: &[Word]) -> Option<Matched<'_>> {
+impl ShellPart {
+    fn matched(&self, words: &[Word]) -> Option<CommandMatch<'_>> {
         let by_grammar = |patterns: &[&str]| {
             let pattern = patterns.iter().find(|pattern| begins_with(words, pattern))?;
             let length = pattern.split(' ').count();
-            Some(Matched { part: self, pattern: (*pattern).to_owned(), length, rule: None, by: By::Grammar })
+            Some(CommandMatch { part: self, pattern: (*pattern).to_owned(), length, rule: None, by: By::Grammar })
         };
         match &self.config.grammar {
             Grammar::ReadOnly => by_grammar(&READ_ONLY_COMMANDS),
@@ -494,7 +494,7 @@ impl Part {
                 let rule = rules::first_match(rules, words)?;
                 let by = By::Rule(rules::verdict(rule, words));
                 let (pattern, length) = (rule.pattern.join(" "), rule.pattern.len());
-                Some(Matched { part: self, pattern, length, rule: Some(rule), by })
+                Some(CommandMatch { part: self, pattern, length, rule: Some(rule), by })
             }
         }
     }
@@ -515,7 +515,7 @@ fn quoted(words: &[Word]) -> String {
 }
 
 /// Where commands of these write besides the working directory: relative paths are those of the project.
-fn written(parts: &[Part], project_root: &Path) -> impl Iterator<Item = PathBuf> {
+fn written(parts: &[ShellPart], project_root: &Path) -> impl Iterator<Item = PathBuf> {
     parts.iter().flat_map(|part| &part.config.write).map(|path| project_root.join(path))
 }
 
@@ -547,7 +547,7 @@ fn trace_words(trace: &Trace) -> String {
     }
 }
 
-fn report(finished: &Finished, timeout: Duration, notes: &[String]) -> String {
+fn report(finished: &ProcessResult, timeout: Duration, notes: &[String]) -> String {
     let stdout = String::from_utf8_lossy(&finished.stdout);
     let mut stderr = String::from_utf8_lossy(&finished.stderr).into_owned();
     let mut add = |line: String| {
@@ -557,13 +557,13 @@ fn report(finished: &Finished, timeout: Duration, notes: &[String]) -> String {
         stderr.push_str(&line);
     };
     let exit_code = match finished.ended {
-        Ended::Exited(code) => code,
-        Ended::Killed(signal) => -signal,
-        Ended::TimedOut => {
+        ProcessEnd::Exited(code) => code,
+        ProcessEnd::Killed(signal) => -signal,
+        ProcessEnd::TimedOut => {
             add(format!("[ended after {} s; what it said until then is kept]", timeout.as_secs()));
             -1
         }
-        Ended::SaidTooMuch => {
+        ProcessEnd::SaidTooMuch => {
             add("[ended because its output is too long; ask for less, or for a part]".to_owned());
             -1
         }
@@ -581,7 +581,7 @@ fn rendered(stdout: &str, stderr: &str, exit_code: i32, truncated: bool) -> Stri
     let mut truncated = truncated;
     loop {
         let end = (0..=most).rev().find(|end| stdout.is_char_boundary(*end)).unwrap_or(0);
-        let json = RawJson::of(&Output { stdout: &stdout[..end], stderr, exit_code, truncated });
+        let json = RawJson::of(&CommandOutput { stdout: &stdout[..end], stderr, exit_code, truncated });
         if json.get().len() <= LONGEST || end == 0 {
             return json.get().to_owned();
         }
@@ -597,7 +597,7 @@ impl Toolset for Shell {
         vec![ToolSpec {
             name: self.tool.clone(),
             description: self.description(),
-            parameters: RawJson::of(&schemars::schema_for!(Arguments)),
+            parameters: RawJson::of(&schemars::schema_for!(ShellArguments)),
             kind: ToolKind::Leaf,
             order,
             repeat,
@@ -613,7 +613,7 @@ impl Toolset for Shell {
         // A command that is none here is a mistake of the model, which reads the reason and may do better; a command that
         // a rule blocks is a refusal.
         Box::pin(async move {
-            let arguments: Arguments = parse(arguments)?;
+            let arguments: ShellArguments = parse(arguments)?;
             self.judge_command(&arguments.command).map(|judged| judged.verdict)
         })
     }

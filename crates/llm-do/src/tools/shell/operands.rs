@@ -47,7 +47,7 @@ impl Operands {
         let mut operands = Self { directory: directory.to_owned(), all, placed, are_too_many: false };
         for word in words {
             for (start, _) in word.text.char_indices() {
-                let end = End { word: &word.text, start };
+                let end = WordSuffix { word: &word.text, start };
                 if operands.all.len() >= MOST_OPERANDS {
                     operands.are_too_many = true;
                     return operands;
@@ -110,12 +110,12 @@ impl Operand {
 }
 
 /// A word from some character on.
-struct End<'a> {
+struct WordSuffix<'a> {
     word: &'a str,
     start: usize,
 }
 
-impl End<'_> {
+impl WordSuffix<'_> {
     fn text(&self) -> &str {
         &self.word[self.start..]
     }

@@ -17,12 +17,12 @@ use tokio::sync::{Semaphore, oneshot};
 use super::limited;
 use crate::beneath::Identity;
 use crate::tools::fence::message::KeeperBounds;
-use crate::tools::fence::thin::{Around, Restriction};
-use crate::tools::fence::{Bounds, Fence, Kind, Write};
+use crate::tools::fence::thin::{Around, ThreadRestriction};
+use crate::tools::fence::{Bounds, Fence, FenceKind, Write};
 
 /// What is started, and under which bounds.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Launch {
+pub struct ProcessSpec {
     /// Absolute.
     pub program: PathBuf,
     /// As which the program knows itself.
@@ -37,12 +37,12 @@ pub struct Launch {
     pub may_write: bool,
     /// The keeper is within them already.
     #[serde(skip)]
-    pub within: Within,
+    pub within: Confinement,
 }
 
 /// What keeps a command in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Within {
+pub enum Confinement {
     #[default]
     Nothing,
     Thin(Bounds),
@@ -50,16 +50,16 @@ pub enum Within {
     Full(Bounds, Vec<Option<Identity>>),
 }
 
-impl Within {
+impl Confinement {
     /// These bounds, as far as the fence can keep them.
     pub fn new(bounds: Bounds, fence: &Fence) -> Self {
         match fence.kind {
-            Kind::Full { .. } => {
+            FenceKind::Full { .. } => {
                 let identities = bounds.paths().map(|path| Identity::of_path(path).ok()).collect();
                 Self::Full(bounds, identities)
             }
-            Kind::Thin { .. } => Self::Thin(bounds),
-            Kind::None { .. } => Self::Nothing,
+            FenceKind::Thin { .. } => Self::Thin(bounds),
+            FenceKind::None { .. } => Self::Nothing,
         }
     }
 }
@@ -91,16 +91,16 @@ pub enum Resource {
 
 /// How a command ended and what it said.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct ProcessResult {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    pub ended: Ended,
+    pub ended: ProcessEnd,
     /// Not everything that it said was kept.
     pub truncated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ended {
+pub enum ProcessEnd {
     Exited(i32),
     Killed(i32),
     TimedOut,
@@ -114,14 +114,14 @@ pub const MOST_STDERR: usize = 10_000;
 pub const MARK: &str = "LLM_DO_COMMAND";
 
 /// Runs a command. Dropping the future ends it at once, with all that it started.
-pub async fn run(launch: Launch, supervisors: &Supervisors) -> Result<Finished, String> {
+pub async fn run(launch: ProcessSpec, supervisors: &Supervisors) -> Result<ProcessResult, String> {
     let gone = || "the thread of the commands has ended".to_owned();
     let _turn = supervisors.turns.acquire().await.map_err(|_| gone())?;
     let supervisor = supervisors.take(&launch.within)?;
-    let leash = Arc::new(Leash { group: supervisor.group, state: Mutex::new(State::NotStarted) });
+    let leash = Arc::new(Leash { group: supervisor.group, state: Mutex::new(LeashState::NotStarted) });
     let _ends_it = EndWhenDropped(Arc::clone(&leash));
     let (reply, finished) = oneshot::channel();
-    supervisor.orders.send(Order { launch, leash, reply }).map_err(|_| gone())?;
+    supervisor.orders.send(ProcessOrder { launch, leash, reply }).map_err(|_| gone())?;
     let finished = finished.await.map_err(|_| gone())??;
     supervisors.give_back(supervisor);
     Ok(finished)
@@ -143,17 +143,17 @@ pub struct Supervisors {
 
 #[derive(Debug)]
 struct Supervisor {
-    within: Within,
+    within: Confinement,
     /// Of the commands, or of their keeper.
     group: Pid,
     /// The thread ends when this is dropped.
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<ProcessOrder>,
 }
 
-struct Order {
-    launch: Launch,
+struct ProcessOrder {
+    launch: ProcessSpec,
     leash: Arc<Leash>,
-    reply: oneshot::Sender<Result<Finished, String>>,
+    reply: oneshot::Sender<Result<ProcessResult, String>>,
 }
 
 impl Supervisors {
@@ -166,7 +166,7 @@ impl Supervisors {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, within: &Within) -> Result<Supervisor, String> {
+    fn take(&self, within: &Confinement) -> Result<Supervisor, String> {
         let mut free = self.free();
         free.retain(|supervisor| is_held(supervisor.group));
         match free.iter().position(|supervisor| supervisor.within == *within) {
@@ -175,9 +175,9 @@ impl Supervisors {
         }
     }
 
-    fn start(&self, within: &Within) -> Result<Supervisor, String> {
+    fn start(&self, within: &Confinement) -> Result<Supervisor, String> {
         match (within, &self.fence.kind) {
-            (Within::Full(bounds, _), Kind::Full { keepers, .. }) => {
+            (Confinement::Full(bounds, _), FenceKind::Full { keepers, .. }) => {
                 let mut keeper = keepers.take()?;
                 let limits = limits(bounds.write != Write::Nothing);
                 let enclosure = KeeperBounds { bounds: bounds.clone(), limits };
@@ -187,12 +187,12 @@ impl Supervisors {
                     enclosed.get_or_insert_with(|| keeper.enclose(&enclosure)).clone()?;
                     leash.begin()?;
                     let finished = keeper.run(launch);
-                    *leash.state() = State::Over;
+                    *leash.state() = LeashState::Over;
                     finished
                 })
             }
-            (Within::Full(..), _) => Err("there is no keeper".to_owned()),
-            (Within::Thin(_) | Within::Nothing, _) => {
+            (Confinement::Full(..), _) => Err("there is no keeper".to_owned()),
+            (Confinement::Thin(_) | Confinement::Nothing, _) => {
                 let held = Group::new(self.holder.as_ref().ok_or("the program `true` is not there")?)?;
                 let group = held.id;
                 let ground = Ground::among_others(within, group, self.fence.keeper.clone())?;
@@ -216,14 +216,14 @@ impl Supervisors {
 
 impl Supervisor {
     fn start(
-        within: &Within,
+        within: &Confinement,
         group: Pid,
-        mut run: impl FnMut(&Launch, &Leash) -> Result<Finished, String> + Send + 'static,
+        mut run: impl FnMut(&ProcessSpec, &Leash) -> Result<ProcessResult, String> + Send + 'static,
     ) -> Result<Self, String> {
-        let (orders, inbox) = mpsc::channel::<Order>();
+        let (orders, inbox) = mpsc::channel::<ProcessOrder>();
         let thread = std::thread::Builder::new().name("commands".to_owned());
         let started = thread.spawn(move || {
-            for Order { launch, leash, reply } in inbox {
+            for ProcessOrder { launch, leash, reply } in inbox {
                 // Nobody waits for it if the call was dropped.
                 let _ = reply.send(run(&launch, &leash));
             }
@@ -236,7 +236,7 @@ impl Supervisor {
 /// Where commands are started, and how everything that one of them started is ended.
 pub struct Ground {
     starter: Option<Starter>,
-    end: End,
+    end: KillScope,
     limits: LimitsFrom,
 }
 
@@ -251,7 +251,7 @@ enum LimitsFrom {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum KillScope {
     /// Among the user's other processes.
     Group(Pid),
     /// Whatever process there is besides this one, which is the first of its namespace.
@@ -259,13 +259,13 @@ enum End {
 }
 
 impl Ground {
-    fn among_others(within: &Within, group: Pid, launcher: Option<PathBuf>) -> Result<Self, String> {
+    fn among_others(within: &Confinement, group: Pid, launcher: Option<PathBuf>) -> Result<Self, String> {
         let starter = match within {
-            Within::Thin(bounds) => Some(Starter::new(bounds, Around::Thread { group }, launcher.as_ref())?),
-            Within::Nothing | Within::Full(..) => None,
+            Confinement::Thin(bounds) => Some(Starter::new(bounds, Around::Thread { group }, launcher.as_ref())?),
+            Confinement::Nothing | Confinement::Full(..) => None,
         };
         let limits = launcher.map_or(LimitsFrom::Supervisor, LimitsFrom::Launcher);
-        Ok(Self { starter, end: End::Group(group), limits })
+        Ok(Self { starter, end: KillScope::Group(group), limits })
     }
 
     /// For process 1 of a namespace. It runs nothing but commands with these limits, so it takes them itself.
@@ -274,16 +274,16 @@ impl Ground {
         for (resource, amount) in limits {
             limit(None, *resource, *amount);
         }
-        Ok(Self { starter: Some(starter), end: End::Everything, limits: LimitsFrom::Parent })
+        Ok(Self { starter: Some(starter), end: KillScope::Everything, limits: LimitsFrom::Parent })
     }
 
     /// Runs a command to its end. Nobody ends it from outside but with this process.
-    pub fn supervise(&self, launch: &Launch) -> Result<Finished, String> {
-        let leash = Leash { group: rustix::process::getpid(), state: Mutex::new(State::NotStarted) };
+    pub fn supervise(&self, launch: &ProcessSpec) -> Result<ProcessResult, String> {
+        let leash = Leash { group: rustix::process::getpid(), state: Mutex::new(LeashState::NotStarted) };
         self.supervised(launch, &leash)
     }
 
-    fn supervised(&self, launch: &Launch, leash: &Leash) -> Result<Finished, String> {
+    fn supervised(&self, launch: &ProcessSpec, leash: &Leash) -> Result<ProcessResult, String> {
         let mut child = self.start(launch, leash)?;
         if matches!(self.limits, LimitsFrom::Supervisor) {
             for (resource, amount) in limits(launch.may_write) {
@@ -298,22 +298,22 @@ impl Ground {
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                *leash.state() = State::Over;
+                *leash.state() = LeashState::Over;
                 return Err(format!("the command was lost: {error}"));
             }
         };
         let status = child.wait().map_err(|error| format!("the command was lost: {error}"))?;
-        *leash.state() = State::Over;
+        *leash.state() = LeashState::Over;
         match self.end {
-            End::Group(_) if self.starter.is_none() => end_strays(launch),
-            End::Group(_) => {}
-            End::Everything => reap(),
+            KillScope::Group(_) if self.starter.is_none() => end_strays(launch),
+            KillScope::Group(_) => {}
+            KillScope::Everything => reap(),
         }
         heard.drain();
         Ok(heard.finished(ended.unwrap_or_else(|| how_it_ended(status))))
     }
 
-    fn start(&self, launch: &Launch, leash: &Leash) -> Result<Child, String> {
+    fn start(&self, launch: &ProcessSpec, leash: &Leash) -> Result<Child, String> {
         let mut command = match &self.limits {
             LimitsFrom::Launcher(launcher) => {
                 let limits = limits(launch.may_write);
@@ -333,11 +333,11 @@ impl Ground {
             .envs(launch.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(match self.end {
-            End::Group(group) => group.as_raw_nonzero().get(),
-            End::Everything => 0,
+            KillScope::Group(group) => group.as_raw_nonzero().get(),
+            KillScope::Everything => 0,
         });
         let mut state = leash.state();
-        if *state == State::Over {
+        if *state == LeashState::Over {
             return Err(CANCELLED.to_owned());
         }
         let started = match &self.starter {
@@ -345,7 +345,7 @@ impl Ground {
             None => command.spawn(),
         };
         let child = started.map_err(|error| format!("{} cannot be started: {error}", launch.program.display()))?;
-        *state = State::Running;
+        *state = LeashState::Running;
         Ok(child)
     }
 }
@@ -362,7 +362,7 @@ struct Starter {
 impl Starter {
     fn new(bounds: &Bounds, around: Around, launcher: Option<&PathBuf>) -> Result<Self, String> {
         let run = bounds.run.iter().chain(launcher).cloned().collect();
-        let restriction = Restriction::new(&Bounds { run, ..bounds.clone() }, around)?;
+        let restriction = ThreadRestriction::new(&Bounds { run, ..bounds.clone() }, around)?;
         let (commands, inbox) = mpsc::channel::<Command>();
         let (sender, started) = mpsc::channel();
         let thread = std::thread::Builder::new().name("fenced".to_owned());
@@ -387,7 +387,7 @@ impl Starter {
     }
 }
 
-impl End {
+impl KillScope {
     fn now(self) {
         match self {
             Self::Group(group) => drop(kill_process_group(group, Signal::KILL)),
@@ -447,11 +447,11 @@ fn pid_of(child: &Child) -> Pid {
 /// What ends a command from outside.
 struct Leash {
     group: Pid,
-    state: Mutex<State>,
+    state: Mutex<LeashState>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LeashState {
     NotStarted,
     Running,
     /// Its group may belong to another command by now.
@@ -459,16 +459,16 @@ enum State {
 }
 
 impl Leash {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LeashState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begin(&self) -> Result<(), String> {
         let mut state = self.state();
-        if *state == State::Over {
+        if *state == LeashState::Over {
             return Err(CANCELLED.to_owned());
         }
-        *state = State::Running;
+        *state = LeashState::Running;
         Ok(())
     }
 }
@@ -478,10 +478,10 @@ struct EndWhenDropped(Arc<Leash>);
 impl Drop for EndWhenDropped {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        if *state == State::Running {
+        if *state == LeashState::Running {
             let _ = kill_process_group(self.0.group, Signal::KILL);
         }
-        *state = State::Over;
+        *state = LeashState::Over;
     }
 }
 
@@ -541,17 +541,17 @@ pub fn limit(process: Option<Pid>, resource: Resource, amount: u64) {
 pub fn limit(_: Option<Pid>, _: Resource, _: u64) {}
 
 /// Listens until the child ends, its time is up, or it has said too much; the latter two are the answer.
-fn watch(launch: &Launch, child: &mut Child) -> io::Result<(Heard, Option<Ended>)> {
+fn watch(launch: &ProcessSpec, child: &mut Child) -> io::Result<(OutputPipes, Option<ProcessEnd>)> {
     let deadline = Instant::now() + launch.timeout;
     let end = descriptor_of(child)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let mut heard = Heard {
-        stdout: Stream::new(stdout.map(OwnedFd::from), MOST_STDOUT)?,
-        stderr: Stream::new(stderr.map(OwnedFd::from), MOST_STDERR)?,
+    let mut heard = OutputPipes {
+        stdout: OutputPipe::new(stdout.map(OwnedFd::from), MOST_STDOUT)?,
+        stderr: OutputPipe::new(stderr.map(OwnedFd::from), MOST_STDERR)?,
     };
     loop {
         let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
-            return Ok((heard, Some(Ended::TimedOut)));
+            return Ok((heard, Some(ProcessEnd::TimedOut)));
         };
         let mut waiting: Vec<PollFd<'_>> = end.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
         let open = [&heard.stdout, &heard.stderr].into_iter().filter_map(|stream| stream.pipe.as_ref());
@@ -566,7 +566,7 @@ fn watch(launch: &Launch, child: &mut Child) -> io::Result<(Heard, Option<Ended>
         let has_ended = has_ended(child)?;
         heard.read();
         if heard.overflowed() && launch.overflow == Overflow::End {
-            return Ok((heard, Some(Ended::SaidTooMuch)));
+            return Ok((heard, Some(ProcessEnd::SaidTooMuch)));
         }
         if has_ended {
             return Ok((heard, None));
@@ -593,12 +593,12 @@ fn has_ended(child: &Child) -> io::Result<bool> {
     Ok(waitid(WaitId::Pid(pid_of(child)), options)?.is_some())
 }
 
-struct Heard {
-    stdout: Stream,
-    stderr: Stream,
+struct OutputPipes {
+    stdout: OutputPipe,
+    stderr: OutputPipe,
 }
 
-impl Heard {
+impl OutputPipes {
     fn read(&mut self) {
         self.stdout.read();
         self.stderr.read();
@@ -613,21 +613,21 @@ impl Heard {
         self.stdout.overflowed
     }
 
-    fn finished(self, ended: Ended) -> Finished {
+    fn finished(self, ended: ProcessEnd) -> ProcessResult {
         let truncated = self.stdout.overflowed || self.stderr.overflowed;
-        Finished { stdout: self.stdout.kept, stderr: self.stderr.kept, ended, truncated }
+        ProcessResult { stdout: self.stdout.kept, stderr: self.stderr.kept, ended, truncated }
     }
 }
 
 /// One end of a pipe, and the beginning of what came out of it.
-struct Stream {
+struct OutputPipe {
     pipe: Option<OwnedFd>,
     kept: Vec<u8>,
     most: usize,
     overflowed: bool,
 }
 
-impl Stream {
+impl OutputPipe {
     fn new(pipe: Option<OwnedFd>, most: usize) -> io::Result<Self> {
         if let Some(pipe) = &pipe {
             let flags = rustix::fs::fcntl_getfl(pipe)?;
@@ -660,16 +660,16 @@ impl Stream {
     }
 }
 
-fn how_it_ended(status: ExitStatus) -> Ended {
+fn how_it_ended(status: ExitStatus) -> ProcessEnd {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Ended::Exited(code),
-        (None, signal) => Ended::Killed(signal.unwrap_or(0)),
+        (Some(code), _) => ProcessEnd::Exited(code),
+        (None, signal) => ProcessEnd::Killed(signal.unwrap_or(0)),
     }
 }
 
 /// Ends what left the group. Only where there is no fence to keep it in: processes are recognised by a variable that
 /// they inherited, which one that wants to hide can remove.
-fn end_strays(launch: &Launch) {
+fn end_strays(launch: &ProcessSpec) {
     const MOST_ROUNDS: usize = 20;
     let Some(mark) =
         launch.environment.iter().find(|(name, _)| name == MARK).map(|(name, value)| format!("{name}={value}"))

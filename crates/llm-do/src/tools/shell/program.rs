@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::way::{self, Way};
+use super::way::{self, PathTrail};
 use crate::beneath::Identity;
 use crate::escape::visible;
 use crate::journal::digest::of_content;
@@ -37,7 +37,7 @@ pub enum ProgramPlace {
 
 /// A program that was found, as it was then.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct ShellProgram {
     /// By which it is started.
     pub path: PathBuf,
     /// The file that this leads to.
@@ -59,7 +59,7 @@ impl Version {
     }
 }
 
-impl Program {
+impl ShellProgram {
     /// What is at a path now, if it can be run at all; whether it may is another question.
     pub fn at(path: PathBuf) -> Option<Self> {
         let metadata = path.metadata().ok().filter(is_executable)?;
@@ -117,7 +117,7 @@ impl Grounds {
     }
 
     /// Why nothing at the end of a way may be run, if so.
-    fn objection(&self, way: &Way) -> Option<String> {
+    fn objection(&self, way: &PathTrail) -> Option<String> {
         let on_the_way = way.directories.iter().find_map(|(directory, metadata)| {
             let ground = self.0.iter().find(|(identity, _)| *identity == Identity::of_file_metadata(metadata));
             match ground {
@@ -170,29 +170,29 @@ pub struct Programs {
     grounds: Grounds,
     /// The user's own, besides the system's.
     directories: Vec<PathBuf>,
-    found: Mutex<HashMap<String, Result<Program, String>>>,
+    found: Mutex<HashMap<String, Result<ShellProgram, String>>>,
 }
 
 impl Programs {
     /// What was found before counts: nothing is looked for again.
-    pub fn new(grounds: Grounds, directories: Vec<PathBuf>, found: &BTreeMap<String, Program>) -> Self {
+    pub fn new(grounds: Grounds, directories: Vec<PathBuf>, found: &BTreeMap<String, ShellProgram>) -> Self {
         let found = found.iter().map(|(name, program)| (name.clone(), Ok(program.clone()))).collect();
         Self { grounds, directories, found: Mutex::new(found) }
     }
 
     /// The program, or why there is none.
-    pub fn find(&self, name: &str) -> Result<Program, String> {
+    pub fn find(&self, name: &str) -> Result<ShellProgram, String> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.entry(name.to_owned()).or_insert_with(|| self.resolve(name)).clone()
     }
 
-    fn resolve(&self, name: &str) -> Result<Program, String> {
+    fn resolve(&self, name: &str) -> Result<ShellProgram, String> {
         let shown = visible(name);
         // A rule may name a program by its path; then only that one is meant.
         if Path::new(name).is_absolute() {
             return match self.grounds.place(Path::new(name)) {
                 ProgramPlace::System | ProgramPlace::Own { .. } => {
-                    Program::at(PathBuf::from(name)).ok_or_else(|| format!("`{shown}` is no program"))
+                    ShellProgram::at(PathBuf::from(name)).ok_or_else(|| format!("`{shown}` is no program"))
                 }
                 ProgramPlace::Missing => Err(format!("`{shown}` is no program")),
                 ProgramPlace::Refused(reason) => Err(format!("`{shown}` {reason}")),
@@ -200,7 +200,7 @@ impl Programs {
         }
         let directories: Vec<&Path> = self.directories().collect();
         let is_name = !name.is_empty() && !name.contains('/');
-        let found = directories.iter().filter(|_| is_name).find_map(|directory| Program::at(directory.join(name)));
+        let found = directories.iter().filter(|_| is_name).find_map(|directory| ShellProgram::at(directory.join(name)));
         found.ok_or_else(|| {
             let directories: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
             format!("`{shown}` is not in {}", directories.join(", "))
@@ -219,7 +219,7 @@ impl Programs {
     }
 
     /// What a fence must let be run besides the system: the user's directories, and a program in them or elsewhere.
-    pub fn run_from(&self, program: &Program) -> Vec<PathBuf> {
+    pub fn run_from(&self, program: &ShellProgram) -> Vec<PathBuf> {
         let is_system = |path: &Path| system_directories().any(|directory| path.starts_with(directory));
         let own = [&program.path, &program.file].into_iter().filter(|path| !is_system(path)).cloned();
         let libraries = self.directories.iter().flat_map(|directory| libraries(directory));
@@ -227,7 +227,7 @@ impl Programs {
     }
 
     /// Where programs that only start others find them, and the variable that says so to them: a directory in the user's home.
-    pub fn homes(&self, program: &Program, home: Option<&Path>) -> Vec<(&'static str, PathBuf)> {
+    pub fn homes(&self, program: &ShellProgram, home: Option<&Path>) -> Vec<(&'static str, PathBuf)> {
         let is_used = |file: &str| {
             program.file.file_name().is_some_and(|name| name == file)
                 || self.directories.iter().any(|directory| directory.join(file).is_file())

@@ -11,14 +11,14 @@ const MOST_LINKS: usize = 40;
 
 /// A way, as far as it goes.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct PathTrail {
     /// Those that something was looked up in, each without links.
     pub directories: Vec<(PathBuf, Metadata)>,
     /// What is at its end, without links; `None` if nothing is.
     pub arrived: Option<(PathBuf, Metadata)>,
 }
 
-impl Way {
+impl PathTrail {
     /// The same way with its end as one more directory: what would be looked up in it.
     #[must_use]
     pub fn entered(mut self) -> Self {
@@ -27,13 +27,13 @@ impl Way {
     }
 }
 
-enum Step {
+enum TrailStep {
     Up,
     Into(std::ffi::OsString),
 }
 
 /// Follows an absolute path.
-pub fn to(path: &Path) -> io::Result<Way> {
+pub fn to(path: &Path) -> io::Result<PathTrail> {
     let mut here = PathBuf::from("/");
     let mut at = here.symlink_metadata()?;
     let mut directories = Vec::new();
@@ -42,16 +42,18 @@ pub fn to(path: &Path) -> io::Result<Way> {
     put_in_front(&mut waiting, path);
     while let Some(step) = waiting.pop_front() {
         if !at.is_dir() {
-            return Ok(Way { directories, arrived: None });
+            return Ok(PathTrail { directories, arrived: None });
         }
         directories.push((here.clone(), at.clone()));
         let next = match step {
-            Step::Up => here.parent().unwrap_or(Path::new("/")).to_owned(),
-            Step::Into(name) => here.join(name),
+            TrailStep::Up => here.parent().unwrap_or(Path::new("/")).to_owned(),
+            TrailStep::Into(name) => here.join(name),
         };
         let metadata = match next.symlink_metadata() {
             Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Way { directories, arrived: None }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(PathTrail { directories, arrived: None });
+            }
             Err(error) => return Err(error),
         };
         if metadata.is_symlink() {
@@ -69,14 +71,14 @@ pub fn to(path: &Path) -> io::Result<Way> {
             (here, at) = (next, metadata);
         }
     }
-    Ok(Way { directories, arrived: Some((here, at)) })
+    Ok(PathTrail { directories, arrived: Some((here, at)) })
 }
 
-fn put_in_front(waiting: &mut VecDeque<Step>, path: &Path) {
+fn put_in_front(waiting: &mut VecDeque<TrailStep>, path: &Path) {
     for component in path.components().rev() {
         match component {
-            Component::Normal(name) => waiting.push_front(Step::Into(name.to_owned())),
-            Component::ParentDir => waiting.push_front(Step::Up),
+            Component::Normal(name) => waiting.push_front(TrailStep::Into(name.to_owned())),
+            Component::ParentDir => waiting.push_front(TrailStep::Up),
             Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
         }
     }

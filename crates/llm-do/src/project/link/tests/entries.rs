@@ -64,9 +64,12 @@ fn an_entry_function_is_one_of_the_listed_files() {
         let text = format!(r#"{{"version": 1, "entry": {{{entry}}}, "python_files": ["./code/tools.py"]}}"#);
         directory().manifest_text(&text)
     };
-    let offer = |entries: &[EntryFunction]| Offer { entries: entries.to_vec(), ..Offer::default() };
+    let offer = |entries: &[EntryFunction]| PythonOffer { entries: entries.to_vec(), ..PythonOffer::default() };
     let named = with(r#""function": "code/tools.py:main""#);
-    assert_eq!(named.offering(Offer::default()).program().entry, Entry::Function(function("code/tools.py", "main")));
+    assert_eq!(
+        named.offering(PythonOffer::default()).program().entry,
+        Entry::Function(function("code/tools.py", "main"))
+    );
     let open = with(r#""function": "code/tools.py:main""#).code(Code::Unread).program();
     assert_eq!(
         (open.entry, open.open),

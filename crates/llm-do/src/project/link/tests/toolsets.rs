@@ -4,7 +4,7 @@ use super::*;
 use crate::project::reach::Graph;
 use crate::project::{AllowWorkers, Program};
 use crate::tools::approval::{DeclaredVerdict, Rule};
-use crate::tools::source::{Exported, PythonToolset, ToolsetSource};
+use crate::tools::source::{ExportKind, PythonToolset, ToolsetSource};
 use crate::tools::{Capabilities, DeclaredTool};
 
 fn tool_names(program: &Program, agent: &str) -> Vec<String> {
@@ -18,15 +18,15 @@ fn offered(name: &str, tools: Option<&[&str]>) -> PythonToolset {
         capabilities: Capabilities::NONE,
     };
     PythonToolset {
-        exported: Exported::Toolset,
+        exported: ExportKind::Toolset,
         file: "tools.py".into(),
         name: name.to_owned(),
         tools: tools.map(|tools| tools.iter().map(tool).collect()),
     }
 }
 
-fn offer(toolsets: Vec<PythonToolset>, tools: &[&str]) -> Offer {
-    let single = |name: &&str| crate::project::OfferedTool {
+fn offer(toolsets: Vec<PythonToolset>, tools: &[&str]) -> PythonOffer {
+    let single = |name: &&str| crate::project::PythonFileTool {
         file: "tools.py".into(),
         tool: DeclaredTool {
             name: (*name).to_owned().into(),
@@ -34,7 +34,7 @@ fn offer(toolsets: Vec<PythonToolset>, tools: &[&str]) -> Offer {
             capabilities: Capabilities::NONE,
         },
     };
-    Offer { toolsets, tools: tools.iter().map(single).collect(), ..Offer::default() }
+    PythonOffer { toolsets, tools: tools.iter().map(single).collect(), ..PythonOffer::default() }
 }
 
 #[test]

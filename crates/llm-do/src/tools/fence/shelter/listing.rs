@@ -15,7 +15,7 @@ use crate::tools::repository;
 
 /// The entries of a directory that somebody has to look at.
 #[derive(Debug)]
-pub struct Listing {
+pub struct DirectoryListing {
     /// How many there are in all.
     pub entries: usize,
     pub directories: Vec<PathBuf>,
@@ -44,7 +44,7 @@ struct Stamp {
 
 /// Why a directory could not be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unlisted {
+pub enum DirectoryListingError {
     /// It is not there any more.
     Gone,
     /// Nobody may look into it, until its owner changes that: a command could.
@@ -53,7 +53,7 @@ pub enum Unlisted {
     Unknown,
 }
 
-impl From<io::Error> for Unlisted {
+impl From<io::Error> for DirectoryListingError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Gone,
@@ -65,29 +65,34 @@ impl From<io::Error> for Unlisted {
 
 /// Listings by directory.
 #[derive(Debug, Default)]
-pub struct Listings(HashMap<PathBuf, Listing>);
+pub struct Listings(HashMap<PathBuf, DirectoryListing>);
 
 /// How coarse the clock of a file system may be.
 const COARSE: Duration = Duration::from_millis(100);
 
 impl Listings {
     /// What is in a directory now.
-    pub fn of(&mut self, directory: &Path, most: usize, meaning: Meaning<'_>) -> Result<&Listing, Unlisted> {
+    pub fn of(
+        &mut self,
+        directory: &Path,
+        most: usize,
+        meaning: Meaning<'_>,
+    ) -> Result<&DirectoryListing, DirectoryListingError> {
         let stamp = Stamp::of(directory)?;
         let is_known = self.0.get(directory).is_some_and(|listing| listing.stamp == Some(stamp));
         if !is_known {
-            let listing = Listing::read(directory, stamp, most, meaning)?;
+            let listing = DirectoryListing::read(directory, stamp, most, meaning)?;
             self.0.insert(directory.to_owned(), listing);
         }
-        self.0.get(directory).ok_or(Unlisted::Unknown)
+        self.0.get(directory).ok_or(DirectoryListingError::Unknown)
     }
 }
 
 /// What an entry means, by its path and kind, and whether what is in it is looked at.
 pub type Meaning<'a> = &'a dyn Fn(&Path, fs::FileType) -> (Option<Mark>, bool);
 
-impl Listing {
-    fn read(directory: &Path, stamp: Stamp, most: usize, meaning: Meaning<'_>) -> Result<Self, Unlisted> {
+impl DirectoryListing {
+    fn read(directory: &Path, stamp: Stamp, most: usize, meaning: Meaning<'_>) -> Result<Self, DirectoryListingError> {
         // Names that can be listed are of no use where none of them leads anywhere.
         rustix::fs::access(directory, Access::EXEC_OK).map_err(io::Error::from)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -110,10 +115,10 @@ impl Listing {
 }
 
 impl Stamp {
-    fn of(directory: &Path) -> Result<Self, Unlisted> {
+    fn of(directory: &Path) -> Result<Self, DirectoryListingError> {
         let metadata = fs::symlink_metadata(directory)?;
         if !metadata.is_dir() {
-            return Err(Unlisted::Gone);
+            return Err(DirectoryListingError::Gone);
         }
         let changed = (metadata.ctime(), metadata.ctime_nsec());
         Ok(Self { identity: Identity::of_file_metadata(&metadata), changed })

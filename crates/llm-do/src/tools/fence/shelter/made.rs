@@ -9,13 +9,13 @@ use cap_std::fs::Dir;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 /// Something that is there now, in a directory that is held.
-pub struct Made {
+pub struct LeftoverEntry {
     pub path: PathBuf,
     above: Dir,
     name: PathBuf,
 }
 
-impl Made {
+impl LeftoverEntry {
     /// What stands at a path that led through no links: itself, or the first link on the way to it.
     pub fn at(root: &Path, path: &Path) -> Option<Self> {
         let parts: Vec<&OsStr> = path.strip_prefix(root).ok()?.components().map(Component::as_os_str).collect();
@@ -63,14 +63,14 @@ mod tests {
         }
         symlink(&victim, root.join("way")).unwrap();
         for (path, removed) in [("way/b/file", "way"), ("a/b/file", "a/b/file"), ("a/tree", "a/tree")] {
-            let made = Made::at(&root, &root.join(path)).unwrap();
+            let made = LeftoverEntry::at(&root, &root.join(path)).unwrap();
             assert_eq!(made.path, root.join(removed));
             assert!(made.remove() && root.join(removed).symlink_metadata().is_err(), "{path}");
         }
         assert!(victim.join("b/file").exists());
         for path in ["gone", "a/b/file/further", "a/gone/x"] {
-            assert!(Made::at(&root, &root.join(path)).is_none(), "{path}");
+            assert!(LeftoverEntry::at(&root, &root.join(path)).is_none(), "{path}");
         }
-        assert!(Made::at(&root, &victim).is_none(), "it lies elsewhere");
+        assert!(LeftoverEntry::at(&root, &victim).is_none(), "it lies elsewhere");
     }
 }

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use super::Shelter;
 pub use listing::Listings;
-use listing::{Mark, Unlisted};
-use made::Made;
+use listing::{DirectoryListingError, Mark};
+use made::LeftoverEntry;
 
-use crate::tools::protected::{Covers, KeptFrom, Protected, kept_name};
+use crate::tools::protected::{Covers, KeptFrom, ProtectedFiles, kept_name};
 use crate::tools::repository;
 use crate::tools::secret::looks_secret;
 
@@ -24,11 +24,11 @@ pub const MOST_MOUNTS: usize = 1024;
 pub const MOST_ENTRIES: usize = 200_000;
 
 /// Where commands are, and what must be kept from them there.
-pub struct Search<'a> {
+pub struct ShelterSearch<'a> {
     /// Absolute, without links.
     pub written: &'a [PathBuf],
     pub read: &'a [PathBuf],
-    pub protected: &'a Protected,
+    pub protected: &'a ProtectedFiles,
     /// Never seen, wherever it is.
     pub hidden: &'a [PathBuf],
     /// Where programs of the user look for what they run and obey, without links.
@@ -46,7 +46,7 @@ pub enum Repositories {
 
 /// What was found, as it was then.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct ShelterFindings {
     pub read_only: BTreeSet<PathBuf>,
     pub hidden: BTreeSet<PathBuf>,
     /// Stays where it is, and may be written: it tells what the directory around it is.
@@ -60,14 +60,14 @@ pub struct Found {
     /// What stands for protected files, with where it leads: no mount keeps a link.
     links: BTreeMap<PathBuf, PathBuf>,
     /// Directories of which new names are told, with those that were there.
-    watched: Vec<Watched>,
+    watched: Vec<WatchedDirectory>,
     /// What commands write: what they made lies beneath it.
     written: Vec<PathBuf>,
     seen: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Watched {
+struct WatchedDirectory {
     directory: PathBuf,
     /// Python imports from it.
     is_imported: bool,
@@ -89,10 +89,11 @@ const ENVIRONMENT: &str = ".venv";
 const GIT: &str = ".git";
 const CACHE: &str = "__pycache__";
 
-impl Search<'_> {
+impl ShelterSearch<'_> {
     /// Looks at everything there is, but reads again only what has changed since.
-    pub fn run(&self, listings: &mut Listings) -> Found {
-        let mut found = Found { is_whole: true, written: self.written.to_owned(), ..Found::default() };
+    pub fn run(&self, listings: &mut Listings) -> ShelterFindings {
+        let mut found =
+            ShelterFindings { is_whole: true, written: self.written.to_owned(), ..ShelterFindings::default() };
         for root in self.written {
             if root.ancestors().any(|above| above.file_name() == Some(OsStr::new(GIT))) {
                 // A repository that lies elsewhere is met from its worktree, and its settings are kept then.
@@ -101,12 +102,12 @@ impl Search<'_> {
                 }
                 found.read_only.insert(root.clone());
             }
-            self.walk(root, Access::Written, listings, &mut found);
+            self.walk(root, TreeAccess::Written, listings, &mut found);
             self.watch(root, false, &mut found);
         }
         let is_new = |root: &&PathBuf| !self.written.iter().any(|written| root.starts_with(written));
         for root in self.read.iter().filter(is_new) {
-            self.walk(root, Access::Read, listings, &mut found);
+            self.walk(root, TreeAccess::Read, listings, &mut found);
         }
         for (path, covers) in self.protected.entries() {
             let Some(path) = real(path) else { continue };
@@ -135,18 +136,18 @@ impl Search<'_> {
         self.written.iter().any(|worktree| repository::linked(worktree).contains(root))
     }
 
-    fn walk(&self, root: &Path, access: Access, listings: &mut Listings, found: &mut Found) {
+    fn walk(&self, root: &Path, access: TreeAccess, listings: &mut Listings, found: &mut ShelterFindings) {
         let mut waiting = vec![root.to_owned()];
         while let Some(directory) = waiting.pop() {
             let room = MOST_ENTRIES.saturating_sub(found.seen) + 1;
             let listing = match listings.of(&directory, room, &|path, kind| self.meaning(path, kind)) {
                 Ok(listing) => listing,
-                Err(Unlisted::Gone) => continue,
-                Err(Unlisted::Closed) if directory != root => {
+                Err(DirectoryListingError::Gone) => continue,
+                Err(DirectoryListingError::Closed) if directory != root => {
                     found.hidden.insert(directory);
                     continue;
                 }
-                Err(Unlisted::Closed | Unlisted::Unknown) => {
+                Err(DirectoryListingError::Closed | DirectoryListingError::Unknown) => {
                     found.is_whole = false;
                     continue;
                 }
@@ -160,7 +161,7 @@ impl Search<'_> {
             for (path, mark) in &listing.marked {
                 self.meet(path, *mark, access, found);
             }
-            if listing.is_repository && access == Access::Written {
+            if listing.is_repository && access == TreeAccess::Written {
                 self.keep_settings(&directory, &directory, found);
                 found.held.extend(repository::MARKS.map(|mark| directory.join(mark)));
             }
@@ -182,21 +183,21 @@ impl Search<'_> {
         (kept.map(Mark::Protected), lower != ENVIRONMENT)
     }
 
-    fn meet(&self, path: &Path, mark: Mark, access: Access, found: &mut Found) {
-        if access == Access::Written && mark != Mark::Secret {
+    fn meet(&self, path: &Path, mark: Mark, access: TreeAccess, found: &mut ShelterFindings) {
+        if access == TreeAccess::Written && mark != Mark::Secret {
             found.links.extend(fs::read_link(path).ok().map(|target| (path.to_owned(), target)));
         }
         match (mark, access) {
             // A link leads to what is secret.
             (Mark::Secret, _) => found.hidden.extend(real(path)),
-            (Mark::Repository, Access::Written) => self.keep_repository(path, found),
+            (Mark::Repository, TreeAccess::Written) => self.keep_repository(path, found),
             (Mark::Protected(KeptFrom::AllButGit), _) if self.repositories == Repositories::Written => {}
-            (Mark::Protected(_), Access::Written) => found.read_only.extend(real(path)),
-            (Mark::Repository | Mark::Protected(_), Access::Read) => {}
+            (Mark::Protected(_), TreeAccess::Written) => found.read_only.extend(real(path)),
+            (Mark::Repository | Mark::Protected(_), TreeAccess::Read) => {}
         }
     }
 
-    fn keep(&self, path: PathBuf, found: &mut Found) {
+    fn keep(&self, path: PathBuf, found: &mut ShelterFindings) {
         if self.is_written(&path) || self.written.iter().any(|root| root.starts_with(&path)) {
             found.read_only.insert(path);
         }
@@ -206,7 +207,7 @@ impl Search<'_> {
         self.written.iter().any(|root| path.starts_with(root))
     }
 
-    fn hide(&self, path: PathBuf, found: &mut Found) {
+    fn hide(&self, path: PathBuf, found: &mut ShelterFindings) {
         let is_reached = |root: &PathBuf| path.starts_with(root) || root.starts_with(&path);
         if self.written.iter().chain(self.read).any(is_reached) {
             found.hidden.insert(path);
@@ -214,7 +215,7 @@ impl Search<'_> {
     }
 
     /// A directory of `git`, or a file or link that leads to one.
-    fn keep_repository(&self, path: &Path, found: &mut Found) {
+    fn keep_repository(&self, path: &Path, found: &mut ShelterFindings) {
         if let Ok(real) = path.canonicalize()
             && real.is_file()
         {
@@ -234,7 +235,7 @@ impl Search<'_> {
     }
 
     /// Keeps what is there; what is not there must not be made.
-    fn keep_settings(&self, directory: &Path, worktree: &Path, found: &mut Found) {
+    fn keep_settings(&self, directory: &Path, worktree: &Path, found: &mut ShelterFindings) {
         for path in repository::settings(directory) {
             match real(&path) {
                 Some(real) if self.is_written(&real) => drop(found.read_only.insert(real)),
@@ -249,7 +250,7 @@ impl Search<'_> {
     }
 
     /// What Python imports from a directory: its modules and packages. It is also one that is built in.
-    fn keep_modules(&self, directory: &Path, found: &mut Found) {
+    fn keep_modules(&self, directory: &Path, found: &mut ShelterFindings) {
         if !self.is_written(directory) {
             // Only what lies in it can be written: a part of a package is kept, and other directories are none.
             let is_package = |root: &&PathBuf| {
@@ -270,21 +271,22 @@ impl Search<'_> {
         self.watch(directory, true, found);
     }
 
-    fn watch(&self, directory: &Path, is_imported: bool, found: &mut Found) {
+    fn watch(&self, directory: &Path, is_imported: bool, found: &mut ShelterFindings) {
         let is_home = self.home == Some(directory);
-        let mut watched = Watched { directory: directory.to_owned(), is_imported, is_home, names: BTreeSet::new() };
+        let mut watched =
+            WatchedDirectory { directory: directory.to_owned(), is_imported, is_home, names: BTreeSet::new() };
         watched.names = watched.present(self.protected);
         found.watched.push(watched);
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
+enum TreeAccess {
     Read,
     Written,
 }
 
-impl Found {
+impl ShelterFindings {
     /// How many mounts it takes.
     pub fn mounts(&self, written: &[PathBuf]) -> usize {
         let kept = self.read_only.iter().chain(&self.hidden).chain(&self.held);
@@ -320,7 +322,7 @@ impl Found {
     }
 
     /// What a command has made that others would run, import or take as instructions; what no command may make is removed.
-    pub fn traces(&self, protected: &Protected, approved: &[PathBuf]) -> Vec<Trace> {
+    pub fn traces(&self, protected: &ProtectedFiles, approved: &[PathBuf]) -> Vec<Trace> {
         let is_approved = |path: &Path| approved.iter().any(|one| path.starts_with(one));
         let mut traces = Vec::new();
         for watched in &self.watched {
@@ -355,15 +357,15 @@ impl Found {
     }
 
     /// What stands now at a path, or a link that was put on the way to it.
-    fn made(&self, path: &Path) -> Option<Made> {
+    fn made(&self, path: &Path) -> Option<LeftoverEntry> {
         let root = self.written.iter().find(|root| path.starts_with(root))?;
-        Made::at(root, path)
+        LeftoverEntry::at(root, path)
     }
 }
 
-impl Watched {
+impl WatchedDirectory {
     /// The names that are there now and that somebody should know of.
-    fn present(&self, protected: &Protected) -> BTreeSet<OsString> {
+    fn present(&self, protected: &ProtectedFiles) -> BTreeSet<OsString> {
         let is_told = |entry: &fs::DirEntry| {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().to_lowercase());
             name == GIT

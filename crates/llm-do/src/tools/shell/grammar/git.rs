@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::options::Type::{Checked, Number, OneOf, Text};
 use super::options::{Flag, NUMBER, Options, both, long, short};
-use super::repository::{self, Tracked};
+use super::repository::{self, TrackedFiles};
 use super::{Fit, IsHidden, doubt_about_secrets, index::Hash, read_file};
 use crate::escape::visible;
 use crate::tools::secret::looks_secret;
@@ -13,7 +13,7 @@ use crate::tools::shell::directory::{WorkingDirectory, stays_beneath};
 use crate::tools::shell::words::Word;
 
 /// `git` as it is executed: the judged words, between settings that no configuration overrides.
-pub struct Hardened {
+pub struct GitInvocation {
     pub arguments: Vec<String>,
     pub environment: Vec<(&'static str, String)>,
 }
@@ -59,7 +59,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 ];
 
 /// Puts the judged words of a `git` command (without its name) between the settings.
-pub fn harden(words: &[String], directory: &WorkingDirectory) -> Hardened {
+pub fn harden(words: &[String], directory: &WorkingDirectory) -> GitInvocation {
     let repository = repository::examine(directory);
     let hash = repository.as_ref().map_or(Hash::Sha1, |repository| repository.hash);
     let mut arguments: Vec<String> =
@@ -83,7 +83,7 @@ pub fn harden(words: &[String], directory: &WorkingDirectory) -> Hardened {
     let above = repository.and_then(|repository| repository.above);
     let ceiling = above.as_deref().unwrap_or(&directory.path).parent().unwrap_or(Path::new("/"));
     environment.push(("GIT_CEILING_DIRECTORIES", ceiling.display().to_string()));
-    Hardened { arguments, environment }
+    GitInvocation { arguments, environment }
 }
 
 pub fn fit(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
@@ -124,10 +124,10 @@ pub fn fit(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>
             None => covers(&paths, secret),
         };
         fit.doubts.extend(match &repository.tracked {
-            Tracked::Unknown => {
+            TrackedFiles::Unknown => {
                 Some("`.git/index` does not say which files are tracked: one may be a secret".to_owned())
             }
-            Tracked::Secrets(secrets) => secrets.iter().find(|secret| is_shown(secret)).map(|secret| {
+            TrackedFiles::Secrets(secrets) => secrets.iter().find(|secret| is_shown(secret)).map(|secret| {
                 format!("`{}` looks like a secret and may be shown", visible(&secret.display().to_string()))
             }),
         });
@@ -173,7 +173,8 @@ fn revision_or_path(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit)
         return Ok(None);
     }
     let place = directory.find(&Word::literal(text));
-    let is_there = place.as_ref().is_ok_and(|place| place.kind != crate::tools::shell::directory::Kind::Missing);
+    let is_there =
+        place.as_ref().is_ok_and(|place| place.kind != crate::tools::shell::directory::CommandPathKind::Missing);
     if is_there || text.contains(['*', '?', '[']) {
         return path(operand, directory, fit);
     }

@@ -7,7 +7,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use super::index::{self, Hash};
-use crate::beneath::{self, Unopened};
+use crate::beneath::{self, FileOpenError};
 use crate::escape::visible;
 use crate::tools::secret::looks_secret;
 use crate::tools::shell::directory::WorkingDirectory;
@@ -20,12 +20,12 @@ pub struct Repository {
     pub hash: Hash,
     /// What could make a reading command run something else, or read elsewhere.
     pub doubts: Vec<String>,
-    pub tracked: Tracked,
+    pub tracked: TrackedFiles,
 }
 
 /// What is known of the files that a repository tracks.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Tracked {
+pub enum TrackedFiles {
     /// Nothing says which they are.
     Unknown,
     /// Those that look like secrets, from its root.
@@ -45,7 +45,7 @@ pub fn examine(directory: &WorkingDirectory) -> Option<Repository> {
     let above = directory.path.ancestors().skip(1).find(|path| path.join(".git").symlink_metadata().is_ok())?;
     let mut repository = match Dir::open_ambient_dir(above, ambient_authority()) {
         Ok(root) => Repository::read(&root, Some(above)),
-        Err(_) => Repository { above: None, hash: Hash::Sha1, doubts: Vec::new(), tracked: Tracked::Unknown },
+        Err(_) => Repository { above: None, hash: Hash::Sha1, doubts: Vec::new(), tracked: TrackedFiles::Unknown },
     };
     let shown = above.display().to_string();
     repository.doubts.push(format!("the repository begins above the working directory, at `{}`", visible(&shown)));
@@ -55,7 +55,7 @@ pub fn examine(directory: &WorkingDirectory) -> Option<Repository> {
 impl Repository {
     fn read(root: &Dir, above: Option<&Path>) -> Self {
         let above = above.map(Path::to_owned);
-        let mut repository = Self { above, hash: Hash::Sha1, doubts: Vec::new(), tracked: Tracked::Unknown };
+        let mut repository = Self { above, hash: Hash::Sha1, doubts: Vec::new(), tracked: TrackedFiles::Unknown };
         match root.symlink_metadata(".git") {
             Ok(metadata) if metadata.is_dir() => {}
             Ok(_) | Err(_) => {
@@ -105,7 +105,7 @@ impl Repository {
             Ok(None) => {}
             Ok(Some(bytes)) => {
                 if let Some(paths) = index::paths(&bytes, self.hash) {
-                    self.tracked = Tracked::Secrets(paths.into_iter().filter(|path| looks_secret(path)).collect());
+                    self.tracked = TrackedFiles::Secrets(paths.into_iter().filter(|path| looks_secret(path)).collect());
                 }
             }
             Err(error) => self.doubts.push(format!("`.git/index` {error}")),
@@ -124,7 +124,7 @@ fn read(root: &Dir, path: &str, limit: u64) -> Result<Option<Vec<u8>>, String> {
     match beneath::read(root, Path::new(path), limit + 1) {
         Ok(bytes) if bytes.len() as u64 > limit => Err("is too large".to_owned()),
         Ok(bytes) => Ok(Some(bytes)),
-        Err(Unopened::Missing) => Ok(None),
+        Err(FileOpenError::Missing) => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -172,7 +172,7 @@ fn section_of(header: &str) -> Option<String> {
 }
 
 /// Settings that cannot mislead `status`, `log`, `diff` and `show`, and those that we override, by section.
-const HARMLESS: &[(&[&str], Keys)] = &[
+const HARMLESS: &[(&[&str], HarmlessKeys)] = &[
     // Only other commands look at these.
     (
         &[
@@ -211,18 +211,18 @@ const HARMLESS: &[(&[&str], Keys)] = &[
             "versionsort",
             "worktree",
         ],
-        Keys::All,
+        HarmlessKeys::All,
     ),
     // Output has no colours and goes to no pager.
-    (&["color", "column", "pager"], Keys::All),
+    (&["color", "column", "pager"], HarmlessKeys::All),
     // Nothing is fetched or sent.
-    (&["credential", "http", "url"], Keys::All),
+    (&["credential", "http", "url"], HarmlessKeys::All),
     // What another repository promised would have to be fetched.
-    (&["remote"], Keys::AllBut(&["promisor", "partialclonefilter"])),
-    (&["status"], Keys::AllBut(&["submodulesummary"])),
+    (&["remote"], HarmlessKeys::AllBut(&["promisor", "partialclonefilter"])),
+    (&["status"], HarmlessKeys::AllBut(&["submodulesummary"])),
     (
         &["core"],
-        Keys::Only(&[
+        HarmlessKeys::Only(&[
             "abbrev",
             "autocrlf",
             "bare",
@@ -263,7 +263,7 @@ const HARMLESS: &[(&[&str], Keys)] = &[
     ),
     (
         &["diff"],
-        Keys::Only(&[
+        HarmlessKeys::Only(&[
             "algorithm",
             "autorefreshindex",
             "colormoved",
@@ -288,12 +288,12 @@ const HARMLESS: &[(&[&str], Keys)] = &[
             "submodule",
         ]),
     ),
-    (&["extensions"], Keys::Only(&["noop", "objectformat", "preciousobjects", "refstorage", "worktreeconfig"])),
-    (&["feature"], Keys::Only(&["manyfiles"])),
-    (&["index"], Keys::Only(&["recordendofindexentries", "recordoffsettable", "sparse", "threads", "version"])),
+    (&["extensions"], HarmlessKeys::Only(&["noop", "objectformat", "preciousobjects", "refstorage", "worktreeconfig"])),
+    (&["feature"], HarmlessKeys::Only(&["manyfiles"])),
+    (&["index"], HarmlessKeys::Only(&["recordendofindexentries", "recordoffsettable", "sparse", "threads", "version"])),
     (
         &["log"],
-        Keys::Only(&[
+        HarmlessKeys::Only(&[
             "abbrevcommit",
             "date",
             "decorate",
@@ -308,7 +308,7 @@ const HARMLESS: &[(&[&str], Keys)] = &[
     ),
 ];
 
-enum Keys {
+enum HarmlessKeys {
     All,
     AllBut(&'static [&'static str]),
     /// And no subsections, whose names are those of drivers.
@@ -319,9 +319,9 @@ fn is_harmless(key: &str) -> bool {
     let (section, rest) = key.split_once('.').unwrap_or((key, ""));
     let Some((_, keys)) = HARMLESS.iter().find(|(sections, _)| sections.contains(&section)) else { return false };
     match keys {
-        Keys::All => true,
-        Keys::AllBut(names) => !names.contains(&rest.rsplit_once('.').map_or(rest, |(_, name)| name)),
-        Keys::Only(names) => names.contains(&rest),
+        HarmlessKeys::All => true,
+        HarmlessKeys::AllBut(names) => !names.contains(&rest.rsplit_once('.').map_or(rest, |(_, name)| name)),
+        HarmlessKeys::Only(names) => names.contains(&rest),
     }
 }
 
