@@ -20,23 +20,23 @@ use llm_do_launch::settings::Settings;
 use tokio::runtime::Runtime as Executor;
 
 use crate::args::RunFormat;
-use crate::asking::Asking;
-use crate::chat::ChatEnded;
 use crate::console::{ConsolePace, StdoutReader};
-use crate::display::{Display, MessageLines};
-use crate::editor::Editor;
 use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::{Failure, marked};
 use crate::plan::{Conduct, InputPlan, Recording, RunPlan, TalkPlan};
-use crate::render::{Verbosity, View};
 use crate::report::{self, OutputPlan, RunReport};
 use crate::signals::Signals;
-use crate::style::Styles;
 use crate::talk::{InputReader, Talk};
 use crate::terminal::Terminal;
-use crate::watch::{Screen, ScreenOutcome, TurnEnded};
-use crate::{answer_file, console, habits, trust};
+use crate::terminal::chat::ChatEnded;
+use crate::terminal::display::{Display, MessageLines};
+use crate::terminal::editor::Editor;
+use crate::terminal::prompt::Asking;
+use crate::terminal::render::{Verbosity, View};
+use crate::terminal::screen::{Screen, ScreenOutcome, TurnEnded};
+use crate::terminal::style::Styles;
+use crate::{answer_file, console, foreign_flags, terminal::trust};
 
 /// What is known of a run that goes on.
 pub struct PriorRun<'a> {
@@ -112,7 +112,7 @@ fn linked(
 
 /// `llm-do chekc .` is read as a project to run, and `llm-do "What is rain?"` as well.
 fn meant_command(project: &Path) -> Option<String> {
-    habits::instead_of_command(project.to_str().filter(|_| !project.exists())?)
+    foreign_flags::instead_of_command(project.to_str().filter(|_| !project.exists())?)
 }
 
 /// The journal that answers every step.

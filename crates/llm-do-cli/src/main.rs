@@ -2,42 +2,23 @@
 
 mod answer_file;
 mod args;
-mod asking;
 mod attend;
-mod attention;
-mod chat;
-mod check;
-mod checking;
+mod commands;
 mod console;
-mod display;
-mod editor;
 mod environment;
 mod executor;
 mod failure;
-mod foreign;
-mod habits;
+mod foreign_flags;
 mod hardening;
 mod json;
-mod line_editor;
-mod markdown;
-mod models;
-mod new;
 mod plan;
 mod question;
-mod render;
 mod report;
-mod resume;
-mod run;
 mod serve;
 mod signals;
-mod status;
-mod style;
-mod summary;
 mod talk;
 mod terminal;
 mod text;
-mod trust;
-mod watch;
 
 use std::process::ExitCode;
 
@@ -49,5 +30,5 @@ fn main() -> ExitCode {
         return ended;
     }
     hardening::harden();
-    console::leave(run::run(std::env::args_os()))
+    console::leave(commands::run(std::env::args_os()))
 }

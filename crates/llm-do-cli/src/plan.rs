@@ -23,13 +23,13 @@ use llm_do_launch::settings::Settings;
 use llm_do_launch::tools::ToolOffer;
 
 use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, RunArgs, RunFormat, Template};
-use crate::chat::LinesPlan;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::render::{Verbosity, View};
 use crate::report::OutputPlan;
-use crate::style::Styles;
-use crate::trust::{self, Answerers};
+use crate::terminal::chat::LinesPlan;
+use crate::terminal::render::{Verbosity, View};
+use crate::terminal::style::Styles;
+use crate::terminal::trust::{self, Answerers};
 
 /// What `check` looks at, and how it shows it.
 pub struct CheckPlan {
@@ -324,7 +324,7 @@ pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> R
         |text| ModelName::parse(text).map_err(|error| Failure::usage(format!("the variable `LLM_DO_MODEL`: {error}")));
     Ok(ModelChoices {
         overrides,
-        flag,
+        required: flag,
         unasked: None,
         program: None,
         environment: environment.get("LLM_DO_MODEL").map(from_environment).transpose()?,
@@ -390,7 +390,7 @@ mod tests {
     fn a_model_is_for_all_or_for_one_agent() {
         let models = choices(&["main=anthropic:a", "openai:b=c"]).unwrap();
         assert_eq!(models.overrides["main"].to_string(), "anthropic:a");
-        assert_eq!(models.flag.unwrap().to_string(), "openai:b=c");
+        assert_eq!(models.required.unwrap().to_string(), "openai:b=c");
         assert_eq!(models.environment.unwrap().to_string(), "ollama:qwen3");
         assert!(models.keys.contains("groq") && !models.keys.contains("openai"));
     }

@@ -6,7 +6,7 @@ use llm_do::message::RawJson;
 use llm_do::tools::approval::{ApprovalRequest, Memory, PendingQuestion, short_id};
 
 use crate::json;
-use crate::style::{Style, Styles};
+use crate::terminal::style::{Style, Styles};
 
 /// Longer words of others are cut.
 const LONGEST_FOREIGN: usize = 2000;

@@ -13,14 +13,14 @@ use llm_do::tools::Ending;
 use llm_do::tools::approval::PendingQuestion;
 
 use crate::args::RunFormat;
-use crate::chat::ChatEnded;
 use crate::failure::Failure;
 use crate::json::{self, ErrorJson, ResultJson};
-use crate::markdown::Markdown;
-use crate::render::{Verbosity, View};
-use crate::style::Style;
-use crate::watch::{StopReason, TurnEnded};
-use crate::{answer_file, console, question, resume, summary};
+use crate::terminal::chat::ChatEnded;
+use crate::terminal::markdown::Markdown;
+use crate::terminal::render::{Verbosity, View};
+use crate::terminal::screen::{StopReason, TurnEnded};
+use crate::terminal::style::Style;
+use crate::{answer_file, commands::resume, console, question, terminal::summary};
 use llm_do_launch::rehearsal::FirstRequest;
 
 /// Where the answer goes, and what else is said.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use llm_do::message::{Content, RawJson};
 use llm_do::project::Project;
-use llm_do::project::create::{Existing, WorkerDefaults, WorkerSpec};
+use llm_do::project::create::{ExistingAgent, WorkerDefaults, WorkerSpec};
 use llm_do::runtime::input::Input;
 use llm_do::stack;
 use llm_do::syntax::diagnostic::Colour;
@@ -32,7 +32,7 @@ use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::Failure;
 use crate::signals::Signals;
-use crate::watch::StopReason;
+use crate::terminal::screen::StopReason;
 use calls::ClientCalls;
 use llm_do_launch::config::Config;
 use llm_do_launch::state::StateDirectory;
@@ -264,7 +264,7 @@ fn create(create: Create, environment: &Environment) -> Result<CreateResult, Rpc
     let Create { project, spec, defaults, force } = create;
     let mistaken = |report| Failure::Project { report, colour: Colour::Plain };
     let project = Project::load(&project).map_err(mistaken)?;
-    let existing = if force { Existing::Replace } else { Existing::Keep };
+    let existing = if force { ExistingAgent::Replace } else { ExistingAgent::Keep };
     let config = Config::load(environment.config_file().as_deref()).map_err(Failure::from)?;
     let store = StateDirectory::of(environment, &config, console::notes())
         .and_then(|state| state.created())

@@ -9,9 +9,9 @@ use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do_launch::text as files;
 use serde_json::Value;
 
-use crate::chat::Chat;
 use crate::failure::Failure;
 use crate::plan::{InputPlan, JsonSource, Stdin, TalkPlan};
+use crate::terminal::chat::Chat;
 use crate::text;
 
 /// One turn, or many.

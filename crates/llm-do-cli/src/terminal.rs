@@ -1,5 +1,19 @@
 //! The terminal that controls the process: keys and lines of a person, whatever stdin and stdout are.
 
+pub mod attention;
+pub mod chat;
+pub mod display;
+pub mod editor;
+pub mod line_editor;
+pub mod markdown;
+pub mod prompt;
+pub mod render;
+pub mod screen;
+pub mod status;
+pub mod style;
+pub mod summary;
+pub mod trust;
+
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,8 +28,8 @@ use rustix::termios::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-use crate::attention::{Attention, KeyTiming, QuestionStage};
 use crate::console;
+use crate::terminal::attention::{Attention, KeyTiming, QuestionStage};
 
 pub struct Terminal {
     // Not a pipe, but read like one: the only door to the executor's readiness for a descriptor of any kind that needs

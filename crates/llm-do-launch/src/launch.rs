@@ -118,7 +118,7 @@ impl Launch {
 
 /// Scripts that the user names outside the project, relative to the working directory.
 fn read_scripts(models: &mut ModelChoices) -> Result<(), LaunchError> {
-    let chosen = [&models.flag, &models.program, &models.environment, &models.config].into_iter().flatten();
+    let chosen = [&models.required, &models.program, &models.environment, &models.config].into_iter().flatten();
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
     for ModelName { model: file, .. } in named {
@@ -366,7 +366,7 @@ impl ReadyRun {
     pub fn start(self, listen: ListenPlan) -> (Session, SessionUpdates) {
         let Self { program, models, config, questions, record } = self;
         let hearing = listen.hearing.unwrap_or(Listen::Facts);
-        let (runtime, events) = Runtime::heard(program, models, config, hearing);
+        let (runtime, events) = Runtime::with_listener(program, models, config, hearing);
         let runtime = match listen.log {
             Some(log) => runtime.logged_by(log),
             None => runtime,

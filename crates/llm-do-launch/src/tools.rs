@@ -80,7 +80,7 @@ mod tests {
     fn creator(model: &str) -> TrustedProgram {
         let worker = "---\nname: main\nmodel: ollama:a\ntoolsets: [dynamic_agents]\n---\nYou create agents.";
         let models = ModelChoices {
-            flag: Some(ModelName::parse(model).unwrap()),
+            required: Some(ModelName::parse(model).unwrap()),
             scripts: [("script".to_owned(), "- {say: hi}".to_owned())].into(),
             ..ModelChoices::default()
         };

@@ -23,7 +23,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
         .agent("main.worker", "---\nname: main\ntoolsets: [editor]\n---\nLet the editor shorten what you hear.")
         .agent("editor.worker", "---\nname: editor\ndescription: Shortens a text\n---\nShorten.");
     let models = ModelChoices {
-        flag: Some(ModelName::parse("scripted:example")?),
+        required: Some(ModelName::parse("scripted:example")?),
         scripts: [("example".to_owned(), SCRIPT.to_owned())].into(),
         ..ModelChoices::default()
     };

@@ -75,7 +75,7 @@ async fn through_the_gate(order: Order, fencing: Fencing) -> Result<Duration, Bo
         .agent("main.worker", "---\nname: main\ntools: [go]\ntoolsets: [shell_readonly]\n---\nGo.")
         .tool(go.verdict(Rule::Allow));
     let models = ModelChoices {
-        flag: Some(ModelName::parse("scripted:s")?),
+        required: Some(ModelName::parse("scripted:s")?),
         scripts: [("s".to_owned(), "- {round: 1, call: {go: {}}}\n- say: '{{ result }}'\n".to_owned())].into(),
         ..ModelChoices::default()
     };

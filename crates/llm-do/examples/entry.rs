@@ -37,7 +37,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
         .agent("sales.worker", "---\nname: sales\n---\nAnswer large orders politely.")
         .entry(FunctionEntry::new("confirm", |order: Order, cx| Box::pin(confirm(order, cx))));
     let models = ModelChoices {
-        flag: Some(ModelName::parse("scripted:example")?),
+        required: Some(ModelName::parse("scripted:example")?),
         scripts: [("example".to_owned(), "- say: 'We will call you. ({{ heard }})'".to_owned())].into(),
         ..ModelChoices::default()
     };

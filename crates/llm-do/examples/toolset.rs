@@ -76,7 +76,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
         .toolset("notebook", || Box::new(Notebook::default()));
     let script = "- { tool: note, say: '{{ result }}' }\n- { call: { note: { text: '{{ heard }}' } } }";
     let models = ModelChoices {
-        flag: Some(ModelName::parse("scripted:example")?),
+        required: Some(ModelName::parse("scripted:example")?),
         scripts: [("example".to_owned(), script.to_owned())].into(),
         ..ModelChoices::default()
     };

@@ -1,8 +1,8 @@
 //! What happened, told once. One closed vocabulary: every front end matches it without a wildcard, so a new variant is
 //! a compile error wherever it must be shown. Trace and usage are folds over it.
 
+mod capture;
 mod kinds;
-mod told;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use tokio::sync::mpsc;
 
 use crate::message::{Message, RawJson, Usage};
 use crate::redact::{REDACTED, Redactor};
-use told::EventCapture;
+use capture::EventCapture;
 
+pub use capture::EventLog;
 pub use kinds::EventKind;
 #[cfg(test)]
 pub use kinds::samples;
-pub use told::EventLog;
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -336,7 +336,7 @@ impl Events {
 
     /// Tells everybody what was told in another process: this call stands for the one that told it, and the calls
     /// beneath it get ids of this run.
-    pub fn retell(&self, told: EventLog) {
+    pub fn replay(&self, told: EventLog) {
         let mut ids = BTreeMap::from([(told.call, self.call)]);
         let mut renumbered = |id: u64| *ids.entry(id).or_insert_with(|| self.new_call());
         for mut event in told.events {

@@ -115,7 +115,7 @@ impl TrustParam {
     /// A program that says nothing of it leaves it to whoever started this one.
     pub fn consent(&self, environment: &Environment) -> Result<Option<Consent>, Failure> {
         match self {
-            Self::Unsaid => crate::trust::of_variable(environment),
+            Self::Unsaid => crate::terminal::trust::of_variable(environment),
             Self::Said(false) => Ok(None),
             Self::Said(true) => Ok(Some(Consent::Everything)),
             Self::List(text) => match TrustDigest::parse(text) {

@@ -24,7 +24,7 @@ use super::protocol::{ErrorData, EventNotification, EventSelection, ScopeCloseRe
 use super::questions::{ClientApprover, Trouble};
 use crate::failure::Failure;
 use crate::report;
-use crate::watch::StopReason;
+use crate::terminal::screen::StopReason;
 
 /// Who answers the questions of a scope.
 const CLIENT: &str = "the client";

@@ -15,7 +15,7 @@ fn surveyed(directory: &Path, env: &[&str]) -> SurveyedProject {
     );
     std::fs::write(directory.join("project.json"), manifest).unwrap();
     std::fs::write(directory.join("main.worker"), "---\nname: main\n---\nx\n").unwrap();
-    let models = ModelChoices { flag: Some(ModelName::parse("ollama:q").unwrap()), ..ModelChoices::default() };
+    let models = ModelChoices { required: Some(ModelName::parse("ollama:q").unwrap()), ..ModelChoices::default() };
     Project::load(directory).unwrap().surveyed(&models, None).unwrap()
 }
 

@@ -319,7 +319,7 @@ impl StepPath {
         attempt.is_open = false;
         let StepRecord { value, told } = self.parsed(&json)?;
         if !was_run {
-            telling.retell(told);
+            telling.replay(told);
         }
         Ok(value)
     }

@@ -1,7 +1,7 @@
 //! The driver of every wire format: encode → send → frames → decode, and again where trying again may help.
 
+mod delta_filter;
 mod given_ids;
-mod told;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::event::{EventKind, Events};
 use crate::http::frames::{EventStream, FRAME_LIMIT, Frame};
 use crate::http::{Body, Departure, HttpClient, HttpError, Pace, Request, Response};
 use crate::message::{Message, Reply, ReplyPart, TextPart};
+use delta_filter::DeltaFilter;
 use given_ids::GivenIds;
-use told::DeltaFilter;
 
 /// Where a model is asked, and as whom.
 #[derive(Clone)]

@@ -15,10 +15,10 @@ pub trait Meter: Send {
 
     /// The present sending gave no reply, and another one is wished for: it is settled. An error if a limit leaves no room
     /// for another, whatever is waited for.
-    fn failed(&mut self, error: &ModelError) -> Result<(), Forbidden>;
+    fn failed(&mut self, error: &ModelError) -> Result<(), SendingRefusal>;
 
     /// Waits until the same request may be sent again.
-    fn again(&mut self) -> BoxFuture<'_, Result<(), Forbidden>>;
+    fn again(&mut self) -> BoxFuture<'_, Result<(), SendingRefusal>>;
 }
 
 /// How far a sending has come, by what it may have taken.
@@ -37,7 +37,7 @@ pub enum RequestProgress {
 
 /// A limit does not allow another sending. The meter knows which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forbidden;
+pub struct SendingRefusal;
 
 /// Counts nothing and allows everything.
 #[derive(Clone, Copy, Debug)]
@@ -50,11 +50,11 @@ impl Meter for UnlimitedMeter {
 
     fn note(&mut self, _: RequestProgress) {}
 
-    fn failed(&mut self, _: &ModelError) -> Result<(), Forbidden> {
+    fn failed(&mut self, _: &ModelError) -> Result<(), SendingRefusal> {
         Ok(())
     }
 
-    fn again(&mut self) -> BoxFuture<'_, Result<(), Forbidden>> {
+    fn again(&mut self) -> BoxFuture<'_, Result<(), SendingRefusal>> {
         Box::pin(async { Ok(()) })
     }
 }

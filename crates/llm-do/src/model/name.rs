@@ -91,7 +91,7 @@ pub struct ModelChoices {
     /// Stands for the model of every agent whose file names none, where none of them is asked.
     pub unasked: Option<ModelName>,
     /// `--model provider:model`.
-    pub flag: Option<ModelName>,
+    pub required: Option<ModelName>,
     /// What a program gives to a run of its own, whether an agent needs it or not.
     pub program: Option<ModelName>,
     /// `LLM_DO_MODEL`.
@@ -158,7 +158,7 @@ impl ModelChoices {
             return Ok(choice);
         }
         let fallbacks = [
-            (self.flag.as_ref(), ChosenBy::Flag),
+            (self.required.as_ref(), ChosenBy::Flag),
             (self.program.as_ref(), ChosenBy::Program),
             (self.environment.as_ref(), ChosenBy::Environment),
             (self.config.as_ref(), ChosenBy::Config),
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(chosen(&choices, "a:none"), "environment");
         choices.program = name("a:program");
         assert_eq!(chosen(&choices, "a:none"), "program");
-        choices.flag = name("a:flag");
+        choices.required = name("a:flag");
         assert_eq!(chosen(&choices, "a:none"), "flag");
         choices.unasked = name("a:unasked");
         assert_eq!(chosen(&choices, "a:none"), "unasked");
@@ -253,12 +253,12 @@ mod tests {
     fn compatible_models_judge_only_fallbacks() {
         let name = |text| ModelName::parse(text).unwrap();
         let patterns = [ModelPattern::parse("anthropic:*").unwrap()];
-        let mut choices = ModelChoices { flag: Some(name("openai:gpt")), ..ModelChoices::default() };
+        let mut choices = ModelChoices { required: Some(name("openai:gpt")), ..ModelChoices::default() };
         assert!(matches!(choices.choose("main", None, Some(&patterns)), Err(ChoiceError::Incompatible(_))));
         choices.overrides.insert("main".into(), name("openai:gpt"));
         assert!(choices.choose("main", None, Some(&patterns)).is_ok());
         choices.overrides.clear();
-        choices.flag = Some(name("anthropic:claude"));
+        choices.required = Some(name("anthropic:claude"));
         assert!(choices.choose("main", None, Some(&patterns)).is_ok());
     }
 }

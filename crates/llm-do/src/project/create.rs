@@ -52,7 +52,7 @@ pub struct WorkerDefaults {
 
 /// What to do with an agent of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
+pub enum ExistingAgent {
     Keep,
     Replace,
 }
@@ -123,7 +123,7 @@ impl Project {
         &self,
         spec: &WorkerSpec,
         defaults: &WorkerDefaults,
-        existing: Existing,
+        existing: ExistingAgent,
         store: Option<&CreatedStore>,
     ) -> Result<PathBuf, CreateError> {
         spec.check()?;
@@ -143,7 +143,7 @@ impl Project {
             return Err(CreateError::Taken(spec.name));
         }
         let old = read(&self.root, &path).map_err(|error| CreateError::Unwritten(error.to_string()))?;
-        if old.is_some() && existing == Existing::Keep {
+        if old.is_some() && existing == ExistingAgent::Keep {
             return Err(CreateError::Exists(spec.name));
         }
         let text = worker::render(&spec.to_file(), Format::Yaml);
@@ -185,7 +185,7 @@ pub struct Draft {
 
 impl Program {
     /// The file of an agent that another one asks for, with no more than its creator has.
-    pub fn draft(&self, spec: &WorkerSpec, creator: &AgentSpec, existing: Existing) -> Result<Draft, CreateError> {
+    pub fn draft(&self, spec: &WorkerSpec, creator: &AgentSpec, existing: ExistingAgent) -> Result<Draft, CreateError> {
         spec.check()?;
         let path = self.created_path(&spec.name);
         let is_elsewhere = self.agents.get(&spec.name).is_some_and(|agent| agent.file != path);
@@ -193,7 +193,7 @@ impl Program {
             return Err(CreateError::Taken(spec.name.clone()));
         }
         let old = read(&self.root, &path).map_err(|error| CreateError::Unwritten(error.to_string()))?;
-        if old.is_some() && existing == Existing::Keep {
+        if old.is_some() && existing == ExistingAgent::Keep {
             return Err(CreateError::Exists(spec.name.clone()));
         }
         // A file that cannot be read may be locked as well.

@@ -410,7 +410,7 @@ impl<'a> Linker<'a> {
                 self.unknown_agent(DiagnosticPlace::Outside, fact, name);
             }
         }
-        if let Some(flag) = &self.models.flag
+        if let Some(flag) = &self.models.required
             && !self.choices_used.contains(&ChosenBy::Flag)
             && !self.creates_agents
             && !self.may_be_python()

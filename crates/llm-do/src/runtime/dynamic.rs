@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::toolsets::agent_tool;
 use crate::BoxFuture;
 use crate::message::{Content, RawJson};
-use crate::project::create::{Draft, Existing, WorkerDefaults, WorkerSpec};
+use crate::project::create::{Draft, ExistingAgent, WorkerDefaults, WorkerSpec};
 use crate::project::{AgentSpec, AllowWorkers, Program};
 use crate::syntax::names;
 use crate::tools::agent::{AgentTool, reach};
@@ -84,7 +84,7 @@ impl AgentCall {
 impl DynamicAgents {
     fn draft(&self, arguments: &RawJson) -> Result<(String, Draft), String> {
         let AgentCreate { name, instructions, description, model, tools, toolsets, force } = parse(arguments)?;
-        let existing = if force { Existing::Replace } else { Existing::Keep };
+        let existing = if force { ExistingAgent::Replace } else { ExistingAgent::Keep };
         let spec = WorkerSpec { name, instructions, description, model, tools, toolsets, ..WorkerSpec::default() };
         let spec = self.with_defaults(spec);
         let draft = self.program.draft(&spec, &self.creator, existing).map_err(|error| error.to_string())?;

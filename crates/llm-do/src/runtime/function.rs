@@ -36,7 +36,7 @@ impl Runtime {
         events.send(|| EventKind::CallStarted { name: name.clone(), kind, input: input_json, parent: None });
         let started = Instant::now();
         let longest = self.config.limits.timeout_seconds;
-        let output = scope::within(longest, pin!(self.entered(entry, input, &plane, &events, call))).await;
+        let output = scope::within(longest, pin!(self.run_as_step(entry, input, &plane, &events, call))).await;
         let output = output.unwrap_or_else(|allowed| {
             let (limit, partial) = (Limit::Time.key().to_owned(), String::new());
             events.send(|| EventKind::LimitReached { limit: limit.clone(), used: allowed, allowed });
@@ -57,7 +57,7 @@ impl Runtime {
     }
 
     /// As one step: a finished function does not run again, an interrupted one runs from its beginning.
-    async fn entered(
+    async fn run_as_step(
         &self,
         entry: &FunctionEntry,
         input: Input,

@@ -13,9 +13,9 @@ pub mod record;
 mod repeats;
 mod request;
 mod scope;
-pub(crate) mod session;
 mod shells;
 mod toolsets;
+pub(crate) mod totals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ use ledger::{Account, Ledger};
 use mcp::Servers;
 use record::PriorSpending;
 use scope::Caller;
-use session::RunTotals;
+use totals::RunTotals;
 
 pub use entry::EntryCall;
 pub use scope::{CallFrame, CallScope, OutsideCaller};
@@ -391,7 +391,7 @@ impl Runtime {
     }
 
     /// A session whose events are heard.
-    pub fn heard(
+    pub fn with_listener(
         program: TrustedProgram,
         models: Models,
         config: RuntimeConfig,

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::Cost;
-use super::session::RunTotals;
+use super::totals::RunTotals;
 use super::{Outcome, Output, finish_of};
 use crate::event::{CallEnd, CallKind, Event, EventKind, EventLog, Events, Recorder as _};
 use crate::journal::record::{JournalContents, JournalEntry, StepProgress};
@@ -148,7 +148,7 @@ pub fn outcome(contents: &JournalContents) -> Option<Outcome> {
     let entry = events.for_call(&Arc::from(name), 0, events.new_call());
     let kind = if messages.is_empty() { CallKind::Function } else { CallKind::Agent };
     entry.send(|| EventKind::CallStarted { name: name.to_owned(), kind, input, parent: None });
-    entry.retell(told);
+    entry.replay(told);
     let (ended, usage) = (CallEnd::Output(output.told()), session.usage());
     entry.send(|| EventKind::CallFinished { name: name.to_owned(), kind, ended, duration_ms: 0, usage: usage.total });
     let trace = session.trace();

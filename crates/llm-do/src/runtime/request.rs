@@ -9,7 +9,7 @@ use crate::journal::Stop;
 use crate::message::{Finish, Message, Reply, ReplyPart, Usage};
 use crate::model::anthropic;
 use crate::model::estimate::{self, InputEstimate};
-use crate::model::meter::{Forbidden, Meter, RequestProgress};
+use crate::model::meter::{Meter, RequestProgress, SendingRefusal};
 use crate::model::prices::{ModelPrice, Money};
 use crate::model::provider::provider;
 use crate::model::windows::{USUAL_LONGEST_ANSWER, Window};
@@ -331,21 +331,21 @@ impl Meter for Sendings<'_> {
         self.taken = taken;
     }
 
-    fn failed(&mut self, error: &ModelError) -> Result<(), Forbidden> {
+    fn failed(&mut self, error: &ModelError) -> Result<(), SendingRefusal> {
         self.close(&error.to_string());
         let RequestContext { ledger, account, .. } = self.request;
         let room = self.request.own.check(account).and_then(|()| ledger.check(account, &self.wish));
         room.map_err(|reached| {
             self.forbidden = Some(Box::new(reached));
-            Forbidden
+            SendingRefusal
         })
     }
 
-    fn again(&mut self) -> BoxFuture<'_, Result<(), Forbidden>> {
+    fn again(&mut self) -> BoxFuture<'_, Result<(), SendingRefusal>> {
         Box::pin(async {
             self.admit().await.map_err(|reached| {
                 self.forbidden = Some(Box::new(reached));
-                Forbidden
+                SendingRefusal
             })
         })
     }

@@ -236,7 +236,7 @@ impl<'r> CallScope<'r> {
             // Heard also after a turn that has used up all that one poll may use.
             () = tokio::task::coop::unconstrained(cancelled) => {}
         }
-        let partial = self.said();
+        let partial = self.partial_text();
         self.settle(Err(RunError::Cancelled { partial }))
     }
 
@@ -251,7 +251,7 @@ impl<'r> CallScope<'r> {
     }
 
     async fn converse(&mut self, turn: Turn) -> Result<Output, RunError> {
-        self.take_back();
+        self.roll_back();
         self.unfinished.clear();
         if self.turns == 0 {
             let input = turn.input.as_deref().expect(UNTAKEN).to_json();
@@ -276,7 +276,7 @@ impl<'r> CallScope<'r> {
 
     fn run_timed_out(&self, allowed: f64) -> RunError {
         self.tell_limit(Limit::Time.key(), allowed, allowed);
-        let (limit, partial) = (Limit::Time.key().to_owned(), self.said());
+        let (limit, partial) = (Limit::Time.key().to_owned(), self.partial_text());
         Ending::Limit { limit, used: allowed, allowed, needed: None, partial }.into()
     }
 
@@ -288,7 +288,7 @@ impl<'r> CallScope<'r> {
         match &output {
             Ok(_) => self.turn = None,
             Err(error) => {
-                self.take_back();
+                self.roll_back();
                 if self.is_entry() {
                     self.events.send(|| EventKind::RunFailed { error: error.to_string() });
                 }
@@ -298,7 +298,7 @@ impl<'r> CallScope<'r> {
     }
 
     /// Forgets a turn that did not come to its end.
-    fn take_back(&mut self) {
+    fn roll_back(&mut self) {
         if let Some(Turn { start, .. }) = self.turn.take() {
             self.unfinished = self.frame.history.split_off(start);
             self.conversation.rewind(start);
@@ -306,7 +306,7 @@ impl<'r> CallScope<'r> {
     }
 
     /// What the agent has said in this turn, for whoever gets no answer.
-    fn said(&self) -> String {
+    fn partial_text(&self) -> String {
         let start = self.turn.as_ref().map_or(self.frame.history.len(), |turn| turn.start);
         let replies = self.frame.history[start..].iter().filter_map(|message| match message {
             Message::Assistant(reply) => Some(reply.text()),
@@ -318,7 +318,7 @@ impl<'r> CallScope<'r> {
     fn timed_out(&self, allowed: f64) -> RunError {
         self.tell_limit(Limit::Time.key(), allowed, allowed);
         let (agent, limit) = (self.agent.name.clone(), Limit::Time.key().to_owned());
-        RunError::Limit { agent, limit, used: allowed, allowed, needed: None, partial: self.said() }
+        RunError::Limit { agent, limit, used: allowed, allowed, needed: None, partial: self.partial_text() }
     }
 
     /// A limit of the run ends the run, one of this call the call.
@@ -371,7 +371,7 @@ impl<'r> CallScope<'r> {
     }
 
     /// The user message. Files that the input names are read here, once: what they hold later does not matter.
-    async fn given(&mut self) -> Result<Vec<Content>, RunError> {
+    async fn build_user_message(&mut self) -> Result<Vec<Content>, RunError> {
         let (input, reach) = self.turn.as_mut().and_then(Turn::take_input).expect(UNTAKEN);
         let turn = self.turn_steps();
         let steps = turn.at(format_args!("input"));
@@ -394,7 +394,7 @@ impl<'r> CallScope<'r> {
         // Dropped with this future, however the turn ends.
         let cancellation = CancellationToken::new();
         let _turn = cancellation.drop_guard_ref();
-        let parts = self.given().await?;
+        let parts = self.build_user_message().await?;
         self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
         self.push(Message::User(UserMessage { parts }));
         let mut repairs = 0;
@@ -438,7 +438,7 @@ impl<'r> CallScope<'r> {
     }
 
     fn unfinished(&self, unfinished: UnfinishedReason) -> RunError {
-        RunError::Unfinished { agent: self.agent.name.clone(), unfinished, partial: self.said() }
+        RunError::Unfinished { agent: self.agent.name.clone(), unfinished, partial: self.partial_text() }
     }
 
     /// The results of the last reply's calls; who repeats itself is told.
@@ -460,7 +460,7 @@ impl<'r> CallScope<'r> {
         }
         let cost = Cost { tool_calls: calls as u64, ..Cost::default() };
         let spent = self.runtime.ledger.spend(self.account, cost);
-        tell_near(spent.map_err(|reached| self.limited(&reached, self.said()))?, &self.events);
+        tell_near(spent.map_err(|reached| self.limited(&reached, self.partial_text()))?, &self.events);
         Ok(())
     }
 
@@ -559,9 +559,9 @@ impl<'r> CallScope<'r> {
         });
         let reply: Result<Reply, RequestError> = reply.await;
         reply.map_err(|unanswered| match unanswered {
-            RequestError::Limit(reached) => self.limited(&reached, self.said()),
+            RequestError::Limit(reached) => self.limited(&reached, self.partial_text()),
             RequestError::CutByMoney { reached, said } => {
-                let before = self.said();
+                let before = self.partial_text();
                 let all = [before, said].into_iter().filter(|text| !text.trim().is_empty()).collect::<Vec<_>>();
                 self.limited(&reached, all.join("\n"))
             }

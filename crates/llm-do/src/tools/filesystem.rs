@@ -233,7 +233,7 @@ fn check_suffix(root: &Root, path: &str, beneath: &Path) -> Result<(), String> {
 
 /// How far whoever judges a file looks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Looking {
+enum SearchDepth {
     AtTheFile,
     /// In all of the root, which takes time.
     ForOtherNames,
@@ -274,7 +274,7 @@ impl Filesystem {
     }
 
     /// `None` if the file has other names, and nobody is to look for them now.
-    fn judge_read(&self, arguments: &ReadFile, looking: Looking) -> Option<Verdict> {
+    fn judge_read(&self, arguments: &ReadFile, looking: SearchDepth) -> Option<Verdict> {
         let Ok((root, spot)) = self.find_to_read(&arguments.path) else {
             // Reading says what is wrong, if it still is.
             return Some(Verdict::Allow);
@@ -283,7 +283,7 @@ impl Filesystem {
             Some(found) if found.kind == FileKind::Regular => found.names,
             Some(_) | None => return Some(Verdict::Allow),
         };
-        if names > 1 && looking == Looking::AtTheFile {
+        if names > 1 && looking == SearchDepth::AtTheFile {
             return None;
         }
         Some(self.secret(root, &arguments.path, &spot).map_or(Verdict::Allow, Verdict::AskAnyway))
@@ -445,7 +445,9 @@ impl Filesystem {
     /// What it thinks of a call: it needs nobody to find out.
     pub fn verdict(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
         match tool {
-            "read_file" => Ok(self.judge_read(&parse(arguments)?, Looking::ForOtherNames).unwrap_or(Verdict::Allow)),
+            "read_file" => {
+                Ok(self.judge_read(&parse(arguments)?, SearchDepth::ForOtherNames).unwrap_or(Verdict::Allow))
+            }
             "list_files" => parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
             _ => self.change(tool, arguments).and_then(|(change, _)| change.verdict()),
         }
@@ -468,7 +470,7 @@ impl Toolset for Filesystem {
                 "list_files" => return parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
                 // Most files have one name, and whoever has found one has seen all that decides.
                 "read_file" => {
-                    if let Some(verdict) = self.judge_read(&parse(arguments)?, Looking::AtTheFile) {
+                    if let Some(verdict) = self.judge_read(&parse(arguments)?, SearchDepth::AtTheFile) {
                         return Ok(verdict);
                     }
                 }

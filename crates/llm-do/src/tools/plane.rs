@@ -177,7 +177,7 @@ impl ToolPlane {
     async fn outcomes(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<CallResult>, Ending> {
         // Whoever reads the trace finds the calls of a reply in its order, whichever ends first.
         let first = cx.events.ranks(calls.len());
-        let decided = self.decisions(calls, first, cx).await?;
+        let decided = self.decide_all(calls, first, cx).await?;
         let running =
             calls.iter().zip(decided).enumerate().map(|(position, (call, decided))| (position, *call, decided));
         let (sequential, concurrent): (Vec<_>, Vec<_>) = running.partition(|(_, call, decided)| {
@@ -229,7 +229,7 @@ impl ToolPlane {
                 }
                 CallOutcome::Changed => {
                     let place = CallPosition { position, attempt: attempt + 1 };
-                    decided = Box::pin(self.decision(call, place, cx)).await?;
+                    decided = Box::pin(self.decide_again(call, place, cx)).await?;
                 }
             }
         }
@@ -291,13 +291,13 @@ impl ToolPlane {
         };
         let described = slot.described(call, &arguments, cx.path);
         let StepRecord { value: mut ran, told } = cx.steps.recalled(described).await?;
-        cx.events.retell(std::mem::take(&mut ran.decided));
+        cx.events.replay(std::mem::take(&mut ran.decided));
         if let CallOutcome::Refused(_) = ran.gave {
             return Ok(ran);
         }
         let node = slot.node(&call.tool, &cx);
         slot.tell_called(call, ran.edited.as_ref().unwrap_or(&arguments), node.as_ref(), cx.events);
-        node.as_ref().map_or(cx.events, |node| &node.events).retell(told);
+        node.as_ref().map_or(cx.events, |node| &node.events).replay(told);
         slot.tell_returned(call, Ok(&ran), cx.events);
         Ok(ran)
     }

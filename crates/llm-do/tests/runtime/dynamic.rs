@@ -5,7 +5,7 @@ use std::path::Path;
 use llm_do::event::{CallKind, CallOutput};
 use llm_do::journal::mac::StateKey;
 use llm_do::model::name::{ModelChoices, ModelName};
-use llm_do::project::create::{CreateError, Existing, WorkerDefaults, WorkerSpec};
+use llm_do::project::create::{CreateError, ExistingAgent, WorkerDefaults, WorkerSpec};
 use llm_do::project::created::CreatedStore;
 use llm_do::project::{AttachmentPolicy, Entry, Fallback, Program, Project};
 use llm_do::runtime::{Models, OutsideCaller, RunError, Runtime, RuntimeConfig};
@@ -22,7 +22,7 @@ fn scripted(project: &Project, script: &str, approvals: Approvals) -> Runtime {
 
 fn scripted_with(project: &Project, script: &str, config: RuntimeConfig) -> Runtime {
     let models = ModelChoices {
-        flag: Some(ModelName::parse("scripted:script").unwrap()),
+        required: Some(ModelName::parse("scripted:script").unwrap()),
         scripts: [("script".to_owned(), script.to_owned())].into(),
         ..ModelChoices::default()
     };
@@ -272,7 +272,7 @@ async fn defaults_of_a_program_are_given_where_the_creator_is_silent_and_has_the
                   - {agent: maker, round: 2, call: {agent_create: {name: b, instructions: x, toolsets: [dynamic_agents]}}}\n\
                   - {say: done}";
     let models = ModelChoices {
-        flag: Some(ModelName::parse("scripted:script").unwrap()),
+        required: Some(ModelName::parse("scripted:script").unwrap()),
         scripts: [("script".to_owned(), script.to_owned())].into(),
         ..ModelChoices::default()
     };
@@ -305,8 +305,8 @@ async fn defaults_of_a_program_are_given_where_the_creator_is_silent_and_has_the
 async fn a_created_agent_is_linked_if_somebody_starts_with_it() {
     let files = maker("");
     let spec = WorkerSpec { name: "poet".into(), instructions: "Rhyme.".into(), ..WorkerSpec::default() };
-    files.project().create_worker(&spec, &WorkerDefaults::default(), Existing::Keep, None).unwrap();
-    let models = ModelChoices { flag: Some(ModelName::parse("ollama:q").unwrap()), ..ModelChoices::default() };
+    files.project().create_worker(&spec, &WorkerDefaults::default(), ExistingAgent::Keep, None).unwrap();
+    let models = ModelChoices { required: Some(ModelName::parse("ollama:q").unwrap()), ..ModelChoices::default() };
     assert!(files.project().survey(&models, Some("poet")).is_err(), "it is not linked with the others");
     let program = files.project().with_created("poet").survey(&models, Some("poet")).unwrap().program;
     assert_eq!(
@@ -351,17 +351,17 @@ async fn a_program_creates_agents_with_defaults_and_may_replace_what_is_locked()
         locked: true,
         ..WorkerSpec::default()
     };
-    let path = project.create_worker(&spec, &defaults, Existing::Keep, None).unwrap();
+    let path = project.create_worker(&spec, &defaults, ExistingAgent::Keep, None).unwrap();
     let text = std::fs::read_to_string(files.path().join(&path)).unwrap();
     let expected = "name: \"reader\"\nmodel: \"anthropic:claude-haiku-4-5\"\ntoolsets: [\"filesystem_project_ro\"]\n\
                     approval: {\"read_file\": ask}\nallow_workers: [\"other\"]\n\
                     attachment_policy: {max_attachments: 1}\nlocked: true\ninstructions: \"Read.\"\n";
     assert_eq!(text, expected);
-    let exists = project.create_worker(&spec, &defaults, Existing::Keep, None);
+    let exists = project.create_worker(&spec, &defaults, ExistingAgent::Keep, None);
     assert_eq!(exists, Err(CreateError::Exists("reader".to_owned())));
     let other = WorkerSpec { instructions: "Read more.".to_owned(), ..spec.clone() };
-    project.create_worker(&other, &defaults, Existing::Replace, None).unwrap();
+    project.create_worker(&other, &defaults, ExistingAgent::Replace, None).unwrap();
     let taken = WorkerSpec { name: "other".to_owned(), ..spec };
-    let refused = project.create_worker(&taken, &defaults, Existing::Replace, None);
+    let refused = project.create_worker(&taken, &defaults, ExistingAgent::Replace, None);
     assert_eq!(refused, Err(CreateError::Taken("other".to_owned())));
 }

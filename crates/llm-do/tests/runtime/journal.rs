@@ -108,7 +108,7 @@ impl Desk {
         journal: (Arc<dyn Journal>, PriorSpending),
     ) -> Ran {
         let program = project.link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}")).program;
-        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Listen::Everything);
+        let (runtime, mut listener) = Runtime::with_listener(program, Models::default(), config, Listen::Everything);
         let runtime = runtime.identified("the run".to_owned()).recorded_by(journal.0, journal.1);
         let outcome = runtime.run("go").await;
         let (requests, trace) = (runtime.usage().total.requests, runtime.trace());

@@ -62,7 +62,7 @@ async fn toolsets_close_once_in_reverse_order_whatever_happens_and_closing_never
         let project = OneTool::counting("b_count").within(project, "b", &log);
         let program = project.link(&ModelChoices::default()).unwrap().program;
         let config = RuntimeConfig::new(Approvals::unattended());
-        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Listen::Facts);
+        let (runtime, mut listener) = Runtime::with_listener(program, Models::default(), config, Listen::Facts);
         assert_eq!(runtime.run("x").await.is_err(), fails);
         assert_eq!(log.told(&["open", "close"]), ["open a", "open b", "close b", "close a"]);
         drop(runtime);
@@ -180,7 +180,7 @@ async fn an_approval_is_remembered_as_far_as_it_was_given() {
         let project = files.project().tool(Tool::new(count));
         let program = project.link(&ModelChoices::default()).unwrap().program;
         let config = RuntimeConfig::new(approvals);
-        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Listen::Facts);
+        let (runtime, mut listener) = Runtime::with_listener(program, Models::default(), config, Listen::Facts);
         runtime.run("x").await.unwrap();
         assert_eq!(asked.lock().unwrap().len(), questions);
         // What nobody was asked about again is told as well.
@@ -296,7 +296,7 @@ async fn who_repeats_itself_is_told_once_and_nothing_fails() {
     let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
     let program = files.project().link(&ModelChoices::default()).unwrap().program;
     let config = RuntimeConfig::new(Approvals::unattended());
-    let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Listen::Facts);
+    let (runtime, mut listener) = Runtime::with_listener(program, Models::default(), config, Listen::Facts);
     let outcome = runtime.run("go").await.unwrap();
     assert_eq!(text(Ok(outcome.output)), "done");
     let told = outcome.messages.iter().filter(|message| match message {

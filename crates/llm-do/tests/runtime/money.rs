@@ -241,7 +241,7 @@ async fn an_interrupted_request_counts_for_what_may_have_been_paid() {
             FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("Once upon a time")).fault(On::Every, fault));
         let files = Files::new(&[("main.worker", &worker("main", ""))]);
         let program = files.project().link(&ModelChoices::default()).unwrap().program;
-        let (runtime, mut listener) = Runtime::heard(program, models(&fake), config, Listen::Everything);
+        let (runtime, mut listener) = Runtime::with_listener(program, models(&fake), config, Listen::Everything);
         let mut scope = runtime.open("main").await.unwrap();
         let heard = async {
             gate.reached(1).await;
@@ -281,7 +281,7 @@ async fn a_provider_that_reports_more_than_was_reserved_is_told_of() {
     let files = Files::new(&[("main.worker", &worker("main", ""))]);
     let program = files.project().link(&ModelChoices::default()).unwrap().program;
     let config = limited(dollars(1.0));
-    let (runtime, mut listener) = Runtime::heard(program, models(&fake), config, Listen::Facts);
+    let (runtime, mut listener) = Runtime::with_listener(program, models(&fake), config, Listen::Facts);
     runtime.run("hi").await.unwrap();
     let notices: Vec<String> = std::iter::from_fn(|| listener.try_recv().ok())
         .filter_map(|event| match event.kind {

@@ -220,7 +220,7 @@ fn a_link_that_changes_between_judging_and_running_leads_nowhere() {
 #[test]
 fn the_lack_of_a_fence_is_said_once_in_a_session() {
     let models = ModelChoices {
-        flag: Some(ModelName::parse("scripted:s").unwrap()),
+        required: Some(ModelName::parse("scripted:s").unwrap()),
         scripts: [("s".to_owned(), "- {round: 1, call: {shell: {command: ls}}}\n- say: done\n".to_owned())].into(),
         ..ModelChoices::default()
     };
@@ -228,7 +228,7 @@ fn the_lack_of_a_fence_is_said_once_in_a_session() {
         let project = Project::new(".").agent("main.worker", "---\nname: main\ntoolsets: [shell_readonly]\n---\nGo.");
         let program = project.link(&models).unwrap_or_else(|report| panic!("{report:?}")).program;
         let config = RuntimeConfig { fence: world::fence(fencing), ..RuntimeConfig::new(Approvals::unattended()) };
-        let (runtime, mut listener) = Runtime::heard(program, Models::default(), config, Listen::Facts);
+        let (runtime, mut listener) = Runtime::with_listener(program, Models::default(), config, Listen::Facts);
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         executor.block_on(async {
             runtime.run("one").await.unwrap();

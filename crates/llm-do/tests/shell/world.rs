@@ -158,7 +158,7 @@ impl World {
             .tool(exchange.tool())
             .toolset("sh", shell);
         let models = ModelChoices {
-            flag: Some(ModelName::parse("scripted:s").unwrap()),
+            required: Some(ModelName::parse("scripted:s").unwrap()),
             scripts: [("s".to_owned(), "- {round: 1, call: {go: {}}}\n- say: done\n".to_owned())].into(),
             ..ModelChoices::default()
         };

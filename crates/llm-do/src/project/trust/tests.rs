@@ -35,7 +35,8 @@ impl Files {
     }
 
     fn surveyed(&self) -> Result<SurveyedProject, Report> {
-        let models = ModelChoices { flag: Some(ModelName::parse("anthropic:q").unwrap()), ..ModelChoices::default() };
+        let models =
+            ModelChoices { required: Some(ModelName::parse("anthropic:q").unwrap()), ..ModelChoices::default() };
         Project::load(self.0.path()).unwrap().surveyed(&models, None)
     }
 

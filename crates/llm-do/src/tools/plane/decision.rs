@@ -55,7 +55,7 @@ impl ToolPlane {
     /// Decides all calls of a reply, and opens all their questions together: none of the calls runs before every one of
     /// them is decided. A call that has a result is not judged again: a toolset looks at the
     /// world, and the call has changed it. All others are, whatever was decided about them in another process.
-    pub(super) async fn decisions(
+    pub(super) async fn decide_all(
         &self,
         calls: &[&ToolCall],
         first_rank: u64,
@@ -91,7 +91,7 @@ impl ToolPlane {
     ) -> Result<Result<DecisionOutcome, Vec<PendingQuestion>>, Ending> {
         let events = cx.events.ranked(rank);
         let cx = CallContext { events: &events, steps: cx.steps.clone(), ..*cx };
-        match self.decision(call, CallPosition { position, attempt: 0 }, &cx).await {
+        match self.decide_again(call, CallPosition { position, attempt: 0 }, &cx).await {
             Ok(decision) => Ok(Ok(decision)),
             Err(Ending::NeedsApproval(waits)) => Ok(Err(waits)),
             Err(ending) => Err(ending),
@@ -99,7 +99,7 @@ impl ToolPlane {
     }
 
     /// Decides one call.
-    pub(super) async fn decision(
+    pub(super) async fn decide_again(
         &self,
         call: &ToolCall,
         place: CallPosition,
@@ -115,7 +115,7 @@ impl ToolPlane {
         }
         let telling = steps.telling(cx.events);
         let inner = CallContext { events: &telling, steps: cx.steps.clone(), ..*cx };
-        match self.decide(call, place, &inner).await? {
+        match self.decide_one(call, place, &inner).await? {
             CallDecision::Run(permission) => Ok(DecisionOutcome::Run(permission, telling.told())),
             CallDecision::Refuse(reason) => Ok(DecisionOutcome::Not(reason, telling.told())),
             CallDecision::Wait(pending) => Err(Ending::NeedsApproval(vec![pending])),
@@ -123,7 +123,12 @@ impl ToolPlane {
     }
 
     /// What becomes of one call before anything runs.
-    async fn decide(&self, call: &ToolCall, place: CallPosition, cx: &CallContext<'_>) -> Result<CallDecision, Ending> {
+    async fn decide_one(
+        &self,
+        call: &ToolCall,
+        place: CallPosition,
+        cx: &CallContext<'_>,
+    ) -> Result<CallDecision, Ending> {
         let arguments = match &call.arguments {
             Arguments::Object(arguments) => arguments,
             Arguments::Malformed(text) => {
@@ -239,7 +244,7 @@ fn replayed(result: Option<RawJson>, cx: &CallContext<'_>) -> DecisionOutcome {
     let Some(CallRecord { gave, edited, decided, .. }) = recorded else {
         return DecisionOutcome::Run(Permission::replayed(None), EventLog::default());
     };
-    cx.events.retell(decided);
+    cx.events.replay(decided);
     match gave {
         CallOutcome::Refused(reason) => DecisionOutcome::Not(reason, EventLog::default()),
         CallOutcome::Content(_) | CallOutcome::Failed(_) | CallOutcome::Changed => {

@@ -103,7 +103,7 @@ fn a_model_is_chosen_by_override_file_flag_variable_and_configuration_in_this_or
     let steps: [(Step, &str); 4] = [
         (|choices| choices.config = Some(model("ollama:config")), "ollama:config"),
         (|choices| choices.environment = Some(model("ollama:variable")), "ollama:variable"),
-        (|choices| choices.flag = Some(model("ollama:flag")), "ollama:flag"),
+        (|choices| choices.required = Some(model("ollama:flag")), "ollama:flag"),
         (|choices| _ = choices.overrides.insert("main".into(), model("ollama:override")), "ollama:override"),
     ];
     let mut files = directory().bare("main", "").bare("other", "");
@@ -137,7 +137,7 @@ fn a_model_that_cannot_be_is_refused() {
 fn an_unknown_provider_on_the_command_line_is_said_once() {
     let files = directory().bare("a", "entry: true").bare("b", "").bare("c", "");
     files
-        .choosing(|choices| choices.flag = Some(model("antropic:x")))
+        .choosing(|choices| choices.required = Some(model("antropic:x")))
         .check_mistakes(&["unknown provider `antropic` in the model `antropic:x` (did you mean `anthropic`? providers: anthropic, azure, cerebras, deepseek, \
          fireworks, google, google-vertex, groq, huggingface, mistral, ollama, openai, and 5 more)"]);
 }
@@ -174,7 +174,7 @@ fn compatible_models_judge_the_fallback() {
     let files = |patterns: &str| {
         directory()
             .bare("main", &format!("compatible_models: {patterns}"))
-            .choosing(|choices| choices.flag = Some(model("ollama:qwen3")))
+            .choosing(|choices| choices.required = Some(model("ollama:qwen3")))
     };
     assert_eq!(files("['anthropic:*', 'OLLAMA:*']").program().agents["main"].model.to_string(), "ollama:qwen3");
     files("['anthropic:*', 'ollama:llama*']")
@@ -188,7 +188,7 @@ fn compatible_models_judge_the_fallback() {
 
 #[test]
 fn a_choice_that_decides_nothing_is_a_mistake() {
-    let flag = |choices: &mut ModelChoices| choices.flag = Some(model("ollama:q"));
+    let flag = |choices: &mut ModelChoices| choices.required = Some(model("ollama:q"));
     directory()
         .agent("main", "")
         .choosing(flag)
@@ -222,7 +222,7 @@ fn server_side_tools_are_those_of_the_provider() {
 fn a_script_does_without_server_side_tools() {
     let keys = "server_side_tools: [{tool_type: web_search, max_uses: 3}, {tool_type: image_generation}]";
     let files = directory().bare("main", keys).choosing(|choices| {
-        choices.flag = Some(model("scripted:s"));
+        choices.required = Some(model("scripted:s"));
         choices.scripts = [("s".to_owned(), "- say: x".to_owned())].into();
     });
     assert_eq!(files.program().agents["main"].server_tools, []);

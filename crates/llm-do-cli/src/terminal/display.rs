@@ -5,9 +5,9 @@ use std::time::Instant;
 use llm_do::event::{Event, LoggedMessage, MessageLog};
 
 use crate::args::RunFormat;
-use crate::render::{OutputPiece, Renderer, View};
-use crate::status::Status;
-use crate::style::Style;
+use crate::terminal::render::{OutputPiece, Renderer, View};
+use crate::terminal::status::Status;
+use crate::terminal::style::Style;
 use crate::{console, json};
 
 pub struct Display {

@@ -14,13 +14,13 @@ use llm_do::tools::Ending;
 use llm_do_launch::session::Session;
 use tokio::sync::mpsc;
 
-use crate::check::verdict_words;
+use crate::commands::check_report::verdict_words;
 use crate::console;
 use crate::failure::Failure;
-use crate::line_editor::{LineEditor, PromptOutcome};
 use crate::report::{self, OutputPlan};
-use crate::watch::{Screen, ScreenOutcome, StopReason, TurnEnded};
-use crate::{summary, terminal};
+use crate::terminal::line_editor::{LineEditor, PromptOutcome};
+use crate::terminal::screen::{Screen, ScreenOutcome, StopReason, TurnEnded};
+use crate::{terminal, terminal::summary};
 
 /// What was planned of a chat.
 pub struct Chat {

@@ -14,12 +14,12 @@ use llm_do_launch::state::StateDirectory;
 use llm_do_launch::trust::{self, Consent, TrustAnswers, TrustChoice, TrustPrompt};
 
 use crate::args::NOW;
-use crate::attention::QuestionStage;
 use crate::console;
 use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::Failure;
 use crate::signals::Signals;
+use crate::terminal::attention::QuestionStage;
 use crate::terminal::{Terminal, TerminalKeys, TerminalSize};
 use screen::List;
 

@@ -6,8 +6,8 @@ use llm_do::event::{Event, EventKind};
 use llm_do::message::Usage;
 use llm_do::model::prices;
 
-use crate::style::fit;
-use crate::summary;
+use crate::terminal::style::fit;
+use crate::terminal::summary;
 
 #[derive(Debug, Default)]
 pub struct Status {

@@ -9,7 +9,7 @@ use llm_do::journal::record::{JournalContents, StepProgress};
 use crate::args::ConductArgs;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::{console, trust};
+use crate::{console, terminal::trust};
 use llm_do_launch::record::RunHeader;
 use llm_do_launch::trust::Consent;
 

@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::json;
-use crate::trust::screen;
+use crate::terminal::trust::screen;
 use llm_do_launch::fencing::{self, ResidentProgram, shells};
 use llm_do_launch::trust::Standing;
 

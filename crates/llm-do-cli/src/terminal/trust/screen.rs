@@ -6,7 +6,7 @@ use llm_do::escape::visible_name;
 use llm_do::project::trust::{TrustDigest, TrustItem};
 use llm_do_launch::error::TrustList;
 
-use crate::style::width;
+use crate::terminal::style::width;
 
 /// Beyond this, the columns behind a long entry are not aligned with the others.
 const WIDEST_COLUMN: usize = 56;

@@ -4,7 +4,7 @@ use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::Project;
 
 use super::*;
-use crate::style::width;
+use crate::terminal::style::width;
 
 fn surveyed(directory: &Path, env: &[&str]) -> SurveyedProject {
     let names: Vec<String> = env.iter().map(|name| format!("\"{name}\"")).collect();
@@ -14,7 +14,7 @@ fn surveyed(directory: &Path, env: &[&str]) -> SurveyedProject {
     );
     std::fs::write(directory.join("project.json"), manifest).unwrap();
     std::fs::write(directory.join("main.worker"), "---\nname: main\n---\nx\n").unwrap();
-    let models = ModelChoices { flag: Some(ModelName::parse("ollama:q").unwrap()), ..ModelChoices::default() };
+    let models = ModelChoices { required: Some(ModelName::parse("ollama:q").unwrap()), ..ModelChoices::default() };
     Project::load(directory).unwrap().surveyed(&models, None).unwrap()
 }
 

@@ -13,11 +13,11 @@ use llm_do_launch::session::{QuestionQueue, Session, SessionUpdates, TurnResult,
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::asking::Asking;
 use crate::console::{self, StdoutReader};
-use crate::display::Display;
 use crate::failure::Failure;
 use crate::signals::{Signals, StopSignal};
+use crate::terminal::display::Display;
+use crate::terminal::prompt::Asking;
 
 /// Who ended a turn before its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,8 +299,8 @@ mod tests {
 
     use super::*;
     use crate::args::RunFormat;
-    use crate::render::{Verbosity, View};
-    use crate::style::Styles;
+    use crate::terminal::render::{Verbosity, View};
+    use crate::terminal::style::Styles;
 
     /// A toolset that does not let go.
     struct Clinging;
@@ -334,7 +334,7 @@ mod tests {
 
     fn started() -> (Session, SessionUpdates) {
         let models = ModelChoices {
-            flag: Some(ModelName::parse("scripted:s").unwrap()),
+            required: Some(ModelName::parse("scripted:s").unwrap()),
             scripts: [("s".to_owned(), "- say: done".to_owned())].into(),
             ..ModelChoices::default()
         };
@@ -343,7 +343,7 @@ mod tests {
             .toolset("clinging", || Box::new(Clinging));
         let program = project.link(&models).unwrap().program;
         let config = RuntimeConfig::new(Approvals::unattended());
-        let (runtime, events) = Runtime::heard(program, Models::default(), config, Listen::Facts);
+        let (runtime, events) = Runtime::with_listener(program, Models::default(), config, Listen::Facts);
         let questions = QuestionBroker::new();
         Session::start(SessionParts {
             runtime,

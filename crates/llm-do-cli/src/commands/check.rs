@@ -15,12 +15,12 @@ use llm_do_launch::settings::Settings;
 use llm_do_launch::{fencing, providers};
 
 use crate::args::CheckArgs;
-use crate::check::{self, ProjectCheck, ShellGround};
+use crate::commands::check_report::{self, ProjectCheck, ShellGround};
 use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::{Failure, USAGE};
 use crate::plan::{self, CheckFormat, CheckPlan};
-use crate::{console, trust};
+use crate::{console, terminal::trust};
 
 pub fn run(args: CheckArgs) -> Result<(), Failure> {
     let environment = Environment::read();
@@ -31,7 +31,7 @@ pub fn run(args: CheckArgs) -> Result<(), Failure> {
     let mut checked = match checked(plan, &settings) {
         Ok(checked) => checked,
         Err(Failure::Project { report, .. }) if format == CheckFormat::Json => {
-            console::print(&check::json_errors(&project, &report))?;
+            console::print(&check_report::json_errors(&project, &report))?;
             return Err(Failure::Said { code: USAGE });
         }
         Err(failure) => return Err(failure.coloured(colour)),
@@ -44,13 +44,13 @@ pub fn run(args: CheckArgs) -> Result<(), Failure> {
     let program = &checked.linked.program;
     match format {
         CheckFormat::Text => {
-            console::print(&check::text(&project, &checked, shell_ground(program, &fence).as_ref()))?;
+            console::print(&check_report::text(&project, &checked, shell_ground(program, &fence).as_ref()))?;
             console::complain(&checked.linked.notes.render(colour));
         }
         CheckFormat::Json => {
-            console::print(&check::json(&project, &checked, shell_ground(program, &fence).as_ref()))?;
+            console::print(&check_report::json(&project, &checked, shell_ground(program, &fence).as_ref()))?;
         }
-        CheckFormat::Dot => console::print(&check::dot(program))?,
+        CheckFormat::Dot => console::print(&check_report::dot(program))?,
     }
     // The process ends with this command: nobody needs the memory of thousands of agents back, piece by piece.
     std::mem::forget(checked.linked.program.agents);
@@ -73,16 +73,16 @@ fn checked(plan: CheckPlan, settings: &Arc<Settings>) -> Result<ProjectCheck, Fa
             return Err(Failure::usage("`--connect` starts nothing of a project that is not trusted")
                 .hint("`llm-do check` lists what it can do, and `--trust` trusts it"));
         }
-        let residents = check::residents(surveyed.project(), surveyed.program(), &fence);
+        let residents = check_report::residents(surveyed.project(), surveyed.program(), &fence);
         let linked = surveyed.into_surveyed().into_linked();
         return Ok(ProjectCheck { linked, trust: standing, servers: Vec::new(), residents });
     }
     let executor = executor()?;
     executor.block_on(async {
         let trusted = trust::settle(surveyed, &answerers).await?;
-        let residents = check::residents(trusted.project(), trusted.program(), &fence);
+        let residents = check_report::residents(trusted.project(), trusted.program(), &fence);
         // What a trusted project's Python files offer is linked too; they are imported, and nothing of them is called.
-        let is_python_refused = residents.iter().any(check::CheckedResident::is_python_refused);
+        let is_python_refused = residents.iter().any(check_report::CheckedResident::is_python_refused);
         let mut trusted = if is_python_refused { trusted } else { trusted.start_python().await? };
         let mut servers = Vec::new();
         if connect {
@@ -102,7 +102,7 @@ async fn connected(
     children: &ChildEnvironment,
     http: &HttpSettings,
     fence: &FenceConfig,
-) -> Vec<check::ConnectedServer> {
+) -> Vec<check_report::ConnectedServer> {
     let (events, mut listener) = Events::new(Listen::Facts);
     let offers = mcp::ask(trusted, children, http, fence, &events).await;
     while let Ok(event) = listener.try_recv() {
@@ -110,7 +110,7 @@ async fn connected(
             console::complain(&format!("note: {text}\n"));
         }
     }
-    let server = |(config, offer): (&McpConfig, McpOffer)| check::ConnectedServer {
+    let server = |(config, offer): (&McpConfig, McpOffer)| check_report::ConnectedServer {
         reached: trust::reached(&config.server),
         declared: offer.declared(config),
         offer,

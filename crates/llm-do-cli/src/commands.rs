@@ -1,5 +1,12 @@
 //! Each command from its arguments to its effects.
 
+mod check;
+pub mod check_report;
+mod foreign;
+mod models;
+mod new;
+pub mod resume;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,10 +15,10 @@ use llm_do::project::schema;
 use llm_do_launch::config::Config;
 
 use crate::args::{self, Command, ModelsArgs, NewArgs, RunArgs, SchemaFormat};
+use crate::commands::models::ModelListing;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::models::ModelListing;
-use crate::{attend, checking, console, habits, json, new, plan, report, resume, serve};
+use crate::{attend, console, foreign_flags, json, plan, report, serve};
 
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let argv: Vec<OsString> = argv.into_iter().collect();
@@ -21,7 +28,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
         Command::Chat => Err(Failure::usage("`chat` needs a project")),
         Command::Resume(args) => resume::run(&args),
         Command::Serve(args) => serve::run(&args),
-        Command::Check(args) => checking::run(args),
+        Command::Check(args) => check::run(args),
         Command::New(args) => run_new(args),
         Command::Models(args) => run_models(&args),
         Command::Schema(args) => console::print(&run_schema(args.format)),
@@ -33,7 +40,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure
 /// Whoever reads JSON also reads that there was nothing to run. Help is no failure.
 fn unparsed(error: clap::Error, argv: &[OsString]) -> Failure {
     let is_mistake = error.use_stderr();
-    let failure = Failure::Usage(habits::explained(error));
+    let failure = Failure::Usage(foreign_flags::explained(error));
     if is_mistake { report::not_begun(failure, args::asked_format(argv)) } else { failure }
 }
 

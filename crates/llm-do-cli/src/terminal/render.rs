@@ -6,9 +6,9 @@ use llm_do::escape::visible_lines;
 use llm_do::event::{ApprovalResult, CallEnd, CallOutput, Event, EventKind, ToolReturn};
 use llm_do::message::RawJson;
 
-use crate::markdown::Markdown;
-use crate::style::{Style, Styles, fit, width};
-use crate::summary;
+use crate::terminal::markdown::Markdown;
+use crate::terminal::style::{Style, Styles, fit, width};
+use crate::terminal::summary;
 
 /// How much is said on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

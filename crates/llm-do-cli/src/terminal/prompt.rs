@@ -5,11 +5,11 @@ use std::io;
 use llm_do::message::RawJson;
 use llm_do::tools::approval::{Answer, ApprovalRequest, Memory};
 
-use crate::attention::QuestionStage;
 use crate::console;
-use crate::editor::{self, Editor};
 use crate::question::{self, QuestionLine, QuestionNumber};
-use crate::style::{Style, Styles, wrap};
+use crate::terminal::attention::QuestionStage;
+use crate::terminal::editor::{self, Editor};
+use crate::terminal::style::{Style, Styles, wrap};
 use crate::terminal::{Terminal, TerminalKeys, TerminalSize};
 
 /// The person at the terminal.

@@ -3,7 +3,7 @@
 
 use llm_do::escape::is_deceptive;
 
-use crate::style::Style;
+use crate::terminal::style::Style;
 
 /// Where in a text we are.
 #[derive(Debug, Default)]

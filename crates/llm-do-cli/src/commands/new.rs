@@ -12,29 +12,29 @@ use llm_do::project::load::MANIFEST_NAME;
 use crate::args::Template;
 use crate::failure::Failure;
 use crate::plan::NewPlan;
-use crate::trust;
+use crate::terminal::trust;
 use llm_do_launch::state::StateDirectory;
 
 type Files = &'static [(&'static str, &'static str)];
 
 const MINIMAL: Files = &[
-    ("project.json", include_str!("../templates/minimal/project.json")),
-    ("main.worker", include_str!("../templates/minimal/main.worker")),
+    ("project.json", include_str!("../../templates/minimal/project.json")),
+    ("main.worker", include_str!("../../templates/minimal/main.worker")),
 ];
 
 const TOOLS: Files = &[
-    ("project.json", include_str!("../templates/tools/project.json")),
-    ("main.worker", include_str!("../templates/tools/main.worker")),
+    ("project.json", include_str!("../../templates/tools/project.json")),
+    ("main.worker", include_str!("../../templates/tools/main.worker")),
 ];
 
 const MULTI: Files = &[
-    ("project.json", include_str!("../templates/multi/project.json")),
-    ("main.worker", include_str!("../templates/multi/main.worker")),
-    ("researcher.worker", include_str!("../templates/multi/researcher.worker")),
-    ("writer.worker", include_str!("../templates/multi/writer.worker")),
+    ("project.json", include_str!("../../templates/multi/project.json")),
+    ("main.worker", include_str!("../../templates/multi/main.worker")),
+    ("researcher.worker", include_str!("../../templates/multi/researcher.worker")),
+    ("writer.worker", include_str!("../../templates/multi/writer.worker")),
 ];
 
-const WORKER: &str = include_str!("../templates/worker.worker");
+const WORKER: &str = include_str!("../../templates/worker.worker");
 
 /// Writes what was planned and says what to do next.
 pub fn write(plan: &NewPlan) -> Result<String, Failure> {
@@ -72,7 +72,7 @@ pub fn write(plan: &NewPlan) -> Result<String, Failure> {
 pub fn trust(plan: &NewPlan, state: &StateDirectory) -> Result<(), Failure> {
     let NewPlan::Project { directory, .. } = plan else { return Ok(()) };
     // No item depends on the model, and without one a project cannot be linked.
-    let models = ModelChoices { flag: ModelName::parse("ollama:any").ok(), ..ModelChoices::default() };
+    let models = ModelChoices { required: ModelName::parse("ollama:any").ok(), ..ModelChoices::default() };
     match Project::load(directory).and_then(|project| project.surveyed(&models, None)) {
         Ok(surveyed) => trust::keep_written(&surveyed, state),
         // What was written is in order; what somebody else put beside it is told when it is used.

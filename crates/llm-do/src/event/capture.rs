@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(outer.told().events, told.events, "who is around hears it too");
 
         let again = events.for_call(&Arc::from("main"), 0, 40);
-        again.retell(told);
+        again.replay(told);
         let heard: Vec<Event> = std::iter::from_fn(|| listener.try_recv().ok()).skip(2).collect();
         assert_eq!(heard.iter().map(|event| event.call).collect::<Vec<_>>(), [3, 40]);
         assert!(matches!(heard[0].kind, EventKind::CallStarted { parent: Some(40), .. }));

@@ -23,7 +23,7 @@ use crate::attend::{self, Attendance, PriorRun};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::report::{OutputPlan, RunReport, not_begun};
-use crate::{console, foreign, plan, question};
+use crate::{commands::foreign, console, plan, question};
 use llm_do_launch::launch::Record;
 use llm_do_launch::record::{Author, LaunchRecord, RunHeader, RunRecord, read, unusable};
 use llm_do_launch::settings::Settings;
