@@ -12,7 +12,6 @@ mod foreign_flags;
 mod hardening;
 mod json;
 mod plan;
-mod question;
 mod report;
 mod serve;
 mod signals;

@@ -20,7 +20,8 @@ use crate::terminal::markdown::Markdown;
 use crate::terminal::render::{Verbosity, View};
 use crate::terminal::screen::{StopReason, TurnEnded};
 use crate::terminal::style::Style;
-use crate::{answer_file, commands::resume, console, question, terminal::summary};
+use crate::{answer_file, commands::resume, console, terminal::summary};
+use llm_do_launch::question;
 use llm_do_launch::rehearsal::FirstRequest;
 
 /// Where the answer goes, and what else is said.
@@ -283,7 +284,7 @@ fn pending_text(pending: &[PendingQuestion]) -> String {
 pub fn answer(output: &Output) -> Cow<'_, str> {
     let text = match output {
         Output::Text(text) => Cow::Borrowed(text.as_str()),
-        Output::Value(value) => Cow::Owned(visible_json(&json::indented(value)).into_owned()),
+        Output::Value(value) => Cow::Owned(visible_json(&value.indented()).into_owned()),
     };
     if text.ends_with('\n') { text } else { text + "\n" }
 }
@@ -318,5 +319,5 @@ fn request_text(request: &FirstRequest) -> String {
     let line = request.url.as_ref().map(|url| format!("POST {url}\n")).unwrap_or_default();
     let headers: Vec<String> = request.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
     let gap = if line.is_empty() { "" } else { "\n" };
-    format!("{line}{}{gap}{}\n", headers.concat(), visible_json(&json::indented(&request.body)))
+    format!("{line}{}{gap}{}\n", headers.concat(), visible_json(&request.body.indented()))
 }

@@ -9,6 +9,7 @@ mod key_command;
 pub mod launch;
 pub mod providers;
 pub mod python;
+pub mod question;
 pub mod record;
 pub mod rehearsal;
 pub mod session;

@@ -414,6 +414,52 @@ pub fn next_step(history: &[Message]) -> NextAction<'_> {
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
+    /// The same JSON on many lines, each level indented; keys stay in the order in which they came.
+    pub fn indented(&self) -> String {
+        let mut out = String::new();
+        let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
+        let mut characters = self.get().chars().filter(|c| !matches!(c, '\n' | '\r')).peekable();
+        while let Some(c) = characters.next() {
+            if in_text {
+                out.push(c);
+                (in_text, escaped) = (escaped || c != '"', !escaped && c == '\\');
+                continue;
+            }
+            let new_line = |depth: usize, out: &mut String| {
+                out.push('\n');
+                out.extend(std::iter::repeat_n("  ", depth));
+            };
+            match c {
+                ' ' | '\t' => {}
+                '{' | '[' => {
+                    out.push(c);
+                    while characters.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
+                    if let Some(close) = characters.next_if(|c| matches!(c, '}' | ']')) {
+                        out.push(close);
+                    } else {
+                        depth += 1;
+                        new_line(depth, &mut out);
+                    }
+                }
+                '}' | ']' => {
+                    depth = depth.saturating_sub(1);
+                    new_line(depth, &mut out);
+                    out.push(c);
+                }
+                ',' => {
+                    out.push(c);
+                    new_line(depth, &mut out);
+                }
+                ':' => out.push_str(": "),
+                c => {
+                    in_text = c == '"';
+                    out.push(c);
+                }
+            }
+        }
+        out
+    }
+
     /// Keeps a text that is one JSON value, byte for byte; an error says where it is not JSON.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text).map(Self)
@@ -586,6 +632,17 @@ mod tests {
     fn call() -> ReplyPart {
         let arguments = Arguments::parse(r#"{"b": 1, "a": 2}"#.into());
         ReplyPart::ToolCall(ToolCall { id: "c1".into(), tool: "t".into(), arguments, private: None })
+    }
+
+    #[test]
+    fn indenting_keeps_the_order_and_the_texts() {
+        let json = RawJson::parse(r#"{"b":[1, {"x" : "a, {\"q\"}: [\\"}],"a":{},"c":[ ]}"#).unwrap();
+        let expected = "{\n  \"b\": [\n    1,\n    {\n      \"x\": \"a, {\\\"q\\\"}: [\\\\\"\n    }\n  ],\n  \"a\": {},\n  \"c\": []\n}";
+        let shown = json.indented();
+        assert_eq!(shown, expected);
+        let (before, after): (serde_json::Value, serde_json::Value) =
+            (json.to().unwrap(), serde_json::from_str(&shown).unwrap());
+        assert_eq!(before, after);
     }
 
     #[test]

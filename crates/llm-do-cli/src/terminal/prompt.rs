@@ -4,9 +4,9 @@ use std::io;
 
 use llm_do::message::RawJson;
 use llm_do::tools::approval::{Answer, ApprovalRequest, Memory};
+use llm_do_launch::question::{self, AnswerChoice, LineRole, QuestionLine, QuestionNumber};
 
 use crate::console;
-use crate::question::{self, QuestionLine, QuestionNumber};
 use crate::terminal::attention::QuestionStage;
 use crate::terminal::editor::{self, Editor};
 use crate::terminal::style::{Style, Styles, wrap};
@@ -69,14 +69,17 @@ impl Asking {
         let lines = question::lines(request, number);
         // Wrapped first, painted then: no row may end within a control code.
         let rows_of = |line: &QuestionLine| {
-            wrap(&line.text, columns).into_iter().map(|row| self.painted(line.style, &row)).collect()
+            wrap(&line.text, columns).into_iter().map(|row| self.painted(line.role, &row)).collect()
         };
         let shown: Vec<String> = lines.iter().flat_map(|line| -> Vec<String> { rows_of(line) }).collect();
         if let Some(answer) = show(&mut keys, &shown, rows).await? {
             return Ok(answer);
         }
-        let help = question::keys(request, self.styles).join("\n");
-        keys.show(&format!("{help}\n"), QuestionStage::Answer).await;
+        let key_line = |choice: &AnswerChoice| {
+            format!("  {} {}\n", self.styles.paint(Style::Bold, &choice.key.to_string()), choice.words)
+        };
+        let help: String = question::choices(request).iter().map(key_line).collect();
+        keys.show(&help, QuestionStage::Answer).await;
         loop {
             let key = keys.next().await?;
             match key.to_ascii_lowercase() {
@@ -94,12 +97,19 @@ impl Asking {
         }
     }
 
-    fn painted(&self, style: Option<Style>, row: &str) -> String {
-        style.map_or_else(|| row.to_owned(), |style| self.styles.paint(style, row))
+    fn painted(&self, role: LineRole, row: &str) -> String {
+        let style = match role {
+            LineRole::Plain => return row.to_owned(),
+            LineRole::Heading => Style::Bold,
+            LineRole::Added => Style::Added,
+            LineRole::Removed => Style::Removed,
+            LineRole::Quoted => Style::Dim,
+        };
+        self.styles.paint(style, row)
     }
 
     async fn edit(&self, arguments: &RawJson) -> Result<RawJson, String> {
-        let text = editor::edit(&self.editor, &self.terminal, &crate::json::indented(arguments)).await?;
+        let text = editor::edit(&self.editor, &self.terminal, &arguments.indented()).await?;
         let edited = RawJson::parse(&text).map_err(|error| format!("that is not JSON: {error}"))?;
         if !edited.get().trim_start().starts_with('{') {
             return Err("arguments are a JSON object".to_owned());

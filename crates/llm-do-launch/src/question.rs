@@ -1,42 +1,62 @@
-//! What a person is asked before a tool runs. Pure: a request in, lines out. All of the arguments are shown, nothing of
+//! The words of a question, so that every front end says the same before a tool runs. Pure: a request in, lines out. All of the arguments are shown, nothing of
 //! them is cut; what comes from elsewhere is marked line by line and never stands in a heading.
 
 use llm_do::escape::{visible, visible_lines, visible_name};
 use llm_do::message::RawJson;
 use llm_do::tools::approval::{ApprovalRequest, Memory, PendingQuestion, short_id};
 
-use crate::json;
-use crate::terminal::style::{Style, Styles};
-
 /// Longer words of others are cut.
 const LONGEST_FOREIGN: usize = 2000;
 
-/// A line and how it is shown.
+/// A line of a question, and what it is. How that looks is the front end's decision.
 #[derive(Debug, PartialEq, Eq)]
 pub struct QuestionLine {
-    pub style: Option<Style>,
+    pub role: LineRole,
     pub text: String,
+}
+
+/// What a line of a question is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineRole {
+    /// Which call it is about.
+    Heading,
+    /// Our own words, and the arguments.
+    Plain,
+    /// What the call would add to a file, or take away from it.
+    Added,
+    Removed,
+    /// Words of the author of the tool.
+    Quoted,
+}
+
+/// An answer that the person may give: the key for it, and all that it allows.
+#[derive(Debug, PartialEq, Eq)]
+pub struct AnswerChoice {
+    pub key: char,
+    pub words: String,
 }
 
 /// The question without its keys.
 pub fn lines(request: &ApprovalRequest, number: QuestionNumber) -> Vec<QuestionLine> {
-    let plain = |text: &str| QuestionLine { style: None, text: format!("  {text}") };
-    let mut lines = vec![QuestionLine { style: Some(Style::Bold), text: heading(request, number) }];
+    let plain = |text: &str| QuestionLine { role: LineRole::Plain, text: format!("  {text}") };
+    let mut lines = vec![QuestionLine { role: LineRole::Heading, text: heading(request, number) }];
     lines.push(plain(&visible_name(&request.question.reason)));
-    lines.extend(visible_lines(&json::indented(&request.arguments)).lines().map(plain));
+    lines.extend(visible_lines(&request.arguments.indented()).lines().map(plain));
     if let Some(preview) = &request.question.preview {
         lines.push(plain("in detail:"));
-        lines.extend(visible_lines(preview).lines().map(|line| QuestionLine { style: changed(line), ..plain(line) }));
+        lines.extend(
+            visible_lines(preview).lines().map(|line| QuestionLine { role: role_in_difference(line), ..plain(line) }),
+        );
     }
     if let Some(foreign) = &request.question.foreign {
-        let quoted = |line: &str| QuestionLine { style: Some(Style::Dim), text: format!("  │ {}", visible(line)) };
+        let quoted = |line: &str| QuestionLine { role: LineRole::Quoted, text: format!("  │ {}", visible(line)) };
         lines.push(plain("in the words of its author:"));
         lines.extend(bounded(foreign).lines().map(quoted));
     }
     lines
 }
 
-/// A question that waits for somebody else: the call, why it is asked, and what it would change.
+/// A question that waits to be answered elsewhere or later: the call, why it is asked, and what it would change.
 pub fn pending(pending: &PendingQuestion) -> String {
     let PendingQuestion { id, path, tool, arguments, reason, preview, foreign } = pending;
     let asked = call(&format!("waiting for approval ({})", short_id(id)), path, tool, arguments);
@@ -51,7 +71,7 @@ pub fn pending(pending: &PendingQuestion) -> String {
 
 /// A call, all of it.
 pub fn call(heading: &str, path: &[String], tool: &str, arguments: &RawJson) -> String {
-    let arguments = visible_lines(&json::indented(arguments));
+    let arguments = visible_lines(&arguments.indented());
     format!("{heading}: {} › {}\n{arguments}\n", visible_name(&path.join(" › ")), visible_name(tool))
 }
 
@@ -70,11 +90,11 @@ fn heading(request: &ApprovalRequest, QuestionNumber { number, of }: QuestionNum
 }
 
 /// A line of a difference.
-fn changed(line: &str) -> Option<Style> {
+fn role_in_difference(line: &str) -> LineRole {
     match line.as_bytes() {
-        [b'+', b' ', ..] => Some(Style::Added),
-        [b'-', b' ', ..] => Some(Style::Removed),
-        _ => None,
+        [b'+', b' ', ..] => LineRole::Added,
+        [b'-', b' ', ..] => LineRole::Removed,
+        _ => LineRole::Plain,
     }
 }
 
@@ -85,8 +105,8 @@ fn bounded(text: &str) -> String {
     }
 }
 
-/// What the keys do; what a key allows is said in full.
-pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
+/// The answers that count for a question; what one allows is said in full.
+pub fn choices(request: &ApprovalRequest) -> Vec<AnswerChoice> {
     let covers = request.question.covers.as_ref();
     let call = covers.map_or_else(|| "this exact call".into(), |covers| visible_name(&covers.call));
     let tool = covers.map_or_else(
@@ -95,19 +115,19 @@ pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
     );
     let agent = visible(&request.caller);
     let for_session = |what: &str| format!("yes, and {what} for the agent {agent} for the rest of the session");
-    let mut keys = vec![("y", "yes, once".to_owned())];
+    let mut keys = vec![('y', "yes, once".to_owned())];
     if request.memory != Memory::Nothing {
-        keys.push(("s", for_session(&call)));
+        keys.push(('s', for_session(&call)));
     }
     if request.memory == Memory::CallOrTool {
-        keys.push(("t", for_session(&tool)));
+        keys.push(('t', for_session(&tool)));
     }
     keys.extend([
-        ("e", "edit the arguments first".to_owned()),
-        ("n", "no".to_owned()),
-        ("q", "no, and end the run".to_owned()),
+        ('e', "edit the arguments first".to_owned()),
+        ('n', "no".to_owned()),
+        ('q', "no, and end the run".to_owned()),
     ]);
-    keys.into_iter().map(|(key, words)| format!("  {} {words}", styles.paint(Style::Bold, key))).collect()
+    keys.into_iter().map(|(key, words)| AnswerChoice { key, words }).collect()
 }
 
 #[cfg(test)]
@@ -115,8 +135,6 @@ mod tests {
     use llm_do::tools::approval::{Coverage, Question};
 
     use super::*;
-
-    const PLAIN: Styles = Styles { coloured: false };
 
     fn request() -> ApprovalRequest {
         ApprovalRequest {
@@ -178,19 +196,19 @@ reason: changes the file `a.md`
     fn what_always_asks_is_never_remembered() {
         let keys_of = |memory| {
             let request = ApprovalRequest { memory, ..request() };
-            keys(&request, PLAIN).iter().map(|line| line.trim()[..1].to_owned()).collect::<String>()
+            choices(&request).iter().map(|choice| choice.key).collect::<String>()
         };
         assert_eq!(keys_of(Memory::CallOrTool), "ystenq");
         assert_eq!(keys_of(Memory::CallOnly), "ysenq");
         assert_eq!(keys_of(Memory::Nothing), "yenq");
-        assert!(keys(&request(), PLAIN)[2].contains("`write_file` with any arguments"));
+        assert!(choices(&request())[2].words.contains("`write_file` with any arguments"));
         let mut narrow = request();
         let (call, tool) =
             ("`touch x\u{202e}` in /home".into(), "any command that begins with `touch`, in /home".into());
         narrow.question.covers = Some(Coverage { call, tool });
-        let shown = keys(&narrow, PLAIN);
+        let shown = choices(&narrow);
         let expected = "yes, and `touch x\\u{202e}` in /home for the agent editor for the rest of the session";
-        assert!(shown[1].ends_with(expected), "{}", shown[1]);
-        assert!(shown[2].contains("any command that begins with `touch`, in /home"), "{}", shown[2]);
+        assert!(shown[1].words.ends_with(expected), "{}", shown[1].words);
+        assert!(shown[2].words.contains("any command that begins with `touch`, in /home"), "{}", shown[2].words);
     }
 }
