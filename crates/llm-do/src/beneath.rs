@@ -10,8 +10,9 @@ use std::path::Path;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt as _};
 
 pub(crate) use beside::Beside;
-pub use beside::{FileAccess, check_path, replace, replace_path};
-pub use place::{FileDetails, FileKind, Identity, Place, resolve};
+pub(crate) use beside::replace;
+pub use beside::{FileAccess, check_path, replace_path};
+pub(crate) use place::{FileKind, Identity, Place, resolve};
 
 /// Why a file was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +50,7 @@ pub fn read(directory: &Dir, path: &Path, most: u64) -> Result<Vec<u8>, FileOpen
 
 /// Opens a regular file at a path of which others decide what is there: never a device, a FIFO, which would wait for its
 /// writer, or a directory.
-pub fn open_regular(path: &Path) -> io::Result<std::fs::File> {
+pub(crate) fn open_regular(path: &Path) -> io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let file = std::fs::File::options().read(true).custom_flags(non_blocking()).open(path)?;
     let is_regular = file.metadata()?.is_file();

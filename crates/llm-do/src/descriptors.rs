@@ -22,7 +22,7 @@ pub fn raise() {
 }
 
 /// How many could be open at first, if it is more now. Only here does it matter to those that are started.
-pub fn before() -> Option<u64> {
+pub(crate) fn before() -> Option<u64> {
     BEFORE.get().filter(|_| cfg!(target_os = "linux"))?.current
 }
 
@@ -46,13 +46,13 @@ pub fn room() -> std::io::Result<()> {
 }
 
 /// Leave to open a connection, for as long as it is used: whoever finds none left waits for another to end.
-pub async fn connection() -> Option<SemaphorePermit<'static>> {
+pub(crate) async fn connection() -> Option<SemaphorePermit<'static>> {
     static CONNECTIONS: OnceLock<Semaphore> = OnceLock::new();
     CONNECTIONS.get_or_init(|| Semaphore::new(most_connections())).acquire().await.ok()
 }
 
 /// Whether there are so few that no connection is kept for later: it would be in the way of others.
-pub fn are_few() -> bool {
+pub(crate) fn are_few() -> bool {
     const FEW: usize = 256;
     most_connections() < FEW
 }

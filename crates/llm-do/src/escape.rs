@@ -163,7 +163,7 @@ pub fn is_deceptive(c: char) -> bool {
 }
 
 /// JSON whose escapes are whole characters: `\\ud83d` without its other half, which no text can hold, becomes `\\ufffd`.
-pub fn whole_characters(json: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn whole_characters(json: &[u8]) -> Cow<'_, [u8]> {
     let unit = |at: usize| {
         let digits = json.get(at..)?.strip_prefix(b"\\u")?.get(..4)?;
         u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()

@@ -7,7 +7,7 @@ use std::str::Chars;
 
 /// A pattern, as all that its braces stand for.
 #[derive(Clone, Debug)]
-pub struct Glob {
+pub(crate) struct Glob {
     alternatives: Vec<Vec<GlobPart>>,
     slash: Slash,
     letters: Letters,
@@ -15,7 +15,7 @@ pub struct Glob {
 
 /// What a `/` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slash {
+pub(crate) enum Slash {
     /// It parts directories: only `**` crosses it.
     Separates,
     /// A character like any other.
@@ -23,7 +23,7 @@ pub enum Slash {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Letters {
+pub(crate) enum Letters {
     Exact,
     /// Of any case.
     Folded,
@@ -31,7 +31,7 @@ pub enum Letters {
 
 /// Why a text is no pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
+pub(crate) enum Mistake {
     OpenClass,
     TurnedRange,
     OpenBrace,
@@ -80,7 +80,7 @@ enum Token {
 }
 
 impl Glob {
-    pub fn parse(text: &str, slash: Slash, letters: Letters) -> Result<Self, Mistake> {
+    pub(crate) fn parse(text: &str, slash: Slash, letters: Letters) -> Result<Self, Mistake> {
         let text = match letters {
             Letters::Exact => Cow::Borrowed(text),
             Letters::Folded => Cow::Owned(text.to_lowercase()),
@@ -90,7 +90,7 @@ impl Glob {
         Ok(Self { alternatives, slash, letters })
     }
 
-    pub fn matches(&self, name: &str) -> bool {
+    pub(crate) fn matches(&self, name: &str) -> bool {
         let folded = (self.letters == Letters::Folded).then(|| name.to_lowercase());
         let name = folded.as_deref().unwrap_or(name);
         self.alternatives.iter().any(|parts| match (parts.as_slice(), self.slash) {
@@ -100,7 +100,7 @@ impl Glob {
     }
 
     /// How many names a path that matches has, at most; `None` if any number.
-    pub fn depth(&self) -> Option<usize> {
+    pub(crate) fn depth(&self) -> Option<usize> {
         let depth = |parts: &Vec<GlobPart>| {
             let crosses = parts.iter().any(|part| matches!(part, GlobPart::Directories));
             (!crosses).then_some(parts.len())

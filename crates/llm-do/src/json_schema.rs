@@ -48,7 +48,7 @@ pub enum Direction {
 }
 
 /// Looks at a schema so closely that it cannot fail later, in the middle of a run. Its size comes first.
-pub fn judge(schema: &RawJson, direction: Direction) -> Result<Value, SchemaError> {
+pub(crate) fn judge(schema: &RawJson, direction: Direction) -> Result<Value, SchemaError> {
     let value = sized(schema, direction)?;
     if !is_plain(&value) {
         validator(&value)?;
@@ -160,7 +160,7 @@ fn remote_reference(schema: &Value) -> Option<String> {
 }
 
 /// Where a value breaks its schema: the place, the value and the rule. What is small is judged here and now.
-pub async fn violation(schema: &Value, value: &Value) -> Option<String> {
+pub(crate) async fn violation(schema: &Value, value: &Value) -> Option<String> {
     let parts = match parts::count(schema) {
         Ok(parts) => parts,
         Err(error) => return Some(format!("the schema cannot be used: {error}")),

@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
 /// A larger value is not judged at all.
-pub const LARGEST_VALUE: usize = 16 * 1024 * 1024;
+pub(crate) const LARGEST_VALUE: usize = 16 * 1024 * 1024;
 /// A larger value is not judged in place.
-pub const SMALL_VALUE: usize = 64 * 1024;
+pub(crate) const SMALL_VALUE: usize = 64 * 1024;
 /// Larger texts are not compared in place.
-pub const SMALL_TEXT: usize = 1024 * 1024;
+pub(crate) const SMALL_TEXT: usize = 1024 * 1024;
 
 /// How long a thread may take, the wait for it included.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ const STACK: usize = 64 * 1024 * 1024;
 
 /// Why there is no judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JudgementError {
+pub(crate) enum JudgementError {
     #[error("it takes more than {} seconds", .0.as_secs())]
     Overdue(Duration),
     #[error("{MOST_THREADS} other judgements take all their time")]
@@ -35,7 +35,7 @@ pub enum JudgementError {
 }
 
 /// Does larger work on a thread of its own. Threads are the process's, so their number is one for all runs in it.
-pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JudgementError> {
+pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JudgementError> {
     static THREADS: Threads = Threads::new(PATIENCE);
     THREADS.run(work).await
 }

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::escape::whole_characters;
 
-pub use repeated_key::repeated_key;
+pub(crate) use repeated_key::repeated_key;
 
 /// One entry of a conversation. As JSON: `{"role": …, "parts": […]}`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -139,7 +139,7 @@ pub struct Reply {
 
 impl Reply {
     /// Whether this provider wrote it, and so gets its private parts back.
-    pub fn is_from(&self, provider: &str) -> bool {
+    pub(crate) fn is_from(&self, provider: &str) -> bool {
         self.model.split_once(':').is_some_and(|(name, _)| name == provider)
     }
 
@@ -173,7 +173,7 @@ impl Reply {
     }
 
     /// Nothing that could be an answer or a step towards one.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.finish != Finish::Pause
             && self.parts.iter().all(|part| match part {
                 ReplyPart::Text(part) => part.text.trim().is_empty(),
@@ -292,7 +292,7 @@ impl<'de> Deserialize<'de> for ToolCall {
 
 impl Arguments {
     /// `arguments` and `arguments_text`, one of them.
-    pub fn in_json(&self) -> (Option<&RawJson>, Option<&str>) {
+    pub(crate) fn in_json(&self) -> (Option<&RawJson>, Option<&str>) {
         match self {
             Self::Object(object) => (Some(object), None),
             Self::Malformed(text) => (None, Some(text)),
@@ -342,7 +342,7 @@ pub enum Finish {
 
 impl Finish {
     /// Whether the model ended by itself.
-    pub fn is_natural(self) -> bool {
+    pub(crate) fn is_natural(self) -> bool {
         match self {
             Self::Stop | Self::ToolCalls | Self::Pause => true,
             Self::Length | Self::ContextWindow | Self::ContentFilter | Self::Error => false,
@@ -386,7 +386,7 @@ pub struct Usage {
 
 /// What has to happen next, read off the end of the conversation.
 #[derive(Debug, PartialEq)]
-pub enum NextAction<'a> {
+pub(crate) enum NextAction<'a> {
     AskModel,
     RunTools(&'a Reply),
     Finish(&'a Reply),
@@ -396,7 +396,7 @@ pub enum NextAction<'a> {
 
 /// The agent loop's only decision. The history is the program counter, so a turn can be inspected, tested or resumed
 /// from any prefix of it.
-pub fn next_step(history: &[Message]) -> NextAction<'_> {
+pub(crate) fn next_step(history: &[Message]) -> NextAction<'_> {
     let reply = match history.last() {
         Some(Message::Assistant(reply)) => reply,
         Some(Message::User(_) | Message::Tool(_)) | None => return NextAction::AskModel,
@@ -466,7 +466,7 @@ impl RawJson {
     }
 
     /// For text that is JSON by construction.
-    pub fn from_valid(text: String) -> Self {
+    pub(crate) fn from_valid(text: String) -> Self {
         Self(RawValue::from_string(text).expect("text that is JSON by construction"))
     }
 
@@ -481,13 +481,13 @@ impl RawJson {
     }
 
     /// The same as `serde_json` has it, to be borrowed in other values.
-    pub fn raw(&self) -> &RawValue {
+    pub(crate) fn raw(&self) -> &RawValue {
         &self.0
     }
 
     /// The same value without line breaks: in JSON they stand only between tokens.
     #[must_use]
-    pub fn in_one_line(self) -> Self {
+    pub(crate) fn in_one_line(self) -> Self {
         if !self.get().contains(['\n', '\r']) {
             return self;
         }

@@ -13,9 +13,9 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use memchr::memmem::Finder;
 
 /// What stands where a key was.
-pub const REDACTED: &str = "[redacted]";
+pub(crate) const REDACTED: &str = "[redacted]";
 /// Shorter values are words of a text as well.
-pub const SHORTEST: usize = 12;
+pub(crate) const SHORTEST: usize = 12;
 
 /// Knows the keys of a run; more may come while it goes on. Copies know the same.
 #[derive(Clone, Default)]
@@ -54,7 +54,7 @@ impl Redactor {
     }
 
     /// The text without the keys in it; what has none is not copied.
-    pub fn redacted(&self, mut text: String) -> String {
+    pub(crate) fn redacted(&self, mut text: String) -> String {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         for finder in known.iter() {
             if let Some(first) = finder.find(text.as_bytes()) {
@@ -65,7 +65,7 @@ impl Redactor {
     }
 
     /// Whether there is a key in it.
-    pub fn finds(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn finds(&self, bytes: &[u8]) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().any(|finder| finder.find(bytes).is_some())
     }

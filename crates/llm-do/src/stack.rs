@@ -16,12 +16,12 @@ pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Runs something that may be deep within itself.
-pub fn grown<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn grown<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(RED_ZONE, MORE, work)
 }
 
 /// A future that is polled, and dropped, on enough stack.
-pub async fn on_enough<T>(future: BoxFuture<'_, T>) -> T {
+pub(crate) async fn on_enough<T>(future: BoxFuture<'_, T>) -> T {
     let mut future = Growing(Some(future));
     std::future::poll_fn(|cx| {
         grown(|| match &mut future.0 {

@@ -18,7 +18,7 @@ use futures_util::task::AtomicWaker;
 const MOST_POLLS: usize = 16;
 
 /// Futures that are polled when they are woken, and no others.
-pub struct Underway<F> {
+pub(crate) struct Underway<F> {
     futures: FuturesUnordered<F>,
     bell: Arc<Bell>,
     waker: Waker,
@@ -53,16 +53,16 @@ impl<F> Default for Underway<F> {
 }
 
 impl<F: Future> Underway<F> {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.futures.is_empty()
     }
 
-    pub fn push(&mut self, future: F) {
+    pub(crate) fn push(&mut self, future: F) {
         self.futures.push(future);
     }
 
     /// The next one that is done. Without any it waits for ever: others may come.
-    pub async fn next(&mut self) -> F::Output {
+    pub(crate) async fn next(&mut self) -> F::Output {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 

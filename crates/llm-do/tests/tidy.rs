@@ -25,9 +25,9 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, Meta, TraitItem, UseTree, Visibility};
 
 // What may be there today. A ceiling is lowered, never raised.
-const SHARED: usize = 132;
-const BARE_PARTICIPLES: usize = 144;
-const PUBLIC: usize = 1170;
+const SHARED: usize = 0;
+const BARE_PARTICIPLES: usize = 0;
+const PUBLIC: usize = 507;
 const UNDOCUMENTED: usize = 0;
 
 /// Participles, and past forms, that do not end in `-ed`. Words that are nouns as well (`Run`, `Cut`) are not here.
@@ -143,9 +143,12 @@ fn only_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether a module stands in for another one of the same name, on another system.
+/// Whether a module stands in for another one of the same name: on another system, or opened to our own tests.
 fn stands_in(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| attribute.path().is_ident("path"))
+    attributes.iter().any(|attribute| match &attribute.meta {
+        Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "feature = \"internals\"",
+        _ => attribute.path().is_ident("path"),
+    })
 }
 
 fn is_public(visibility: &Visibility) -> bool {

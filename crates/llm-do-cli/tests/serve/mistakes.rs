@@ -195,7 +195,7 @@ const OF_THE_TERMINAL: &[&str] = &[
     "check.rs",
     "checking.rs",
     "foreign.rs",
-    "habits.rs",
+    "foreign_flags.rs",
     "plan.rs",
     "record.rs",
     "resume.rs",

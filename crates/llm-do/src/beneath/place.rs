@@ -30,36 +30,32 @@ const SEARCH: OFlags = OFlags::RDONLY;
 
 /// Which file: the same one, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub(crate) struct Identity {
     device: u64,
     inode: u64,
 }
 
 impl Identity {
     /// Of whatever a path leads to, anywhere.
-    pub fn of_path(path: &Path) -> io::Result<Self> {
+    pub(crate) fn of_path(path: &Path) -> io::Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         Ok(Self::of(&rustix::fs::stat(path)?))
     }
 
-    /// The identity of a directory that is held open; an error is what the kernel says.
-    pub fn of_directory(directory: &Dir) -> io::Result<Self> {
-        Ok(Self::of(&rustix::fs::fstat(directory)?))
-    }
-
     /// The identity of a file that is held open; an error is what the kernel says.
-    pub fn of_file(file: &File) -> io::Result<Self> {
+    pub(crate) fn of_file(file: &File) -> io::Result<Self> {
         Ok(Self::of(&rustix::fs::fstat(file)?))
     }
 
     /// Of metadata as the standard library has it.
-    pub fn of_file_metadata(metadata: &std::fs::Metadata) -> Self {
+    pub(crate) fn of_file_metadata(metadata: &std::fs::Metadata) -> Self {
         use std::os::unix::fs::MetadataExt as _;
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
     /// The identity of the file whose metadata was read.
-    pub fn of_metadata(metadata: &Metadata) -> Self {
+    #[cfg(any(test, feature = "internals"))]
+    pub(crate) fn of_metadata(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
@@ -76,7 +72,7 @@ impl std::fmt::Display for Identity {
 
 /// What is at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileDetails {
+pub(crate) struct FileDetails {
     pub identity: Identity,
     pub kind: FileKind,
     /// How many names the file has.
@@ -90,7 +86,7 @@ pub struct FileDetails {
 
 /// What a path leads to; `Other` is neither a file to read nor a directory, such as a socket, a pipe or a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
+pub(crate) enum FileKind {
     Regular,
     Directory,
     Other,
@@ -118,7 +114,7 @@ impl FileDetails {
 
 /// A place beneath a directory, whether or not something is there.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     /// Beneath the start, without links.
     pub path: PathBuf,
     /// The directories of `path` that exist, the start first.
@@ -132,7 +128,7 @@ pub struct Place {
 
 /// Finds where a path leads. `..` goes up as far as the start, links are followed as long as they stay beneath it. Parts
 /// that do not exist may only be at the end, and none behind a link that leads nowhere.
-pub fn resolve(start: &Dir, path: &Path) -> Result<Place, FileOpenError> {
+pub(crate) fn resolve(start: &Dir, path: &Path) -> Result<Place, FileOpenError> {
     let mut walk = PathWalk::from(start)?;
     let mut waiting = VecDeque::new();
     let mut links = 0;
@@ -299,7 +295,7 @@ fn open_directory(parent: &Dir, name: &OsStr) -> Result<(Dir, FileDetails), File
 
 impl Place {
     /// Opens the regular file that is there, for reading.
-    pub fn open(&self) -> Result<File, FileOpenError> {
+    pub(crate) fn open(&self) -> Result<File, FileOpenError> {
         let name = match (&self.found, self.names.as_slice()) {
             (None, _) => return Err(FileOpenError::Missing),
             (Some(FileDetails { kind: FileKind::Regular, .. }), [name]) => name,
@@ -312,7 +308,7 @@ impl Place {
     }
 
     /// Opens the directory that is there, for listing.
-    pub fn open_directory(&self) -> Result<Dir, FileOpenError> {
+    pub(crate) fn open_directory(&self) -> Result<Dir, FileOpenError> {
         match self.found.as_ref().map(|found| found.kind) {
             None => return Err(FileOpenError::Missing),
             Some(FileKind::Directory) => {}
@@ -323,7 +319,7 @@ impl Place {
     }
 
     /// Whether the file that is there may be written, by its permissions.
-    pub fn is_writable(&self) -> bool {
+    pub(crate) fn is_writable(&self) -> bool {
         let access = rustix::fs::Access::WRITE_OK;
         let allowed = |name: &OsString| rustix::fs::accessat(&self.directory, name, access, AtFlags::EACCESS).is_ok();
         self.names.first().is_none_or(allowed)
@@ -331,7 +327,7 @@ impl Place {
 
     /// The directory that the place is in, and its name there. Directories that are missing are made; none of them can
     /// be a link that somebody put there meanwhile.
-    pub fn make_parent(&self) -> Result<(Dir, &OsStr), FileOpenError> {
+    pub(crate) fn make_parent(&self) -> Result<(Dir, &OsStr), FileOpenError> {
         let (name, above) = self.names.split_last().ok_or(FileOpenError::NotRegular)?;
         let mut parent = self.directory.try_clone()?;
         for name in above {
@@ -344,7 +340,7 @@ impl Place {
     }
 
     /// Makes the place a directory, with those above it that are missing.
-    pub fn make_directory(&self) -> Result<Dir, FileOpenError> {
+    pub(crate) fn make_directory(&self) -> Result<Dir, FileOpenError> {
         if self.names.is_empty() {
             return Ok(self.directory.try_clone()?);
         }

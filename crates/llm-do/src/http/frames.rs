@@ -3,7 +3,7 @@
 //! Bytes are pushed as they arrive, split anywhere. A frame that lies within one chunk is lent from that chunk; only
 //! what straddles chunks is copied. Time is linear, and memory is bounded by the limit on one frame.
 
-use memchr::{memchr, memchr2};
+use memchr::memchr2;
 
 /// One message of a stream, lent to the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,59 +211,6 @@ fn read(line: &[u8]) -> FrameLine<'_> {
     }
 }
 
-/// Splits newline-delimited JSON; blank lines are nothing.
-#[derive(Debug)]
-pub struct JsonLines {
-    limit: usize,
-    line: Vec<u8>,
-}
-
-impl JsonLines {
-    /// A reader at the start of a stream, for lines of at most `limit` bytes.
-    pub fn new(limit: usize) -> Self {
-        Self { limit, line: Vec::new() }
-    }
-
-    /// Takes the next bytes and gives every line that they complete to `sink`; fails if a line is too long, or as
-    /// `sink` does.
-    pub fn push<E: From<FrameTooLong>>(
-        &mut self,
-        bytes: &[u8],
-        mut sink: impl FnMut(Frame<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut rest = bytes;
-        while let Some(end) = memchr(b'\n', rest) {
-            let line = &rest[..end];
-            rest = &rest[end + 1..];
-            self.check(line)?;
-            if self.line.is_empty() {
-                emit(line, &mut sink)?;
-            } else {
-                self.line.extend_from_slice(line);
-                emit(&self.line, &mut sink)?;
-                self.line.clear();
-            }
-        }
-        self.check(rest)?;
-        self.line.extend_from_slice(rest);
-        Ok(())
-    }
-
-    /// The last line may come without its end.
-    pub fn finish<E>(self, mut sink: impl FnMut(Frame<'_>) -> Result<(), E>) -> Result<(), E> {
-        emit(&self.line, &mut sink)
-    }
-
-    fn check(&self, more: &[u8]) -> Result<(), FrameTooLong> {
-        if self.line.len() + more.len() > self.limit { Err(FrameTooLong { limit: self.limit }) } else { Ok(()) }
-    }
-}
-
-fn emit<E>(line: &[u8], sink: &mut impl FnMut(Frame<'_>) -> Result<(), E>) -> Result<(), E> {
-    let data = line.trim_ascii();
-    if data.is_empty() { Ok(()) } else { sink(Frame { event: None, data }) }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -281,18 +228,6 @@ mod tests {
                 Ok(())
             })
         });
-        (seen, outcome)
-    }
-
-    fn lines_of(chunks: &[&[u8]], limit: usize) -> (Vec<Vec<u8>>, Result<(), FrameTooLong>) {
-        let mut lines = JsonLines::new(limit);
-        let mut seen = Vec::new();
-        let mut sink = |frame: Frame<'_>| {
-            seen.push(frame.data.to_vec());
-            Ok(())
-        };
-        let outcome = chunks.iter().try_for_each(|chunk| lines.push(chunk, &mut sink));
-        let outcome = outcome.and_then(|()| lines.finish(&mut sink));
         (seen, outcome)
     }
 
@@ -369,13 +304,6 @@ mod tests {
             assert_eq!(events_of(chunks, limit), (vec![], Err(FrameTooLong { limit })));
             assert_eq!(events_of(&[&chunks.concat()], limit), (vec![], Err(FrameTooLong { limit })));
         }
-        assert_eq!(lines_of(&[b"[1]\n", &[b' '; 65]], 64).1, Err(FrameTooLong { limit: 64 }));
-    }
-
-    #[test]
-    fn json_lines_end_with_any_line_end_or_none() {
-        let expected = vec![b"{\"a\":1}".to_vec(), b"[2]".to_vec(), b"3".to_vec()];
-        assert_eq!(lines_of(&[b"{\"a\":1}\r\n\n[2", b"]\n", b"3"], 100), (expected, Ok(())));
     }
 
     /// Bytes that look like a stream more often than chance would have it.
@@ -407,7 +335,6 @@ mod tests {
         fn splitting_never_changes_the_frames(bytes in stream_bytes(), cuts: Vec<prop::sample::Index>) {
             for limit in [20, 1000] {
                 prop_assert_eq!(events_of(&split(&bytes, &cuts), limit), events_of(&[&bytes], limit));
-                prop_assert_eq!(lines_of(&split(&bytes, &cuts), limit), lines_of(&[&bytes], limit));
             }
         }
     }

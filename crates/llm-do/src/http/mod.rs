@@ -119,7 +119,7 @@ impl fmt::Debug for Request {
 
 /// How soon an answer can be expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub(crate) enum Pace {
     Usual,
     /// It begins late, and then comes at once.
     Late,
@@ -137,7 +137,7 @@ pub struct Response {
 
 impl Response {
     /// Lets go of all but the body.
-    pub fn into_body(self) -> Body {
+    pub(crate) fn into_body(self) -> Body {
         self.body
     }
 }
@@ -193,7 +193,7 @@ impl HttpClient {
     }
 
     /// How long the first byte of an answer is waited for.
-    pub fn first_byte_timeout(&self, pace: Pace) -> Duration {
+    pub(crate) fn first_byte_timeout(&self, pace: Pace) -> Duration {
         match pace {
             Pace::Usual => self.shared.first_byte_timeout,
             Pace::Late | Pace::Slow => self.shared.slow_first_byte_timeout,
@@ -208,7 +208,7 @@ impl HttpClient {
     }
 
     /// Within which an answer must grow. Whoever reads it knows what makes it grow.
-    pub fn content_timeout(&self) -> Duration {
+    pub(crate) fn content_timeout(&self) -> Duration {
         self.shared.content_timeout
     }
 
@@ -218,7 +218,7 @@ impl HttpClient {
     }
 
     /// The same at a pace, and what tells whether anything of the request has left.
-    pub fn watched(
+    pub(crate) fn watched(
         &self,
         request: Request,
         pace: Pace,
@@ -327,7 +327,7 @@ async fn wait(
 
 /// Whether anything of a request has left: there was a connection that took it.
 #[derive(Clone, Default)]
-pub struct Departure(Arc<Mutex<Option<UploadProgress>>>);
+pub(crate) struct Departure(Arc<Mutex<Option<UploadProgress>>>);
 
 impl Departure {
     /// Of the latest connection: one that had been closed has taken nothing.
@@ -336,7 +336,7 @@ impl Departure {
     }
 
     /// Whether a connection has taken any byte of the request, so that the other side may have acted on it.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(UploadProgress::has_begun)
     }
 }

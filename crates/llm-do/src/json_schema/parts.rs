@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use super::SchemaError;
 
 /// More than any schema that people or programs write unfolds to.
-pub const MOST_PARTS: u64 = 100_000;
+pub(crate) const MOST_PARTS: u64 = 100_000;
 /// How deep parts may lie in each other that look at one and the same part of a value. With the depth of a value it
 /// bounds how deep a judgement goes.
 const DEEPEST: u32 = 128;
-pub const LONGEST_PATTERN: usize = 4 * 1024;
+pub(crate) const LONGEST_PATTERN: usize = 4 * 1024;
 /// Parts of a schema held against parts of a value, one by one: some seconds' worth.
 const MOST_STEPS: u64 = 1_000_000_000;
 /// How many pairs of them are looked at to count the steps, and how many are kept in mind.
@@ -22,7 +22,7 @@ const MOST_PAIRS: u64 = 4_000_000;
 const MOST_KNOWN: usize = 1_000_000;
 
 /// What a schema comes to. A reference back to where it stands is one part.
-pub fn count(schema: &Value) -> Result<u64, SchemaError> {
+pub(crate) fn count(schema: &Value) -> Result<u64, SchemaError> {
     check_patterns(schema)?;
     check_bases(schema, true)?;
     let mut unfolding = Unfolding { parts: Parts::of(schema), whole: HashMap::new(), in_place: HashMap::new() };
@@ -110,7 +110,7 @@ fn repeats(keywords: &Map<String, Value>) -> u64 {
 }
 
 /// Whether a value can be held against a schema that [`count`] took, in a time that is worth waiting for.
-pub fn is_feasible(schema: &Value, value: &Value) -> bool {
+pub(crate) fn is_feasible(schema: &Value, value: &Value) -> bool {
     let mut weighing = Weighing { parts: Parts::of(schema), known: HashMap::new(), pairs: 0 };
     weighing.steps(schema, value).is_some_and(|steps| steps <= MOST_STEPS)
 }

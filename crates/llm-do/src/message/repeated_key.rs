@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// The first key that an object of this text has twice, at any depth.
-pub fn repeated_key(json: &str) -> Option<String> {
+pub(crate) fn repeated_key(json: &str) -> Option<String> {
     let found = RefCell::new(None);
     // What is no JSON, or nested deeper than anybody reads, has no keys.
     let _ = RepeatedKeySearch(&found).deserialize(&mut serde_json::Deserializer::from_str(json));

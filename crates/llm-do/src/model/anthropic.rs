@@ -10,9 +10,9 @@ mod encode;
 use super::protocol::{Decoder, Encoder, Protocol, Quirks};
 use super::{Head, ModelError, ServerToolKind, Thinking, fault};
 
-pub use encode::thinking_budget;
+pub(crate) use encode::thinking_budget;
 
-pub struct Anthropic;
+pub(crate) struct Anthropic;
 
 impl Protocol for Anthropic {
     fn encoder(&self, head: &Head, _: &Quirks) -> Box<dyn Encoder> {

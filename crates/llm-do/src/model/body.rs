@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// A JSON object under construction, field by field in the order they are set.
 #[derive(Debug)]
-pub struct BodyFields(Vec<u8>);
+pub(crate) struct BodyFields(Vec<u8>);
 
 /// A short prompt with a few tools fits in.
 const USUAL_LENGTH: usize = 1024;
@@ -25,7 +25,7 @@ impl Default for BodyFields {
 
 impl BodyFields {
     /// Adds a field with this value at the end of the object; the caller sets each name once.
-    pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
+    pub(crate) fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         self.0.push(if self.0.is_empty() { b'{' } else { b',' });
         write_json(&mut self.0, name);
         self.0.push(b':');
@@ -33,7 +33,7 @@ impl BodyFields {
     }
 
     /// What is absent is not sent.
-    pub fn set_some(&mut self, name: &str, value: Option<impl Serialize>) {
+    pub(crate) fn set_some(&mut self, name: &str, value: Option<impl Serialize>) {
         if let Some(value) = value {
             self.set(name, &value);
         }
@@ -41,7 +41,7 @@ impl BodyFields {
 
     /// Ends the stable parts: what follows are the elements of the array `name`.
     #[must_use]
-    pub fn open_array(mut self, name: &str) -> RequestBody {
+    pub(crate) fn open_array(mut self, name: &str) -> RequestBody {
         self.set(name, &[(); 0]);
         self.0.pop(); // the array stays open
         let end = self.0.len();
@@ -51,7 +51,7 @@ impl BodyFields {
 
 /// The whole body; ends inside of its array between requests.
 #[derive(Debug)]
-pub struct RequestBody {
+pub(crate) struct RequestBody {
     bytes: Arc<Vec<u8>>,
     /// Where the opening and each message end; never empty.
     ends: Vec<usize>,
@@ -59,10 +59,10 @@ pub struct RequestBody {
 
 /// The open array: a message may become one element, several, or none.
 #[derive(Debug)]
-pub struct Elements<'a>(&'a mut Vec<u8>);
+pub(crate) struct Elements<'a>(&'a mut Vec<u8>);
 
 impl Elements<'_> {
-    pub fn add(&mut self, element: &(impl Serialize + ?Sized)) {
+    pub(crate) fn add(&mut self, element: &(impl Serialize + ?Sized)) {
         if self.0.last() != Some(&b'[') {
             self.0.push(b',');
         }
@@ -70,21 +70,21 @@ impl Elements<'_> {
     }
 
     /// Text between elements, for arrays whose elements hold several messages.
-    pub fn raw(&mut self, text: &str) {
+    pub(crate) fn raw(&mut self, text: &str) {
         self.0.extend_from_slice(text.as_bytes());
     }
 }
 
 impl RequestBody {
     /// Elements before the first message, e.g. a system prompt that travels as a message.
-    pub fn preface(&mut self, element: &impl Serialize) {
+    pub(crate) fn preface(&mut self, element: &impl Serialize) {
         debug_assert!(self.messages() == 0, "a preface comes before the messages");
         self.push(|elements| elements.add(element));
         self.ends.remove(0);
     }
 
     /// Appends one message.
-    pub fn push(&mut self, write: impl FnOnce(&mut Elements<'_>)) {
+    pub(crate) fn push(&mut self, write: impl FnOnce(&mut Elements<'_>)) {
         let bytes = self.reopened();
         write(&mut Elements(bytes));
         let end = bytes.len();
@@ -92,17 +92,17 @@ impl RequestBody {
     }
 
     /// How many messages it holds.
-    pub fn messages(&self) -> usize {
+    pub(crate) fn messages(&self) -> usize {
         self.ends.len() - 1
     }
 
     /// Forgets all messages but the first ones.
-    pub fn truncate(&mut self, messages: usize) {
+    pub(crate) fn truncate(&mut self, messages: usize) {
         self.ends.truncate(messages + 1);
     }
 
     /// Lends the body behind whose last message `closing` ends everything that is open: `]}` and what stands between.
-    pub fn lend(&mut self, closing: &str) -> Bytes {
+    pub(crate) fn lend(&mut self, closing: &str) -> Bytes {
         // A retry lends what is lent already.
         if &self.bytes[self.end()..] != closing.as_bytes() {
             self.reopened().extend_from_slice(closing.as_bytes());
@@ -126,7 +126,7 @@ impl RequestBody {
 /// What stands behind the messages. The bound of the answer is in it: unlike all else that was set, it may be another one
 /// for each request.
 #[derive(Debug)]
-pub struct BodyTail {
+pub(crate) struct BodyTail {
     /// Up to where the bound belongs; also what closes the array.
     before: String,
     field: &'static str,
@@ -136,7 +136,7 @@ pub struct BodyTail {
 }
 
 impl BodyTail {
-    pub fn new(before: &str, field: &'static str, usual: Option<u64>, after: &'static str) -> Self {
+    pub(crate) fn new(before: &str, field: &'static str, usual: Option<u64>, after: &'static str) -> Self {
         let mut tail = Self { before: before.to_owned(), field, after, usual: String::new() };
         tail.usual = match usual {
             Some(bound) => tail.bounded(bound),
@@ -146,7 +146,7 @@ impl BodyTail {
     }
 
     /// With this bound, or with the one that was set.
-    pub fn text(&self, bound: Option<u64>) -> Cow<'_, str> {
+    pub(crate) fn text(&self, bound: Option<u64>) -> Cow<'_, str> {
         bound.map_or(Cow::Borrowed(&self.usual), |bound| Cow::Owned(self.bounded(bound)))
     }
 

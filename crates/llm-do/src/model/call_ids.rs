@@ -7,18 +7,18 @@ use super::protocol::CallIdForm;
 
 /// The replacements of one conversation.
 #[derive(Debug)]
-pub struct CallIds {
+pub(crate) struct CallIds {
     form: CallIdForm,
     replaced: HashMap<String, String>,
 }
 
 impl CallIds {
-    pub fn new(form: CallIdForm) -> Self {
+    pub(crate) fn new(form: CallIdForm) -> Self {
         Self { form, replaced: HashMap::new() }
     }
 
     /// Takes note of an id that another provider gave.
-    pub fn adopt(&mut self, id: &str) {
+    pub(crate) fn adopt(&mut self, id: &str) {
         let replacement = match self.form {
             CallIdForm::Any => return,
             CallIdForm::Word if is_word(id) => return,
@@ -30,7 +30,7 @@ impl CallIds {
     }
 
     /// The id as it goes over the wire.
-    pub fn on_wire<'a>(&'a self, id: &'a str) -> &'a str {
+    pub(crate) fn on_wire<'a>(&'a self, id: &'a str) -> &'a str {
         self.replaced.get(id).map_or(id, String::as_str)
     }
 }

@@ -11,14 +11,14 @@ use crate::message::{Arguments, Attachment, Content, RawJson};
 
 /// A piece of content as a model can see it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum VisibleContent<'a> {
+pub(crate) enum VisibleContent<'a> {
     Text(Cow<'a, str>),
     Image(&'a Attachment),
     Pdf(&'a Attachment),
 }
 
 /// Text files go as text under their name. What no provider reads was refused long before; here it is named at least.
-pub fn shown(content: &Content) -> VisibleContent<'_> {
+pub(crate) fn shown(content: &Content) -> VisibleContent<'_> {
     let file = match content {
         Content::Text { text } | Content::Value { json: text } => return VisibleContent::Text(Cow::Borrowed(text)),
         Content::Attachment(file) => file,
@@ -34,7 +34,7 @@ pub fn shown(content: &Content) -> VisibleContent<'_> {
 }
 
 /// Bytes as base64, written without a detour.
-pub struct Base64<'a>(pub &'a [u8]);
+pub(crate) struct Base64<'a>(pub &'a [u8]);
 
 impl Serialize for Base64<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -43,7 +43,7 @@ impl Serialize for Base64<'_> {
 }
 
 /// A file as a `data:` URL.
-pub struct DataUrl<'a>(pub &'a Attachment);
+pub(crate) struct DataUrl<'a>(pub &'a Attachment);
 
 impl Serialize for DataUrl<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -53,7 +53,7 @@ impl Serialize for DataUrl<'_> {
 }
 
 /// Arguments as the JSON object that providers insist on. What the model wrote wrong it sees again, but as a string.
-pub fn arguments_object(arguments: &Arguments) -> Cow<'_, RawJson> {
+pub(crate) fn arguments_object(arguments: &Arguments) -> Cow<'_, RawJson> {
     #[derive(Serialize)]
     struct MalformedArguments<'a> {
         malformed_arguments: &'a str,
@@ -66,12 +66,12 @@ pub fn arguments_object(arguments: &Arguments) -> Cow<'_, RawJson> {
 
 /// Whether providers enforce the schema: they insist that every object lists its properties and excludes others.
 /// `required` says which of the properties must be listed as required.
-pub fn is_strict(schema: &RawJson, required: RequiredProperties) -> bool {
+pub(crate) fn is_strict(schema: &RawJson, required: RequiredProperties) -> bool {
     schema.to::<Value>().is_ok_and(|schema| strict(&schema, required))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequiredProperties {
+pub(crate) enum RequiredProperties {
     All,
     Any,
 }
@@ -99,7 +99,7 @@ fn strict(schema: &Value, required: RequiredProperties) -> bool {
 }
 
 /// Asks in words for an output that the provider cannot be asked for otherwise.
-pub fn with_schema(instructions: &str, schema: &RawJson) -> String {
+pub(crate) fn with_schema(instructions: &str, schema: &RawJson) -> String {
     let request = format!(
         "Your final answer must be one JSON value, without any text around it, that satisfies this JSON Schema:\n{}",
         schema.get()

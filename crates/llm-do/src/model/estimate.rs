@@ -15,21 +15,21 @@ const UNKNOWN_FILE: u64 = 6_000;
 
 /// What goes in with a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InputEstimate {
+pub(crate) struct InputEstimate {
     pub tokens: u64,
     /// Of them, those that the provider counted itself: no estimate, and never too many.
     pub counted: u64,
 }
 
 /// Of the instructions, the tools and the output schema, which go in with each request.
-pub fn of_head(head: &Head) -> u64 {
+pub(crate) fn of_head(head: &Head) -> u64 {
     let tools =
         head.tools.iter().map(|tool| of_text(&tool.name) + of_text(&tool.description) + of_json(&tool.parameters));
     of_text(&head.instructions) + tools.sum::<u64>() + head.output.as_ref().map_or(0, of_json)
 }
 
 /// Of a request with this history: the last count of the provider, and what is new since. Without one, everything is.
-pub fn of_request(head: u64, history: &[Message], model: &ModelName) -> InputEstimate {
+pub(crate) fn of_request(head: u64, history: &[Message], model: &ModelName) -> InputEstimate {
     let new = |messages: &[Message]| messages.iter().map(|message| of_message(message, model)).sum::<u64>();
     let counted = history.iter().enumerate().rev().find_map(|(index, message)| match message {
         Message::Assistant(reply) if is_counted(&reply.usage) && is_of(reply, model) => Some((index, reply)),
@@ -55,7 +55,7 @@ fn is_of(reply: &Reply, model: &ModelName) -> bool {
     name.is_some_and(|(provider, name)| provider == model.provider && name == model.model)
 }
 
-pub fn of_text(text: &str) -> u64 {
+pub(crate) fn of_text(text: &str) -> u64 {
     let other = text.bytes().filter(|byte| !byte.is_ascii()).count() as u64;
     (text.len() as u64 - other).div_ceil(3) + other
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Fault, ModelError};
 
 /// For an answer with an error status.
-pub fn of_answer(status: u16, body: &[u8]) -> ModelError {
+pub(crate) fn of_answer(status: u16, body: &[u8]) -> ModelError {
     let mut said = FaultDetails::read(body);
     said.fault.status = Some(status);
     if said.fault.message.is_empty() {
@@ -18,7 +18,7 @@ pub fn of_answer(status: u16, body: &[u8]) -> ModelError {
 }
 
 /// For an error that a provider reports inside of an answer with a good status.
-pub fn in_answer(error: &[u8]) -> ModelError {
+pub(crate) fn in_answer(error: &[u8]) -> ModelError {
     let mut said = FaultDetails::read(error);
     if said.fault.message.is_empty() {
         said.fault.message = excerpt(error).unwrap_or_else(|| "the provider reported an error".to_owned());

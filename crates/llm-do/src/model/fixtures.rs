@@ -8,7 +8,7 @@ use super::{Head, ModelSettings};
 use crate::http::frames::{EventStream, FRAME_LIMIT};
 use crate::message::{Message, RawJson, Reply, ToolCall, Usage};
 
-pub fn head(model: &str) -> Head {
+pub(crate) fn head(model: &str) -> Head {
     Head {
         agent: "test".into(),
         model: ModelName::parse(model).unwrap(),
@@ -21,21 +21,21 @@ pub fn head(model: &str) -> Head {
     }
 }
 
-pub fn json(text: &str) -> RawJson {
+pub(crate) fn json(text: &str) -> RawJson {
     RawJson::parse(text).unwrap()
 }
 
-pub fn call(id: &str, arguments: &str) -> ToolCall {
+pub(crate) fn call(id: &str, arguments: &str) -> ToolCall {
     let arguments = crate::message::Arguments::parse(arguments.to_owned());
     ToolCall { id: id.into(), tool: "add".into(), arguments, private: None }
 }
 
-pub fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
+pub(crate) fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
     Usage { requests: 1, input_tokens, output_tokens, ..Usage::default() }
 }
 
 /// The reply, and what was told on the way.
-pub fn read_stream(
+pub(crate) fn read_stream(
     protocol: &dyn Protocol,
     head: &Head,
     quirks: &Quirks,
@@ -47,7 +47,7 @@ pub fn read_stream(
     (read.and_then(|()| decoder.finish()), told)
 }
 
-pub fn read_document(
+pub(crate) fn read_document(
     protocol: &dyn Protocol,
     head: &Head,
     quirks: &Quirks,
@@ -67,7 +67,7 @@ fn words(delta: Delta<'_>) -> String {
 }
 
 /// The body of a request with these messages.
-pub fn request(protocol: &dyn Protocol, head: &Head, quirks: &Quirks, messages: &[Message]) -> Value {
+pub(crate) fn request(protocol: &dyn Protocol, head: &Head, quirks: &Quirks, messages: &[Message]) -> Value {
     let mut encoder = protocol.encoder(head, quirks);
     for message in messages {
         encoder.push(message);

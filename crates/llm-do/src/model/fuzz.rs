@@ -13,7 +13,7 @@ use super::scripted::{Script, ScriptedModel};
 use super::{Head, Model as _, ModelSettings};
 use crate::escape::is_deceptive;
 use crate::event::Events;
-use crate::http::frames::{EventStream, Frame, FrameTooLong, JsonLines};
+use crate::http::frames::{EventStream, Frame, FrameTooLong};
 use crate::message::{Message, Reply};
 use crate::syntax::diagnostic::Colour;
 
@@ -22,7 +22,6 @@ pub fn frames(bytes: &[u8]) {
     const LIMIT: usize = 64;
     let chunks = chunks(bytes);
     assert_eq!(event_stream(&chunks, LIMIT), event_stream(&[bytes], LIMIT));
-    assert_eq!(json_lines(&chunks, LIMIT), json_lines(&[bytes], LIMIT));
 }
 
 /// Gives the bytes to the decoder of Anthropic's protocol, as a stream and as a document.
@@ -138,18 +137,6 @@ fn event_stream(chunks: &[&[u8]], limit: usize) -> (Vec<OwnedFrame>, Result<(), 
     };
     let pushed = chunks.iter().try_for_each(|chunk| stream.push::<FrameTooLong>(chunk, &mut keep));
     (read, pushed)
-}
-
-fn json_lines(chunks: &[&[u8]], limit: usize) -> (Vec<OwnedFrame>, Result<(), FrameTooLong>) {
-    let mut lines = JsonLines::new(limit);
-    let mut read = Vec::new();
-    let mut keep = |frame: Frame<'_>| {
-        read.push(kept(frame, limit));
-        Ok(())
-    };
-    let pushed = chunks.iter().try_for_each(|chunk| lines.push::<FrameTooLong>(chunk, &mut keep));
-    let finished = pushed.and_then(|()| lines.finish(keep));
-    (read, finished)
 }
 
 fn kept(frame: Frame<'_>, limit: usize) -> OwnedFrame {

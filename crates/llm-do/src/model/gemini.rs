@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use super::protocol::{Decoder, Encoder, KeyForm, Protocol, Quirks};
 use super::{Head, ModelError, fault};
 
-pub struct Gemini;
+pub(crate) struct Gemini;
 
 impl Protocol for Gemini {
     fn encoder(&self, head: &Head, _: &Quirks) -> Box<dyn Encoder> {

@@ -13,6 +13,7 @@ pub(crate) mod fault;
 #[cfg(test)]
 mod fixtures;
 #[doc(hidden)]
+#[cfg(any(test, feature = "internals"))]
 pub mod fuzz;
 pub(crate) mod gemini;
 pub mod meter;
@@ -205,7 +206,7 @@ impl ModelError {
 
     /// The same consequence with more known about it.
     #[must_use]
-    pub fn map_fault(self, change: impl FnOnce(Fault) -> Fault) -> Self {
+    pub(crate) fn map_fault(self, change: impl FnOnce(Fault) -> Fault) -> Self {
         match self {
             Self::FixRequest(fault) => Self::FixRequest(change(fault)),
             Self::Authenticate(fault) => Self::Authenticate(change(fault)),

@@ -51,14 +51,14 @@ pub enum ModelNameError {
 
 /// One entry of `compatible_models`: a glob over the whole name, letters of any case.
 #[derive(Clone, Debug)]
-pub struct ModelPattern {
+pub(crate) struct ModelPattern {
     text: String,
     glob: Glob,
 }
 
 impl ModelPattern {
     /// Reads a glob, in which `*` stands for any letters, slashes too; an error says what is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, glob::Mistake> {
+    pub(crate) fn parse(text: &str) -> Result<Self, glob::Mistake> {
         // `*` crosses `/`: in a model's name a slash is no directory.
         let known = text.split_once(':').map(|(provider, rest)| format!("{}:{rest}", usual(provider)));
         let glob = Glob::parse(known.as_deref().unwrap_or(text), Slash::IsPlain, Letters::Folded)?;
@@ -66,7 +66,7 @@ impl ModelPattern {
     }
 
     /// Whether the whole name of the model fits, provider and all, in letters of any case.
-    pub fn matches(&self, model: &ModelName) -> bool {
+    pub(crate) fn matches(&self, model: &ModelName) -> bool {
         self.glob.matches(&model.to_string())
     }
 }
@@ -117,14 +117,14 @@ pub struct CustomProvider {
 
 /// A chosen model and what decided.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ChosenModel {
+pub(crate) struct ChosenModel {
     pub model: ModelName,
     pub by: ChosenBy,
 }
 
 /// Which of the choices decided about the model of an agent, as in [`ModelChoices`]; `File` is its worker file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChosenBy {
+pub(crate) enum ChosenBy {
     Override,
     File,
     Unasked,
@@ -136,14 +136,14 @@ pub enum ChosenBy {
 
 /// Why an agent has no model: none was chosen, or the fallback is not among those it is compatible with.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ChoiceError {
+pub(crate) enum ChoiceError {
     NoModel,
     Incompatible(ChosenModel),
 }
 
 impl ModelChoices {
     /// An override beats the file, the file beats the fallbacks; `compatible` judges only fallbacks.
-    pub fn choose(
+    pub(crate) fn choose(
         &self,
         agent: &str,
         file: Option<&ModelName>,
@@ -173,7 +173,7 @@ impl ModelChoices {
     }
 
     /// The provider of this name in the user's configuration; `None` if there is none.
-    pub fn custom(&self, provider: &str) -> Option<&CustomProvider> {
+    pub(crate) fn custom(&self, provider: &str) -> Option<&CustomProvider> {
         self.providers.iter().find(|custom| custom.name == provider)
     }
 }

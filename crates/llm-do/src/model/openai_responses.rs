@@ -13,7 +13,7 @@ mod strict;
 use super::protocol::{Decoder, Encoder, Protocol, Quirks};
 use super::{Head, ModelError, fault};
 
-pub struct OpenAiResponses;
+pub(crate) struct OpenAiResponses;
 
 impl Protocol for OpenAiResponses {
     fn encoder(&self, head: &Head, _: &Quirks) -> Box<dyn Encoder> {

@@ -2,14 +2,14 @@
 
 /// In pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PictureSize {
+pub(crate) struct PictureSize {
     pub width: u64,
     pub height: u64,
 }
 
 impl PictureSize {
     /// Of a picture in one of the four formats that models see; `None` if its bytes do not say.
-    pub fn of(data: &[u8]) -> Option<Self> {
+    pub(crate) fn of(data: &[u8]) -> Option<Self> {
         let size = match data {
             [0x89, b'P', b'N', b'G', ..] => Self::new(big(data, 16, 4)?, big(data, 20, 4)?),
             [b'G', b'I', b'F', b'8', ..] => Self::new(little(data, 6, 2)?, little(data, 8, 2)?),
@@ -25,20 +25,20 @@ impl PictureSize {
     }
 
     /// How many squares of this many pixels cover it.
-    pub fn tiles(self, side: u64) -> u64 {
+    pub(crate) fn tiles(self, side: u64) -> u64 {
         self.width.div_ceil(side).saturating_mul(self.height.div_ceil(side))
     }
 
     /// Made smaller until neither side is longer than this.
     #[must_use]
-    pub fn within(self, longest: u64) -> Self {
+    pub(crate) fn within(self, longest: u64) -> Self {
         let side = self.width.max(self.height);
         if side <= longest { self } else { self.scaled(longest, side) }
     }
 
     /// Made smaller until the shorter side is no longer than this.
     #[must_use]
-    pub fn with_shorter_side(self, longest: u64) -> Self {
+    pub(crate) fn with_shorter_side(self, longest: u64) -> Self {
         let side = self.width.min(self.height);
         if side <= longest { self } else { self.scaled(longest, side) }
     }

@@ -28,14 +28,14 @@ const MOST_DIGITS: usize = 18;
 
 impl<'a> Plain<'a> {
     /// Reads one value, with nothing but white space around it.
-    pub fn read<T>(text: &'a str, value: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+    pub(crate) fn read<T>(text: &'a str, value: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let mut plain = Self { text, at: 0 };
         let value = value(&mut plain)?;
         plain.next().is_none().then_some(value)
     }
 
     /// Reads an object. Of each field the name is given, and its value must be read.
-    pub fn object(&mut self, mut field: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
+    pub(crate) fn object(&mut self, mut field: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
         self.take(b'{')?;
         if self.next() == Some(b'}') {
             return self.take(b'}');
@@ -52,7 +52,7 @@ impl<'a> Plain<'a> {
         }
     }
 
-    pub fn text(&mut self) -> Option<&'a str> {
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
         self.take(b'"')?;
         let rest = &self.text.as_bytes()[self.at..];
         let length = plain_length(rest)?;
@@ -64,7 +64,7 @@ impl<'a> Plain<'a> {
         Some(text)
     }
 
-    pub fn count(&mut self) -> Option<u64> {
+    pub(crate) fn count(&mut self) -> Option<u64> {
         self.next()?;
         let rest = &self.text.as_bytes()[self.at..];
         let digits = rest.iter().take(MOST_DIGITS).take_while(|byte| byte.is_ascii_digit()).count();
@@ -77,7 +77,7 @@ impl<'a> Plain<'a> {
     }
 
     /// Sets what was not set: a field that comes twice is a mistake, and the parser says so.
-    pub fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
+    pub(crate) fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
         place.replace(value).is_none().then_some(())
     }
 

@@ -116,7 +116,7 @@ impl ModelPrice {
     };
 
     /// US dollars. Every input token is billed once: read from a cache, written to one, or neither.
-    pub fn cost(&self, usage: &Usage) -> f64 {
+    pub(crate) fn cost(&self, usage: &Usage) -> f64 {
         let rates = self.rates_for(usage.input_tokens);
         let read = usage.cache_read_tokens.min(usage.input_tokens);
         let written = usage.cache_write_tokens.min(usage.input_tokens - read);
@@ -130,13 +130,13 @@ impl ModelPrice {
     }
 
     /// Whether it costs nothing at all.
-    pub fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         *self == Self::FREE
     }
 
     /// The most that an input of about so many tokens can cost, and one token of the answer to it. A cache may have to be
     /// written; and the prompt may be a long one, as far as a token has at least one byte and the count took three.
-    pub fn most(&self, input_tokens: u64) -> (Money, Money) {
+    pub(crate) fn most(&self, input_tokens: u64) -> (Money, Money) {
         let tiers = self.tiers.iter().filter(|tier| input_tokens.saturating_mul(3) > tier.above);
         let rates = || std::iter::once(&self.rates).chain(tiers.clone().map(|tier| &tier.rates));
         let input = rates().map(|rates| rates.input.max(rates.cache_write)).max().unwrap_or(self.rates.input);
@@ -156,16 +156,16 @@ pub struct Money(u64);
 
 impl Money {
     /// No money.
-    pub const ZERO: Self = Self(0);
+    pub(crate) const ZERO: Self = Self(0);
 
     /// A thousandth of a dollar, so many times.
-    pub const fn mills(mills: u64) -> Self {
+    pub(crate) const fn mills(mills: u64) -> Self {
         Self(mills * 1_000_000_000)
     }
 
     /// What is no amount is none.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a double saturates")]
-    pub fn from_usd(usd: f64) -> Self {
+    pub(crate) fn from_usd(usd: f64) -> Self {
         Self((usd * PICODOLLARS).round() as u64)
     }
 
@@ -175,7 +175,7 @@ impl Money {
     }
 
     /// The amount in millionths of a millionth of a dollar, exactly.
-    pub fn picodollars(self) -> u64 {
+    pub(crate) fn picodollars(self) -> u64 {
         self.0
     }
 
@@ -186,24 +186,24 @@ impl Money {
 
     /// The sum, at most the largest amount that there is.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// The difference, and zero if the other amount is larger.
     #[must_use]
-    pub fn minus(self, other: Self) -> Self {
+    pub(crate) fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
     /// The amount so many times, at most the largest amount that there is.
     #[must_use]
-    pub fn times(self, count: u64) -> Self {
+    pub(crate) fn times(self, count: u64) -> Self {
         Self(self.0.saturating_mul(count))
     }
 
     /// How often the other amount is in this one.
-    pub fn holds(self, other: Self) -> u64 {
+    pub(crate) fn holds(self, other: Self) -> u64 {
         self.0.checked_div(other.0).unwrap_or(u64::MAX)
     }
 }

@@ -89,10 +89,10 @@ pub enum Delta<'a> {
 
 /// A string of a frame, copied only if it has escapes. (Inside of an `Option` a bare `Cow` would always be copied.)
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-pub struct BorrowedText<'a>(#[serde(borrow)] pub Cow<'a, str>);
+pub(crate) struct BorrowedText<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 /// Reads JSON. UTF-8 is checked for all of it at once, which is cheaper than string by string.
-pub fn read_json<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, DecodeError> {
+pub(crate) fn read_json<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, DecodeError> {
     let text = str::from_utf8(json).map_err(|error| DecodeError::Malformed(error.to_string()))?;
     Ok(serde_json::from_str(text)?)
 }
@@ -107,13 +107,15 @@ pub(crate) fn read_plain<'a, T: Deserialize<'a>>(
 }
 
 /// What is not as it should be is not there: nobody gives an answer back because of what stands beside it.
-pub fn leniently<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn leniently<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     let raw = Option::<&RawValue>::deserialize(deserializer)?;
     Ok(raw.and_then(|raw| serde_json::from_str(raw.get()).ok()))
 }
 
 /// A count of tokens. Some servers give it as `7.0`, as `7.5` or in quotes: it is rounded up.
-pub fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+pub(crate) fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let raw = Option::<&RawValue>::deserialize(deserializer)?;
     Ok(raw.and_then(|raw| count(raw.get().trim_matches('"'))))
 }

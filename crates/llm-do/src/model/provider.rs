@@ -73,7 +73,7 @@ pub enum Restriction {
 
 impl Restriction {
     /// The key in worker files.
-    pub fn key(self) -> &'static str {
+    pub(crate) fn key(self) -> &'static str {
         match self {
             Self::MaxUses | Self::MaxUsesAlone => "max_uses",
             Self::AllowedDomains => "allowed_domains",
@@ -92,7 +92,11 @@ impl Restriction {
 
 impl OfferedTool {
     /// The restrictions of a tool that the provider would not keep; `together` is how many of its tools are used.
-    pub fn unkept<'a>(&'a self, tool: &'a ServerTool, together: usize) -> impl Iterator<Item = Restriction> + 'a {
+    pub(crate) fn unkept<'a>(
+        &'a self,
+        tool: &'a ServerTool,
+        together: usize,
+    ) -> impl Iterator<Item = Restriction> + 'a {
         let counts_together = self.keeps.contains(&MaxUsesAlone);
         let uses = if counts_together { MaxUsesAlone } else { MaxUses };
         let keeps = move |restriction: Restriction| match restriction {

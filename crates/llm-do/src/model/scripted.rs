@@ -40,7 +40,7 @@ use crate::syntax::table::{Fields, Table, optional};
 use crate::syntax::tree::{self, Node, NodeKind};
 
 /// The file that a worker file's `model: scripted:FILE` names.
-pub fn script_of(model: &Located<String>) -> Option<Located<String>> {
+pub(crate) fn script_of(model: &Located<String>) -> Option<Located<String>> {
     let file = model.value.strip_prefix("scripted:").or_else(|| model.value.strip_prefix("scripted/"))?;
     Some(Located { value: file.to_owned(), span: model.span })
 }
@@ -130,7 +130,7 @@ const USAGE: Table = Table {
 
 impl Script {
     /// Parses a script that stands in a file of its own.
-    pub fn parse(path: impl Into<std::path::PathBuf>, text: &str) -> Result<Self, Report> {
+    pub(crate) fn parse(path: impl Into<std::path::PathBuf>, text: &str) -> Result<Self, Report> {
         let mut sources = Sources::default();
         let file = sources.add(path.into(), text.to_owned());
         let mut problems = Diagnostics::default();
@@ -141,7 +141,7 @@ impl Script {
     }
 
     /// Collects every mistake among the problems.
-    pub fn read(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Self> {
+    pub(crate) fn read(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Self> {
         let node = tree::parse_yaml(tree::Text::whole(file, text), problems);
         let start = Span { file, start: 0, end: 0 };
         let Some(node) = node else {
@@ -265,7 +265,7 @@ impl<'a> NewestMessage<'a> {
 
 /// The model of a script.
 #[derive(Clone, Debug)]
-pub struct ScriptedModel(pub Arc<Script>);
+pub(crate) struct ScriptedModel(pub Arc<Script>);
 
 impl Model for ScriptedModel {
     fn open(&self, head: Head) -> Box<dyn Conversation> {

@@ -10,14 +10,14 @@ const LONGEST_INDENT: usize = 64;
 
 /// A piece of text, told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaggedText<'a> {
+pub(crate) enum TaggedText<'a> {
     Text(&'a str),
     Thinking(&'a str),
 }
 
 /// Tells the pieces of one text apart as they come.
 #[derive(Debug, Default)]
-pub struct ThinkTags {
+pub(crate) struct ThinkTags {
     place: TagState,
     held: String,
 }
@@ -34,7 +34,7 @@ enum TagState {
 }
 
 impl ThinkTags {
-    pub fn push(&mut self, text: &str, tell: &mut dyn FnMut(TaggedText<'_>)) {
+    pub(crate) fn push(&mut self, text: &str, tell: &mut dyn FnMut(TaggedText<'_>)) {
         match self.place {
             TagState::Beginning => self.begin(text, tell),
             TagState::Thinking => self.think(text, tell),
@@ -44,7 +44,7 @@ impl ThinkTags {
     }
 
     /// What was held back was no tag after all.
-    pub fn finish(&mut self, tell: &mut dyn FnMut(TaggedText<'_>)) {
+    pub(crate) fn finish(&mut self, tell: &mut dyn FnMut(TaggedText<'_>)) {
         let held = std::mem::take(&mut self.held);
         match self.place {
             TagState::Thinking => say(TaggedText::Thinking(&held), tell),

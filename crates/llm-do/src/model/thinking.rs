@@ -30,7 +30,7 @@ const THINKERS: &[&str] = &[
 ];
 
 /// As it is set, else as its name says.
-pub fn thinks(head: &Head) -> bool {
+pub(crate) fn thinks(head: &Head) -> bool {
     match (head.settings.thinking, head.settings.effort) {
         (Some(Thinking::Off), _) => false,
         (Some(Thinking::On | Thinking::Budget(_)), _) | (None, Some(_)) => true,

@@ -15,7 +15,7 @@ pub struct Window {
 }
 
 /// What a model is taken to answer at most if the table does not have it.
-pub const USUAL_LONGEST_ANSWER: u64 = 32_000;
+pub(crate) const USUAL_LONGEST_ANSWER: u64 = 32_000;
 
 /// `name window longest_answer` lines in the order of their names, after comments. ASCII.
 const TABLE: &str = include_str!("windows.txt");

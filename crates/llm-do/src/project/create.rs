@@ -82,7 +82,7 @@ pub enum CreateError {
 
 impl WorkerSpec {
     /// As it would stand in a file.
-    pub fn to_file(&self) -> WorkerFile {
+    pub(crate) fn to_file(&self) -> WorkerFile {
         let listed = |names: &[String]| names.iter().cloned().map(unplaced).collect::<Vec<_>>();
         WorkerFile {
             description: self.description.clone(),
@@ -172,7 +172,7 @@ impl Project {
 
 /// A file that would be written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Draft {
+pub(crate) struct Draft {
     pub name: String,
     /// Who asks for it.
     pub creator: String,
@@ -185,7 +185,12 @@ pub struct Draft {
 
 impl Program {
     /// The file of an agent that another one asks for, with no more than its creator has.
-    pub fn draft(&self, spec: &WorkerSpec, creator: &AgentSpec, existing: ExistingAgent) -> Result<Draft, CreateError> {
+    pub(crate) fn draft(
+        &self,
+        spec: &WorkerSpec,
+        creator: &AgentSpec,
+        existing: ExistingAgent,
+    ) -> Result<Draft, CreateError> {
         spec.check()?;
         let path = self.created_path(&spec.name);
         let is_elsewhere = self.agents.get(&spec.name).is_some_and(|agent| agent.file != path);
@@ -217,7 +222,7 @@ impl Program {
 
     /// Writes a draft, over nothing else than what it was made against. It is recorded first: a record without its file
     /// allows nothing.
-    pub fn write(&self, draft: &Draft) -> Result<(), CreateError> {
+    pub(crate) fn write(&self, draft: &Draft) -> Result<(), CreateError> {
         let made = CreationRecord::of(&draft.name, &draft.text, Some(&draft.creator));
         self.created.add(made).map_err(|error| CreateError::Unwritten(error.to_string()))?;
         write(&self.root, &draft.path, &draft.text)
@@ -295,7 +300,7 @@ impl Program {
     }
 
     /// Names of agents that were created at run time, as far as their files tell.
-    pub fn is_created(&self, name: &str) -> bool {
+    pub(crate) fn is_created(&self, name: &str) -> bool {
         self.generated.contains_key(name)
             || self.agents.get(name).is_some_and(|agent| agent.file.starts_with(&self.generated_agents_dir))
             || (is_name(name) && matches!(read(&self.root, &self.created_path(name)), Ok(Some(_))))

@@ -27,7 +27,7 @@ pub struct CreatedStore {
 
 /// An agent that was made here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CreationRecord {
+pub(crate) struct CreationRecord {
     pub name: String,
     /// Of the file's text.
     pub digest: String,
@@ -37,12 +37,12 @@ pub struct CreationRecord {
 
 impl CreationRecord {
     /// What is recorded of an agent whose file has this text; without a creator a program made it.
-    pub fn of(name: &str, text: &str, creator: Option<&str>) -> Self {
+    pub(crate) fn of(name: &str, text: &str, creator: Option<&str>) -> Self {
         Self { name: name.to_owned(), digest: digest([text]), creator: creator.map(str::to_owned) }
     }
 
     /// Whether this is the text of the file that was recorded, byte for byte.
-    pub fn is_of(&self, text: &str) -> bool {
+    pub(crate) fn is_of(&self, text: &str) -> bool {
         self.digest == digest([text])
     }
 }
@@ -72,7 +72,7 @@ impl CreatedAgents {
     }
 
     /// The last one of this name.
-    pub fn made(&self, name: &str) -> io::Result<Option<CreationRecord>> {
+    pub(crate) fn made(&self, name: &str) -> io::Result<Option<CreationRecord>> {
         match &self.kept {
             Some(kept) => Ok(kept.read()?.remove(name)),
             None => Ok(self.of_run.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()),
@@ -80,7 +80,7 @@ impl CreatedAgents {
     }
 
     /// Records one more, which replaces an earlier one of its name; an error means that it was not recorded.
-    pub fn add(&self, made: CreationRecord) -> io::Result<()> {
+    pub(crate) fn add(&self, made: CreationRecord) -> io::Result<()> {
         match &self.kept {
             Some(kept) => kept.append(&made),
             None => {

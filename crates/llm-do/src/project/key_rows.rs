@@ -8,7 +8,7 @@ use crate::syntax::diagnostic::{Diagnostics, FileId, Report, Sources};
 use crate::syntax::table::{Shape, Table};
 
 /// A mapping of the format: the text around it, and what must stand in it besides the key in question.
-pub struct Mapping {
+pub(crate) struct Mapping {
     /// What errors call it.
     pub what: &'static str,
     pub open: &'static str,
@@ -18,7 +18,7 @@ pub struct Mapping {
 }
 
 #[derive(Clone, Copy)]
-pub enum Style {
+pub(crate) enum Style {
     /// `"key": value,` inside braces that the surrounding text opens and closes.
     Json,
     /// `key: value`, a line each.
@@ -26,24 +26,25 @@ pub enum Style {
 }
 
 /// A key, values that it takes, and groups of values that it refuses. A `§` stands before the culprit inside a value.
-pub type Row = (&'static Mapping, &'static str, &'static [&'static str], &'static [Wrong]);
-pub type Wrong = &'static [&'static str];
+pub(crate) type Row = (&'static Mapping, &'static str, &'static [&'static str], &'static [Wrong]);
+pub(crate) type Wrong = &'static [&'static str];
 
-pub const NOT_TEXT: Wrong = &["1", "1.5", "true", "null", "[\"x\"]", "{\"x\": \"y\"}"];
-pub const BLANK: Wrong = &["\"\"", "\" \\t\""];
-pub const NOT_NAME: Wrong = &["\"a b\"", "\"a.b\"", "\"ä\"", "\"../x\"", TOO_LONG];
-pub const NOT_VARIABLE: Wrong = &["\"1A\"", "\"A B\"", "\"A=B\"", "\"\""];
-pub const NOT_BOOL: Wrong = &["0", "1", "\"true\"", "\"yes\"", "null", "[true]", "{\"x\": true}"];
-pub const NOT_INTEGER: Wrong = &["1.5", "\"1\"", "true", "null", "[1]", "{\"x\": 1}"];
-pub const NOT_NUMBER: Wrong = &["\"1\"", "true", "null", "[1]", "{\"x\": 1}"];
-pub const NOT_POSITIVE: Wrong = &["0", "-1"];
-pub const NEGATIVE: Wrong = &["-1"];
-pub const NOT_LIST: Wrong = &["\"x\"", "1", "true", "null", "{\"x\": \"y\"}"];
-pub const NOT_LIST_OF_TEXT: Wrong = &["[§1]", "[\"x\", §true]", "[§null]", "[§[\"x\"]]", "[§{\"x\": 1}]", "[§\" \"]"];
-pub const TWICE: Wrong = &["[\"x\", §\"x\"]"];
-pub const EMPTY_LIST: Wrong = &["[]"];
-pub const NOT_MAP: Wrong = &["\"x\"", "1", "true", "null", "[\"x\"]"];
-pub const NOT_RULES: Wrong = &["{\"x\": §\"never\"}", "{\"x\": §true}", "{\"x\": §null}", "{\"x\": §[\"ask\"]}"];
+pub(crate) const NOT_TEXT: Wrong = &["1", "1.5", "true", "null", "[\"x\"]", "{\"x\": \"y\"}"];
+pub(crate) const BLANK: Wrong = &["\"\"", "\" \\t\""];
+pub(crate) const NOT_NAME: Wrong = &["\"a b\"", "\"a.b\"", "\"ä\"", "\"../x\"", TOO_LONG];
+pub(crate) const NOT_VARIABLE: Wrong = &["\"1A\"", "\"A B\"", "\"A=B\"", "\"\""];
+pub(crate) const NOT_BOOL: Wrong = &["0", "1", "\"true\"", "\"yes\"", "null", "[true]", "{\"x\": true}"];
+pub(crate) const NOT_INTEGER: Wrong = &["1.5", "\"1\"", "true", "null", "[1]", "{\"x\": 1}"];
+pub(crate) const NOT_NUMBER: Wrong = &["\"1\"", "true", "null", "[1]", "{\"x\": 1}"];
+pub(crate) const NOT_POSITIVE: Wrong = &["0", "-1"];
+pub(crate) const NEGATIVE: Wrong = &["-1"];
+pub(crate) const NOT_LIST: Wrong = &["\"x\"", "1", "true", "null", "{\"x\": \"y\"}"];
+pub(crate) const NOT_LIST_OF_TEXT: Wrong =
+    &["[§1]", "[\"x\", §true]", "[§null]", "[§[\"x\"]]", "[§{\"x\": 1}]", "[§\" \"]"];
+pub(crate) const TWICE: Wrong = &["[\"x\", §\"x\"]"];
+pub(crate) const EMPTY_LIST: Wrong = &["[]"];
+pub(crate) const NOT_MAP: Wrong = &["\"x\"", "1", "true", "null", "[\"x\"]"];
+pub(crate) const NOT_RULES: Wrong = &["{\"x\": §\"never\"}", "{\"x\": §true}", "{\"x\": §null}", "{\"x\": §[\"ask\"]}"];
 
 const TOO_LONG: &str = "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"";
 
@@ -68,9 +69,9 @@ impl Mapping {
 }
 
 /// Reads a text and returns what was wrong with it, each as `line:column`, with the first one's words.
-pub type Reader = fn(FileId, &str, &mut Diagnostics);
+pub(crate) type Reader = fn(FileId, &str, &mut Diagnostics);
 
-pub fn places(text: &str, reader: Reader) -> Vec<(usize, usize, String)> {
+pub(crate) fn places(text: &str, reader: Reader) -> Vec<(usize, usize, String)> {
     let mut sources = Sources::default();
     let file = sources.add("file".into(), text.to_owned());
     let mut problems = Diagnostics::default();
@@ -83,14 +84,14 @@ pub fn places(text: &str, reader: Reader) -> Vec<(usize, usize, String)> {
 }
 
 /// Counted apart from the code under test.
-pub fn line_and_column(text: &str, position: usize) -> (usize, usize) {
+pub(crate) fn line_and_column(text: &str, position: usize) -> (usize, usize) {
     let before = &text[..position];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
 /// Every good value is taken and every wrong one refused where it stands, under each spelling of its key.
-pub fn check_rows(rows: &[Row], aliases: &[(&str, &[&str])], reader: Reader) {
+pub(crate) fn check_rows(rows: &[Row], aliases: &[(&str, &[&str])], reader: Reader) {
     for (mapping, name, good, wrong) in rows {
         for spelling in spellings(mapping.what, name, aliases) {
             for value in *good {
@@ -116,7 +117,7 @@ fn spellings<'a>(what: &str, name: &'a str, aliases: &[(&str, &[&'a str])]) -> V
 }
 
 /// The rows and the tables have the same keys: neither a key of the description nor one of the reader is forgotten.
-pub fn check_completeness(rows: &[Row], aliases: &[(&str, &[&str])], tables: &[&'static Table]) {
+pub(crate) fn check_completeness(rows: &[Row], aliases: &[(&str, &[&str])], tables: &[&'static Table]) {
     let described: BTreeSet<(String, String)> = rows
         .iter()
         .flat_map(|(mapping, name, ..)| {
@@ -159,7 +160,7 @@ fn tables_in(shape: &Shape, tables: &mut Vec<&'static Table>) {
 }
 
 /// Both spellings of one key together are a mistake, at the second one.
-pub fn check_doubled(rows: &[Row], aliases: &[(&str, &[&str])], reader: Reader) {
+pub(crate) fn check_doubled(rows: &[Row], aliases: &[(&str, &[&str])], reader: Reader) {
     for (mapping, name, good, _) in rows {
         let spellings = spellings(mapping.what, name, aliases);
         for pair in spellings.windows(2) {
@@ -176,7 +177,7 @@ pub fn check_doubled(rows: &[Row], aliases: &[(&str, &[&str])], reader: Reader) 
 }
 
 /// A misspelled key is refused in every mapping, with the right one suggested, which is not missing besides.
-pub fn check_misspelled(rows: &[Row], reader: Reader) {
+pub(crate) fn check_misspelled(rows: &[Row], reader: Reader) {
     for (mapping, name, good, _) in rows {
         let misspelled = format!("{name}x");
         let (text, _) = mapping.with(&misspelled, name, good[0]);

@@ -126,7 +126,7 @@ const WORDS: Shape = AnyOf(&[Text, List { of: &Text, least: 1, repeats: Allowed 
 const SUFFIXES: Shape = List { of: &Text, least: 1, repeats: Refused };
 
 /// The keys of `project.json`.
-pub const MANIFEST: Table = Table {
+pub(crate) const MANIFEST: Table = Table {
     what: "the manifest",
     keys: &[
         required("version", Constant(1), Neutral, "the version of this format"),
@@ -193,7 +193,7 @@ const RUNTIME: Table = Table {
 };
 
 /// Of a program that lives as long as a run.
-pub const FENCE: Table = Table {
+pub(crate) const FENCE: Table = Table {
     what: "a fence",
     keys: &[
         optional("read", PATHS, Covered, "what it reads besides itself: beneath the project, or absolute"),
@@ -288,7 +288,7 @@ pub fn parse(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Man
 }
 
 /// A manifest of a project that has no files: its agents are given as values.
-pub fn of_values(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Manifest> {
+pub(crate) fn of_values(file: FileId, text: &str, problems: &mut Diagnostics) -> Option<Manifest> {
     read(file, text, problems).map(|(manifest, _)| manifest)
 }
 
@@ -367,7 +367,7 @@ fn runtime(fields: &Fields<'_>) -> RuntimeKeys {
 }
 
 /// Reads the keys of a fence; what is not written is not allowed.
-pub fn enclosure(fields: &Fields<'_>) -> Enclosure {
+pub(crate) fn enclosure(fields: &Fields<'_>) -> Enclosure {
     let paths = |key| fields.texts(key).into_iter().map(|path| path.value).collect();
     Enclosure { read: paths("read"), write: paths("write"), network: fields.bool("network").unwrap_or(false) }
 }
@@ -382,7 +382,7 @@ fn toolsets(fields: &Fields<'_>, problems: &mut Diagnostics) -> Vec<(Located<Str
 }
 
 /// A toolset that is defined as in a manifest, elsewhere. The rules of its configuration make it a variant.
-pub fn defined_toolset(name: &str, json: &str, rules: BTreeMap<String, Rule>) -> Result<Variant, String> {
+pub(crate) fn defined_toolset(name: &str, json: &str, rules: BTreeMap<String, Rule>) -> Result<Variant, String> {
     let of = toolset_definition(json)?;
     Ok(Variant { name: name.to_owned(), of, prefix: String::new(), tools: None, approval: rules, timeout: None })
 }
@@ -465,7 +465,7 @@ fn variant(fields: &Fields<'_>) -> Option<ToolsetDefinition> {
 }
 
 /// The rule that a text of a file names; `None` if it is no text or names none.
-pub fn rule(node: &Node) -> Option<Rule> {
+pub(crate) fn rule(node: &Node) -> Option<Rule> {
     match &node.kind {
         NodeKind::Text(word) => Rule::parse(word),
         _ => None,

@@ -5,6 +5,7 @@ pub mod create;
 pub mod created;
 pub mod fingerprint;
 #[doc(hidden)]
+#[cfg(any(test, feature = "internals"))]
 pub mod fuzz;
 #[cfg(test)]
 mod key_rows;
@@ -80,7 +81,7 @@ pub enum Layout {
 
 /// A worker file and where it was.
 #[derive(Clone, Debug)]
-pub struct LoadedWorker {
+pub(crate) struct LoadedWorker {
     /// Beneath the project root.
     pub path: PathBuf,
     pub worker: WorkerFile,
@@ -161,7 +162,7 @@ pub struct Program {
 impl Program {
     /// Every model that a call may ask: those of the agents, and the one for agents that are created later. Each with its
     /// script, if it follows one.
-    pub fn models(&self) -> impl Iterator<Item = (&ModelName, Option<&Arc<Script>>)> {
+    pub(crate) fn models(&self) -> impl Iterator<Item = (&ModelName, Option<&Arc<Script>>)> {
         let agents = self.agents.values().map(|agent| (&agent.model, agent.script.as_ref()));
         agents.chain(self.fallback.iter().map(|fallback| (&fallback.model, fallback.script.as_ref())))
     }
@@ -172,7 +173,7 @@ impl Program {
     }
 
     /// Where files that inputs name are looked for.
-    pub fn premises(&self) -> AttachmentScope<'_> {
+    pub(crate) fn premises(&self) -> AttachmentScope<'_> {
         AttachmentScope { root: &self.root, protected: &self.protected }
     }
 }
@@ -237,7 +238,7 @@ impl Project {
 
     /// The same project, of whose servers it is known what they offer: linking then checks names against it.
     #[must_use]
-    pub fn offering(self, offered: BTreeMap<String, Vec<DeclaredTool>>) -> Self {
+    pub(crate) fn offering(self, offered: BTreeMap<String, Vec<DeclaredTool>>) -> Self {
         Self { offered, ..self }
     }
 
@@ -352,7 +353,7 @@ pub struct PythonType {
 
 impl Typing {
     /// The JSON Schema of its values, where there is one.
-    pub fn schema(&self) -> Option<&RawJson> {
+    pub(crate) fn schema(&self) -> Option<&RawJson> {
         match self {
             Self::Untyped => None,
             Self::Schema(schema) => Some(schema),

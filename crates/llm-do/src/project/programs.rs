@@ -27,7 +27,7 @@ pub struct RuleProgram {
 
 impl RuleProgram {
     /// By the name that commands have for it.
-    pub fn as_found(&self) -> Option<(String, ShellProgram)> {
+    pub(crate) fn as_found(&self) -> Option<(String, ShellProgram)> {
         Some((self.pattern.first()?.clone(), self.found.clone()?))
     }
 }
@@ -36,7 +36,7 @@ const HINT: &str = "a program is found by its name in directories of the system,
                     config.toml; one by its path must lie where only you and root can write";
 
 /// Looks up the programs of a manifest's rules, and reports those that no rule may name.
-pub fn look_up(manifest: &Manifest, root: &Path, problems: &mut Diagnostics) -> Vec<RuleProgram> {
+pub(crate) fn look_up(manifest: &Manifest, root: &Path, problems: &mut Diagnostics) -> Vec<RuleProgram> {
     let shells: Vec<_> =
         manifest.toolsets.iter().filter_map(|(name, definition)| Some((name, shell(definition)?))).collect();
     if shells.is_empty() {

@@ -82,7 +82,7 @@ impl Program {
     }
 
     /// Whether an agent can call every other: its code may, or its `allow_workers` says so.
-    pub fn calls_any(agent: &AgentSpec) -> bool {
+    pub(crate) fn calls_any(agent: &AgentSpec) -> bool {
         match &agent.allow_workers {
             Some(AllowWorkers::Any) => calls_by_name(agent),
             Some(AllowWorkers::Only(_)) => false,

@@ -26,14 +26,14 @@ use crate::tools::approval::Rule;
 use crate::tools::python::{Python, PythonFence};
 use crate::tools::shell::program::ProgramPlace;
 use crate::tools::source::{Access, Base, FilesystemConfig, ToolsetSource};
-pub use contents::MOST_BYTES;
+pub(crate) use contents::MOST_BYTES;
 use contents::{FileContent, ModuleDigests, ProjectContents};
 
 /// What is said of a program that a rule asks about.
 const IF_YES: &str = ", if you say yes";
 
 /// More than anybody reads.
-pub const MOST_ITEMS: usize = 1_000;
+pub(crate) const MOST_ITEMS: usize = 1_000;
 
 /// One thing that needs trust.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -53,13 +53,13 @@ const DESCRIPTION_FROM_INSTRUCTIONS: usize = 200;
 
 impl WorkerFile {
     /// What callers read of the agent.
-    pub fn described(&self) -> String {
+    pub(crate) fn described(&self) -> String {
         let given = self.description.clone().filter(|text| !text.trim().is_empty());
         given.unwrap_or_else(|| self.instructions.chars().take(DESCRIPTION_FROM_INSTRUCTIONS).collect())
     }
 
     /// Whether one of these keys was meant to be there.
-    pub fn is_mistaken(&self, keys: &[&str]) -> bool {
+    pub(crate) fn is_mistaken(&self, keys: &[&str]) -> bool {
         self.mistaken.iter().any(|key| keys.contains(key))
     }
 
@@ -119,7 +119,7 @@ const SUFFIXES: Shape = List { of: &Text, least: 0, repeats: Refused };
 const DOMAINS: Shape = List { of: &Text, least: 1, repeats: Refused };
 
 /// The keys of worker files.
-pub const WORKER: Table = Table {
+pub(crate) const WORKER: Table = Table {
     what: "a worker file",
     keys: &[
         required("name", Name, Neutral, "the agent's name and its tool name"),
@@ -252,7 +252,7 @@ pub enum Format {
 
 impl Format {
     /// The format that the ending of a file's name says; `None` if no worker file is called so.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "worker" | "agent" => Some(Self::FrontMatter),
             "yaml" | "yml" => Some(Self::Yaml),
@@ -508,7 +508,7 @@ fn attachment_policy(fields: &Fields<'_>) -> AttachmentPolicy {
 }
 
 /// Writes a worker file that parses back to the same value. Defaults are left out.
-pub fn render(worker: &WorkerFile, format: Format) -> String {
+pub(crate) fn render(worker: &WorkerFile, format: Format) -> String {
     let mut yaml = Yaml::default();
     yaml.text("name", &worker.name.value);
     yaml.some_text("description", worker.description.as_deref());

@@ -9,7 +9,7 @@ use super::tree::Node;
 
 /// What a key is to whoever runs the file.
 #[derive(Clone, Copy)]
-pub enum Bearing {
+pub(crate) enum Bearing {
     /// A name, a prompt, a schema, a bound: whatever only tightens.
     Neutral,
     /// The keys of its value say it, each for itself.
@@ -21,10 +21,10 @@ pub enum Bearing {
 }
 
 /// Adds what a key asks for.
-pub type Claiming = fn(&WrittenKey<'_>, &mut Vec<Located<Claim>>);
+pub(crate) type Claiming = fn(&WrittenKey<'_>, &mut Vec<Located<Claim>>);
 
 /// A key as it was written.
-pub struct WrittenKey<'a> {
+pub(crate) struct WrittenKey<'a> {
     /// The mapping that it stands in.
     pub beside: &'a Fields<'a>,
     /// Where the key itself stands.
@@ -36,7 +36,7 @@ pub struct WrittenKey<'a> {
 
 impl WrittenKey<'_> {
     /// The nearest free name on the way.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.names.first().copied().unwrap_or_default()
     }
 }
@@ -97,25 +97,25 @@ pub enum Subject {
 }
 
 impl Claim {
-    pub fn new(class: ClaimClass, subject: Subject) -> Self {
+    pub(crate) fn new(class: ClaimClass, subject: Subject) -> Self {
         Self { class, subject, literals: Vec::new(), owner: String::new() }
     }
 
-    pub fn text(class: ClaimClass, words: impl Into<String>) -> Self {
+    pub(crate) fn text(class: ClaimClass, words: impl Into<String>) -> Self {
         Self::new(class, Subject::Text(words.into()))
     }
 
     #[must_use]
-    pub fn of(self, owner: impl Into<String>) -> Self {
+    pub(crate) fn of(self, owner: impl Into<String>) -> Self {
         Self { owner: owner.into(), ..self }
     }
 
     #[must_use]
-    pub fn with(self, literals: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn with(self, literals: impl IntoIterator<Item = String>) -> Self {
         Self { literals: literals.into_iter().collect(), ..self }
     }
 
-    pub fn at(self, span: Span) -> Located<Self> {
+    pub(crate) fn at(self, span: Span) -> Located<Self> {
         Located { value: self, span }
     }
 }

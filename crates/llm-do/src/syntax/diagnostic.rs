@@ -23,7 +23,7 @@ const LONGEST_SHOWN_LINE: usize = 8 * 1024;
 
 /// A file of the project as it was read.
 #[derive(Clone, Debug)]
-pub struct SourceFile {
+pub(crate) struct SourceFile {
     /// As it is shown to people.
     pub path: PathBuf,
     pub text: String,
@@ -47,7 +47,7 @@ pub struct Span {
 
 impl Span {
     /// Whether the other place lies within this one, in the same file; a place contains itself.
-    pub fn contains(self, other: Self) -> bool {
+    pub(crate) fn contains(self, other: Self) -> bool {
         self.file == other.file && self.start <= other.start && other.end <= self.end
     }
 }
@@ -73,17 +73,17 @@ impl Sources {
     }
 
     /// The file of an id that these sources gave; panics if others with more files gave it.
-    pub fn get(&self, file: FileId) -> &SourceFile {
+    pub(crate) fn get(&self, file: FileId) -> &SourceFile {
         &self.0[file.0 as usize]
     }
 
     /// Every file, in the order in which they were added.
-    pub fn iter(&self) -> impl Iterator<Item = &SourceFile> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SourceFile> {
         self.0.iter()
     }
 
     /// `file:line:column`, for people.
-    pub fn place(&self, span: Span) -> String {
+    pub(crate) fn place(&self, span: Span) -> String {
         let source = self.get(span.file);
         let line = SourceLine::around(&source.text, span.start);
         format!("{}:{}:{}", visible_path(&source.path), line.number, line.column(&source.text, span.start))
@@ -128,25 +128,25 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// A mistake at a place, as a fact in one line; foreign text in it is made harmless.
-    pub fn error(place: impl Into<DiagnosticPlace>, fact: impl Into<String>) -> Self {
+    pub(crate) fn error(place: impl Into<DiagnosticPlace>, fact: impl Into<String>) -> Self {
         let severity = Severity::Error;
         Self { severity, place: place.into(), fact: harmless_words(fact.into()), hint: None, related: None }
     }
 
     /// The same for what is worth knowing and no mistake.
-    pub fn note(place: impl Into<DiagnosticPlace>, fact: impl Into<String>) -> Self {
+    pub(crate) fn note(place: impl Into<DiagnosticPlace>, fact: impl Into<String>) -> Self {
         Self { severity: Severity::Note, ..Self::error(place, fact) }
     }
 
     /// The same diagnostic with what a person can do about it, in place of any earlier hint.
     #[must_use]
-    pub fn hint(self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(harmless_words(hint.into())), ..self }
     }
 
     /// With a suggestion, if there was one to be had (see [`Diagnostics::suggest`]).
     #[must_use]
-    pub fn maybe_hint(self, hint: Option<String>) -> Self {
+    pub(crate) fn maybe_hint(self, hint: Option<String>) -> Self {
         match hint {
             Some(hint) => self.hint(hint),
             None => self,
@@ -155,7 +155,7 @@ impl Diagnostic {
 
     /// The same diagnostic with one other place that has to do with it, and what is there.
     #[must_use]
-    pub fn related(self, span: Span, label: impl Into<String>) -> Self {
+    pub(crate) fn related(self, span: Span, label: impl Into<String>) -> Self {
         Self { related: Some((span, harmless_words(label.into()))), ..self }
     }
 }
@@ -170,7 +170,7 @@ pub struct Diagnostics {
 
 impl Diagnostics {
     /// Adds a diagnostic; when the list is full it is counted and not kept.
-    pub fn push(&mut self, diagnostic: Diagnostic) {
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         if diagnostic.severity == Severity::Error {
             self.errors += 1;
         }
@@ -178,7 +178,7 @@ impl Diagnostics {
     }
 
     /// Adds all others, with those that were only counted.
-    pub fn extend(&mut self, other: Self) {
+    pub(crate) fn extend(&mut self, other: Self) {
         let listed_errors = other.list.iter().filter(|it| it.severity == Severity::Error).count();
         self.omitted += other.omitted;
         self.errors += other.errors - listed_errors;
@@ -196,17 +196,22 @@ impl Diagnostics {
     }
 
     /// Which name was probably meant, and what there is; nothing once there are so many mistakes that nobody reads on.
-    pub fn suggest<'a>(&self, name: &str, what: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    pub(crate) fn suggest<'a>(
+        &self,
+        name: &str,
+        what: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Option<String> {
         self.is_read().then(|| names::instead(name, what, known))
     }
 
     /// Whether so few mistakes were found yet that hints are read.
-    pub fn is_read(&self) -> bool {
+    pub(crate) fn is_read(&self) -> bool {
         self.list.len() < MOST_SUGGESTIONS
     }
 
     /// Those that are kept, in the order in which they were added.
-    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
 
@@ -251,20 +256,15 @@ pub struct DiagnosticJson<'a> {
 
 impl Report {
     /// Puts diagnostics in the order of their places in these sources, those without a place in a file first.
-    pub fn new(sources: Arc<Sources>, diagnostics: Diagnostics) -> Self {
+    pub(crate) fn new(sources: Arc<Sources>, diagnostics: Diagnostics) -> Self {
         Self { sources, diagnostics: diagnostics.sorted() }
     }
 
     /// For a mistake before anything could be read.
-    pub fn single(diagnostic: Diagnostic) -> Self {
+    pub(crate) fn single(diagnostic: Diagnostic) -> Self {
         let mut diagnostics = Diagnostics::default();
         diagnostics.push(diagnostic);
         Self::new(Arc::default(), diagnostics)
-    }
-
-    /// Whether there is any mistake; a report may have nothing but notes.
-    pub fn has_errors(&self) -> bool {
-        self.diagnostics.has_errors()
     }
 
     /// How many there are, those that were only counted included.
@@ -283,7 +283,7 @@ impl Report {
     }
 
     /// `file:line:column`, as far as it is known.
-    pub fn place(&self, diagnostic: &Diagnostic) -> String {
+    pub(crate) fn place(&self, diagnostic: &Diagnostic) -> String {
         match &diagnostic.place {
             DiagnosticPlace::Outside => String::new(),
             DiagnosticPlace::Path(path) => visible_path(path),

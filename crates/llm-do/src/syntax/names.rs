@@ -21,7 +21,7 @@ pub fn instead<'a>(name: &str, what: &str, known: impl IntoIterator<Item = &'a s
 }
 
 /// The same where some spellings are understood and not listed.
-pub fn instead_among<'a>(
+pub(crate) fn instead_among<'a>(
     name: &str,
     what: &str,
     spellings: impl IntoIterator<Item = &'a str>,
@@ -37,7 +37,7 @@ pub fn instead_among<'a>(
 }
 
 /// "agents: x, y", as far as it is read.
-pub fn there_are<'a>(what: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn there_are<'a>(what: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     match listed(known) {
         None => format!("there are no {what}"),
         Some(list) => format!("{what}: {list}"),

@@ -13,14 +13,14 @@ use crate::escape::{visible, visible_start};
 use crate::message::RawJson;
 
 /// The keys of one mapping.
-pub struct Table {
+pub(crate) struct Table {
     /// What the mapping is, for errors: "a worker file".
     pub what: &'static str,
     pub keys: &'static [FormatKey],
 }
 
 /// One key of a file format, with all that is known of it.
-pub struct FormatKey {
+pub(crate) struct FormatKey {
     pub name: &'static str,
     /// Other spellings.
     pub aliases: &'static [&'static str],
@@ -33,7 +33,7 @@ pub struct FormatKey {
 
 /// Whether a file without the key is mistaken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
+pub(crate) enum Presence {
     Required,
     Optional,
 }
@@ -50,7 +50,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
 ];
 
 /// What a value must look like.
-pub enum Shape {
+pub(crate) enum Shape {
     /// A text that is not blank.
     Text,
     /// A text that may be empty.
@@ -97,7 +97,7 @@ pub enum Shape {
 
 /// Whether a list may have the same text twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeats {
+pub(crate) enum Repeats {
     Allowed,
     Refused,
 }
@@ -107,19 +107,19 @@ const LONGEST_MISSPELLING: usize = 64;
 const MOST_MISSPELLINGS: usize = 8;
 
 /// A table row. `required("name", …)`, `optional("model", …)`.
-pub const fn required(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> FormatKey {
+pub(crate) const fn required(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> FormatKey {
     FormatKey { name, aliases: &[], shape, presence: Presence::Required, bearing, doc }
 }
 
 /// A key that may be left out, without other spellings.
-pub const fn optional(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> FormatKey {
+pub(crate) const fn optional(name: &'static str, shape: Shape, bearing: Bearing, doc: &'static str) -> FormatKey {
     FormatKey { name, aliases: &[], shape, presence: Presence::Optional, bearing, doc }
 }
 
 impl FormatKey {
     /// The same key, which may also be spelled in these ways, though not in two of them at once.
     #[must_use]
-    pub const fn or(self, aliases: &'static [&'static str]) -> Self {
+    pub(crate) const fn or(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
     }
 
@@ -134,7 +134,7 @@ impl Table {
     }
 
     /// Reports every unknown key, doubled key, missing key and wrong value, at any depth.
-    pub fn check(&'static self, node: &Node, problems: &mut Diagnostics) -> bool {
+    pub(crate) fn check(&'static self, node: &Node, problems: &mut Diagnostics) -> bool {
         let NodeKind::Map(entries) = &node.kind else {
             problems.push(expected("a mapping", node));
             return false;
@@ -193,7 +193,7 @@ impl Table {
     }
 
     /// The values that conform, by their canonical names. What does not was reported by [`Table::check`].
-    pub fn fields<'a>(&'static self, node: &'a Node) -> Fields<'a> {
+    pub(crate) fn fields<'a>(&'static self, node: &'a Node) -> Fields<'a> {
         let mut fields = Fields { table: self, span: node.span, written: Vec::new(), values: Vec::new() };
         if let NodeKind::Map(entries) = &node.kind {
             let mut silent = Diagnostics::default();
@@ -216,7 +216,7 @@ impl Table {
     }
 
     /// What the keys of a mapping ask of whoever runs the file, at any depth.
-    pub fn claims(&'static self, node: &Node) -> Vec<Located<Claim>> {
+    pub(crate) fn claims(&'static self, node: &Node) -> Vec<Located<Claim>> {
         let mut claims = Vec::new();
         self.add_claims(node, &[], &mut claims);
         claims
@@ -235,7 +235,7 @@ impl Table {
     }
 
     /// The JSON Schema of a mapping with these keys, for editors.
-    pub fn schema(&self) -> Value {
+    pub(crate) fn schema(&self) -> Value {
         let mut properties = Map::new();
         let mut doubled = Vec::new();
         for key in self.keys {
@@ -474,7 +474,7 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// Whether a text can name an environment variable: ASCII letters, digits and `_`, with no digit first.
-pub fn is_variable(text: &str) -> bool {
+pub(crate) fn is_variable(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
@@ -491,7 +491,7 @@ fn number(node: &Node) -> f64 {
 
 /// The values of one mapping that passed its table. Asking for a key that the table lacks is a bug and panics in a debug
 /// build.
-pub struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     table: &'static Table,
     pub span: Span,
     /// Every key of the table that is there, whatever its value and however it is spelled.
@@ -501,35 +501,35 @@ pub struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The value of a key, whichever way it is spelled; `None` if it is missing or did not pass.
-    pub fn get(&self, name: &str) -> Option<&'a Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Node> {
         let is_known = || self.table.keys.iter().any(|key| key.name == name);
         debug_assert!(is_known(), "no key `{name}` in {}", self.table.what);
         self.values.iter().find(|(key, ..)| *key == name).map(|(_, _, node)| *node)
     }
 
     /// Whether the key is there, be it and its value right or wrong: what is wrong was reported, and is not missing too.
-    pub fn is_written(&self, name: &str) -> bool {
+    pub(crate) fn is_written(&self, name: &str) -> bool {
         self.written.contains(&name)
     }
 
     /// The keys that are there but misspelled, or without a value that can be used.
-    pub fn mistaken(&self) -> Vec<&'static str> {
+    pub(crate) fn mistaken(&self) -> Vec<&'static str> {
         let is_read = |name: &str| self.values.iter().any(|(key, ..)| *key == name);
         self.written.iter().copied().filter(|name| !is_read(name)).collect()
     }
 
     /// Where the key itself stands.
-    pub fn key_span(&self, name: &str) -> Option<Span> {
+    pub(crate) fn key_span(&self, name: &str) -> Option<Span> {
         self.values.iter().find(|(key, ..)| *key == name).map(|(_, span, _)| *span)
     }
 
     /// The text of a key with its place; `None` if it is missing or no text.
-    pub fn text(&self, name: &str) -> Option<Located<String>> {
+    pub(crate) fn text(&self, name: &str) -> Option<Located<String>> {
         self.get(name).and_then(located_text)
     }
 
     /// The texts of a list that passed, each once: what is wrong or repeated was reported.
-    pub fn texts(&self, name: &str) -> Vec<Located<String>> {
+    pub(crate) fn texts(&self, name: &str) -> Vec<Located<String>> {
         let Some(node) = self.get(name) else { return Vec::new() };
         let Some(FormatKey { shape: Shape::List { of, repeats, .. }, .. }) = self.table.key(name) else {
             return texts_of(node);
@@ -544,7 +544,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The truth value of a key; `None` if it is missing or no truth value.
-    pub fn bool(&self, name: &str) -> Option<bool> {
+    pub(crate) fn bool(&self, name: &str) -> Option<bool> {
         self.get(name).and_then(|node| match node.kind {
             NodeKind::Bool(value) => Some(value),
             _ => None,
@@ -552,7 +552,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The integer of a key; `None` if it is missing or no integer.
-    pub fn integer(&self, name: &str) -> Option<i64> {
+    pub(crate) fn integer(&self, name: &str) -> Option<i64> {
         self.get(name).and_then(|node| match node.kind {
             NodeKind::Integer(value) => Some(value),
             _ => None,
@@ -560,22 +560,22 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number that its table bounds from below.
-    pub fn count(&self, name: &str) -> Option<u64> {
+    pub(crate) fn count(&self, name: &str) -> Option<u64> {
         self.integer(name).and_then(|value| u64::try_from(value).ok())
     }
 
     /// The number of a key, whole or not; `None` if it is missing, no number or not finite.
-    pub fn number(&self, name: &str) -> Option<f64> {
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
         self.get(name).map(number).filter(|value| value.is_finite())
     }
 
     /// The value of a key as JSON; `None` if it is missing or did not pass.
-    pub fn json(&self, name: &str) -> Option<RawJson> {
+    pub(crate) fn json(&self, name: &str) -> Option<RawJson> {
         self.get(name).map(|node| RawJson::from_valid(node.to_json()))
     }
 
     /// The fields of a mapping that has a table of its own; `None` if it is missing or no mapping.
-    pub fn object(&self, name: &str) -> Option<Fields<'a>> {
+    pub(crate) fn object(&self, name: &str) -> Option<Fields<'a>> {
         let node = self.get(name)?;
         match &self.table.key(name)?.shape {
             Shape::Object(table) if matches!(node.kind, NodeKind::Map(_)) => Some(table.fields(node)),
@@ -584,7 +584,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The entries of a mapping with free keys.
-    pub fn entries(&self, name: &str) -> impl Iterator<Item = (&'a Located<String>, &'a Node)> + use<'a> {
+    pub(crate) fn entries(&self, name: &str) -> impl Iterator<Item = (&'a Located<String>, &'a Node)> + use<'a> {
         let entries = self.get(name).and_then(|node| match &node.kind {
             NodeKind::Map(entries) => Some(entries.as_slice()),
             _ => None,
@@ -594,7 +594,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Every text of a list, or the one text that stands for a list.
-pub fn texts_of(node: &Node) -> Vec<Located<String>> {
+pub(crate) fn texts_of(node: &Node) -> Vec<Located<String>> {
     items_of(node).iter().filter_map(located_text).collect()
 }
 
@@ -607,7 +607,7 @@ fn items_of(node: &Node) -> &[Node] {
 }
 
 /// The text of a node with its place; `None` if it is of another kind.
-pub fn located_text(node: &Node) -> Option<Located<String>> {
+pub(crate) fn located_text(node: &Node) -> Option<Located<String>> {
     match &node.kind {
         NodeKind::Text(text) => Some(Located { value: text.clone(), span: node.span }),
         _ => None,

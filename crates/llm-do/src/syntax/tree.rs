@@ -45,7 +45,7 @@ pub struct MappingEntry {
 
 impl Node {
     /// In the words of a person, for "expected …, found …".
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match &self.kind {
             NodeKind::Null => "nothing".to_owned(),
             NodeKind::Bool(value) => format!("`{value}`"),

@@ -35,13 +35,13 @@ impl AgentTool {
     }
 
     /// Whether the agent itself says what its attachments are; else whoever calls it may give files beside its input.
-    pub fn has_own_attachments(&self) -> bool {
+    pub(crate) fn has_own_attachments(&self) -> bool {
         let schema = self.parameters.as_ref().and_then(|schema| schema.to::<Value>().ok());
         schema.is_none_or(|schema| schema["properties"].get("attachments").is_some())
     }
 
     /// Parts an input from the files beside it.
-    pub fn apart(&self, mut input: Value) -> (Value, Vec<Value>) {
+    pub(crate) fn apart(&self, mut input: Value) -> (Value, Vec<Value>) {
         let named = attachment::named_in(&input);
         let any_held = named.iter().any(|file| attachment::held(file).is_some());
         let is_typed_message = self.parameters.is_some() && input.is_array();
@@ -89,7 +89,7 @@ impl AgentTool {
 }
 
 /// How far the files that an agent is given reach: those that somebody was asked about are the ones that were shown.
-pub fn reach(input: &RawJson, premises: AttachmentScope<'_>, call: &PermittedCall) -> Result<Reach, ToolError> {
+pub(crate) fn reach(input: &RawJson, premises: AttachmentScope<'_>, call: &PermittedCall) -> Result<Reach, ToolError> {
     let value: Value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
     attachment::reach(&value, premises, call.bound_to()).map_err(|ChangedAttachment| ToolError::Changed)
 }

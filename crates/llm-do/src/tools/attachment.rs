@@ -46,7 +46,7 @@ pub struct AgreedFiles(Arc<BTreeMap<String, Result<Attachment, AttachmentError>>
 
 /// A file is no longer what somebody was asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChangedAttachment;
+pub(crate) struct ChangedAttachment;
 
 /// Why a file cannot travel with an input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +58,7 @@ pub struct AttachmentError {
 
 impl AttachmentError {
     /// An error about the attachment of this name, which is made harmless; the reason goes on after the name.
-    pub fn new(name: &str, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(name: &str, reason: impl Into<String>) -> Self {
         Self { name: visible(name).into_owned(), reason: reason.into() }
     }
 
@@ -77,7 +77,7 @@ impl AttachmentError {
 
 /// The files that an input names: in its field `attachments`, or as items `{"attachment": path}` of a list. Whoever calls
 /// something else by these words names no files.
-pub fn named_in(input: &Value) -> Vec<&Value> {
+pub(crate) fn named_in(input: &Value) -> Vec<&Value> {
     match input {
         Value::Object(fields) => {
             let named = fields.get("attachments").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -89,7 +89,7 @@ pub fn named_in(input: &Value) -> Vec<&Value> {
 }
 
 /// Whether a list is a message: texts, and files as `{"attachment": path}`.
-pub fn is_message(items: &[Value]) -> bool {
+pub(crate) fn is_message(items: &[Value]) -> bool {
     items.iter().all(|item| match item {
         Value::String(_) => true,
         Value::Object(fields) => fields.len() == 1 && fields.get("attachment").is_some_and(is_file),
@@ -103,23 +103,23 @@ fn is_file(named: &Value) -> bool {
 }
 
 /// By what the runtime knows a file that code was given and passes on.
-pub fn held(named: &Value) -> Option<&str> {
+pub(crate) fn held(named: &Value) -> Option<&str> {
     named.get("given").and_then(Value::as_str)
 }
 
 /// A file that code passes on, as its input names it.
-pub fn as_held(file: &Attachment) -> Value {
+pub(crate) fn as_held(file: &Attachment) -> Value {
     serde_json::json!({"given": held_as(file), "name": file.name})
 }
 
 /// The same file has the same name in every run, so that a journal knows it again.
-pub fn held_as(file: &Attachment) -> String {
+pub(crate) fn held_as(file: &Attachment) -> String {
     digest([file.name.as_str(), &BASE64.encode(&file.data)])[..32].to_owned()
 }
 
 /// What somebody must be asked before the files that an input names are sent to an agent: those outside the project, those
 /// that look like secrets and those of this program itself. `None` if there are none.
-pub fn question(input: &Value, premises: AttachmentScope<'_>, agent: &str) -> Option<Question> {
+pub(crate) fn question(input: &Value, premises: AttachmentScope<'_>, agent: &str) -> Option<Question> {
     let mut named = names(input);
     if !named.any(|path| find(path, premises).is_ok_and(|found| found.exception.is_some())) {
         return None;
@@ -151,13 +151,17 @@ fn inside<'a>(named: &'a str, root: &Path) -> Cow<'a, Path> {
 }
 
 /// What an answer about the files of an input is for: their paths, which files they are, and what is in them.
-pub fn binding(input: &Value, premises: AttachmentScope<'_>) -> String {
+pub(crate) fn binding(input: &Value, premises: AttachmentScope<'_>) -> String {
     state_of(&look_at(input, premises))
 }
 
 /// How far an input reaches after somebody was asked about its files: `bound_to` is what they were shown. The files are read
 /// here, once: what was compared is what is sent.
-pub fn reach(input: &Value, premises: AttachmentScope<'_>, bound_to: Option<&str>) -> Result<Reach, ChangedAttachment> {
+pub(crate) fn reach(
+    input: &Value,
+    premises: AttachmentScope<'_>,
+    bound_to: Option<&str>,
+) -> Result<Reach, ChangedAttachment> {
     let Some(bound_to) = bound_to else { return Ok(Reach::Project) };
     let looks = look_at(input, premises);
     if state_of(&looks) != bound_to {
@@ -296,7 +300,7 @@ fn is_secret(root: &Dir, named: &str, place: &Place) -> bool {
 }
 
 /// Reads a file that an input names, relative to the project root.
-pub fn read(path: &Value, premises: AttachmentScope<'_>, reach: &Reach) -> Result<Attachment, AttachmentError> {
+pub(crate) fn read(path: &Value, premises: AttachmentScope<'_>, reach: &Reach) -> Result<Attachment, AttachmentError> {
     let Some(name) = path.as_str() else { return Err(AttachmentError::new(&path.to_string(), "is not a path")) };
     if let Reach::Agreed(AgreedFiles(files)) = reach
         && let Some(agreed) = files.get(name)
@@ -336,10 +340,10 @@ pub fn of_base64(name: &str, data: &str) -> Result<Attachment, AttachmentError> 
 }
 
 /// No provider takes more in one request.
-pub const LARGEST: u64 = 64 * 1024 * 1024;
+pub(crate) const LARGEST: u64 = 64 * 1024 * 1024;
 
 /// Files are sent as what they are; the kind is told by content first, by ending second.
-pub fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Attachment, AttachmentError> {
+pub(crate) fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Attachment, AttachmentError> {
     let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
     let wrong = |reason: &str| AttachmentError::new(&path.display().to_string(), reason);
     if bytes.len() as u64 > LARGEST {

@@ -32,7 +32,7 @@ pub async fn while_serving<T>(
 
 /// The same within a time, which passes only while the code does not wait for what it has asked; zero is for ever. `None`
 /// when it is over.
-pub async fn while_serving_within<T>(
+pub(crate) async fn while_serving_within<T>(
     time: Duration,
     answer: impl Future<Output = T>,
     mut requests: mpsc::UnboundedReceiver<RpcRequest>,

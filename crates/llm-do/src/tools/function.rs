@@ -152,7 +152,7 @@ impl Tool {
     }
 
     /// The name that the model calls it by.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.spec.name
     }
 
@@ -187,7 +187,7 @@ pub async fn fits(schema: &serde_json::Value, arguments: &RawJson) -> Result<(),
 }
 
 /// A tool as a toolset of one.
-pub struct OneTool(pub Arc<Tool>);
+pub(crate) struct OneTool(pub Arc<Tool>);
 
 impl Toolset for OneTool {
     fn specs(&self) -> Vec<ToolSpec> {
@@ -286,7 +286,7 @@ impl FunctionEntry {
     }
 
     /// The JSON Schema of its input.
-    pub fn schema(&self) -> &RawJson {
+    pub(crate) fn schema(&self) -> &RawJson {
         &self.schema
     }
 
@@ -300,7 +300,8 @@ impl FunctionEntry {
 }
 
 /// Makes toolsets: one for each call of an agent that uses it.
-pub type ToolsetFactory = Arc<dyn Fn(ToolsetContext) -> BoxFuture<'static, Result<MadeToolset, String>> + Send + Sync>;
+pub(crate) type ToolsetFactory =
+    Arc<dyn Fn(ToolsetContext) -> BoxFuture<'static, Result<MadeToolset, String>> + Send + Sync>;
 
 /// The call that a toolset is made for.
 #[derive(Clone, Debug, Serialize)]
@@ -322,7 +323,7 @@ pub enum MadeToolset {
 }
 
 /// Makes the message of an agent's typed input, or says what is wrong with the input.
-pub type InputRenderer =
+pub(crate) type InputRenderer =
     Arc<dyn Fn(serde_json::Value) -> BoxFuture<'static, Result<Vec<RenderedPart>, String>> + Send + Sync>;
 
 /// What the embedding program offers by name.

@@ -12,6 +12,6 @@ pub(super) mod result;
 mod server;
 mod toolset;
 
-pub use protocol::McpTool;
-pub use server::{Server, ServerSpec};
-pub use toolset::McpTools;
+pub(crate) use protocol::McpTool;
+pub(crate) use server::{Server, ServerSpec};
+pub(crate) use toolset::McpTools;

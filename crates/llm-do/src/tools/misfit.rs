@@ -10,7 +10,7 @@ use crate::message::RawJson;
 use crate::syntax::names;
 
 /// Arguments as what a tool takes.
-pub fn parse<T: DeserializeOwned + JsonSchema>(arguments: &RawJson) -> Result<T, String> {
+pub(crate) fn parse<T: DeserializeOwned + JsonSchema>(arguments: &RawJson) -> Result<T, String> {
     arguments.to().map_err(|error| {
         let mut schema = schemars::SchemaGenerator::default().into_root_schema_for::<T>();
         for name in ["$schema", "title"] {

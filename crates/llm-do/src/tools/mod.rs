@@ -8,6 +8,7 @@ pub mod fence;
 pub mod filesystem;
 pub mod function;
 #[doc(hidden)]
+#[cfg(any(test, feature = "internals"))]
 pub mod fuzz;
 pub(crate) mod mcp;
 pub(crate) mod misfit;
@@ -150,12 +151,12 @@ fn shown_pending(pending: &[PendingQuestion]) -> String {
 }
 
 /// What the next request needs, where that is more than what is left of a limit.
-pub fn shown_need(needed: Option<f64>) -> String {
+pub(crate) fn shown_need(needed: Option<f64>) -> String {
     needed.map(|needed| format!(", and the next request may take {needed:.4}")).unwrap_or_default()
 }
 
 /// How long a call of code or of a server may take, if nothing else is said.
-pub const LONGEST_CALL: Duration = Duration::from_mins(10);
+pub(crate) const LONGEST_CALL: Duration = Duration::from_mins(10);
 
 /// What a running tool or entry function can see of its caller. Passed, never stored, so that the runtime and its
 /// toolsets do not own each other.
@@ -211,7 +212,7 @@ impl CallContext<'_> {
     }
 
     /// Who calls: an agent, an entry function, or a tool in code.
-    pub fn caller(&self) -> &str {
+    pub(crate) fn caller(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
@@ -249,15 +250,15 @@ pub struct Nesting {
 
 impl Nesting {
     /// More would be more than any honest program needs, and less than what a process bears.
-    pub const MOST: u64 = 1_000;
+    pub(crate) const MOST: u64 = 1_000;
 
     /// Nobody has called anything yet.
-    pub fn up_to(allowed: u64) -> Self {
+    pub(crate) fn up_to(allowed: u64) -> Self {
         Self { calls: 0, allowed: allowed.min(Self::MOST) }
     }
 
     /// One call further in; an error says who cannot call whom.
-    pub fn deeper(self, caller: &str, callee: &str) -> Result<Self, String> {
+    pub(crate) fn deeper(self, caller: &str, callee: &str) -> Result<Self, String> {
         if self.calls >= self.allowed {
             return Err(format!(
                 "`{caller}` cannot call `{callee}`: {} calls stand within each other, and `max_call_depth` is {}",
@@ -322,7 +323,7 @@ pub enum Capability {
 
 impl Capability {
     /// Every capability, each once.
-    pub const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::ReadsFiles,
         Self::WritesFiles,
         Self::RunsCommands,
@@ -350,38 +351,38 @@ pub struct Capabilities(u8);
 
 impl Capabilities {
     /// The empty set.
-    pub const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
     /// Code that runs with the user's rights can do all of this.
-    pub const OF_CODE: Self = Self::NONE
+    pub(crate) const OF_CODE: Self = Self::NONE
         .and(Capability::ReadsFiles)
         .and(Capability::WritesFiles)
         .and(Capability::RunsCommands)
         .and(Capability::ReachesNetwork);
 
     /// The set of this one capability.
-    pub const fn of(capability: Capability) -> Self {
+    pub(crate) const fn of(capability: Capability) -> Self {
         Self::NONE.and(capability)
     }
 
     /// The same set with this capability.
     #[must_use]
-    pub const fn and(self, capability: Capability) -> Self {
+    pub(crate) const fn and(self, capability: Capability) -> Self {
         Self(self.0 | 1 << capability as u8)
     }
 
     /// What is in either of the two sets.
     #[must_use]
-    pub const fn union(self, other: Self) -> Self {
+    pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Whether this capability is in the set.
-    pub const fn contains(self, capability: Capability) -> bool {
+    pub(crate) const fn contains(self, capability: Capability) -> bool {
         self.0 & (1 << capability as u8) != 0
     }
 
     /// The capabilities in the set, in the order of [`Capability::ALL`].
-    pub fn iter(self) -> impl Iterator<Item = Capability> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = Capability> {
         Capability::ALL.into_iter().filter(move |capability| self.contains(*capability))
     }
 }

@@ -46,12 +46,12 @@ impl ProtectedFiles {
     }
 
     /// What is protected by its place.
-    pub fn entries(&self) -> impl Iterator<Item = (&Path, Covers)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Path, Covers)> {
         self.0.iter().map(|entry| (entry.path.as_path(), entry.covers))
     }
 
     /// Whether a file, by its absolute path without links, would be an agent.
-    pub fn is_agent(&self, path: &Path) -> bool {
+    pub(crate) fn is_agent(&self, path: &Path) -> bool {
         let has_ending = path.file_name().is_some_and(|name| has_ending(name, AGENT_ENDINGS));
         let is_beneath = |entry: &ProtectedPath| entry.covers == Covers::Agents && path.starts_with(&entry.path);
         has_ending && self.0.iter().any(is_beneath)
@@ -59,36 +59,31 @@ impl ProtectedFiles {
 
     /// The first of these whose change, removal or move would change something protected: itself, or what is in it. A
     /// command only may write what it names, so of names those count that are known to be run or obeyed.
-    pub fn touched<'a>(&self, targets: impl IntoIterator<Item = &'a Target>) -> Option<&'a Target> {
+    pub(crate) fn touched<'a>(&self, targets: impl IntoIterator<Item = &'a Target>) -> Option<&'a Target> {
         let held: Vec<Target> = self.0.iter().filter_map(|entry| Target::of_path(&entry.path).ok()).collect();
         let is_above = |target: &Target| held.iter().any(|held| held.path.starts_with(&target.path));
         targets.into_iter().find(|target| self.names(target) || is_above(target))
     }
 
     /// Whether a target is protected itself, and not only a directory with something protected in it.
-    pub fn names(&self, target: &Target) -> bool {
+    pub(crate) fn names(&self, target: &Target) -> bool {
         by_name(target).or_else(|| by_repository(target)).is_some()
             || (target.is_there() && looks_secret(&target.path))
             || self.0.iter().any(|entry| entry.covers(target))
     }
 
-    /// Whether changing, moving or removing what a path leads to changes something protected.
-    pub fn is_touched(&self, path: &Path) -> bool {
-        Target::of_path(path).map_or(true, |target| self.touched([&target]).is_some())
-    }
-
     /// Whether the target belongs to this program itself, and is not even read unasked.
-    pub fn is_private(&self, target: &Target) -> bool {
+    pub(crate) fn is_private(&self, target: &Target) -> bool {
         self.0.iter().any(|entry| entry.covers == Covers::Private && entry.covers(target))
     }
 
     /// Directories that are not read unasked.
-    pub fn private(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn private(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().filter(|entry| entry.covers == Covers::Private).map(|entry| entry.path.as_path())
     }
 
     /// Why somebody must be asked before the target is written, if so.
-    pub fn reason(&self, target: &Target) -> Option<&'static str> {
+    pub(crate) fn reason(&self, target: &Target) -> Option<&'static str> {
         let entry = || self.0.iter().find(|entry| entry.covers(target)).map(|entry| entry.why);
         let secret = || looks_secret(&target.path).then_some("looks like a secret");
         by_name(target).or_else(secret).or_else(|| by_dot(target)).or_else(|| by_repository(target)).or_else(entry)
@@ -97,7 +92,7 @@ impl ProtectedFiles {
 
 /// A file that would be written, whether or not it exists.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Target {
+pub(crate) struct Target {
     /// Absolute, without links.
     pub path: PathBuf,
     /// How many parts of it are those of the directory in which somebody works.
@@ -108,7 +103,7 @@ pub struct Target {
 
 impl Target {
     /// What a path leads to now. The last part may be missing, and those above it.
-    pub fn of_path(path: &Path) -> io::Result<Self> {
+    pub(crate) fn of_path(path: &Path) -> io::Result<Self> {
         let mut existing = std::path::absolute(path)?;
         let mut missing = Vec::new();
         let real = loop {
@@ -136,7 +131,7 @@ impl Target {
 
     /// The same target, named from within a directory: what that one is called says nothing of what is in it.
     #[must_use]
-    pub fn within(self, directory: &Path) -> Self {
+    pub(crate) fn within(self, directory: &Path) -> Self {
         let above = if self.path.starts_with(directory) { directory.iter().count() } else { 0 };
         Self { above, ..self }
     }
@@ -159,7 +154,7 @@ impl Target {
 
     /// The same directory, as the one in which somebody works.
     #[must_use]
-    pub fn worked_in(self) -> Self {
+    pub(crate) fn worked_in(self) -> Self {
         Self { above: self.path.iter().count(), ..self }
     }
 
@@ -172,7 +167,7 @@ impl Target {
 
     /// A place beneath this directory, which exists.
     #[must_use]
-    pub fn at(&self, place: &Place) -> Self {
+    pub(crate) fn at(&self, place: &Place) -> Self {
         let lineage = self.lineage.iter().copied().chain(place.directories.iter().skip(1).copied());
         let file = place.found.as_ref().map(|found| found.identity).filter(|file| !place.directories.contains(file));
         Self { path: self.path.join(&place.path), above: self.above, lineage: lineage.chain(file).collect() }
@@ -287,14 +282,14 @@ const WORKED_IN: &str = ".gitattributes .gitmodules .hg .svn .ipython .jupyter .
 
 /// From which commands something is kept because of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeptFrom {
+pub(crate) enum KeptFrom {
     All,
     /// `git` brings it along with other files of a branch.
     AllButGit,
 }
 
 /// Whether what has this name (in lower case) is run or obeyed wherever it lies, and is not written by those who only work.
-pub fn kept_name(name: &str, is_directory: bool) -> Option<KeptFrom> {
+pub(crate) fn kept_name(name: &str, is_directory: bool) -> Option<KeptFrom> {
     let part = PARTS.iter().find(|(_, names)| name.starts_with('.') && has(names, name) && !has(WORKED_IN, name));
     let is_file = || NAMES.iter().any(|(_, names)| has(names, name)) || has_ending(name.as_ref(), AGENTS);
     match part {

@@ -25,9 +25,8 @@ use super::{Capabilities, DeclaredTool, Order, ToolKind};
 use crate::message::RawJson;
 
 pub use compiled::CompiledStore;
-pub use host::PythonHost;
-pub use interpreter::StartError;
-pub use toolset::{OpenPythonToolset, PythonTools, open, single};
+pub(crate) use host::PythonHost;
+pub(crate) use toolset::{OpenPythonToolset, open, single};
 
 /// How the interpreter of a project is started.
 #[derive(Clone, Debug)]
@@ -43,7 +42,7 @@ pub struct Python {
 
 /// What a project asks Python to be put behind.
 #[derive(Clone, Debug)]
-pub struct PythonFence {
+pub(crate) struct PythonFence {
     pub enclosure: Enclosure,
     /// What stays as it is, wherever it may write.
     pub protected: ProtectedFiles,
@@ -71,7 +70,7 @@ pub enum Tracebacks {
 
 /// What the files of a project export.
 #[derive(Debug, Deserialize)]
-pub struct Exports {
+pub(crate) struct Exports {
     pub tools: Vec<ExportedTool>,
     pub toolsets: Vec<ExportedToolset>,
     pub agents: Vec<ExportedAgent>,
@@ -83,7 +82,7 @@ pub struct Exports {
 
 /// A tool that a Python file exports, and that file.
 #[derive(Debug, Deserialize)]
-pub struct ExportedTool {
+pub(crate) struct ExportedTool {
     pub file: PathBuf,
     pub tool: PythonTool,
 }
@@ -112,7 +111,7 @@ pub enum PythonVerdict {
 
 /// A toolset that a Python file exports, and that file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct ExportedToolset {
+pub(crate) struct ExportedToolset {
     pub name: String,
     pub file: PathBuf,
     /// Of a toolset of the module, which is the same for all calls; else a call finds out.
@@ -123,14 +122,14 @@ pub struct ExportedToolset {
 
 /// What is known of a tool before a call opens its toolset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct KnownTool {
+pub(crate) struct KnownTool {
     pub name: String,
     pub verdict: PythonVerdict,
 }
 
 /// One of our toolsets, configured in Python: a definition as in a manifest, and the rules of its approval config.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct DefinedToolset {
+pub(crate) struct DefinedToolset {
     pub definition: RawJson,
     #[serde(default)]
     approval: BTreeMap<String, serde_json::Value>,
@@ -140,7 +139,7 @@ pub struct DefinedToolset {
 
 impl DefinedToolset {
     /// What its configuration says of its tools, in our words.
-    pub fn rules(&self) -> BTreeMap<String, Rule> {
+    pub(crate) fn rules(&self) -> BTreeMap<String, Rule> {
         let configured = self.rules.iter().filter_map(|(tool, word)| Some((tool.clone(), Rule::parse(word)?)));
         let allowed = self.approval.iter().filter(|(_, rule)| rule["pre_approved"] == true);
         configured.chain(allowed.map(|(tool, _)| (tool.clone(), Rule::Allow))).collect()
@@ -149,21 +148,21 @@ impl DefinedToolset {
 
 /// An agent that is defined in Python: the keys of a worker file.
 #[derive(Debug, Deserialize)]
-pub struct ExportedAgent {
+pub(crate) struct ExportedAgent {
     pub file: PathBuf,
     pub keys: RawJson,
 }
 
 /// An entry function that a Python file exports, and that file.
 #[derive(Debug, Deserialize)]
-pub struct ExportedEntry {
+pub(crate) struct ExportedEntry {
     pub file: PathBuf,
     pub function: String,
 }
 
 /// Something that is wrong with a file.
 #[derive(Debug, Deserialize)]
-pub struct Problem {
+pub(crate) struct Problem {
     pub file: PathBuf,
     pub line: Option<usize>,
     pub fact: String,
@@ -174,7 +173,7 @@ pub struct Problem {
 
 /// A class that a worker file refers to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct WantedClass {
+pub(crate) struct WantedClass {
     pub reference: String,
     /// Beneath the project root.
     pub file: Option<PathBuf>,
@@ -186,7 +185,7 @@ pub struct WantedClass {
 /// Its JSON Schema, or what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FoundClass {
+pub(crate) enum FoundClass {
     Schema(RawJson),
     Fact(String),
 }
@@ -215,7 +214,7 @@ impl fmt::Debug for PythonEndpoint {
 
 /// What an entry function takes.
 #[derive(Debug, Deserialize)]
-pub struct EntryShape {
+pub(crate) struct EntryShape {
     pub name: String,
     pub schema: Option<RawJson>,
 }
@@ -232,7 +231,7 @@ impl PythonVerdict {
 
 impl KnownTool {
     /// The tool as linking needs it: its code can do all that the user can.
-    pub fn declared(&self) -> DeclaredTool {
+    pub(crate) fn declared(&self) -> DeclaredTool {
         let (name, verdict) = (self.name.clone().into(), self.verdict.declared());
         DeclaredTool { name, verdict, capabilities: Capabilities::OF_CODE }
     }
@@ -240,7 +239,7 @@ impl KnownTool {
 
 impl PythonTool {
     /// The tool as linking needs it: its code can do all that the user can.
-    pub fn declared(&self) -> DeclaredTool {
+    pub(crate) fn declared(&self) -> DeclaredTool {
         DeclaredTool {
             name: self.name.clone().into(),
             verdict: self.verdict.declared(),

@@ -9,7 +9,7 @@ use crate::beneath::read_regular;
 const SETTINGS: &[&str] =
     &["config", "config.worktree", "hooks", "info/attributes", "objects/info/alternates", "commondir"];
 /// What is there while `git` works, and lists programs that it runs when it goes on.
-pub const FOLLOWED: [&str; 1] = ["rebase-merge/git-rebase-todo"];
+pub(crate) const FOLLOWED: [&str; 1] = ["rebase-merge/git-rebase-todo"];
 /// Any of them makes a directory among the modules one of `git`.
 const OF_MODULES: &[&str] = &["HEAD", "config", "hooks", "objects", "refs"];
 /// What such a directory holds that is no module, or is looked at by itself.
@@ -22,7 +22,7 @@ const LONGEST_SETTINGS: u64 = 1 << 20;
 
 /// Directories that tell one of `git` from any other: without them it is none. There is more to it, which a command could
 /// take away and bring back.
-pub const MARKS: [&str; 2] = ["objects", "refs"];
+pub(crate) const MARKS: [&str; 2] = ["objects", "refs"];
 
 const HOOKS: &str = "hookspath";
 /// Settings whose values name a file that is read as settings or run.
@@ -47,7 +47,7 @@ const NAMING: &[&str] = &[
 ];
 
 /// The directories behind a `.git`: itself, or what a file leads to, and what that shares.
-pub fn directories(path: &Path) -> Vec<PathBuf> {
+pub(crate) fn directories(path: &Path) -> Vec<PathBuf> {
     let Ok(real) = path.canonicalize() else { return Vec::new() };
     let own = if real.is_dir() { Some(real) } else { pointed_to(&real, "gitdir: ") };
     let common = own.as_ref().and_then(|own| pointed_to(&own.join("commondir"), ""));
@@ -56,7 +56,7 @@ pub fn directories(path: &Path) -> Vec<PathBuf> {
 
 /// The directories behind the `.git` of a working directory that lie elsewhere, if they say themselves that they are those of
 /// this directory: a worktree or a module that `git` has made. What anybody could write into a `.git` file is not enough.
-pub fn linked(worktree: &Path) -> Vec<PathBuf> {
+pub(crate) fn linked(worktree: &Path) -> Vec<PathBuf> {
     let git = worktree.join(".git");
     if !git.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Vec::new();
@@ -73,7 +73,7 @@ pub fn linked(worktree: &Path) -> Vec<PathBuf> {
 
 /// The `.git` that a program would find from a directory, if commands in this directory do not reach what it stands for: it
 /// lies further up, or leads elsewhere.
-pub fn out_of_reach(directory: &Path) -> Option<PathBuf> {
+pub(crate) fn out_of_reach(directory: &Path) -> Option<PathBuf> {
     let git = directory.ancestors().map(|above| above.join(".git")).find(|git| git.symlink_metadata().is_ok())?;
     let is_own = git.parent() == Some(directory);
     let leads_elsewhere = directories(&git).iter().any(|real| !real.starts_with(directory));
@@ -90,13 +90,13 @@ fn has_worktree(own: &Path, worktree: &Path) -> bool {
 }
 
 /// Whether a directory is one of `git`, whatever it is called.
-pub fn is_directory(path: &Path) -> bool {
+pub(crate) fn is_directory(path: &Path) -> bool {
     MARKS.iter().all(|mark| path.join(mark).is_dir())
 }
 
 /// Whether `git` would run or obey what is at a path without links, or what is in it: the repository in which it lies is a
 /// bare one, or says so in its settings.
-pub fn is_run(path: &Path) -> bool {
+pub(crate) fn is_run(path: &Path) -> bool {
     for above in path.ancestors() {
         if is_directory(above) {
             return true;
@@ -111,14 +111,14 @@ pub fn is_run(path: &Path) -> bool {
 }
 
 /// What settings of a directory of `git` are, or name, that is not beneath it.
-pub fn elsewhere(directory: &Path, worktree: &Path) -> Vec<PathBuf> {
+pub(crate) fn elsewhere(directory: &Path, worktree: &Path) -> Vec<PathBuf> {
     let settings = settings(directory);
     let real = settings.iter().filter_map(|path| path.canonicalize().ok());
     real.chain(named(directory, worktree)).filter(|real| !real.starts_with(directory)).collect()
 }
 
 /// Every path of a directory of `git` that is a setting, whether it is there or not.
-pub fn settings(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn settings(directory: &Path) -> Vec<PathBuf> {
     let mut settings: Vec<PathBuf> = SETTINGS.iter().map(|name| directory.join(name)).collect();
     settings.extend(Some(directory.join("worktrees")).filter(|path| is_closed(path)));
     for worktree in children(&directory.join("worktrees")) {
@@ -146,7 +146,7 @@ pub fn settings(directory: &Path) -> Vec<PathBuf> {
 
 /// What the settings of a directory of `git` name elsewhere and is there: each word that is a path beneath the worktree or
 /// beside the settings. A word too many keeps a file read-only that nobody runs.
-pub fn named(directory: &Path, worktree: &Path) -> Vec<PathBuf> {
+pub(crate) fn named(directory: &Path, worktree: &Path) -> Vec<PathBuf> {
     let texts = ["config", "config.worktree"].map(|name| text_of(&directory.join(name), LONGEST_SETTINGS));
     let text = texts.map(Option::unwrap_or_default).join("\n");
     let places = [directory, worktree];

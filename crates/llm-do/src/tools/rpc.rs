@@ -41,13 +41,13 @@ pub mod code {
     /// The parameters do not fit the method.
     pub const INVALID_PARAMS: i64 = -32602;
     /// Something went wrong on the side that was asked, through no fault of the request.
-    pub const INTERNAL: i64 = -32603;
+    pub(crate) const INTERNAL: i64 = -32603;
     /// Too much at once.
     pub const BUSY: i64 = -32000;
     /// What was asked for failed.
     pub const FAILED: i64 = -32001;
     /// The whole run ends.
-    pub const ENDS: i64 = -32002;
+    pub(crate) const ENDS: i64 = -32002;
 }
 
 /// Why a request has no result.
@@ -81,7 +81,7 @@ pub enum IncomingMessage {
 }
 
 /// The notification that takes a request back: protocols have their own.
-pub type TakeBack = fn(u64) -> (&'static str, RawJson);
+pub(crate) type TakeBack = fn(u64) -> (&'static str, RawJson);
 
 /// A live connection; clones share it. It ends when the last one is dropped.
 #[derive(Clone)]
@@ -176,7 +176,7 @@ impl Connection {
     }
 
     /// Starts to speak with somebody whose messages are no longer than this.
-    pub fn open_within(
+    pub(crate) fn open_within(
         longest_line: u64,
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
@@ -227,7 +227,7 @@ impl Connection {
     }
 
     /// Why nothing can be asked any more, if so.
-    pub fn ended(&self) -> Option<String> {
+    pub(crate) fn ended(&self) -> Option<String> {
         match &*self.0.waiting() {
             RpcWaiters::Open(_) => None,
             RpcWaiters::Closed(reason) => Some(reason.clone()),
@@ -422,7 +422,7 @@ impl RpcRequest {
     }
 
     /// Answers it at once.
-    pub fn answer(self, result: RawJson) {
+    pub(crate) fn answer(self, result: RawJson) {
         self.reply.send(&Ok(result));
     }
 

@@ -83,7 +83,7 @@ const TEMPLATES: &[&str] = &[".example", ".sample", ".template"];
 const COPIES: &[&str] = &["~", ".bak", ".old", ".orig", ".swp", ".save"];
 
 /// Whether a path names a file that usually holds keys or passwords. Only the name is looked at.
-pub fn looks_secret(path: &Path) -> bool {
+pub(crate) fn looks_secret(path: &Path) -> bool {
     let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
     let mut parts = parts.filter(|part| !matches!(*part, b"" | b"." | b".."));
     let Some(last) = parts.next_back() else { return false };
@@ -108,7 +108,7 @@ fn is_in_secret_place(before: &str, name: &str) -> bool {
 
 /// Whether a file that looks like a secret is one when it is only met on the way through a tree. Every repository has a
 /// `.git/config`, and few of them hold a password: that one is looked into.
-pub fn is_met(path: &Path, read: impl FnOnce() -> Option<Vec<u8>>) -> bool {
+pub(crate) fn is_met(path: &Path, read: impl FnOnce() -> Option<Vec<u8>>) -> bool {
     let is_configuration = path.file_name().is_some_and(|name| name == "config")
         && path.parent().and_then(Path::file_name).is_some_and(|name| name == ".git");
     if !is_configuration {

@@ -47,10 +47,10 @@ pub enum AgentToolNames {
 
 impl AgentToolNames {
     /// The words for it in files.
-    pub const WORDS: &'static [&'static str] = &["agent", "worker"];
+    pub(crate) const WORDS: &'static [&'static str] = &["agent", "worker"];
 
     /// The names that exactly this word means; `None` if it is none of [`AgentToolNames::WORDS`].
-    pub fn parse(word: &str) -> Option<Self> {
+    pub(crate) fn parse(word: &str) -> Option<Self> {
         match word {
             "agent" => Some(Self::Agent),
             "worker" => Some(Self::Worker),
@@ -59,7 +59,7 @@ impl AgentToolNames {
     }
 
     /// The name of the tool that creates an agent.
-    pub const fn create(self) -> &'static str {
+    pub(crate) const fn create(self) -> &'static str {
         match self {
             Self::Agent => "agent_create",
             Self::Worker => "worker_create",
@@ -67,7 +67,7 @@ impl AgentToolNames {
     }
 
     /// The name of the tool that calls an agent by name.
-    pub const fn call(self) -> &'static str {
+    pub(crate) const fn call(self) -> &'static str {
         match self {
             Self::Agent => "agent_call",
             Self::Worker => "worker_call",
@@ -75,7 +75,7 @@ impl AgentToolNames {
     }
 
     /// The other name of one of these tools: rules and code may use either.
-    pub fn other_name(tool: &str) -> Option<&'static str> {
+    pub(crate) fn other_name(tool: &str) -> Option<&'static str> {
         let pairs = [(Self::Agent, Self::Worker), (Self::Worker, Self::Agent)];
         let other = |(names, others): &(Self, Self)| match tool {
             tool if tool == names.create() => Some(others.create()),
@@ -102,7 +102,7 @@ pub enum Roots {
 
 impl Roots {
     /// Every root; those with names in the order of the names.
-    pub fn all(&self) -> Box<dyn Iterator<Item = &FileRoot> + '_> {
+    pub(crate) fn all(&self) -> Box<dyn Iterator<Item = &FileRoot> + '_> {
         match self {
             Self::One(root) => Box::new(std::iter::once(root)),
             Self::Named(roots) => Box::new(roots.values()),
@@ -284,13 +284,13 @@ pub struct Variant {
 }
 
 /// A toolset that is always there.
-pub struct BuiltIn {
+pub(crate) struct BuiltIn {
     pub name: &'static str,
     pub source: fn() -> ToolsetSource,
 }
 
 /// Every toolset that a project can name without defining it.
-pub const BUILT_INS: &[BuiltIn] = &[
+pub(crate) const BUILT_INS: &[BuiltIn] = &[
     BuiltIn { name: "filesystem_cwd", source: || filesystem(Base::WorkingDirectory, Access::ReadWrite) },
     BuiltIn { name: "filesystem_cwd_ro", source: || filesystem(Base::WorkingDirectory, Access::ReadOnly) },
     BuiltIn { name: "filesystem_project", source: || filesystem(project_root(), Access::ReadWrite) },
@@ -301,7 +301,7 @@ pub const BUILT_INS: &[BuiltIn] = &[
 ];
 
 /// The built-in toolset of exactly this name; `None` if there is none.
-pub fn built_in(name: &str) -> Option<ToolsetSource> {
+pub(crate) fn built_in(name: &str) -> Option<ToolsetSource> {
     BUILT_INS.iter().find(|built_in| built_in.name == name).map(|built_in| (built_in.source)())
 }
 
@@ -319,7 +319,7 @@ fn shell(grammar: Grammar) -> ToolsetSource {
 }
 
 /// The commands of `shell_readonly`.
-pub const READ_ONLY_COMMANDS: [&str; 13] = [
+pub(crate) const READ_ONLY_COMMANDS: [&str; 13] = [
     "ls",
     "cat",
     "head",
@@ -352,7 +352,7 @@ impl ToolsetSource {
     }
 
     /// What it can do even where its tools are not known.
-    pub fn capabilities(&self) -> Capabilities {
+    pub(crate) fn capabilities(&self) -> Capabilities {
         match self {
             // A server is a program with the user's rights, or a service elsewhere.
             Self::Mcp(McpConfig { server: McpServer::Command { .. }, .. })
@@ -366,7 +366,7 @@ impl ToolsetSource {
     }
 
     /// Whether its code may call agents by name.
-    pub fn is_code(&self) -> bool {
+    pub(crate) fn is_code(&self) -> bool {
         match self {
             Self::Python(_) | Self::Registered(_) | Self::Open => true,
             Self::Variant(variant) => variant.of.is_code(),
@@ -375,7 +375,7 @@ impl ToolsetSource {
     }
 
     /// How many variants lie over the origin.
-    pub fn variants(&self) -> usize {
+    pub(crate) fn variants(&self) -> usize {
         match self {
             Self::Variant(variant) => 1 + variant.of.variants(),
             Self::Filesystem(_)

@@ -9,7 +9,7 @@ use crate::BoxFuture;
 use crate::message::{Content, RawJson};
 
 /// A live variant of a live toolset.
-pub struct VariantToolset {
+pub(crate) struct VariantToolset {
     pub variant: Arc<Variant>,
     pub of: Box<dyn Toolset>,
 }

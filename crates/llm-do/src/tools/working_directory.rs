@@ -16,7 +16,7 @@ pub fn is_too_wide(path: &Path) -> bool {
 }
 
 /// Why a working directory (absolute, without links) is no place to look around in.
-pub fn refusal(path: &Path) -> Option<String> {
+pub(crate) fn refusal(path: &Path) -> Option<String> {
     is_too_wide(path).then(|| {
         let path = path.display().to_string();
         format!("the working directory is `{}`: everything would lie beneath it", visible(&path))

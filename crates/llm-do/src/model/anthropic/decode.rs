@@ -14,7 +14,7 @@ use crate::model::plain::Plain;
 use crate::model::protocol::{BorrowedText, DecodeError, Decoder, Delta, leniently, read_json, read_plain, tokens};
 use crate::model::{Head, fault};
 
-pub struct MessagesDecoder {
+pub(crate) struct MessagesDecoder {
     model: String,
     turn: usize,
     /// By the index that the stream gives them; they end up in its order.
@@ -39,7 +39,7 @@ enum Block {
 }
 
 impl MessagesDecoder {
-    pub fn new(head: &Head, turn: usize) -> Self {
+    pub(crate) fn new(head: &Head, turn: usize) -> Self {
         Self {
             model: head.model.to_string(),
             turn,

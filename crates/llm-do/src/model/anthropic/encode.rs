@@ -23,7 +23,7 @@ const CLOSING: &str = r#","cache_control":{"type":"ephemeral"}}"#;
 /// What thinking may take where a model wants a number and none was given.
 const THINKING_BUDGET: u64 = 10_000;
 
-pub struct MessagesEncoder {
+pub(crate) struct MessagesEncoder {
     body: RequestBody,
     tail: BodyTail,
     provider: String,
@@ -31,7 +31,7 @@ pub struct MessagesEncoder {
 }
 
 impl MessagesEncoder {
-    pub fn new(head: &Head) -> Self {
+    pub(crate) fn new(head: &Head) -> Self {
         let body = opening(head).open_array("messages");
         let tail = BodyTail::new("]", "max_tokens", Some(max_tokens(&head.model.model, &head.settings)), CLOSING);
         Self { body, tail, provider: head.model.provider.clone(), call_ids: CallIds::new(CallIdForm::Word) }
@@ -291,7 +291,7 @@ fn max_tokens(model: &str, settings: &ModelSettings) -> u64 {
 }
 
 /// What thinking takes of an answer that is not told how much it may: nothing that is fixed, for models that decide it.
-pub fn thinking_budget(model: &str) -> u64 {
+pub(crate) fn thinking_budget(model: &str) -> u64 {
     if thinks_adaptively(model) { 0 } else { THINKING_BUDGET }
 }
 
@@ -301,7 +301,7 @@ fn thinks_adaptively(model: &str) -> bool {
 }
 
 /// Models since 4.6 refuse a request that ends with the beginning of their answer.
-pub fn takes_prefill(model: &str) -> bool {
+pub(crate) fn takes_prefill(model: &str) -> bool {
     version(model).is_some_and(|version| version < (4, 6))
 }
 

@@ -5,7 +5,7 @@ use crate::event::{EventKind, Events};
 use crate::message::ServerToolPart;
 use crate::model::protocol::Delta;
 
-pub struct DeltaFilter<'a> {
+pub(crate) struct DeltaFilter<'a> {
     events: &'a Events,
     heard: bool,
     text: DeltaProgress,
@@ -49,7 +49,7 @@ impl DeltaProgress {
 
 impl<'a> DeltaFilter<'a> {
     /// A reply of which nothing has come yet, told to these listeners.
-    pub fn new(events: &'a Events) -> Self {
+    pub(crate) fn new(events: &'a Events) -> Self {
         Self {
             events,
             heard: events.hears_deltas(),
@@ -63,7 +63,7 @@ impl<'a> DeltaFilter<'a> {
     }
 
     /// The reply comes again from its start: what listeners have heard of it is not told twice.
-    pub fn start_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         self.text.position = 0;
         self.thinking.position = 0;
         self.server_tools_now = 0;
@@ -72,7 +72,7 @@ impl<'a> DeltaFilter<'a> {
     }
 
     /// Takes the next piece of the reply and tells listeners what is new in it.
-    pub fn tell(&mut self, delta: Delta<'_>) {
+    pub(crate) fn tell(&mut self, delta: Delta<'_>) {
         if let Delta::Text(text) | Delta::Thinking(text) = delta {
             self.bytes += text.len() as u64;
         }

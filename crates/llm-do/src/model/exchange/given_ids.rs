@@ -6,14 +6,14 @@ use crate::message::{Message, Reply, ReplyPart};
 
 /// The ids of a conversation so far.
 #[derive(Default)]
-pub struct GivenIds {
+pub(crate) struct GivenIds {
     messages: usize,
     ids: HashSet<String>,
 }
 
 impl GivenIds {
     /// Takes note of what was said since the last time.
-    pub fn read(&mut self, history: &[Message]) {
+    pub(crate) fn read(&mut self, history: &[Message]) {
         for message in history.iter().skip(self.messages) {
             match message {
                 Message::Assistant(reply) => self.ids.extend(reply.tool_calls().map(|call| call.id.clone())),
@@ -24,12 +24,12 @@ impl GivenIds {
     }
 
     /// Of a history that was rewound.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 
     /// Calls whose id was given before get one of their own.
-    pub fn make_unique(&self, reply: &mut Reply) {
+    pub(crate) fn make_unique(&self, reply: &mut Reply) {
         let mut given = HashSet::new();
         let calls = reply.parts.iter_mut().filter_map(|part| match part {
             ReplyPart::ToolCall(call) => Some(call),

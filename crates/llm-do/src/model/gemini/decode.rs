@@ -17,7 +17,7 @@ use crate::message::{
 use crate::model::protocol::{DecodeError, Decoder, Delta, read_json};
 use crate::model::{Fault, Head, ModelError, fault};
 
-pub struct ContentDecoder {
+pub(crate) struct ContentDecoder {
     model: String,
     turn: usize,
     parts: Vec<ReplyPart>,
@@ -50,7 +50,7 @@ struct Metadata {
 }
 
 impl ContentDecoder {
-    pub fn new(head: &Head, turn: usize) -> Self {
+    pub(crate) fn new(head: &Head, turn: usize) -> Self {
         Self {
             model: head.model.to_string(),
             turn,

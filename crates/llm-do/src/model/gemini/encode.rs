@@ -21,7 +21,7 @@ use crate::model::protocol::Encoder;
 /// `skip_thought_signature_validator`, in base64 as all signatures are.
 const FOREIGN_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
-pub struct ContentsEncoder {
+pub(crate) struct ContentsEncoder {
     body: RequestBody,
     tail: BodyTail,
     provider: String,
@@ -41,7 +41,7 @@ enum Role {
 }
 
 impl ContentsEncoder {
-    pub fn new(head: &Head) -> Self {
+    pub(crate) fn new(head: &Head) -> Self {
         let (opening, tail) = opening(head);
         Self {
             body: opening.open_array("contents"),

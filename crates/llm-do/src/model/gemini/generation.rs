@@ -6,7 +6,7 @@ use crate::model::{Effort, ModelSettings, Thinking};
 
 /// How far a model goes along with tools and thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generation {
+pub(crate) enum Generation {
     /// Before 2.5, and what is no Gemini: does not think.
     Plain,
     /// 2.5: thinking is bounded by a number of tokens.
@@ -17,7 +17,7 @@ pub enum Generation {
 }
 
 impl Generation {
-    pub fn of(model: &str) -> Self {
+    pub(crate) fn of(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or(model);
         let Some(rest) = name.strip_prefix("gemini-") else { return Self::Plain };
         let version = rest.split('-').next().unwrap_or(rest);
@@ -32,7 +32,7 @@ impl Generation {
 
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ThinkingConfig {
+pub(crate) struct ThinkingConfig {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     include_thoughts: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct ThinkingConfig {
 }
 
 /// Asks for thoughts to be shown wherever thinking is asked for.
-pub fn thinking(model: &str, settings: &ModelSettings) -> Option<ThinkingConfig> {
+pub(crate) fn thinking(model: &str, settings: &ModelSettings) -> Option<ThinkingConfig> {
     let ModelSettings { effort, thinking, .. } = *settings;
     let generation = Generation::of(model);
     let off = thinking == Some(Thinking::Off);

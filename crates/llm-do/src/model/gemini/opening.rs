@@ -10,7 +10,7 @@ use crate::model::content::with_schema;
 use crate::model::{Head, ServerTool, ServerToolKind, ToolDeclaration};
 
 /// With what goes behind the messages: there the answer is bounded, for each request anew.
-pub fn opening(head: &Head) -> (BodyFields, BodyTail) {
+pub(crate) fn opening(head: &Head) -> (BodyFields, BodyTail) {
     let generation = Generation::of(&head.model.model);
     let tools = tools(head);
     // Earlier models refuse an output schema beside tools of any kind.

@@ -47,7 +47,7 @@ const PLAIN: &[&str] = &[
 ];
 
 /// The parameters of a tool: an object always.
-pub fn parameters_schema(schema: &RawJson) -> RawJson {
+pub(crate) fn parameters_schema(schema: &RawJson) -> RawJson {
     let mut fields = converted(schema);
     if get(&fields, "type").is_none() {
         fields.insert(0, ("type".to_owned(), Node::text("object")));
@@ -56,7 +56,7 @@ pub fn parameters_schema(schema: &RawJson) -> RawJson {
 }
 
 /// The schema of an answer.
-pub fn output_schema(schema: &RawJson) -> RawJson {
+pub(crate) fn output_schema(schema: &RawJson) -> RawJson {
     RawJson::of(&Node::Object(converted(schema)))
 }
 

@@ -13,7 +13,7 @@ use crate::model::protocol::{BorrowedText, leniently, tokens};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Chunk<'a> {
+pub(crate) struct Chunk<'a> {
     #[serde(borrow)]
     pub candidates: Option<Vec<Candidate<'a>>>,
     pub prompt_feedback: Option<PromptFeedback>,
@@ -25,7 +25,7 @@ pub struct Chunk<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Candidate<'a> {
+pub(crate) struct Candidate<'a> {
     pub index: Option<u64>,
     #[serde(borrow)]
     pub content: Option<Content<'a>>,
@@ -47,13 +47,13 @@ pub struct Content<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PromptFeedback {
+pub(crate) struct PromptFeedback {
     pub block_reason: Option<String>,
     pub block_reason_message: Option<String>,
 }
 
 #[derive(Deserialize)]
-pub struct FunctionCall<'a> {
+pub(crate) struct FunctionCall<'a> {
     pub id: Option<String>,
     pub name: Option<String>,
     #[serde(borrow)]
@@ -63,7 +63,7 @@ pub struct FunctionCall<'a> {
 /// A use of a tool that the provider runs itself, or its result.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ToolInvocation<'a> {
+pub(crate) struct ToolInvocation<'a> {
     pub tool_type: Option<String>,
     #[serde(borrow)]
     pub args: Option<&'a RawValue>,
@@ -72,10 +72,10 @@ pub struct ToolInvocation<'a> {
 }
 
 /// The field that may accompany any part.
-pub const SIGNATURE: &str = "thoughtSignature";
+pub(crate) const SIGNATURE: &str = "thoughtSignature";
 
 /// Almost every part is a text and nothing else, so only what is beside it is collected.
-pub struct Part<'a> {
+pub(crate) struct Part<'a> {
     pub text: Option<Cow<'a, str>>,
     pub thought: bool,
     pub beside: Vec<(Cow<'a, str>, &'a RawValue)>,
@@ -83,22 +83,22 @@ pub struct Part<'a> {
 
 impl<'a> Part<'a> {
     /// The value of a field beside the text; `None` if the part has no such field.
-    pub fn field(&self, name: &str) -> Option<&'a RawValue> {
+    pub(crate) fn field(&self, name: &str) -> Option<&'a RawValue> {
         self.beside.iter().find(|(field, _)| field == name).map(|(_, value)| *value)
     }
 
     /// Whether the part has any field beside its text that is not the signature of a thought.
-    pub fn holds_more_than_a_signature(&self) -> bool {
+    pub(crate) fn holds_more_than_a_signature(&self) -> bool {
         self.beside.iter().any(|(name, _)| name != SIGNATURE)
     }
 
     /// What is beside the text, in alphabetical order.
-    pub fn fields(&self) -> BTreeMap<String, RawJson> {
+    pub(crate) fn fields(&self) -> BTreeMap<String, RawJson> {
         self.beside.iter().map(|(name, value)| (name.clone().into_owned(), compact(value))).collect()
     }
 
     /// The whole part, as it goes back.
-    pub fn raw(&self) -> RawJson {
+    pub(crate) fn raw(&self) -> RawJson {
         let mut fields = self.fields();
         if let Some(text) = &self.text {
             fields.insert("text".to_owned(), RawJson::of(text));
@@ -139,7 +139,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
 }
 
 /// The same JSON without the white space that documents are laid out with, and streams are not.
-pub fn compact(raw: &RawValue) -> RawJson {
+pub(crate) fn compact(raw: &RawValue) -> RawJson {
     let mut text = String::with_capacity(raw.get().len());
     let (mut in_string, mut escaped) = (false, false);
     for character in raw.get().chars() {
@@ -156,7 +156,7 @@ pub fn compact(raw: &RawValue) -> RawJson {
 }
 
 #[derive(Deserialize)]
-pub struct WireUsage {
+pub(crate) struct WireUsage {
     #[serde(rename = "promptTokenCount", default, deserialize_with = "tokens")]
     prompt: Option<u64>,
     #[serde(rename = "toolUsePromptTokenCount", default, deserialize_with = "tokens")]
@@ -171,7 +171,7 @@ pub struct WireUsage {
 
 impl WireUsage {
     /// What the provider's own tools read is billed as input, and thoughts as output.
-    pub fn total(&self) -> Usage {
+    pub(crate) fn total(&self) -> Usage {
         let count = |count: Option<u64>| count.unwrap_or(0);
         let reasoning_tokens = count(self.thoughts);
         Usage {

@@ -14,7 +14,7 @@ use crate::model::{Head, fault};
 
 use super::wire::{CallDelta, Choice, Chunk, Content, ExecutedTool, MessageDelta, ReasoningDetail, WireUsage};
 
-pub struct ChatDecoder {
+pub(crate) struct ChatDecoder {
     model: String,
     turn: usize,
     words: Words,
@@ -84,7 +84,7 @@ fn place(piece: TaggedText<'_>, text: &mut String, thinking: &mut String, tell: 
 }
 
 impl ChatDecoder {
-    pub fn new(head: &Head, quirks: &Quirks, turn: usize) -> Self {
+    pub(crate) fn new(head: &Head, quirks: &Quirks, turn: usize) -> Self {
         let tags = match quirks.inline_thinking {
             InlineThinking::Text => None,
             InlineThinking::Thinking => Some(ThinkTags::default()),

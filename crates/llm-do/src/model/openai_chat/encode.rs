@@ -19,7 +19,7 @@ use crate::model::protocol::{
 };
 use crate::model::{Effort, Head, ModelSettings, Thinking, ToolDeclaration};
 
-pub struct ChatEncoder {
+pub(crate) struct ChatEncoder {
     body: RequestBody,
     tail: BodyTail,
     provider: String,
@@ -30,7 +30,7 @@ pub struct ChatEncoder {
 }
 
 impl ChatEncoder {
-    pub fn new(head: &Head, quirks: &Quirks) -> Self {
+    pub(crate) fn new(head: &Head, quirks: &Quirks) -> Self {
         let mut body = opening(head, quirks).open_array("messages");
         let instructions = match (&head.output, quirks.output_format) {
             (Some(schema), OutputFormat::JsonObject) => with_schema(&head.instructions, schema),

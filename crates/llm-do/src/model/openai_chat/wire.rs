@@ -12,7 +12,7 @@ use crate::message::{RawJson, Usage};
 use crate::model::protocol::{BorrowedText, ReportedCost, leniently, tokens};
 
 #[derive(Deserialize)]
-pub struct Chunk<'a> {
+pub(crate) struct Chunk<'a> {
     #[serde(borrow)]
     pub choices: Option<Vec<Choice<'a>>>,
     #[serde(default, deserialize_with = "leniently")]
@@ -23,13 +23,13 @@ pub struct Chunk<'a> {
 }
 
 #[derive(Deserialize)]
-pub struct Groq {
+pub(crate) struct Groq {
     #[serde(default, deserialize_with = "leniently")]
     pub usage: Option<Box<WireUsage>>,
 }
 
 #[derive(Deserialize)]
-pub struct Choice<'a> {
+pub(crate) struct Choice<'a> {
     pub index: Option<u64>,
     #[serde(borrow)]
     pub delta: Option<Box<MessageDelta<'a>>>,
@@ -42,7 +42,7 @@ pub struct Choice<'a> {
 }
 
 #[derive(Deserialize)]
-pub struct MessageDelta<'a> {
+pub(crate) struct MessageDelta<'a> {
     #[serde(borrow)]
     pub content: Option<Content<'a>>,
     #[serde(borrow)]
@@ -59,7 +59,7 @@ pub struct MessageDelta<'a> {
 }
 
 #[derive(Deserialize)]
-pub struct CallDelta<'a> {
+pub(crate) struct CallDelta<'a> {
     pub index: Option<u64>,
     #[serde(borrow)]
     pub id: Option<BorrowedText<'a>>,
@@ -69,14 +69,14 @@ pub struct CallDelta<'a> {
 }
 
 impl CallDelta<'_> {
-    pub fn tool(&self) -> Option<&str> {
+    pub(crate) fn tool(&self) -> Option<&str> {
         let BorrowedText(name) = self.function.as_ref()?.name.as_ref()?;
         (!name.is_empty()).then_some(name)
     }
 }
 
 #[derive(Deserialize)]
-pub struct FunctionDelta<'a> {
+pub(crate) struct FunctionDelta<'a> {
     #[serde(borrow)]
     pub name: Option<BorrowedText<'a>>,
     #[serde(borrow)]
@@ -85,7 +85,7 @@ pub struct FunctionDelta<'a> {
 
 /// A tool that the provider ran.
 #[derive(Deserialize)]
-pub struct ExecutedTool {
+pub(crate) struct ExecutedTool {
     pub r#type: Option<String>,
     pub name: Option<String>,
     pub arguments: Option<RawJson>,
@@ -99,7 +99,7 @@ pub enum Content<'a> {
 }
 
 #[derive(Deserialize)]
-pub struct ContentPiece<'a> {
+pub(crate) struct ContentPiece<'a> {
     #[serde(borrow)]
     pub text: Option<BorrowedText<'a>>,
     #[serde(borrow)]
@@ -108,7 +108,7 @@ pub struct ContentPiece<'a> {
 
 impl Content<'_> {
     /// Its texts, whatever they are nested in.
-    pub fn texts(&self, tell: &mut dyn FnMut(&str)) {
+    pub(crate) fn texts(&self, tell: &mut dyn FnMut(&str)) {
         match self {
             Self::Text(text) => tell(text),
             Self::Pieces(pieces) => {
@@ -152,7 +152,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
 }
 
 /// The text of arguments: JSON in a string, or from some servers the object itself.
-pub struct ArgumentsText<'a>(pub Cow<'a, str>);
+pub(crate) struct ArgumentsText<'a>(pub Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for ArgumentsText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -192,7 +192,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ArgumentsText<'a> {
 
 /// One entry of `reasoning_details`, to be returned as it came.
 #[derive(Deserialize, Serialize)]
-pub struct ReasoningDetail {
+pub(crate) struct ReasoningDetail {
     r#type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
@@ -211,16 +211,16 @@ pub struct ReasoningDetail {
 }
 
 impl ReasoningDetail {
-    pub fn words(&self) -> Option<&str> {
+    pub(crate) fn words(&self) -> Option<&str> {
         self.text.as_deref().or(self.summary.as_deref())
     }
 
     /// Encrypted ones come whole.
-    pub fn is_continued_by(&self, next: &Self) -> bool {
+    pub(crate) fn is_continued_by(&self, next: &Self) -> bool {
         self.r#type == next.r#type && self.index == next.index && self.data.is_none() && next.data.is_none()
     }
 
-    pub fn append(&mut self, next: Self) {
+    pub(crate) fn append(&mut self, next: Self) {
         append(&mut self.text, next.text);
         append(&mut self.summary, next.summary);
         self.signature = next.signature.or(self.signature.take());
@@ -238,7 +238,7 @@ fn append(text: &mut Option<String>, more: Option<String>) {
 }
 
 #[derive(Deserialize)]
-pub struct WireUsage {
+pub(crate) struct WireUsage {
     #[serde(default, deserialize_with = "tokens")]
     prompt_tokens: Option<u64>,
     #[serde(default, deserialize_with = "tokens")]
@@ -276,7 +276,7 @@ struct CompletionDetails {
 }
 
 impl WireUsage {
-    pub fn total(&self, reported: ReportedCost) -> Usage {
+    pub(crate) fn total(&self, reported: ReportedCost) -> Usage {
         let cost_usd = match reported {
             ReportedCost::None => None,
             ReportedCost::Dollars => self.dollars(),

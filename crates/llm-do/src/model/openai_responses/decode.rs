@@ -14,7 +14,7 @@ use crate::message::{
 use crate::model::protocol::{BorrowedText, DecodeError, Decoder, Delta, leniently, read_json, tokens};
 use crate::model::{Head, ServerToolKind, fault};
 
-pub struct ResponsesDecoder {
+pub(crate) struct ResponsesDecoder {
     model: String,
     turn: usize,
     /// By their place in the answer.
@@ -38,7 +38,7 @@ struct Item {
 }
 
 impl ResponsesDecoder {
-    pub fn new(head: &Head, turn: usize) -> Self {
+    pub(crate) fn new(head: &Head, turn: usize) -> Self {
         Self {
             model: head.model.to_string(),
             turn,

@@ -18,7 +18,7 @@ use crate::model::call_ids::CallIds;
 use crate::model::content::{DataUrl, VisibleContent, arguments_object, shown};
 use crate::model::protocol::{CallIdForm, Encoder};
 
-pub struct ResponsesEncoder {
+pub(crate) struct ResponsesEncoder {
     body: RequestBody,
     tail: BodyTail,
     provider: String,
@@ -26,7 +26,7 @@ pub struct ResponsesEncoder {
 }
 
 impl ResponsesEncoder {
-    pub fn new(head: &Head) -> Self {
+    pub(crate) fn new(head: &Head) -> Self {
         let body = opening(head).open_array("input");
         let tail = BodyTail::new("]", "max_output_tokens", head.settings.max_tokens, "}");
         Self { body, tail, provider: head.model.provider.clone(), call_ids: CallIds::new(CallIdForm::Word) }

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// The fields of an item. Sorted, because a stream and a document may order them differently.
-pub type Fields<'a> = BTreeMap<String, &'a RawValue>;
+pub(crate) type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 /// What belongs to a text besides its words, as `private` keeps it: the rest of its message and of its content part.
 /// The words are not in it, so that they are held once.
 #[derive(Default, Deserialize, Serialize)]
-pub struct Wrapping<'a> {
+pub(crate) struct Wrapping<'a> {
     #[serde(borrow)]
     pub item: Fields<'a>,
     #[serde(borrow)]
@@ -22,7 +22,7 @@ pub struct Wrapping<'a> {
 
 /// The fields of a provider's tool that are shown as its input and output. They are moved there, not copied: one of
 /// them may be an image.
-pub fn shown_fields(kind: &str) -> (Option<&'static str>, Option<&'static str>) {
+pub(crate) fn shown_fields(kind: &str) -> (Option<&'static str>, Option<&'static str>) {
     match kind {
         "web_search_call" => (Some("action"), None),
         "file_search_call" => (Some("queries"), Some("results")),
@@ -36,7 +36,7 @@ pub fn shown_fields(kind: &str) -> (Option<&'static str>, Option<&'static str>) 
 
 /// JSON without the spaces between its tokens: documents come indented and streams do not, and both must give the
 /// same reply.
-pub fn compact(json: &str) -> Cow<'_, str> {
+pub(crate) fn compact(json: &str) -> Cow<'_, str> {
     let Some(first) = space_between_tokens(json) else { return Cow::Borrowed(json) };
     let mut kept = String::with_capacity(json.len());
     let (mut rest, mut space) = (json, first);

@@ -10,7 +10,7 @@ use crate::model::body::BodyFields;
 use crate::model::content::with_schema;
 use crate::model::{Effort, Head, ModelSettings, ServerTool, ServerToolKind, Thinking, ToolDeclaration};
 
-pub fn opening(head: &Head) -> BodyFields {
+pub(crate) fn opening(head: &Head) -> BodyFields {
     let settings = &head.settings;
     let mut fields = BodyFields::default();
     fields.set("model", &head.model.model);

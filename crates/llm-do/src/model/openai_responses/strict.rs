@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::message::RawJson;
 
 /// The schema in the form that the provider enforces; none if there is no such form.
-pub fn enforceable(schema: &RawJson) -> Option<RawJson> {
+pub(crate) fn enforceable(schema: &RawJson) -> Option<RawJson> {
     // The parser of plain values refuses deep nesting, which bounds the recursion below.
     schema.to::<Value>().ok()?;
     if !is_object(schema) {
@@ -25,7 +25,7 @@ pub fn enforceable(schema: &RawJson) -> Option<RawJson> {
 }
 
 /// Whether the schema says at its root that the answer is an object: the provider takes no other.
-pub fn is_object(schema: &RawJson) -> bool {
+pub(crate) fn is_object(schema: &RawJson) -> bool {
     #[derive(Deserialize)]
     struct Root {
         r#type: String,

@@ -18,7 +18,7 @@ use crate::tools::source::{
 };
 
 #[derive(Default)]
-pub struct Namespace {
+pub(crate) struct Namespace {
     sources: BTreeMap<String, Arc<ToolsetSource>>,
     /// Single functions, each as a toolset of one: of the embedding program and of Python files.
     functions: BTreeMap<String, Arc<ToolsetSource>>,
@@ -27,7 +27,7 @@ pub struct Namespace {
 }
 
 /// What a name turned out to be.
-pub enum NameResolution<'a> {
+pub(crate) enum NameResolution<'a> {
     Source(&'a Arc<ToolsetSource>),
     /// Reported elsewhere.
     Broken,
@@ -35,7 +35,7 @@ pub enum NameResolution<'a> {
 }
 
 impl Namespace {
-    pub fn new(linker: &mut Linker<'_>) -> Self {
+    pub(crate) fn new(linker: &mut Linker<'_>) -> Self {
         let functions = functions_of(linker.project);
         let mut namespace = Self { functions, broken: linker.project.broken.clone(), ..Self::of_built_ins() };
         for (name, loaded) in linker.agents.clone() {
@@ -53,7 +53,7 @@ impl Namespace {
     }
 
     /// What the agents of a linked program use: what one that is created later may refer to.
-    pub fn of_program(program: &Program) -> Self {
+    pub(crate) fn of_program(program: &Program) -> Self {
         let mut namespace = Self::of_built_ins();
         let agent = |name: &String| (name.clone(), Arc::new(ToolsetSource::Agent(name.clone())));
         namespace.sources.extend(program.agents.keys().map(agent));
@@ -66,19 +66,19 @@ impl Namespace {
     }
 
     /// A single function of this name.
-    pub fn function(&self, name: &str) -> Option<&Arc<ToolsetSource>> {
+    pub(crate) fn function(&self, name: &str) -> Option<&Arc<ToolsetSource>> {
         self.functions.get(name)
     }
 
-    pub fn function_names(&self) -> impl Iterator<Item = &str> + Clone {
+    pub(crate) fn function_names(&self) -> impl Iterator<Item = &str> + Clone {
         self.functions.keys().map(String::as_str)
     }
 
-    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.sources.keys().map(String::as_str)
     }
 
-    pub fn resolve(&self, name: &str) -> NameResolution<'_> {
+    pub(crate) fn resolve(&self, name: &str) -> NameResolution<'_> {
         match self.sources.get(name) {
             Some(source) => NameResolution::Source(source),
             None if self.broken.contains(name) => NameResolution::Broken,

@@ -16,7 +16,7 @@ const IMPORTED: &str = "is Python code that the project imports";
 const CREATED: &str = "would be an agent of the project";
 const RUN: &str = "is run by a toolset of the project";
 
-pub fn of(project: &Project, models: &ModelChoices) -> ProtectedFiles {
+pub(crate) fn of(project: &Project, models: &ModelChoices) -> ProtectedFiles {
     let mut protected = ProtectedFiles::default();
     for source in project.sources.iter() {
         protected.add(&source.path, Covers::File, LINKED);

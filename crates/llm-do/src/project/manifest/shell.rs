@@ -13,7 +13,7 @@ use crate::tools::approval::Rule;
 use crate::tools::shell::{danger, rules};
 use crate::tools::source::{Access, Grammar, ShellConfig, ShellRule};
 
-pub const SHELL: Table = Table {
+pub(crate) const SHELL: Table = Table {
     what: "`shell`",
     keys: &[
         optional(
@@ -73,7 +73,7 @@ struct LocatedRule {
     not_matches: Vec<Located<String>>,
 }
 
-pub fn read(fields: &Fields<'_>, problems: &mut Diagnostics) -> ToolsetDefinition {
+pub(crate) fn read(fields: &Fields<'_>, problems: &mut Diagnostics) -> ToolsetDefinition {
     let written: Vec<LocatedRule> = match fields.get("rules").map(|node| &node.kind) {
         Some(NodeKind::List(items)) => items.iter().filter_map(|node| rule(&SHELL_RULE.fields(node))).collect(),
         _ => Vec::new(),
@@ -147,7 +147,7 @@ fn check_pattern(written: &LocatedRule, problems: &mut Diagnostics) {
 }
 
 /// A rule that would allow any program.
-pub fn too_much(pattern: Span, danger: &str) -> Diagnostic {
+pub(crate) fn too_much(pattern: Span, danger: &str) -> Diagnostic {
     let fact = format!("the rule allows too much: {danger}");
     let hint = "let it `ask`, name a narrower command, or mark the rule with `\"i_understand\": true`";
     Diagnostic::error(pattern, fact).hint(hint)

@@ -13,14 +13,14 @@ use crate::tools::approval::Rule;
 type Claims = Vec<Located<Claim>>;
 
 /// `python_files`: each of them runs when the project starts.
-pub fn python_files(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn python_files(written: &WrittenKey<'_>, claims: &mut Claims) {
     let files = texts_of(written.value).into_iter();
     claims
         .extend(files.map(|file| Claim::new(ClaimClass::Run, Subject::Python(file.value)).of("Python").at(file.span)));
 }
 
 /// `schema_in_ref`, `schema_out_ref`: a class is found by running what defines it.
-pub fn schema(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn schema(written: &WrittenKey<'_>, claims: &mut Claims) {
     let Some(text) = located_text(written.value) else { return };
     let Some(SchemaSource::Python(class)) = parse_reference(&text) else { return };
     let subject = match class.value.module {
@@ -31,7 +31,7 @@ pub fn schema(written: &WrittenKey<'_>, claims: &mut Claims) {
 }
 
 /// `env`: variables that code of the project sees.
-pub fn env(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn env(written: &WrittenKey<'_>, claims: &mut Claims) {
     for name in texts_of(written.value) {
         let words = format!("{}, given to Python and servers", name.value);
         claims.push(Claim::text(ClaimClass::ReachOut, words).of("env").at(name.span));
@@ -39,7 +39,7 @@ pub fn env(written: &WrittenKey<'_>, claims: &mut Claims) {
 }
 
 /// `approval_mode`: only one of its values loosens.
-pub fn approval_mode(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn approval_mode(written: &WrittenKey<'_>, claims: &mut Claims) {
     if is_text(written.value, "approve_all") {
         let words = "every question: it is answered with yes";
         claims.push(Claim::text(ClaimClass::Allow, words).of("runtime").at(written.span));
@@ -47,7 +47,7 @@ pub fn approval_mode(written: &WrittenKey<'_>, claims: &mut Claims) {
 }
 
 /// `root`: one outside the project.
-pub fn root(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn root(written: &WrittenKey<'_>, claims: &mut Claims) {
     let Some(root) = located_text(written.value).filter(|root| root.value.starts_with('/')) else { return };
     let is_written = written.beside.get("mode").is_some_and(|mode| is_text(mode, "rw"));
     let words = format!("{}, {}", root.value, if is_written { "read and written" } else { "read" });
@@ -58,7 +58,7 @@ pub fn root(written: &WrittenKey<'_>, claims: &mut Claims) {
 
 /// `rules`: those that allow, and those of programs that are no program of the system. The first rule that matches decides,
 /// so what was agreed to about one holds only while the rules before it are the same, and what commands may write.
-pub fn rules(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn rules(written: &WrittenKey<'_>, claims: &mut Claims) {
     let NodeKind::List(rules) = &written.value.kind else { return };
     let mut before = written.beside.get("directory").map(Node::to_json).unwrap_or_default();
     for rule in rules {
@@ -84,7 +84,7 @@ pub fn rules(written: &WrittenKey<'_>, claims: &mut Claims) {
 }
 
 /// `default`: whatever no rule matches.
-pub fn default(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn default(written: &WrittenKey<'_>, claims: &mut Claims) {
     if is_text(written.value, Rule::Allow.word()) {
         let rules = written.beside.get("rules").map(Node::to_json).unwrap_or_default();
         let claim = Claim::text(ClaimClass::Allow, "every command that no rule matches").with([rules]);
@@ -93,14 +93,14 @@ pub fn default(written: &WrittenKey<'_>, claims: &mut Claims) {
 }
 
 /// `write`: directories that commands may write.
-pub fn write(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn write(written: &WrittenKey<'_>, claims: &mut Claims) {
     for path in texts_of(written.value) {
         let words = format!("{}, written by commands", path.value);
         claims.push(Claim::text(ClaimClass::ReachOut, words).of(owner("shell", written)).at(path.span));
     }
 }
 
-pub fn network(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn network(written: &WrittenKey<'_>, claims: &mut Claims) {
     if matches!(written.value.kind, NodeKind::Bool(true)) {
         let claim = Claim::text(ClaimClass::ReachOut, "the network, by commands");
         claims.push(claim.of(owner("shell", written)).at(written.span));
@@ -109,7 +109,7 @@ pub fn network(written: &WrittenKey<'_>, claims: &mut Claims) {
 
 /// `mcp`: a program that runs, or an address that is spoken to. A setting can make a program do anything, so its value
 /// counts; it may be a secret, so it is not shown. Of a variable only the name is known here.
-pub fn server(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn server(written: &WrittenKey<'_>, claims: &mut Claims) {
     let literals = [without(written.value, &["timeout_seconds"])];
     let text = |key| value(written.value, key).and_then(located_text);
     let claim = match (text("command"), text("url")) {
@@ -147,7 +147,7 @@ fn settings(node: Option<&Node>) -> String {
 }
 
 /// `approval` of a toolset with `use`.
-pub fn variant(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn variant(written: &WrittenKey<'_>, claims: &mut Claims) {
     let Some(toolset) = written.beside.text("use") else { return };
     for (tool, span) in allowed(written.value) {
         let subject = Subject::ToolOf { toolset: toolset.value.clone(), tool };
@@ -156,19 +156,19 @@ pub fn variant(written: &WrittenKey<'_>, claims: &mut Claims) {
 }
 
 /// `approval` of an agent.
-pub fn approval(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn approval(written: &WrittenKey<'_>, claims: &mut Claims) {
     let tools = allowed(written.value);
     claims.extend(tools.map(|(tool, span)| Claim::new(ClaimClass::Allow, Subject::Tool(tool)).at(span)));
 }
 
 /// `model`: a script of the project answers instead of one.
-pub fn model(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn model(written: &WrittenKey<'_>, claims: &mut Claims) {
     let script = located_text(written.value).as_ref().and_then(scripted::script_of);
     claims.extend(script.map(|script| Claim::new(ClaimClass::Answer, Subject::Script(script.value)).at(written.span)));
 }
 
 /// `server_side_tools`: what a model reads can be sent out by them, unseen.
-pub fn server_side_tools(written: &WrittenKey<'_>, claims: &mut Claims) {
+pub(crate) fn server_side_tools(written: &WrittenKey<'_>, claims: &mut Claims) {
     let NodeKind::List(tools) = &written.value.kind else { return };
     for tool in tools {
         let Some(kind) = value(tool, "tool_type").and_then(located_text) else { continue };

@@ -14,9 +14,9 @@ use crate::journal::digest::hex;
 use crate::syntax::claim::{Claim, Subject};
 
 /// Beyond these the modules of a project are trusted by their place, and so is a single file that is larger.
-pub const MOST_MODULES: usize = 2_000;
+pub(crate) const MOST_MODULES: usize = 2_000;
 /// The most bytes of all modules together, and of a single file, whose contents are trusted.
-pub const MOST_BYTES: u64 = 32 * 1024 * 1024;
+pub(crate) const MOST_BYTES: u64 = 32 * 1024 * 1024;
 /// Names that are looked at in search of modules: a project in the middle of a large tree is no reason to wait.
 const MOST_NAMES: usize = 100_000;
 
@@ -25,7 +25,7 @@ const MODULE_ENDINGS: [&str; 3] = ["py", "pyc", "so"];
 
 /// The contents of files, as digests.
 #[derive(Clone, Debug, Default)]
-pub struct ProjectContents {
+pub(crate) struct ProjectContents {
     /// By the paths that were asked for.
     named: BTreeMap<PathBuf, FileContent>,
     /// Everything that Python files could import; `None`: there are none.
@@ -35,14 +35,14 @@ pub struct ProjectContents {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FileContent {
+pub(crate) enum FileContent {
     Digest(String),
     /// Too large: where it is has to do.
     Place,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModuleDigests {
+pub(crate) enum ModuleDigests {
     /// By their paths beneath the root: as text, which is compared faster than parts of paths.
     Read(BTreeMap<OsString, String>),
     TooMany,
@@ -50,7 +50,7 @@ pub enum ModuleDigests {
 
 impl ProjectContents {
     /// Of everything that claims name. Those of a worker file come with its directory beneath the root.
-    pub fn read<'a>(root: &Path, claims: impl Iterator<Item = (&'a Path, &'a Claim)>) -> Self {
+    pub(crate) fn read<'a>(root: &Path, claims: impl Iterator<Item = (&'a Path, &'a Claim)>) -> Self {
         let mut contents = Self::default();
         let whole = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         for (base, claim) in claims {
@@ -79,19 +79,19 @@ impl ProjectContents {
     }
 
     /// A file of the project, if this is one.
-    pub fn of_project(&self, path: &Path) -> Option<&FileContent> {
+    pub(crate) fn of_project(&self, path: &Path) -> Option<&FileContent> {
         self.named.get(&normal(path)?)
     }
 
     /// Whether Python would find what it would have found when this was read.
-    pub fn has_same_modules(&self, root: &Path) -> bool {
+    pub(crate) fn has_same_modules(&self, root: &Path) -> bool {
         let mut named = self.named.iter().filter(|(path, _)| is_module(path));
         self.modules.as_ref().is_none_or(|modules| *modules == ModuleDigests::beneath(root))
             && named.all(|(path, known)| content(&root.join(path)).as_ref() == Some(known))
     }
 
     /// The file that a word of a command names, if it was read.
-    pub fn named_by(&self, word: &str) -> Option<(PathBuf, &FileContent)> {
+    pub(crate) fn named_by(&self, word: &str) -> Option<(PathBuf, &FileContent)> {
         candidates(word).into_iter().find_map(|path| {
             let path = if path.is_absolute() { path.to_owned() } else { normal(path)? };
             self.named.get(&path).map(|content| (path, content))

@@ -13,65 +13,65 @@ use crate::tools::shell::process::{Finished, Launch};
 const NONE: &str = "this system has none that is known here";
 pub use super::message::COMMAND;
 /// Nobody is asked to be these here.
-pub const TENANT: &str = "tenant";
-pub const THIN_TENANT: &str = "thin-tenant";
+pub(crate) const TENANT: &str = "tenant";
+pub(crate) const THIN_TENANT: &str = "thin-tenant";
 
 /// Cannot be made.
 #[derive(Debug)]
-pub enum ThreadRestriction {}
+pub(crate) enum ThreadRestriction {}
 
 #[derive(Clone, Copy, Debug)]
-pub enum Around {
+pub(crate) enum Around {
     Thread { group: Pid },
     Keeper,
 }
 
 impl ThreadRestriction {
-    pub fn new(_: &Bounds, _: Around) -> Result<Self, String> {
+    pub(crate) fn new(_: &Bounds, _: Around) -> Result<Self, String> {
         Err(NONE.to_owned())
     }
 
-    pub fn restrict_thread(self) -> Result<(), String> {
+    pub(crate) fn restrict_thread(self) -> Result<(), String> {
         match self {}
     }
 }
 
-pub fn offered() -> Result<String, String> {
+pub(crate) fn offered() -> Result<String, String> {
     Err(NONE.to_owned())
 }
 
 /// Cannot be made.
 #[derive(Debug)]
-pub enum Keepers {}
+pub(crate) enum Keepers {}
 
 /// Cannot be made.
 #[derive(Debug)]
-pub enum Keeper {}
+pub(crate) enum Keeper {}
 
 impl Keepers {
-    pub fn start(_: &Path) -> Result<Self, String> {
+    pub(crate) fn start(_: &Path) -> Result<Self, String> {
         Err(NONE.to_owned())
     }
 
-    pub fn take(&self) -> Result<Keeper, String> {
+    pub(crate) fn take(&self) -> Result<Keeper, String> {
         match *self {}
     }
 }
 
 impl Keeper {
-    pub fn group(&self) -> Pid {
+    pub(crate) fn group(&self) -> Pid {
         match *self {}
     }
 
-    pub fn enclose(&mut self, _: &KeeperBounds) -> Result<(), String> {
+    pub(crate) fn enclose(&mut self, _: &KeeperBounds) -> Result<(), String> {
         match *self {}
     }
 
-    pub fn run(&mut self, _: &Launch) -> Result<Finished, String> {
+    pub(crate) fn run(&mut self, _: &Launch) -> Result<Finished, String> {
         match *self {}
     }
 }
 
-pub fn kept(_: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+pub(crate) fn kept(_: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     None
 }

@@ -52,7 +52,7 @@ pub struct Shelter {
 
 /// A program that lives behind a fence of its own, as its keeper is told of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tenancy {
+pub(crate) struct Tenancy {
     pub bounds: Bounds,
     /// Absolute, without links.
     pub program: PathBuf,
@@ -67,14 +67,14 @@ pub struct Tenancy {
 
 impl Bounds {
     /// Everything that is named.
-    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let Shelter { read_only, hidden, held, open, private } = &self.shelter;
         let named = self.read.iter().chain(&self.run).chain(self.written());
         named.chain(read_only).chain(hidden).chain(held).chain(open).chain(private)
     }
 
     /// The directories beneath which files may be written; none if nothing may be.
-    pub fn written(&self) -> &[PathBuf] {
+    pub(crate) fn written(&self) -> &[PathBuf] {
         match &self.write {
             Write::Nothing => &[],
             Write::Beneath(directories) => directories,

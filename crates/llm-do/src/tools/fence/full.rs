@@ -23,14 +23,14 @@ pub struct Keepers {
 
 impl Keepers {
     /// Finds out whether there can be any by starting one.
-    pub fn start(program: &Path) -> Result<Self, String> {
+    pub(crate) fn start(program: &Path) -> Result<Self, String> {
         let mut keeper = Keeper::spawn(program)?;
         keeper.begin()?;
         Ok(Self { program: program.to_owned(), first: Mutex::new(Some(keeper)) })
     }
 
     /// A keeper without bounds.
-    pub fn take(&self) -> Result<Keeper, String> {
+    pub(crate) fn take(&self) -> Result<Keeper, String> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         first.map_or_else(|| Keeper::spawn(&self.program), Ok)
     }
@@ -38,7 +38,7 @@ impl Keepers {
 
 /// A process that runs commands in namespaces of its own. Dropped, it is ended with everything in them.
 #[derive(Debug)]
-pub struct Keeper {
+pub(crate) struct Keeper {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -60,7 +60,7 @@ impl Keeper {
     }
 
     /// Whoever kills this group ends everything that the keeper runs.
-    pub fn group(&self) -> Pid {
+    pub(crate) fn group(&self) -> Pid {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a child has a process id")
     }
 
@@ -74,7 +74,7 @@ impl Keeper {
     }
 
     /// Puts it within bounds, once and for all.
-    pub fn enclose(&mut self, enclosure: &KeeperBounds) -> Result<(), String> {
+    pub(crate) fn enclose(&mut self, enclosure: &KeeperBounds) -> Result<(), String> {
         self.begin()?;
         write_message(&mut self.input, enclosure).map_err(lost)?;
         self.ready()
@@ -99,7 +99,7 @@ impl Keeper {
     }
 
     /// Runs a command to its end.
-    pub fn run(&mut self, launch: &ProcessSpec) -> Result<ProcessResult, String> {
+    pub(crate) fn run(&mut self, launch: &ProcessSpec) -> Result<ProcessResult, String> {
         write_message(&mut self.input, launch).map_err(lost)?;
         match self.reply()? {
             KeeperReply::Finished { ended, truncated, stdout, stderr } => {

@@ -24,14 +24,14 @@ use super::mounts::FenceRoot;
 use crate::tools::shell::limited;
 use crate::tools::shell::process::{Ground, ProcessResult, ProcessSpec};
 
-pub use super::message::COMMAND;
+pub(crate) use super::message::COMMAND;
 
 const INIT: &str = "init";
 /// The keeper of one program, which has to have namespaces first.
-pub const TENANT: &str = "tenant";
+pub(crate) const TENANT: &str = "tenant";
 const TENANT_INIT: &str = "tenant-init";
 /// The same without namespaces.
-pub const THIN_TENANT: &str = "thin-tenant";
+pub(crate) const THIN_TENANT: &str = "thin-tenant";
 
 /// Becomes a keeper if the arguments ask for one. It must be the first thing that a program does: namespaces are for
 /// processes with one thread.
@@ -97,7 +97,7 @@ fn no_privileges(error: rustix::io::Errno) -> String {
 }
 
 /// The first thing that process 1 does: it ends with the one that started it.
-pub fn begin() -> Result<(), String> {
+pub(crate) fn begin() -> Result<(), String> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(lost)
 }
 
@@ -106,7 +106,7 @@ fn lost(error: rustix::io::Errno) -> String {
 }
 
 /// What it starts cannot look into it, nor speak through its pipes.
-pub fn without_privileges() -> Result<(), String> {
+pub(crate) fn without_privileges() -> Result<(), String> {
     give_up_privileges().map_err(no_privileges)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(lost)
 }
@@ -158,12 +158,12 @@ fn launches(mut input: File) -> mpsc::Receiver<Result<ProcessSpec, String>> {
 }
 
 /// The same result with a reason in words, for a reply that did not arrive.
-pub fn said(said: io::Result<()>) -> Result<(), String> {
+pub(crate) fn said(said: io::Result<()>) -> Result<(), String> {
     said.map_err(|error| format!("nobody listens: {error}"))
 }
 
 /// Writes one reply to stdout, and these bytes after it; an error means that the session has stopped listening.
-pub fn say(reply: &KeeperReply, bytes: &[&[u8]]) -> io::Result<()> {
+pub(crate) fn say(reply: &KeeperReply, bytes: &[&[u8]]) -> io::Result<()> {
     let mut output = io::stdout().lock();
     write_message(&mut output, reply)?;
     bytes.iter().try_for_each(|bytes| output.write_all(bytes))?;
@@ -171,6 +171,6 @@ pub fn say(reply: &KeeperReply, bytes: &[&[u8]]) -> io::Result<()> {
 }
 
 /// Reads one message; `None` means that the session has ended, an error that it said something unknown.
-pub fn hear<T: DeserializeOwned>(input: &mut File) -> Result<Option<T>, String> {
+pub(crate) fn hear<T: DeserializeOwned>(input: &mut File) -> Result<Option<T>, String> {
     read_message(input).map_err(|error| format!("it is spoken to in words that it does not know: {error}"))
 }

@@ -22,7 +22,7 @@ use super::mounts::FenceRoot;
 use super::thin::{Around, ThreadRestriction};
 
 /// As process 1 of namespaces of its own.
-pub fn live() -> Result<ExitCode, String> {
+pub(crate) fn live() -> Result<ExitCode, String> {
     begin()?;
     let stage = FenceRoot::set()?;
     let Some(tenancy) = told()? else { return Ok(ExitCode::SUCCESS) };
@@ -32,7 +32,7 @@ pub fn live() -> Result<ExitCode, String> {
 }
 
 /// Among the user's other processes, as the first of a process group that nothing leaves.
-pub fn live_among_others() -> Result<ExitCode, String> {
+pub(crate) fn live_among_others() -> Result<ExitCode, String> {
     let Some(tenancy) = told()? else { return Ok(ExitCode::SUCCESS) };
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|error| format!("the keeper cannot begin: {error}"))?;
@@ -83,11 +83,11 @@ fn started(tenancy: &Tenancy, restriction: ThreadRestriction) -> Result<Child, S
 }
 
 /// Whoever speaks with the program must see when the program itself closes them.
-pub fn leave_streams(nothing: &File) -> Result<(), String> {
+pub(crate) fn leave_streams(nothing: &File) -> Result<(), String> {
     dup2_stdin(nothing).and_then(|()| dup2_stdout(nothing)).map_err(|error| format!("its streams stay: {error}"))
 }
 
-pub fn nothing() -> Result<File, String> {
+pub(crate) fn nothing() -> Result<File, String> {
     let opened = File::options().read(true).write(true).open("/dev/null");
     opened.map_err(|error| format!("no /dev/null: {error}"))
 }

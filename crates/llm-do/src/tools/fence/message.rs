@@ -8,14 +8,14 @@ use super::Bounds;
 use crate::tools::shell::process::{ProcessEnd, ResourceLimit};
 
 /// The first argument of a program that is to be a keeper.
-pub const COMMAND: &str = "__keep";
+pub(crate) const COMMAND: &str = "__keep";
 
 /// So much is said at once.
 const LONGEST: u32 = 64 << 20;
 
 /// What a keeper is told first, once and for all.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct KeeperBounds {
+pub(crate) struct KeeperBounds {
     pub bounds: Bounds,
     /// Of each command.
     pub limits: Vec<ResourceLimit>,
@@ -23,7 +23,7 @@ pub struct KeeperBounds {
 
 /// What a keeper answers.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum KeeperReply {
+pub(crate) enum KeeperReply {
     /// It has namespaces, and waits for bounds; then, that it is within them.
     Ready,
     /// The command has ended; so many bytes of its two streams follow.
@@ -36,26 +36,26 @@ pub enum KeeperReply {
     Failed(String),
 }
 
-pub fn framed(message: &impl Serialize) -> io::Result<Vec<u8>> {
+pub(crate) fn framed(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(message)?;
     let length = u32::try_from(json.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     Ok([&length.to_le_bytes(), json.as_slice()].concat())
 }
 
 /// How many bytes follow.
-pub fn length(head: [u8; 4]) -> io::Result<u32> {
+pub(crate) fn length(head: [u8; 4]) -> io::Result<u32> {
     let length = u32::from_le_bytes(head);
     if length > LONGEST { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }
 }
 
 #[cfg(target_os = "linux")]
-pub fn write_message(output: &mut impl io::Write, message: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_message(output: &mut impl io::Write, message: &impl Serialize) -> io::Result<()> {
     output.write_all(&framed(message)?)
 }
 
 /// The next message; `None` at the end. No byte behind it is read.
 #[cfg(target_os = "linux")]
-pub fn read_message<T: serde::de::DeserializeOwned>(input: &mut impl io::Read) -> io::Result<Option<T>> {
+pub(crate) fn read_message<T: serde::de::DeserializeOwned>(input: &mut impl io::Read) -> io::Result<Option<T>> {
     use io::Read as _;
     let mut head = [0; 4];
     match input.read_exact(&mut head) {

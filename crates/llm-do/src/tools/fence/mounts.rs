@@ -27,7 +27,7 @@ const BASE: &str = "/usr";
 const PLAIN: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 
 /// A root that is ours, beside which the old one still stands.
-pub struct FenceRoot {
+pub(crate) struct FenceRoot {
     /// Where the system has something mounted.
     mounted: Vec<PathBuf>,
     system: Vec<SystemPath>,
@@ -45,7 +45,7 @@ type MountResult = Result<(), String>;
 
 impl FenceRoot {
     /// Takes the first steps, which fail where a user has no namespaces.
-    pub fn set() -> Result<Self, String> {
+    pub(crate) fn set() -> Result<Self, String> {
         let table = fs::read_to_string("/proc/self/mountinfo").map_err(|error| format!("the mounts: {error}"))?;
         let system = SYSTEM.iter().chain(DEVICES).chain(&["/dev/null"]).chain(NETWORK_FILES);
         let system = system.filter_map(|path| SystemPath::find(Path::new(path))).collect();
@@ -63,7 +63,7 @@ impl FenceRoot {
     }
 
     /// Brings in what commands may see, and makes it the root. A directory that they do not see, and are in, is empty.
-    pub fn enter(self, bounds: &Bounds, directory: Option<&Path>) -> MountResult {
+    pub(crate) fn enter(self, bounds: &Bounds, directory: Option<&Path>) -> MountResult {
         self.bind_system(bounds)?;
         self.bind_declared(bounds)?;
         self.shelter(bounds)?;

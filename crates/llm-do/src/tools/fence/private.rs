@@ -33,11 +33,6 @@ impl TemporaryPlace {
         Self { directory: own.unwrap_or(Path::new(COMMON)).to_owned(), swept: Once::new() }
     }
 
-    /// The directory in which private directories are made.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// A new directory that nobody else may enter. Inside of a project its tools would read and write it.
     fn make(&self, project: &Path) -> Result<LockedDirectory, String> {
         let failed = |error: io::Error| format!("no private directory beneath `{}`: {error}", self.directory.display());
@@ -77,7 +72,7 @@ impl PrivateDirectory {
     }
 
     /// Removes the directory with all that is in it, if one was made; the next use makes a new one.
-    pub fn remove(&self) -> Result<(), String> {
+    pub(crate) fn remove(&self) -> Result<(), String> {
         let made = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match made {
             Some(made) => made.remove().map_err(|error| format!("{}: {error}", made.path.display())),

@@ -53,7 +53,7 @@ impl Fence {
 
 /// A program that is to be started.
 #[derive(Clone, Debug)]
-pub struct Resident {
+pub(crate) struct Resident {
     /// A name is looked for on the path of its environment.
     pub program: PathBuf,
     pub arguments: Vec<String>,
@@ -68,7 +68,7 @@ pub struct Resident {
 
 /// Where a program is to live.
 #[derive(Clone, Copy, Debug)]
-pub struct Premises<'a> {
+pub(crate) struct Premises<'a> {
     pub fence: &'a Fence,
     pub project: &'a Path,
     pub protected: &'a ProtectedFiles,
@@ -77,7 +77,7 @@ pub struct Premises<'a> {
 
 /// A program about to move in; then what it needs as long as it lives.
 #[derive(Debug)]
-pub struct Tenant {
+pub(crate) struct Tenant {
     keeper: PathBuf,
     role: &'static str,
     letter: Vec<u8>,
@@ -86,7 +86,7 @@ pub struct Tenant {
 
 impl Premises<'_> {
     /// Everything up to its start.
-    pub fn prepare(&self, resident: Resident) -> Result<Tenant, String> {
+    pub(crate) fn prepare(&self, resident: Resident) -> Result<Tenant, String> {
         self.fence.houses().map_err(|unfenced| unfenced.why)?;
         let keeper = self.fence.keeper.clone().ok_or("no keeper was given")?;
         let private = PrivateDirectory::default();
@@ -170,14 +170,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Tenant {
     /// What is started in its place. Its stdin and stdout are those of the program, once it has moved in.
-    pub fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.keeper);
         command.args([COMMAND, self.role]).env_clear().current_dir("/");
         command
     }
 
     /// Tells the keeper what it keeps, and waits until that is within its bounds.
-    pub async fn move_in(
+    pub(crate) async fn move_in(
         &self,
         input: &mut (impl AsyncWrite + Unpin),
         output: &mut (impl AsyncRead + Unpin),
@@ -207,13 +207,13 @@ async fn heard(output: &mut (impl AsyncRead + Unpin)) -> io::Result<KeeperReply>
 }
 
 /// Whether a program is a script that runs another one.
-pub fn is_script(program: &Path, directory: &Path, variables: &BTreeMap<String, String>) -> bool {
+pub(crate) fn is_script(program: &Path, directory: &Path, variables: &BTreeMap<String, String>) -> bool {
     let located = located(program, directory, variables).ok();
     located.and_then(|located| start_of(&located)).is_some_and(|start| start.starts_with("#!"))
 }
 
 /// Whether a program's name leads to something that can be started.
-pub fn can_be_run(program: &Path, directory: &Path, variables: &BTreeMap<String, String>) -> bool {
+pub(crate) fn can_be_run(program: &Path, directory: &Path, variables: &BTreeMap<String, String>) -> bool {
     located(program, directory, variables).is_ok_and(|located| is_run(&located))
 }
 

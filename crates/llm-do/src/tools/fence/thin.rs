@@ -21,7 +21,7 @@ use super::{Bounds, Network, Shelter, Write};
 const NEWEST: ABI = ABI::V6;
 
 /// Programs and libraries of the system, and little else.
-pub const SYSTEM: &[&str] = &[
+pub(crate) const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
     "/sbin",
@@ -39,9 +39,9 @@ pub const SYSTEM: &[&str] = &[
     "/etc/group",
 ];
 /// Devices that any program may read.
-pub const DEVICES: &[&str] = &["/dev/zero", "/dev/urandom", "/dev/random"];
+pub(crate) const DEVICES: &[&str] = &["/dev/zero", "/dev/urandom", "/dev/random"];
 /// What names of hosts and certificates are found with.
-pub const NETWORK_FILES: &[&str] = &[
+pub(crate) const NETWORK_FILES: &[&str] = &[
     "/etc/hosts",
     "/etc/resolv.conf",
     "/etc/gai.conf",

@@ -13,16 +13,16 @@ use crate::tools::approval::{Question, Verdict, digest};
 use crate::tools::protected::ProtectedFiles;
 
 /// Larger files are neither written nor edited.
-pub const LARGEST: u64 = 16 * 1024 * 1024;
+pub(crate) const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// What a call wants to be in a file.
-pub enum ChangeRequest {
+pub(crate) enum ChangeRequest {
     Content(String),
     Replacement(Replacement),
 }
 
 /// A file before and after.
-pub struct Change<'a> {
+pub(crate) struct Change<'a> {
     root: &'a Root,
     /// Beneath the root, as it was called.
     path: PathBuf,
@@ -35,7 +35,7 @@ pub struct Change<'a> {
 
 /// Why a write is asked for, whatever a rule allows.
 #[derive(Debug, PartialEq)]
-pub enum Exception {
+pub(crate) enum Exception {
     /// Nobody agrees to it once and for all.
     Protected(&'static str),
     /// Only one of its names would have the new content.
@@ -43,7 +43,7 @@ pub enum Exception {
 }
 
 /// Why there is no change to speak of.
-pub enum Unchangeable {
+pub(crate) enum Unchangeable {
     Unopened(FileOpenError),
     TooLarge,
     ReadOnly,
@@ -71,7 +71,7 @@ fn kept_keys(old: Option<&[u8]>, new: String) -> Result<String, String> {
 }
 
 impl<'a> Change<'a> {
-    pub fn of(
+    pub(crate) fn of(
         root: &'a Root,
         path: PathBuf,
         wanted: ChangeRequest,
@@ -100,17 +100,17 @@ impl<'a> Change<'a> {
     }
 
     /// Where it really is, without links.
-    pub fn real_path(&self) -> &Path {
+    pub(crate) fn real_path(&self) -> &Path {
         &self.spot.target.path
     }
 
     /// Whether it is there already.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         matches!((&self.old, &self.new), (Some(old), Ok(new)) if old.as_slice() == new.as_bytes())
     }
 
     /// Of the place and of what is there now.
-    pub fn digest(&self) -> String {
+    pub(crate) fn digest(&self) -> String {
         let place = self.spot.name.to_string_lossy();
         match self.old.as_deref().map(|old| (old, str::from_utf8(old))) {
             Some((_, Ok(text))) => digest([place.as_ref(), "is", text]),
@@ -123,7 +123,7 @@ impl<'a> Change<'a> {
     }
 
     /// What has to be asked. An error is for the model at once, unless it would tell of a file that it may not know.
-    pub fn verdict(&self) -> Result<Verdict, String> {
+    pub(crate) fn verdict(&self) -> Result<Verdict, String> {
         match (&self.exception, &self.new) {
             (None, Err(reason)) => Err(format!("`{}`: {reason}", self.shown())),
             (None, Ok(_)) => Ok(Verdict::Ask(self.question())),
@@ -162,7 +162,7 @@ impl<'a> Change<'a> {
 
     /// Writes beside the file and puts it in its place, so that a reader sees the old or the new, never a half. A link
     /// that appears there meanwhile is replaced, not followed.
-    pub fn write(&self, new: &str) -> Result<(), Unchangeable> {
+    pub(crate) fn write(&self, new: &str) -> Result<(), Unchangeable> {
         let made;
         let place = if self.root.directory().is_ok() {
             &self.spot.place

@@ -9,7 +9,7 @@ use crate::escape::visible;
 const SHOWN_AROUND: usize = 2;
 
 /// The lines that go and come, each in full and made visible, with a little of what stays.
-pub fn difference(old: &str, new: &str) -> String {
+pub(crate) fn difference(old: &str, new: &str) -> String {
     let (old, new) = (lines(old), lines(new));
     let changes = changes(&old, &new);
     let Some(first) = changes.first() else { return "(nothing changes)".to_owned() };

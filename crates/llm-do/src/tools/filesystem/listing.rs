@@ -17,7 +17,7 @@ const LONGEST_PATTERN: usize = 1_000;
 const LEFT_OUT: &[&str] = &[".git", ".venv", "__pycache__", "node_modules"];
 
 /// A list as it grows, of one root or of several.
-pub struct FileListing {
+pub(crate) struct FileListing {
     pattern: Pattern,
     /// Of [`LEFT_OUT`], those that were named.
     named: Vec<&'static str>,
@@ -31,7 +31,7 @@ pub struct FileListing {
 
 impl FileListing {
     /// Of the files whose paths, relative to where the list starts, match the pattern.
-    pub fn new(path: &Path, pattern: &str) -> Result<Self, String> {
+    pub(crate) fn new(path: &Path, pattern: &str) -> Result<Self, String> {
         let parts = |bytes| <[u8]>::split(bytes, |byte| *byte == b'/');
         let named = parts(path.as_os_str().as_bytes()).chain(parts(pattern.as_bytes()));
         let left_out = |part: &[u8]| LEFT_OUT.iter().copied().find(|name| name.as_bytes() == part);
@@ -47,7 +47,7 @@ impl FileListing {
     }
 
     /// Adds the files beneath a path of a root. `prefix` stands before the root's paths where the pattern is matched.
-    pub fn add(&mut self, root: &Root, path: &Path, prefix: &Path) -> Result<(), FileOpenError> {
+    pub(crate) fn add(&mut self, root: &Root, path: &Path, prefix: &Path) -> Result<(), FileOpenError> {
         let directory = root.place(path)?.open_directory()?;
         // What the pattern says without a wildcard need not be looked for; if it is not there, nothing matches.
         let known = self.pattern.fixed().strip_prefix(prefix).unwrap_or(Path::new(""));
@@ -70,7 +70,7 @@ impl FileListing {
     }
 
     /// One path a line, with marks where something is left out.
-    pub fn text(mut self) -> String {
+    pub(crate) fn text(mut self) -> String {
         let more = self.total - self.listed;
         let mut mark = |line: &str| {
             self.text.push_str(line);

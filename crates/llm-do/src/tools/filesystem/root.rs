@@ -12,7 +12,7 @@ use crate::tools::protected::Target;
 use crate::tools::source::{Access, Base, FileRoot};
 use crate::tools::working_directory;
 
-pub struct Root {
+pub(crate) struct Root {
     /// The first part of its paths; empty if it is the only root.
     pub name: String,
     pub settings: FileRoot,
@@ -36,7 +36,7 @@ struct OpenRoot {
 
 /// A place beneath a root, and where on the disk it is.
 #[derive(Debug)]
-pub struct Spot {
+pub(crate) struct Spot {
     pub place: Place,
     pub target: Target,
     /// By which a model would call it, without links: the same wherever the root is.
@@ -47,7 +47,7 @@ pub struct Spot {
 
 impl Root {
     /// A root inside the project is opened beneath the project's directory, so that a link cannot lead out.
-    pub fn open(name: String, settings: FileRoot, project_root: &Path) -> Result<Self, String> {
+    pub(crate) fn open(name: String, settings: FileRoot, project_root: &Path) -> Result<Self, String> {
         let (base, relative, shown) = match &settings.base {
             Base::WorkingDirectory => (Path::new("."), PathBuf::new(), PathBuf::from("the working directory")),
             Base::Absolute(path) => (path.as_path(), PathBuf::new(), path.clone()),
@@ -68,18 +68,18 @@ impl Root {
     }
 
     /// Why nothing of it is read or written, if it is a working directory that holds more than files of people.
-    pub fn refusal(&self) -> Option<&str> {
+    pub(crate) fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
     /// The path by which a model calls a file of this root.
-    pub fn named(&self, beneath: &Path) -> PathBuf {
+    pub(crate) fn named(&self, beneath: &Path) -> PathBuf {
         Path::new(&self.name).join(beneath)
     }
 
     /// The rest of a whole path that leads into this root, by its words alone: as the root was named, or as it lies on the
     /// disk.
-    pub fn beneath<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+    pub(crate) fn beneath<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         if !path.is_absolute() {
             return None;
         }
@@ -97,19 +97,19 @@ impl Root {
     }
 
     /// The root's own directory, once it exists.
-    pub fn directory(&self) -> Result<&Dir, FileOpenError> {
+    pub(crate) fn directory(&self) -> Result<&Dir, FileOpenError> {
         self.opened().map(|opened| &opened.directory)
     }
 
     /// Makes the root if it does not exist.
-    pub fn make(&self) -> Result<(), FileOpenError> {
+    pub(crate) fn make(&self) -> Result<(), FileOpenError> {
         if matches!(self.opened(), Err(FileOpenError::Missing)) {
             beneath::resolve(&self.base.directory, &self.relative)?.make_directory()?;
         }
         self.opened().map(drop)
     }
 
-    pub fn find(&self, path: &Path) -> Result<Spot, FileOpenError> {
+    pub(crate) fn find(&self, path: &Path) -> Result<Spot, FileOpenError> {
         let (start, above, place) = self.resolved(path)?;
         let target = start.target.at(&place);
         let beneath = place.path.strip_prefix(above).unwrap_or(&place.path);
@@ -118,7 +118,7 @@ impl Root {
     }
 
     /// Like [`Root::find`], for those who need not know where on the disk it is.
-    pub fn place(&self, path: &Path) -> Result<Place, FileOpenError> {
+    pub(crate) fn place(&self, path: &Path) -> Result<Place, FileOpenError> {
         self.resolved(path).map(|(_, _, place)| place)
     }
 
@@ -138,7 +138,7 @@ impl Root {
     }
 
     /// Whether a file has an ending that is allowed here.
-    pub fn has_suffix(&self, path: &Path) -> bool {
+    pub(crate) fn has_suffix(&self, path: &Path) -> bool {
         let suffixes = &self.settings.suffixes;
         if suffixes.is_empty() {
             return true;
@@ -147,34 +147,34 @@ impl Root {
         suffixes.iter().any(|suffix| name.ends_with(&suffix.to_lowercase()))
     }
 
-    pub fn can_write(&self) -> bool {
+    pub(crate) fn can_write(&self) -> bool {
         self.settings.access == Access::ReadWrite
     }
 
     /// How paths of this root start.
-    pub fn shown_name(&self) -> String {
+    pub(crate) fn shown_name(&self) -> String {
         if self.name.is_empty() { "the root".to_owned() } else { format!("`{}/…`", self.name) }
     }
 
     /// What a model is told of it.
-    pub fn description(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         let words = format!("{}{}", self.shown.display(), self.settings.bounds());
         if self.name.is_empty() { words } else { format!("`{}/` is {words}", self.name) }
     }
 
     /// Says that a file is too large for what was wanted, which itself has a limit.
-    pub fn too_large(&self, path: &str, limit: u64) -> String {
+    pub(crate) fn too_large(&self, path: &str, limit: u64) -> String {
         let limit = self.settings.max_file_bytes.unwrap_or(u64::MAX).min(limit);
         format!("`{}` is larger than {limit} bytes, and no more is allowed here", visible(path))
     }
 
-    pub fn is_too_large(&self, bytes: u64) -> bool {
+    pub(crate) fn is_too_large(&self, bytes: u64) -> bool {
         self.settings.max_file_bytes.is_some_and(|limit| bytes > limit)
     }
 
     /// Whether a file of this identity has another name beneath the root that looks like a secret. An error if there is
     /// too much to look through.
-    pub fn secret_name_of(&self, place: &Place) -> Result<Option<PathBuf>, FileOpenError> {
+    pub(crate) fn secret_name_of(&self, place: &Place) -> Result<Option<PathBuf>, FileOpenError> {
         let Some(found) = place.found.as_ref().filter(|found| found.kind == FileKind::Regular) else { return Ok(None) };
         super::walk::secret_with(self.directory()?, found.identity)
     }

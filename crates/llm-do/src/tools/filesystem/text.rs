@@ -11,7 +11,7 @@ use crate::tools::plane::LONGEST_RESULT;
 
 /// A part of a file, counted in characters.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct FilePart {
+pub(crate) struct FilePart {
     pub content: String,
     pub truncated: bool,
     pub total_chars: u64,
@@ -20,7 +20,7 @@ pub struct FilePart {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub(crate) enum ReadError {
     #[error("is binary, use attachments")]
     Binary,
     #[error("cannot be read: {0}")]
@@ -35,7 +35,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// Streams the file: its size does not matter, only how much is asked for. A part that would not fit into a result is
 /// shorter than asked for, and says so. `is_wanted` is asked now and then, since a file may be larger than patience.
-pub fn read_part(
+pub(crate) fn read_part(
     mut file: impl Read,
     offset: u64,
     max_chars: u64,
@@ -79,7 +79,7 @@ impl FilePart {
 
     /// As [`serde_json`] writes it, which looks at each byte of the content: what has to be escaped is mostly the ends of
     /// lines, and those are found faster.
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let Self { content, truncated, total_chars, offset, chars_read } = self;
         let bytes = content.as_bytes();
         if has_rare_escape(bytes) {
@@ -181,7 +181,7 @@ fn length_of_byte(byte: u8) -> usize {
 
 /// A text in the place of another.
 #[derive(Debug)]
-pub struct Replacement {
+pub(crate) struct Replacement {
     /// Occurs exactly once, unless every occurrence is meant.
     pub old: String,
     pub new: String,
@@ -189,7 +189,7 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    pub fn applied(&self, text: &str) -> Result<String, String> {
+    pub(crate) fn applied(&self, text: &str) -> Result<String, String> {
         let Self { old, new, replace_all } = self;
         if old.is_empty() {
             return Err("`old` is empty".to_owned());

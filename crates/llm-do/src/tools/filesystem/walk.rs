@@ -16,12 +16,12 @@ use crate::beneath::{self, FileOpenError, Identity};
 use crate::tools::secret::looks_secret;
 
 /// More entries than anybody wants to hear of.
-pub const MOST_VISITED: usize = 500_000;
+pub(crate) const MOST_VISITED: usize = 500_000;
 const DEEPEST: usize = 64;
 const LISTING: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// What a walker makes of what it meets.
-pub trait Visitor {
+pub(crate) trait Visitor {
     /// Whether to go into a directory.
     fn enters(&mut self, path: &Path) -> bool;
     /// Not a directory, and not a device.
@@ -29,14 +29,14 @@ pub trait Visitor {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WalkEntryKind {
+pub(crate) enum WalkEntryKind {
     File,
     Link,
 }
 
 /// How a walk went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WalkSummary {
+pub(crate) struct WalkSummary {
     pub visited: usize,
     /// There was more than a walk goes through.
     pub is_cut: bool,
@@ -45,7 +45,12 @@ pub struct WalkSummary {
 }
 
 /// Everything beneath a directory, in the order of sorted paths. `path` is what the visitor hears before each name.
-pub fn walk(directory: &Dir, path: &Path, visitor: &mut dyn Visitor, walked: &mut WalkSummary) -> io::Result<()> {
+pub(crate) fn walk(
+    directory: &Dir,
+    path: &Path,
+    visitor: &mut dyn Visitor,
+    walked: &mut WalkSummary,
+) -> io::Result<()> {
     let mut path = path.as_os_str().as_bytes().to_vec();
     // It may have been opened for searching only.
     let start = rustix::fs::openat(directory, c".", LISTING, Mode::empty())?;
@@ -163,7 +168,7 @@ fn read(
 }
 
 /// The name of a file that looks like a secret, if the file of this identity has one beneath the directory.
-pub fn secret_with(root: &Dir, identity: Identity) -> Result<Option<PathBuf>, FileOpenError> {
+pub(crate) fn secret_with(root: &Dir, identity: Identity) -> Result<Option<PathBuf>, FileOpenError> {
     let mut search = IdentitySearch { root, identity, found: None };
     let mut walked = WalkSummary::default();
     walk(root, Path::new(""), &mut search, &mut walked)?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 /// A list with at most so many items; a longer one is a mistake as soon as that is seen.
 #[derive(Debug)]
-pub struct BoundedList<T, const MOST: usize>(pub Vec<T>);
+pub(crate) struct BoundedList<T, const MOST: usize>(pub Vec<T>);
 
 impl<T, const MOST: usize> Default for BoundedList<T, MOST> {
     fn default() -> Self {

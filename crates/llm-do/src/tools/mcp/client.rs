@@ -32,7 +32,7 @@ const MOST_TIMES: u32 = 20;
 const MOST_REMARKS: usize = 1_000;
 
 /// A live server. Dropped, a program of ours is killed with everything it started.
-pub struct Client {
+pub(crate) struct Client {
     name: String,
     /// For what is asked before a call.
     patience: Duration,
@@ -78,7 +78,7 @@ struct OpenCall {
 
 impl Client {
     /// Starts the program, or gets ready to ask the service. What it says in no call is told to these.
-    pub async fn connect(
+    pub(crate) async fn connect(
         name: &str,
         launch: &ServerSpec,
         timeout: Option<Duration>,
@@ -124,7 +124,7 @@ impl Client {
     }
 
     /// Agrees on the protocol and lists the tools, all within its time. Gives how many there are.
-    pub async fn begin(&self, events: &Events) -> Result<usize, String> {
+    pub(crate) async fn begin(&self, events: &Events) -> Result<usize, String> {
         let beginning = async {
             let answer = self.ask("initialize", &protocol::hello()).await?;
             let hello = protocol::read_hello(&answer).map_err(|reason| self.about(&reason))?;
@@ -143,7 +143,7 @@ impl Client {
     }
 
     /// The tools as they are now: listed again if the server has said that they changed.
-    pub async fn tools(&self, events: &Events) -> Result<Arc<[McpTool]>, String> {
+    pub(crate) async fn tools(&self, events: &Events) -> Result<Arc<[McpTool]>, String> {
         let mut listed = self.listed.lock().await;
         if self.heard.changed.swap(false, Ordering::Relaxed) {
             let listing = tokio::time::timeout(self.patience, self.list()).await;
@@ -178,7 +178,7 @@ impl Client {
     }
 
     /// Calls a tool as the caller knows it: if it is another one by now, nobody has agreed to that.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         tool: &McpTool,
         id: &str,
@@ -215,7 +215,7 @@ impl Client {
     }
 
     /// Lets the server end by itself, and sees to it that it does.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let Some(Live { connection, other }) = self.live().take() else { return };
         // A program hears that nobody speaks to it any more when the last one hangs up.
         drop(connection);

@@ -21,7 +21,7 @@ use crate::http::frames::{EventStream, FrameTooLong};
 use crate::http::{HttpClient, HttpError, Request, Response};
 
 /// The code of a failure that is not the server's word.
-pub const UNREACHED: i64 = -32003;
+pub(crate) const UNREACHED: i64 = -32003;
 
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
@@ -33,7 +33,7 @@ const MOST_ANSWERS: usize = 64;
 const LONGEST_REASON: u64 = 64 * 1024;
 
 /// What all requests to a server have in common.
-pub struct McpSession {
+pub(crate) struct McpSession {
     http: HttpClient,
     url: Uri,
     headers: HeaderMap,
@@ -42,7 +42,7 @@ pub struct McpSession {
 }
 
 /// Lines that are written here are sent, and what comes back is read here.
-pub fn open(http: HttpClient, url: Uri, headers: HeaderMap) -> (DuplexStream, Arc<McpSession>) {
+pub(crate) fn open(http: HttpClient, url: Uri, headers: HeaderMap) -> (DuplexStream, Arc<McpSession>) {
     let session = Arc::new(McpSession { http, url, headers, id: OnceLock::new(), version: OnceLock::new() });
     let (ours, theirs) = duplex(64 * 1024);
     tokio::spawn(pump(theirs, Arc::clone(&session)));
@@ -170,12 +170,12 @@ fn is(response: &Response, media_type: &str) -> bool {
 
 impl McpSession {
     /// From now on every request says which revision was agreed on.
-    pub fn agreed(&self, version: &'static str) {
+    pub(crate) fn agreed(&self, version: &'static str) {
         let _ = self.version.set(HeaderValue::from_static(version));
     }
 
     /// Tells the server that nobody comes back to the session.
-    pub async fn end(&self) {
+    pub(crate) async fn end(&self) {
         if self.id.get().is_some() {
             let _ = tokio::time::timeout(COURTESY, self.send(Method::DELETE, Bytes::new())).await;
         }

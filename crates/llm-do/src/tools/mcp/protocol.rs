@@ -15,11 +15,11 @@ const ASKED: &str = "2025-06-18";
 const UNDERSTOOD: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// No message of a server is longer: an image in base64 passes.
-pub const LONGEST_MESSAGE: usize = 64 * 1024 * 1024;
+pub(crate) const LONGEST_MESSAGE: usize = 64 * 1024 * 1024;
 /// More than any model can choose from.
 const MOST_TOOLS: usize = 1_000;
 /// Pages of a list, which a server may make as short as it likes.
-pub const MOST_PAGES: usize = 200;
+pub(crate) const MOST_PAGES: usize = 200;
 const LONGEST_DESCRIPTION: usize = 10_000;
 const LONGEST_SCHEMA: usize = 256 * 1024;
 /// Why a schema cannot be used may repeat some of it.
@@ -29,7 +29,7 @@ const MOST_REASONS: usize = 20;
 /// What a server says while it works, at once.
 const LONGEST_REMARK: usize = 2_000;
 
-pub fn hello() -> RawJson {
+pub(crate) fn hello() -> RawJson {
     RawJson::of(&json!({
         "protocolVersion": ASKED,
         "capabilities": {},
@@ -39,12 +39,12 @@ pub fn hello() -> RawJson {
 
 /// What a server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
+pub(crate) struct Hello {
     pub version: &'static str,
     pub has_tools: bool,
 }
 
-pub fn read_hello(answer: &RawJson) -> Result<Hello, String> {
+pub(crate) fn read_hello(answer: &RawJson) -> Result<Hello, String> {
     #[derive(Deserialize)]
     struct HelloReply {
         #[serde(rename = "protocolVersion")]
@@ -82,7 +82,7 @@ pub struct McpTool {
 
 /// What a server offers, page by page.
 #[derive(Debug, Default)]
-pub struct Listing {
+pub(crate) struct Listing {
     pub tools: Vec<McpTool>,
     /// Why some of them cannot be used.
     pub refused: Vec<String>,
@@ -91,7 +91,7 @@ pub struct Listing {
 
 impl Listing {
     /// Adds a page, and gives where the next one begins.
-    pub fn add(&mut self, page: &RawJson) -> Result<Option<String>, String> {
+    pub(crate) fn add(&mut self, page: &RawJson) -> Result<Option<String>, String> {
         #[derive(Deserialize)]
         struct Page {
             tools: BoundedList<RawJson, MOST_TOOLS>,
@@ -114,7 +114,7 @@ impl Listing {
     }
 
     /// What cannot be used of all this, in one line.
-    pub fn complaint(&self) -> Option<String> {
+    pub(crate) fn complaint(&self) -> Option<String> {
         let more = if self.refused_more > 0 { format!(", and {} more", self.refused_more) } else { String::new() };
         (!self.refused.is_empty()).then(|| format!("{}{more}", self.refused.join("; ")))
     }
@@ -209,14 +209,14 @@ fn bounded(text: &str, longest: usize) -> String {
 
 /// How far a call has come.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Progress {
+pub(crate) struct Progress {
     pub token: u64,
     pub done: f64,
     pub total: Option<f64>,
     pub message: Option<String>,
 }
 
-pub fn read_progress(params: &RawJson) -> Option<Progress> {
+pub(crate) fn read_progress(params: &RawJson) -> Option<Progress> {
     #[derive(Deserialize)]
     struct ProgressNotice {
         #[serde(rename = "progressToken")]
@@ -231,7 +231,7 @@ pub fn read_progress(params: &RawJson) -> Option<Progress> {
 }
 
 /// A line of a server's log.
-pub fn read_log(params: &RawJson) -> Option<String> {
+pub(crate) fn read_log(params: &RawJson) -> Option<String> {
     #[derive(Deserialize)]
     struct LogNotice {
         level: String,
@@ -243,12 +243,12 @@ pub fn read_log(params: &RawJson) -> Option<String> {
 }
 
 /// Why something cannot be read; the reason may repeat what it is about.
-pub fn in_short(error: &serde_json::Error) -> String {
+pub(crate) fn in_short(error: &serde_json::Error) -> String {
     visible_start(&error.to_string(), 200).into_owned()
 }
 
 /// What the server's own words are cut to where they are part of ours.
-pub fn remark(text: &str) -> String {
+pub(crate) fn remark(text: &str) -> String {
     bounded(text.trim(), LONGEST_REMARK)
 }
 

@@ -45,7 +45,7 @@ struct McpResultPart {
 }
 
 /// The content of a result; what the server says has failed is an error.
-pub fn read(result: &RawJson) -> Result<Vec<Content>, String> {
+pub(crate) fn read(result: &RawJson) -> Result<Vec<Content>, String> {
     let said: McpResult =
         result.to().map_err(|error| format!("the server answered with something else: {}", in_short(&error)))?;
     let mut gathered = ContentCollector::default();

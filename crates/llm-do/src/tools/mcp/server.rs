@@ -15,7 +15,7 @@ use crate::http::HttpClient;
 use crate::tools::fence::tenant::Tenant;
 
 /// How a server is reached.
-pub enum ServerSpec {
+pub(crate) enum ServerSpec {
     /// A program of our own, and what becomes it.
     Command {
         program: PathBuf,
@@ -31,7 +31,7 @@ pub enum ServerSpec {
 }
 
 /// One server of a run.
-pub struct Server {
+pub(crate) struct Server {
     /// The toolset that it is.
     pub name: String,
     /// What to do, or why nothing can be done.
@@ -45,7 +45,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(
+    pub(crate) fn new(
         name: impl Into<String>,
         launch: Result<ServerSpec, String>,
         timeout: Option<Duration>,
@@ -60,7 +60,7 @@ impl Server {
     }
 
     /// Its tools as they are now.
-    pub async fn tools(&self, events: &Events) -> Result<Vec<McpTool>, String> {
+    pub(crate) async fn tools(&self, events: &Events) -> Result<Vec<McpTool>, String> {
         Ok(self.client(events).await?.tools(events).await?.to_vec())
     }
 
@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// Lets it end, and sees to it that it does.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         if let Some(Ok(client)) = self.started.get() {
             client.close().await;
         }

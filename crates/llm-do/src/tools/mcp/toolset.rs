@@ -18,7 +18,7 @@ const LONGEST_REASON: usize = 500;
 const LONGEST_SHOWN_SCHEMA: usize = 10_000;
 
 /// Tools that a server runs.
-pub struct McpTools {
+pub(crate) struct McpTools {
     pub server: Arc<Server>,
     /// As the agent was told of them.
     pub tools: Vec<McpTool>,

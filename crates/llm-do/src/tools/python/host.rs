@@ -66,7 +66,7 @@ impl PythonHost {
     }
 
     /// Starts another interpreter if the last one has ended, and says what people should know of that.
-    pub async fn renew(&self) -> Option<String> {
+    pub(crate) async fn renew(&self) -> Option<String> {
         if !self.live().is_gone() {
             return None;
         }
@@ -109,22 +109,17 @@ impl PythonHost {
     }
 
     /// From now on what code prints outside of calls is told to these; so is what it printed before.
-    pub fn attach(&self, events: Events) {
+    pub(crate) fn attach(&self, events: Events) {
         self.shared.output.attach(events);
     }
 
-    /// Forgets who listened: the last sender of events must not live as long as the interpreter.
-    pub fn detach(&self) {
-        self.shared.output.detach();
-    }
-
     /// Which agents answer code with an instance of a class.
-    pub fn expect_answers(&self, answers: HashMap<String, String>) {
+    pub(crate) fn expect_answers(&self, answers: HashMap<String, String>) {
         *self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
     }
 
     /// Asks where a model is, if its provider is one that a file registers.
-    pub async fn find_endpoint(&self, provider: &str, model: &str) -> Result<(), String> {
+    pub(crate) async fn find_endpoint(&self, provider: &str, model: &str) -> Result<(), String> {
         if !self.providers.contains(provider) {
             return Ok(());
         }
@@ -146,19 +141,19 @@ impl PythonHost {
     }
 
     /// Looks for classes that worker files name, and gives each as it was found; an error is that of the interpreter.
-    pub async fn classes(&self, wanted: &[WantedClass]) -> Result<Vec<FoundClass>, String> {
+    pub(crate) async fn classes(&self, wanted: &[WantedClass]) -> Result<Vec<FoundClass>, String> {
         let found = classes(&self.live(), wanted).await?;
         *self.classes.lock().unwrap_or_else(PoisonError::into_inner) = (wanted.to_vec(), found.clone());
         Ok(found)
     }
 
     /// Asks what an entry function takes; an error says why it is not known.
-    pub async fn entry_shape(&self, file: &Path, function: &str) -> Result<EntryShape, String> {
+    pub(crate) async fn entry_shape(&self, file: &Path, function: &str) -> Result<EntryShape, String> {
         self.ask("entry", &json!({"file": file, "function": function})).await
     }
 
     /// The message that an input class makes of a value, or what is wrong with the value.
-    pub async fn render(&self, class: &str, value: Value) -> Result<Vec<RenderedPart>, String> {
+    pub(crate) async fn render(&self, class: &str, value: Value) -> Result<Vec<RenderedPart>, String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
         enum PythonRenderReply {
@@ -172,7 +167,7 @@ impl PythonHost {
     }
 
     /// An answer as its class sees it, or what is wrong with it.
-    pub async fn validate(&self, class: &str, text: &str) -> Result<RawJson, String> {
+    pub(crate) async fn validate(&self, class: &str, text: &str) -> Result<RawJson, String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
         enum PythonValidationReply {
@@ -186,7 +181,7 @@ impl PythonHost {
     }
 
     /// Runs an entry function.
-    pub async fn enter(
+    pub(crate) async fn enter(
         &self,
         file: &Path,
         function: &str,

@@ -35,7 +35,7 @@ const CLOSING: Duration = Duration::from_secs(10);
 
 /// Why the interpreter could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
+pub(crate) enum StartError {
     #[error("the Python interpreter `{program}` cannot be started: {reason}")]
     NotStarted { program: String, reason: String },
     #[error("`{program}` is Python {found}, and 3.10 or newer is needed")]
@@ -48,7 +48,7 @@ pub enum StartError {
 
 impl StartError {
     /// What to do about it.
-    pub fn hint(&self) -> &'static str {
+    pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::NotStarted { .. } | Self::TooOld { .. } => {
                 "name one with `--python PATH`, or make one with `python3 -m venv .venv` in the project"
@@ -60,7 +60,7 @@ impl StartError {
 }
 
 /// A live interpreter. Dropped, it is killed with everything it started.
-pub struct Interpreter {
+pub(crate) struct Interpreter {
     connection: Connection,
     calls: Arc<PythonCalls>,
     shared: Arc<PythonState>,
@@ -72,7 +72,7 @@ pub struct Interpreter {
 }
 
 /// What an interpreter has in common with the one that takes its place.
-pub struct PythonState {
+pub(crate) struct PythonState {
     pub output: Arc<ChildOutput>,
     /// The classes that the answers of agents are instances of: by agent.
     pub answers: Mutex<HashMap<String, String>>,
@@ -92,7 +92,7 @@ struct OpenPythonCall {
 
 impl Interpreter {
     /// Starts it and imports the files, each once.
-    pub async fn start(beginning: &Beginning, shared: Arc<PythonState>) -> Result<(Self, Exports), StartError> {
+    pub(crate) async fn start(beginning: &Beginning, shared: Arc<PythonState>) -> Result<(Self, Exports), StartError> {
         let Beginning { python, root, files, fenced, .. } = beginning;
         let tenant = fenced.as_ref().map(|fenced| tenant(python, root, fenced)).transpose();
         let interpreter = Self::spawn(python, tenant.map_err(StartError::NotFenced)?, shared).await?;
@@ -150,7 +150,7 @@ impl Interpreter {
         Ok(Self { connection, calls, shared, next, ended_for, child, _tenant: tenant })
     }
 
-    pub async fn ask<T: DeserializeOwned>(&self, method: &str, params: &Value) -> Result<T, String> {
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, method: &str, params: &Value) -> Result<T, String> {
         let answer = self.connection.request(method, &RawJson::of(params)).await.map_err(|fault| {
             let events = self.shared.output.listener();
             self.tell_traceback(&fault, events.as_ref());
@@ -177,7 +177,7 @@ impl Interpreter {
     }
 
     /// Closes an instance, within bounds: code that never returns must not hold the run.
-    pub async fn close(&self, instance: u64) -> Result<(), String> {
+    pub(crate) async fn close(&self, instance: u64) -> Result<(), String> {
         let params = json!({"instance": instance});
         let closing = self.ask::<Value>("close", &params);
         match tokio::time::timeout(CLOSING, closing).await {
@@ -187,12 +187,12 @@ impl Interpreter {
     }
 
     /// Whether it has ended, or is about to.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.ended_for().is_some() || self.connection.ended().is_some()
     }
 
     /// From now on whoever asks it for something is told this.
-    pub fn refuse(&self, words: String) {
+    pub(crate) fn refuse(&self, words: String) {
         *self.ended_for() = Some(words);
     }
 
@@ -201,12 +201,12 @@ impl Interpreter {
     }
 
     /// Asks an instance to close without waiting for it.
-    pub fn abandon(&self, instance: u64) {
+    pub(crate) fn abandon(&self, instance: u64) {
         self.connection.notify("close", &RawJson::of(&json!({"instance": instance})));
     }
 
     /// Asks for something inside a call of ours: whatever its code calls back comes through that call's context.
-    pub async fn within(
+    pub(crate) async fn within(
         &self,
         method: &str,
         asked: impl Serialize,
@@ -314,7 +314,7 @@ fn not_begun(python: &Python, reason: &str) -> StartError {
     }
 }
 
-pub fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
+pub(crate) fn read<T: DeserializeOwned>(answer: &RawJson) -> Result<T, String> {
     answer.to().map_err(|error| format!("Python answered what nobody asked: {error}"))
 }
 

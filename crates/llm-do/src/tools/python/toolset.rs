@@ -22,14 +22,14 @@ use crate::tools::{CallContext, LONGEST_CALL, Repeat, ToolError, ToolSpec, Tools
 const LONGEST_DESCRIPTION: usize = 2_000;
 
 /// What a Python toolset turned out to be.
-pub enum OpenPythonToolset {
+pub(crate) enum OpenPythonToolset {
     Tools(Box<PythonTools>),
     /// One of ours, configured in Python.
     BuiltIn(DefinedToolset),
 }
 
 /// Tools that run in the interpreter.
-pub struct PythonTools {
+pub(crate) struct PythonTools {
     host: Arc<PythonHost>,
     origin: PythonOrigin,
     tools: Vec<PythonTool>,
@@ -94,7 +94,7 @@ impl PythonToolsetRequest {
 }
 
 /// A single exported tool.
-pub fn single(host: Arc<PythonHost>, tool: PythonTool) -> PythonTools {
+pub(crate) fn single(host: Arc<PythonHost>, tool: PythonTool) -> PythonTools {
     let origin = PythonOrigin::Single(tool.name.clone());
     PythonTools {
         host,
@@ -107,7 +107,7 @@ pub fn single(host: Arc<PythonHost>, tool: PythonTool) -> PythonTools {
 }
 
 /// Makes a toolset for one call of an agent.
-pub async fn open(
+pub(crate) async fn open(
     host: Arc<PythonHost>,
     toolset: String,
     context: ToolsetContext,

@@ -40,7 +40,7 @@ impl ChildEnvironment {
 }
 
 /// A running child. Dropped, it is killed together with its descendants.
-pub struct Child {
+pub(crate) struct Child {
     group: Option<Pid>,
     life: watch::Receiver<Life>,
     tail: Arc<StderrTail>,
@@ -53,14 +53,14 @@ enum Life {
 }
 
 /// The ends of a child's pipes that its caller uses. A stream that the caller wired otherwise is absent.
-pub struct Pipes {
+pub(crate) struct Pipes {
     pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
 }
 
 impl Child {
     /// Starts a command whose stdin and stdout the caller has wired. `said` hears what it writes to stderr.
-    pub fn spawn(mut command: Command, said: impl FnMut(&str) + Send + 'static) -> io::Result<(Self, Pipes)> {
+    pub(crate) fn spawn(mut command: Command, said: impl FnMut(&str) + Send + 'static) -> io::Result<(Self, Pipes)> {
         command.stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
         let mut child = command.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
@@ -87,7 +87,7 @@ impl Child {
     }
 
     /// Why a child that stopped speaking did so, with the last of what it said.
-    pub fn why_ended(&self) -> impl Future<Output = String> + Send + 'static {
+    pub(crate) fn why_ended(&self) -> impl Future<Output = String> + Send + 'static {
         let (mut life, tail) = (self.life.clone(), Arc::clone(&self.tail));
         async move {
             let ended = life.wait_for(|life| *life != Life::Running);
@@ -109,7 +109,7 @@ impl Child {
 
 impl Child {
     /// Lets it end by itself, its stdin being closed; then asks it to; then ends it.
-    pub async fn finish(mut self) {
+    pub(crate) async fn finish(mut self) {
         for signal in [Signal::TERM, Signal::KILL] {
             if self.has_ended_within(PATIENCE).await {
                 return;
@@ -126,14 +126,14 @@ impl Child {
     }
 
     /// Ends it at once, with everything it started.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         if *self.life.borrow() == Life::Running {
             kill(self.group);
         }
     }
 
     /// The last of what it said.
-    pub fn last_words(&self) -> Option<String> {
+    pub(crate) fn last_words(&self) -> Option<String> {
         self.tail.words()
     }
 }
@@ -192,7 +192,7 @@ impl StderrTail {
 }
 
 /// Hears a stream line by line; a line without an end is heard in pieces, so that it takes no memory.
-pub async fn listen_to(stream: impl AsyncRead + Unpin, said: impl FnMut(&str)) {
+pub(crate) async fn listen_to(stream: impl AsyncRead + Unpin, said: impl FnMut(&str)) {
     listen(stream, said, &StderrTail::default()).await;
 }
 

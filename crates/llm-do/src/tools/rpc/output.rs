@@ -9,7 +9,7 @@ use crate::event::{EventKind, Events, OutputStream};
 const MOST_OUTPUT: usize = 16 * 1024 * 1024;
 
 /// Tells what one child prints.
-pub struct ChildOutput {
+pub(crate) struct ChildOutput {
     /// The child, as people call it.
     whose: String,
     unclaimed: Mutex<UnclaimedOutput>,
@@ -25,12 +25,12 @@ struct UnclaimedOutput {
 
 impl ChildOutput {
     /// What a child prints, of which nothing was printed yet; its name is used where output is cut.
-    pub fn of(whose: impl Into<String>) -> Self {
+    pub(crate) fn of(whose: impl Into<String>) -> Self {
         Self { whose: whose.into(), unclaimed: Mutex::default(), printed: AtomicUsize::new(0) }
     }
 
     /// From now on what is printed outside of calls is told to these; so is what was printed before.
-    pub fn attach(&self, events: Events) {
+    pub(crate) fn attach(&self, events: Events) {
         let mut unclaimed = self.unclaimed();
         for (stream, text) in std::mem::take(&mut unclaimed.waiting) {
             events.send(|| EventKind::ProcessOutput { stream, text });
@@ -39,18 +39,18 @@ impl ChildOutput {
     }
 
     /// Forgets who listened: the last sender of events must not live as long as the child.
-    pub fn detach(&self) {
+    pub(crate) fn detach(&self) {
         self.unclaimed().events = None;
     }
 
     /// Whoever listens outside of calls.
-    pub fn listener(&self) -> Option<Events> {
+    pub(crate) fn listener(&self) -> Option<Events> {
         self.unclaimed().events.clone()
     }
 
     /// Tells a piece of output to the listener of a call, else to the one outside of calls; without either it is kept
     /// for later.
-    pub fn say(&self, within: Option<&Events>, stream: OutputStream, text: &str) {
+    pub(crate) fn say(&self, within: Option<&Events>, stream: OutputStream, text: &str) {
         let before = self.printed.fetch_add(text.len(), Ordering::Relaxed);
         let text = match before {
             ..MOST_OUTPUT => text.to_owned(),

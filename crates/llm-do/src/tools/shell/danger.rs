@@ -6,12 +6,12 @@ use std::path::Path;
 use crate::escape::visible;
 
 /// Why a rule must not allow this on its own, if so: allowing the program is allowing any program.
-pub fn by_name(pattern: &[String]) -> Option<String> {
+pub(crate) fn by_name(pattern: &[String]) -> Option<String> {
     called(pattern, file_name(pattern.first()?))
 }
 
 /// The same, by the file that the name of the program leads to.
-pub fn by_file(pattern: &[String], file: &Path) -> Option<String> {
+pub(crate) fn by_file(pattern: &[String], file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     // Such a program is what it is called as, and is judged as that.
     if has_any(CALLED_BY_NAME, &stems(name)) {
@@ -56,7 +56,7 @@ fn called(pattern: &[String], name: &str) -> Option<String> {
 }
 
 /// Options of an otherwise harmless program that make it run another one.
-pub fn executing_options(program: &str) -> impl Iterator<Item = &'static str> {
+pub(crate) fn executing_options(program: &str) -> impl Iterator<Item = &'static str> {
     let found = EXECUTING_OPTIONS.iter().find(|(name, _)| *name == file_name(program));
     found.map_or("", |(_, options)| options).split_whitespace()
 }

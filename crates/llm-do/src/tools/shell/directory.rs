@@ -11,7 +11,7 @@ use crate::escape::visible;
 use crate::tools::secret::{is_met, looks_secret};
 
 /// A directory that is open, so that it stays the same one whatever becomes of its name.
-pub struct WorkingDirectory {
+pub(crate) struct WorkingDirectory {
     pub directory: Dir,
     /// Absolute, without links.
     pub path: PathBuf,
@@ -21,7 +21,7 @@ pub struct WorkingDirectory {
 
 /// Where a path of a command leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandPath {
+pub(crate) struct CommandPath {
     /// As it was written, relative to the directory.
     pub written: PathBuf,
     /// The same without links.
@@ -30,7 +30,7 @@ pub struct CommandPath {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommandPathKind {
+pub(crate) enum CommandPathKind {
     File,
     Directory,
     Missing,
@@ -38,21 +38,21 @@ pub enum CommandPathKind {
 
 impl CommandPath {
     /// As people read it: where it leads, if that is elsewhere.
-    pub fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let plain: PathBuf = self.written.components().filter(|part| *part != Component::CurDir).collect();
         let written = self.written.display();
         if plain == self.beneath { written.to_string() } else { format!("{written} → {}", self.beneath.display()) }
     }
 
     /// Whether the name of a secret is in the path, as it was written or where it leads.
-    pub fn looks_secret(&self) -> bool {
+    pub(crate) fn looks_secret(&self) -> bool {
         looks_secret(&self.written) || looks_secret(&self.beneath)
     }
 }
 
 /// What a search for secret-looking files found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Secrets {
+pub(crate) enum Secrets {
     None,
     One(PathBuf),
     /// More files than are looked at.
@@ -63,7 +63,7 @@ pub enum Secrets {
 const MOST_ENTRIES: usize = 200_000;
 
 impl WorkingDirectory {
-    pub fn open(path: &Path) -> Result<Self, String> {
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let wrong = |error| format!("the working directory {} cannot be opened: {error}", path.display());
         let path = path.canonicalize().map_err(wrong)?;
         let directory = Dir::open_ambient_dir(&path, ambient_authority()).map_err(wrong)?;
@@ -72,12 +72,12 @@ impl WorkingDirectory {
 
     /// The same directory, with others in which everything is a secret.
     #[must_use]
-    pub fn hiding<'a>(self, private: impl Iterator<Item = &'a Path>) -> Self {
+    pub(crate) fn hiding<'a>(self, private: impl Iterator<Item = &'a Path>) -> Self {
         Self { private: private.filter_map(|path| path.canonicalize().ok()).collect(), ..self }
     }
 
     /// Whether a place beneath this directory is a secret.
-    pub fn is_secret(&self, place: &CommandPath) -> bool {
+    pub(crate) fn is_secret(&self, place: &CommandPath) -> bool {
         place.looks_secret() || self.is_private(&place.beneath)
     }
 
@@ -86,7 +86,7 @@ impl WorkingDirectory {
     }
 
     /// What of this directory lies beneath another path: all, a part of it, or nothing.
-    pub fn overlap(&self, path: &Path) -> Option<PathBuf> {
+    pub(crate) fn overlap(&self, path: &Path) -> Option<PathBuf> {
         if self.path.starts_with(path) {
             return Some(PathBuf::new());
         }
@@ -94,7 +94,7 @@ impl WorkingDirectory {
     }
 
     /// Where a word leads as a path, if that is a file or a directory beneath this one, or nothing at all.
-    pub fn find(&self, word: &Word) -> Result<CommandPath, String> {
+    pub(crate) fn find(&self, word: &Word) -> Result<CommandPath, String> {
         let shown = visible(&word.text);
         let written = self.relative(&word.text)?;
         let leads_outside = || format!("`{shown}` leads outside the working directory");
@@ -144,7 +144,7 @@ impl WorkingDirectory {
 
     /// Looks for files that look like secrets beneath a directory, without following links. `is_read` says which paths
     /// would be read at all.
-    pub fn secrets_beneath(&self, start: &Path, is_read: &dyn Fn(&Path) -> bool) -> Secrets {
+    pub(crate) fn secrets_beneath(&self, start: &Path, is_read: &dyn Fn(&Path) -> bool) -> Secrets {
         let mut waiting = vec![start.to_owned()];
         let mut seen = 0;
         while let Some(path) = waiting.pop() {
@@ -184,7 +184,7 @@ fn has_parents(path: &Path) -> bool {
 }
 
 /// Whether `..` never climbs above the start, links left aside.
-pub fn stays_beneath(path: &Path) -> bool {
+pub(crate) fn stays_beneath(path: &Path) -> bool {
     let mut depth = 0_usize;
     for part in path.components() {
         match part {

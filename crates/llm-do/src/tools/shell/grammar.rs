@@ -16,11 +16,11 @@ use crate::escape::visible;
 use crate::tools::working_directory;
 use options::{Flag, Options};
 
-pub use git::harden;
+pub(crate) use git::harden;
 
 /// A command that fits its grammar.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fit {
+pub(crate) struct Fit {
     /// Reasons to ask before it runs all the same.
     pub doubts: Vec<String>,
     /// Directories besides the working directory that it reads.
@@ -30,10 +30,10 @@ pub struct Fit {
 }
 
 /// Whether a fence keeps a file of the working directory from a command that only meets it on its way.
-pub type IsHidden<'a> = &'a dyn Fn(&Path) -> bool;
+pub(crate) type IsHidden<'a> = &'a dyn Fn(&Path) -> bool;
 
 /// Holds a command (its name first) against the grammar of its name; an error says what does not fit.
-pub fn fit(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
+pub(crate) fn fit(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
     let (name, rest) = words.split_first().ok_or("the command is empty")?;
     working_directory::refusal(&directory.path).map_or(Ok(()), Err)?;
     match name.text.as_str() {
@@ -135,7 +135,7 @@ fn grep(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -
 }
 
 /// A reason to ask before everything beneath a directory is read.
-pub fn doubt_about_secrets(
+pub(crate) fn doubt_about_secrets(
     directory: &WorkingDirectory,
     start: &Path,
     is_read: &dyn Fn(&Path) -> bool,

@@ -170,7 +170,7 @@ impl Shell {
 
 /// What is kept from commands: looked for before each of them, with what is known of directories that stayed the same.
 #[derive(Debug, Default)]
-pub struct ShelterCache(Mutex<Listings>);
+pub(crate) struct ShelterCache(Mutex<Listings>);
 
 impl ShelterCache {
     fn found(

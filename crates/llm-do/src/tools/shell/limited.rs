@@ -14,12 +14,12 @@ use crate::tools::fence::keep::COMMAND;
 use crate::tools::fence::tenant::can_be_run;
 
 /// The second argument of a program that is to become a command.
-pub const ROLE: &str = "limited";
+pub(crate) const ROLE: &str = "limited";
 /// As shells say that a program cannot be started.
 const NOT_STARTED: u8 = 127;
 
 /// What is started in the place of a program, without its arguments.
-pub fn command(
+pub(crate) fn command(
     launcher: &Path,
     limits: &[ResourceLimit],
     program: &Path,
@@ -33,7 +33,7 @@ pub fn command(
 
 /// A program with the user's rights, in its directory and with all of its environment, but without its arguments. It finds
 /// as many files open for it as whoever started us has allowed, and not as many as we have taken since.
-pub fn resident(
+pub(crate) fn resident(
     launcher: Option<&Path>,
     program: &Path,
     directory: Option<&Path>,
@@ -53,7 +53,7 @@ pub fn resident(
 }
 
 /// Takes the limits and becomes the command. It returns only if it cannot.
-pub fn become_command(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, String> {
+pub(crate) fn become_command(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, String> {
     let mut next = || arguments.next().ok_or("it is started by `llm-do` alone");
     let (limits, program, name) = (next()?, next()?, next()?);
     let limits = limits.to_str().and_then(|limits| serde_json::from_str::<Vec<ResourceLimit>>(limits).ok());

@@ -77,7 +77,7 @@ impl Surroundings<'_> {
     }
 
     /// Directories of the user's in which programs are not looked for, and why.
-    pub fn left_out(&self, parts: &[ShellPart]) -> Vec<String> {
+    pub(crate) fn left_out(&self, parts: &[ShellPart]) -> Vec<String> {
         self.grounds(parts).own_directories(self.directories).1
     }
 }

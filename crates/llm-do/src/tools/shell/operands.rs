@@ -11,7 +11,7 @@ use crate::tools::secret::looks_secret;
 
 /// Something that a command may read or write.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Operand {
+pub(crate) struct Operand {
     /// The end of a word that names it.
     pub named: String,
     /// Where this leads.
@@ -22,7 +22,7 @@ pub struct Operand {
 
 /// Those of one command.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Operands {
+pub(crate) struct Operands {
     /// Without links.
     directory: PathBuf,
     pub all: Vec<Operand>,
@@ -42,7 +42,7 @@ const MOST_LETTERS: usize = 8;
 
 impl Operands {
     /// Of words that are run in this directory; the words of the rule that allows them are none.
-    pub fn of(words: &[Word], directory: &Path) -> Self {
+    pub(crate) fn of(words: &[Word], directory: &Path) -> Self {
         let (all, placed) = (Vec::new(), Vec::new());
         let mut operands = Self { directory: directory.to_owned(), all, placed, are_too_many: false };
         for word in words {
@@ -78,7 +78,7 @@ impl Operands {
     }
 
     /// An operand as people read it: where it leads, if that is elsewhere.
-    pub fn shown(&self, operand: &Operand) -> String {
+    pub(crate) fn shown(&self, operand: &Operand) -> String {
         let named: PathBuf = self.directory.join(&operand.named).components().collect();
         let real = &operand.target.path;
         if named == *real {
@@ -88,13 +88,13 @@ impl Operands {
     }
 
     /// Those that lead elsewhere than they say.
-    pub fn links(&self) -> Vec<String> {
+    pub(crate) fn links(&self) -> Vec<String> {
         let shown = self.all.iter().filter(|operand| operand.identity.is_some()).map(|operand| self.shown(operand));
         shown.filter(|shown| shown.contains(" → ")).collect()
     }
 
     /// What an answer about the command is an answer to.
-    pub fn binding(&self) -> Vec<String> {
+    pub(crate) fn binding(&self) -> Vec<String> {
         let bound = |operand: &Operand| {
             let identity = operand.identity.map(|identity| identity.to_string()).unwrap_or_default();
             [operand.named.clone(), operand.target.path.display().to_string(), identity]
@@ -104,7 +104,7 @@ impl Operands {
 }
 
 impl Operand {
-    pub fn looks_secret(&self) -> bool {
+    pub(crate) fn looks_secret(&self) -> bool {
         looks_secret(Path::new(&self.named)) || looks_secret(&self.target.path)
     }
 }
@@ -165,7 +165,7 @@ fn leads_nowhere(error: &io::Error) -> bool {
 }
 
 /// Why a word hands a program a list of files, if it does: whatever the list names is read.
-pub fn list_of_files(program: &str, words: &[Word], directory: &Path) -> Option<String> {
+pub(crate) fn list_of_files(program: &str, words: &[Word], directory: &Path) -> Option<String> {
     let is_file = |name: &str| !name.is_empty() && directory.join(name).is_file();
     let is_tar = program.rsplit('/').next().is_some_and(|name| name.contains("tar"));
     let names_list = |word: &&Word| {

@@ -2,7 +2,7 @@
 //! holds for every spelling of it; where spellings of two options look alike, both are meant.
 
 /// Whether an option, or any other word, is given by one of the words.
-pub fn is_given(argument: &str, words: &[&str]) -> bool {
+pub(crate) fn is_given(argument: &str, words: &[&str]) -> bool {
     if words.iter().any(|word| is_spelled(argument, word)) {
         return true;
     }
@@ -14,7 +14,7 @@ pub fn is_given(argument: &str, words: &[&str]) -> bool {
 
 /// Whether an option is given that is not among these. Only whole names and single letters are known: `--verb` for
 /// `--verbose` is another one.
-pub fn has_other(allowed: &[String], words: &[&str]) -> bool {
+pub(crate) fn has_other(allowed: &[String], words: &[&str]) -> bool {
     let is_listed = |option: &str| allowed.iter().any(|allowed| allowed == option);
     let is_known = |word: &str| match letters(word) {
         Some(letters) => letters.chars().all(|letter| is_listed(&format!("-{letter}"))),

@@ -22,7 +22,7 @@ use crate::tools::fence::{Bounds, Fence, FenceKind, Write};
 
 /// What is started, and under which bounds.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct ProcessSpec {
+pub(crate) struct ProcessSpec {
     /// Absolute.
     pub program: PathBuf,
     /// As which the program knows itself.
@@ -42,7 +42,7 @@ pub struct ProcessSpec {
 
 /// What keeps a command in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Confinement {
+pub(crate) enum Confinement {
     #[default]
     Nothing,
     Thin(Bounds),
@@ -52,7 +52,7 @@ pub enum Confinement {
 
 impl Confinement {
     /// These bounds, as far as the fence can keep them.
-    pub fn new(bounds: Bounds, fence: &Fence) -> Self {
+    pub(crate) fn new(bounds: Bounds, fence: &Fence) -> Self {
         match fence.kind {
             FenceKind::Full { .. } => {
                 let identities = bounds.paths().map(|path| Identity::of_path(path).ok()).collect();
@@ -66,7 +66,7 @@ impl Confinement {
 
 /// What becomes of a command that says more than is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Overflow {
+pub(crate) enum Overflow {
     /// It only reads: nothing is lost by ending it.
     End,
     /// It works: it goes on, unheard.
@@ -74,10 +74,10 @@ pub enum Overflow {
 }
 
 /// A resource and how much of it a process may have.
-pub type ResourceLimit = (Resource, u64);
+pub(crate) type ResourceLimit = (Resource, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Resource {
+pub(crate) enum Resource {
     Core,
     Descriptors,
     /// The program may have more, up to the limit of whoever starts it, if it asks for more.
@@ -91,7 +91,7 @@ pub enum Resource {
 
 /// How a command ended and what it said.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ProcessResult {
+pub(crate) struct ProcessResult {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub ended: ProcessEnd,
@@ -100,7 +100,7 @@ pub struct ProcessResult {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ProcessEnd {
+pub(crate) enum ProcessEnd {
     Exited(i32),
     Killed(i32),
     TimedOut,
@@ -108,13 +108,13 @@ pub enum ProcessEnd {
 }
 
 /// So much is kept of each stream.
-pub const MOST_STDOUT: usize = 40_000;
-pub const MOST_STDERR: usize = 10_000;
+pub(crate) const MOST_STDOUT: usize = 40_000;
+pub(crate) const MOST_STDERR: usize = 10_000;
 /// By this variable a process is recognised that left its group, where no fence keeps it there.
-pub const MARK: &str = "LLM_DO_COMMAND";
+pub(crate) const MARK: &str = "LLM_DO_COMMAND";
 
 /// Runs a command. Dropping the future ends it at once, with all that it started.
-pub async fn run(launch: ProcessSpec, supervisors: &Supervisors) -> Result<ProcessResult, String> {
+pub(crate) async fn run(launch: ProcessSpec, supervisors: &Supervisors) -> Result<ProcessResult, String> {
     let gone = || "the thread of the commands has ended".to_owned();
     let _turn = supervisors.turns.acquire().await.map_err(|_| gone())?;
     let supervisor = supervisors.take(&launch.within)?;
@@ -134,7 +134,7 @@ const MOST: usize = 8;
 /// thread costs as much as to start a command, and a keeper costs several; both stay within their bounds, so they are kept
 /// for the next command within the same ones.
 #[derive(Debug)]
-pub struct Supervisors {
+pub(crate) struct Supervisors {
     holder: Option<PathBuf>,
     fence: Arc<Fence>,
     turns: Semaphore,
@@ -158,7 +158,7 @@ struct ProcessOrder {
 
 impl Supervisors {
     /// `holder` is a program that does nothing: processes of it hold the groups of commands.
-    pub fn new(holder: Option<PathBuf>, fence: Arc<Fence>) -> Self {
+    pub(crate) fn new(holder: Option<PathBuf>, fence: Arc<Fence>) -> Self {
         Self { holder, fence, turns: Semaphore::new(MOST), free: Mutex::default() }
     }
 
@@ -234,7 +234,7 @@ impl Supervisor {
 }
 
 /// Where commands are started, and how everything that one of them started is ended.
-pub struct Ground {
+pub(crate) struct Ground {
     starter: Option<Starter>,
     end: KillScope,
     limits: LimitsFrom,
@@ -269,7 +269,7 @@ impl Ground {
     }
 
     /// For process 1 of a namespace. It runs nothing but commands with these limits, so it takes them itself.
-    pub fn kept(bounds: &Bounds, limits: &[ResourceLimit]) -> Result<Self, String> {
+    pub(crate) fn kept(bounds: &Bounds, limits: &[ResourceLimit]) -> Result<Self, String> {
         let starter = Starter::new(bounds, Around::Keeper, None)?;
         for (resource, amount) in limits {
             limit(None, *resource, *amount);
@@ -278,7 +278,7 @@ impl Ground {
     }
 
     /// Runs a command to its end. Nobody ends it from outside but with this process.
-    pub fn supervise(&self, launch: &ProcessSpec) -> Result<ProcessResult, String> {
+    pub(crate) fn supervise(&self, launch: &ProcessSpec) -> Result<ProcessResult, String> {
         let leash = Leash { group: rustix::process::getpid(), state: Mutex::new(LeashState::NotStarted) };
         self.supervised(launch, &leash)
     }
@@ -517,7 +517,7 @@ fn processes() -> u64 {
 
 /// Of a process, or of this one.
 #[cfg(target_os = "linux")]
-pub fn limit(process: Option<Pid>, resource: Resource, amount: u64) {
+pub(crate) fn limit(process: Option<Pid>, resource: Resource, amount: u64) {
     use rustix::process::Resource as Kernel;
     let kernel = match resource {
         Resource::Core => Kernel::Core,
@@ -538,7 +538,7 @@ pub fn limit(process: Option<Pid>, resource: Resource, amount: u64) {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn limit(_: Option<Pid>, _: Resource, _: u64) {}
+pub(crate) fn limit(_: Option<Pid>, _: Resource, _: u64) {}
 
 /// Listens until the child ends, its time is up, or it has said too much; the latter two are the answer.
 fn watch(launch: &ProcessSpec, child: &mut Child) -> io::Result<(OutputPipes, Option<ProcessEnd>)> {

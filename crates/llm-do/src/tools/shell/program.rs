@@ -14,7 +14,7 @@ use crate::escape::visible;
 use crate::journal::digest::of_content;
 
 /// Where programs are looked for, in this order. Children find theirs here too.
-pub const DIRECTORIES: &[&str] =
+pub(crate) const DIRECTORIES: &[&str] =
     &["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/run/current-system/sw/bin"];
 
 /// Where a program lies, and so who has to agree that it runs.
@@ -61,24 +61,24 @@ impl Version {
 
 impl ShellProgram {
     /// What is at a path now, if it can be run at all; whether it may is another question.
-    pub fn at(path: PathBuf) -> Option<Self> {
+    pub(crate) fn at(path: PathBuf) -> Option<Self> {
         let metadata = path.metadata().ok().filter(is_executable)?;
         let file = path.canonicalize().ok()?;
         Some(Self { path, file, version: Version::of(&metadata) })
     }
 
     /// Whether its path still leads to the same file, and nobody has touched that.
-    pub fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         self.path.metadata().is_ok_and(|metadata| Version::of(&metadata) == self.version)
     }
 }
 
 /// Directories that a run, or what it reads, can write: no program is started from beneath them.
 #[derive(Clone, Debug, Default)]
-pub struct Grounds(Vec<(Identity, String)>);
+pub(crate) struct Grounds(Vec<(Identity, String)>);
 
 impl Grounds {
-    pub fn new<'a>(project_root: &Path, working: &Path, written: impl IntoIterator<Item = &'a Path>) -> Self {
+    pub(crate) fn new<'a>(project_root: &Path, working: &Path, written: impl IntoIterator<Item = &'a Path>) -> Self {
         let temporary = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into_iter().chain([std::env::temp_dir()]);
         let named = |path: &Path, what: String| Some((Identity::of_path(path).ok()?, what));
         let shown = |path: &Path| visible(&path.display().to_string()).into_owned();
@@ -95,7 +95,7 @@ impl Grounds {
     }
 
     /// Where the program at an absolute path lies.
-    pub fn place(&self, path: &Path) -> ProgramPlace {
+    pub(crate) fn place(&self, path: &Path) -> ProgramPlace {
         let way = match way::to(path) {
             Ok(way) => way,
             Err(error) => return ProgramPlace::Refused(format!("cannot be looked at: {error}")),
@@ -136,7 +136,7 @@ impl Grounds {
     }
 
     /// Of directories in which the user wants programs to be found, those that may be used, and why the others may not.
-    pub fn own_directories(&self, wanted: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+    pub(crate) fn own_directories(&self, wanted: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
         let (mut own, mut left_out) = (Vec::new(), Vec::new());
         for path in wanted {
             let judged = match way::to(path) {
@@ -166,7 +166,7 @@ fn others_may_write(path: &Path, metadata: &Metadata) -> Option<String> {
 
 /// What was found, once for each name: what a command means does not change during a run.
 #[derive(Debug, Default)]
-pub struct Programs {
+pub(crate) struct Programs {
     grounds: Grounds,
     /// The user's own, besides the system's.
     directories: Vec<PathBuf>,
@@ -175,13 +175,13 @@ pub struct Programs {
 
 impl Programs {
     /// What was found before counts: nothing is looked for again.
-    pub fn new(grounds: Grounds, directories: Vec<PathBuf>, found: &BTreeMap<String, ShellProgram>) -> Self {
+    pub(crate) fn new(grounds: Grounds, directories: Vec<PathBuf>, found: &BTreeMap<String, ShellProgram>) -> Self {
         let found = found.iter().map(|(name, program)| (name.clone(), Ok(program.clone()))).collect();
         Self { grounds, directories, found: Mutex::new(found) }
     }
 
     /// The program, or why there is none.
-    pub fn find(&self, name: &str) -> Result<ShellProgram, String> {
+    pub(crate) fn find(&self, name: &str) -> Result<ShellProgram, String> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.entry(name.to_owned()).or_insert_with(|| self.resolve(name)).clone()
     }
@@ -214,12 +214,12 @@ impl Programs {
     }
 
     /// The value of `PATH` for children.
-    pub fn search_path(&self) -> String {
+    pub(crate) fn search_path(&self) -> String {
         self.directories().map(|directory| directory.display().to_string()).collect::<Vec<_>>().join(":")
     }
 
     /// What a fence must let be run besides the system: the user's directories, and a program in them or elsewhere.
-    pub fn run_from(&self, program: &ShellProgram) -> Vec<PathBuf> {
+    pub(crate) fn run_from(&self, program: &ShellProgram) -> Vec<PathBuf> {
         let is_system = |path: &Path| system_directories().any(|directory| path.starts_with(directory));
         let own = [&program.path, &program.file].into_iter().filter(|path| !is_system(path)).cloned();
         let libraries = self.directories.iter().flat_map(|directory| libraries(directory));
@@ -227,7 +227,7 @@ impl Programs {
     }
 
     /// Where programs that only start others find them, and the variable that says so to them: a directory in the user's home.
-    pub fn homes(&self, program: &ShellProgram, home: Option<&Path>) -> Vec<(&'static str, PathBuf)> {
+    pub(crate) fn homes(&self, program: &ShellProgram, home: Option<&Path>) -> Vec<(&'static str, PathBuf)> {
         let is_used = |file: &str| {
             program.file.file_name().is_some_and(|name| name == file)
                 || self.directories.iter().any(|directory| directory.join(file).is_file())

@@ -7,18 +7,18 @@ use crate::tools::approval::Rule;
 use crate::tools::source::ShellRule;
 
 /// Whether a rule is about a command: the command begins with its words.
-pub fn matches(rule: &ShellRule, words: &[Word]) -> bool {
+pub(crate) fn matches(rule: &ShellRule, words: &[Word]) -> bool {
     rule.pattern.len() <= words.len() && rule.pattern.iter().zip(words).all(|(expected, word)| *expected == word.text)
 }
 
 /// The first rule that matches decides.
-pub fn first_match<'r>(rules: &'r [ShellRule], words: &[Word]) -> Option<&'r ShellRule> {
+pub(crate) fn first_match<'r>(rules: &'r [ShellRule], words: &[Word]) -> Option<&'r ShellRule> {
     rules.iter().find(|rule| matches(rule, words))
 }
 
 /// What the rule says of a command that it matches: some words turn `allow` into `ask`, and so does whatever is not
 /// among those that it knows.
-pub fn verdict(rule: &ShellRule, words: &[Word]) -> Rule {
+pub(crate) fn verdict(rule: &ShellRule, words: &[Word]) -> Rule {
     let behind: Vec<&str> = words.iter().skip(rule.pattern.len()).map(|word| word.text.as_str()).collect();
     let is_required = rule.approval_required_if_args.iter().any(|argument| options::is_given(argument, &behind));
     let is_unknown = rule.allowed_args.as_ref().is_some_and(|allowed| options::has_other(allowed, &behind));
@@ -29,7 +29,7 @@ pub fn verdict(rule: &ShellRule, words: &[Word]) -> Rule {
 }
 
 /// Whether an example is decided as it says: by this rule (of a list of them), or not by this rule.
-pub fn check_example(rules: &[ShellRule], at: usize, example: &str, should_match: bool) -> Result<(), String> {
+pub(crate) fn check_example(rules: &[ShellRule], at: usize, example: &str, should_match: bool) -> Result<(), String> {
     let words = words::split(example)
         .map_err(|reason| format!("the example `{}` is no command: {reason}", visible(example)))?;
     let decided_by = rules.iter().position(|rule| matches(rule, &words));

@@ -11,7 +11,7 @@ const MOST_LINKS: usize = 40;
 
 /// A way, as far as it goes.
 #[derive(Clone, Debug)]
-pub struct PathTrail {
+pub(crate) struct PathTrail {
     /// Those that something was looked up in, each without links.
     pub directories: Vec<(PathBuf, Metadata)>,
     /// What is at its end, without links; `None` if nothing is.
@@ -21,7 +21,7 @@ pub struct PathTrail {
 impl PathTrail {
     /// The same way with its end as one more directory: what would be looked up in it.
     #[must_use]
-    pub fn entered(mut self) -> Self {
+    pub(crate) fn entered(mut self) -> Self {
         self.directories.extend(self.arrived.take_if(|(_, metadata)| metadata.is_dir()));
         self
     }
@@ -33,7 +33,7 @@ enum TrailStep {
 }
 
 /// Follows an absolute path.
-pub fn to(path: &Path) -> io::Result<PathTrail> {
+pub(crate) fn to(path: &Path) -> io::Result<PathTrail> {
     let mut here = PathBuf::from("/");
     let mut at = here.symlink_metadata()?;
     let mut directories = Vec::new();
@@ -85,7 +85,7 @@ fn put_in_front(waiting: &mut VecDeque<TrailStep>, path: &Path) {
 }
 
 /// Whether a directory shows processes: what its names lead to changes with who looks.
-pub fn is_of_processes(directory: &Path) -> bool {
+pub(crate) fn is_of_processes(directory: &Path) -> bool {
     #[cfg(target_os = "linux")]
     {
         rustix::fs::statfs(directory).is_ok_and(|disk| disk.f_type == rustix::fs::PROC_SUPER_MAGIC)

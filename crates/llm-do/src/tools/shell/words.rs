@@ -7,15 +7,15 @@ use crate::escape::{is_deceptive, visible};
 
 /// One word of a command, which remembers what of it was quoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
+pub(crate) struct Word {
     pub text: String,
     /// For each character whether a quote or a backslash made it plain text.
     quoted: Vec<bool>,
 }
 
 /// Longer commands are refused.
-pub const LONGEST_COMMAND: usize = 16 * 1024;
-pub const MOST_WORDS: usize = 512;
+pub(crate) const LONGEST_COMMAND: usize = 16 * 1024;
+pub(crate) const MOST_WORDS: usize = 512;
 
 impl Word {
     fn empty() -> Self {
@@ -28,18 +28,18 @@ impl Word {
     }
 
     /// Whether a shell would take the word for a pattern of file names.
-    pub fn is_glob(&self) -> bool {
+    pub(crate) fn is_glob(&self) -> bool {
         self.text.chars().zip(&self.quoted).any(|(c, quoted)| !quoted && matches!(c, '*' | '?' | '[' | '{'))
     }
 
     /// A word all of which is plain text.
-    pub fn literal(text: &str) -> Self {
+    pub(crate) fn literal(text: &str) -> Self {
         Self { text: text.to_owned(), quoted: vec![true; text.chars().count()] }
     }
 }
 
 /// Splits a command into its words; an error says what the model may write instead.
-pub fn split(command: &str) -> Result<Vec<Word>, String> {
+pub(crate) fn split(command: &str) -> Result<Vec<Word>, String> {
     if command.len() > LONGEST_COMMAND {
         return Err(format!("the command is longer than {LONGEST_COMMAND} bytes"));
     }
@@ -124,7 +124,7 @@ fn reason_to_refuse(c: char, starts_word: bool) -> Option<String> {
 }
 
 /// The name of a program, if the word can be one: no path, no assignment, nothing that looks like another name.
-pub fn program_name(word: &Word) -> Result<&str, String> {
+pub(crate) fn program_name(word: &Word) -> Result<&str, String> {
     let name = word.text.as_str();
     let shown = || visible(name).into_owned();
     if name.is_empty() {

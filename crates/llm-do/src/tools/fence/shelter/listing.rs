@@ -15,7 +15,7 @@ use crate::tools::repository;
 
 /// The entries of a directory that somebody has to look at.
 #[derive(Debug)]
-pub struct DirectoryListing {
+pub(crate) struct DirectoryListing {
     /// How many there are in all.
     pub entries: usize,
     pub directories: Vec<PathBuf>,
@@ -29,7 +29,7 @@ pub struct DirectoryListing {
 
 /// What a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub(crate) enum Mark {
     Repository,
     Secret,
     Protected(KeptFrom),
@@ -44,7 +44,7 @@ struct Stamp {
 
 /// Why a directory could not be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DirectoryListingError {
+pub(crate) enum DirectoryListingError {
     /// It is not there any more.
     Gone,
     /// Nobody may look into it, until its owner changes that: a command could.
@@ -65,14 +65,14 @@ impl From<io::Error> for DirectoryListingError {
 
 /// Listings by directory.
 #[derive(Debug, Default)]
-pub struct Listings(HashMap<PathBuf, DirectoryListing>);
+pub(crate) struct Listings(HashMap<PathBuf, DirectoryListing>);
 
 /// How coarse the clock of a file system may be.
 const COARSE: Duration = Duration::from_millis(100);
 
 impl Listings {
     /// What is in a directory now.
-    pub fn of(
+    pub(crate) fn of(
         &mut self,
         directory: &Path,
         most: usize,
@@ -89,7 +89,7 @@ impl Listings {
 }
 
 /// What an entry means, by its path and kind, and whether what is in it is looked at.
-pub type Meaning<'a> = &'a dyn Fn(&Path, fs::FileType) -> (Option<Mark>, bool);
+pub(crate) type Meaning<'a> = &'a dyn Fn(&Path, fs::FileType) -> (Option<Mark>, bool);
 
 impl DirectoryListing {
     fn read(directory: &Path, stamp: Stamp, most: usize, meaning: Meaning<'_>) -> Result<Self, DirectoryListingError> {

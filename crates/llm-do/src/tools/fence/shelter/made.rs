@@ -9,7 +9,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 /// Something that is there now, in a directory that is held.
-pub struct LeftoverEntry {
+pub(crate) struct LeftoverEntry {
     pub path: PathBuf,
     above: Dir,
     name: PathBuf,
@@ -17,7 +17,7 @@ pub struct LeftoverEntry {
 
 impl LeftoverEntry {
     /// What stands at a path that led through no links: itself, or the first link on the way to it.
-    pub fn at(root: &Path, path: &Path) -> Option<Self> {
+    pub(crate) fn at(root: &Path, path: &Path) -> Option<Self> {
         let parts: Vec<&OsStr> = path.strip_prefix(root).ok()?.components().map(Component::as_os_str).collect();
         let mut above = open(CWD, root)?;
         let mut so_far = root.to_owned();
@@ -33,7 +33,7 @@ impl LeftoverEntry {
     }
 
     /// Removes it, a directory with all that is in it; says whether that succeeded.
-    pub fn remove(&self) -> bool {
+    pub(crate) fn remove(&self) -> bool {
         let is_directory = self.above.symlink_metadata(&self.name).is_ok_and(|metadata| metadata.is_dir());
         if is_directory { self.above.remove_dir_all(&self.name) } else { self.above.remove_file(&self.name) }.is_ok()
     }

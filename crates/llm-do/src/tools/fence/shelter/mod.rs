@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Shelter;
-pub use listing::Listings;
+pub(crate) use listing::Listings;
 use listing::{DirectoryListingError, Mark};
 use made::LeftoverEntry;
 
@@ -19,12 +19,12 @@ use crate::tools::repository;
 use crate::tools::secret::looks_secret;
 
 /// More mounts than a command should wait for.
-pub const MOST_MOUNTS: usize = 1024;
+pub(crate) const MOST_MOUNTS: usize = 1024;
 /// Larger trees are not searched to their end.
-pub const MOST_ENTRIES: usize = 200_000;
+pub(crate) const MOST_ENTRIES: usize = 200_000;
 
 /// Where commands are, and what must be kept from them there.
-pub struct ShelterSearch<'a> {
+pub(crate) struct ShelterSearch<'a> {
     /// Absolute, without links.
     pub written: &'a [PathBuf],
     pub read: &'a [PathBuf],
@@ -38,7 +38,7 @@ pub struct ShelterSearch<'a> {
 
 /// What may be done with the directories of `git`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Repositories {
+pub(crate) enum Repositories {
     ReadOnly,
     /// But for what `git` takes as settings or runs.
     Written,
@@ -46,7 +46,7 @@ pub enum Repositories {
 
 /// What was found, as it was then.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct ShelterFindings {
+pub(crate) struct ShelterFindings {
     pub read_only: BTreeSet<PathBuf>,
     pub hidden: BTreeSet<PathBuf>,
     /// Stays where it is, and may be written: it tells what the directory around it is.
@@ -77,7 +77,7 @@ struct WatchedDirectory {
 
 /// What a command did that nobody may do unseen.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Trace {
+pub(crate) enum Trace {
     /// It is there, and somebody should look at it.
     Made(PathBuf),
     /// It was made, and is gone again.
@@ -91,7 +91,7 @@ const CACHE: &str = "__pycache__";
 
 impl ShelterSearch<'_> {
     /// Looks at everything there is, but reads again only what has changed since.
-    pub fn run(&self, listings: &mut Listings) -> ShelterFindings {
+    pub(crate) fn run(&self, listings: &mut Listings) -> ShelterFindings {
         let mut found =
             ShelterFindings { is_whole: true, written: self.written.to_owned(), ..ShelterFindings::default() };
         for root in self.written {
@@ -288,7 +288,7 @@ enum TreeAccess {
 
 impl ShelterFindings {
     /// How many mounts it takes.
-    pub fn mounts(&self, written: &[PathBuf]) -> usize {
+    pub(crate) fn mounts(&self, written: &[PathBuf]) -> usize {
         let kept = self.read_only.iter().chain(&self.hidden).chain(&self.held);
         let kept: BTreeSet<&Path> = kept.map(PathBuf::as_path).collect();
         let mut held = kept.clone();
@@ -301,7 +301,7 @@ impl ShelterFindings {
     }
 
     /// For a command to which somebody agreed although it names some of these files: they are opened, and nothing beside them.
-    pub fn shelter(&self, approved: &[PathBuf], private: Option<PathBuf>) -> Shelter {
+    pub(crate) fn shelter(&self, approved: &[PathBuf], private: Option<PathBuf>) -> Shelter {
         let is_kept = |path: &Path| self.read_only.iter().chain(&self.hidden).any(|kept| path.starts_with(kept));
         let (there, missing): (Vec<&PathBuf>, Vec<&PathBuf>) = approved.iter().partition(|one| one.exists());
         // What is to be made is made in its directory.
@@ -322,7 +322,7 @@ impl ShelterFindings {
     }
 
     /// What a command has made that others would run, import or take as instructions; what no command may make is removed.
-    pub fn traces(&self, protected: &ProtectedFiles, approved: &[PathBuf]) -> Vec<Trace> {
+    pub(crate) fn traces(&self, protected: &ProtectedFiles, approved: &[PathBuf]) -> Vec<Trace> {
         let is_approved = |path: &Path| approved.iter().any(|one| path.starts_with(one));
         let mut traces = Vec::new();
         for watched in &self.watched {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 /// The paths of an index, or `None` if it is not one that is understood.
-pub fn paths(bytes: &[u8], hash: Hash) -> Option<Vec<PathBuf>> {
+pub(crate) fn paths(bytes: &[u8], hash: Hash) -> Option<Vec<PathBuf>> {
     let mut reader = Reader(bytes);
     let (signature, version, count) = (reader.take(4)?, reader.number()?, reader.number()?);
     if signature != b"DIRC" || !(2..=4).contains(&version) {
@@ -37,7 +37,7 @@ pub fn paths(bytes: &[u8], hash: Hash) -> Option<Vec<PathBuf>> {
 
 /// How a repository names its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hash {
+pub(crate) enum Hash {
     Sha1,
     Sha256,
 }
@@ -51,7 +51,7 @@ impl Hash {
     }
 
     /// The tree without entries, which every repository has.
-    pub fn empty_tree(self) -> &'static str {
+    pub(crate) fn empty_tree(self) -> &'static str {
         match self {
             Self::Sha1 => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
             Self::Sha256 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",

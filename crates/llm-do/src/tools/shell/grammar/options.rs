@@ -6,7 +6,7 @@ use crate::tools::shell::words::Word;
 
 /// A flag that a command may have.
 #[derive(Clone, Copy, Debug)]
-pub struct Flag {
+pub(crate) struct Flag {
     pub short: Option<char>,
     /// Empty: it has only a short form.
     pub long: &'static str,
@@ -14,7 +14,7 @@ pub struct Flag {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Value {
+pub(crate) enum Value {
     None,
     /// In the same word or in the next one.
     Needed(Type),
@@ -25,7 +25,7 @@ pub enum Value {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Type {
+pub(crate) enum Type {
     Text,
     /// Digits, perhaps with a sign.
     Number,
@@ -36,34 +36,34 @@ pub enum Type {
     Checked(fn(&str) -> Result<(), String>),
 }
 
-pub const fn short(short: char) -> Flag {
+pub(crate) const fn short(short: char) -> Flag {
     Flag { short: Some(short), long: "", value: Value::None }
 }
 
-pub const fn long(long: &'static str) -> Flag {
+pub(crate) const fn long(long: &'static str) -> Flag {
     Flag { short: None, long, value: Value::None }
 }
 
-pub const fn both(short: char, long: &'static str) -> Flag {
+pub(crate) const fn both(short: char, long: &'static str) -> Flag {
     Flag { short: Some(short), long, value: Value::None }
 }
 
 /// `-20`.
-pub const NUMBER: Flag = Flag { short: None, long: "", value: Value::Number };
+pub(crate) const NUMBER: Flag = Flag { short: None, long: "", value: Value::Number };
 
 impl Flag {
-    pub const fn takes(self, value: Type) -> Self {
+    pub(crate) const fn takes(self, value: Type) -> Self {
         Self { value: Value::Needed(value), ..self }
     }
 
-    pub const fn may_take(self, value: Type) -> Self {
+    pub(crate) const fn may_take(self, value: Type) -> Self {
         Self { value: Value::Attached(value), ..self }
     }
 }
 
 /// A command's words after its name, sorted.
 #[derive(Debug, Default)]
-pub struct Options<'w> {
+pub(crate) struct Options<'w> {
     pub flags: Vec<(Flag, Option<Word>)>,
     pub operands: Vec<&'w Word>,
     /// How many operands came before `--`.
@@ -71,7 +71,7 @@ pub struct Options<'w> {
 }
 
 impl<'w> Options<'w> {
-    pub fn read(words: &'w [Word], known: &[Flag]) -> Result<Self, String> {
+    pub(crate) fn read(words: &'w [Word], known: &[Flag]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -138,11 +138,11 @@ impl<'w> Options<'w> {
     }
 
     /// Whether a flag was given, by its long name or else its letter.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.flags.iter().any(|(flag, _)| flag.is_called(name))
     }
 
-    pub fn values(&self, name: &'static str) -> impl Iterator<Item = &Word> {
+    pub(crate) fn values(&self, name: &'static str) -> impl Iterator<Item = &Word> {
         self.flags.iter().filter(move |(flag, _)| flag.is_called(name)).filter_map(|(_, value)| value.as_ref())
     }
 }

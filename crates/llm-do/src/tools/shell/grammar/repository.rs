@@ -14,7 +14,7 @@ use crate::tools::shell::directory::WorkingDirectory;
 
 /// The repository that `git` would find, as far as it matters.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Repository {
+pub(crate) struct Repository {
     /// Where it begins, if that is above the working directory.
     pub above: Option<PathBuf>,
     pub hash: Hash,
@@ -25,7 +25,7 @@ pub struct Repository {
 
 /// What is known of the files that a repository tracks.
 #[derive(Debug, PartialEq, Eq)]
-pub enum TrackedFiles {
+pub(crate) enum TrackedFiles {
     /// Nothing says which they are.
     Unknown,
     /// Those that look like secrets, from its root.
@@ -38,7 +38,7 @@ const LARGEST_INDEX: u64 = 256 * 1024 * 1024;
 const MOST_NAMED: usize = 5;
 
 /// Looks where `git` would look. `None`: there is no repository, and `git` will say so.
-pub fn examine(directory: &WorkingDirectory) -> Option<Repository> {
+pub(crate) fn examine(directory: &WorkingDirectory) -> Option<Repository> {
     if directory.directory.symlink_metadata(".git").is_ok() {
         return Some(Repository::read(&directory.directory, None));
     }

@@ -7,7 +7,7 @@ use super::options::{Flag, NUMBER, both, long, short};
 const WHEN: super::options::Type = OneOf(&["never", "auto", "always"]);
 
 // Without: -L, -H and their long forms, which look at what links lead to.
-pub const LS: &[Flag] = &[
+pub(crate) const LS: &[Flag] = &[
     both('a', "all"),
     both('A', "almost-all"),
     both('b', "escape"),
@@ -64,7 +64,7 @@ pub const LS: &[Flag] = &[
     short('1'),
 ];
 
-pub const CAT: &[Flag] = &[
+pub(crate) const CAT: &[Flag] = &[
     both('A', "show-all"),
     both('b', "number-nonblank"),
     short('e'),
@@ -77,7 +77,7 @@ pub const CAT: &[Flag] = &[
     both('v', "show-nonprinting"),
 ];
 
-pub const HEAD: &[Flag] = &[
+pub(crate) const HEAD: &[Flag] = &[
     NUMBER,
     both('c', "bytes").takes(Size),
     both('n', "lines").takes(Size),
@@ -88,10 +88,10 @@ pub const HEAD: &[Flag] = &[
 ];
 
 // Without: -f, -F, --follow, --retry, --pid, -s, which wait.
-pub const TAIL: &[Flag] = HEAD;
+pub(crate) const TAIL: &[Flag] = HEAD;
 
 // Without: --files0-from, which reads other files.
-pub const WC: &[Flag] = &[
+pub(crate) const WC: &[Flag] = &[
     both('c', "bytes"),
     both('m', "chars"),
     both('l', "lines"),
@@ -101,7 +101,7 @@ pub const WC: &[Flag] = &[
 ];
 
 // Without: -o, --compress-program, -T, --files0-from, --random-source, -R, --batch-size, -S, --parallel.
-pub const SORT: &[Flag] = &[
+pub(crate) const SORT: &[Flag] = &[
     both('b', "ignore-leading-blanks"),
     both('c', "check").may_take(OneOf(&["quiet", "silent", "diagnose-first"])),
     short('C'),
@@ -122,7 +122,7 @@ pub const SORT: &[Flag] = &[
     both('z', "zero-terminated"),
 ];
 
-pub const UNIQ: &[Flag] = &[
+pub(crate) const UNIQ: &[Flag] = &[
     both('c', "count"),
     both('d', "repeated"),
     short('D'),
@@ -135,7 +135,7 @@ pub const UNIQ: &[Flag] = &[
 ];
 
 // Without: -R and --dereference-recursive, which follow links; -d and -D, which mean them too; --exclude-from.
-pub const GREP: &[Flag] = &[
+pub(crate) const GREP: &[Flag] = &[
     NUMBER,
     both('A', "after-context").takes(Number),
     both('a', "text"),
@@ -179,5 +179,5 @@ pub const GREP: &[Flag] = &[
 ];
 
 // Without: -b, -S and -t, which name other files.
-pub const MV: &[Flag] =
+pub(crate) const MV: &[Flag] =
     &[both('f', "force"), both('n', "no-clobber"), both('T', "no-target-directory"), both('v', "verbose")];
