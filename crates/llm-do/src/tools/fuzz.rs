@@ -11,7 +11,7 @@ use super::approval::{Verdict, canonical};
 use super::filesystem::Filesystem;
 use super::mcp::protocol::{self, Listing};
 use super::protected::ProtectedFiles;
-use super::shell::directory::WorkingDirectory;
+use super::shell::directory::CommandDirectory;
 use super::shell::{grammar, words};
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
 use super::{ToolSpec, Toolset, mcp};
@@ -41,7 +41,7 @@ pub fn command(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(split) = words::split(&text) else { return };
     // Judging looks, and changes nothing.
-    if let Ok(directory) = WorkingDirectory::open(Path::new("src")) {
+    if let Ok(directory) = CommandDirectory::open(Path::new("src")) {
         assert_eq!(
             grammar::fit(&split, &directory, &|_| false),
             grammar::fit(&split, &directory, &|_| false),
