@@ -6,22 +6,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use llm_do::approval::{ApprovalMode, KnownAnswers};
+use llm_do::created::WorkerDefaults;
 use llm_do::escape::visible_lines;
-use llm_do::event::{Listen, MessageLog};
-use llm_do::journal::Journal;
-use llm_do::model::name::{ModelChoices, ModelName};
-use llm_do::project::create::WorkerDefaults;
-use llm_do::project::fingerprint::Fingerprint;
-use llm_do::project::link::Survey;
-use llm_do::project::trust::{Agreement, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
-use llm_do::project::{ApprovalMode, Code, Entry, Limits, Program, Project, Typing};
+use llm_do::events::MessageLog;
+use llm_do::fence::{FenceConfig, WorkingDirectory};
+use llm_do::program::{Code, Entry, Survey, Typing};
 use llm_do::questions::{QuestionBroker, QuestionUpdates};
-use llm_do::runtime::{Models, OutsideCaller, Runtime, RuntimeConfig, UnknownPrices};
-use llm_do::tools::DeclaredTool;
-use llm_do::tools::approval::{Approvals, Approver, KnownAnswers};
-use llm_do::tools::fence::FenceConfig;
-use llm_do::tools::plane::Refusals;
-use llm_do::tools::working_directory::WorkingDirectory;
+use llm_do::runs::{OutsideCaller, UnknownPrices};
+use llm_do::toolsets::{DeclaredTool, Refusals};
+use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
+use llm_do::{
+    Approvals, Approver, Journal, Limits, Listen, ModelChoices, ModelName, Models, Program, Project, Runtime,
+    RuntimeConfig,
+};
 
 use crate::error::LaunchError;
 use crate::python::PythonPlan;

@@ -4,21 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use llm_do::journal::Journal;
-use llm_do::journal::file::{self, FileJournal, JournalError};
-use llm_do::journal::mac::StateKey;
-use llm_do::journal::record::JournalContents;
-use llm_do::journal::run_id::{is_run_id, run_id};
-use llm_do::model::name::{ModelChoices, ModelName};
-use llm_do::project::create::WorkerDefaults;
-use llm_do::project::fingerprint::Fingerprint;
-use llm_do::project::{ApprovalMode, Limits};
-use llm_do::runtime::UnknownPrices;
-use llm_do::runtime::input::Input;
-use llm_do::runtime::record::PriorSpending;
-use llm_do::syntax::table::is_name;
-use llm_do::tools::fence::FenceConfig;
-use llm_do::tools::working_directory::WorkingDirectory;
+use llm_do::approval::ApprovalMode;
+use llm_do::created::WorkerDefaults;
+use llm_do::fence::{FenceConfig, WorkingDirectory};
+use llm_do::names::is_name;
+use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
+use llm_do::runs::UnknownPrices;
+use llm_do::trust::Fingerprint;
+use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, records};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;
@@ -227,8 +220,8 @@ impl Author {
 /// What a journal says, without going on with it.
 pub fn read(file: &Path, author: Author, state: &StateDirectory) -> Result<JournalContents, LaunchError> {
     let contents = match author {
-        Author::User => file::read(file, state.key()?),
-        Author::Stranger => file::read_foreign(file),
+        Author::User => records::read(file, state.key()?),
+        Author::Stranger => records::read_foreign(file),
     };
     contents.map_err(unusable)
 }
