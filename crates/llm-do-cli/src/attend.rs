@@ -8,7 +8,7 @@ use llm_do::approval::KnownAnswers;
 use llm_do::program::{Entry, Typing};
 use llm_do::records::JournalContents;
 use llm_do::trust::Fingerprint;
-use llm_do::{Input, Listen, Program, process, records};
+use llm_do::{Input, Listen, Program, process};
 use llm_do_launch::launch::{Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, TrustedLaunch};
 use llm_do_launch::record::{RunHeader, RunRecord, read};
 use llm_do_launch::rehearsal::RehearsedRequest;
@@ -72,8 +72,11 @@ fn linked(
     before: Option<PriorRun<'_>>,
 ) -> Result<LinkedRun, Failure> {
     let RunPlan { launch, mut conduct } = plan;
+    let directory = launch.directory.clone();
+    conduct.output.file = conduct.output.file.map(|file| directory.join(file));
+    conduct.files = conduct.files.iter().map(|file| directory.join(file)).collect();
     conduct.output.file.as_deref().map_or(Ok(()), answer_file::check)?;
-    if let Some(hint) = meant_command(&launch.project) {
+    if let Some(hint) = meant_command(&launch.project_path()) {
         return Err(Failure::usage(format!("there is no project `{}`", launch.project.display())).hint(hint));
     }
     let rehearsed = match &launch.purpose {
@@ -103,7 +106,7 @@ fn linked(
         }
     };
     conduct.output.view.streamed &= linked.answers_in_text() && !is_recorded;
-    let editor = conduct.attended.then(|| Editor::of(environment, &linked.program().root));
+    let editor = conduct.attended.then(|| Editor::of(environment, &linked.program().root, directory));
     Ok(LinkedRun { linked, talk, conduct, replayed, rehearsed, editor, executor })
 }
 
@@ -179,7 +182,7 @@ impl LinkedRun {
     pub fn record(&mut self) -> Result<Record, Failure> {
         match (&self.conduct.recording, self.replayed.take(), &self.talk) {
             (Recording::Journal(file), _, Talk::Once(input)) => {
-                let header = header(&self.linked, &self.conduct, input.clone())?;
+                let header = RunHeader::begin(&self.linked.launch, self.linked.files.clone(), input.clone())?;
                 Ok(Record::File(file.clone(), header))
             }
             (_, Some((header, contents)), _) => Ok(Record::Known(RunRecord::replay(contents, header.run))),
@@ -224,18 +227,6 @@ impl Attendance {
         }?;
         console::delivered()
     }
-}
-
-fn header(linked: &LinkedLaunch, conduct: &Conduct, input: Input) -> Result<RunHeader, Failure> {
-    let directory = std::env::current_dir()
-        .map_err(|error| Failure::failed(format!("the working directory is unknown: {error}")))?;
-    let (project, flags) = (linked.launch.project.clone(), conduct.flags.clone());
-    let unspeakable = [&project, &directory].into_iter().chain(&flags.python).find(|path| path.to_str().is_none());
-    if let Some(path) = unspeakable {
-        return Err(Failure::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
-            .hint("run it from a place with another name, or without `--journal`"));
-    }
-    Ok(RunHeader { run: records::run_id(), project, directory, flags, files: linked.files.clone(), input })
 }
 
 async fn attend(

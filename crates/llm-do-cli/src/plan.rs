@@ -7,7 +7,7 @@ use std::time::Duration;
 use llm_do::approval::ApprovalMode;
 use llm_do::created::WorkerDefaults;
 use llm_do::diagnostics::Colour;
-use llm_do::fence::FenceConfig;
+use llm_do::fence::{FenceConfig, WorkingDirectory};
 use llm_do::names::is_name;
 use llm_do::providers::PROVIDERS;
 use llm_do::python::Tracebacks;
@@ -17,7 +17,7 @@ use llm_do_launch::config::Config;
 use llm_do_launch::fencing::{self, FenceChoice};
 use llm_do_launch::launch::{Launch, PolicyOverrides, Purpose};
 use llm_do_launch::python::PythonPlan;
-use llm_do_launch::record::{Author, LaunchRecord};
+use llm_do_launch::record::{Author, LaunchOverrides, check_amount, chosen_models};
 use llm_do_launch::rehearsal::RehearsedRequest;
 use llm_do_launch::settings::Settings;
 use llm_do_launch::tools::ToolOffer;
@@ -73,10 +73,11 @@ pub fn check(args: CheckArgs, environment: &Environment, settings: &Settings) ->
     })
 }
 
-/// A run of the current directory about which nothing but its models was decided.
+/// A run of the process's directory about which nothing but its models was decided.
 pub fn launch(models: ModelChoices) -> Launch {
     Launch {
         project: PathBuf::from("."),
+        directory: WorkingDirectory::of_process(),
         entry: None,
         python: PythonPlan::default(),
         models,
@@ -106,8 +107,6 @@ pub struct Conduct {
     pub trust: Answerers,
     /// Of each turn.
     pub timeout: Option<Duration>,
-    /// What a run that goes on later inherits.
-    pub flags: LaunchRecord,
     pub colour: Colour,
 }
 
@@ -158,23 +157,9 @@ pub enum Stdin {
 }
 
 pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Result<RunPlan, Failure> {
-    let Settings { variables, config, .. } = settings;
-    let (output, flags) = (output(&args, environment), recorded_flags(&args));
-    let attended = environment.can_ask && !args.conduct.headless;
-    let tracebacks = if args.conduct.debug { Tracebacks::Whole } else { Tracebacks::Nothing };
-    let policy = PolicyOverrides {
-        approval_mode: match (args.conduct.approve_all, args.conduct.reject_all) {
-            (true, _) => Some(ApprovalMode::ApproveAll),
-            (false, true) => Some(ApprovalMode::RejectAll),
-            (false, false) => None,
-        },
-        is_attended: attended,
-        max_depth: args.conduct.max_depth,
-        limits: limits(&args.conduct)?,
-        unknown_prices: UnknownPrices::when(args.conduct.allow_unknown_prices),
-        stream: !args.conduct.no_stream,
-    };
-    let models = models(&args.conduct.models, environment, config)?;
+    let output = if args.dry_run { dry_output(&args.conduct, environment) } else { output(&args.conduct, environment) };
+    let LaunchOverrides { models, python, policy, fence, own_files } =
+        overrides(&args.conduct, &WorkingDirectory::of_process(), environment, settings)?;
     let conduct = Conduct {
         talk: talk(&args, environment),
         files: args.files,
@@ -183,60 +168,111 @@ pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Res
             (None, Some(file)) => Recording::Replay(file, Author::of(args.foreign)),
             (None, None) => Recording::Nothing,
         },
-        attended,
-        trust: Answerers {
-            flag: trust::typed(args.conduct.trust.as_deref())?,
-            once: trust::of_variable(environment)?,
-            person: attended,
-        },
-        timeout: args.conduct.timeout,
-        flags,
-        colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
         output,
+        ..unspoken(&args.conduct, &WorkingDirectory::of_process(), environment)?
     };
     let launch = Launch {
         project: args.project,
         entry: args.agent,
-        python: PythonPlan::of(args.python, variables, config).telling(tracebacks),
+        python: python.naming(args.python),
         tools: if args.no_tools { ToolOffer::Withheld } else { ToolOffer::Offered },
         policy,
-        fence: fencing::config(args.conduct.fence.map(FenceChoice::from), variables, config)?,
-        own_files: conduct.output.file.clone().into_iter().collect(),
+        fence,
+        own_files,
         purpose: if args.dry_run { Purpose::FirstRequest(RehearsedRequest::default()) } else { Purpose::Answer },
         ..launch(models)
     };
     Ok(RunPlan { launch, conduct })
 }
 
-/// The flags that a resumed run inherits.
-fn recorded_flags(args: &RunArgs) -> LaunchRecord {
-    let conduct = &args.conduct;
-    LaunchRecord {
-        models: conduct.models.models.clone(),
-        agent: args.agent.clone(),
-        no_stream: conduct.no_stream,
-        reject_all: conduct.reject_all,
-        no_tools: args.no_tools,
-        max_requests: conduct.max_requests,
-        max_cost_usd: conduct.max_cost_usd,
-        allow_unknown_prices: conduct.allow_unknown_prices,
-        max_depth: conduct.max_depth,
-        python: args.python.clone(),
+/// What is typed about how a run goes, which counts before what a record of it says. It was typed where the process is,
+/// and is written here as it is reached from the directory of the run.
+pub fn overrides(
+    args: &ConductArgs,
+    directory: &WorkingDirectory,
+    environment: &Environment,
+    settings: &Settings,
+) -> Result<LaunchOverrides, Failure> {
+    let Settings { variables, config, .. } = settings;
+    let tracebacks = if args.debug { Tracebacks::Whole } else { Tracebacks::Nothing };
+    check_amount(args.max_cost_usd)?;
+    let policy = PolicyOverrides {
+        approval_mode: match (args.approve_all, args.reject_all) {
+            (true, _) => Some(ApprovalMode::ApproveAll),
+            (false, true) => Some(ApprovalMode::RejectAll),
+            (false, false) => None,
+        },
+        is_attended: environment.can_ask && !args.headless,
+        max_depth: args.max_depth,
+        limits: Limits { max_requests: args.max_requests, max_cost_usd: args.max_cost_usd, ..Limits::default() },
+        unknown_prices: UnknownPrices::when(args.allow_unknown_prices),
+        stream: !args.no_stream,
+    };
+    let mut models = models(&args.models, environment, config)?;
+    for model in models.required.iter_mut().chain(models.overrides.values_mut()) {
+        import_script(model, directory)?;
     }
+    Ok(LaunchOverrides {
+        models,
+        python: PythonPlan::of(None, variables, config).telling(tracebacks),
+        policy,
+        fence: fencing::config(args.fence.map(FenceChoice::from), variables, config)?,
+        own_files: typed_output(args, directory)?.into_iter().collect(),
+    })
 }
 
-fn limits(args: &ConductArgs) -> Result<Limits, Failure> {
-    if args.max_cost_usd.is_some_and(|usd| usd.is_nan() || usd <= 0.0) {
-        return Err(Failure::usage("`--max-cost-usd` is not an amount"));
+/// Scripts that are named now are relative to where the user is, those of the run to where it was started.
+fn import_script(model: &mut ModelName, directory: &WorkingDirectory) -> Result<(), Failure> {
+    if model.provider == "scripted" {
+        let script = directory
+            .import(&model.model)
+            .map_err(|error| Failure::usage(format!("the script `{}` cannot be found: {error}", model.model)))?;
+        model.model = script.display().to_string();
     }
-    Ok(Limits { max_requests: args.max_requests, max_cost_usd: args.max_cost_usd, ..Limits::default() })
+    Ok(())
+}
+
+/// The file of `-o`, as it is reached from the directory of the run.
+fn typed_output(args: &ConductArgs, directory: &WorkingDirectory) -> Result<Option<PathBuf>, Failure> {
+    let output = args.output.as_ref().map(|file| directory.import(file)).transpose();
+    output.map_err(|error| Failure::usage(format!("`--output` is not a path: {error}")))
+}
+
+/// How a run goes that needs no further words: nothing is said to it, and what becomes of its steps is decided elsewhere.
+pub fn unspoken(
+    args: &ConductArgs,
+    directory: &WorkingDirectory,
+    environment: &Environment,
+) -> Result<Conduct, Failure> {
+    let attended = environment.can_ask && !args.headless;
+    Ok(Conduct {
+        talk: TalkPlan::Once(InputPlan::Unspoken { stdin: Stdin::LeaveAlone }),
+        files: Vec::new(),
+        recording: Recording::Nothing,
+        attended,
+        trust: Answerers {
+            flag: trust::typed(args.trust.as_deref())?,
+            once: trust::of_variable(environment)?,
+            person: attended,
+        },
+        timeout: args.timeout,
+        colour: if environment.colours_stderr() { Colour::Ansi } else { Colour::Plain },
+        output: OutputPlan { file: typed_output(args, directory)?, ..output(args, environment) },
+    })
+}
+
+/// A dry run is over at once: nothing of it is animated.
+fn dry_output(args: &ConductArgs, environment: &Environment) -> OutputPlan {
+    let plan = output(args, environment);
+    let view = View { live: false, streamed: false, ..plan.view };
+    OutputPlan { format: dry_format(plan.format), view, ..plan }
 }
 
 /// What is shown where. Programs get no control codes, and no status line where a stream of JSON is shown already.
-pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
-    let format = run_format(args);
-    let is_attended = !args.conduct.headless && !args.dry_run && !environment.is_dumb();
-    let verbosity = match (args.conduct.quiet, args.conduct.verbose) {
+pub fn output(args: &ConductArgs, environment: &Environment) -> OutputPlan {
+    let format = output_format(args);
+    let is_attended = !args.headless && !environment.is_dumb();
+    let verbosity = match (args.quiet, args.verbose) {
         (true, _) => Verbosity::Quiet,
         (false, 0) => Verbosity::Normal,
         (false, 1) => Verbosity::Calls,
@@ -253,8 +289,7 @@ pub fn output(args: &RunArgs, environment: &Environment) -> OutputPlan {
         stdout: Styles { coloured: environment.colours_stdout() },
         stderr: Styles { coloured: environment.colours_stderr() },
     };
-    let (file, debug) = (args.conduct.output.clone(), args.conduct.debug);
-    OutputPlan { format, file, view, debug, fail_on_refusal: args.conduct.fail_on_refusal }
+    OutputPlan { format, file: args.output.clone(), view, debug: args.debug, fail_on_refusal: args.fail_on_refusal }
 }
 
 /// Known before anything else: whoever reads JSON also reads what is wrong with the rest.
@@ -262,11 +297,16 @@ pub fn output_format(args: &ConductArgs) -> RunFormat {
     if args.json { RunFormat::StreamJson } else { args.output_format.unwrap_or(RunFormat::Text) }
 }
 
-/// Nothing happens in a dry run that could be told.
 pub fn run_format(args: &RunArgs) -> RunFormat {
-    match output_format(&args.conduct) {
-        RunFormat::StreamJson if args.dry_run => RunFormat::Json,
-        format => format,
+    let format = output_format(&args.conduct);
+    if args.dry_run { dry_format(format) } else { format }
+}
+
+/// Nothing happens in a dry run that could be told.
+fn dry_format(format: RunFormat) -> RunFormat {
+    match format {
+        RunFormat::StreamJson => RunFormat::Json,
+        RunFormat::Text | RunFormat::Json => format,
     }
 }
 
@@ -303,28 +343,12 @@ fn input(json: Option<String>, prompt: Option<String>, no_stdin: bool, environme
 
 /// What the user chose on the command line, in the environment and in the configuration.
 pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> Result<ModelChoices, Failure> {
-    let mut overrides = BTreeMap::new();
-    let mut flag = None;
-    for text in &args.models {
-        match text.split_once('=').filter(|(agent, _)| is_name(agent)) {
-            Some((agent, model)) => {
-                if overrides.insert(agent.to_owned(), flag_model(model)?).is_some() {
-                    return Err(Failure::usage(format!("`--model {agent}=…` is given twice")));
-                }
-            }
-            None if flag.is_none() => flag = Some(flag_model(text)?),
-            None => {
-                return Err(
-                    Failure::usage("`--model` is given twice").hint("`-m AGENT=provider:model` is for one agent")
-                );
-            }
-        }
-    }
+    let (required, overrides) = chosen_models(&args.models)?;
     let from_environment =
         |text| ModelName::parse(text).map_err(|error| Failure::usage(format!("the variable `LLM_DO_MODEL`: {error}")));
     Ok(ModelChoices {
         overrides,
-        required: flag,
+        required,
         unasked: None,
         program: None,
         environment: environment.get("LLM_DO_MODEL").map(from_environment).transpose()?,
@@ -332,13 +356,6 @@ pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> R
         scripts: BTreeMap::new(),
         providers: config.custom_providers(),
         keys: keys(environment, config),
-    })
-}
-
-fn flag_model(text: &str) -> Result<ModelName, Failure> {
-    ModelName::parse(text).map_err(|error| {
-        Failure::usage(format!("`--model`: {error}"))
-            .hint("write `provider:model`, for example `anthropic:claude-haiku-4-5`")
     })
 }
 

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use llm_do::fence::WorkingDirectory;
 use llm_do::providers::KeySource;
 use llm_do::runs::Redactor;
 use llm_do::{BoxFuture, Secret, process};
@@ -21,18 +22,20 @@ pub struct KeyCommand {
     /// An argument vector, no shell.
     command: Vec<String>,
     patience: Duration,
+    /// Where it is started.
+    directory: WorkingDirectory,
     /// Whoever gets the key says that it is one.
     redactor: Redactor,
 }
 
 impl KeyCommand {
-    pub fn new(provider: &str, command: &[String], redactor: Redactor) -> Self {
-        Self { provider: provider.to_owned(), command: command.to_vec(), patience: PATIENCE, redactor }
+    pub fn new(provider: &str, command: &[String], directory: WorkingDirectory, redactor: Redactor) -> Self {
+        Self { provider: provider.to_owned(), command: command.to_vec(), patience: PATIENCE, directory, redactor }
     }
 
     async fn run(&self) -> Result<Secret, String> {
         let [program, args @ ..] = self.command.as_slice() else { return Err("is empty".to_owned()) };
-        let printed = tokio::time::timeout(self.patience, output(program, args)).await;
+        let printed = tokio::time::timeout(self.patience, output(program, args, &self.directory)).await;
         let printed = printed.map_err(|_| format!("took longer than {} seconds", self.patience.as_secs_f64()))??;
         let printed = String::from_utf8(printed).map_err(|_| "gave something that is no text".to_owned())?;
         let key = printed.lines().next().unwrap_or_default().trim();
@@ -48,9 +51,13 @@ impl KeySource for KeyCommand {
 }
 
 /// What it prints is the key, or may hold it: nothing of it is shown, on neither stream.
-async fn output(program: &str, args: &[String]) -> Result<Vec<u8>, String> {
+async fn output(program: &str, args: &[String], directory: &WorkingDirectory) -> Result<Vec<u8>, String> {
+    let mut command = Command::new(directory.program(program));
+    if let Some(directory) = directory.for_child() {
+        command.current_dir(directory);
+    }
     // It stays in our process group: what asks for a password at the terminal must be in its foreground.
-    let mut child = Command::new(program)
+    let mut child = command
         .env_remove(KEY_VARIABLE)
         .args(args)
         .stdin(Stdio::null())
@@ -78,7 +85,8 @@ mod tests {
     async fn obtained(words: &[&str]) -> Result<Secret, String> {
         let command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let patience = if words[0] == "sleep" { Duration::from_millis(10) } else { PATIENCE };
-        KeyCommand { patience, ..KeyCommand::new("acme", &command, Redactor::default()) }.obtain().await
+        let key = KeyCommand::new("acme", &command, WorkingDirectory::of_process(), Redactor::default());
+        KeyCommand { patience, ..key }.obtain().await
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use llm_do::approval::{ApprovalMode, KnownAnswers};
 use llm_do::created::WorkerDefaults;
 use llm_do::escape::visible_lines;
 use llm_do::events::MessageLog;
-use llm_do::fence::FenceConfig;
+use llm_do::fence::{FenceConfig, WorkingDirectory};
 use llm_do::program::{Code, Entry, Survey, Typing};
 use llm_do::questions::{QuestionBroker, QuestionUpdates};
 use llm_do::runs::{OutsideCaller, UnknownPrices};
@@ -34,7 +34,10 @@ use crate::{children, fencing, providers, text, tools, trust};
 /// What was decided about a run; made once.
 #[derive(Clone)]
 pub struct Launch {
+    /// As it was typed, relative to the directory.
     pub project: PathBuf,
+    /// The base of relative paths, of shells and of children.
+    pub directory: WorkingDirectory,
     /// Where it starts, if not where the project says.
     pub entry: Option<String>,
     pub python: PythonPlan,
@@ -44,7 +47,7 @@ pub struct Launch {
     pub fence: FenceConfig,
     /// What created agents get where whoever creates them is silent.
     pub created: WorkerDefaults,
-    /// Files that the front end itself writes: no tool changes them without a question.
+    /// Files that the front end itself writes, relative to the directory: no tool changes them without a question.
     pub own_files: Vec<PathBuf>,
     pub purpose: Purpose,
 }
@@ -97,15 +100,20 @@ pub enum Record {
 }
 
 impl Launch {
+    /// Where the project is, as the process opens it.
+    pub fn project_path(&self) -> PathBuf {
+        self.directory.join(&self.project)
+    }
+
     /// Reads and links the project. Nothing of it runs.
     pub fn survey(self, settings: &Arc<Settings>) -> Result<SurveyedLaunch, LaunchError> {
-        let project = Project::load(&self.project).map_err(LaunchError::Project)?;
+        let project = Project::load_from(&self.project, &self.directory).map_err(LaunchError::Project)?;
         self.survey_project(project, settings)
     }
 
     /// The same, of a project that is there already, such as one that a program gives as values.
     pub fn survey_project(mut self, project: Project, settings: &Arc<Settings>) -> Result<SurveyedLaunch, LaunchError> {
-        read_scripts(&mut self.models)?;
+        read_scripts(&mut self.models, &self.directory)?;
         let project = match self.entry.as_deref() {
             Some(entry) => project.with_created(entry),
             None => project,
@@ -116,12 +124,12 @@ impl Launch {
 }
 
 /// Scripts that the user names outside the project, relative to the working directory.
-fn read_scripts(models: &mut ModelChoices) -> Result<(), LaunchError> {
+fn read_scripts(models: &mut ModelChoices, directory: &WorkingDirectory) -> Result<(), LaunchError> {
     let chosen = [&models.required, &models.program, &models.environment, &models.config].into_iter().flatten();
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
     for ModelName { model: file, .. } in named {
-        let text = text::file(&format!("the script `{file}`"), Path::new(&file))?;
+        let text = text::file(&format!("the script `{file}`"), &directory.join(&file))?;
         models.scripts.insert(file, text);
     }
     Ok(())
@@ -222,7 +230,7 @@ impl TrustedLaunch {
         let Self { launch, settings, mut trusted } = self;
         if !matches!(trusted.project().code, Code::Absent) {
             let compiled = settings.state.compiled(trusted.project())?;
-            let python = launch.python.python(&trusted.project().root, compiled, &launch.fence);
+            let python = launch.python.python(&trusted.project().root, compiled, &launch.fence, &launch.directory);
             trusted = trusted.start_python(&python).await.map_err(LaunchError::Project)?;
             if let Code::Read(offer) = &trusted.project().code {
                 if launch.python.tells_tracebacks() {
@@ -288,11 +296,15 @@ impl LinkedLaunch {
         let Self { launch, settings, program, has_servers, .. } = self;
         let Settings { variables, config, state, .. } = &*settings;
         let created = if program.has_created() { state.created()? } else { None };
+        let directory = &launch.directory;
+        // What the variables name is relative to the process.
+        let own = |path: PathBuf| directory.import(&path).unwrap_or(path);
         let rehearsed = match &launch.purpose {
             Purpose::Answer => None,
             Purpose::FirstRequest(rehearsed) => Some(rehearsed),
         };
-        let (program, models) = tools::cast(program, launch.tools, variables, config, rehearsed)?;
+        let (program, models) = tools::cast(program, launch.tools, variables, config, directory, rehearsed)?;
+        let state_directory = state.directory().map(Path::to_owned).map(own);
         let (broker, updates) = QuestionBroker::new();
         let (overrides, policy) = (&launch.policy, &program.policy);
         let approvals = Approvals {
@@ -307,13 +319,14 @@ impl LinkedLaunch {
             limits: overrides.limits.or(&policy.limits),
             unknown_prices: overrides.unknown_prices,
             stream: overrides.stream,
+            directory: directory.clone(),
             fence: launch.fence.clone(),
             creation_defaults: launch.created.clone(),
             created,
-            private_directories: variables.own_directories(),
+            private_directories: variables.own_directories().into_iter().map(own).collect(),
             program_directories: config.shell.directories.iter().map(|path| variables.expand(path)).collect(),
             redactor: children::redactor(variables, config),
-            own_files: state.directory().map(Path::to_owned).into_iter().chain(launch.own_files.clone()).collect(),
+            own_files: state_directory.into_iter().chain(launch.own_files.clone()).collect(),
             ..RuntimeConfig::new(approvals)
         };
         if has_servers {
@@ -323,7 +336,9 @@ impl LinkedLaunch {
         let record = match record {
             Record::Ephemeral => None,
             Record::Known(record) => Some(record),
-            Record::File(file, header) => Some(RunRecord::begin(&file, &header, variables.user(), state.key()?)?),
+            Record::File(file, header) => {
+                Some(RunRecord::begin(&launch.directory.join(file), &header, variables.user(), state.key()?)?)
+            }
         };
         runtime.own_files.extend(record.as_ref().and_then(|record| record.file.clone()));
         Ok(ReadyRun { program, models, config: runtime, questions: (broker, updates), record })

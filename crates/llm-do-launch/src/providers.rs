@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use llm_do::fence::WorkingDirectory;
 use llm_do::providers::{
     Exchange, HttpClient, HttpSettings, KeyForm, LaterKey, OpenAiChat, Provider, ProxySettings, Quirks, Retries,
     provider,
@@ -19,7 +20,12 @@ use crate::rehearsal::{Rehearsal, RehearsedRequest};
 use crate::settings::Variables;
 
 /// Who answers for each provider that the program's agents use.
-pub fn connect(program: &Program, environment: &Variables, config: &Config) -> Result<Models, LaunchError> {
+pub fn connect(
+    program: &Program,
+    environment: &Variables,
+    config: &Config,
+    directory: &WorkingDirectory,
+) -> Result<Models, LaunchError> {
     let used = used(program);
     let mut models = Models::new(config.prices.clone());
     if used.is_empty() {
@@ -29,7 +35,7 @@ pub fn connect(program: &Program, environment: &Variables, config: &Config) -> R
         .map_err(|error| LaunchError::usage(error.to_string()))?;
     let retries = Retries { attempts: config.http.retries.unwrap_or(Retries::STANDARD.attempts), ..Retries::STANDARD };
     for name in used {
-        let endpoint = endpoint(name, program, environment, config)?;
+        let endpoint = endpoint(name, program, environment, config, directory)?;
         models.insert(name, Arc::new(Exchange { endpoint: Arc::new(endpoint), http: http.clone(), retries }));
     }
     Ok(models)
@@ -40,13 +46,14 @@ pub fn rehearse(
     program: &Program,
     environment: &Variables,
     config: &Config,
+    directory: &WorkingDirectory,
     rehearsed: &RehearsedRequest,
 ) -> Result<Models, LaunchError> {
     let mut models = Models::new(config.prices.clone());
     for name in used(program) {
         let endpoint = match name {
             "scripted" => None,
-            name => Some(Arc::new(endpoint(name, program, environment, config)?)),
+            name => Some(Arc::new(endpoint(name, program, environment, config, directory)?)),
         };
         models.insert(name, Arc::new(Rehearsal { rehearsed: rehearsed.clone(), endpoint }));
     }
@@ -58,11 +65,17 @@ pub fn used(program: &Program) -> BTreeSet<&str> {
     program.asked_models().map(|model| model.provider.as_str()).collect()
 }
 
-fn endpoint(name: &str, program: &Program, environment: &Variables, config: &Config) -> Result<Endpoint, LaunchError> {
+fn endpoint(
+    name: &str,
+    program: &Program,
+    environment: &Variables,
+    config: &Config,
+    directory: &WorkingDirectory,
+) -> Result<Endpoint, LaunchError> {
     let of_python = || program.registry.python.as_ref().and_then(|python| python.endpoint(name));
     match (provider(name), config.providers.get(name)) {
         (Some(row), _) => built_in(row, environment),
-        (None, Some(custom)) => configured(name, custom, environment),
+        (None, Some(custom)) => configured(name, custom, environment, directory),
         (None, None) => match of_python() {
             Some(PythonEndpoint { base_url, api_key }) => Ok(registered(name, base_url, api_key)),
             None => Err(LaunchError::usage(format!("unknown provider `{name}`"))),
@@ -141,7 +154,12 @@ fn ollama_address(text: &str) -> String {
     format!("{scheme}://{authority}{port}/{path}")
 }
 
-fn configured(name: &str, custom: &ProviderConfig, environment: &Variables) -> Result<Endpoint, LaunchError> {
+fn configured(
+    name: &str,
+    custom: &ProviderConfig,
+    environment: &Variables,
+    directory: &WorkingDirectory,
+) -> Result<Endpoint, LaunchError> {
     let protocol = custom
         .kind
         .protocol()
@@ -154,7 +172,8 @@ fn configured(name: &str, custom: &ProviderConfig, environment: &Variables) -> R
             None => Key::Missing { variables: vec![variable.clone()] },
         },
         (None, Some(command)) => {
-            Key::Later(LaterKey::new(KeyCommand::new(name, command, environment.redactor.clone())))
+            let redactor = environment.redactor.clone();
+            Key::Later(LaterKey::new(KeyCommand::new(name, command, directory.clone(), redactor)))
         }
     };
     let quirks = custom.kind.quirks();

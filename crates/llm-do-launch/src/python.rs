@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use llm_do::fence::FenceConfig;
+use llm_do::fence::{FenceConfig, WorkingDirectory};
 use llm_do::python::{CompiledStore, Python, Tracebacks, interpreter};
 
 use crate::children;
@@ -40,11 +40,37 @@ impl PythonPlan {
         self.tracebacks == Tracebacks::Whole
     }
 
-    /// For a project with this root, which may ask to be put behind a fence.
-    pub fn python(&self, root: &Path, compiled: Option<CompiledStore>, fence: &FenceConfig) -> Python {
+    /// The interpreter that was named, as it was typed.
+    pub fn named(&self) -> Option<&Path> {
+        self.named.as_deref()
+    }
+
+    /// The same with this interpreter, if one is named.
+    #[must_use]
+    pub fn naming(self, named: Option<PathBuf>) -> Self {
+        Self { named, ..self }
+    }
+
+    /// For a project with this root, which may ask to be put behind a fence. It works in this directory.
+    pub fn python(
+        &self,
+        root: &Path,
+        compiled: Option<CompiledStore>,
+        fence: &FenceConfig,
+        directory: &WorkingDirectory,
+    ) -> Python {
+        let program = match &self.named {
+            Some(named) => directory.program(named),
+            None => {
+                let found = interpreter(root, self.variables.get("VIRTUAL_ENV"));
+                // It was found from where the process is; a bare name is looked for later.
+                if found.exists() { directory.import(&found).unwrap_or(found) } else { found }
+            }
+        };
         Python {
-            program: self.named.clone().unwrap_or_else(|| interpreter(root, self.variables.get("VIRTUAL_ENV"))),
+            program,
             environment: children::seen(&self.variables, &self.keys),
+            directory: directory.clone(),
             compiled,
             tracebacks: self.tracebacks,
             fence: fence.clone(),
@@ -70,7 +96,7 @@ mod tests {
         let environment = Variables::of([("VIRTUAL_ENV", path.as_str())]);
         let chosen = |named: Option<&str>, environment: &Variables| {
             let plan = PythonPlan::of(named.map(PathBuf::from), environment, &Config::default());
-            plan.python(directory.path(), None, &FenceConfig::default()).program
+            plan.python(directory.path(), None, &FenceConfig::default(), &WorkingDirectory::of_process()).program
         };
         assert_eq!(chosen(None, &Variables::default()), Path::new("python3"));
         assert_eq!(chosen(None, &environment), active);

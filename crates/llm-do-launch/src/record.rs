@@ -1,15 +1,24 @@
-//! What a journal of this program says about a run, and the errors around it.
+//! What a journal of this program says about a run: made from a launch, and made a launch again; and the errors around it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use llm_do::approval::ApprovalMode;
+use llm_do::created::WorkerDefaults;
+use llm_do::fence::{FenceConfig, WorkingDirectory};
+use llm_do::names::is_name;
 use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
+use llm_do::runs::UnknownPrices;
 use llm_do::trust::Fingerprint;
-use llm_do::{FileJournal, Input, Journal, records};
+use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, records};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;
+use crate::launch::{Launch, PolicyOverrides, Purpose};
+use crate::python::PythonPlan;
 use crate::state::StateDirectory;
+use crate::tools::ToolOffer;
 
 /// All that resuming needs to know. Keys of providers are not part of it, and neither is `--approve-all`: a file must not
 /// be able to agree to anything.
@@ -25,9 +34,9 @@ pub struct RunHeader {
     pub input: Input,
 }
 
-/// Flags of `run` that a resumed run inherits.
+/// What was decided about a run, as far as one that goes on later inherits it.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag, as it was given")]
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LaunchRecord {
     #[serde(default)]
     pub models: Vec<String>,
@@ -46,7 +55,143 @@ pub struct LaunchRecord {
     pub python: Option<PathBuf>,
 }
 
+/// What is decided anew about a run that goes on. Where it says nothing, the record does.
+#[derive(Clone)]
+pub struct LaunchOverrides {
+    /// The scripts that these name are relative to the directory of the run.
+    pub models: ModelChoices,
+    pub python: PythonPlan,
+    pub policy: PolicyOverrides,
+    pub fence: FenceConfig,
+    /// Relative to the directory of the run.
+    pub own_files: Vec<PathBuf>,
+}
+
+impl LaunchRecord {
+    /// What a run that goes on later inherits of a launch. `--approve-all` is no part of it.
+    pub fn of(launch: &Launch) -> Self {
+        let PolicyOverrides { approval_mode, is_attended: _, max_depth, limits, unknown_prices, stream } =
+            &launch.policy;
+        let of_agents = launch.models.overrides.iter().map(|(agent, model)| format!("{agent}={model}"));
+        Self {
+            models: launch.models.required.iter().map(ModelName::to_string).chain(of_agents).collect(),
+            agent: launch.entry.clone(),
+            no_stream: !stream,
+            reject_all: *approval_mode == Some(ApprovalMode::RejectAll),
+            no_tools: launch.tools == ToolOffer::Withheld,
+            max_requests: limits.max_requests,
+            max_cost_usd: limits.max_cost_usd,
+            allow_unknown_prices: *unknown_prices == UnknownPrices::Allowed,
+            max_depth: *max_depth,
+            python: launch.python.named().map(Path::to_owned),
+        }
+    }
+
+    /// The launch of a run that goes on: of this project, whose path was typed in this directory.
+    pub fn launch(
+        self,
+        project: PathBuf,
+        directory: WorkingDirectory,
+        overrides: LaunchOverrides,
+    ) -> Result<Launch, LaunchError> {
+        let LaunchOverrides { models, python, policy, fence, own_files } = overrides;
+        let policy = self.policy(&policy);
+        check_amount(policy.limits.max_cost_usd)?;
+        let (required, mut of_agents) = chosen_models(&self.models)?;
+        of_agents.extend(models.overrides);
+        let python = match python.named() {
+            Some(_) => python,
+            None => python.naming(self.python.clone()),
+        };
+        Ok(Launch {
+            project,
+            directory,
+            python,
+            models: ModelChoices { required: models.required.or(required), overrides: of_agents, ..models },
+            tools: if self.no_tools { ToolOffer::Withheld } else { ToolOffer::Offered },
+            policy,
+            entry: self.agent,
+            fence,
+            created: WorkerDefaults::default(),
+            own_files,
+            purpose: Purpose::Answer,
+        })
+    }
+
+    fn policy(&self, anew: &PolicyOverrides) -> PolicyOverrides {
+        let recorded = Limits { max_requests: self.max_requests, max_cost_usd: self.max_cost_usd, ..Limits::default() };
+        let is_allowed = self.allow_unknown_prices || anew.unknown_prices == UnknownPrices::Allowed;
+        PolicyOverrides {
+            approval_mode: anew.approval_mode.or(self.reject_all.then_some(ApprovalMode::RejectAll)),
+            is_attended: anew.is_attended,
+            max_depth: anew.max_depth.or(self.max_depth),
+            limits: anew.limits.or(&recorded),
+            unknown_prices: UnknownPrices::when(is_allowed),
+            stream: anew.stream && !self.no_stream,
+        }
+    }
+}
+
+/// A run cannot be limited to an amount that is none.
+pub fn check_amount(max_cost_usd: Option<f64>) -> Result<(), LaunchError> {
+    match max_cost_usd {
+        Some(usd) if usd.is_nan() || usd <= 0.0 => Err(LaunchError::usage("`--max-cost-usd` is not an amount")),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The model for all agents, and those for one agent each, out of words such as `provider:model` and `AGENT=provider:model`.
+pub fn chosen_models(words: &[String]) -> Result<(Option<ModelName>, BTreeMap<String, ModelName>), LaunchError> {
+    let mut of_agents = BTreeMap::new();
+    let mut required = None;
+    for text in words {
+        match text.split_once('=').filter(|(agent, _)| is_name(agent)) {
+            Some((agent, model)) => {
+                if of_agents.insert(agent.to_owned(), chosen_model(model)?).is_some() {
+                    return Err(LaunchError::usage(format!("`--model {agent}=…` is given twice")));
+                }
+            }
+            None if required.is_none() => required = Some(chosen_model(text)?),
+            None => {
+                return Err(
+                    LaunchError::usage("`--model` is given twice").hint("`-m AGENT=provider:model` is for one agent")
+                );
+            }
+        }
+    }
+    Ok((required, of_agents))
+}
+
+fn chosen_model(text: &str) -> Result<ModelName, LaunchError> {
+    ModelName::parse(text).map_err(|error| {
+        LaunchError::usage(format!("`--model`: {error}"))
+            .hint("write `provider:model`, for example `anthropic:claude-haiku-4-5`")
+    })
+}
+
 impl RunHeader {
+    /// Of a run that begins.
+    pub fn begin(launch: &Launch, files: Fingerprint, input: Input) -> Result<Self, LaunchError> {
+        let directory = launch.directory.path();
+        let directory =
+            directory.map_err(|error| LaunchError::failed(format!("the working directory is unknown: {error}")))?;
+        let (project, flags) = (launch.project.clone(), LaunchRecord::of(launch));
+        let unspeakable = [&project, &directory].into_iter().chain(&flags.python).find(|path| path.to_str().is_none());
+        if let Some(path) = unspeakable {
+            return Err(LaunchError::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
+                .hint("run it from a place with another name, or without `--journal`"));
+        }
+        Ok(Self { run: run_id(), project, directory, flags, files, input })
+    }
+
+    /// Where the run was started, and works when it goes on.
+    pub fn working_directory(&self) -> Result<WorkingDirectory, LaunchError> {
+        WorkingDirectory::at(&self.directory).map_err(|error| {
+            let directory = self.directory.display();
+            LaunchError::usage(format!("the run's directory {directory} cannot be entered: {error}"))
+        })
+    }
+
     pub fn of(contents: &JournalContents, file: &Path) -> Result<Self, LaunchError> {
         let header: Self = contents.header.to().map_err(|error| {
             LaunchError::usage(format!("the journal {} was not written by `llm-do run`: {error}", file.display()))
@@ -129,5 +274,166 @@ pub fn unusable(error: JournalError) -> LaunchError {
         | JournalError::NotAJournal(_)
         | JournalError::NotRegular(_)
         | JournalError::Io { .. } => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn model() -> impl Strategy<Value = ModelName> {
+        "[a-z][a-z0-9-]{0,8}:[a-zA-Z0-9./=:@-]{1,12}".prop_map(|text| ModelName::parse(&text).unwrap())
+    }
+
+    prop_compose! {
+        fn choices()(
+            required in proptest::option::of(model()),
+            overrides in proptest::collection::btree_map("[a-z][a-z0-9_-]{0,8}", model(), 0..4),
+        ) -> ModelChoices {
+            ModelChoices { required, overrides, ..ModelChoices::default() }
+        }
+    }
+
+    prop_compose! {
+        fn policy()(
+            approval_mode in prop::sample::select(vec![
+                None, Some(ApprovalMode::RejectAll), Some(ApprovalMode::ApproveAll),
+            ]),
+            max_depth in proptest::option::of(1u64..),
+            max_requests in proptest::option::of(1u64..),
+            cents in proptest::option::of(1u32..),
+            (is_allowed, stream, is_attended) in any::<(bool, bool, bool)>(),
+        ) -> PolicyOverrides {
+            let max_cost_usd = cents.map(|cents| f64::from(cents) / 100.0);
+            PolicyOverrides {
+                approval_mode,
+                is_attended,
+                max_depth,
+                limits: Limits { max_requests, max_cost_usd, ..Limits::default() },
+                unknown_prices: UnknownPrices::when(is_allowed),
+                stream,
+            }
+        }
+    }
+
+    /// What a launch is made of; with the variables in it, it is not for showing.
+    #[derive(Clone, Debug)]
+    struct LaunchParts {
+        models: ModelChoices,
+        policy: PolicyOverrides,
+        entry: Option<String>,
+        python: Option<String>,
+        project: String,
+        tools: ToolOffer,
+    }
+
+    prop_compose! {
+        fn parts()(
+            models in choices(),
+            policy in policy(),
+            entry in proptest::option::of("[a-z]{1,8}"),
+            python in proptest::option::of("[a-z/.]{1,12}"),
+            project in "[a-z/.]{1,12}",
+            tools in prop::sample::select(vec![ToolOffer::Offered, ToolOffer::Withheld]),
+        ) -> LaunchParts {
+            LaunchParts { models, policy, entry, python, project, tools }
+        }
+    }
+
+    fn launch(parts: LaunchParts) -> Launch {
+        let LaunchParts { models, policy, entry, python, project, tools } = parts;
+        Launch {
+            project: project.into(),
+            directory: WorkingDirectory::of_process(),
+            entry,
+            python: PythonPlan::default().naming(python.map(PathBuf::from)),
+            models,
+            tools,
+            policy,
+            fence: FenceConfig::default(),
+            created: WorkerDefaults::default(),
+            own_files: Vec::new(),
+            purpose: Purpose::Answer,
+        }
+    }
+
+    /// Nothing is typed anew.
+    fn silent() -> LaunchOverrides {
+        LaunchOverrides {
+            models: ModelChoices::default(),
+            python: PythonPlan::default(),
+            policy: PolicyOverrides::default(),
+            fence: FenceConfig::default(),
+            own_files: Vec::new(),
+        }
+    }
+
+    /// Through the words of a file.
+    fn recorded(launch: &Launch) -> LaunchRecord {
+        serde_json::from_str(&serde_json::to_string(&LaunchRecord::of(launch)).unwrap()).unwrap()
+    }
+
+    fn resumed(launch: &Launch, anew: LaunchOverrides) -> Launch {
+        let resumed = recorded(launch).launch(launch.project.clone(), launch.directory.clone(), anew);
+        resumed.unwrap_or_else(|error| panic!("{}", error.fact()))
+    }
+
+    proptest! {
+        #[test]
+        fn a_launch_is_the_same_after_it_was_recorded(parts in parts()) {
+            let launch = launch(parts);
+            let again = resumed(&launch, silent());
+            prop_assert_eq!(&again.project, &launch.project);
+            prop_assert_eq!(&again.directory, &launch.directory);
+            prop_assert_eq!(&again.entry, &launch.entry);
+            prop_assert_eq!(again.python.named(), launch.python.named());
+            prop_assert_eq!(&again.models.required, &launch.models.required);
+            prop_assert_eq!(&again.models.overrides, &launch.models.overrides);
+            prop_assert_eq!(again.tools, launch.tools);
+            let (before, after) = (&launch.policy, &again.policy);
+            let rejects = before.approval_mode.filter(|mode| *mode == ApprovalMode::RejectAll);
+            prop_assert_eq!(after.approval_mode, rejects, "a file agrees to nothing");
+            prop_assert_eq!(&after.limits, &before.limits);
+            prop_assert_eq!(after.max_depth, before.max_depth);
+            prop_assert_eq!(after.unknown_prices, before.unknown_prices);
+            prop_assert_eq!(after.stream, before.stream);
+            prop_assert!(!after.is_attended, "only whoever goes on with it knows");
+            prop_assert_eq!(recorded(&again), recorded(&launch));
+        }
+
+        #[test]
+        fn what_is_decided_anew_counts_before_the_record(parts in parts(), models in choices(), policy in policy()) {
+            let launch = launch(parts);
+            let again = resumed(&launch, LaunchOverrides { models: models.clone(), policy: policy.clone(), ..silent() });
+            let expected = models.required.clone().or(launch.models.required.clone());
+            prop_assert_eq!(&again.models.required, &expected);
+            for (agent, model) in &again.models.overrides {
+                prop_assert_eq!(Some(model), models.overrides.get(agent).or(launch.models.overrides.get(agent)));
+            }
+            let (before, after) = (&launch.policy, &again.policy);
+            prop_assert_eq!(&after.limits, &policy.limits.or(&before.limits));
+            prop_assert_eq!(after.max_depth, policy.max_depth.or(before.max_depth));
+            prop_assert_eq!(after.is_attended, policy.is_attended);
+            prop_assert_eq!(after.stream, policy.stream && before.stream);
+            if policy.approval_mode.is_some() {
+                prop_assert_eq!(after.approval_mode, policy.approval_mode);
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_that_names_what_is_none_is_refused() {
+        let with = |models: &[&str], max_cost_usd| LaunchRecord {
+            models: models.iter().map(|text| (*text).to_owned()).collect(),
+            max_cost_usd,
+            ..LaunchRecord::default()
+        };
+        for record in
+            [with(&["a"], None), with(&["a:b", "c:d"], None), with(&["m=a:b", "m=a:c"], None), with(&[], Some(0.0))]
+        {
+            assert!(record.launch(".".into(), WorkingDirectory::of_process(), silent()).is_err());
+        }
     }
 }

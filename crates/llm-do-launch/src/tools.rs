@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use llm_do::fence::WorkingDirectory;
 use llm_do::program::{AgentSpec, Fallback};
 use llm_do::trust::TrustedProgram;
 use llm_do::{Models, Program};
@@ -25,6 +26,7 @@ pub fn cast(
     tools: ToolOffer,
     environment: &Variables,
     config: &Config,
+    directory: &WorkingDirectory,
     rehearsed: Option<&RehearsedRequest>,
 ) -> Result<(TrustedProgram, Models), LaunchError> {
     let program = program.adapted(|program| match tools {
@@ -33,12 +35,12 @@ pub fn cast(
     })?;
     match rehearsed {
         None => {
-            let models = providers::connect(&program, environment, config)?;
+            let models = providers::connect(&program, environment, config, directory)?;
             Ok((program, models))
         }
         Some(rehearsed) => {
             let program = program.adapted(|program| Ok::<_, LaunchError>(without_scripts(program)))?;
-            let models = providers::rehearse(&program, environment, config, rehearsed)?;
+            let models = providers::rehearse(&program, environment, config, directory, rehearsed)?;
             Ok((program, models))
         }
     }

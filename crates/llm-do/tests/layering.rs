@@ -211,6 +211,22 @@ fn the_hall_knows_no_front_end() {
     }
 }
 
+/// What changes the whole process: runs that share it work each in its own directory, which is a value.
+const OF_THE_PROCESS: &str = "set_current_dir";
+
+#[test]
+fn nothing_moves_the_process_to_another_directory() {
+    for name in ["llm-do", "llm-do-launch", "llm-do-cli"] {
+        let mut files = Vec::new();
+        collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src"), &mut files);
+        assert!(files.iter().any(|file| file.ends_with("main.rs") || file.ends_with("lib.rs")), "{files:?}");
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            assert!(!text.contains(OF_THE_PROCESS), "{} has `{OF_THE_PROCESS}`", file.display());
+        }
+    }
+}
+
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap().flatten() {
         let path = entry.path();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use llm_do::created::CreatedAgents;
 use llm_do::events::Events;
-use llm_do::fence::FenceConfig;
+use llm_do::fence::{FenceConfig, WorkingDirectory};
 use llm_do::providers::HttpSettings;
 use llm_do::rpc::ChildEnvironment;
 use llm_do::toolsets::{McpConfig, McpOffer};
@@ -26,7 +26,7 @@ pub fn run(args: CheckArgs) -> Result<(), Failure> {
     let settings = Arc::new(environment.settings()?);
     let plan = plan::check(args, &environment, &settings)?;
     let (project, colour, format) = (plan.launch.project.clone(), plan.colour, plan.format);
-    let fence = plan.launch.fence.clone();
+    let (fence, directory) = (plan.launch.fence.clone(), plan.launch.directory.clone());
     let mut checked = match checked(plan, &settings) {
         Ok(checked) => checked,
         Err(Failure::Project { report, .. }) if format == CheckFormat::Json => {
@@ -43,11 +43,19 @@ pub fn run(args: CheckArgs) -> Result<(), Failure> {
     let program = &checked.linked.program;
     match format {
         CheckFormat::Text => {
-            console::print(&check_report::text(&project, &checked, shell_ground(program, &fence).as_ref()))?;
+            console::print(&check_report::text(
+                &project,
+                &checked,
+                shell_ground(program, &fence, &directory).as_ref(),
+            ))?;
             console::complain(&checked.linked.notes.render(colour));
         }
         CheckFormat::Json => {
-            console::print(&check_report::json(&project, &checked, shell_ground(program, &fence).as_ref()))?;
+            console::print(&check_report::json(
+                &project,
+                &checked,
+                shell_ground(program, &fence, &directory).as_ref(),
+            ))?;
         }
         CheckFormat::Dot => console::print(&check_report::dot(program))?,
     }
@@ -118,8 +126,7 @@ async fn connected(
 }
 
 /// The kernel is asked only if somebody runs commands.
-fn shell_ground(program: &Program, fence: &FenceConfig) -> Option<ShellGround> {
+fn shell_ground(program: &Program, fence: &FenceConfig, directory: &WorkingDirectory) -> Option<ShellGround> {
     program.agents.values().find(|agent| fencing::shells(agent).next().is_some())?;
-    let directory = std::env::current_dir().unwrap_or_default();
-    Some(ShellGround { directory, fence: fence.fence() })
+    Some(ShellGround { directory: directory.path().unwrap_or_default(), fence: fence.fence() })
 }

@@ -1,7 +1,7 @@
 //! `llm-do resume`: a run from its journal, continued or only shown.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llm_do::approval::{AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID, key_of_call, short_id};
@@ -11,15 +11,15 @@ use llm_do::toolsets::{Ending, InDoubt};
 use llm_do::trust::Fingerprint;
 use llm_do::{Answer, ApprovalRequest, Project, RunError, names, records};
 
-use crate::args::{ConductArgs, ModelArgs, ResumeArgs, RunArgs};
+use crate::args::ResumeArgs;
 use crate::attend::{self, Attendance, PriorRun};
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::plan::RunPlan;
 use crate::report::{OutputPlan, RunReport, not_begun};
 use crate::{commands::foreign, console, plan};
 use llm_do_launch::launch::Record;
-use llm_do_launch::question;
-use llm_do_launch::record::{Author, LaunchRecord, RunHeader, RunRecord, read, unusable};
+use llm_do_launch::record::{Author, RunHeader, RunRecord, read, unusable};
 use llm_do_launch::settings::Settings;
 use llm_do_launch::state::StateDirectory;
 
@@ -50,25 +50,18 @@ fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>)
     let state = &settings.state;
     let (open, header) = opened(args, environment, state)?;
     if let Some(outcome) = records::outcome(open.contents()) {
-        let RunHeader { run, project, flags, .. } = header;
-        let mut output = plan::output(&merged(args, &[], flags, project), environment);
+        let mut output = plan::output(&args.conduct, environment);
         output.view.streamed = false;
-        return Ok(ResumedRun::Finished(Box::new(RunReport::recorded(outcome, run)), output));
+        return Ok(ResumedRun::Finished(Box::new(RunReport::recorded(outcome, header.run)), output));
     }
     let decisions = Arc::new(Decisions::of(args, &waiting(open.contents(), &header.run))?);
-    let typed = from_here(&args.conduct.models)?;
-    let output = args.conduct.output.as_ref().map(std::path::absolute).transpose();
-    let output = output.map_err(|error| Failure::usage(format!("`--output` is not a path: {error}")))?;
-    let file = reached_from(&header.directory, &args.journal);
-    let journal = std::path::absolute(&args.journal).unwrap_or_else(|_| args.journal.clone());
-    std::env::set_current_dir(&header.directory).map_err(|error| {
-        Failure::usage(format!("the run's directory {} cannot be entered: {error}", header.directory.display()))
-    })?;
+    let directory = header.working_directory()?;
+    let file = directory.import(&args.journal).unwrap_or_else(|_| args.journal.clone());
     let RunHeader { run, project, flags, files, input, .. } = header;
-    let mut run_args = merged(args, &typed, flags, project);
-    run_args.conduct.output = output;
+    let conduct = plan::unspoken(&args.conduct, &directory, environment)?;
+    let overrides = plan::overrides(&args.conduct, &directory, environment, settings)?;
+    let plan = RunPlan { launch: flags.launch(project, directory, overrides)?, conduct };
     let compare = |now: &Fingerprint| unchanged(&files.changes(now), args.force);
-    let plan = plan::run(run_args, environment, settings)?;
     let linked = attend::link(plan, environment, settings, Some(PriorRun { input, compare: &compare }))?;
     let changes = files.changes(&linked.linked.files);
     let matching = if changes.is_empty() {
@@ -80,7 +73,7 @@ fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>)
     };
     console::complain(&doubts(open.contents()));
     let resumed = PriorSpending::from(open.contents());
-    let engine = open.at(journal).resume(matching, Some(environment.user())).map_err(unusable)?;
+    let engine = open.resume(matching, Some(environment.user())).map_err(unusable)?;
     if args.foreign {
         let file = file.display().to_string();
         let signed = if state.key()?.is_some() { ", and is signed as yours now" } else { "" };
@@ -114,12 +107,6 @@ fn opened(
     }
 }
 
-/// A path as it was typed, unless it means something else where the run was started.
-fn reached_from(directory: &Path, typed: &Path) -> PathBuf {
-    let is_here = std::env::current_dir().is_ok_and(|here| here == directory);
-    if is_here { typed.to_owned() } else { std::path::absolute(typed).unwrap_or_else(|_| typed.to_owned()) }
-}
-
 /// Told before anything of the project runs.
 fn unchanged(changes: &[String], is_forced: bool) -> Result<(), Failure> {
     if changes.is_empty() || is_forced {
@@ -131,48 +118,6 @@ fn unchanged(changes: &[String], is_forced: bool) -> Result<(), Failure> {
 
 fn listed(changes: &[String]) -> String {
     visible(&changes.join(", ")).into_owned()
-}
-
-/// What the run was started with, unless it is given anew.
-fn merged(args: &ResumeArgs, models: &[String], flags: LaunchRecord, project: PathBuf) -> RunArgs {
-    let slot = |model: &str| model.split_once('=').map(|(agent, _)| agent.to_owned());
-    let replaced: BTreeSet<Option<String>> = models.iter().map(|model| slot(model)).collect();
-    let kept = flags.models.into_iter().filter(|model| !replaced.contains(&slot(model)));
-    let given = &args.conduct;
-    let conduct = ConductArgs {
-        models: ModelArgs { models: kept.chain(models.iter().cloned()).collect() },
-        no_stream: given.no_stream || flags.no_stream,
-        reject_all: given.reject_all || (flags.reject_all && !given.approve_all),
-        max_requests: given.max_requests.or(flags.max_requests),
-        max_cost_usd: given.max_cost_usd.or(flags.max_cost_usd),
-        allow_unknown_prices: given.allow_unknown_prices || flags.allow_unknown_prices,
-        max_depth: given.max_depth.or(flags.max_depth),
-        ..given.clone()
-    };
-    RunArgs {
-        project,
-        agent: flags.agent,
-        no_stdin: true,
-        no_tools: flags.no_tools,
-        python: flags.python,
-        conduct,
-        ..RunArgs::default()
-    }
-}
-
-/// Scripts that are named now are relative to where the user is, those of the run to where it was started.
-fn from_here(args: &ModelArgs) -> Result<Vec<String>, Failure> {
-    let absolute = |model: &String| {
-        let (agent, name) = match model.split_once('=') {
-            Some((agent, name)) => (format!("{agent}="), name),
-            None => (String::new(), model.as_str()),
-        };
-        let Some(script) = name.strip_prefix("scripted:") else { return Ok(model.clone()) };
-        let path = std::path::absolute(script)
-            .map_err(|error| Failure::usage(format!("the script `{script}` cannot be found: {error}")))?;
-        Ok(format!("{agent}scripted:{}", path.display()))
-    };
-    args.models.iter().map(absolute).collect()
 }
 
 /// What people decided on the command line, by the digests of the questions.
@@ -300,8 +245,9 @@ fn show(file: &Path, author: Author, state: &StateDirectory) -> Result<String, F
 }
 
 fn changes_text(header: &RunHeader) -> String {
-    match Project::load(header.directory.join(&header.project)) {
-        Ok(project) => {
+    let project = header.working_directory().ok().map(|directory| Project::load_from(&header.project, &directory));
+    match project {
+        Some(Ok(project)) => {
             let changes = header.files.changes(&project.fingerprint());
             if changes.is_empty() {
                 String::new()
@@ -309,7 +255,7 @@ fn changes_text(header: &RunHeader) -> String {
                 format!("\nthe project has changed: {}\n", listed(&changes))
             }
         }
-        Err(_) => "\nthe project cannot be read any more\n".to_owned(),
+        None | Some(Err(_)) => "\nthe project cannot be read any more\n".to_owned(),
     }
 }
 
@@ -369,35 +315,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_of_the_run_are_kept_unless_they_are_given_anew() {
-        let flags = LaunchRecord {
-            models: vec!["a:b".into(), "main=c:d".into()],
-            agent: Some("main".into()),
-            reject_all: true,
-            max_requests: Some(3),
-            python: Some("other/python".into()),
-            ..LaunchRecord::default()
-        };
-        let args = |words: &str| {
-            let words = format!("llm-do resume x {words}");
-            let crate::args::Command::Resume(args) =
-                crate::args::parse(words.split_whitespace().map(Into::into)).unwrap().command
-            else {
-                panic!("resume")
-            };
-            args
-        };
-        let kept = merged(&args(""), &[], flags.clone(), "p".into());
-        let conduct = &kept.conduct;
-        assert_eq!((conduct.models.models.len(), conduct.reject_all, conduct.max_requests), (2, true, Some(3)));
-        assert_eq!(kept.agent.as_deref(), Some("main"));
-        assert_eq!(kept.python, Some("other/python".into()));
-        let anew = merged(&args("--approve-all --max-requests 9"), &["main=e:f".into()], flags, "p".into()).conduct;
-        assert_eq!(anew.models.models, ["a:b", "main=e:f"]);
-        assert_eq!((anew.approve_all, anew.reject_all, anew.max_requests), (true, false, Some(9)));
-    }
-
-    #[test]
     fn a_short_id_that_several_calls_share_is_refused() {
         let pending = |id: &str| PendingQuestion {
             id: id.to_owned(),
@@ -417,13 +334,5 @@ mod tests {
         for typed in ["bbbbbbbbbbb", "", "bbbbbbbbbbbb4", "b\u{1b}"] {
             assert!(found(typed).unwrap_err().starts_with("no call waits with the id `"), "{typed}");
         }
-    }
-
-    #[test]
-    fn a_script_that_is_named_now_is_found_from_here() {
-        let models = ["scripted:s.yaml", "main=scripted:/abs.yaml", "a:b"].map(str::to_owned).to_vec();
-        let here = std::env::current_dir().unwrap();
-        let expected = [format!("scripted:{}/s.yaml", here.display()), "main=scripted:/abs.yaml".into(), "a:b".into()];
-        assert_eq!(from_here(&ModelArgs { models }).unwrap(), expected);
     }
 }

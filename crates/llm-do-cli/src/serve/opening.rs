@@ -1,7 +1,7 @@
 //! From the parameters of `open` to a call that can be opened: what `run` does with its flags, without a terminal.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use llm_do::approval::ApprovalMode;
@@ -64,7 +64,7 @@ pub async fn prepare(
     let mut launch = launch(&open, environment, &settings)?;
     launch.created = WorkerDefaults::from(std::mem::take(&mut open.creation_defaults));
     let creation_defaults = launch.created.clone();
-    let project = project(&open, &offered, &caller, &launch.project)?;
+    let project = project(&open, &offered, &caller, &launch)?;
     let surveyed = launch.survey_project(project, &settings).map_err(Failure::from)?;
     let outside = open.caller.as_ref().map(|caller| allowed(caller, surveyed.program())).transpose()?;
     let function = open.entry.as_ref().and_then(|entry| offer::entry(entry, &caller));
@@ -113,7 +113,7 @@ fn add_providers(
 }
 
 /// A project of files, or of values; with what the client offers to it.
-fn project(open: &Open, offered: &ClientOffer, caller: &ClientCaller, root: &Path) -> Result<Project, Failure> {
+fn project(open: &Open, offered: &ClientOffer, caller: &ClientCaller, launch: &Launch) -> Result<Project, Failure> {
     if !open.is_of_values() {
         let undefinable = offered.toolsets.iter().find(|(_, toolset)| toolset.definition().is_some());
         if let Some((name, _)) = undefinable {
@@ -124,9 +124,10 @@ fn project(open: &Open, offered: &ClientOffer, caller: &ClientCaller, root: &Pat
         if open.runtime.is_some() {
             return Err(Failure::usage("`runtime` is for `agents`: that of a project is in its manifest"));
         }
-        let project = Project::load(root).map_err(LaunchError::Project)?;
+        let project = Project::load_from(&launch.project, &launch.directory).map_err(LaunchError::Project)?;
         return Ok(offer::offered(project, offered, caller));
     }
+    let root = launch.project_path();
     if !root.is_dir() {
         return Err(Failure::usage(format!("the project root `{}` is no directory", root.display())));
     }

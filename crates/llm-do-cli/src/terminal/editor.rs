@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use llm_do::fence::{PrivateDirectory, TemporaryPlace};
+use llm_do::fence::{PrivateDirectory, TemporaryPlace, WorkingDirectory};
 use llm_do::process;
 use tokio::process::Command;
 
@@ -20,12 +20,14 @@ pub struct Editor {
     /// Where private files are made.
     directory: PathBuf,
     project: PathBuf,
+    /// Where it is started.
+    working: WorkingDirectory,
 }
 
 impl Editor {
     /// `$VISUAL`, `$EDITOR`, else `vi`. A directory for temporary files inside the project would show the tools of a
     /// run what is being edited.
-    pub fn of(environment: &Environment, project: &Path) -> Self {
+    pub fn of(environment: &Environment, project: &Path, working: WorkingDirectory) -> Self {
         let command = environment.get("VISUAL").or_else(|| environment.get("EDITOR")).unwrap_or("vi").to_owned();
         let temporary = environment.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
         let is_outside = |directory: &PathBuf| match (directory.canonicalize(), project.canonicalize()) {
@@ -34,7 +36,7 @@ impl Editor {
         };
         let directory = [Some(temporary), environment.home()].into_iter().flatten().find(is_outside);
         let directory = directory.unwrap_or_else(|| PathBuf::from("/tmp"));
-        Self { command, directory, project: project.to_owned() }
+        Self { command, directory, project: project.to_owned(), working }
     }
 }
 
@@ -53,7 +55,10 @@ pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<St
     let lent = || Terminal::lend().map_err(|error| format!("the terminal cannot be lent: {error}"));
     console::told().await;
     let lent_out = terminal.as_before();
-    let mut command = Command::new(&words[0]);
+    let mut command = Command::new(editor.working.program(&words[0]));
+    if let Some(directory) = editor.working.for_child() {
+        command.current_dir(directory);
+    }
     command.env_remove(KEY_VARIABLE);
     command.args(&words[1..]).arg(&file).stdin(lent()?).stdout(lent()?).stderr(lent()?);
     let status = async {

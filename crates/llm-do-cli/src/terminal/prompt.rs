@@ -4,7 +4,6 @@ use std::io;
 
 use llm_do::approval::Memory;
 use llm_do::{Answer, ApprovalRequest, RawJson};
-use llm_do_launch::question::{self, AnswerChoice, LineRole, QuestionLine, QuestionNumber};
 
 use crate::console;
 use crate::terminal::attention::QuestionStage;

@@ -11,6 +11,7 @@ mod terminal;
 
 mod approval;
 mod attended;
+mod elsewhere;
 mod foreign;
 mod kill;
 mod replay;

@@ -131,12 +131,6 @@ impl OpenJournal {
         &self.contents
     }
 
-    /// The same file under a name that holds wherever the process goes.
-    #[must_use]
-    pub fn at(self, path: PathBuf) -> Self {
-        Self { path, ..self }
-    }
-
     /// What a stranger's header says, as it was understood: this is written anew.
     #[must_use]
     pub fn with_header(mut self, header: &impl Serialize) -> Self {

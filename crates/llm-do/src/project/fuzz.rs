@@ -62,6 +62,8 @@ fn source(text: &str) -> (Sources, FileId) {
 fn project(layout: Layout, workers: Vec<LoadedWorker>, code: Code, sources: Sources, problems: Diagnostics) -> Project {
     Project {
         root: "root".into(),
+        shown_root: "root".into(),
+        directory: crate::tools::working_directory::WorkingDirectory::of_process(),
         layout,
         workers,
         references: BTreeMap::new(),

@@ -119,6 +119,7 @@ impl<'a> Linker<'a> {
         self.note_missing_keys();
         Some(Program {
             root: self.project.root.clone(),
+            shown_root: self.project.shown_root.clone(),
             entry: entry?,
             agents,
             policy,

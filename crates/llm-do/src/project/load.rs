@@ -18,6 +18,7 @@ use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::function::Registry;
+use crate::tools::working_directory::WorkingDirectory;
 
 /// The manifest's name.
 pub const MANIFEST_NAME: &str = "project.json";
@@ -30,8 +31,11 @@ impl Project {
     /// A project without files: its agents are added with [`Project::agent`], and its root is where its files are. The
     /// entry is the agent that is marked, or `main`, or the only one.
     pub fn new(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
         Self {
-            root: root.into(),
+            shown_root: root.clone(),
+            root,
+            directory: WorkingDirectory::of_process(),
             layout: Layout::Directory,
             workers: Vec::new(),
             references: BTreeMap::new(),
@@ -59,7 +63,7 @@ impl Project {
     /// Reads the schemas and scripts that agents refer to which came as text, beneath the root like those of files.
     #[must_use]
     pub fn read_references(mut self) -> Self {
-        let Ok(mut loader) = Loader::open(self.root.clone()) else { return self };
+        let Ok(mut loader) = Loader::open(self.root.clone(), &self.directory) else { return self };
         loader.sources = Sources::clone(&self.sources);
         loader.workers = std::mem::take(&mut self.workers);
         let found = loader.references();
@@ -98,14 +102,21 @@ impl Project {
     /// Reads a project: a manifest, a directory, or one worker file. Mistakes inside its files are kept for
     /// [`Project::link`], which reports them together with its own.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Report> {
-        let path = path.as_ref();
+        Self::load_from(path, &WorkingDirectory::of_process())
+    }
+
+    /// Reads a project whose path was typed in this directory; a run of it should work there as well.
+    pub fn load_from(path: impl AsRef<Path>, directory: &WorkingDirectory) -> Result<Self, Report> {
+        let typed = path.as_ref();
+        let path = directory.join(typed);
+        let path = path.as_path();
         let failed = |fact: String| {
             let problem = Diagnostic::error(DiagnosticPlace::Path(path.to_owned()), fact);
             Report::single(problem.hint("give a project directory, its `project.json`, or a worker file"))
         };
         let metadata = std::fs::metadata(path).map_err(|error| failed(reading(&error)))?;
         if metadata.is_dir() {
-            let loader = Loader::open(path.to_owned()).map_err(|error| failed(reading(&error)))?;
+            let loader = Loader::open(typed.to_owned(), directory).map_err(|error| failed(reading(&error)))?;
             let manifest = Path::new(MANIFEST_NAME);
             return Ok(if loader.exists(manifest) { loader.manifest(manifest) } else { loader.directory() });
         }
@@ -113,8 +124,8 @@ impl Project {
             return Err(failed("neither a file nor a directory".to_owned()));
         }
         let name = path.file_name().map(PathBuf::from).ok_or_else(|| failed("not a file name".to_owned()))?;
-        let root = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let loader = Loader::open(root.to_owned()).map_err(|error| failed(reading(&error)))?;
+        let root = typed.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let loader = Loader::open(root.to_owned(), directory).map_err(|error| failed(reading(&error)))?;
         match (Format::of(&name), name.extension().and_then(|extension| extension.to_str())) {
             (Some(format), _) => Ok(loader.single_file(&name, format)),
             (None, Some("json")) => Ok(loader.manifest(&name)),
@@ -149,6 +160,8 @@ impl From<io::Error> for ProjectFileError {
 
 struct Loader {
     root: PathBuf,
+    shown_root: PathBuf,
+    working: WorkingDirectory,
     directory: Dir,
     sources: Sources,
     problems: Diagnostics,
@@ -159,11 +172,12 @@ struct Loader {
 }
 
 impl Loader {
-    fn open(root: PathBuf) -> io::Result<Self> {
+    fn open(shown_root: PathBuf, working: &WorkingDirectory) -> io::Result<Self> {
+        let (root, working) = (working.join(&shown_root), working.clone());
         let directory = Dir::open_ambient_dir(&root, ambient_authority())?;
         let (sources, problems) = (Sources::default(), Diagnostics::default());
         let (broken, closed) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Self { root, directory, sources, problems, workers: Vec::new(), broken, closed })
+        Ok(Self { root, shown_root, working, directory, sources, problems, workers: Vec::new(), broken, closed })
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -192,7 +206,7 @@ impl Loader {
         };
         let generated = generated_dir.map(|path| self.generated(&path)).unwrap_or_default();
         let code = if manifest.python_files.is_empty() { Code::Absent } else { Code::Unread };
-        let programs = programs::look_up(&manifest, &self.root, &mut self.problems);
+        let programs = programs::look_up(&manifest, &self.root, &self.working, &mut self.problems);
         Project { programs, ..self.finish(Layout::Manifest(Box::new(manifest)), generated, code) }
     }
 
@@ -229,6 +243,8 @@ impl Loader {
         let references = self.references();
         Project {
             root: self.root,
+            shown_root: self.shown_root,
+            directory: self.working,
             layout,
             workers: self.workers,
             references,

@@ -36,6 +36,7 @@ use crate::tools::attachment::AttachmentScope;
 use crate::tools::function::{FunctionEntry, InputRenderer, MadeToolset, Registry, Tool, ToolsetFactory};
 use crate::tools::protected::ProtectedFiles;
 use crate::tools::source::{Enclosure, McpConfig, ToolsetSource};
+use crate::tools::working_directory::WorkingDirectory;
 use crate::tools::{DeclaredTool, Toolset};
 use created::CreatedAgents;
 use manifest::{AgentApprovalOverride, Manifest, ToolsetDefinition};
@@ -49,6 +50,10 @@ pub use limit::{Limit, Limits};
 pub struct Project {
     /// The directory that nothing in the project leaves.
     pub root: PathBuf,
+    /// The root as it was typed, relative to the working directory.
+    shown_root: PathBuf,
+    /// The directory that it was loaded from.
+    directory: WorkingDirectory,
     pub layout: Layout,
     workers: Vec<LoadedWorker>,
     /// JSON Schemas and scripts that worker files refer to, by their path beneath the root.
@@ -132,6 +137,9 @@ pub struct PythonFileTool {
 #[derive(Clone, Debug)]
 pub struct Program {
     pub root: PathBuf,
+    /// The root as it was typed, relative to the working directory: models are told of this one, so that a run that goes
+    /// on in another process tells them the same.
+    pub shown_root: PathBuf,
     pub entry: Entry,
     pub agents: BTreeMap<String, Arc<AgentSpec>>,
     pub policy: Policy,

@@ -11,6 +11,7 @@ use crate::tools::approval::Rule;
 use crate::tools::shell::danger;
 use crate::tools::shell::program::{Grounds, ProgramPlace, Programs, ShellProgram};
 use crate::tools::source::{Access, Base, Grammar, ShellConfig, ShellRule};
+use crate::tools::working_directory::WorkingDirectory;
 
 /// A rule that names its program by an absolute path.
 #[derive(Clone, Debug)]
@@ -36,7 +37,12 @@ const HINT: &str = "a program is found by its name in directories of the system,
                     config.toml; one by its path must lie where only you and root can write";
 
 /// Looks up the programs of a manifest's rules, and reports those that no rule may name.
-pub(crate) fn look_up(manifest: &Manifest, root: &Path, problems: &mut Diagnostics) -> Vec<RuleProgram> {
+pub fn look_up(
+    manifest: &Manifest,
+    root: &Path,
+    directory: &WorkingDirectory,
+    problems: &mut Diagnostics,
+) -> Vec<RuleProgram> {
     let shells: Vec<_> =
         manifest.toolsets.iter().filter_map(|(name, definition)| Some((name, shell(definition)?))).collect();
     if shells.is_empty() {
@@ -44,7 +50,7 @@ pub(crate) fn look_up(manifest: &Manifest, root: &Path, problems: &mut Diagnosti
     }
     let written: Vec<PathBuf> =
         manifest.toolsets.iter().flat_map(|(_, definition)| written(definition, root)).collect();
-    let working = std::env::current_dir().unwrap_or_default();
+    let working = directory.path().unwrap_or_default();
     let grounds = Grounds::new(root, &working, written.iter().map(PathBuf::as_path));
     let by_name = Programs::default();
     let mut found = Vec::new();

@@ -48,6 +48,7 @@ use crate::tools::fence::FenceConfig;
 use crate::tools::plane::{MOST_QUESTIONS, Refusals};
 use crate::tools::protected::Covers;
 use crate::tools::rpc::child::ChildEnvironment;
+use crate::tools::working_directory::WorkingDirectory;
 use crate::tools::{Agents, CallContext, Ending, Nesting, ToolError, shown_need};
 use input::{Input, InputError};
 use ledger::{Account, Ledger};
@@ -101,6 +102,8 @@ pub struct RuntimeConfig {
     pub unknown_prices: UnknownPrices,
     /// Ask for streams, or for whole documents.
     pub stream: bool,
+    /// Where the run works: the base of its shells, of `filesystem_cwd` and of relative `own_files`.
+    pub directory: WorkingDirectory,
     /// What keeps commands in.
     pub fence: FenceConfig,
     /// What MCP servers see of the environment, besides what the manifest gives them.
@@ -150,6 +153,7 @@ impl RuntimeConfig {
             limits,
             unknown_prices: UnknownPrices::Refused,
             stream: true,
+            directory: WorkingDirectory::of_process(),
             fence: FenceConfig::default(),
             children: ChildEnvironment::default(),
             http: HttpSettings::STANDARD,
@@ -404,10 +408,10 @@ impl Runtime {
     fn with_events(program: TrustedProgram, models: Models, config: RuntimeConfig, events: Events) -> Self {
         let mut program = program.into_inner();
         for path in &config.own_files {
-            program.protected.add(path, Covers::Tree, "is written or read by this run itself");
+            program.protected.add(config.directory.join(path), Covers::Tree, "is written or read by this run itself");
         }
         for path in &config.private_directories {
-            program.protected.add(path, Covers::Private, "belongs to llm-do itself");
+            program.protected.add(config.directory.join(path), Covers::Private, "belongs to llm-do itself");
         }
         program.created = Arc::new(CreatedAgents::of(&program.root, config.created.as_ref()));
         let session = Arc::new(RunTotals::default());

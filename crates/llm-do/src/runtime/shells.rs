@@ -30,7 +30,8 @@ pub fn alone(runtime: &Runtime, name: &str, config: &ShellConfig, events: &Event
 }
 
 fn opened(runtime: &Runtime, tool: &str, parts: Vec<ShellPart>, events: &Events) -> Result<OpenToolset, String> {
-    let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
+    let directory =
+        runtime.config.directory.path().map_err(|error| format!("there is no working directory: {error}"))?;
     let fence = runtime.config.fence.fence();
     if let FenceKind::None { why: reason } = &fence.kind {
         let text = format!("commands run without a fence: {reason}; configured shells ask where they would allow");

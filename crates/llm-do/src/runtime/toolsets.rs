@@ -16,7 +16,7 @@ use crate::syntax::names;
 use crate::syntax::table::is_name;
 use crate::tools::agent::AgentTool;
 use crate::tools::approval::{Rule, Rules, digest};
-use crate::tools::filesystem::Filesystem;
+use crate::tools::filesystem::{FileBases, Filesystem};
 use crate::tools::function::{MadeToolset, OneTool, ToolsetContext};
 use crate::tools::mcp::McpTools;
 use crate::tools::plane::{self, OpenToolset};
@@ -196,8 +196,10 @@ async fn origin(
 ) -> Result<Option<Box<dyn Toolset>>, String> {
     Ok(match source {
         ToolsetSource::Filesystem(config) => {
-            let Program { root, protected, .. } = runtime.program.as_ref();
-            Some(Box::new(Filesystem::open(config, root, protected)?))
+            let Program { root, shown_root, protected, .. } = runtime.program.as_ref();
+            let directory = runtime.config.directory.clone();
+            let bases = FileBases { project: root, shown_project: shown_root, directory };
+            Some(Box::new(Filesystem::open(config, &bases, protected)?))
         }
         ToolsetSource::Agent(name) => {
             let callee = runtime.program.agent(name).map_err(|error| error.to_string())?;

@@ -207,7 +207,7 @@ fn look_at(input: &Value, premises: AttachmentScope<'_>) -> Vec<Look> {
 fn look_at_one(named: &str, premises: AttachmentScope<'_>, left: u64) -> Look {
     let unread = |error: &FileOpenError| {
         let content = Err(AttachmentError::unopened(named, error));
-        Look { named: named.to_owned(), resolved: premises.root.join(named), exception: None, content }
+        Look { named: named.to_owned(), resolved: PathBuf::from(named), exception: None, content }
     };
     let Finding { place, resolved, exception } = match find(named, premises) {
         Ok(found) => found,

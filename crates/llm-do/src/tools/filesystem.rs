@@ -30,6 +30,8 @@ use crate::message::{Content, RawJson};
 use change::{Change, ChangeRequest, Unchangeable};
 use listing::FileListing;
 use root::{Root, Spot};
+
+pub use root::FileBases;
 use text::Replacement;
 
 /// A live filesystem toolset.
@@ -106,12 +108,12 @@ const MOST_PARTS: usize = 128;
 
 impl Filesystem {
     /// Opens the roots; those that can be written need not exist yet. What is protected is asked for, whatever the rules.
-    pub fn open(config: &FilesystemConfig, project_root: &Path, protected: &ProtectedFiles) -> Result<Self, String> {
+    pub fn open(config: &FilesystemConfig, bases: &FileBases<'_>, protected: &ProtectedFiles) -> Result<Self, String> {
         let named: Vec<(String, &FileRoot)> = match &config.roots {
             Roots::One(root) => vec![(String::new(), root)],
             Roots::Named(roots) => roots.iter().map(|(name, root)| (name.clone(), root)).collect(),
         };
-        let opened = named.into_iter().map(|(name, root)| Root::open(name, root.clone(), project_root));
+        let opened = named.into_iter().map(|(name, root)| Root::open(name, root.clone(), bases));
         let roots = opened.collect::<Result<Vec<_>, String>>()?;
         Ok(Self { roots: Arc::new(roots), protected: Arc::new(protected.clone()), specs: Arc::default() })
     }

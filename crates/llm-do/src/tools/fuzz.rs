@@ -8,10 +8,10 @@ use cap_tempfile::TempDir;
 
 use super::agent::AgentTool;
 use super::approval::{Verdict, canonical};
-use super::filesystem::Filesystem;
+use super::filesystem::{FileBases, Filesystem};
 use super::mcp::protocol::{self, Listing};
 use super::protected::ProtectedFiles;
-use super::shell::directory::WorkingDirectory;
+use super::shell::directory::CommandDirectory;
 use super::shell::{grammar, words};
 use super::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
 use super::{ToolSpec, Toolset, mcp};
@@ -41,7 +41,7 @@ pub fn command(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(split) = words::split(&text) else { return };
     // Judging looks, and changes nothing.
-    if let Ok(directory) = WorkingDirectory::open(Path::new("src")) {
+    if let Ok(directory) = CommandDirectory::open(Path::new("src")) {
         assert_eq!(
             grammar::fit(&split, &directory, &|_| false),
             grammar::fit(&split, &directory, &|_| false),
@@ -69,8 +69,8 @@ pub fn paths(bytes: &[u8]) {
         assert_eq!(names, 2, "nothing is made outside");
     });
     let config = FilesystemConfig { roots: Roots::One(writable(Base::WorkingDirectory)) };
-    let files =
-        Filesystem::open(&config, Path::new("."), &ProtectedFiles::default()).expect("there is a working directory");
+    let files = Filesystem::open(&config, &FileBases::of(Path::new(".")), &ProtectedFiles::default())
+        .expect("there is a working directory");
     for (tool, arguments) in [
         ("read_file", serde_json::json!({"path": path})),
         ("write_file", serde_json::json!({"path": path, "content": "x"})),
@@ -183,7 +183,7 @@ fn judges() -> Vec<(Vec<ToolSpec>, Judge)> {
     }
     // Judging a write looks at what is there, and changes nothing.
     let config = FilesystemConfig { roots: Roots::One(writable(Base::WorkingDirectory)) };
-    if let Ok(files) = Filesystem::open(&config, Path::new("."), &ProtectedFiles::default()) {
+    if let Ok(files) = Filesystem::open(&config, &FileBases::of(Path::new(".")), &ProtectedFiles::default()) {
         judges.push((files.specs(), Box::new(move |tool, arguments| files.verdict(tool, arguments))));
     }
     judges

@@ -21,6 +21,7 @@ use super::fence::FenceConfig;
 use super::protected::ProtectedFiles;
 use super::rpc::child::ChildEnvironment;
 use super::source::Enclosure;
+use super::working_directory::WorkingDirectory;
 use super::{Capabilities, DeclaredTool, Order, ToolKind};
 use crate::message::RawJson;
 
@@ -31,8 +32,11 @@ pub(crate) use toolset::{OpenPythonToolset, open, single};
 /// How the interpreter of a project is started.
 #[derive(Clone, Debug)]
 pub struct Python {
+    /// Its path, or its name alone, which is looked for on the `PATH` of its environment.
     pub program: PathBuf,
     pub environment: ChildEnvironment,
+    /// Where it works.
+    pub directory: WorkingDirectory,
     /// Where the package `llm_do` is kept compiled between runs; without it each compiles what it needs of it.
     pub compiled: Option<CompiledStore>,
     pub tracebacks: Tracebacks,

@@ -7,7 +7,7 @@ use llm_do::message::RawJson;
 use llm_do::model::name::{ModelChoices, ModelName};
 use llm_do::project::Project;
 use llm_do::tools::approval::{Rule, Verdict};
-use llm_do::tools::filesystem::Filesystem;
+use llm_do::tools::filesystem::{FileBases, Filesystem};
 use llm_do::tools::protected::{Covers, ProtectedFiles};
 use llm_do::tools::source::{Access, Base, FileRoot, FilesystemConfig, Roots};
 use serde_json::json;
@@ -71,7 +71,7 @@ fn project() -> (tempfile::TempDir, Filesystem) {
         max_file_bytes: None,
     };
     let config = FilesystemConfig { roots: Roots::One(root) };
-    let files = Filesystem::open(&config, directory.path(), &protected).unwrap();
+    let files = Filesystem::open(&config, &FileBases::of(directory.path()), &protected).unwrap();
     (directory, files)
 }
 
@@ -190,6 +190,6 @@ fn a_root_inside_what_is_protected_is_protected() {
         let base = Base::Absolute(directory.path().join(base));
         let root = FileRoot { base, access: Access::ReadWrite, suffixes: Vec::new(), max_file_bytes: None };
         let config = FilesystemConfig { roots: Roots::One(root) };
-        reason_to_ask(&Filesystem::open(&config, directory.path(), &protected).unwrap(), "x");
+        reason_to_ask(&Filesystem::open(&config, &FileBases::of(directory.path()), &protected).unwrap(), "x");
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn of(project: &Project, models: &ModelChoices) -> ProtectedFiles {
         protected.add(&source.path, Covers::File, LINKED);
     }
     for script in models.scripts.keys() {
-        protected.add(script, Covers::File, LINKED);
+        protected.add(project.directory.join(script), Covers::File, LINKED);
     }
     let root = &project.root;
     // Many agents may share one module.

@@ -120,6 +120,8 @@ impl Files {
         let schemas = self.schemas.iter().map(|(path, text)| (path.into(), sources.add(path.into(), (*text).into())));
         Project {
             root: "root".into(),
+            shown_root: "root".into(),
+            directory: crate::tools::working_directory::WorkingDirectory::of_process(),
             layout,
             workers,
             references: schemas.collect(),

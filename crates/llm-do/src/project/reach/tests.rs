@@ -62,6 +62,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         agents.into_iter().map(|agent| (agent.name.clone(), Arc::new(agent))).collect();
     Program {
         root: ".".into(),
+        shown_root: ".".into(),
         entry: Entry::Agent("main".into()),
         agents,
         policy: Policy {

@@ -10,7 +10,7 @@ use crate::beneath::{self, FileKind, FileOpenError, Place};
 use crate::escape::visible;
 use crate::tools::protected::Target;
 use crate::tools::source::{Access, Base, FileRoot};
-use crate::tools::working_directory;
+use crate::tools::working_directory::{self, WorkingDirectory};
 
 pub(crate) struct Root {
     /// The first part of its paths; empty if it is the only root.
@@ -45,13 +45,31 @@ pub(crate) struct Spot {
     pub is_elsewhere: bool,
 }
 
+/// The directories that roots are named from.
+#[derive(Clone, Debug)]
+pub struct FileBases<'a> {
+    /// The root of the project.
+    pub project: &'a Path,
+    /// The same as models know it: as it was typed, so that a run that goes on in another process tells them the same.
+    pub shown_project: &'a Path,
+    /// The directory that the run works in.
+    pub directory: WorkingDirectory,
+}
+
+impl<'a> FileBases<'a> {
+    /// Those of a project with this root, in the directory of the process.
+    pub fn of(project: &'a Path) -> Self {
+        Self { project, shown_project: project, directory: WorkingDirectory::of_process() }
+    }
+}
+
 impl Root {
     /// A root inside the project is opened beneath the project's directory, so that a link cannot lead out.
-    pub(crate) fn open(name: String, settings: FileRoot, project_root: &Path) -> Result<Self, String> {
+    pub fn open(name: String, settings: FileRoot, bases: &FileBases<'_>) -> Result<Self, String> {
         let (base, relative, shown) = match &settings.base {
-            Base::WorkingDirectory => (Path::new("."), PathBuf::new(), PathBuf::from("the working directory")),
+            Base::WorkingDirectory => (bases.directory.base(), PathBuf::new(), PathBuf::from("the working directory")),
             Base::Absolute(path) => (path.as_path(), PathBuf::new(), path.clone()),
-            Base::Project(relative) => (project_root, relative.clone(), project_root.join(relative)),
+            Base::Project(relative) => (bases.project, relative.clone(), bases.shown_project.join(relative)),
         };
         let failed = |error: &dyn std::fmt::Display| format!("the root {} cannot be opened: {error}", shown.display());
         let base = OpenRoot::ambient(base).map_err(|error| failed(&error))?;

@@ -20,7 +20,8 @@ fn rooted(root: &Path, access: Access) -> Filesystem {
 }
 
 fn opened(root: FileRoot, protected: &ProtectedFiles) -> Filesystem {
-    Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, Path::new("/nowhere"), protected).unwrap()
+    Filesystem::open(&FilesystemConfig { roots: Roots::One(root) }, &FileBases::of(Path::new("/nowhere")), protected)
+        .unwrap()
 }
 
 fn json(arguments: &serde_json::Value) -> RawJson {
@@ -187,7 +188,7 @@ fn roots_have_modes_suffixes_and_names() {
         ("output".to_owned(), root("out", Access::ReadWrite, &[".md"])),
     ];
     let config = FilesystemConfig { roots: Roots::Named(roots.into()) };
-    let files = Filesystem::open(&config, directory.path(), &ProtectedFiles::default()).unwrap();
+    let files = Filesystem::open(&config, &FileBases::of(directory.path()), &ProtectedFiles::default()).unwrap();
     assert_eq!(perform(&files, "list_files", "{}").unwrap(), "input/a.md");
     assert_eq!(perform(&files, "list_files", r#"{"path":"input"}"#).unwrap(), "input/a.md");
     assert_eq!(perform(&files, "list_files", r#"{"pattern":"input/*.txt"}"#).unwrap(), "[no files]");

@@ -267,7 +267,8 @@ const ARGUMENTS: [&str; 5] = ["-I", "-X", "utf8", "-c", BOOTSTRAP];
 
 fn with_users_rights(python: &Python) -> Command {
     let launcher = python.fence.keeper.as_deref();
-    let mut command = limited::resident(launcher, &python.program, None, &python.environment.fixed);
+    let mut command =
+        limited::resident(launcher, &python.program, python.directory.for_child(), &python.environment.fixed);
     command.args(ARGUMENTS);
     command.into()
 }
@@ -276,7 +277,7 @@ fn with_users_rights(python: &Python) -> Command {
 fn tenant(python: &Python, project: &Path, fenced: &PythonFence) -> Result<Tenant, String> {
     let fence = python.fence.fence();
     let variables = python.environment.fixed.clone();
-    let directory = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
+    let directory = python.directory.path().map_err(|error| format!("there is no working directory: {error}"))?;
     // Such as those of version managers.
     if is_script(&python.program, &directory, &variables) {
         let program = python.program.display();

@@ -11,7 +11,7 @@ use crate::escape::visible;
 use crate::tools::secret::{is_met, looks_secret};
 
 /// A directory that is open, so that it stays the same one whatever becomes of its name.
-pub(crate) struct WorkingDirectory {
+pub struct CommandDirectory {
     pub directory: Dir,
     /// Absolute, without links.
     pub path: PathBuf,
@@ -62,8 +62,8 @@ pub(crate) enum Secrets {
 /// Larger trees are not searched to their end.
 const MOST_ENTRIES: usize = 200_000;
 
-impl WorkingDirectory {
-    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+impl CommandDirectory {
+    pub fn open(path: &Path) -> Result<Self, String> {
         let wrong = |error| format!("the working directory {} cannot be opened: {error}", path.display());
         let path = path.canonicalize().map_err(wrong)?;
         let directory = Dir::open_ambient_dir(&path, ambient_authority()).map_err(wrong)?;
@@ -209,7 +209,7 @@ mod tests {
     struct Scene {
         _outside: tempfile::TempDir,
         _inside: tempfile::TempDir,
-        directory: WorkingDirectory,
+        directory: CommandDirectory,
     }
 
     fn scene() -> Scene {
@@ -227,7 +227,7 @@ mod tests {
         symlink("gone", path.join("dangling")).unwrap();
         symlink("/gone", path.join("dangling_out")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, path.join("fifo"), 0o600.into()).unwrap();
-        let directory = WorkingDirectory::open(path).unwrap();
+        let directory = CommandDirectory::open(path).unwrap();
         Scene { _outside: outside, _inside: inside, directory }
     }
 

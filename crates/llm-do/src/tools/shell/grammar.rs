@@ -10,7 +10,7 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
-use super::directory::{CommandPath, CommandPathKind, Secrets, WorkingDirectory};
+use super::directory::{CommandDirectory, CommandPath, CommandPathKind, Secrets};
 use super::words::Word;
 use crate::escape::visible;
 use crate::tools::working_directory;
@@ -33,7 +33,7 @@ pub(crate) struct Fit {
 pub(crate) type IsHidden<'a> = &'a dyn Fn(&Path) -> bool;
 
 /// Holds a command (its name first) against the grammar of its name; an error says what does not fit.
-pub(crate) fn fit(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
+pub fn fit(words: &[Word], directory: &CommandDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
     let (name, rest) = words.split_first().ok_or("the command is empty")?;
     working_directory::refusal(&directory.path).map_or(Ok(()), Err)?;
     match name.text.as_str() {
@@ -77,7 +77,7 @@ impl Count {
 }
 
 /// Flags, then files.
-fn files(words: &[Word], flags: &'static [Flag], count: Count, directory: &WorkingDirectory) -> Result<Fit, String> {
+fn files(words: &[Word], flags: &'static [Flag], count: Count, directory: &CommandDirectory) -> Result<Fit, String> {
     let options = Options::read(words, flags)?;
     count.check(options.operands.len())?;
     let mut fit = Fit::default();
@@ -88,7 +88,7 @@ fn files(words: &[Word], flags: &'static [Flag], count: Count, directory: &Worki
 }
 
 /// An operand that is read.
-fn read_file(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Result<CommandPath, String> {
+fn read_file(operand: &Word, directory: &CommandDirectory, fit: &mut Fit) -> Result<CommandPath, String> {
     if operand.text == "-" {
         return Err("there is no standard input to read".to_owned());
     }
@@ -99,7 +99,7 @@ fn read_file(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Res
     Ok(place)
 }
 
-fn grep(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
+fn grep(words: &[Word], directory: &CommandDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
     let options = Options::read(words, tables::GREP)?;
     let mut fit = Fit::default();
     for file in options.values("file") {
@@ -135,8 +135,8 @@ fn grep(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -
 }
 
 /// A reason to ask before everything beneath a directory is read.
-pub(crate) fn doubt_about_secrets(
-    directory: &WorkingDirectory,
+pub fn doubt_about_secrets(
+    directory: &CommandDirectory,
     start: &Path,
     is_read: &dyn Fn(&Path) -> bool,
 ) -> Option<String> {
@@ -159,7 +159,7 @@ fn may_match(pattern: &str, name: &str) -> bool {
     }
 }
 
-fn mv(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
+fn mv(words: &[Word], directory: &CommandDirectory) -> Result<Fit, String> {
     let options = Options::read(words, tables::MV)?;
     let (target, sources) = match options.operands.split_last() {
         Some((target, sources)) if !sources.is_empty() => (target, sources),

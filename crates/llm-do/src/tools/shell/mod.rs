@@ -40,7 +40,7 @@ use crate::escape::{visible, visible_start};
 use crate::event::{EventKind, Events};
 use crate::message::{Content, RawJson};
 use crate::syntax::names;
-use directory::{CommandPath, WorkingDirectory};
+use directory::{CommandDirectory, CommandPath};
 use grammar::Fit;
 use launch::ShelterCache;
 use operands::Operands;
@@ -87,7 +87,7 @@ pub struct Shell {
     /// The name of its tool.
     tool: String,
     parts: Vec<ShellPart>,
-    directory: WorkingDirectory,
+    directory: CommandDirectory,
     project_root: PathBuf,
     fence: Arc<Fence>,
     protected: ProtectedFiles,
@@ -158,7 +158,7 @@ struct CommandJudgement<'s> {
 impl Shell {
     /// Opens a shell whose tool has this name; an error says why its working directory cannot be used.
     pub fn open(tool: &str, parts: Vec<ShellPart>, surroundings: Surroundings<'_>) -> Result<Self, String> {
-        let directory = WorkingDirectory::open(surroundings.directory)?;
+        let directory = CommandDirectory::open(surroundings.directory)?;
         let directory = directory.hiding(surroundings.protected.private());
         let grounds = surroundings.grounds(&parts);
         let (directories, _) = grounds.own_directories(surroundings.directories);

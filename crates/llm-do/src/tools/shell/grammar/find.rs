@@ -2,7 +2,7 @@
 
 use super::{Fit, read_file};
 use crate::escape::visible;
-use crate::tools::shell::directory::WorkingDirectory;
+use crate::tools::shell::directory::CommandDirectory;
 use crate::tools::shell::words::Word;
 
 /// A word of an expression and what follows it.
@@ -98,7 +98,7 @@ const TESTS: &[Test] = &[
     alone("-quit"),
 ];
 
-pub(crate) fn fit(words: &[Word], directory: &WorkingDirectory) -> Result<Fit, String> {
+pub fn fit(words: &[Word], directory: &CommandDirectory) -> Result<Fit, String> {
     let mut fit = Fit::default();
     // The one global option that is no danger says not to follow links, which is also the default.
     let words = match words {

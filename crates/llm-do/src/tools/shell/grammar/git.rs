@@ -9,7 +9,7 @@ use super::repository::{self, TrackedFiles};
 use super::{Fit, IsHidden, doubt_about_secrets, index::Hash, read_file};
 use crate::escape::visible;
 use crate::tools::secret::looks_secret;
-use crate::tools::shell::directory::{WorkingDirectory, stays_beneath};
+use crate::tools::shell::directory::{CommandDirectory, stays_beneath};
 use crate::tools::shell::words::Word;
 
 /// `git` as it is executed: the judged words, between settings that no configuration overrides.
@@ -59,7 +59,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 ];
 
 /// Puts the judged words of a `git` command (without its name) between the settings.
-pub(crate) fn harden(words: &[String], directory: &WorkingDirectory) -> GitInvocation {
+pub fn harden(words: &[String], directory: &CommandDirectory) -> GitInvocation {
     let repository = repository::examine(directory);
     let hash = repository.as_ref().map_or(Hash::Sha1, |repository| repository.hash);
     let mut arguments: Vec<String> =
@@ -86,7 +86,7 @@ pub(crate) fn harden(words: &[String], directory: &WorkingDirectory) -> GitInvoc
     GitInvocation { arguments, environment }
 }
 
-pub(crate) fn fit(words: &[Word], directory: &WorkingDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
+pub fn fit(words: &[Word], directory: &CommandDirectory, is_hidden: IsHidden<'_>) -> Result<Fit, String> {
     let (subcommand, rest) = words.split_first().ok_or("`git` alone does nothing")?;
     let flags: Vec<Flag> = match subcommand.text.as_str() {
         "status" => STATUS.to_vec(),
@@ -143,7 +143,7 @@ fn covers(paths: &[PathBuf], file: &Path) -> bool {
 }
 
 /// A path of the working tree, or a pattern of such.
-fn path(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Result<Option<PathBuf>, String> {
+fn path(operand: &Word, directory: &CommandDirectory, fit: &mut Fit) -> Result<Option<PathBuf>, String> {
     if operand.text.starts_with(':') {
         return Err(format!("`{}`: pathspecs with `:` are not known here", visible(&operand.text)));
     }
@@ -153,7 +153,7 @@ fn path(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Result<O
 }
 
 /// Before `--` a word may be a revision or a path: it must be harmless as both.
-fn revision_or_path(operand: &Word, directory: &WorkingDirectory, fit: &mut Fit) -> Result<Option<PathBuf>, String> {
+fn revision_or_path(operand: &Word, directory: &CommandDirectory, fit: &mut Fit) -> Result<Option<PathBuf>, String> {
     let text = operand.text.as_str();
     let shown = visible(text);
     if let Some((revision, inside)) = text.split_once(':') {

@@ -10,7 +10,7 @@ use super::index::{self, Hash};
 use crate::beneath::{self, FileOpenError};
 use crate::escape::visible;
 use crate::tools::secret::looks_secret;
-use crate::tools::shell::directory::WorkingDirectory;
+use crate::tools::shell::directory::CommandDirectory;
 
 /// The repository that `git` would find, as far as it matters.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ const LARGEST_INDEX: u64 = 256 * 1024 * 1024;
 const MOST_NAMED: usize = 5;
 
 /// Looks where `git` would look. `None`: there is no repository, and `git` will say so.
-pub(crate) fn examine(directory: &WorkingDirectory) -> Option<Repository> {
+pub fn examine(directory: &CommandDirectory) -> Option<Repository> {
     if directory.directory.symlink_metadata(".git").is_ok() {
         return Some(Repository::read(&directory.directory, None));
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::tools::shell::words::split;
 
-fn project() -> (tempfile::TempDir, WorkingDirectory) {
+fn project() -> (tempfile::TempDir, CommandDirectory) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     std::fs::create_dir_all(path.join("src/inner")).unwrap();
@@ -10,7 +10,7 @@ fn project() -> (tempfile::TempDir, WorkingDirectory) {
     }
     std::fs::create_dir_all(path.join("secret")).unwrap();
     std::fs::write(path.join("secret/.env"), "KEY=1\n").unwrap();
-    let open = WorkingDirectory::open(path).unwrap();
+    let open = CommandDirectory::open(path).unwrap();
     (directory, open)
 }
 
