@@ -3,10 +3,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use llm_do::fence::WorkingDirectory;
 use llm_do::providers::KeySource;
 use llm_do::runs::Redactor;
-use llm_do::{BoxFuture, Secret, process};
+use llm_do::{BoxFuture, Secret, WorkingDirectory, process};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 

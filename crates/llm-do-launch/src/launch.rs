@@ -10,7 +10,7 @@ use llm_do::approval::{ApprovalMode, KnownAnswers};
 use llm_do::created::WorkerDefaults;
 use llm_do::escape::visible_lines;
 use llm_do::events::MessageLog;
-use llm_do::fence::{FenceConfig, WorkingDirectory};
+use llm_do::fence::FenceConfig;
 use llm_do::program::{Code, Entry, Survey, Typing};
 use llm_do::questions::{QuestionBroker, QuestionUpdates};
 use llm_do::runs::{OutsideCaller, UnknownPrices};
@@ -18,7 +18,7 @@ use llm_do::toolsets::{DeclaredTool, Refusals};
 use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
 use llm_do::{
     Approvals, Approver, Journal, Limits, Listen, ModelChoices, ModelName, Models, Program, Project, Runtime,
-    RuntimeConfig,
+    RuntimeConfig, WorkingDirectory,
 };
 
 use crate::error::LaunchError;

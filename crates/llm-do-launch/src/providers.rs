@@ -5,13 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_do::fence::WorkingDirectory;
 use llm_do::providers::{
     Exchange, HttpClient, HttpSettings, KeyForm, LaterKey, OpenAiChat, Provider, ProxySettings, Quirks, Retries,
     provider,
 };
 use llm_do::python::PythonEndpoint;
-use llm_do::{Endpoint, Key, Models, Program, Secret, files};
+use llm_do::{Endpoint, Key, Models, Program, Secret, WorkingDirectory, files};
 
 use crate::config::{Config, HttpConfig, ProviderConfig};
 use crate::error::LaunchError;

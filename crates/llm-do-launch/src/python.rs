@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use llm_do::fence::{FenceConfig, WorkingDirectory};
+use llm_do::WorkingDirectory;
+use llm_do::fence::FenceConfig;
 use llm_do::python::{CompiledStore, Python, Tracebacks, interpreter};
 
 use crate::children;

@@ -5,9 +5,6 @@ use llm_do::approval::{Memory, PendingQuestion, short_id};
 use llm_do::escape::{visible, visible_lines, visible_name};
 use llm_do::{ApprovalRequest, RawJson};
 
-use crate::json;
-use crate::terminal::style::{Style, Styles};
-
 /// Longer words of others are cut.
 const LONGEST_FOREIGN: usize = 2000;
 

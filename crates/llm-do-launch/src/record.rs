@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use llm_do::approval::ApprovalMode;
 use llm_do::created::WorkerDefaults;
-use llm_do::fence::{FenceConfig, WorkingDirectory};
+use llm_do::fence::FenceConfig;
 use llm_do::names::is_name;
 use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
 use llm_do::runs::UnknownPrices;
 use llm_do::trust::Fingerprint;
-use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, records};
+use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, WorkingDirectory, records};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use llm_do::fence::WorkingDirectory;
 use llm_do::program::{AgentSpec, Fallback};
 use llm_do::trust::TrustedProgram;
-use llm_do::{Models, Program};
+use llm_do::{Models, Program, WorkingDirectory};
 
 use crate::config::Config;
 use crate::error::LaunchError;

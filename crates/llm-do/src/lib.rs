@@ -159,6 +159,7 @@ pub use syntax::diagnostic::Report;
 pub use tokio_util::sync::CancellationToken;
 pub use tools::approval::{Answer, ApprovalRequest, Approvals, Approver, PermittedCall, Rule, Verdict};
 pub use tools::function::{FunctionEntry, Tool};
+pub use tools::working_directory::WorkingDirectory;
 pub use tools::{CallContext, ToolError, ToolSpec, Toolset};
 
 /// Questions and answers, beside [`Approvals`].

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use llm_do::created::CreatedAgents;
 use llm_do::events::Events;
-use llm_do::fence::{FenceConfig, WorkingDirectory};
+use llm_do::fence::FenceConfig;
 use llm_do::providers::HttpSettings;
 use llm_do::rpc::ChildEnvironment;
 use llm_do::toolsets::{McpConfig, McpOffer};
 use llm_do::trust::TrustedProject;
-use llm_do::{EventKind, Listen, Program, toolsets};
+use llm_do::{EventKind, Listen, Program, WorkingDirectory, toolsets};
 use llm_do_launch::settings::Settings;
 use llm_do_launch::{fencing, providers};
 

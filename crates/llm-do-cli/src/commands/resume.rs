@@ -19,6 +19,7 @@ use crate::plan::RunPlan;
 use crate::report::{OutputPlan, RunReport, not_begun};
 use crate::{commands::foreign, console, plan};
 use llm_do_launch::launch::Record;
+use llm_do_launch::question;
 use llm_do_launch::record::{Author, RunHeader, RunRecord, read, unusable};
 use llm_do_launch::settings::Settings;
 use llm_do_launch::state::StateDirectory;

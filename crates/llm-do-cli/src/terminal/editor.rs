@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use llm_do::fence::{PrivateDirectory, TemporaryPlace, WorkingDirectory};
-use llm_do::process;
+use llm_do::fence::{PrivateDirectory, TemporaryPlace};
+use llm_do::{WorkingDirectory, process};
 use tokio::process::Command;
 
 use crate::console;

@@ -10,6 +10,7 @@ use crate::terminal::attention::QuestionStage;
 use crate::terminal::editor::{self, Editor};
 use crate::terminal::style::{Style, Styles, wrap};
 use crate::terminal::{Terminal, TerminalKeys, TerminalSize};
+use llm_do_launch::question::{self, AnswerChoice, LineRole, QuestionLine, QuestionNumber};
 
 /// The person at the terminal.
 pub struct Asking {

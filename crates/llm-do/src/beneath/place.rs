@@ -10,7 +10,9 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use cap_std::fs::{Dir, File, Metadata, MetadataExt as _};
+use cap_std::fs::{Dir, File};
+#[cfg(any(test, feature = "internals"))]
+use cap_std::fs::{Metadata, MetadataExt as _};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;

@@ -367,10 +367,10 @@ mod tests {
         protected.add(root.join("schemas/in.json"), Covers::File, "is read");
         protected.add(root.join("workers/generated"), Covers::Agents, "is an agent");
         for path in ["schemas/in.json", "link", "schemas", "workers", "workers/generated/x.yaml", ".git/config"] {
-            assert!(protected.is_touched(&root.join(path)), "{path}");
+            assert!(protected.touched(&[Target::of_path(&root.join(path)).unwrap()]).is_some(), "{path}");
         }
         for path in ["other.json", "schemas/other.json", "workersx", "notes.md"] {
-            assert!(!protected.is_touched(&root.join(path)), "{path}");
+            assert!(protected.touched(&[Target::of_path(&root.join(path)).unwrap()]).is_none(), "{path}");
         }
         // Where each of them is kept, naming a directory around them changes none.
         let names = |path: &str| protected.names(&Target::of_path(&root.join(path)).unwrap());
@@ -506,7 +506,7 @@ mod tests {
             "work/linked/pre-commit",
         ] {
             assert_eq!(reason(&nothing, root, path), Some(RUN_BY_GIT), "{path}");
-            assert!(nothing.is_touched(&root.join(path)), "{path}");
+            assert!(nothing.touched(&[Target::of_path(&root.join(path)).unwrap()]).is_some(), "{path}");
         }
         for path in ["almost/config", "work/notes.md", "work/tools/new", "work/hooks/pre-commit", "work"] {
             assert_eq!(reason(&nothing, root, path), None, "{path}");

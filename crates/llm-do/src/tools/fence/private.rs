@@ -170,7 +170,7 @@ mod tests {
         let missing = TemporaryPlace::new(Some(Path::new("/nonexistent/t")));
         let words = PrivateDirectory::default().path(&missing, Path::new(ELSEWHERE)).unwrap_err();
         assert!(words.starts_with("no private directory beneath `/nonexistent/t`: "), "{words}");
-        assert_eq!(TemporaryPlace::new(Some(Path::new("relative"))).directory(), Path::new(COMMON));
+        assert_eq!(TemporaryPlace::new(Some(Path::new("relative"))).directory, Path::new(COMMON));
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub struct FileBases<'a> {
     pub directory: WorkingDirectory,
 }
 
+#[cfg(any(test, feature = "internals"))]
 impl<'a> FileBases<'a> {
     /// Those of a project with this root, in the directory of the process.
     pub fn of(project: &'a Path) -> Self {
