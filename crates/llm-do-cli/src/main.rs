@@ -13,6 +13,7 @@ mod hardening;
 mod json;
 mod plan;
 mod question;
+mod remedy;
 mod report;
 mod serve;
 mod signals;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::model::name::{ModelChoices, ModelFallback, ModelName};
 use llm_do::model::provider::PROVIDERS;
 use llm_do::project::create::WorkerDefaults;
 use llm_do::project::{ApprovalMode, Limits};
@@ -25,6 +25,7 @@ use llm_do_launch::tools::ToolOffer;
 use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, RunArgs, RunFormat, Template};
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::remedy;
 use crate::report::OutputPlan;
 use crate::terminal::chat::LinesPlan;
 use crate::terminal::render::{Verbosity, View};
@@ -55,7 +56,7 @@ pub fn check(args: CheckArgs, environment: &Environment, settings: &Settings) ->
             project: args.project,
             entry: args.agent,
             python: PythonPlan::of(args.python, &settings.variables, &settings.config),
-            fence: fencing::config(fence, &settings.variables, &settings.config)?,
+            fence: fencing::config(fence, &settings.variables, &settings.config, remedy::WORDING)?,
             ..launch(models(&args.models, environment, &settings.config)?)
         },
         trust: Answerers {
@@ -200,7 +201,7 @@ pub fn run(args: RunArgs, environment: &Environment, settings: &Settings) -> Res
         python: PythonPlan::of(args.python, variables, config).telling(tracebacks),
         tools: if args.no_tools { ToolOffer::Withheld } else { ToolOffer::Offered },
         policy,
-        fence: fencing::config(args.conduct.fence.map(FenceChoice::from), variables, config)?,
+        fence: fencing::config(args.conduct.fence.map(FenceChoice::from), variables, config, remedy::WORDING)?,
         own_files: conduct.output.file.clone().into_iter().collect(),
         purpose: if args.dry_run { Purpose::FirstRequest(RehearsedRequest::default()) } else { Purpose::Answer },
         ..launch(models)
@@ -320,15 +321,18 @@ pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> R
             }
         }
     }
-    let from_environment =
+    let in_environment =
         |text| ModelName::parse(text).map_err(|error| Failure::usage(format!("the variable `LLM_DO_MODEL`: {error}")));
+    let fallback = |label: &'static str| move |model| ModelFallback { model, label: label.to_owned() };
+    let from_environment = environment.get("LLM_DO_MODEL").map(in_environment).transpose()?;
+    let from_environment = from_environment.map(fallback("`LLM_DO_MODEL`"));
+    let from_config = config.model_name()?.map(fallback("the user's configuration"));
     Ok(ModelChoices {
+        option: Some("--model".to_owned()),
         overrides,
         required: flag,
         unasked: None,
-        program: None,
-        environment: environment.get("LLM_DO_MODEL").map(from_environment).transpose()?,
-        config: config.model_name()?,
+        fallbacks: from_environment.into_iter().chain(from_config).collect(),
         scripts: BTreeMap::new(),
         providers: config.custom_providers(),
         keys: keys(environment, config),
@@ -391,7 +395,7 @@ mod tests {
         let models = choices(&["main=anthropic:a", "openai:b=c"]).unwrap();
         assert_eq!(models.overrides["main"].to_string(), "anthropic:a");
         assert_eq!(models.required.unwrap().to_string(), "openai:b=c");
-        assert_eq!(models.environment.unwrap().to_string(), "ollama:qwen3");
+        assert_eq!(models.fallbacks[0].model.to_string(), "ollama:qwen3");
         assert!(models.keys.contains("groq") && !models.keys.contains("openai"));
     }
 

@@ -17,7 +17,6 @@ use llm_do::project::Project;
 use llm_do::project::create::{ExistingAgent, WorkerDefaults, WorkerSpec};
 use llm_do::runtime::input::Input;
 use llm_do::stack;
-use llm_do::syntax::diagnostic::Colour;
 use llm_do::tools::attachment::{self, AttachmentError};
 use llm_do::tools::callback;
 use llm_do::tools::rpc::{Connection, IncomingMessage, RpcError, RpcRequest, code};
@@ -35,6 +34,7 @@ use crate::signals::Signals;
 use crate::terminal::screen::StopReason;
 use calls::ClientCalls;
 use llm_do_launch::config::Config;
+use llm_do_launch::error::LaunchError;
 use llm_do_launch::state::StateDirectory;
 use protocol::{
     AttachmentParam, CancelResult, Create, CreateResult, Hello, Inline, OfScope, Open, OpenResult, PROTOCOL, Turn,
@@ -262,7 +262,7 @@ fn hello(hello: &Hello) -> Result<Welcome, RpcError> {
 
 fn create(create: Create, environment: &Environment) -> Result<CreateResult, RpcError> {
     let Create { project, spec, defaults, force } = create;
-    let mistaken = |report| Failure::Project { report, colour: Colour::Plain };
+    let mistaken = |report| Failure::from(LaunchError::Project(report));
     let project = Project::load(&project).map_err(mistaken)?;
     let existing = if force { ExistingAgent::Replace } else { ExistingAgent::Keep };
     let config = Config::load(environment.config_file().as_deref()).map_err(Failure::from)?;

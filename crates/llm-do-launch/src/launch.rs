@@ -118,7 +118,7 @@ impl Launch {
 
 /// Scripts that the user names outside the project, relative to the working directory.
 fn read_scripts(models: &mut ModelChoices) -> Result<(), LaunchError> {
-    let chosen = [&models.required, &models.program, &models.environment, &models.config].into_iter().flatten();
+    let chosen = models.required.iter().chain(models.fallbacks.iter().map(|fallback| &fallback.model));
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
     for ModelName { model: file, .. } in named {
@@ -309,6 +309,7 @@ impl LinkedLaunch {
             unknown_prices: overrides.unknown_prices,
             stream: overrides.stream,
             fence: launch.fence.clone(),
+            wording: launch.fence.wording,
             creation_defaults: launch.created.clone(),
             created,
             private_directories: variables.own_directories(),

@@ -9,6 +9,7 @@ use llm_do::journal::mac::StateKey;
 use llm_do::journal::record::JournalContents;
 use llm_do::journal::run_id::{is_run_id, run_id};
 use llm_do::project::fingerprint::Fingerprint;
+use llm_do::remedy::Remedy;
 use llm_do::runtime::input::Input;
 use llm_do::runtime::record::PriorSpending;
 use serde::{Deserialize, Serialize};
@@ -71,7 +72,7 @@ pub enum Author {
 }
 
 impl Author {
-    /// `--foreign`.
+    /// A stranger, or the user.
     pub fn of(is_foreign: bool) -> Self {
         if is_foreign { Self::Stranger } else { Self::User }
     }
@@ -98,7 +99,7 @@ pub struct RunRecord {
 impl RunRecord {
     /// A new journal.
     pub fn begin(file: &Path, header: &RunHeader, by: String, key: Option<&StateKey>) -> Result<Self, LaunchError> {
-        let engine = FileJournal::create(file, header, Some(by), key).map_err(unusable)?;
+        let engine = FileJournal::create_by(file, header, Some(by), key).map_err(unusable)?;
         let (run, resumed) = (header.run.clone(), PriorSpending::default());
         Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()) })
     }
@@ -122,11 +123,9 @@ pub fn unusable(error: JournalError) -> LaunchError {
         | JournalError::Io { .. } => LaunchError::usage(error.to_string()),
     };
     match error {
-        JournalError::Foreign { .. } => failure.hint("`--foreign` reads it as a stranger's"),
-        JournalError::NotEmpty(file) => {
-            failure.hint(format!("`llm-do resume {}` continues the run in it; or name another file", file.display()))
-        }
-        JournalError::InUse(_) => failure.hint("wait until it ends, or look at it with `llm-do resume FILE --show`"),
+        JournalError::Foreign { .. } => failure.hint(Remedy::ReadAsForeign),
+        JournalError::NotEmpty(file) => failure.hint(Remedy::ResumeRun { file }),
+        JournalError::InUse(_) => failure.hint(Remedy::ShowRun),
         JournalError::Damaged { .. } => failure
             .hint("nothing was changed; a journal is only good as a whole, since it says what must not be repeated"),
         JournalError::Version { .. } => failure.hint("resume it with the program that wrote it"),

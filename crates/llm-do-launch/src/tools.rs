@@ -84,7 +84,7 @@ mod tests {
             scripts: [("script".to_owned(), "- {say: hi}".to_owned())].into(),
             ..ModelChoices::default()
         };
-        Project::new(".").agent("main.worker", worker).link(&models).unwrap().program
+        Project::new(".").agent("main.worker", worker).link(&models).unwrap()
     }
 
     #[test]

@@ -10,12 +10,10 @@
 //! # use std::sync::atomic::{AtomicUsize, Ordering};
 //! # use llm_do::BoxFuture;
 //! # use llm_do::message::{Content, RawJson};
-//! # use llm_do::model::name::{ModelChoices, ModelName};
 //! # use llm_do::tools::approval::{PermittedCall, Verdict};
 //! # use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
-//! use llm_do::project::Project;
-//! use llm_do::runtime::{Models, Output, Runtime, RuntimeConfig};
-//! use llm_do::tools::approval::Approvals;
+//! use llm_do::runtime::Output;
+//! use llm_do::{Approvals, ModelChoices, Models, Project, Runtime};
 //!
 //! # struct Counter(AtomicUsize);
 //! # impl Toolset for Counter {
@@ -38,18 +36,14 @@
 //! # - {tool: count, say: 'counted to {{ result }}, reply {{ round }}'}
 //! # - {heard: helper, call: {helper: {input: count}}}
 //! # - {call: {count: {}}}";
-//! # let models = ModelChoices {
-//! #     flag: Some(ModelName::parse("scripted:script").unwrap()),
-//! #     scripts: [("script".to_owned(), script.to_owned())].into(),
-//! #     ..ModelChoices::default()
-//! # };
+//! # let models = ModelChoices::scripted(script);
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! let project = Project::new(".")
 //!     .agent("main.worker", "---\nname: main\ntoolsets: [counter, helper]\n---\nYou count.")
 //!     .agent("helper.worker", "---\nname: helper\ntoolsets: [counter]\n---\nYou count for others.")
 //!     .toolset("counter", || Box::new(Counter(AtomicUsize::new(0))));
-//! let program = project.link(&models)?.program; // every name resolved, or every error
-//! let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
+//! let program = project.link(&models)?; // every name resolved, or every error
+//! let runtime = Runtime::new(program, Models::default(), Approvals::unattended());
 //!
 //! let outcome = runtime.run("count").await?; // outcome.output / .messages / .usage / .trace
 //! assert_eq!(outcome.output, Output::Text("counted to 1, reply 2".into()));
@@ -68,6 +62,7 @@
 //! In reading order; each one uses only those above it:
 //!
 //! - [`escape`]: foreign text made harmless for display
+//! - [`remedy`]: what can be done about a mistake, as data that each front end words
 //! - [`beneath`]: regular files beneath a directory, by descriptor
 //! - [`message`]: the conversation as values, and the one decision of the agent loop
 //! - [`event`]: what happened, told to whoever listens
@@ -94,6 +89,7 @@ pub mod model;
 pub mod project;
 pub mod questions;
 pub mod redact;
+pub mod remedy;
 pub mod runtime;
 pub mod stack;
 pub mod syntax;
@@ -103,6 +99,13 @@ mod underway;
 use std::{future::Future, pin::Pin};
 
 pub use tokio_util::sync::CancellationToken;
+
+pub use journal::file::FileJournal;
+pub use model::name::ModelChoices;
+pub use project::Project;
+pub use runtime::{Models, Runtime};
+pub use tools::approval::{Answer, Approvals, Rule};
+pub use tools::function::Tool;
 
 /// The one boxed-future alias; only object-safe seams use it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

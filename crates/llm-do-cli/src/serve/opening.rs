@@ -7,7 +7,7 @@ use std::sync::Arc;
 use llm_do::event::Listen;
 use llm_do::message::RawJson;
 use llm_do::model::exchange::Secret;
-use llm_do::model::name::ModelName;
+use llm_do::model::name::{ModelFallback, ModelName};
 use llm_do::model::provider::provider;
 use llm_do::project::create::WorkerDefaults;
 use llm_do::project::{
@@ -38,7 +38,7 @@ use super::scope::PreparedScope;
 use crate::args::ModelArgs;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::plan;
+use crate::{plan, remedy};
 
 /// A call to be opened, and what its client is told of it.
 pub struct Ready {
@@ -222,7 +222,8 @@ fn launch(open: &Open, environment: &Environment, settings: &Settings) -> Result
     }
     if let Some(model) = &open.model {
         // Whoever gives it to every call need not know which agents have one of their own.
-        models.program = Some(named("model", model)?);
+        let fallback = ModelFallback { model: named("model", model)?, label: "`model`".to_owned() };
+        models.fallbacks.insert(0, fallback);
     }
     Ok(Launch {
         project,
@@ -236,7 +237,7 @@ fn launch(open: &Open, environment: &Environment, settings: &Settings) -> Result
             unknown_prices: open.limits.unknown_prices(),
             stream: true,
         },
-        fence: fencing::config(None, variables, config)?,
+        fence: fencing::config(None, variables, config, remedy::WORDING)?,
         ..plan::launch(models)
     })
 }

@@ -208,6 +208,7 @@ const FOR_THE_TERMINAL: &[&str] = &[
     "`--connect` starts nothing of a project that is not trusted",
     "run it from a place with another name, or without `--journal`",
     "`--input-json`",
+    "`--foreign` reads it as a stranger's",
 ];
 
 fn names_a_flag(text: &str) -> bool {
