@@ -5,8 +5,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use llm_do::beneath::{self, FileAccess};
+use llm_do::files;
 use llm_do::escape::visible;
+use llm_do::files::FileAccess;
 use rustix::fs::OFlags;
 
 use crate::failure::Failure;
@@ -21,7 +22,7 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         AnswerTarget::File if !directory(path).is_dir() => {
             wrong(format!("there is no directory {}", directory(path).display()))
         }
-        AnswerTarget::File => match beneath::check_path(path) {
+        AnswerTarget::File => match files::check_path(path) {
             Ok(()) => Ok(()),
             Err(error) => wrong(format!("{} cannot be written: {error}", path.display())),
         },
@@ -42,7 +43,7 @@ fn is_link(path: &Path, target: &Path) -> String {
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let stream = |flags: OFlags| OpenOptions::new().append(true).custom_flags(flags.bits().cast_signed()).open(path);
     let written = match AnswerTarget::of(path) {
-        AnswerTarget::File => beneath::replace_path(path, text.as_bytes(), FileAccess::of_path(path)),
+        AnswerTarget::File => files::replace_path(path, text.as_bytes(), FileAccess::of_path(path)),
         AnswerTarget::Stream => stream(OFlags::NOFOLLOW).and_then(|mut stream| stream.write_all(text.as_bytes())),
         AnswerTarget::OfTheSystem => stream(OFlags::empty()).and_then(|mut stream| stream.write_all(text.as_bytes())),
         AnswerTarget::Link(target) => Err(io::Error::other(is_link(path, &target))),

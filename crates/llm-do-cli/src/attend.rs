@@ -4,14 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use llm_do::event::Listen;
-use llm_do::journal::record::JournalContents;
-use llm_do::journal::run_id;
-use llm_do::project::fingerprint::Fingerprint;
-use llm_do::project::{Entry, Program, Typing};
-use llm_do::runtime::input::Input;
-use llm_do::stack;
-use llm_do::tools::approval::KnownAnswers;
+use llm_do::{Input, Listen, Program, process, records};
+use llm_do::approval::KnownAnswers;
+use llm_do::program::{Entry, Typing};
+use llm_do::records::JournalContents;
+use llm_do::trust::Fingerprint;
 use llm_do_launch::launch::{Launch, LinkedLaunch, ListenPlan, Purpose, ReadyRun, Record, TrustedLaunch};
 use llm_do_launch::record::{RunHeader, RunRecord, read};
 use llm_do_launch::rehearsal::RehearsedRequest;
@@ -217,7 +214,7 @@ impl Attendance {
         let output = conduct.output.clone();
         // Agents within agents are rarely deep; code within code may be, and asking for room costs a short run a twentieth.
         let attend = || executor.block_on(attend(ready, talk, conduct, editor));
-        let ended = if has_code { stack::with_room(attend) } else { attend() };
+        let ended = if has_code { process::with_room(attend) } else { attend() };
         // What a task still holds ends here: its processes, and the threads that wait for a disk or a terminal.
         executor.shutdown_background();
         match (ended?, rehearsed.and_then(|rehearsed| rehearsed.request())) {
@@ -238,7 +235,7 @@ fn header(linked: &LinkedLaunch, conduct: &Conduct, input: Input) -> Result<RunH
         return Err(Failure::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
             .hint("run it from a place with another name, or without `--journal`"));
     }
-    Ok(RunHeader { run: run_id::run_id(), project, directory, flags, files: linked.files.clone(), input })
+    Ok(RunHeader { run: records::run_id(), project, directory, flags, files: linked.files.clone(), input })
 }
 
 async fn attend(

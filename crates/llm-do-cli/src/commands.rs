@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use llm_do::project::schema;
+use llm_do::schema;
 use llm_do_launch::config::Config;
 
 use crate::args::{self, Command, ModelsArgs, NewArgs, RunArgs, SchemaFormat};
@@ -61,7 +61,7 @@ fn run_schema(format: SchemaFormat) -> String {
     let schema = match format {
         SchemaFormat::Project => schema::of_project(),
         SchemaFormat::Worker => schema::of_worker(),
-        SchemaFormat::Events => llm_do::event::schema(),
+        SchemaFormat::Events => llm_do::events::schema(),
     };
     json::lines(&schema)
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use llm_do::{Report, RunError};
+use llm_do::diagnostics::Colour;
 use llm_do::escape::visible_lines;
-use llm_do::model::ModelError;
-use llm_do::runtime::RunError;
-use llm_do::syntax::diagnostic::{Colour, Report};
-use llm_do::tools::Ending;
+use llm_do::providers::ModelError;
+use llm_do::toolsets::Ending;
 use llm_do_launch::error::{FailureKind, LaunchError};
 
 use crate::{console, remedy};

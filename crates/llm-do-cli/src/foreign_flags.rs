@@ -1,7 +1,7 @@
 //! Words that people know from other tools, and what says the same here. Pure.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use llm_do::syntax::names::{instead, nearest};
+use llm_do::names::{instead, nearest};
 
 use crate::args::COMMANDS;
 

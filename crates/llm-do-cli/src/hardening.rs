@@ -13,7 +13,7 @@ use signal_hook::consts::signal::SIGXFSZ;
 /// own, and has no keys. Where the system does not know such a thing, everything else goes on.
 pub fn harden() {
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    llm_do::descriptors::raise();
+    llm_do::process::raise();
     // A handler and not the wish to ignore it, which would be passed on to whatever is started.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     #[cfg(target_os = "linux")]

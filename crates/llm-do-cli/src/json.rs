@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use llm_do::{Event, Message, RawJson};
+use llm_do::approval::PendingQuestion;
 use llm_do::escape::visible_json;
-use llm_do::event::Event;
-use llm_do::event::{Refusal, TraceCall, UsageReport};
-use llm_do::message::{Finish, Message, RawJson};
-use llm_do::tools::approval::PendingQuestion;
+use llm_do::events::{Refusal, TraceCall, UsageReport};
+use llm_do::messages::Finish;
 use serde::Serialize;
 
 /// The last line of a stream, or the one object.

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     // What a parent left open is for nobody whom we start.
     close_fds::set_fds_cloexec(3, &[]);
     // Before anything else: a keeper has one thread, and nothing of a run.
-    if let Some(ended) = llm_do::tools::fence::keep::kept(std::env::args_os()) {
+    if let Some(ended) = llm_do::fence::kept(std::env::args_os()) {
         return ended;
     }
     hardening::harden();

@@ -1,9 +1,9 @@
 //! What a person is asked before a tool runs. Pure: a request in, lines out. All of the arguments are shown, nothing of
 //! them is cut; what comes from elsewhere is marked line by line and never stands in a heading.
 
+use llm_do::{ApprovalRequest, RawJson};
+use llm_do::approval::{Memory, PendingQuestion, short_id};
 use llm_do::escape::{visible, visible_lines, visible_name};
-use llm_do::message::RawJson;
-use llm_do::tools::approval::{ApprovalRequest, Memory, PendingQuestion, short_id};
 
 use crate::json;
 use crate::terminal::style::{Style, Styles};
@@ -112,7 +112,7 @@ pub fn keys(request: &ApprovalRequest, styles: Styles) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use llm_do::tools::approval::{Coverage, Question};
+    use llm_do::approval::{Coverage, Question};
 
     use super::*;
 
@@ -132,7 +132,7 @@ mod tests {
                 covers: None,
                 foreign: Some("harmless\napproval 2: press y\u{202e}".into()),
             },
-            coverage: llm_do::tools::approval::SessionCoverage::default(),
+            coverage: llm_do::approval::SessionCoverage::default(),
             memory: Memory::CallOrTool,
         }
     }

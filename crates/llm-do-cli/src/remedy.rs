@@ -1,7 +1,7 @@
 //! What can be done about a mistake, in the words of this program: its flags, its variables and its configuration. The
 //! library knows none of them. Clients of `serve` read the same words.
 
-use llm_do::remedy::{Remedy, Wording};
+use llm_do::?::{Remedy, Wording};
 
 /// The words of this program, for the library to put into text that it makes itself.
 pub const WORDING: Wording = Wording::by(words);

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use llm_do::{Message, Outcome, Output, RawJson, RunError, Runtime};
+use llm_do::approval::PendingQuestion;
 use llm_do::escape::{visible, visible_json, visible_lines};
-use llm_do::event::{Refusal, TraceCall, UsageReport};
-use llm_do::message::{Finish, Message, RawJson, Usage};
-use llm_do::runtime::{Outcome, Output, RunError, Runtime, finish_of};
-use llm_do::tools::Ending;
-use llm_do::tools::approval::PendingQuestion;
+use llm_do::events::{Refusal, TraceCall, UsageReport};
+use llm_do::messages::{Finish, Usage};
+use llm_do::runs::finish_of;
+use llm_do::toolsets::Ending;
 
 use crate::args::RunFormat;
 use crate::failure::Failure;

@@ -12,14 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use llm_do::message::{Content, RawJson};
-use llm_do::project::Project;
-use llm_do::project::create::{ExistingAgent, WorkerDefaults, WorkerSpec};
-use llm_do::runtime::input::Input;
-use llm_do::stack;
-use llm_do::tools::attachment::{self, AttachmentError};
-use llm_do::tools::callback;
-use llm_do::tools::rpc::{Connection, IncomingMessage, RpcError, RpcRequest, code};
+use llm_do::{Content, Input, Project, RawJson, messages, process, rpc};
+use llm_do::created::{ExistingAgent, WorkerDefaults, WorkerSpec};
+use llm_do::messages::AttachmentError;
+use llm_do::rpc::{Connection, IncomingMessage, RpcError, RpcRequest, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -50,7 +46,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     debug_assert!(args.stdio, "there is no other way yet");
     let executor = executor()?;
-    let ended = stack::with_room(|| executor.block_on(attend(Environment::read())));
+    let ended = process::with_room(|| executor.block_on(attend(Environment::read())));
     // The thread that reads stdin may wait there for ever.
     executor.shutdown_background();
     ended
@@ -127,7 +123,7 @@ struct SeatedScope {
 impl Desk {
     fn hear(self: &Arc<Self>, message: IncomingMessage, tasks: &mut JoinSet<()>) {
         match message {
-            IncomingMessage::Request(request) if callback::METHODS.contains(&request.method.as_str()) => {
+            IncomingMessage::Request(request) if rpc::METHODS.contains(&request.method.as_str()) => {
                 self.calls.route(request);
             }
             IncomingMessage::Request(request) => drop(tasks.spawn(Arc::clone(self).serve(request))),
@@ -172,7 +168,7 @@ impl Desk {
                 code::METHOD_NOT_FOUND,
                 format!(
                     "there is no method `{unknown}`; there are: hello, open, turn, close, cancel, create, definition, {}",
-                    callback::METHODS.join(", ")
+                    rpc::METHODS.join(", ")
                 ),
             )),
         }
@@ -283,8 +279,8 @@ fn given(
 ) -> Result<Input, Failure> {
     let wrong = |error: AttachmentError| Failure::usage(error.to_string());
     let file = |param: &AttachmentParam| match param {
-        AttachmentParam::Path(path) => attachment::read_named(path).map_err(wrong),
-        AttachmentParam::Inline(Inline { name, data }) => attachment::of_base64(name, data).map_err(wrong),
+        AttachmentParam::Path(path) => messages::read_named(path).map_err(wrong),
+        AttachmentParam::Inline(Inline { name, data }) => messages::of_base64(name, data).map_err(wrong),
     };
     let attachments = attachments.iter().map(file).collect::<Result<Vec<_>, _>>()?;
     match input.or_else(|| default.and_then(|default| default.to().ok())) {

@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use llm_do::message::{Attachment, Content, RawJson};
-use llm_do::project::Program;
-use llm_do::runtime::input::Input;
-use llm_do::tools::attachment::{self, AttachmentError};
+use llm_do::{Content, Input, Program, RawJson, messages};
+use llm_do::messages::{Attachment, AttachmentError};
 use llm_do_launch::text as files;
 use serde_json::Value;
 
@@ -50,7 +48,7 @@ impl InputReader {
     /// Those of `-f`.
     fn files(&self) -> Result<Vec<Attachment>, Failure> {
         let wrong = |error: AttachmentError| Failure::usage(error.to_string());
-        self.files.iter().map(|path| attachment::read_named(path).map_err(wrong)).collect()
+        self.files.iter().map(|path| messages::read_named(path).map_err(wrong)).collect()
     }
 
     fn input(&self, input: &InputPlan) -> Result<Input, Failure> {

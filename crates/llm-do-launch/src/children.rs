@@ -1,8 +1,8 @@
 //! What the children of a run, Python and MCP servers, see of the environment. Pure.
 
-use llm_do::model::provider::PROVIDERS;
-use llm_do::redact::Redactor;
-use llm_do::tools::rpc::child::ChildEnvironment;
+use llm_do::providers::PROVIDERS;
+use llm_do::rpc::ChildEnvironment;
+use llm_do::runs::Redactor;
 
 use crate::config::Config;
 use crate::settings::Variables;

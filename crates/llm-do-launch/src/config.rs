@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use llm_do::beneath;
-use llm_do::model::exchange::Secret;
-use llm_do::model::name::{CustomProvider, ModelName, ModelNameError};
-use llm_do::model::prices::{ModelPrice, Prices, Rate, Rates};
-use llm_do::model::protocol::Quirks;
-use llm_do::model::provider::{ProtocolKind, VERTEX, provider};
+use llm_do::{ModelName, Secret, files};
+use llm_do::prices::{ModelPrice, Prices, Rate, Rates};
+use llm_do::providers::{CustomProvider, ModelNameError, ProtocolKind, Quirks, VERTEX, provider};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -164,7 +161,7 @@ impl Config {
     /// A file that is not there is an empty one.
     pub fn load(path: Option<&Path>) -> Result<Self, LaunchError> {
         let Some(path) = path else { return Ok(Self::default()) };
-        let read = beneath::read_regular(path, LARGEST).and_then(|bytes| std::io::read_to_string(bytes.as_slice()));
+        let read = files::read_regular(path, LARGEST).and_then(|bytes| std::io::read_to_string(bytes.as_slice()));
         match read {
             Ok(text) => Self::parse(&text).map_err(|error| LaunchError::usage(format!("{}: {error}", path.display()))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),

@@ -1,8 +1,8 @@
 //! Why something was not begun.
 
-use llm_do::project::trust::{TrustDigest, TrustItem};
-use llm_do::remedy::Remedy;
-use llm_do::syntax::diagnostic::Report;
+use llm_do::Report;
+use llm_do::?::Remedy;
+use llm_do::trust::{TrustDigest, TrustItem};
 
 /// A fact, what to do about it, and of which kind it is. The front end words it and picks the exit code.
 #[derive(Debug)]

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
+use llm_do::{Program, Project};
+use llm_do::?::Wording;
 use llm_do::escape::visible;
-use llm_do::project::trust::TrustedProject;
-use llm_do::project::{AgentSpec, Program, Project};
-use llm_do::remedy::Wording;
-use llm_do::tools::fence::tenant::FenceError;
-use llm_do::tools::fence::{Accept, FenceConfig};
-use llm_do::tools::source::{Enclosure, McpConfig, McpServer, ShellConfig, ToolsetSource};
-use llm_do::tools::working_directory::is_too_wide;
+use llm_do::fence::{Accept, FenceConfig, FenceError};
+use llm_do::program::AgentSpec;
+use llm_do::runs::is_too_wide;
+use llm_do::toolsets::{Enclosure, McpConfig, McpServer, ShellConfig, ToolsetSource};
+use llm_do::trust::TrustedProject;
 use serde::Deserialize;
 
 use crate::config::Config;

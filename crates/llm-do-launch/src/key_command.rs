@@ -3,10 +3,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use llm_do::BoxFuture;
-use llm_do::descriptors;
-use llm_do::model::exchange::{KeySource, Secret};
-use llm_do::redact::Redactor;
+use llm_do::{BoxFuture, Secret, process};
+use llm_do::providers::KeySource;
+use llm_do::runs::Redactor;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
@@ -60,7 +59,7 @@ async fn output(program: &str, args: &[String]) -> Result<Vec<u8>, String> {
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;
-    descriptors::give_back(child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)));
+    process::give_back(child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)));
     let failed = |error: std::io::Error| format!("failed: {error}");
     let mut printed = Vec::new();
     let stdout = child.stdout.take().ok_or("has no output")?;

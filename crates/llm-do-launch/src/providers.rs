@@ -5,16 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_do::beneath;
-use llm_do::http::{HttpClient, HttpSettings, ProxySettings};
-use llm_do::model::exchange::{Endpoint, Exchange, Key, LaterKey, Retries, Secret};
-use llm_do::model::openai_chat::OpenAiChat;
-use llm_do::model::protocol::{KeyForm, Quirks};
-use llm_do::model::provider::{Provider, provider};
-use llm_do::project::Program;
-use llm_do::remedy::Remedy;
-use llm_do::runtime::Models;
-use llm_do::tools::python::PythonEndpoint;
+use llm_do::{Endpoint, Key, Models, Program, Secret, files};
+use llm_do::?::Remedy;
+use llm_do::providers::{Exchange, HttpClient, HttpSettings, KeyForm, LaterKey, OpenAiChat, Provider, ProxySettings, Quirks, Retries, provider};
+use llm_do::python::PythonEndpoint;
 
 use crate::config::{Config, HttpConfig, ProviderConfig};
 use crate::error::LaunchError;
@@ -198,7 +192,7 @@ pub fn http_settings(environment: &Variables, config: &HttpConfig) -> Result<Htt
 
 fn read_certificates(path: &Path) -> Result<Vec<u8>, LaunchError> {
     const LARGEST: u64 = 16 * 1024 * 1024;
-    beneath::read_regular(path, LARGEST)
+    files::read_regular(path, LARGEST)
         .map_err(|error| LaunchError::usage(format!("`[http] ca_file` {} cannot be read: {error}", path.display())))
 }
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use llm_do::tools::fence::FenceConfig;
-use llm_do::tools::python::{CompiledStore, Python, Tracebacks, interpreter};
+use llm_do::fence::FenceConfig;
+use llm_do::python::{CompiledStore, Python, Tracebacks, interpreter};
 
 use crate::children;
 use crate::config::Config;

@@ -3,15 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use llm_do::journal::Journal;
-use llm_do::journal::file::{self, FileJournal, JournalError};
-use llm_do::journal::mac::StateKey;
-use llm_do::journal::record::JournalContents;
-use llm_do::journal::run_id::{is_run_id, run_id};
-use llm_do::project::fingerprint::Fingerprint;
-use llm_do::remedy::Remedy;
-use llm_do::runtime::input::Input;
-use llm_do::runtime::record::PriorSpending;
+use llm_do::{FileJournal, Input, Journal, records};
+use llm_do::?::Remedy;
+use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
+use llm_do::trust::Fingerprint;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;
@@ -81,8 +76,8 @@ impl Author {
 /// What a journal says, without going on with it.
 pub fn read(file: &Path, author: Author, state: &StateDirectory) -> Result<JournalContents, LaunchError> {
     let contents = match author {
-        Author::User => file::read(file, state.key()?),
-        Author::Stranger => file::read_foreign(file),
+        Author::User => records::read(file, state.key()?),
+        Author::Stranger => records::read_foreign(file),
     };
     contents.map_err(unusable)
 }

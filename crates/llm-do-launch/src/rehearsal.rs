@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use llm_do::BoxFuture;
-use llm_do::event::Events;
-use llm_do::message::{Message, RawJson, Reply};
-use llm_do::model::exchange::{Endpoint, Key};
-use llm_do::model::meter::Meter;
-use llm_do::model::protocol::Encoder;
-use llm_do::model::{Conversation, Fault, Head, Model, ModelError};
+use llm_do::{BoxFuture, Endpoint, Key, Message, Model, RawJson};
+use llm_do::events::Events;
+use llm_do::messages::Reply;
+use llm_do::providers::{Conversation, Encoder, Fault, Head, Meter, ModelError};
 use serde::Serialize;
 use serde_json::json;
 

@@ -8,11 +8,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use llm_do::event::{Event, TraceCall};
-use llm_do::message::Message;
+use llm_do::{EntryCall, Event, Input, Message, Output, RunError, Runtime};
+use llm_do::events::TraceCall;
 use llm_do::questions::{OpenQuestion, QuestionBroker, QuestionId, QuestionUpdate, QuestionUpdates};
-use llm_do::runtime::input::Input;
-use llm_do::runtime::{EntryCall, Output, OutsideCaller, RunError, Runtime};
+use llm_do::runs::OutsideCaller;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use llm_do::redact::Redactor;
+use llm_do::runs::Redactor;
 
 use crate::config::Config;
 use crate::error::LaunchError;

@@ -4,11 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use llm_do::beneath;
-use llm_do::journal::mac::StateKey;
-use llm_do::project::Project;
-use llm_do::project::created::CreatedStore;
-use llm_do::tools::python::CompiledStore;
+use llm_do::{Project, files};
+use llm_do::created::CreatedStore;
+use llm_do::python::CompiledStore;
+use llm_do::records::StateKey;
 
 use crate::config::Config;
 use crate::error::LaunchError;
@@ -121,14 +120,14 @@ const LARGEST: u64 = 4096;
 
 fn from_file(file: &Path) -> Result<StateKey, LaunchError> {
     let wrong = |what: String| LaunchError::usage(format!("`[runs] key_file`: {}: {what}", file.display()));
-    let bytes = beneath::read_regular(file, LARGEST).map_err(|error| wrong(error.to_string()))?;
+    let bytes = files::read_regular(file, LARGEST).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8_lossy(&bytes);
     StateKey::from_hex(&text).ok_or_else(|| wrong("a key has 64 hex digits".to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
-    use llm_do::journal::mac::{LineMac, SigningPurpose};
+    use llm_do::records::{LineMac, SigningPurpose};
 
     use super::*;
 

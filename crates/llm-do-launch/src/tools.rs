@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use llm_do::project::trust::TrustedProgram;
-use llm_do::project::{AgentSpec, Fallback, Program};
-use llm_do::runtime::Models;
+use llm_do::{Models, Program};
+use llm_do::program::{AgentSpec, Fallback};
+use llm_do::trust::TrustedProgram;
 
 use crate::config::Config;
 use crate::error::LaunchError;
@@ -71,8 +71,7 @@ fn every_agent(mut program: Program, change: impl Fn(AgentSpec) -> AgentSpec) ->
 
 #[cfg(test)]
 mod tests {
-    use llm_do::model::name::{ModelChoices, ModelName};
-    use llm_do::project::Project;
+    use llm_do::{ModelChoices, ModelName, Project};
 
     use super::*;
 

@@ -6,7 +6,7 @@ mod store;
 use std::path::Path;
 
 use llm_do::BoxFuture;
-use llm_do::project::trust::{Agreement, SurveyedProject, TrustDigest, TrustItem, TrustedProject, items};
+use llm_do::trust::{Agreement, SurveyedProject, TrustDigest, TrustItem, TrustedProject, items};
 
 use crate::error::{LaunchError, TrustList, UntrustedProject, UntrustedReason};
 use crate::state::StateDirectory;

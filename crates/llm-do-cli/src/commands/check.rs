@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use llm_do::event::{EventKind, Events, Listen};
-use llm_do::http::HttpSettings;
-use llm_do::project::Program;
-use llm_do::project::created::CreatedAgents;
-use llm_do::project::trust::TrustedProject;
-use llm_do::runtime::mcp::{self, McpOffer};
-use llm_do::tools::fence::FenceConfig;
-use llm_do::tools::rpc::child::ChildEnvironment;
-use llm_do::tools::source::McpConfig;
+use llm_do::{EventKind, Listen, Program, toolsets};
+use llm_do::created::CreatedAgents;
+use llm_do::events::Events;
+use llm_do::fence::FenceConfig;
+use llm_do::providers::HttpSettings;
+use llm_do::rpc::ChildEnvironment;
+use llm_do::toolsets::{McpConfig, McpOffer};
+use llm_do::trust::TrustedProject;
 use llm_do_launch::settings::Settings;
 use llm_do_launch::{fencing, providers};
 
@@ -106,7 +105,7 @@ async fn connected(
     fence: &FenceConfig,
 ) -> Vec<check_report::ConnectedServer> {
     let (events, mut listener) = Events::new(Listen::Facts);
-    let offers = mcp::ask(trusted, children, http, fence, &events).await;
+    let offers = toolsets::ask(trusted, children, http, fence, &events).await;
     while let Ok(event) = listener.try_recv() {
         if let EventKind::Notice { text } = event.kind {
             console::complain(&format!("note: {text}\n"));

@@ -6,21 +6,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use llm_do::{Program, Project, Report, Rule};
+use llm_do::approval::{ApprovalMode, CommandVerdict, DeclaredVerdict};
 use llm_do::escape::{visible, visible_start};
-use llm_do::project::link::Survey;
-use llm_do::project::reach::{AgentNode, Graph, ReachableTool, Worst};
-use llm_do::project::worker::PythonModule;
-use llm_do::project::{AgentSpec, ApprovalMode, Entry, Program, Project, PythonType, Typing};
-use llm_do::runtime::mcp::McpOffer;
-use llm_do::syntax::diagnostic::Report;
-use llm_do::tools::DeclaredTool;
-use llm_do::tools::approval::{CommandVerdict, DeclaredVerdict, Rule};
-use llm_do::tools::fence::tenant::FenceError;
-use llm_do::tools::fence::{Accept, Fence, FenceConfig, FenceKind};
-use llm_do::tools::shell::fence_words;
-use llm_do::tools::source::{
-    Access, Base, FileRoot, FilesystemConfig, Grammar, Roots, ShellConfig, ShellRule, ToolsetSource,
-};
+use llm_do::fence::{Accept, Fence, FenceConfig, FenceError, FenceKind, fence_words};
+use llm_do::program::{AgentSpec, Entry, PythonModule, PythonType, Survey, Typing};
+use llm_do::reach::{AgentNode, Graph, ReachableTool, Worst};
+use llm_do::toolsets::{Access, Base, DeclaredTool, FileRoot, FilesystemConfig, Grammar, McpOffer, Roots, ShellConfig, ShellRule, ToolsetSource};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use llm_do::escape::visible;
-use llm_do::journal::StepKind;
-use llm_do::journal::record::{JournalContents, StepProgress};
+use llm_do::records::{JournalContents, StepKind, StepProgress};
 
 use crate::args::ConductArgs;
 use crate::environment::Environment;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use llm_do::escape::visible;
-use llm_do::model::prices::{ModelPrice, Rate, Rates};
-use llm_do::model::provider::{PROVIDERS, ProtocolKind, Provider};
+use llm_do::prices::{ModelPrice, Rate, Rates};
+use llm_do::providers::{PROVIDERS, ProtocolKind, Provider};
 use serde_json::{Value, json};
 
 use crate::environment::Environment;

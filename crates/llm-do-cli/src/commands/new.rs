@@ -4,10 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use llm_do::{ModelChoices, ModelName, Project};
 use llm_do::escape::visible;
-use llm_do::model::name::{ModelChoices, ModelName};
-use llm_do::project::Project;
-use llm_do::project::load::MANIFEST_NAME;
+use llm_do::program::MANIFEST_NAME;
 
 use crate::args::Template;
 use crate::failure::Failure;

@@ -4,19 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use llm_do::{Answer, ApprovalRequest, Project, RunError, names, records};
+use llm_do::approval::{AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID, key_of_call, short_id};
 use llm_do::escape::visible;
-use llm_do::journal::file::{Matching, OpenJournal};
-use llm_do::journal::record::{JournalContents, shown_time};
-use llm_do::project::Project;
-use llm_do::project::fingerprint::Fingerprint;
-use llm_do::runtime::RunError;
-use llm_do::runtime::record::{self, PriorSpending};
-use llm_do::syntax::names;
-use llm_do::tools::Ending;
-use llm_do::tools::approval::{
-    Answer, ApprovalRequest, AskedQuestion, KnownAnswers, PendingQuestion, SHORT_ID, key_of_call, short_id,
-};
-use llm_do::tools::plane::InDoubt;
+use llm_do::records::{JournalContents, Matching, OpenJournal, PriorSpending, shown_time};
+use llm_do::toolsets::{Ending, InDoubt};
+use llm_do::trust::Fingerprint;
 
 use crate::args::{ConductArgs, ModelArgs, ResumeArgs, RunArgs};
 use crate::attend::{self, Attendance, PriorRun};
@@ -55,7 +48,7 @@ enum ResumedRun {
 fn begin(args: &ResumeArgs, environment: &Environment, settings: &Arc<Settings>) -> Result<ResumedRun, Failure> {
     let state = &settings.state;
     let (open, header) = opened(args, environment, state)?;
-    if let Some(outcome) = record::outcome(open.contents()) {
+    if let Some(outcome) = records::outcome(open.contents()) {
         let RunHeader { run, project, flags, .. } = header;
         let mut output = plan::output(&merged(args, &[], flags, project), environment);
         output.view.streamed = false;
@@ -283,7 +276,7 @@ fn show(file: &Path, author: Author, state: &StateDirectory) -> Result<String, F
         visible(by),
     );
     let waiting = waiting(&contents, &header.run);
-    let state = match (record::outcome(&contents), waiting.len()) {
+    let state = match (records::outcome(&contents), waiting.len()) {
         (Some(_), _) => "finished".to_owned(),
         (None, 0) => "not finished".to_owned(),
         (None, 1) => "waits for an approval".to_owned(),
@@ -409,7 +402,7 @@ mod tests {
             id: id.to_owned(),
             path: Vec::new(),
             tool: String::new(),
-            arguments: llm_do::message::RawJson::of(&()),
+            arguments: llm_do::RawJson::of(&()),
             reason: String::new(),
             preview: None,
             foreign: None,

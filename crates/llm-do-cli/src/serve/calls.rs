@@ -5,10 +5,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use llm_do::message::{Content, Message, RawJson};
-use llm_do::tools::callback::{self, CallView, Sight};
-use llm_do::tools::rpc::{Connection, RpcError, RpcRequest, code};
-use llm_do::tools::{CallContext, ToolError};
+use llm_do::{CallContext, Content, Message, RawJson, ToolError, rpc};
+use llm_do::rpc::{CallView, Connection, RpcError, RpcRequest, Sight, code};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -104,8 +102,8 @@ impl ClientCaller {
         let context = Some(CallView::of(sight, cx, |messages| messages));
         let params = RawJson::of(&ClientQuery { scope: self.scope, call: Some(&begun.id), asked, context });
         let answer = self.client.request(method, &params);
-        let given = |content: &[Content], _: Option<&str>| callback::value_of(content);
-        let answer = callback::while_serving(answer, requests, cx, given).await;
+        let given = |content: &[Content], _: Option<&str>| rpc::value_of(content);
+        let answer = rpc::while_serving(answer, requests, cx, given).await;
         answer.map_err(|fault| ToolError::Failed(fault.to_string()))
     }
 }

@@ -4,15 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use llm_do::BoxFuture;
-use llm_do::json_schema;
-use llm_do::message::{Attachment, Content, RawJson};
-use llm_do::project::Project;
-use llm_do::tools::approval::{PermittedCall, Question, Rule, Verdict};
-use llm_do::tools::callback::Sight;
-use llm_do::tools::function::{FunctionEntry, MadeToolset, Run, RunEntry, Tool, ToolsetContext, fits};
-use llm_do::tools::python::RenderedPart;
-use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
+use llm_do::{BoxFuture, CallContext, Content, FunctionEntry, PermittedCall, Project, RawJson, Rule, Tool, ToolError, ToolSpec, Toolset, Verdict, schema};
+use llm_do::approval::Question;
+use llm_do::messages::Attachment;
+use llm_do::python::RenderedPart;
+use llm_do::rpc::Sight;
+use llm_do::toolsets::{MadeToolset, Order, Repeat, Run, RunEntry, ToolKind, ToolsetContext, fits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -372,6 +369,6 @@ pub fn check(offer: &ClientOffer) -> Result<(), Failure> {
 
 /// A schema of somebody else is bounded before anything is held against it.
 fn bounded(tool: &OfferedTool) -> Result<(), String> {
-    let judged = json_schema::sized(&tool.parameters, json_schema::Direction::Input);
+    let judged = schema::sized(&tool.parameters, schema::Direction::Input);
     judged.map(drop).map_err(|error| format!("`parameters` of `{}`: {error}", tool.name))
 }

@@ -4,20 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use llm_do::event::Listen;
-use llm_do::message::RawJson;
-use llm_do::model::exchange::Secret;
-use llm_do::model::name::{ModelFallback, ModelName};
-use llm_do::model::provider::provider;
-use llm_do::project::create::WorkerDefaults;
-use llm_do::project::{
-    AllowWorkers, ApprovalMode, DoubtfulRule, Entry, EntryFunction, Fallback, Limits, Program, Project, ToolsetUse,
-};
-use llm_do::runtime::OutsideCaller;
-use llm_do::syntax::names;
-use llm_do::tools::function::FunctionEntry;
-use llm_do::tools::python::PythonEndpoint;
-use llm_do::tools::rpc::{Connection, RpcError};
+use llm_do::{FunctionEntry, Limits, Listen, ModelName, Program, Project, RawJson, Secret, names};
+use llm_do::approval::ApprovalMode;
+use llm_do::created::WorkerDefaults;
+use llm_do::program::{AllowWorkers, DoubtfulRule, Entry, EntryFunction, Fallback, ToolsetUse};
+use llm_do::providers::{ModelFallback, provider};
+use llm_do::python::PythonEndpoint;
+use llm_do::rpc::{Connection, RpcError};
+use llm_do::runs::OutsideCaller;
 use llm_do_launch::config::{Config, ProviderConfig, ProviderKind};
 use llm_do_launch::error::LaunchError;
 use llm_do_launch::fencing;

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use llm_do::event::{Event, Refusal, TraceCall, UsageReport};
-use llm_do::message::{Finish, Message, RawJson};
-use llm_do::project::create::{WorkerDefaults, WorkerSpec};
-use llm_do::project::trust::{TrustDigest, TrustItem};
-use llm_do::project::{ApprovalMode, AttachmentPolicy, Limits};
-use llm_do::runtime::UnknownPrices;
-use llm_do::tools::approval::{Answer, ApprovalRequest, Coverage, Memory, PendingQuestion, Rule};
-use llm_do::tools::python::PythonEndpoint;
-use llm_do::tools::rpc::{RpcError, code};
+use llm_do::{Answer, ApprovalRequest, Event, Limits, Message, RawJson, Rule};
+use llm_do::approval::{ApprovalMode, Coverage, Memory, PendingQuestion};
+use llm_do::created::{WorkerDefaults, WorkerSpec};
+use llm_do::events::{Refusal, TraceCall, UsageReport};
+use llm_do::messages::Finish;
+use llm_do::program::AttachmentPolicy;
+use llm_do::python::PythonEndpoint;
+use llm_do::rpc::{RpcError, code};
+use llm_do::runs::UnknownPrices;
+use llm_do::trust::{TrustDigest, TrustItem};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use llm_do::message::RawJson;
-use llm_do::tools::approval::{Answer, ApprovalRequest};
-use llm_do::tools::rpc::{Connection, RpcError, code};
+use llm_do::{Answer, ApprovalRequest, RawJson};
+use llm_do::rpc::{Connection, RpcError, code};
 
 use super::protocol::{Approve, Decision};
 

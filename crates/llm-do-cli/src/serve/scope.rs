@@ -4,14 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use llm_do::event::{Event, UsageReport};
-use llm_do::message::RawJson;
+use llm_do::{Answer, Event, Input, RawJson, RunError, Runtime};
+use llm_do::events::UsageReport;
 use llm_do::questions::{OpenQuestion, QuestionBroker};
-use llm_do::runtime::input::Input;
-use llm_do::runtime::{RunError, Runtime, finish_of};
-use llm_do::tools::Ending;
-use llm_do::tools::approval::Answer;
-use llm_do::tools::rpc::{Connection, RpcError};
+use llm_do::rpc::{Connection, RpcError};
+use llm_do::runs::finish_of;
+use llm_do::toolsets::Ending;
 use llm_do_launch::launch::{ListenPlan, ReadyRun};
 use llm_do_launch::session::{Session, SessionUpdates, TurnResult, Update};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};

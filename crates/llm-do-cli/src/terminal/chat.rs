@@ -3,14 +3,12 @@
 use std::io::{BufRead as _, Read as _};
 use std::path::PathBuf;
 
+use llm_do::{Input, Output, Program, RunError, Runtime, names};
 use llm_do::escape::visible;
-use llm_do::message::Attachment;
-use llm_do::project::reach::ReachableTool;
-use llm_do::project::{AgentSpec, Entry, Program};
-use llm_do::runtime::input::Input;
-use llm_do::runtime::{Output, RunError, Runtime};
-use llm_do::syntax::names;
-use llm_do::tools::Ending;
+use llm_do::messages::Attachment;
+use llm_do::program::{AgentSpec, Entry};
+use llm_do::reach::ReachableTool;
+use llm_do::toolsets::Ending;
 use llm_do_launch::session::Session;
 use tokio::sync::mpsc;
 

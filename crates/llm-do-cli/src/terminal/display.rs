@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use llm_do::event::{Event, LoggedMessage, MessageLog};
+use llm_do::Event;
+use llm_do::events::{LoggedMessage, MessageLog};
 
 use crate::args::RunFormat;
 use crate::terminal::render::{OutputPiece, Renderer, View};

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use llm_do::descriptors;
-use llm_do::tools::fence::private::{PrivateDirectory, TemporaryPlace};
+use llm_do::process;
+use llm_do::fence::{PrivateDirectory, TemporaryPlace};
 use tokio::process::Command;
 
 use crate::console;
@@ -58,7 +58,7 @@ pub async fn edit(editor: &Editor, terminal: &Terminal, text: &str) -> Result<St
     command.args(&words[1..]).arg(&file).stdin(lent()?).stdout(lent()?).stderr(lent()?);
     let status = async {
         let mut started = command.kill_on_drop(true).spawn()?;
-        descriptors::give_back(started.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)));
+        process::give_back(started.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)));
         started.wait().await
     };
     let status = status.await;

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use llm_do::message::RawJson;
-use llm_do::tools::approval::{Answer, ApprovalRequest, Memory};
+use llm_do::{Answer, ApprovalRequest, RawJson};
+use llm_do::approval::Memory;
 
 use crate::console;
 use crate::question::{self, QuestionLine, QuestionNumber};
@@ -104,7 +104,7 @@ impl Asking {
         if !edited.get().trim_start().starts_with('{') {
             return Err("arguments are a JSON object".to_owned());
         }
-        let same = llm_do::tools::approval::canonical(&edited) == llm_do::tools::approval::canonical(arguments);
+        let same = llm_do::approval::canonical(&edited) == llm_do::approval::canonical(arguments);
         if same { Err("nothing was changed".to_owned()) } else { Ok(edited) }
     }
 }

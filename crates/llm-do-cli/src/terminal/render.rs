@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use llm_do::{Event, EventKind, RawJson};
 use llm_do::escape::visible_lines;
-use llm_do::event::{ApprovalResult, CallEnd, CallOutput, Event, EventKind, ToolReturn};
-use llm_do::message::RawJson;
+use llm_do::events::{ApprovalResult, CallEnd, CallOutput, ToolReturn};
 
 use crate::terminal::markdown::Markdown;
 use crate::terminal::style::{Style, Styles, fit, width};

@@ -3,12 +3,8 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use llm_do::event::Event;
-use llm_do::message::Message;
+use llm_do::{Answer, Event, Input, Message, Output, RunError};
 use llm_do::questions::OpenQuestion;
-use llm_do::runtime::input::Input;
-use llm_do::runtime::{Output, RunError};
-use llm_do::tools::approval::Answer;
 use llm_do_launch::session::{QuestionQueue, Session, SessionUpdates, TurnResult, Update};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
@@ -286,15 +282,8 @@ fn cancel(turn: &CancellationToken, stopped: StopReason) -> StopReason {
 
 #[cfg(test)]
 mod tests {
-    use llm_do::BoxFuture;
-    use llm_do::event::Listen;
-    use llm_do::message::{Content, RawJson};
-    use llm_do::model::name::{ModelChoices, ModelName};
-    use llm_do::project::Project;
+    use llm_do::{Approvals, BoxFuture, CallContext, Content, Listen, ModelChoices, ModelName, Models, PermittedCall, Project, RawJson, Runtime, RuntimeConfig, ToolError, ToolSpec, Toolset, Verdict};
     use llm_do::questions::QuestionBroker;
-    use llm_do::runtime::{Models, Runtime, RuntimeConfig};
-    use llm_do::tools::approval::{Approvals, PermittedCall, Verdict};
-    use llm_do::tools::{CallContext, ToolError, ToolSpec, Toolset};
     use llm_do_launch::session::{SessionParts, TurnReport};
 
     use super::*;

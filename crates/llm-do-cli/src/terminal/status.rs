@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use llm_do::event::{Event, EventKind};
-use llm_do::message::Usage;
-use llm_do::model::prices;
+use llm_do::{Event, EventKind, prices};
+use llm_do::messages::Usage;
 
 use crate::terminal::style::fit;
 use crate::terminal::summary;
@@ -131,8 +130,9 @@ impl Status {
 mod tests {
     use std::sync::Arc;
 
-    use llm_do::event::{CallEnd, CallKind, ToolReturn};
-    use llm_do::message::{Finish, RawJson};
+    use llm_do::RawJson;
+    use llm_do::events::{CallEnd, CallKind, ToolReturn};
+    use llm_do::messages::Finish;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llm_do::message::Usage;
+use llm_do::messages::Usage;
 
 /// The line that closes a run or a chat. What was asked and never answered may have cost something too.
 pub fn line(elapsed: Duration, usage: &Usage) -> String {

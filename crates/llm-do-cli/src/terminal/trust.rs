@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use llm_do::BoxFuture;
-use llm_do::project::trust::{SurveyedProject, TrustDigest, TrustItem};
-use llm_do::tools::source::McpServer;
+use llm_do::toolsets::McpServer;
+use llm_do::trust::{SurveyedProject, TrustDigest, TrustItem};
 use llm_do_launch::error::{LaunchError, TrustList, UntrustedReason};
 use llm_do_launch::launch::{SurveyedLaunch, TrustedLaunch};
 use llm_do_launch::state::StateDirectory;

@@ -6,10 +6,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use llm_do::beneath::{self, FileAccess};
-use llm_do::journal::digest::digest;
-use llm_do::journal::mac::{LineMac, SigningPurpose, sign, split};
-use llm_do::project::trust::{TrustDigest, TrustItem};
+use llm_do::files;
+use llm_do::files::FileAccess;
+use llm_do::records::{LineMac, SigningPurpose, digest, sign, split};
+use llm_do::trust::{TrustDigest, TrustItem};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;
@@ -116,7 +116,7 @@ fn read(file: &Path) -> io::Result<String> {
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    beneath::replace_path(file, format!("{text}\n").as_bytes(), FileAccess::Private)
+    files::replace_path(file, format!("{text}\n").as_bytes(), FileAccess::Private)
 }
 
 /// Whether nobody but the user and root can change what a directory contains, or put another one in its place.

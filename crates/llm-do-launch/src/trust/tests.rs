@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
-use llm_do::model::name::{ModelChoices, ModelName};
-use llm_do::project::Project;
+use llm_do::{ModelChoices, ModelName, Project};
 
 use super::*;
 use crate::config::Config;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use llm_do::event::CallKind;
-use llm_do::message::Usage;
+use llm_do::events::CallKind;
+use llm_do::messages::Usage;
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use llm_do::escape::visible_name;
-use llm_do::project::trust::{TrustDigest, TrustItem};
+use llm_do::trust::{TrustDigest, TrustItem};
 use llm_do_launch::error::TrustList;
 
 use crate::terminal::style::width;

@@ -1,7 +1,6 @@
 use std::path::Path;
 
-use llm_do::model::name::{ModelChoices, ModelName};
-use llm_do::project::Project;
+use llm_do::{ModelChoices, ModelName, Project};
 
 use super::*;
 use crate::terminal::style::width;
@@ -24,7 +23,7 @@ fn pages_fit_the_screen_and_only_the_last_can_be_agreed_to() {
     let long = "L".repeat(300);
     let names: Vec<String> = (0..50).map(|name| format!("N{name}")).chain([long.clone()]).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let items = llm_do::project::trust::items(&surveyed(directory.path(), &names));
+    let items = llm_do::trust::items(&surveyed(directory.path(), &names));
     let digest = TrustDigest::of_list(&items);
     let list = TrustList { items, is_rest: false, digest: digest.clone(), offers_place: true };
     let list = List::of(Path::new("clone"), &list);
