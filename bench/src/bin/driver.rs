@@ -127,7 +127,7 @@ fn runtime(exchange: Exchange, tool: &bench::Tool, answers: Answers) -> Result<R
         bench::Tool::Slow => project.tool(Tool::new(read_slowly).named(bench::TOOL).verdict(Rule::Allow)),
         bench::Tool::Memory | bench::Tool::File(_) => project.tool(Tool::new(read_file).verdict(Rule::Allow)),
     };
-    let program = project.link(&ModelChoices::default()).map_err(|report| report.to_string())?.program;
+    let program = project.link(&ModelChoices::default()).map_err(|report| report.to_string())?;
     let mut models = Models::default();
     models.insert("anthropic", Arc::new(exchange));
     let config = RuntimeConfig { stream: answers == Answers::Streams, ..RuntimeConfig::new(Approvals::unattended()) };
@@ -143,7 +143,7 @@ fn nested(first: Exchange, task: &Task, second: &str, third: &str) -> Result<Run
         .agent("main.worker", &worker("main", "anthropic", "toolsets: [middle]\n"))
         .agent("middle.worker", &worker("middle", "openai", "toolsets: [leaf]\n"))
         .agent("leaf.worker", &worker("leaf", "ollama", ""));
-    let program = project.link(&ModelChoices::default()).map_err(|report| report.to_string())?.program;
+    let program = project.link(&ModelChoices::default()).map_err(|report| report.to_string())?;
     let elsewhere = |base_url: &str| exchange(&Task { base_url: base_url.to_owned(), ..task.clone() });
     let mut models = Models::default();
     models.insert("anthropic", Arc::new(first));

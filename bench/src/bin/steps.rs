@@ -124,7 +124,7 @@ async fn parallel(path: &Path) -> Result<Duration, Failure> {
 }
 
 fn recorded(path: &Path) -> Result<Steps, Failure> {
-    let journal = FileJournal::create(path, &"a benchmark", None, Some(&StateKey::from_bytes([1; 32])))?;
+    let journal = FileJournal::create(path, &"a benchmark", Some(&StateKey::from_bytes([1; 32])))?;
     Ok(Steps::recorded_by(Arc::new(journal) as Arc<dyn Journal>))
 }
 

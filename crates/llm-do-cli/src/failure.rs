@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use llm_do::diagnostics::Colour;
 use llm_do::escape::visible_lines;
-use llm_do::messages::UnfinishedReason;
 use llm_do::providers::ModelError;
 use llm_do::toolsets::Ending;
 use llm_do::{Report, RunError};
 use llm_do_launch::error::{FailureKind, LaunchError};
 
-use crate::console;
+use crate::{console, remedy};
 
 #[derive(Debug)]
 pub enum Failure {
@@ -183,103 +182,67 @@ impl From<LaunchError> for Failure {
     fn from(error: LaunchError) -> Self {
         match error {
             // Whoever shows it on a terminal says so, with [`Failure::coloured`].
-            LaunchError::Project(report) => Self::Project { report, colour: Colour::Plain },
+            LaunchError::Project(report) => {
+                Self::Project { report: report.worded(remedy::WORDING), colour: Colour::Plain }
+            }
             LaunchError::Untrusted(_) => Self::refused(error.fact()),
-            LaunchError::Failed { fact, hint, kind } => {
+            LaunchError::Failed { fact, remedy, kind } => {
                 let code = match kind {
                     FailureKind::Usage => USAGE,
                     FailureKind::Failed => FAILED,
                     FailureKind::Provider => PROVIDER,
                     FailureKind::Approval => APPROVAL,
                 };
-                Self::Failed { message: fact, hint, code, debug: None }
+                Self::Failed { message: fact, hint: remedy.as_ref().map(remedy::words), code, debug: None }
             }
         }
     }
 }
-
-/// The form that also replaces a model which an agent's file names.
-const OTHER_MODEL: &str = "`-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key";
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        let (code, hint) = match &error {
-            RunError::Input(_)
-            | RunError::NoAgent { .. }
-            | RunError::NoProvider { .. }
-            | RunError::Toolset { .. }
-            | RunError::IdleRule { .. }
-            | RunError::NotStarted => (USAGE, None),
-            RunError::Cancelled { .. } => (INTERRUPTED, None),
-            RunError::Ended(ending) => match ending {
-                Ending::NeedsApproval(_) => (APPROVAL, Some("`--approve-all` answers every question with yes")),
-                Ending::Refused { .. } | Ending::EndedByPerson => (APPROVAL, None),
-                Ending::Unauthenticated { .. } => (PROVIDER, Some(OTHER_MODEL)),
-                Ending::Limit { .. } => (LIMIT, Some("a flag or `runtime.limits` in the manifest allows more")),
-                Ending::Journal(_) => (FAILED, None),
-            },
-            RunError::NotAskedAgain { .. } => (PROVIDER, None),
-            RunError::Model { error, .. } => of_model(error),
-            RunError::Unfinished { unfinished, .. } => (FAILED, hint_for(unfinished)),
-            RunError::Empty { .. }
-            | RunError::TooDeep { .. }
-            | RunError::TooManyCalls(_)
-            | RunError::RepeatedFailure { .. }
-            | RunError::Panicked { .. }
-            | RunError::Function { .. } => (FAILED, None),
-            RunError::Limit { .. } => (LIMIT, Some("`limits` in the agent's file allows more")),
-            RunError::UnknownPrice { .. } => (
-                USAGE,
-                Some(
-                    "`[prices]` in config.toml names it, in USD per million tokens; with `--allow-unknown-prices` the \
-                     limit holds for what has a price",
-                ),
-            ),
-            RunError::UnboundedTool { .. } => (
-                USAGE,
-                Some(
-                    "`max_uses` in the agent's file bounds it; with `--allow-unknown-prices` the limit does not cover it",
-                ),
-            ),
-            RunError::Output { .. } => (SCHEMA, None),
-        };
+        let hint = error.remedy().as_ref().map(remedy::words);
         let (message, debug) = (error.to_string(), Some(format!("{error:?}")));
-        let hint = match &error {
-            RunError::NotAskedAgain { limit, .. } => {
-                Some(format!("it was not asked again, since the limit `{limit}` is reached"))
-            }
-            _ => hint.map(str::to_owned),
-        };
-        Self::Failed { message, hint, code, debug }
+        Self::Failed { message, hint, code: code_of(&error), debug }
     }
 }
 
-/// The exit code, and what to do about it.
-fn of_model(error: &ModelError) -> (u8, Option<&'static str>) {
+fn code_of(error: &RunError) -> u8 {
     match error {
-        ModelError::Authenticate(_) => (PROVIDER, Some(OTHER_MODEL)),
-        ModelError::FixRequest(_) => (PROVIDER, None),
-        ModelError::Unreachable(_) => (PROVIDER, Some("`[http]` in config.toml sets `ca_file` and `proxy`")),
-        // Nobody has answered: on one's own machine it was perhaps not started.
-        ModelError::Wait(fault) if fault.status.is_none() => {
-            (PROVIDER, Some("is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model"))
-        }
-        ModelError::TimedOut(_) => (PROVIDER, Some("`[http]` in config.toml and `timeout_seconds` allow more time")),
-        ModelError::Wait(_) => {
-            (PROVIDER, Some("try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`"))
-        }
-        ModelError::ContextTooLong(_) => (LIMIT, Some("give less input, or choose a model with a larger context")),
-        ModelError::Garbled(_) | ModelError::GiveUp(_) => (FAILED, None),
-    }
-}
-
-fn hint_for(unfinished: &UnfinishedReason) -> Option<&'static str> {
-    match unfinished {
-        UnfinishedReason::Length => {
-            Some("`max_tokens` of `model_settings` allows longer answers, as far as the model does")
-        }
-        UnfinishedReason::ContextWindow => Some("give less input, or choose a model with a larger context"),
-        UnfinishedReason::Declined { .. } | UnfinishedReason::Broken { .. } => None,
+        RunError::Input(_)
+        | RunError::NoAgent { .. }
+        | RunError::NoProvider { .. }
+        | RunError::Toolset { .. }
+        | RunError::IdleRule { .. }
+        | RunError::UnknownPrice { .. }
+        | RunError::UnboundedTool { .. }
+        | RunError::NotStarted => USAGE,
+        RunError::Cancelled { .. } => INTERRUPTED,
+        RunError::Ended(ending) => match ending {
+            Ending::NeedsApproval(_) | Ending::Refused { .. } | Ending::EndedByPerson => APPROVAL,
+            Ending::Unauthenticated { .. } => PROVIDER,
+            Ending::Limit { .. } => LIMIT,
+            Ending::Journal(_) => FAILED,
+        },
+        RunError::NotAskedAgain { .. } => PROVIDER,
+        RunError::Model { error, .. } => match error {
+            ModelError::Authenticate(_)
+            | ModelError::FixRequest(_)
+            | ModelError::Unreachable(_)
+            | ModelError::TimedOut(_)
+            | ModelError::Wait(_) => PROVIDER,
+            ModelError::ContextTooLong(_) => LIMIT,
+            ModelError::Garbled(_) | ModelError::GiveUp(_) => FAILED,
+        },
+        RunError::Unfinished { .. }
+        | RunError::Empty { .. }
+        | RunError::TooDeep { .. }
+        | RunError::TooManyCalls(_)
+        | RunError::RepeatedFailure { .. }
+        | RunError::Panicked { .. }
+        | RunError::Function { .. } => FAILED,
+        RunError::Limit { .. } => LIMIT,
+        RunError::Output { .. } => SCHEMA,
     }
 }
 

@@ -12,6 +12,7 @@ mod foreign_flags;
 mod hardening;
 mod json;
 mod plan;
+mod remedy;
 mod report;
 mod serve;
 mod signals;

@@ -1,5 +1,6 @@
 //! What was decided: typed arguments and the environment → a plan. Pure.
 
+use llm_do::WorkingDirectory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use llm_do::created::WorkerDefaults;
 use llm_do::diagnostics::Colour;
 use llm_do::fence::FenceConfig;
 use llm_do::names::is_name;
-use llm_do::providers::PROVIDERS;
+use llm_do::providers::{ModelFallback, PROVIDERS};
 use llm_do::python::Tracebacks;
 use llm_do::runs::UnknownPrices;
-use llm_do::{Limits, ModelChoices, ModelName, WorkingDirectory};
+use llm_do::{Limits, ModelChoices, ModelName};
 use llm_do_launch::config::Config;
 use llm_do_launch::fencing::{self, FenceChoice};
 use llm_do_launch::launch::{Launch, PolicyOverrides, Purpose};
@@ -25,6 +26,7 @@ use llm_do_launch::tools::ToolOffer;
 use crate::args::{CheckArgs, ConductArgs, ModelArgs, NewArgs, RunArgs, RunFormat, Template};
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::remedy;
 use crate::report::OutputPlan;
 use crate::terminal::chat::LinesPlan;
 use crate::terminal::render::{Verbosity, View};
@@ -55,7 +57,7 @@ pub fn check(args: CheckArgs, environment: &Environment, settings: &Settings) ->
             project: args.project,
             entry: args.agent,
             python: PythonPlan::of(args.python, &settings.variables, &settings.config),
-            fence: fencing::config(fence, &settings.variables, &settings.config)?,
+            fence: fencing::config(fence, &settings.variables, &settings.config, remedy::WORDING)?,
             ..launch(models(&args.models, environment, &settings.config)?)
         },
         trust: Answerers {
@@ -216,7 +218,7 @@ pub fn overrides(
         models,
         python: PythonPlan::of(None, variables, config).telling(tracebacks),
         policy,
-        fence: fencing::config(args.fence.map(FenceChoice::from), variables, config)?,
+        fence: fencing::config(args.fence.map(FenceChoice::from), variables, config, remedy::WORDING)?,
         own_files: typed_output(args, directory)?.into_iter().collect(),
     })
 }
@@ -344,15 +346,18 @@ fn input(json: Option<String>, prompt: Option<String>, no_stdin: bool, environme
 /// What the user chose on the command line, in the environment and in the configuration.
 pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> Result<ModelChoices, Failure> {
     let (required, overrides) = chosen_models(&args.models)?;
-    let from_environment =
+    let in_environment =
         |text| ModelName::parse(text).map_err(|error| Failure::usage(format!("the variable `LLM_DO_MODEL`: {error}")));
+    let fallback = |label: &'static str| move |model| ModelFallback { model, label: label.to_owned() };
+    let from_environment = environment.get("LLM_DO_MODEL").map(in_environment).transpose()?;
+    let from_environment = from_environment.map(fallback("`LLM_DO_MODEL`"));
+    let from_config = config.model_name()?.map(fallback("the user's configuration"));
     Ok(ModelChoices {
+        option: Some("--model".to_owned()),
         overrides,
         required,
         unasked: None,
-        program: None,
-        environment: environment.get("LLM_DO_MODEL").map(from_environment).transpose()?,
-        config: config.model_name()?,
+        fallbacks: from_environment.into_iter().chain(from_config).collect(),
         scripts: BTreeMap::new(),
         providers: config.custom_providers(),
         keys: keys(environment, config),
@@ -408,7 +413,7 @@ mod tests {
         let models = choices(&["main=anthropic:a", "openai:b=c"]).unwrap();
         assert_eq!(models.overrides["main"].to_string(), "anthropic:a");
         assert_eq!(models.required.unwrap().to_string(), "openai:b=c");
-        assert_eq!(models.environment.unwrap().to_string(), "ollama:qwen3");
+        assert_eq!(models.fallbacks[0].model.to_string(), "ollama:qwen3");
         assert!(models.keys.contains("groq") && !models.keys.contains("openai"));
     }
 

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use llm_do::created::{ExistingAgent, WorkerDefaults, WorkerSpec};
-use llm_do::diagnostics::Colour;
 use llm_do::messages::AttachmentError;
 use llm_do::rpc::{Connection, IncomingMessage, RpcError, RpcRequest, code};
 use llm_do::{Content, Input, Project, RawJson, messages, process, rpc};
@@ -31,6 +30,7 @@ use crate::signals::Signals;
 use crate::terminal::screen::StopReason;
 use calls::ClientCalls;
 use llm_do_launch::config::Config;
+use llm_do_launch::error::LaunchError;
 use llm_do_launch::state::StateDirectory;
 use protocol::{
     AttachmentParam, CancelResult, Create, CreateResult, Hello, Inline, OfScope, Open, OpenResult, PROTOCOL, Turn,
@@ -258,7 +258,7 @@ fn hello(hello: &Hello) -> Result<Welcome, RpcError> {
 
 fn create(create: Create, environment: &Environment) -> Result<CreateResult, RpcError> {
     let Create { project, spec, defaults, force } = create;
-    let mistaken = |report| Failure::Project { report, colour: Colour::Plain };
+    let mistaken = |report| Failure::from(LaunchError::Project(report));
     let project = Project::load(&project).map_err(mistaken)?;
     let existing = if force { ExistingAgent::Replace } else { ExistingAgent::Keep };
     let config = Config::load(environment.config_file().as_deref()).map_err(Failure::from)?;

@@ -1,6 +1,7 @@
 //! Why something was not begun.
 
 use llm_do::Report;
+use llm_do::remedy::Remedy;
 use llm_do::trust::{TrustDigest, TrustItem};
 
 /// A fact, what to do about it, and of which kind it is. The front end words it and picks the exit code.
@@ -12,7 +13,8 @@ pub enum LaunchError {
     Untrusted(Box<UntrustedProject>),
     Failed {
         fact: String,
-        hint: Option<String>,
+        /// What can be done about it; the front end words it.
+        remedy: Option<Remedy>,
         kind: FailureKind,
     },
 }
@@ -75,14 +77,14 @@ impl LaunchError {
     }
 
     fn of(kind: FailureKind, fact: impl Into<String>) -> Self {
-        Self::Failed { fact: fact.into(), hint: None, kind }
+        Self::Failed { fact: fact.into(), remedy: None, kind }
     }
 
     /// The same, with what to do about it.
     #[must_use]
-    pub fn hint(self, text: impl Into<String>) -> Self {
+    pub fn hint(self, remedy: impl Into<Remedy>) -> Self {
         match self {
-            Self::Failed { fact, kind, .. } => Self::Failed { fact, hint: Some(text.into()), kind },
+            Self::Failed { fact, kind, .. } => Self::Failed { fact, remedy: Some(remedy.into()), kind },
             other @ (Self::Project(_) | Self::Untrusted(_)) => other,
         }
     }

@@ -1,11 +1,11 @@
 //! Which fence is enough, what is never seen behind it, and who declares what about it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use llm_do::escape::visible;
-use llm_do::fence::{Accept, FenceConfig, FenceError, Fencing};
+use llm_do::fence::{Accept, FenceConfig, FenceError};
 use llm_do::program::AgentSpec;
+use llm_do::remedy::Wording;
 use llm_do::runs::is_too_wide;
 use llm_do::toolsets::{Enclosure, McpConfig, McpServer, ShellConfig, ToolsetSource};
 use llm_do::trust::TrustedProject;
@@ -33,7 +33,12 @@ pub fn shells(agent: &AgentSpec) -> impl Iterator<Item = (&str, &ShellConfig)> {
 }
 
 /// What the flag says, else the variable, else the configuration.
-pub fn config(flag: Option<FenceChoice>, environment: &Variables, config: &Config) -> Result<FenceConfig, LaunchError> {
+pub fn config(
+    flag: Option<FenceChoice>,
+    environment: &Variables,
+    config: &Config,
+    wording: Wording,
+) -> Result<FenceConfig, LaunchError> {
     let variable = match environment.get("LLM_DO_FENCE") {
         None => None,
         Some("full") => Some(FenceChoice::Full),
@@ -50,8 +55,7 @@ pub fn config(flag: Option<FenceChoice>, environment: &Variables, config: &Confi
     let keeper = Some(PathBuf::from("/proc/self/exe"));
     let home = environment.get("HOME").map(PathBuf::from);
     let temporary = environment.get("TMPDIR").map(PathBuf::from);
-    let (written, found) = (Arc::default(), Arc::default());
-    Ok(FenceConfig { fencing: Fencing::WhereOffered, accept, keeper, hidden, home, temporary, written, found })
+    Ok(FenceConfig { accept, keeper, hidden, home, temporary, wording, ..FenceConfig::default() })
 }
 
 /// A program of a project that lives as long as a run.
@@ -123,7 +127,9 @@ mod tests {
         let accepts = |flag, variable: &str, configured| {
             let mut file = Config::default();
             file.fence.accept = configured;
-            config(flag, &Variables::of([("LLM_DO_FENCE", variable)]), &file).map(|fence| fence.accept).ok()
+            config(flag, &Variables::of([("LLM_DO_FENCE", variable)]), &file, Wording::default())
+                .map(|fence| fence.accept)
+                .ok()
         };
         assert_eq!(accepts(None, "", None), Some(Accept::Full));
         assert_eq!(accepts(None, "", Some(FenceChoice::Thin)), Some(Accept::Thin));
@@ -134,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_our_own_is_hidden() {
-        let fence = config(None, &Variables::of([("HOME", "/h")]), &Config::default()).unwrap();
+        let fence = config(None, &Variables::of([("HOME", "/h")]), &Config::default(), Wording::default()).unwrap();
         let own = ["/h/.config/llm-do", "/h/.local/state/llm-do", "/h/.cache/llm-do"].map(PathBuf::from);
         assert_eq!(fence.hidden, own);
     }

@@ -2,6 +2,7 @@
 //! [`ReadyRun`] → [`Session`]. Each phase is a type, so that nothing of a project starts before somebody agreed to it, and
 //! nothing is asked or written before everything is known that can be known.
 
+use llm_do::WorkingDirectory;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use llm_do::toolsets::{DeclaredTool, Refusals};
 use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
 use llm_do::{
     Approvals, Approver, Journal, Limits, Listen, ModelChoices, ModelName, Models, Program, Project, Runtime,
-    RuntimeConfig, WorkingDirectory,
+    RuntimeConfig,
 };
 
 use crate::error::LaunchError;
@@ -125,7 +126,7 @@ impl Launch {
 
 /// Scripts that the user names outside the project, relative to the working directory.
 fn read_scripts(models: &mut ModelChoices, directory: &WorkingDirectory) -> Result<(), LaunchError> {
-    let chosen = [&models.required, &models.program, &models.environment, &models.config].into_iter().flatten();
+    let chosen = models.required.iter().chain(models.fallbacks.iter().map(|fallback| &fallback.model));
     let named: Vec<ModelName> =
         chosen.chain(models.overrides.values()).filter(|model| model.provider == "scripted").cloned().collect();
     for ModelName { model: file, .. } in named {
@@ -321,6 +322,7 @@ impl LinkedLaunch {
             stream: overrides.stream,
             directory: directory.clone(),
             fence: launch.fence.clone(),
+            wording: launch.fence.wording,
             creation_defaults: launch.created.clone(),
             created,
             private_directories: variables.own_directories().into_iter().map(own).collect(),

@@ -1,5 +1,6 @@
 //! From names of providers to connections: addresses and keys out of the environment and the configuration.
 
+use llm_do::WorkingDirectory;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use llm_do::providers::{
     provider,
 };
 use llm_do::python::PythonEndpoint;
-use llm_do::{Endpoint, Key, Models, Program, Secret, WorkingDirectory, files};
+use llm_do::remedy::Remedy;
+use llm_do::{Endpoint, Key, Models, Program, Secret, files};
 
 use crate::config::{Config, HttpConfig, ProviderConfig};
 use crate::error::LaunchError;
@@ -95,7 +97,7 @@ fn built_in(row: &Provider, environment: &Variables) -> Result<Endpoint, LaunchE
         .ok_or_else(|| LaunchError::usage(format!("the provider `{}` cannot be asked yet", row.name)))?;
     let base_url = base_url(row, environment).ok_or_else(|| {
         LaunchError::provider(format!("no address for `{}`", row.name))
-            .hint(format!("set {}", row.base_url_variables.join(" or ")))
+            .hint(Remedy::SetAddress { variables: owned(row.base_url_variables) })
     })?;
     let set = row.key_variables.iter().find_map(|variable| Some((*variable, environment.get(variable)?)));
     let mut quirks = row.quirks;
@@ -107,9 +109,13 @@ fn built_in(row: &Provider, environment: &Variables) -> Result<Endpoint, LaunchE
             Key::Secret(Secret::new(key.trim()))
         }
         None if !row.needs_key() => Key::Unneeded,
-        None => Key::Missing { variables: row.key_variables.iter().map(|name| (*name).to_owned()).collect() },
+        None => Key::Missing { variables: owned(row.key_variables) },
     };
     Ok(Endpoint { provider: row.name.to_owned(), protocol, quirks, base_url, key })
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// Where a provider is asked: as the environment says, else where it usually is.

@@ -1,8 +1,8 @@
 //! Which Python runs a project's files, and what it sees. Pure.
 
+use llm_do::WorkingDirectory;
 use std::path::{Path, PathBuf};
 
-use llm_do::WorkingDirectory;
 use llm_do::fence::FenceConfig;
 use llm_do::python::{CompiledStore, Python, Tracebacks, interpreter};
 

@@ -1,17 +1,22 @@
 //! What a journal of this program says about a run: made from a launch, and made a launch again; and the errors around it.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
+use llm_do::Limits;
+use llm_do::ModelChoices;
+use llm_do::ModelName;
+use llm_do::WorkingDirectory;
 use llm_do::approval::ApprovalMode;
 use llm_do::created::WorkerDefaults;
 use llm_do::fence::FenceConfig;
 use llm_do::names::is_name;
-use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
 use llm_do::runs::UnknownPrices;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
+use llm_do::remedy::Remedy;
 use llm_do::trust::Fingerprint;
-use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, WorkingDirectory, records};
+use llm_do::{FileJournal, Input, Journal, records};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;
@@ -211,7 +216,7 @@ pub enum Author {
 }
 
 impl Author {
-    /// `--foreign`.
+    /// A stranger, or the user.
     pub fn of(is_foreign: bool) -> Self {
         if is_foreign { Self::Stranger } else { Self::User }
     }
@@ -238,7 +243,7 @@ pub struct RunRecord {
 impl RunRecord {
     /// A new journal.
     pub fn begin(file: &Path, header: &RunHeader, by: String, key: Option<&StateKey>) -> Result<Self, LaunchError> {
-        let engine = FileJournal::create(file, header, Some(by), key).map_err(unusable)?;
+        let engine = FileJournal::create_by(file, header, Some(by), key).map_err(unusable)?;
         let (run, resumed) = (header.run.clone(), PriorSpending::default());
         Ok(Self { engine: Arc::new(engine), resumed, run, file: Some(file.to_owned()) })
     }
@@ -262,11 +267,9 @@ pub fn unusable(error: JournalError) -> LaunchError {
         | JournalError::Io { .. } => LaunchError::usage(error.to_string()),
     };
     match error {
-        JournalError::Foreign { .. } => failure.hint("`--foreign` reads it as a stranger's"),
-        JournalError::NotEmpty(file) => {
-            failure.hint(format!("`llm-do resume {}` continues the run in it; or name another file", file.display()))
-        }
-        JournalError::InUse(_) => failure.hint("wait until it ends, or look at it with `llm-do resume FILE --show`"),
+        JournalError::Foreign { .. } => failure.hint(Remedy::ReadAsForeign),
+        JournalError::NotEmpty(file) => failure.hint(Remedy::ResumeRun { file }),
+        JournalError::InUse(_) => failure.hint(Remedy::ShowRun),
         JournalError::Damaged { .. } => failure
             .hint("nothing was changed; a journal is only good as a whole, since it says what must not be repeated"),
         JournalError::Version { .. } => failure.hint("resume it with the program that wrote it"),

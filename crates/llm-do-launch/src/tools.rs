@@ -1,10 +1,11 @@
 //! Who takes part in a run, and with what: agents with the tools they get, and who answers for their models.
 
+use llm_do::WorkingDirectory;
 use std::sync::Arc;
 
 use llm_do::program::{AgentSpec, Fallback};
 use llm_do::trust::TrustedProgram;
-use llm_do::{Models, Program, WorkingDirectory};
+use llm_do::{Models, Program};
 
 use crate::config::Config;
 use crate::error::LaunchError;
@@ -84,7 +85,7 @@ mod tests {
             scripts: [("script".to_owned(), "- {say: hi}".to_owned())].into(),
             ..ModelChoices::default()
         };
-        Project::new(".").agent("main.worker", worker).link(&models).unwrap().program
+        Project::new(".").agent("main.worker", worker).link(&models).unwrap()
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::Approvals;
@@ -22,12 +22,8 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let project = Project::new(".")
         .agent("main.worker", "---\nname: main\ntoolsets: [editor]\n---\nLet the editor shorten what you hear.")
         .agent("editor.worker", "---\nname: editor\ndescription: Shortens a text\n---\nShorten.");
-    let models = ModelChoices {
-        required: Some(ModelName::parse("scripted:example")?),
-        scripts: [("example".to_owned(), SCRIPT.to_owned())].into(),
-        ..ModelChoices::default()
-    };
-    let program = project.link(&models)?.program;
+    let models = ModelChoices::scripted(SCRIPT);
+    let program = project.link(&models)?;
     let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
     let outcome = runtime.run("a long story").await?;
     let root = &outcome.trace[0];

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use llm_do::message::RawJson;
-use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::{Approvals, Rule};
@@ -74,12 +74,8 @@ async fn through_the_gate(order: Order, fencing: Fencing) -> Result<Duration, Bo
     let project = Project::new(".")
         .agent("main.worker", "---\nname: main\ntools: [go]\ntoolsets: [shell_readonly]\n---\nGo.")
         .tool(go.verdict(Rule::Allow));
-    let models = ModelChoices {
-        required: Some(ModelName::parse("scripted:s")?),
-        scripts: [("s".to_owned(), "- {round: 1, call: {go: {}}}\n- say: '{{ result }}'\n".to_owned())].into(),
-        ..ModelChoices::default()
-    };
-    let program = project.link(&models)?.program;
+    let models = ModelChoices::scripted("- {round: 1, call: {go: {}}}\n- say: '{{ result }}'\n");
+    let program = project.link(&models)?;
     let keeper = std::env::var_os("KEEPER").map(Into::into);
     let fence = FenceConfig { fencing, keeper, ..FenceConfig::default() };
     let config = RuntimeConfig { fence, ..RuntimeConfig::new(Approvals::unattended()) };

@@ -33,7 +33,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
     std::fs::write(directory.path().join("script.yaml"), script)?;
 
     let project = Project::load(directory.path())?.tool(Tool::new(word_count).verdict(Rule::Allow));
-    let program = project.link(&ModelChoices::default())?.program;
+    let program = project.link(&ModelChoices::default())?;
     let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
 
     let outcome = runtime.run("count these four words").await?;

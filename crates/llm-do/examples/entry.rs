@@ -8,7 +8,7 @@
 use std::error::Error;
 
 use llm_do::message::{Content, RawJson};
-use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::CallContext;
@@ -36,12 +36,8 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let project = Project::new(".")
         .agent("sales.worker", "---\nname: sales\n---\nAnswer large orders politely.")
         .entry(FunctionEntry::new("confirm", |order: Order, cx| Box::pin(confirm(order, cx))));
-    let models = ModelChoices {
-        required: Some(ModelName::parse("scripted:example")?),
-        scripts: [("example".to_owned(), "- say: 'We will call you. ({{ heard }})'".to_owned())].into(),
-        ..ModelChoices::default()
-    };
-    let program = project.link(&models)?.program;
+    let models = ModelChoices::scripted("- say: 'We will call you. ({{ heard }})'");
+    let program = project.link(&models)?;
     let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
     let mut lines = Vec::new();
     for crates in [3, 400] {

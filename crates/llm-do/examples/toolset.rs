@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use llm_do::BoxFuture;
 use llm_do::message::{Content, RawJson};
-use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::{Approvals, PermittedCall, Question, Verdict};
@@ -75,12 +75,8 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
         .agent("main.worker", "---\nname: main\ntoolsets: [notebook]\n---\nNote what you hear.")
         .toolset("notebook", || Box::new(Notebook::default()));
     let script = "- { tool: note, say: '{{ result }}' }\n- { call: { note: { text: '{{ heard }}' } } }";
-    let models = ModelChoices {
-        required: Some(ModelName::parse("scripted:example")?),
-        scripts: [("example".to_owned(), script.to_owned())].into(),
-        ..ModelChoices::default()
-    };
-    let program = project.link(&models)?.program;
+    let models = ModelChoices::scripted(script);
+    let program = project.link(&models)?;
     let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
     let mut scope = runtime.open("main").await?;
     let mut lines = Vec::new();

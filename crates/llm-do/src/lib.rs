@@ -10,12 +10,10 @@
 //! # use std::sync::atomic::{AtomicUsize, Ordering};
 //! # use llm_do::BoxFuture;
 //! # use llm_do::message::{Content, RawJson};
-//! # use llm_do::model::name::{ModelChoices, ModelName};
 //! # use llm_do::tools::approval::{PermittedCall, Verdict};
 //! # use llm_do::tools::{CallContext, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset};
-//! use llm_do::project::Project;
-//! use llm_do::runtime::{Models, Output, Runtime, RuntimeConfig};
-//! use llm_do::tools::approval::Approvals;
+//! use llm_do::runtime::Output;
+//! use llm_do::{Approvals, ModelChoices, Models, Project, Runtime};
 //!
 //! # struct Counter(AtomicUsize);
 //! # impl Toolset for Counter {
@@ -38,18 +36,14 @@
 //! # - {tool: count, say: 'counted to {{ result }}, reply {{ round }}'}
 //! # - {heard: helper, call: {helper: {input: count}}}
 //! # - {call: {count: {}}}";
-//! # let models = ModelChoices {
-//! #     flag: Some(ModelName::parse("scripted:script").unwrap()),
-//! #     scripts: [("script".to_owned(), script.to_owned())].into(),
-//! #     ..ModelChoices::default()
-//! # };
+//! # let models = ModelChoices::scripted(script);
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! let project = Project::new(".")
 //!     .agent("main.worker", "---\nname: main\ntoolsets: [counter, helper]\n---\nYou count.")
 //!     .agent("helper.worker", "---\nname: helper\ntoolsets: [counter]\n---\nYou count for others.")
 //!     .toolset("counter", || Box::new(Counter(AtomicUsize::new(0))));
-//! let program = project.link(&models)?.program; // every name resolved, or every error
-//! let runtime = Runtime::new(program, Models::default(), RuntimeConfig::new(Approvals::unattended()));
+//! let program = project.link(&models)?; // every name resolved, or every error
+//! let runtime = Runtime::new(program, Models::default(), Approvals::unattended());
 //!
 //! let outcome = runtime.run("count").await?; // outcome.output / .messages / .usage / .trace
 //! assert_eq!(outcome.output, Output::Text("counted to 1, reply 2".into()));
@@ -68,6 +62,7 @@
 //! In reading order; each one uses only those above it:
 //!
 //! - [`escape`]: foreign text made harmless for display
+//! - [`remedy`]: what can be done about a mistake, as data that each front end words
 //! - [`beneath`]: regular files beneath a directory, by descriptor
 //! - [`message`]: the conversation as values, and the one decision of the agent loop
 //! - [`event`]: what happened, told to whoever listens
@@ -84,6 +79,7 @@ pub mod escape;
 pub(crate) mod glob;
 pub(crate) mod judgement;
 pub mod questions;
+pub mod remedy;
 mod underway;
 
 // The rooms. What others use of them stands below; tests, fuzz targets and benchmarks of this repository look into them.
@@ -242,7 +238,7 @@ pub mod providers {
     pub use crate::http::{HttpClient, HttpSettings, ProxySettings};
     pub use crate::model::exchange::{Exchange, KeySource, LaterKey, Retries};
     pub use crate::model::meter::{Meter, UnlimitedMeter};
-    pub use crate::model::name::{CustomProvider, ModelNameError};
+    pub use crate::model::name::{CustomProvider, ModelFallback, ModelNameError};
     pub use crate::model::openai_chat::OpenAiChat;
     pub use crate::model::protocol::{Encoder, KeyForm, Quirks};
     pub use crate::model::provider::{PROVIDERS, ProtocolKind, Provider, VERTEX, provider};

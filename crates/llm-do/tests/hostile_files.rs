@@ -85,7 +85,8 @@ fn mistakes(root: &Path, report: &Report) -> Vec<String> {
 fn check_harmless(report: &Report) {
     let text = report.render(Colour::Plain);
     assert!(!text.chars().any(|c| c != '\n' && is_deceptive(c)), "{text:?}");
-    let words = report.diagnostics().flat_map(|it| [Some(&it.fact), it.hint.as_ref()]).flatten();
+    let words = report.diagnostics().flat_map(|it| [Some(it.fact.clone()), it.hint.as_ref().map(ToString::to_string)]);
+    let words = words.flatten();
     assert!(words.into_iter().all(|words| !words.chars().any(is_deceptive)), "whoever prints them is safe");
 }
 

@@ -1,5 +1,6 @@
 //! `llm-do check`: a project as far as it can be known, without a run.
 
+use llm_do::WorkingDirectory;
 use std::sync::Arc;
 
 use llm_do::created::CreatedAgents;
@@ -9,7 +10,7 @@ use llm_do::providers::HttpSettings;
 use llm_do::rpc::ChildEnvironment;
 use llm_do::toolsets::{McpConfig, McpOffer};
 use llm_do::trust::TrustedProject;
-use llm_do::{EventKind, Listen, Program, WorkingDirectory, toolsets};
+use llm_do::{EventKind, Listen, Program, toolsets};
 use llm_do_launch::settings::Settings;
 use llm_do_launch::{fencing, providers};
 
@@ -19,7 +20,7 @@ use crate::environment::Environment;
 use crate::executor::executor;
 use crate::failure::{Failure, USAGE};
 use crate::plan::{self, CheckFormat, CheckPlan};
-use crate::{console, terminal::trust};
+use crate::{console, remedy, terminal::trust};
 
 pub fn run(args: CheckArgs) -> Result<(), Failure> {
     let environment = Environment::read();
@@ -35,10 +36,12 @@ pub fn run(args: CheckArgs) -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure.coloured(colour)),
     };
+    checked.linked.notes = checked.linked.notes.worded(remedy::WORDING);
     if !checked.linked.program.generated.is_empty() {
         let store = settings.state.created_so_far()?;
         let program = &mut checked.linked.program;
         program.created = Arc::new(CreatedAgents::of(&program.root, store.as_ref()));
+        program.wording = remedy::WORDING;
     }
     let program = &checked.linked.program;
     match format {

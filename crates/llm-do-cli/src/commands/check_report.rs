@@ -19,8 +19,8 @@ use llm_do::{Program, Project, Report, Rule};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::json;
 use crate::terminal::trust::screen;
+use crate::{json, remedy};
 use llm_do_launch::fencing::{self, ResidentProgram, shells};
 use llm_do_launch::trust::Standing;
 
@@ -62,7 +62,9 @@ impl CheckedResident {
         let name = self.resident.server.as_ref().map(|name| format!("`{name}` ")).unwrap_or_default();
         match (&self.fence, &self.resident.enclosure) {
             (Some(Ok(fence)), Some(enclosure)) => format!("{name}runs behind the {fence} fence: {}", enclosure.words()),
-            (Some(Err(FenceError { why, hint })), _) => format!("{name}is not started: {why}; {hint}"),
+            (Some(Err(FenceError { why, hint })), _) => {
+                format!("{name}is not started: {why}; {}", remedy::words(hint))
+            }
             (Some(Ok(_)) | None, _) => format!("{name}runs with your rights"),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use llm_do::approval::ApprovalMode;
 use llm_do::created::WorkerDefaults;
 use llm_do::program::{AllowWorkers, DoubtfulRule, Entry, EntryFunction, Fallback, ToolsetUse};
-use llm_do::providers::provider;
+use llm_do::providers::{ModelFallback, provider};
 use llm_do::python::PythonEndpoint;
 use llm_do::rpc::{Connection, RpcError};
 use llm_do::runs::OutsideCaller;
@@ -32,7 +32,7 @@ use super::scope::PreparedScope;
 use crate::args::ModelArgs;
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::plan;
+use crate::{plan, remedy};
 
 /// A call to be opened, and what its client is told of it.
 pub struct Ready {
@@ -217,7 +217,8 @@ fn launch(open: &Open, environment: &Environment, settings: &Settings) -> Result
     }
     if let Some(model) = &open.model {
         // Whoever gives it to every call need not know which agents have one of their own.
-        models.program = Some(named("model", model)?);
+        let fallback = ModelFallback { model: named("model", model)?, label: "`model`".to_owned() };
+        models.fallbacks.insert(0, fallback);
     }
     Ok(Launch {
         project,
@@ -231,7 +232,7 @@ fn launch(open: &Open, environment: &Environment, settings: &Settings) -> Result
             unknown_prices: open.limits.unknown_prices(),
             stream: true,
         },
-        fence: fencing::config(None, variables, config)?,
+        fence: fencing::config(None, variables, config, remedy::WORDING)?,
         ..plan::launch(models)
     })
 }

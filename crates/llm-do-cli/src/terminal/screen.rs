@@ -333,7 +333,7 @@ mod tests {
         let project = Project::new(".")
             .agent("main.worker", "---\nname: main\ntoolsets: [clinging]\n---\nx")
             .toolset("clinging", || Box::new(Clinging));
-        let program = project.link(&models).unwrap().program;
+        let program = project.link(&models).unwrap();
         let config = RuntimeConfig::new(Approvals::unattended());
         let (runtime, events) = Runtime::with_listener(program, Models::default(), config, Listen::Facts);
         let questions = QuestionBroker::new();

@@ -193,7 +193,6 @@ const OF_THE_TERMINAL: &[&str] = &[
     "attend.rs",
     "chat.rs",
     "check.rs",
-    "checking.rs",
     "foreign.rs",
     "foreign_flags.rs",
     "plan.rs",
@@ -208,6 +207,7 @@ const FOR_THE_TERMINAL: &[&str] = &[
     "`--connect` starts nothing of a project that is not trusted",
     "run it from a place with another name, or without `--journal`",
     "`--input-json`",
+    "`--foreign` reads it as a stranger's",
 ];
 
 fn names_a_flag(text: &str) -> bool {

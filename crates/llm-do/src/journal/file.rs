@@ -182,6 +182,15 @@ impl FileJournal {
     /// A new journal: the file does not exist or is empty. `header` says what resuming needs to know. Without a key it
     /// counts as a stranger's later.
     pub fn create(
+        path: impl AsRef<Path>,
+        header: &impl Serialize,
+        key: Option<&StateKey>,
+    ) -> Result<Self, JournalError> {
+        Self::create_by(path.as_ref(), header, None, key)
+    }
+
+    /// The same, with the name of the user who starts the run.
+    pub fn create_by(
         path: &Path,
         header: &impl Serialize,
         by: Option<String>,

@@ -291,7 +291,7 @@ fn add_parts<'a>(
             parts.extend(inner.values().map(|inner| (SchemaStep::Members, inner)));
         }
         ("additionalProperties" | "unevaluatedProperties", inner) => {
-            parts.push((SchemaStep::OtherMembers(named()), inner))
+            parts.push((SchemaStep::OtherMembers(named()), inner));
         }
         ("propertyNames", inner) => parts.push((SchemaStep::Names, inner)),
         ("items" | "prefixItems", Value::Array(inner)) => {

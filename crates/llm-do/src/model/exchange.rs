@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::meter::{Meter, RequestProgress};
 use super::protocol::{DecodeError, Decoder, Encoder, Protocol, Quirks};
+use super::provider::Provider;
 use super::thinking::thinks;
 use super::{Conversation, Fault, Head, Model, ModelError};
 use crate::BoxFuture;
@@ -39,6 +40,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// A provider of the table, at the address where it usually is; `None` if it has none, or cannot be asked.
+    pub fn of(row: &Provider, key: Key) -> Option<Self> {
+        let protocol = row.protocol.protocol()?;
+        let base_url = Some(row.base_url.to_owned()).filter(|address| !address.is_empty())?;
+        Some(Self { provider: row.name.to_owned(), protocol, quirks: row.quirks, base_url, key })
+    }
+
     fn url(&self, head: &Head) -> Result<Uri, ModelError> {
         let url = format!("{}{}", self.base_url.trim_end_matches('/'), self.protocol.path(head, &self.quirks));
         url.parse().map_err(|error| {
@@ -60,6 +68,24 @@ pub enum Key {
     Missing {
         variables: Vec<String>,
     },
+}
+
+impl From<Secret> for Key {
+    fn from(secret: Secret) -> Self {
+        Self::Secret(secret)
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::Secret(Secret::new(text))
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        Self::Secret(Secret::new(text))
+    }
 }
 
 /// A key. It is sent to its provider and shown nowhere.

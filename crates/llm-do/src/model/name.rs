@@ -86,24 +86,30 @@ impl PartialEq for ModelPattern {
 /// What the user chose outside the project's files, in falling order of precedence. Read by the caller.
 #[derive(Clone, Debug, Default)]
 pub struct ModelChoices {
-    /// `--model AGENT=provider:model`.
+    /// What the front end calls the option that `overrides` and `required` come from; messages about them name it.
+    pub option: Option<String>,
+    /// For one agent each, whatever its file says.
     pub overrides: BTreeMap<String, ModelName>,
     /// Stands for the model of every agent whose file names none, where none of them is asked.
     pub unasked: Option<ModelName>,
-    /// `--model provider:model`.
+    /// For every agent whose file names none. That no agent uses it is a mistake.
     pub required: Option<ModelName>,
-    /// What a program gives to a run of its own, whether an agent needs it or not.
-    pub program: Option<ModelName>,
-    /// `LLM_DO_MODEL`.
-    pub environment: Option<ModelName>,
-    /// `model` in the user's `config.toml`.
-    pub config: Option<ModelName>,
+    /// For the same agents, the first of them; that no agent uses it is none.
+    pub fallbacks: Vec<ModelFallback>,
     /// The texts of scripts that these choices name as `scripted:FILE`, by file.
     pub scripts: BTreeMap<String, String>,
-    /// Providers of the user's `config.toml`.
+    /// Providers of the user's configuration.
     pub providers: Vec<CustomProvider>,
     /// Providers whose key is at hand.
     pub keys: BTreeSet<String>,
+}
+
+/// A model for agents whose files name none, and where it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelFallback {
+    pub model: ModelName,
+    /// Where it was chosen, as messages say it after "from": `the user's configuration`. A front end sets it.
+    pub label: String,
 }
 
 /// A compatible endpoint of the user's configuration.
@@ -123,15 +129,16 @@ pub(crate) struct ChosenModel {
 }
 
 /// Which of the choices decided about the model of an agent, as in [`ModelChoices`]; `File` is its worker file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChosenBy {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChosenBy {
     Override,
     File,
     Unasked,
-    Flag,
-    Program,
-    Environment,
-    Config,
+    Required,
+    /// One of the fallbacks, by its label.
+    Fallback {
+        label: String,
+    },
 }
 
 /// Why an agent has no model: none was chosen, or the fallback is not among those it is compatible with.
@@ -142,6 +149,31 @@ pub(crate) enum ChoiceError {
 }
 
 impl ModelChoices {
+    /// This model for every agent whose file names none.
+    pub fn of(model: &str) -> Result<Self, ModelNameError> {
+        Ok(Self::program(ModelName::parse(model)?))
+    }
+
+    /// A scripted model for every agent whose file names none. The text is that of a script, as a file would have it; its
+    /// mistakes are reported when a project is linked.
+    pub fn scripted(text: impl Into<String>) -> Self {
+        let name = ModelName { provider: "scripted".to_owned(), model: "script".to_owned() };
+        Self { scripts: [(name.model.clone(), text.into())].into(), ..Self::program(name) }
+    }
+
+    fn program(model: ModelName) -> Self {
+        let label = "the program that embeds this".to_owned();
+        Self { fallbacks: vec![ModelFallback { model, label }], ..Self::default() }
+    }
+
+    /// The choice for one agent, as a front end that has an option for it is used.
+    pub(crate) fn shown_override(&self, agent: &str) -> String {
+        match &self.option {
+            Some(option) => format!("`{option} {agent}=…`"),
+            None => format!("the choice of a model for `{agent}`"),
+        }
+    }
+
     /// An override beats the file, the file beats the fallbacks; `compatible` judges only fallbacks.
     pub(crate) fn choose(
         &self,
@@ -157,19 +189,19 @@ impl ModelChoices {
         if let Some(choice) = first(fixed) {
             return Ok(choice);
         }
-        let fallbacks = [
-            (self.required.as_ref(), ChosenBy::Flag),
-            (self.program.as_ref(), ChosenBy::Program),
-            (self.environment.as_ref(), ChosenBy::Environment),
-            (self.config.as_ref(), ChosenBy::Config),
-        ];
-        let choice = first(fallbacks).ok_or(ChoiceError::NoModel)?;
+        let required = [(self.required.as_ref(), ChosenBy::Required)];
+        let choice = first(required).or_else(|| self.fallback()).ok_or(ChoiceError::NoModel)?;
         match compatible {
             Some(patterns) if !patterns.iter().any(|pattern| pattern.matches(&choice.model)) => {
                 Err(ChoiceError::Incompatible(choice))
             }
             Some(_) | None => Ok(choice),
         }
+    }
+
+    fn fallback(&self) -> Option<ChosenModel> {
+        let ModelFallback { model, label } = self.fallbacks.first()?.clone();
+        Some(ChosenModel { model, by: ChosenBy::Fallback { label } })
     }
 
     /// The provider of this name in the user's configuration; `None` if there is none.
@@ -230,17 +262,18 @@ mod tests {
     #[test]
     fn an_override_beats_the_file_and_the_file_beats_the_fallbacks() {
         let name = |text| Some(ModelName::parse(text).unwrap());
-        let mut choices = ModelChoices { config: name("a:config"), ..ModelChoices::default() };
+        let fallback = |text| ModelFallback { model: ModelName::parse(text).unwrap(), label: text.to_owned() };
+        let mut choices = ModelChoices { fallbacks: vec![fallback("a:second")], ..ModelChoices::default() };
         let chosen = |choices: &ModelChoices, file| {
             choices.choose("main", name(file).filter(|_| file != "a:none").as_ref(), None).unwrap().model.model
         };
-        assert_eq!(chosen(&choices, "a:none"), "config");
-        choices.environment = name("a:environment");
-        assert_eq!(chosen(&choices, "a:none"), "environment");
-        choices.program = name("a:program");
-        assert_eq!(chosen(&choices, "a:none"), "program");
-        choices.required = name("a:flag");
-        assert_eq!(chosen(&choices, "a:none"), "flag");
+        assert_eq!(chosen(&choices, "a:none"), "second");
+        choices.fallbacks.insert(0, fallback("a:first"));
+        assert_eq!(chosen(&choices, "a:none"), "first");
+        let by = choices.choose("main", None, None).unwrap().by;
+        assert_eq!(by, ChosenBy::Fallback { label: "a:first".to_owned() });
+        choices.required = name("a:required");
+        assert_eq!(chosen(&choices, "a:none"), "required");
         choices.unasked = name("a:unasked");
         assert_eq!(chosen(&choices, "a:none"), "unasked");
         assert_eq!(chosen(&choices, "a:file"), "file");

@@ -371,7 +371,7 @@ impl Acting {
             NodeKind::Text(text) => *text = self.render(text, heard)?,
             NodeKind::List(items) => items.iter_mut().try_for_each(|item| self.render_node(item, heard))?,
             NodeKind::Map(entries) => {
-                entries.iter_mut().try_for_each(|entry| self.render_node(&mut entry.value, heard))?
+                entries.iter_mut().try_for_each(|entry| self.render_node(&mut entry.value, heard))?;
             }
             NodeKind::Null | NodeKind::Bool(_) | NodeKind::Integer(_) | NodeKind::Number(..) => {}
         }

@@ -16,6 +16,7 @@ use super::worker::{self, Format, WorkerFile};
 use super::{AgentSpec, AllowWorkers, AttachmentPolicy, Limits, Program, Project, ToolsetUse};
 use crate::beneath::{self, FileAccess, FileOpenError};
 use crate::escape::visible;
+use crate::remedy::Wording;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Report, Severity, Sources, Span};
 use crate::syntax::names;
 use crate::syntax::table::is_name;
@@ -216,7 +217,7 @@ impl Program {
             ..spec.clone()
         };
         let text = worker::render(&inherited.to_file(), Format::Yaml);
-        self.link_created(&path, &text).map_err(|report| unlinked(&spec.name, &report))?;
+        self.link_created(&path, &text).map_err(|report| unlinked(&spec.name, &report, self.wording))?;
         Ok(Draft { name: spec.name.clone(), creator: creator.name.clone(), path, text, old })
     }
 
@@ -273,7 +274,7 @@ impl Program {
         const DEEPEST: usize = 16;
         let CreationRecord { name, creator, .. } = made;
         let wrong = |what: String| CreateError::Unlinked(format!("the agent `{name}` {what}"));
-        let agent = self.link_created(path, text).map_err(|report| unlinked(name, &report))?;
+        let agent = self.link_created(path, text).map_err(|report| unlinked(name, &report, self.wording))?;
         if agent.name != *name {
             return Err(wrong(format!("has another name in its file: `{}`", visible(&agent.name))));
         }
@@ -361,10 +362,10 @@ fn rules_of(creator: &AgentSpec, spec: &WorkerSpec) -> Vec<(String, Rule)> {
 }
 
 /// Every mistake of a created agent's file, for the model or the person who reads why it cannot be called.
-fn unlinked(name: &str, report: &Report) -> CreateError {
+fn unlinked(name: &str, report: &Report, wording: Wording) -> CreateError {
     let errors = report.diagnostics().filter(|problem| problem.severity == Severity::Error);
     let words = |problem: &Diagnostic| {
-        let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        let hint = problem.hint_words(wording).map(|hint| format!(" ({hint})")).unwrap_or_default();
         format!("{}: {}{hint}", report.place(problem), problem.fact)
     };
     let mistakes: Vec<String> = errors.map(words).collect();

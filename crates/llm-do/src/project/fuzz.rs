@@ -8,7 +8,7 @@ use super::reach::Graph;
 use super::worker::{Format, WorkerFile, render};
 use super::{Code, Layout, LoadedWorker, Project, manifest, worker};
 use crate::escape::is_deceptive;
-use crate::model::name::{ModelChoices, ModelName};
+use crate::model::name::ModelChoices;
 use crate::syntax::diagnostic::{Colour, DiagnosticPlace, Diagnostics, FileId, Report, Sources, Span};
 
 /// A manifest is read, linked and reported on, whatever its bytes.
@@ -92,7 +92,7 @@ fn check_places(text: &str, problems: &Diagnostics) {
 }
 
 fn check_linking(project: &Project, text: &str) {
-    let models = ModelChoices { config: ModelName::parse("ollama:fallback").ok(), ..ModelChoices::default() };
+    let models = ModelChoices::of("ollama:fallback").unwrap_or_default();
     let report = match project.survey(&models, None) {
         Ok(linked) => {
             let graph = Graph::new(&linked.program);

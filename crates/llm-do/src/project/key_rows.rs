@@ -188,7 +188,10 @@ pub(crate) fn check_misspelled(rows: &[Row], reader: Reader) {
         let fact = format!("unknown key `{misspelled}` in {}", mapping.what);
         let problem = problems.iter().find(|it| it.fact == fact).unwrap_or_else(|| panic!("{fact}: {problems:?}"));
         let suggested = format!("did you mean `{name}`?");
-        assert!(problem.hint.as_ref().is_some_and(|hint| hint.starts_with(&suggested)), "{text}: {problem:?}");
+        assert!(
+            problem.hint.as_ref().is_some_and(|hint| hint.to_string().starts_with(&suggested)),
+            "{text}: {problem:?}"
+        );
         assert_eq!(problems.iter().count(), 1, "{text}\n{problems:?}");
     }
 }

@@ -19,14 +19,15 @@ use crate::escape::visible;
 use crate::model::name::{ChosenBy, ModelChoices, ModelName};
 use crate::model::provider::{PROVIDERS, provider};
 use crate::model::scripted::Script;
+use crate::remedy::{Remedy, Wording};
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Report};
 use crate::syntax::names;
 use namespace::Namespace;
 
 /// A linked project, with what is worth knowing about it.
 #[derive(Clone, Debug)]
-pub struct Survey<P = Program> {
-    pub program: P,
+pub struct Survey {
+    pub program: Program,
     /// Notes: nothing in it is an error.
     pub notes: Report,
 }
@@ -35,10 +36,10 @@ impl Project {
     /// Resolves every name, or reports every mistake. Names that only unread Python files can define are an error. A
     /// program that names a project asks for what is in it, as an `import` does; for the project of a stranger there is
     /// [`Project::surveyed`].
-    pub fn link(&self, models: &ModelChoices) -> Result<Survey<TrustedProgram>, Report> {
+    pub fn link(&self, models: &ModelChoices) -> Result<TrustedProgram, Report> {
         let linked = self.survey(models, None)?;
         match linked.program.open.first() {
-            None => Ok(Survey { program: TrustedProgram::of_caller(linked.program), notes: linked.notes }),
+            None => Ok(TrustedProgram::of_caller(linked.program)),
             Some(name) => Err(Report::single(
                 Diagnostic::error(
                     DiagnosticPlace::Path(self.root.clone()),
@@ -136,6 +137,7 @@ impl<'a> Linker<'a> {
             python_fence: manifest.and_then(|manifest| manifest.runtime.python_fence.clone()),
             open: std::mem::take(&mut self.open).into_iter().collect(),
             registry: self.project.registry.clone(),
+            wording: Wording::default(),
             fallback: self.fallback(),
         })
     }
@@ -324,8 +326,8 @@ impl<'a> Linker<'a> {
                 .manifest()
                 .map_or(DiagnosticPlace::Path(self.project.root.clone()), |m| DiagnosticPlace::At(m.entry.span));
             let agents = names::there_are("agents", self.agents.keys().copied());
-            let hint = format!("mark one with `entry: true`, or give `--agent NAME`; {agents}");
-            self.problems.push(Diagnostic::error(place, "the project has no entry").hint(hint));
+            let problem = Diagnostic::error(place, "the project has no entry");
+            self.problems.push(problem.hint(Remedy::ChooseEntry { agents }));
         }
         agent.map(Entry::Agent)
     }
@@ -407,38 +409,35 @@ impl<'a> Linker<'a> {
     fn check_choices(&mut self) {
         for name in self.models.overrides.keys() {
             if !self.agents.contains_key(name.as_str()) {
-                let fact = format!("`--model {}=…` names no agent of the project", visible(name));
+                let chosen = self.models.shown_override(&visible(name));
+                let fact = format!("{chosen} names no agent of the project");
                 self.unknown_agent(DiagnosticPlace::Outside, fact, name);
             }
         }
-        if let Some(flag) = &self.models.required
-            && !self.choices_used.contains(&ChosenBy::Flag)
+        if let Some(model) = &self.models.required
+            && !self.choices_used.contains(&ChosenBy::Required)
             && !self.creates_agents
             && !self.may_be_python()
             && !self.problems.has_errors()
         {
             let agent = self.agents.keys().next().copied().unwrap_or("AGENT");
-            self.problems.push(
-                Diagnostic::error(
-                    DiagnosticPlace::Outside,
-                    format!("no agent uses the model `{flag}`: each file names its own"),
-                )
-                .hint(format!("`-m {agent}={flag}` replaces the model of one agent")),
-            );
+            let fact = format!("no agent uses the model `{model}`: each file names its own");
+            let remedy = Remedy::OverrideModel { agent: agent.to_owned(), model: model.to_string() };
+            self.problems.push(Diagnostic::error(DiagnosticPlace::Outside, fact).hint(remedy));
         }
     }
 
     fn note_missing_keys(&mut self) {
         for (name, agents) in std::mem::take(&mut self.keyless) {
             let variables = match provider(&name) {
-                Some(row) => row.key_variables.join("` or `"),
-                None => self.models.custom(&name).and_then(|custom| custom.key_variable.clone()).unwrap_or_default(),
+                Some(row) => row.key_variables.iter().map(|variable| (*variable).to_owned()).collect(),
+                None => self.models.custom(&name).and_then(|custom| custom.key_variable.clone()).into_iter().collect(),
             };
             let (shown, more) = agents.split_at(agents.len().min(5));
             let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
             let fact = format!("no key for `{name}`, used by {}{more}", shown.join(", "));
-            self.problems
-                .push(Diagnostic::note(DiagnosticPlace::Outside, fact).hint(format!("set `{variables}` before a run")));
+            let note = Diagnostic::note(DiagnosticPlace::Outside, fact);
+            self.problems.push(note.hint(Remedy::SetKey { variables }));
         }
     }
 }

@@ -14,6 +14,7 @@ use super::{Code, Layout, LoadedWorker, Project, programs};
 use crate::beneath::{self, FileOpenError};
 use crate::escape::visible_start;
 use crate::model::scripted;
+use crate::remedy::Remedy;
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId, Located, Report, Sources};
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
@@ -230,7 +231,7 @@ impl Loader {
             let place = DiagnosticPlace::Path(self.root.clone());
             self.problems.push(
                 Diagnostic::error(place, "neither a manifest nor worker files in this directory")
-                    .hint("`llm-do new DIR` writes a project to start from"),
+                    .hint(Remedy::NewProject),
             );
         }
         for file in files {

@@ -29,6 +29,7 @@ use crate::message::RawJson;
 use crate::model::name::ModelName;
 use crate::model::scripted::Script;
 use crate::model::{ModelSettings, ServerTool};
+use crate::remedy::Wording;
 use crate::syntax::diagnostic::{Diagnostics, FileId, Sources};
 pub use crate::tools::approval::ApprovalMode;
 use crate::tools::approval::Rules;
@@ -163,6 +164,8 @@ pub struct Program {
     pub open: Vec<String>,
     /// What the embedding program offers by name.
     pub registry: Registry,
+    /// How advice about created agents is worded for the model or person who reads it; the runtime puts it in.
+    pub wording: Wording,
     /// The user's choice of a model for created agents that name none; absent if there can be none.
     pub fallback: Option<Fallback>,
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::manifest::shell::too_much;
 use super::manifest::{Manifest, ToolsetDefinition};
 use crate::escape::visible;
+use crate::remedy::Remedy;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::tools::approval::Rule;
 use crate::tools::shell::danger;
@@ -32,9 +33,6 @@ impl RuleProgram {
         Some((self.pattern.first()?.clone(), self.found.clone()?))
     }
 }
-
-const HINT: &str = "a program is found by its name in directories of the system, and in `[shell] directories` of the user's \
-                    config.toml; one by its path must lie where only you and root can write";
 
 /// Looks up the programs of a manifest's rules, and reports those that no rule may name.
 pub fn look_up(
@@ -91,7 +89,7 @@ fn look_up_path(
         ProgramPlace::Missing => None,
         ProgramPlace::Refused(reason) => {
             let fact = format!("no rule may name the program `{}`: it {reason}", visible(&rule.pattern[0]));
-            problems.push(Diagnostic::error(span, fact).hint(HINT));
+            problems.push(Diagnostic::error(span, fact).hint(Remedy::PlaceProgram));
             None
         }
     };

@@ -15,6 +15,7 @@ use crate::beneath::FileOpenError;
 use crate::escape::visible_start;
 use crate::model::provider::PROVIDERS;
 use crate::model::scripted::script_of;
+use crate::remedy::Remedy;
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Report, Span};
 use crate::tools::DeclaredTool;
 use crate::tools::python::{
@@ -60,15 +61,15 @@ impl Project {
         let files = self.python_files();
         let python = Python { environment: self.environment(&python.environment), ..python.clone() };
         let place = DiagnosticPlace::Path(self.root.clone());
-        let failed = |fact: String, hint: &str| Report::single(Diagnostic::error(place.clone(), fact).hint(hint));
+        let failed = |fact: String, hint: Remedy| Report::single(Diagnostic::error(place.clone(), fact).hint(hint));
         if root.to_str().is_none() {
             let fact = "the path of the project is not UTF-8, and its Python files are found by it".to_owned();
-            return Err(failed(fact, "give its directory another name"));
+            return Err(failed(fact, "give its directory another name".into()));
         }
         let beginning = Beginning { python, root: root.clone(), files, fenced, is_unchanged };
         let started = PythonHost::start(beginning).await;
         let (host, exports) = started.map_err(|error| failed(error.to_string(), error.hint()))?;
-        let died = |reason: String| failed(reason, "the files of the project are imported when it starts");
+        let died = |reason: String| failed(reason, "the files of the project are imported when it starts".into());
         for problem in &exports.problems {
             self.report(problem, &root);
         }

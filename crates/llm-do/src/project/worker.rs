@@ -10,6 +10,7 @@ use super::{AttachmentPolicy, Limits};
 use crate::escape::{is_deceptive, visible_start};
 use crate::message::RawJson;
 use crate::model::{Effort, ModelSettings, ServerTool, ServerToolKind, Thinking};
+use crate::remedy::Remedy;
 use crate::syntax::claim::Bearing::{Covered, Item, Neutral};
 use crate::syntax::claim::Claim;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, FileId, Located, Span};
@@ -265,10 +266,8 @@ impl Format {
 pub fn parse(file: FileId, text: &str, format: Format, problems: &mut Diagnostics) -> Option<WorkerFile> {
     let whole = tree::Text::whole(file, text);
     if whole.text.trim().is_empty() {
-        problems.push(
-            Diagnostic::error(Span { file, start: 0, end: 0 }, "the file is empty")
-                .hint("`llm-do new --worker NAME` writes one to start from"),
-        );
+        let problem = Diagnostic::error(Span { file, start: 0, end: 0 }, "the file is empty");
+        problems.push(problem.hint(Remedy::NewWorkerFile));
         return None;
     }
     let (yaml, body) = match format {

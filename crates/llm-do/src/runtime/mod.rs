@@ -10,6 +10,7 @@ pub mod mcp;
 pub(crate) mod output;
 mod python;
 pub mod record;
+mod remedy;
 mod repeats;
 mod request;
 mod scope;
@@ -18,6 +19,7 @@ mod toolsets;
 pub(crate) mod totals;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,11 +29,13 @@ use tokio::sync::mpsc;
 
 use crate::BoxFuture;
 use crate::event::{CallOutput, Event, Events, Listen, MessageLog, Refusal, TraceCall, UsageReport};
-use crate::http::HttpSettings;
+use crate::http::{HttpClient, HttpError, HttpSettings};
 use crate::journal::{Journal, Steps, Stop, run_id};
 use crate::message::{Attachment, Content, Finish, Message, RawJson, UnfinishedReason};
+use crate::model::exchange::{Endpoint, Exchange, Key, Retries};
 use crate::model::name::ModelName;
 use crate::model::prices::{ModelPrice, Prices};
+use crate::model::provider;
 use crate::model::scripted::ScriptedModel;
 use crate::model::{Model, ModelError, ServerTool};
 use crate::project::create::{CreateError, WorkerDefaults};
@@ -39,6 +43,7 @@ use crate::project::created::{CreatedAgents, CreatedStore};
 use crate::project::trust::TrustedProgram;
 use crate::project::{AgentSpec, AllowWorkers, Entry, EntryFunction, Limit, Limits, Program, Typing};
 use crate::redact::Redactor;
+use crate::remedy::Wording;
 use crate::stack;
 use crate::syntax::names;
 use crate::tools::agent::AgentTool;
@@ -78,12 +83,36 @@ impl Models {
         self.by_provider.insert(provider.into(), model);
     }
 
+    /// One provider of the table, asked where it usually is and with this key; prices are those of the table.
+    pub fn connect(provider: &str, key: impl Into<Key>) -> Result<Self, ConnectError> {
+        let row = provider::provider(provider)
+            .ok_or_else(|| ConnectError::UnknownProvider { provider: provider.to_owned() })?;
+        let endpoint = Endpoint::of(row, key.into()).ok_or(ConnectError::NoAddress { provider: row.name })?;
+        let http = HttpClient::new(HttpSettings::STANDARD).map_err(ConnectError::Http)?;
+        let mut models = Self::default();
+        models.insert(row.name, Arc::new(Exchange { endpoint: Arc::new(endpoint), http, retries: Retries::STANDARD }));
+        Ok(models)
+    }
+
     fn of(&self, agent: &AgentSpec) -> Option<Arc<dyn Model>> {
         match &agent.script {
             Some(script) => Some(Arc::new(ScriptedModel(Arc::clone(script)))),
             None => self.by_provider.get(&agent.model.provider).cloned(),
         }
     }
+}
+
+/// Why a provider cannot be connected to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    #[error("unknown provider `{provider}`")]
+    UnknownProvider { provider: String },
+    /// Its address depends on the account, or it cannot be asked.
+    #[error("`{provider}` has no usual address")]
+    NoAddress { provider: &'static str },
+    #[error(transparent)]
+    Http(HttpError),
 }
 
 /// Policy of a session; immutable.
@@ -123,6 +152,8 @@ pub struct RuntimeConfig {
     pub created: Option<CreatedStore>,
     /// Keys that no model, journal or screen is told of.
     pub redactor: Redactor,
+    /// How advice is worded that a model reads.
+    pub wording: Wording,
 }
 
 /// What becomes of a limit on money where nobody knows what something costs.
@@ -135,7 +166,7 @@ pub enum UnknownPrices {
 }
 
 impl UnknownPrices {
-    /// `--allow-unknown-prices`.
+    /// Allowed, or refused.
     pub fn when(allowed: bool) -> Self {
         if allowed { Self::Allowed } else { Self::Refused }
     }
@@ -163,7 +194,15 @@ impl RuntimeConfig {
             creation_defaults: WorkerDefaults::default(),
             created: None,
             redactor: Redactor::default(),
+            wording: Wording::default(),
         }
+    }
+}
+
+/// The usual settings with these approvals.
+impl From<Approvals> for RuntimeConfig {
+    fn from(approvals: Approvals) -> Self {
+        Self::new(approvals)
     }
 }
 
@@ -234,6 +273,16 @@ pub fn finish_of(messages: &[Message]) -> Option<Finish> {
 pub enum Output {
     Text(String),
     Value(RawJson),
+}
+
+/// Text as it is, a value as its JSON.
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text(text) => text,
+            Self::Value(value) => value.get(),
+        })
+    }
 }
 
 impl Output {
@@ -390,19 +439,19 @@ impl From<Stop> for RunError {
 
 impl Runtime {
     /// A runtime for a program that was trusted, without a listener. Nothing starts before the first call opens.
-    pub fn new(program: TrustedProgram, models: Models, config: RuntimeConfig) -> Self {
-        Self::with_events(program, models, config, Events::unheard())
+    pub fn new(program: TrustedProgram, models: Models, config: impl Into<RuntimeConfig>) -> Self {
+        Self::with_events(program, models, config.into(), Events::unheard())
     }
 
     /// A session whose events are heard.
     pub fn with_listener(
         program: TrustedProgram,
         models: Models,
-        config: RuntimeConfig,
+        config: impl Into<RuntimeConfig>,
         hearing: Listen,
     ) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, listener) = Events::new(hearing);
-        (Self::with_events(program, models, config, events), listener)
+        (Self::with_events(program, models, config.into(), events), listener)
     }
 
     fn with_events(program: TrustedProgram, models: Models, config: RuntimeConfig, events: Events) -> Self {
@@ -413,6 +462,7 @@ impl Runtime {
         for path in &config.private_directories {
             program.protected.add(config.directory.join(path), Covers::Private, "belongs to llm-do itself");
         }
+        program.wording = config.wording;
         program.created = Arc::new(CreatedAgents::of(&program.root, config.created.as_ref()));
         let session = Arc::new(RunTotals::default());
         let recorder = Arc::clone(&session);
@@ -490,6 +540,12 @@ impl Runtime {
         resumed.account_to(&self.session);
         self.resumed = resumed;
         self
+    }
+
+    /// The same session, whose effects are recorded by a journal that has just begun; before any call is opened.
+    #[must_use]
+    pub fn with_journal(self, journal: impl Journal + 'static) -> Self {
+        self.recorded_by(Arc::new(journal), PriorSpending::default())
     }
 
     /// The place of a call that nobody in the run makes; mostly there is one.

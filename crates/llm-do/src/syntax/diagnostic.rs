@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::names;
 use crate::escape::{is_deceptive, visible};
+use crate::remedy::{Remedy, Wording};
 
 /// Beyond this many mistakes more of them help nobody; the rest is counted.
 const MOST_DIAGNOSTICS: usize = 1_000;
@@ -121,7 +122,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     pub place: DiagnosticPlace,
     pub fact: String,
-    pub hint: Option<String>,
+    pub hint: Option<Remedy>,
     /// Another place that belongs to it, and what is there.
     pub related: Option<(Span, String)>,
 }
@@ -140,8 +141,12 @@ impl Diagnostic {
 
     /// The same diagnostic with what a person can do about it, in place of any earlier hint.
     #[must_use]
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(harmless_words(hint.into())), ..self }
+    pub fn hint(self, hint: impl Into<Remedy>) -> Self {
+        let hint = match hint.into() {
+            Remedy::Text(text) => Remedy::Text(harmless_words(text)),
+            other => other,
+        };
+        Self { hint: Some(hint), ..self }
     }
 
     /// With a suggestion, if there was one to be had (see [`Diagnostics::suggest`]).
@@ -151,6 +156,11 @@ impl Diagnostic {
             Some(hint) => self.hint(hint),
             None => self,
         }
+    }
+
+    /// The hint in these words, foreign text in it made harmless.
+    pub(crate) fn hint_words(&self, wording: Wording) -> Option<String> {
+        self.hint.as_ref().map(|hint| harmless_words(wording.of(hint)))
     }
 
     /// The same diagnostic with one other place that has to do with it, and what is there.
@@ -230,6 +240,7 @@ impl Diagnostics {
 pub struct Report {
     sources: Arc<Sources>,
     diagnostics: Diagnostics,
+    wording: Wording,
 }
 
 /// Whether text for a person has colours: none, or escape sequences for a terminal.
@@ -244,7 +255,7 @@ pub enum Colour {
 pub struct DiagnosticJson<'a> {
     severity: Severity,
     message: &'a str,
-    hint: Option<&'a str>,
+    hint: Option<String>,
     file: Option<String>,
     /// From 1, like the column; columns count characters.
     line: Option<usize>,
@@ -256,8 +267,14 @@ pub struct DiagnosticJson<'a> {
 
 impl Report {
     /// Puts diagnostics in the order of their places in these sources, those without a place in a file first.
-    pub(crate) fn new(sources: Arc<Sources>, diagnostics: Diagnostics) -> Self {
-        Self { sources, diagnostics: diagnostics.sorted() }
+    pub fn new(sources: Arc<Sources>, diagnostics: Diagnostics) -> Self {
+        Self { sources, diagnostics: diagnostics.sorted(), wording: Wording::default() }
+    }
+
+    /// The same report, whose hints a front end words.
+    #[must_use]
+    pub fn worded(self, wording: Wording) -> Self {
+        Self { wording, ..self }
     }
 
     /// For a mistake before anything could be read.
@@ -301,7 +318,7 @@ impl Report {
         let mut json = DiagnosticJson {
             severity: diagnostic.severity,
             message: &diagnostic.fact,
-            hint: diagnostic.hint.as_deref(),
+            hint: diagnostic.hint_words(self.wording),
             file: None,
             line: None,
             column: None,
@@ -371,8 +388,8 @@ impl Report {
             let place = format!("{label} at {}:{}:{}", shown.path, shown.number, shown.column);
             group = group.element(Level::NOTE.message(place));
         }
-        if let Some(hint) = &diagnostic.hint {
-            group = group.element(Level::HELP.with_name("hint").message(hint.as_str()));
+        if let Some(hint) = diagnostic.hint_words(self.wording) {
+            group = group.element(Level::HELP.with_name("hint").message(hint));
         }
         renderer.render(&[group])
     }

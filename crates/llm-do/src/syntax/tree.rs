@@ -509,8 +509,8 @@ mod tests {
         let file = Sources::default().add("file".into(), String::new());
         let mut problems = Diagnostics::default();
         parse_yaml(Text { file, text: "description: Note: read this", offset: 0 }, &mut problems);
-        let hint = problems.iter().next().unwrap().hint.as_deref();
-        assert_eq!(hint, Some("put a text that holds `: ` in quotes"));
+        let hint = problems.iter().next().unwrap().hint.as_ref().map(ToString::to_string);
+        assert_eq!(hint.as_deref(), Some("put a text that holds `: ` in quotes"));
     }
 
     #[test]
@@ -527,7 +527,7 @@ mod tests {
             parse_json(Text { file, text: json, offset: 0 }, &mut problems);
             let problem = problems.iter().next().unwrap();
             let place = super::super::diagnostic::DiagnosticPlace::At(Span { file, start, end: start + 1 });
-            assert_eq!((&problem.place, problem.hint.as_deref()), (&place, Some(hint)), "{json}");
+            assert_eq!((&problem.place, &problem.hint), (&place, &Some(hint.into())), "{json}");
         }
     }
 

@@ -465,6 +465,13 @@ pub enum Answer {
     Later,
 }
 
+impl Answer {
+    /// No, for a reason that the model reads.
+    pub fn refuse(reason: impl Into<String>) -> Self {
+        Self::Refuse { reason: Some(reason.into()) }
+    }
+}
+
 /// A call that the gate let through. The private fields are the point: only the gate makes one.
 #[derive(Debug)]
 pub struct PermittedCall {

@@ -60,7 +60,7 @@ async fn a_thousand_runs_at_once_over_http_all_come_to_their_end() {
     let project = Project::new(".")
         .agent("main.worker", "---\nname: main\nmodel: anthropic:claude-haiku-4-5\ntools: [noop]\n---\nYou do nothing.")
         .tool(Tool::new(noop).verdict(Rule::Allow));
-    let program = project.link(&ModelChoices::default()).unwrap().program;
+    let program = project.link(&ModelChoices::default()).unwrap();
     let runtime = Arc::new(Runtime::new(program, asking(&fake), RuntimeConfig::new(Approvals::unattended())));
     let mut runs = JoinSet::new();
     for _ in 0..RUNS {

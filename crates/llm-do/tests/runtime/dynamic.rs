@@ -26,7 +26,7 @@ fn scripted_with(project: &Project, script: &str, config: RuntimeConfig) -> Runt
         scripts: [("script".to_owned(), script.to_owned())].into(),
         ..ModelChoices::default()
     };
-    let program = project.link(&models).unwrap_or_else(|report| panic!("{report}")).program;
+    let program = project.link(&models).unwrap_or_else(|report| panic!("{report}"));
     Runtime::new(program, Models::default(), config)
 }
 
@@ -242,7 +242,7 @@ async fn what_cannot_be_created_comes_back_to_the_model() {
         ("{name: a, instructions: x, model: 'anthropic:claude-opus-4-5'}", "may not use `anthropic:claude-opus-4-5`"),
         (
             "{name: a, instructions: x, model: 'openai:gpt-5'}",
-            "start the run with `-m openai:gpt-5` for agents without a",
+            "choose `openai:gpt-5` for agents without a `model` of their own",
         ),
         ("{name: a, instructions: x, model: 'openai:gpt-5'}", "(their `compatible_models` must allow it)"),
         ("{name: a, instructions: x, model: 'scripted:script'}", "may not use `scripted:script`"),
@@ -276,7 +276,7 @@ async fn defaults_of_a_program_are_given_where_the_creator_is_silent_and_has_the
         scripts: [("script".to_owned(), script.to_owned())].into(),
         ..ModelChoices::default()
     };
-    let program = files.project().link(&models).unwrap().program;
+    let program = files.project().link(&models).unwrap();
     // Whoever sets a default chooses that model.
     let fallback = Some(Fallback { model: ModelName::parse("ollama:qwen3").unwrap(), script: None });
     let program = program.adapted(|program| Ok::<_, ()>(Program { fallback, ..program })).unwrap();

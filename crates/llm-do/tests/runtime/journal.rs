@@ -81,10 +81,7 @@ impl Desk {
     }
 
     fn create(&self) -> (Arc<dyn Journal>, PriorSpending) {
-        (
-            Arc::new(FileJournal::create(&self.journal(), &"header", None, Some(&key())).unwrap()),
-            PriorSpending::default(),
-        )
+        (Arc::new(FileJournal::create(self.journal(), &"header", Some(&key())).unwrap()), PriorSpending::default())
     }
 
     fn resume(&self) -> (Arc<dyn Journal>, PriorSpending) {
@@ -107,7 +104,7 @@ impl Desk {
         config: RuntimeConfig,
         journal: (Arc<dyn Journal>, PriorSpending),
     ) -> Ran {
-        let program = project.link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}")).program;
+        let program = project.link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}"));
         let (runtime, mut listener) = Runtime::with_listener(program, Models::default(), config, Listen::Everything);
         let runtime = runtime.identified("the run".to_owned()).recorded_by(journal.0, journal.1);
         let outcome = runtime.run("go").await;

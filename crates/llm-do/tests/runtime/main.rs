@@ -60,7 +60,7 @@ async fn toolsets_close_once_in_reverse_order_whatever_happens_and_closing_never
         let log = Log::default();
         let project = OneTool::counting("a_count").within(files.project(), "a", &log);
         let project = OneTool::counting("b_count").within(project, "b", &log);
-        let program = project.link(&ModelChoices::default()).unwrap().program;
+        let program = project.link(&ModelChoices::default()).unwrap();
         let config = RuntimeConfig::new(Approvals::unattended());
         let (runtime, mut listener) = Runtime::with_listener(program, Models::default(), config, Listen::Facts);
         assert_eq!(runtime.run("x").await.is_err(), fails);
@@ -178,7 +178,7 @@ async fn an_approval_is_remembered_as_far_as_it_was_given() {
     for (answer, questions) in [(Answer::Once, 3), (Answer::CallForSession, 2), (Answer::ToolForSession, 1)] {
         let (approvals, asked) = person(answer);
         let project = files.project().tool(Tool::new(count));
-        let program = project.link(&ModelChoices::default()).unwrap().program;
+        let program = project.link(&ModelChoices::default()).unwrap();
         let config = RuntimeConfig::new(approvals);
         let (runtime, mut listener) = Runtime::with_listener(program, Models::default(), config, Listen::Facts);
         runtime.run("x").await.unwrap();
@@ -294,7 +294,7 @@ async fn who_repeats_itself_is_told_once_and_nothing_fails() {
 ";
     let main = worker("main", "toolsets: [filesystem_cwd_ro]");
     let files = Files::new(&[("main.worker", &main), ("script.yaml", script)]);
-    let program = files.project().link(&ModelChoices::default()).unwrap().program;
+    let program = files.project().link(&ModelChoices::default()).unwrap();
     let config = RuntimeConfig::new(Approvals::unattended());
     let (runtime, mut listener) = Runtime::with_listener(program, Models::default(), config, Listen::Facts);
     let outcome = runtime.run("go").await.unwrap();

@@ -65,7 +65,7 @@ fn requests(max_requests: u64) -> Limits {
 }
 
 fn runtime(files: &Files, fake: &FakeLlm, config: RuntimeConfig) -> Runtime {
-    let program = files.project().link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}")).program;
+    let program = files.project().link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}"));
     Runtime::new(program, models(fake), config)
 }
 
@@ -240,7 +240,7 @@ async fn an_interrupted_request_counts_for_what_may_have_been_paid() {
         let fake =
             FakeLlm::start(FakeScript::new().otherwise(FakeReply::text("Once upon a time")).fault(On::Every, fault));
         let files = Files::new(&[("main.worker", &worker("main", ""))]);
-        let program = files.project().link(&ModelChoices::default()).unwrap().program;
+        let program = files.project().link(&ModelChoices::default()).unwrap();
         let (runtime, mut listener) = Runtime::with_listener(program, models(&fake), config, Listen::Everything);
         let mut scope = runtime.open("main").await.unwrap();
         let heard = async {
@@ -279,7 +279,7 @@ async fn a_provider_that_reports_more_than_was_reserved_is_told_of() {
     let dear = FakeReply::text("yes").with_usage(FakeUsage::new(900_000, 5));
     let fake = FakeLlm::start(FakeScript::new().otherwise(dear));
     let files = Files::new(&[("main.worker", &worker("main", ""))]);
-    let program = files.project().link(&ModelChoices::default()).unwrap().program;
+    let program = files.project().link(&ModelChoices::default()).unwrap();
     let config = limited(dollars(1.0));
     let (runtime, mut listener) = Runtime::with_listener(program, models(&fake), config, Listen::Facts);
     runtime.run("hi").await.unwrap();
@@ -320,7 +320,7 @@ async fn what_earlier_processes_sent_in_vain_counts_in_the_run_that_goes_on() {
         (true, Some(_)) => Some(FakeReply::text("Done.")),
         (false, _) => Some(FakeReply::text("yes")),
     };
-    let created: Arc<dyn Journal> = Arc::new(FileJournal::create(&journal, &"header", None, Some(&key)).unwrap());
+    let created: Arc<dyn Journal> = Arc::new(FileJournal::create(&journal, &"header", Some(&key)).unwrap());
     let mut engine = (created, PriorSpending::default());
     let resumed = || {
         let open = OpenJournal::open(&journal, Some(&key)).unwrap();
@@ -358,7 +358,7 @@ async fn what_a_call_tells_of_its_failures_is_not_counted_twice() {
         script = script.fault(On::Request(request), InjectedFault::status(529));
     }
     let fake = FakeLlm::start(script);
-    let engine = Arc::new(FileJournal::create(&journal, &"header", None, Some(&key)).unwrap());
+    let engine = Arc::new(FileJournal::create(&journal, &"header", Some(&key)).unwrap());
     let runtime = runtime(&files, &fake, limited(requests(50))).recorded_by(engine, PriorSpending::default());
     runtime.run("go").await.unwrap();
     assert_eq!((runtime.usage().total.requests, runtime.usage().total.unanswered), (6, 4));

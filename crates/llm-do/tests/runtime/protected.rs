@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use llm_do::message::RawJson;
-use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
 use llm_do::tools::approval::{Rule, Verdict};
 use llm_do::tools::filesystem::{FileBases, Filesystem};
@@ -57,9 +57,8 @@ fn project() -> (tempfile::TempDir, Filesystem) {
     }
     let chosen = root.join("chosen.txt").display().to_string();
     let models = ModelChoices {
-        environment: Some(ModelName::parse(&format!("scripted:{chosen}")).unwrap()),
-        scripts: [(chosen, "- say: x\n".to_owned())].into(),
-        ..ModelChoices::default()
+        scripts: [(chosen.clone(), "- say: x\n".to_owned())].into(),
+        ..ModelChoices::of(&format!("scripted:{chosen}")).unwrap()
     };
     let linked = Project::load(root.join("manifest.json")).unwrap().survey(&models, None);
     let mut protected = linked.map_err(|report| format!("{report:?}")).unwrap().program.protected;

@@ -35,7 +35,7 @@ impl Files {
 }
 
 pub fn runtime(project: &Project, config: RuntimeConfig) -> Runtime {
-    let program = project.link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}")).program;
+    let program = project.link(&ModelChoices::default()).unwrap_or_else(|report| panic!("{report}"));
     Runtime::new(program, Models::default(), config)
 }
 

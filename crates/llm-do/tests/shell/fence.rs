@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use crate::world::{self, World, is_full, is_offered, part, rule, rules};
 use llm_do::event::{EventKind, Listen};
-use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::approval::Approvals;
@@ -219,14 +219,10 @@ fn a_link_that_changes_between_judging_and_running_leads_nowhere() {
 
 #[test]
 fn the_lack_of_a_fence_is_said_once_in_a_session() {
-    let models = ModelChoices {
-        required: Some(ModelName::parse("scripted:s").unwrap()),
-        scripts: [("s".to_owned(), "- {round: 1, call: {shell: {command: ls}}}\n- say: done\n".to_owned())].into(),
-        ..ModelChoices::default()
-    };
+    let models = ModelChoices::scripted("- {round: 1, call: {shell: {command: ls}}}\n- say: done\n");
     for (fencing, expected) in [(Fencing::Off, 1), (Fencing::WhereOffered, usize::from(!is_offered()))] {
         let project = Project::new(".").agent("main.worker", "---\nname: main\ntoolsets: [shell_readonly]\n---\nGo.");
-        let program = project.link(&models).unwrap_or_else(|report| panic!("{report:?}")).program;
+        let program = project.link(&models).unwrap_or_else(|report| panic!("{report:?}"));
         let config = RuntimeConfig { fence: world::fence(fencing), ..RuntimeConfig::new(Approvals::unattended()) };
         let (runtime, mut listener) = Runtime::with_listener(program, Models::default(), config, Listen::Facts);
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use llm_do::message::{Content, RawJson};
-use llm_do::model::name::{ModelChoices, ModelName};
+use llm_do::model::name::ModelChoices;
 use llm_do::project::Project;
 use llm_do::runtime::{Models, Runtime, RuntimeConfig};
 use llm_do::tools::ToolError;
@@ -157,12 +157,8 @@ impl World {
             .agent("main.worker", "---\nname: main\ntools: [go]\ntoolsets: [sh]\n---\nGo.")
             .tool(exchange.tool())
             .toolset("sh", shell);
-        let models = ModelChoices {
-            required: Some(ModelName::parse("scripted:s").unwrap()),
-            scripts: [("s".to_owned(), "- {round: 1, call: {go: {}}}\n- say: done\n".to_owned())].into(),
-            ..ModelChoices::default()
-        };
-        let program = project.link(&models).unwrap_or_else(|report| panic!("{report:?}")).program;
+        let models = ModelChoices::scripted("- {round: 1, call: {go: {}}}\n- say: done\n");
+        let program = project.link(&models).unwrap_or_else(|report| panic!("{report:?}"));
         let config = RuntimeConfig { refusals: Refusals::Return, ..RuntimeConfig::new(approvals) };
         Session { runtime: Runtime::new(program, Models::default(), config), exchange }
     }

@@ -23,7 +23,7 @@ impl Desk {
     }
 
     fn create(&self) -> Arc<FileJournal> {
-        Arc::new(FileJournal::create(&self.path(), &"header", Some("ann".into()), Some(&key())).unwrap())
+        Arc::new(FileJournal::create_by(&self.path(), &"header", Some("ann".into()), Some(&key())).unwrap())
     }
 
     fn resume(&self) -> Arc<FileJournal> {
@@ -260,7 +260,7 @@ async fn a_torn_last_line_is_dropped_and_other_damage_leaves_the_file_alone() {
 fn only_a_new_or_empty_regular_file_becomes_a_journal() {
     let desk = Desk::new();
     let path = desk.path();
-    let create = || FileJournal::create(&path, &"header", None, Some(&key()));
+    let create = || FileJournal::create(&path, &"header", Some(&key()));
     drop(create().unwrap());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(matches!(create(), Err(JournalError::NotEmpty(_))));
@@ -289,7 +289,7 @@ fn two_cannot_go_on_with_one_journal() {
     let desk = Desk::new();
     let journal = desk.create();
     assert!(matches!(OpenJournal::open(&desk.path(), Some(&key())), Err(JournalError::InUse(_))));
-    assert!(matches!(FileJournal::create(&desk.path(), &"header", None, Some(&key())), Err(JournalError::InUse(_))));
+    assert!(matches!(FileJournal::create(desk.path(), &"header", Some(&key())), Err(JournalError::InUse(_))));
     assert!(read(&desk.path(), Some(&key())).is_ok(), "to look is always possible");
     drop(journal);
     drop(OpenJournal::open(&desk.path(), Some(&key())).unwrap());
@@ -399,7 +399,7 @@ async fn no_bit_of_a_journal_can_be_turned_without_a_word() {
 #[tokio::test]
 async fn a_journal_without_a_signature_is_a_strangers_whichever_bit_of_it_is_turned() {
     let desk = Desk::new();
-    some_run(&desk, &Arc::new(FileJournal::create(&desk.path(), &"header", None, None).unwrap())).await;
+    some_run(&desk, &Arc::new(FileJournal::create(desk.path(), &"header", None).unwrap())).await;
     let whole = std::fs::read(desk.path()).unwrap();
     let is_own =
         |bytes: &[u8], key: Option<&StateKey>| JournalContents::read(&bytes[..record::committed(bytes)], key).is_ok();

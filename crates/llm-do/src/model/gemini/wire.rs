@@ -125,7 +125,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
                 while let Some(BorrowedText(name)) = fields.next_key()? {
                     match name.as_ref() {
                         "text" => {
-                            part.text = fields.next_value::<Option<BorrowedText<'de>>>()?.map(|BorrowedText(text)| text)
+                            part.text =
+                                fields.next_value::<Option<BorrowedText<'de>>>()?.map(|BorrowedText(text)| text);
                         }
                         "thought" => part.thought = fields.next_value::<Option<bool>>()?.unwrap_or(false),
                         _ => part.beside.push((name, fields.next_value()?)),

@@ -17,6 +17,7 @@ use crate::project::worker::{PythonClass, SchemaSource, WorkerFile};
 use crate::project::{
     AgentSpec, AllowWorkers, Code, DoubtfulRule, LoadedWorker, PythonType, ToolsetUse, Typing, lexical_join,
 };
+use crate::remedy::Remedy;
 use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, Located, Span};
 use crate::syntax::names;
 use crate::syntax::tree::{self, NodeKind};
@@ -109,19 +110,17 @@ impl<'a> Linker<'a> {
         let choice = self.models.choose(&name.value, from_file.as_ref(), patterns.as_deref());
         match choice {
             Ok(choice) => {
-                self.choices_used.push(choice.by);
+                self.choices_used.push(choice.by.clone());
                 self.check_provider(worker, &choice).then_some(choice)
             }
             Err(ChoiceError::NoModel) if worker.is_mistaken(&["model"]) => None,
             Err(ChoiceError::NoModel) => {
-                self.problems.push(
-                    Diagnostic::error(name.span, format!("no model for agent `{}`", name.value))
-                        .hint("write `model:` in its file, give `-m provider:model`, or set `LLM_DO_MODEL`"),
-                );
+                let problem = Diagnostic::error(name.span, format!("no model for agent `{}`", name.value));
+                self.problems.push(problem.hint(Remedy::ChooseModel { agent: name.value.clone() }));
                 None
             }
             Err(ChoiceError::Incompatible(choice)) => {
-                self.choices_used.push(choice.by);
+                self.choices_used.push(choice.by.clone());
                 let place = worker
                     .compatible_models
                     .as_ref()
@@ -131,12 +130,23 @@ impl<'a> Linker<'a> {
                 let fact = format!(
                     "`{}` {} is not a model that agent `{}` is compatible with",
                     choice.model,
-                    origin(choice.by),
+                    self.origin(&choice.by),
                     name.value
                 );
                 self.problems.push(Diagnostic::error(place, fact).hint(format!("compatible: {}", allowed.join(", "))));
                 None
             }
+        }
+    }
+
+    /// Where a choice comes from, in words.
+    fn origin(&self, by: &ChosenBy) -> String {
+        match (by, &self.models.option) {
+            (ChosenBy::Override | ChosenBy::Required, Some(option)) => format!("from `{option}`"),
+            (ChosenBy::Override | ChosenBy::Required, None) => "from the choices for this run".to_owned(),
+            (ChosenBy::File, _) => "from its file".to_owned(),
+            (ChosenBy::Unasked, _) => "for an agent that is not asked".to_owned(),
+            (ChosenBy::Fallback { label }, _) => format!("from {label}"),
         }
     }
 
@@ -212,7 +222,7 @@ impl<'a> Linker<'a> {
         let name = &choice.model.provider;
         let known = provider(name);
         if known.is_none() && self.models.custom(name).is_none() && !self.is_python_provider(name) {
-            let place = match (&worker.model, choice.by) {
+            let place = match (&worker.model, &choice.by) {
                 (Some(model), ChosenBy::File) => DiagnosticPlace::At(model.span),
                 _ if !self.refused_choices.insert(choice.model.clone()) => return false,
                 _ => DiagnosticPlace::Outside,
@@ -542,17 +552,6 @@ fn name_error(error: &ModelNameError) -> String {
     match error {
         ModelNameError::NoProvider { text } => format!("the model `{}` names no provider", visible(text)),
         ModelNameError::Malformed { text } => format!("`{}` is not of the form `provider:model`", visible(text)),
-    }
-}
-
-fn origin(by: ChosenBy) -> &'static str {
-    match by {
-        ChosenBy::Override | ChosenBy::Flag => "from `--model`",
-        ChosenBy::File => "from its file",
-        ChosenBy::Unasked => "for an agent that is not asked",
-        ChosenBy::Program => "from `model`",
-        ChosenBy::Environment => "from `LLM_DO_MODEL`",
-        ChosenBy::Config => "from the user's configuration",
     }
 }
 

@@ -9,6 +9,7 @@ use super::namespace::Namespace;
 use crate::model::name::{ModelChoices, ModelName};
 use crate::project::worker::{SchemaSource, WorkerFile};
 use crate::project::{AgentSpec, Program, Project};
+use crate::remedy::Remedy;
 use crate::syntax::diagnostic::{Diagnostic, Diagnostics, Report};
 use crate::syntax::names;
 
@@ -56,8 +57,8 @@ impl Program {
         };
         if !self.asked_models().any(|asked| *asked == model) {
             let fact = format!("the agent `{}` may not use `{model}`", worker.name.value);
-            let hint = format!("{}; {}", self.models_in_use(), how_to_use(&model));
-            problems.push(Diagnostic::error(named.span, fact).hint(hint));
+            let remedy = Remedy::StartWithModel { model: model.to_string(), usable: self.models_in_use() };
+            problems.push(Diagnostic::error(named.span, fact).hint(remedy));
             return None;
         }
         Some(AgentModel { model, script: None, server_tools })
@@ -70,13 +71,6 @@ impl Program {
             Some(models) => format!("the project uses: {models}"),
         }
     }
-}
-
-/// How a model comes into a project that does not name it.
-fn how_to_use(model: &ModelName) -> String {
-    format!(
-        "start the run with `-m {model}` for agents without a `model` of their own (their `compatible_models` must allow it)"
-    )
 }
 
 /// What created agents do not get, whatever their files say.

@@ -11,7 +11,7 @@ use super::super::manifest;
 use super::super::worker::{self, Format};
 use super::super::{Code, Layout, LoadedWorker, Program, Project, PythonOffer};
 use super::{Report, Survey, TrustedProgram};
-use crate::model::name::{ModelChoices, ModelName};
+use crate::model::name::{ModelChoices, ModelFallback, ModelName};
 use crate::syntax::diagnostic::{Diagnostics, Sources};
 
 /// A project in memory.
@@ -140,7 +140,7 @@ impl Files {
         self.project().survey(&self.models, self.entry)
     }
 
-    pub fn link(&self) -> Result<Survey<TrustedProgram>, Report> {
+    pub fn link(&self) -> Result<TrustedProgram, Report> {
         self.project().link(&self.models)
     }
 
@@ -178,6 +178,10 @@ fn shown(report: &Report) -> Vec<String> {
         format!("{place}{}{hint}", it["message"].as_str().unwrap())
     };
     json.as_array().unwrap().iter().map(one).collect()
+}
+
+pub fn fallback(text: &str) -> ModelFallback {
+    ModelFallback { model: model(text), label: "a test".to_owned() }
 }
 
 pub fn model(text: &str) -> ModelName {

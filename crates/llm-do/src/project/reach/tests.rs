@@ -86,6 +86,7 @@ fn program(agents: impl IntoIterator<Item = AgentSpec>) -> Program {
         env: Vec::new(),
         open: Vec::new(),
         registry: crate::tools::function::Registry::default(),
+        wording: crate::remedy::Wording::default(),
         fallback: None,
     }
 }

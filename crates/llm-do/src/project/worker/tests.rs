@@ -135,7 +135,7 @@ fn words_of_other_formats_are_corrected() {
         let mut problems = Diagnostics::default();
         let file = Sources::default().add("a.yaml".into(), text.to_owned());
         parse(file, text, Format::Yaml, &mut problems);
-        problems.iter().next().and_then(|problem| problem.hint.clone()).unwrap_or_default()
+        problems.iter().next().and_then(|problem| problem.hint.as_ref()).map(ToString::to_string).unwrap_or_default()
     };
     assert_eq!(hint("name: a\nentry: yes"), "write `true`");
     assert_eq!(hint("name: a\nlocked: 'off'"), "write `false`");

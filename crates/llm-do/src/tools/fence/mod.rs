@@ -34,6 +34,7 @@ pub mod thin;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use crate::remedy::Wording;
 pub use bounds::{Bounds, Network, Shelter, Write};
 use full::Keepers;
 use private::TemporaryPlace;
@@ -76,6 +77,8 @@ pub struct FenceConfig {
     pub temporary: Option<PathBuf>,
     /// What shells declare that they write, as it was when the run began.
     pub written: Arc<WrittenRoots>,
+    /// How advice is worded within a question or an error.
+    pub wording: Wording,
     /// What was found, the same for whoever needs it.
     pub found: Arc<OnceLock<Arc<Fence>>>,
 }
@@ -98,6 +101,8 @@ pub struct Fence {
     pub home: Option<PathBuf>,
     pub temporary: TemporaryPlace,
     pub written: Arc<WrittenRoots>,
+    /// How advice is worded within a question or an error.
+    pub wording: Wording,
 }
 
 /// Which fence there is, and why no better one.
@@ -138,6 +143,7 @@ impl Fence {
             home: config.home.as_ref().and_then(|home| home.canonicalize().ok()),
             temporary: TemporaryPlace::new(config.temporary.as_deref()),
             written: Arc::clone(&config.written),
+            wording: config.wording,
         }
     }
 

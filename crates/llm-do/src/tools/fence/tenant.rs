@@ -18,6 +18,7 @@ use super::shelter::{Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, ShelterS
 use super::{Accept, Bounds, Fence, FenceKind, Network, Shelter, Write};
 use crate::beneath::read_regular;
 use crate::escape::visible;
+use crate::remedy::Remedy;
 use crate::tools::protected::ProtectedFiles;
 use crate::tools::source::Enclosure;
 use crate::tools::working_directory::is_too_wide;
@@ -26,7 +27,7 @@ use crate::tools::working_directory::is_too_wide;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FenceError {
     pub why: String,
-    pub hint: &'static str,
+    pub hint: Remedy,
 }
 
 const ELSEWHERE: &str = "run it where there is one, or take the key out: then it runs with your rights";
@@ -36,15 +37,15 @@ impl Fence {
     pub fn houses(&self) -> Result<(), FenceError> {
         match (&self.kind, self.accept) {
             (FenceKind::None { why }, _) => {
-                Err(FenceError { why: format!("there is no fence here: {why}"), hint: ELSEWHERE })
+                Err(FenceError { why: format!("there is no fence here: {why}"), hint: ELSEWHERE.into() })
             }
             (FenceKind::Thin { why, .. }, Accept::Full) => {
                 let why = format!("only the thin fence can be had here, which hides no secrets: {why}");
-                Err(FenceError { why, hint: "`--fence thin` or `LLM_DO_FENCE=thin` accepts it" })
+                Err(FenceError { why, hint: Remedy::AcceptThinFence })
             }
             _ if self.keeper.is_none() => {
                 let why = "no keeper was given".to_owned();
-                Err(FenceError { why, hint: "whoever embeds this library gives the path of `llm-do-keeper`" })
+                Err(FenceError { why, hint: "whoever embeds this library gives the path of `llm-do-keeper`".into() })
             }
             (FenceKind::Thin { .. }, Accept::Thin) | (FenceKind::Full { .. }, _) => Ok(()),
         }

@@ -320,7 +320,7 @@ impl McpListener {
             IncomingMessage::Request(request) if request.method == "ping" => request.answer(RawJson::of(&json!({}))),
             // Nothing was offered to it: neither a model, nor a person, nor directories.
             IncomingMessage::Request(request) => {
-                request.refuse(RpcError::told(code::METHOD_NOT_FOUND, "this is not offered"))
+                request.refuse(RpcError::told(code::METHOD_NOT_FOUND, "this is not offered"));
             }
             IncomingMessage::Notification { method, params } => match method.as_str() {
                 "notifications/progress" => drop(protocol::read_progress(&params).map(|said| self.progressed(said))),

@@ -94,7 +94,7 @@ impl ContentCollector {
             ("text", McpResultPart { text: Some(text), .. }) => self.text(text),
             ("image" | "audio", McpResultPart { data: Some(data), .. }) => self.file(part.r#type.as_str(), data, part),
             ("resource", McpResultPart { resource: Some(resource), .. }) => {
-                self.resource(&resource.to().unwrap_or_default())
+                self.resource(&resource.to().unwrap_or_default());
             }
             ("resource_link", McpResultPart { uri: Some(uri), .. }) => self.text(&link(uri, part)),
             (kind, _) => self.text(&format!("[a part of the kind `{}` cannot be shown]", visible_start(kind, 40))),

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::{Beginning, Exports, Python, PythonFence, Tracebacks, package};
 use crate::event::{EventKind, Events, OutputStream};
 use crate::message::{Content, RawJson};
+use crate::remedy::Remedy;
 use crate::tools::callback::{self, CallView, Sight};
 use crate::tools::fence::tenant::{Premises, Resident, Tenant, is_script};
 use crate::tools::rpc::child::{Child, listen_to};
@@ -48,13 +49,11 @@ pub(crate) enum StartError {
 
 impl StartError {
     /// What to do about it.
-    pub(crate) fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> Remedy {
         match self {
-            Self::NotStarted { .. } | Self::TooOld { .. } => {
-                "name one with `--python PATH`, or make one with `python3 -m venv .venv` in the project"
-            }
-            Self::NotFenced(_) => "`llm-do check` says which fence there is; without the key it runs with your rights",
-            Self::Died(_) => "the files of the project are imported when it starts",
+            Self::NotStarted { .. } | Self::TooOld { .. } => Remedy::ChoosePython,
+            Self::NotFenced(_) => Remedy::FindFence,
+            Self::Died(_) => "the files of the project are imported when it starts".into(),
         }
     }
 }
@@ -281,9 +280,8 @@ fn tenant(python: &Python, project: &Path, fenced: &PythonFence) -> Result<Tenan
     // Such as those of version managers.
     if is_script(&python.program, &directory, &variables) {
         let program = python.program.display();
-        return Err(format!(
-            "`{program}` is a script that looks for Python; name the interpreter with `--python PATH`"
-        ));
+        let remedy = python.fence.wording.of(&Remedy::NameInterpreter);
+        return Err(format!("`{program}` is a script that looks for Python; {remedy}"));
     }
     let parts = variables.get("HOME").map(|home| installed_by_user(Path::new(home))).unwrap_or_default();
     let resident = Resident {

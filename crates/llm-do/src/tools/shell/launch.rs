@@ -9,6 +9,7 @@ use super::grammar::harden;
 use super::process::{Confinement, MARK, Overflow, ProcessSpec};
 use super::program::ShellProgram;
 use super::{By, CommandJudgement, CommandMatch, Shell};
+use crate::remedy::Remedy;
 use crate::tools::fence::shelter::{Listings, MOST_ENTRIES, MOST_MOUNTS, Repositories, ShelterFindings, ShelterSearch};
 use crate::tools::fence::{Accept, Bounds, FenceKind, Network, Write};
 use crate::tools::repository;
@@ -153,7 +154,10 @@ impl Shell {
             (FenceKind::Thin { .. }, Accept::Thin) => Ok(()),
             (FenceKind::Thin { .. }, Accept::Full) => match found() {
                 (0, found) if config.directory == Access::ReadOnly && found.is_whole => Ok(()),
-                _ => Err("`.git` cannot be kept read-only here; `LLM_DO_FENCE=thin` accepts that".to_owned()),
+                _ => {
+                    let remedy = self.fence.wording.of(&Remedy::AcceptUnkeptRepository);
+                    Err(format!("`.git` cannot be kept read-only here; {remedy}"))
+                }
             },
             (FenceKind::Full { .. }, _) => match found() {
                 (_, found) if !found.is_whole => {

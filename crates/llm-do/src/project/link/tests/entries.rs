@@ -41,7 +41,7 @@ fn an_entry_is_named_marked_or_clear_from_the_layout() {
 
 #[test]
 fn a_project_without_one_clear_entry_says_which_there_are() {
-    let hint = "(mark one with `entry: true`, or give `--agent NAME`; agents: a, b)";
+    let hint = "(mark one with `entry: true`, or name the one to start with; agents: a, b)";
     let two = || directory().agent("a", "").agent("b", "");
     two().check_mistakes(&[&format!("root the project has no entry {hint}")]);
     two().manifest_text(NO_ENTRY).check_mistakes(&[&format!("project.json:1:16 the project has no entry {hint}")]);
@@ -50,7 +50,7 @@ fn a_project_without_one_clear_entry_says_which_there_are() {
     ]);
     // Not even the only agent: a manifest says what it means.
     directory().manifest_text(NO_ENTRY).agent("a", "").check_mistakes(&[
-        "project.json:1:16 the project has no entry (mark one with `entry: true`, or give `--agent NAME`; agents: a)",
+        "project.json:1:16 the project has no entry (mark one with `entry: true`, or name the one to start with; agents: a)",
     ]);
     manifest("")
         .agent("mian", "")
@@ -98,12 +98,12 @@ fn an_agent_whose_file_is_broken_is_not_reported_again() {
 }
 
 #[test]
-fn a_model_is_chosen_by_override_file_flag_variable_and_configuration_in_this_order() {
+fn a_model_is_chosen_by_override_file_requirement_and_fallbacks_in_this_order() {
     type Step = fn(&mut ModelChoices);
     let steps: [(Step, &str); 4] = [
-        (|choices| choices.config = Some(model("ollama:config")), "ollama:config"),
-        (|choices| choices.environment = Some(model("ollama:variable")), "ollama:variable"),
-        (|choices| choices.required = Some(model("ollama:flag")), "ollama:flag"),
+        (|choices| choices.fallbacks = vec![fallback("ollama:second")], "ollama:second"),
+        (|choices| choices.fallbacks.insert(0, fallback("ollama:first")), "ollama:first"),
+        (|choices| choices.required = Some(model("ollama:required")), "ollama:required"),
         (|choices| _ = choices.overrides.insert("main".into(), model("ollama:override")), "ollama:override"),
     ];
     let mut files = directory().bare("main", "").bare("other", "");
@@ -111,15 +111,15 @@ fn a_model_is_chosen_by_override_file_flag_variable_and_configuration_in_this_or
         files = files.choosing(step);
         assert_eq!(files.program().agents["main"].model.to_string(), expected);
     }
-    assert_eq!(files.program().agents["other"].model.to_string(), "ollama:flag");
-    let own = directory().agent("main", "").choosing(|choices| choices.config = Some(model("ollama:config")));
+    assert_eq!(files.program().agents["other"].model.to_string(), "ollama:required");
+    let own = directory().agent("main", "").choosing(|choices| choices.fallbacks = vec![fallback("ollama:first")]);
     assert_eq!(own.program().agents["main"].model.to_string(), "anthropic:claude");
 }
 
 #[test]
 fn a_model_that_cannot_be_is_refused() {
     directory().bare("main", "").check_mistakes(&["main.worker:2:7 no model for agent `main` (write `model:` in its \
-         file, give `-m provider:model`, or set `LLM_DO_MODEL`)"]);
+         file, or choose a model for `main`)"]);
     directory()
         .bare("main", "model: claude")
         .check_mistakes(&["main.worker:3:8 the model `claude` names no provider \
@@ -150,7 +150,7 @@ fn a_provider_of_the_configuration_is_known() {
         key_variable: Some("ACME_KEY".into()),
     };
     let files = directory().bare("main", "model: acme:rocket").choosing(|choices| choices.providers = vec![acme]);
-    assert_eq!(files.notes(), ["no key for `acme`, used by main (set `ACME_KEY` before a run)"]);
+    assert_eq!(files.notes(), ["no key for `acme`, used by main (provide the key, usually `ACME_KEY`)"]);
     assert_eq!(files.choosing(|choices| choices.keys = ["acme".to_owned()].into()).notes(), Vec::<String>::new());
 }
 
@@ -161,10 +161,8 @@ fn a_missing_key_is_a_note() {
     });
     assert_eq!(
         files.notes(),
-        [
-            "no key for `google`, used by a0, a1, a2, a3, a4 and 3 more (set `GEMINI_API_KEY` or `GOOGLE_API_KEY` before \
-          a run)"
-        ]
+        ["no key for `google`, used by a0, a1, a2, a3, a4 and 3 more (provide the key, usually `GEMINI_API_KEY` or \
+          `GOOGLE_API_KEY`)"]
     );
     assert!(directory().bare("main", "model: ollama:q").notes().is_empty(), "no key is needed");
 }
@@ -178,8 +176,15 @@ fn compatible_models_judge_the_fallback() {
     };
     assert_eq!(files("['anthropic:*', 'OLLAMA:*']").program().agents["main"].model.to_string(), "ollama:qwen3");
     files("['anthropic:*', 'ollama:llama*']")
-        .check_mistakes(&["main.worker:3:21 `ollama:qwen3` from `--model` is not a \
+        .check_mistakes(&["main.worker:3:21 `ollama:qwen3` from the choices for this run is not a \
          model that agent `main` is compatible with (compatible: anthropic:*, ollama:llama*)"]);
+    directory()
+        .bare("main", "compatible_models: ['anthropic:*']")
+        .choosing(|choices| choices.fallbacks = vec![fallback("ollama:q")])
+        .check_mistakes(&[
+            "main.worker:3:21 `ollama:q` from a test is not a model that agent `main` is compatible with \
+         (compatible: anthropic:*)",
+        ]);
     let broken = files("['a[']").mistakes();
     assert!(broken[0].starts_with("main.worker:3:21 `a[` is not a pattern: "), "{broken:?}");
     let long = files(&format!("['{}']", "?".repeat(300))).mistakes();
@@ -193,12 +198,18 @@ fn a_choice_that_decides_nothing_is_a_mistake() {
         .agent("main", "")
         .choosing(flag)
         .check_mistakes(&["no agent uses the model `ollama:q`: each file names \
-         its own (`-m main=ollama:q` replaces the model of one agent)"]);
+         its own (choose `ollama:q` for one agent, such as `main`, to replace the model of its file)"]);
     assert!(directory().agent("main", "").bare("b", "").choosing(flag).survey().is_ok());
     let unknown = |choices: &mut ModelChoices| _ = choices.overrides.insert("mian".into(), model("ollama:q"));
     directory()
         .agent("main", "")
         .choosing(unknown)
+        .check_mistakes(&["the choice of a model for `mian` names no agent of the project (did you mean `main`?)"]);
+    let option = |choices: &mut ModelChoices| choices.option = Some("--model".to_owned());
+    directory()
+        .agent("main", "")
+        .choosing(unknown)
+        .choosing(option)
         .check_mistakes(&["`--model mian=…` names no agent of the project (did you mean `main`?)"]);
 }
 

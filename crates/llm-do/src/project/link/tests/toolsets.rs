@@ -301,7 +301,7 @@ fn what_python_offers_is_linked() {
     let kit = offer(vec![offered("kit", Some(&["draw"])), offered("factory", None)], &["count"]);
     let keys = "tools: [count]\ntoolsets: [kit, factory]\napproval: {draw: allow, count: block, factory.any: ask}";
     let files = directory().agent("main", keys).offering(kit);
-    let program = files.link().unwrap().program;
+    let program = files.link().unwrap();
     assert!(program.open.is_empty());
     let tools: Vec<(String, DeclaredVerdict)> = program
         .tools_of(&program.agents["main"])

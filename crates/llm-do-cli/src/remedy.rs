@@ -1,0 +1,154 @@
+//! What can be done about a mistake, in the words of this program: its flags, its variables and its configuration. The
+//! library knows none of them. Clients of `serve` read the same words.
+
+use llm_do::remedy::{Remedy, Wording};
+
+/// The words of this program, for the library to put into text that it makes itself.
+pub const WORDING: Wording = Wording::by(words);
+
+/// A remedy in one line.
+pub fn words(remedy: &Remedy) -> String {
+    match remedy {
+        Remedy::Text(text) => text.clone(),
+        Remedy::ChooseEntry { agents } => {
+            format!("mark one with `entry: true`, or give `--agent NAME`; {agents}")
+        }
+        Remedy::OverrideModel { agent, model } => format!("`-m {agent}={model}` replaces the model of one agent"),
+        Remedy::StartWithModel { model, usable } => format!(
+            "{usable}; start the run with `-m {model}` for agents without a `model` of their own (their \
+             `compatible_models` must allow it)"
+        ),
+        Remedy::SetKey { variables } => format!("set `{}` before a run", variables.join("` or `")),
+        Remedy::SetAddress { variables } => format!("set {}", variables.join(" or ")),
+        Remedy::ResumeRun { file } => {
+            format!("`llm-do resume {}` continues the run in it; or name another file", file.display())
+        }
+        other => fixed(other).map_or_else(|| other.to_string(), str::to_owned),
+    }
+}
+
+/// Those whose words are always the same.
+fn fixed(remedy: &Remedy) -> Option<&'static str> {
+    Some(match remedy {
+        Remedy::ChooseModel { .. } => "write `model:` in its file, give `-m provider:model`, or set `LLM_DO_MODEL`",
+        // The form that also replaces a model which an agent's file names.
+        Remedy::ChooseProvider => "`-m AGENT=PROVIDER:MODEL` chooses another model; `ollama` needs no key",
+        Remedy::TryLater => "try again later, or choose another model with `-m AGENT=PROVIDER:MODEL`",
+        Remedy::FindProvider => {
+            "is it running, and is this its address? `-m AGENT=PROVIDER:MODEL` chooses another model"
+        }
+        Remedy::SetConnections => "`[http]` in config.toml sets `ca_file` and `proxy`",
+        Remedy::AllowTime => "`[http]` in config.toml and `timeout_seconds` allow more time",
+        Remedy::AnswerQuestions => "`--approve-all` answers every question with yes",
+        Remedy::RaiseRunLimit => "a flag or `runtime.limits` in the manifest allows more",
+        Remedy::AllowUnknownPrices => {
+            "`[prices]` in config.toml names it, in USD per million tokens; with `--allow-unknown-prices` the limit \
+             holds for what has a price"
+        }
+        Remedy::BoundServerTool => {
+            "`max_uses` in the agent's file bounds it; with `--allow-unknown-prices` the limit does not cover it"
+        }
+        Remedy::NewProject => "`llm-do new DIR` writes a project to start from",
+        Remedy::NewWorkerFile => "`llm-do new --worker NAME` writes one to start from",
+        Remedy::PlaceProgram => {
+            "a program is found by its name in directories of the system, and in `[shell] directories` of the user's \
+             config.toml; one by its path must lie where only you and root can write"
+        }
+        Remedy::ChoosePython => {
+            "name one with `--python PATH`, or make one with `python3 -m venv .venv` in the project"
+        }
+        Remedy::NameInterpreter => "name the interpreter with `--python PATH`",
+        Remedy::FindFence => "`llm-do check` says which fence there is; without the key it runs with your rights",
+        Remedy::AcceptThinFence => "`--fence thin` or `LLM_DO_FENCE=thin` accepts it",
+        Remedy::AcceptUnkeptRepository => "`LLM_DO_FENCE=thin` accepts that",
+        Remedy::ReadAsForeign => "`--foreign` reads it as a stranger's",
+        Remedy::ShowRun => "wait until it ends, or look at it with `llm-do resume FILE --show`",
+        // Worded with their data, or as the library does.
+        Remedy::Text(_)
+        | Remedy::ChooseEntry { .. }
+        | Remedy::OverrideModel { .. }
+        | Remedy::StartWithModel { .. }
+        | Remedy::SetKey { .. }
+        | Remedy::SetAddress { .. }
+        | Remedy::ResumeRun { .. }
+        | Remedy::RaiseAgentLimit => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What names a thing of this program.
+    const OURS: &[&str] = &["`-", "llm-do ", "LLM_DO_", "config.toml"];
+
+    #[test]
+    fn each_remedy_is_worded_with_what_this_program_has() {
+        let text = |text: &str| text.to_owned();
+        let cases = [
+            (Remedy::from("open a window"), "open a window"),
+            (
+                Remedy::ChooseEntry { agents: text("agents: a, b") },
+                "mark one with `entry: true`, or give `--agent NAME`; agents: a, b",
+            ),
+            (
+                Remedy::ChooseModel { agent: text("main") },
+                "write `model:` in its file, give `-m provider:model`, or set `LLM_DO_MODEL`",
+            ),
+            (
+                Remedy::OverrideModel { agent: text("main"), model: text("ollama:q") },
+                "`-m main=ollama:q` replaces the model of one agent",
+            ),
+            (
+                Remedy::StartWithModel { model: text("ollama:q"), usable: text("the project uses: x:y") },
+                "the project uses: x:y; start the run with `-m ollama:q` for agents without a `model` of their own \
+                 (their `compatible_models` must allow it)",
+            ),
+            (Remedy::SetKey { variables: vec![text("A"), text("B")] }, "set `A` or `B` before a run"),
+            (Remedy::SetAddress { variables: vec![text("A"), text("B")] }, "set A or B"),
+            (
+                Remedy::ResumeRun { file: "a/b.journal".into() },
+                "`llm-do resume a/b.journal` continues the run in it; or name another file",
+            ),
+            (Remedy::RaiseAgentLimit, "`limits` in the agent's file allows more"),
+            (Remedy::AcceptThinFence, "`--fence thin` or `LLM_DO_FENCE=thin` accepts it"),
+            (
+                Remedy::BoundServerTool,
+                "`max_uses` in the agent's file bounds it; with `--allow-unknown-prices` the limit does not cover it",
+            ),
+        ];
+        for (remedy, expected) in cases {
+            assert_eq!(words(&remedy), expected);
+            assert_eq!(WORDING.of(&remedy), expected);
+        }
+    }
+
+    #[test]
+    fn the_words_of_the_library_name_nothing_of_this_program() {
+        let remedies = [
+            Remedy::ChooseProvider,
+            Remedy::TryLater,
+            Remedy::FindProvider,
+            Remedy::SetConnections,
+            Remedy::AllowTime,
+            Remedy::AnswerQuestions,
+            Remedy::AllowUnknownPrices,
+            Remedy::BoundServerTool,
+            Remedy::NewProject,
+            Remedy::NewWorkerFile,
+            Remedy::PlaceProgram,
+            Remedy::ChoosePython,
+            Remedy::NameInterpreter,
+            Remedy::FindFence,
+            Remedy::AcceptThinFence,
+            Remedy::AcceptUnkeptRepository,
+            Remedy::ReadAsForeign,
+            Remedy::ShowRun,
+        ];
+        for remedy in remedies {
+            let (ours, neutral) = (words(&remedy), remedy.to_string());
+            assert!(OURS.iter().any(|name| ours.contains(name)), "{ours}");
+            assert!(!OURS.iter().any(|name| neutral.contains(name)), "{neutral}");
+        }
+    }
+}
