@@ -31,19 +31,18 @@ enum QuestionChoice {
 }
 
 impl Asking {
-    /// Asks until there is an answer. A terminal that is gone refuses. Dropped, it leaves the terminal as it was.
-    pub async fn ask(&mut self, request: &ApprovalRequest, others: usize) -> Answer {
+    /// Asks until there is an answer; a terminal that is gone gives none. Dropped, it leaves the terminal as it was.
+    pub async fn ask(&mut self, request: &ApprovalRequest, others: usize) -> Option<Answer> {
         self.count += 1;
         // One of several that stand open together, also if it is the last of them.
         let is_one_of_several = others > 0 || self.count <= self.last;
         self.last = self.last.max(self.count + others);
         let number = QuestionNumber { number: self.count, of: is_one_of_several.then_some(self.last) };
-        let answer = self.answer(request, number).await.unwrap_or_else(|error| {
-            console::complain(&format!("the terminal cannot be read: {error}\n"));
-            Answer::EndRun
-        });
+        let answer = self.answer(request, number).await;
+        let answer =
+            answer.map_err(|error| console::complain(&format!("the terminal cannot be read: {error}\n"))).ok()?;
         console::complain(&format!("  {}\n", self.styles.paint(Style::Dim, said(&answer))));
-        answer
+        Some(answer)
     }
 
     async fn answer(&self, request: &ApprovalRequest, number: QuestionNumber) -> io::Result<Answer> {

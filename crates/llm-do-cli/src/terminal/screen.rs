@@ -93,6 +93,9 @@ pub enum ScreenOutcome<T> {
     Killed(StopReason),
 }
 
+/// How long a terminal that is gone is ahead of the signal that it sends, at most.
+const HANGUP: Duration = Duration::from_millis(200);
+
 /// How often the status line moves.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -193,11 +196,18 @@ impl Screen {
         let stopped = loop {
             tokio::select! {
                 biased;
-                answer = &mut answered => {
-                    // Somebody else may have been faster.
-                    let _ = session.questions.answer(question.id(), answer, PERSON);
-                    return (meanwhile, None);
-                }
+                answer = &mut answered => match answer {
+                    Some(answer) => {
+                        // Somebody else may have been faster.
+                        let _ = session.questions.answer(question.id(), answer, PERSON);
+                        return (meanwhile, None);
+                    }
+                    // The signal that says the same may come a moment later, and is no second one.
+                    None => break match tokio::time::timeout(HANGUP, self.signals.next()).await {
+                        Ok(signal) => signal.stops(),
+                        Err(_) => StopReason::Terminated,
+                    },
+                },
                 signal = self.signals.next() => break signal.stops(),
                 () = deadline.as_mut(), if self.timeout.is_some() => {
                     break StopReason::TimedOut(self.timeout.unwrap_or_default());

@@ -177,6 +177,12 @@ impl Terminal {
             && modes.input_modes.contains(InputModes::ICRNL)
     }
 
+    /// Kills the program, which can restore nothing, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.0.lock().unwrap()
     }

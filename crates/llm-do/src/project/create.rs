@@ -71,6 +71,8 @@ pub enum CreateError {
     Locked(String),
     #[error("an agent needs instructions")]
     NoInstructions,
+    #[error("the agent's file would be larger than {LARGEST_FILE} bytes")]
+    TooLarge,
     #[error("`{given}` is not among the {what} of `{creator}`, which has: {has}")]
     Beyond { what: &'static str, given: String, creator: String, has: String },
     #[error("`{0}` was not made here; list it in `worker_files`")]
@@ -147,7 +149,7 @@ impl Project {
         if old.is_some() && existing == ExistingAgent::Keep {
             return Err(CreateError::Exists(spec.name));
         }
-        let text = worker::render(&spec.to_file(), Format::Yaml);
+        let text = rendered(&spec)?;
         let recorded = CreatedAgents::of(&self.root, store).add(CreationRecord::of(&spec.name, &text, None));
         recorded.map_err(|error| CreateError::Unwritten(error.to_string()))?;
         write(&self.root, &path, &text)?;
@@ -216,8 +218,8 @@ impl Program {
             locked: false,
             ..spec.clone()
         };
-        let text = worker::render(&inherited.to_file(), Format::Yaml);
-        self.link_created(&path, &text).map_err(|report| unlinked(&spec.name, &report, self.wording))?;
+        let text = rendered(&inherited)?;
+        self.link_created(&path, &text).map_err(|report| unlinked(&spec.name, &report))?;
         Ok(Draft { name: spec.name.clone(), creator: creator.name.clone(), path, text, old })
     }
 
@@ -370,6 +372,12 @@ fn unlinked(name: &str, report: &Report, wording: Wording) -> CreateError {
     };
     let mistakes: Vec<String> = errors.map(words).collect();
     CreateError::Unlinked(format!("the file of the agent `{name}` has mistakes: {}", mistakes.join("; ")))
+}
+
+/// The text of an agent's file. More than is read of a file would be written and never be callable.
+fn rendered(spec: &WorkerSpec) -> Result<String, CreateError> {
+    let text = worker::render(&spec.to_file(), Format::Yaml);
+    if text.len() > LARGEST_FILE { Err(CreateError::TooLarge) } else { Ok(text) }
 }
 
 fn parse(path: &Path, text: &str) -> Option<WorkerFile> {

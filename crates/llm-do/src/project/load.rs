@@ -14,8 +14,7 @@ use super::{Code, Layout, LoadedWorker, Project, programs};
 use crate::beneath::{self, FileOpenError};
 use crate::escape::visible_start;
 use crate::model::scripted;
-use crate::remedy::Remedy;
-use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId, Located, Report, Sources};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticPlace, Diagnostics, FileId, Located, Report, Severity, Sources};
 use crate::syntax::table::is_name;
 use crate::syntax::tree::LARGEST_FILE;
 use crate::tools::function::Registry;
@@ -397,24 +396,32 @@ impl Loader {
         }
         for path in files {
             match self.generated_agent(&path) {
-                Some(worker) => {
+                Ok(worker) => {
                     generated.insert(worker.name.value, path);
                 }
-                None => {
+                Err(reason) => {
                     let place = DiagnosticPlace::Path(self.root.join(&path));
-                    self.problems.push(Diagnostic::note(place, "a created agent whose file cannot be used"));
+                    let fact = format!("a created agent whose file cannot be used: {reason}");
+                    self.problems.push(Diagnostic::note(place, fact));
                 }
             }
         }
         generated
     }
 
-    fn generated_agent(&self, path: &Path) -> Option<WorkerFile> {
-        let text = self.read(path).ok()?;
+    /// The file, or the first mistake in it.
+    fn generated_agent(&self, path: &Path) -> Result<WorkerFile, String> {
+        let text = self.read(path).map_err(|reason| reason.to_string())?;
         let mut problems = Diagnostics::default();
         let file = Sources::default().add(path.to_owned(), String::new());
-        let worker = worker::parse(file, &text, Format::of(path)?, &mut problems)?;
-        (!problems.has_errors()).then_some(worker)
+        let format = Format::of(path).unwrap_or(Format::FrontMatter);
+        match worker::parse(file, &text, format, &mut problems) {
+            Some(worker) if !problems.has_errors() => Ok(worker),
+            Some(_) | None => {
+                let mistake = problems.iter().find(|problem| problem.severity == Severity::Error);
+                Err(mistake.map(|mistake| mistake.fact.clone()).unwrap_or_default())
+            }
+        }
     }
 
     fn files_in(&mut self, directory: &Path, formats: &[Format]) -> Vec<PathBuf> {
