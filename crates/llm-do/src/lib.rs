@@ -75,6 +75,7 @@
 //! - [`syntax`]: files that people write, as trees with places, and located mistakes
 //! - [`http`]: the only way out to the network
 //! - [`journal`]: the one door for effects
+//! - [`store`]: runs that are kept: their places, their list, the answers to their questions, what they cost
 //! - [`model`]: the neural side, one request → one reply
 //! - [`tools`]: the symbolic side, what a call may do and who has to agree
 //! - [`project`]: files → a linked program
@@ -96,6 +97,7 @@ pub mod questions;
 pub mod redact;
 pub mod runtime;
 pub mod stack;
+pub mod store;
 pub mod syntax;
 pub mod tools;
 mod underway;

@@ -48,6 +48,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["beneath", "escape", "message", "json_schema", "syntax", "event", "journal", "http", "model", "tools"],
     ),
     ("questions", &["message", "tools"]),
+    ("store", &["beneath", "escape", "message", "syntax", "event", "journal"]),
     (
         "runtime",
         &[
