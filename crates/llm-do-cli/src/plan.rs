@@ -1,10 +1,5 @@
 //! What was decided: typed arguments and the environment → a plan. Pure.
 
-use llm_do::WorkingDirectory;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::time::Duration;
-
 use llm_do::approval::ApprovalMode;
 use llm_do::created::WorkerDefaults;
 use llm_do::diagnostics::Colour;
@@ -13,7 +8,11 @@ use llm_do::names::is_name;
 use llm_do::providers::{ModelFallback, PROVIDERS};
 use llm_do::python::Tracebacks;
 use llm_do::runs::UnknownPrices;
-use llm_do::{Limits, ModelChoices, ModelName};
+use llm_do::{Limits, ModelChoices, ModelName, WorkingDirectory};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
 use llm_do_launch::config::Config;
 use llm_do_launch::fencing::{self, FenceChoice};
 use llm_do_launch::launch::{Launch, PolicyOverrides, Purpose};

@@ -1,12 +1,11 @@
 //! A key out of somebody's store of passwords: the first line that a command of the user's configuration prints.
 
-use llm_do::WorkingDirectory;
+use llm_do::providers::KeySource;
+use llm_do::runs::Redactor;
+use llm_do::{BoxFuture, Secret, WorkingDirectory, process};
 use std::process::Stdio;
 use std::time::Duration;
 
-use llm_do::providers::KeySource;
-use llm_do::runs::Redactor;
-use llm_do::{BoxFuture, Secret, process};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 

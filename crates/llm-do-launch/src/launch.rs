@@ -2,11 +2,6 @@
 //! [`ReadyRun`] → [`Session`]. Each phase is a type, so that nothing of a project starts before somebody agreed to it, and
 //! nothing is asked or written before everything is known that can be known.
 
-use llm_do::WorkingDirectory;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
 use llm_do::approval::{ApprovalMode, KnownAnswers};
 use llm_do::created::WorkerDefaults;
 use llm_do::escape::visible_lines;
@@ -19,8 +14,11 @@ use llm_do::toolsets::{DeclaredTool, Refusals};
 use llm_do::trust::{Agreement, Fingerprint, SurveyedProject, TrustItem, TrustedProgram, TrustedProject, items};
 use llm_do::{
     Approvals, Approver, Journal, Limits, Listen, ModelChoices, ModelName, Models, Program, Project, Runtime,
-    RuntimeConfig,
+    RuntimeConfig, WorkingDirectory,
 };
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::LaunchError;
 use crate::python::PythonPlan;

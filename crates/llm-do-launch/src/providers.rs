@@ -1,18 +1,16 @@
 //! From names of providers to connections: addresses and keys out of the environment and the configuration.
 
-use llm_do::WorkingDirectory;
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
-
 use llm_do::providers::{
     Exchange, HttpClient, HttpSettings, KeyForm, LaterKey, OpenAiChat, Provider, ProxySettings, Quirks, Retries,
     provider,
 };
 use llm_do::python::PythonEndpoint;
 use llm_do::remedy::Remedy;
-use llm_do::{Endpoint, Key, Models, Program, Secret, files};
+use llm_do::{Endpoint, Key, Models, Program, Secret, WorkingDirectory, files};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::{Config, HttpConfig, ProviderConfig};
 use crate::error::LaunchError;

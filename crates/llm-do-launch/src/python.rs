@@ -1,10 +1,9 @@
 //! Which Python runs a project's files, and what it sees. Pure.
 
 use llm_do::WorkingDirectory;
-use std::path::{Path, PathBuf};
-
 use llm_do::fence::FenceConfig;
 use llm_do::python::{CompiledStore, Python, Tracebacks, interpreter};
+use std::path::{Path, PathBuf};
 
 use crate::children;
 use crate::config::Config;

@@ -1,22 +1,18 @@
 //! What a journal of this program says about a run: made from a launch, and made a launch again; and the errors around it.
 
-use llm_do::Limits;
-use llm_do::ModelChoices;
-use llm_do::ModelName;
-use llm_do::WorkingDirectory;
 use llm_do::approval::ApprovalMode;
 use llm_do::created::WorkerDefaults;
 use llm_do::fence::FenceConfig;
 use llm_do::names::is_name;
+use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
+use llm_do::remedy::Remedy;
 use llm_do::runs::UnknownPrices;
+use llm_do::trust::Fingerprint;
+use llm_do::{FileJournal, Input, Journal, Limits, ModelChoices, ModelName, WorkingDirectory, records};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
-use llm_do::remedy::Remedy;
-use llm_do::trust::Fingerprint;
-use llm_do::{FileJournal, Input, Journal, records};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LaunchError;

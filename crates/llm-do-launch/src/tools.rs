@@ -1,11 +1,9 @@
 //! Who takes part in a run, and with what: agents with the tools they get, and who answers for their models.
 
-use llm_do::WorkingDirectory;
-use std::sync::Arc;
-
 use llm_do::program::{AgentSpec, Fallback};
 use llm_do::trust::TrustedProgram;
-use llm_do::{Models, Program};
+use llm_do::{Models, Program, WorkingDirectory};
+use std::sync::Arc;
 
 use crate::config::Config;
 use crate::error::LaunchError;

@@ -70,6 +70,7 @@
 //! - [`syntax`]: files that people write, as trees with places, and located mistakes
 //! - [`http`]: the only way out to the network
 //! - [`journal`]: the one door for effects
+//! - [`store`]: runs that are kept: their places, their list, the answers to their questions, what they cost
 //! - [`model`]: the neural side, one request → one reply
 //! - [`tools`]: the symbolic side, what a call may do and who has to agree
 //! - [`project`]: files → a linked program
@@ -80,6 +81,7 @@ pub(crate) mod glob;
 pub(crate) mod judgement;
 pub mod questions;
 pub mod remedy;
+pub mod store;
 mod underway;
 
 // The rooms. What others use of them stands below; tests, fuzz targets and benchmarks of this repository look into them.

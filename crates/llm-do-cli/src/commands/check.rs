@@ -1,8 +1,5 @@
 //! `llm-do check`: a project as far as it can be known, without a run.
 
-use llm_do::WorkingDirectory;
-use std::sync::Arc;
-
 use llm_do::created::CreatedAgents;
 use llm_do::events::Events;
 use llm_do::fence::FenceConfig;
@@ -10,7 +7,9 @@ use llm_do::providers::HttpSettings;
 use llm_do::rpc::ChildEnvironment;
 use llm_do::toolsets::{McpConfig, McpOffer};
 use llm_do::trust::TrustedProject;
-use llm_do::{EventKind, Listen, Program, toolsets};
+use llm_do::{EventKind, Listen, Program, WorkingDirectory, toolsets};
+use std::sync::Arc;
+
 use llm_do_launch::settings::Settings;
 use llm_do_launch::{fencing, providers};
 

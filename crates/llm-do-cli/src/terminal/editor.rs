@@ -1,13 +1,12 @@
 //! A text in the person's editor: a private file outside the project, gone afterwards.
 
-use llm_do::WorkingDirectory;
+use llm_do::fence::{PrivateDirectory, TemporaryPlace};
+use llm_do::{WorkingDirectory, process};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use llm_do::fence::{PrivateDirectory, TemporaryPlace};
-use llm_do::process;
 use tokio::process::Command;
 
 use crate::console;

@@ -190,7 +190,7 @@ fn served(decider: Decider) -> Passage {
 fn embedded(decider: Decider) -> Passage {
     let sandbox = project();
     let project = Project::load(sandbox.path().join("project")).unwrap();
-    let program = project.link(&ModelChoices::default()).unwrap().program;
+    let program = project.link(&ModelChoices::default()).unwrap();
     let person = |answer: Answer| Approvals::ask_with(move |_| std::future::ready(answer.clone()));
     let approvals = match decider {
         Decider::ApproveAll => Approvals::approve_all(),

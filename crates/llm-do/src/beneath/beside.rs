@@ -46,7 +46,7 @@ impl FileAccess {
 
 /// Puts a file with this content in a place of a directory: all of it, on the disk, or nothing changes. A link that is
 /// there is replaced, not followed.
-pub(crate) fn replace(directory: Dir, name: &OsStr, content: &[u8], access: FileAccess) -> io::Result<()> {
+pub fn replace(directory: Dir, name: &OsStr, content: &[u8], access: FileAccess) -> io::Result<()> {
     let beside = Beside::of(directory, name, access.mode_of_new())?;
     let mut file = beside.file();
     file.write_all(content)?;
@@ -101,9 +101,15 @@ const LONGEST_NAME: usize = 160;
 impl Beside {
     /// A new file for this name in a directory; what others left there long ago is removed. The mode is that of any new
     /// file, or narrower.
-    pub(crate) fn of(directory: Dir, name: &OsStr, mode: u32) -> io::Result<Self> {
-        const MOST_ATTEMPTS: usize = 100;
+    pub fn of(directory: Dir, name: &OsStr, mode: u32) -> io::Result<Self> {
         remove_left(&directory);
+        Self::of_clean(directory, name, mode)
+    }
+
+    /// The same in a directory that is removed as a whole one day, or that is written to often: it is not searched for what
+    /// others left.
+    pub fn of_clean(directory: Dir, name: &OsStr, mode: u32) -> io::Result<Self> {
+        const MOST_ATTEMPTS: usize = 100;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(mode);
         let mut attempts = (0..MOST_ATTEMPTS).map(|_| {
@@ -118,20 +124,27 @@ impl Beside {
     }
 
     /// The same for a path of the user's.
-    pub(crate) fn of_path(path: &Path, mode: u32) -> io::Result<Self> {
+    pub fn of_path(path: &Path, mode: u32) -> io::Result<Self> {
         let (directory, name) = split(path)?;
         Self::of(directory, name, mode)
     }
 
-    pub(crate) fn file(&self) -> &File {
+    pub fn file(&self) -> &File {
         &self.file
     }
 
     /// Puts it in its place. A link that is there is replaced, not followed.
-    pub(crate) fn replace(mut self) -> io::Result<File> {
+    pub fn replace(mut self) -> io::Result<File> {
         self.directory.rename(&self.temporary, &self.directory, &self.name)?;
         self.is_placed = true;
         self.file.try_clone()
+    }
+
+    /// Puts it in its place if nothing is there. Of several that do so at once exactly one succeeds; the others are told
+    /// [`io::ErrorKind::AlreadyExists`].
+    pub fn place_first(self) -> io::Result<()> {
+        // Its other name goes when it is dropped.
+        self.directory.hard_link(&self.temporary, &self.directory, &self.name)
     }
 }
 
@@ -216,6 +229,19 @@ mod tests {
         assert_eq!(mode("key"), 0o600);
         assert!(replace_path(&at("none/x"), b"", FileAccess::Usual).is_err());
         assert_eq!(names(directory.path()), ["key", "link", "old"]);
+    }
+
+    #[test]
+    fn what_is_there_first_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.txt");
+        for content in [b"one", b"two"] {
+            let beside = Beside::of_path(&path, 0o600).unwrap();
+            beside.file().write_all(content).unwrap();
+            let placed = beside.place_first().map_err(|error| error.kind());
+            assert_eq!(placed, if content == b"one" { Ok(()) } else { Err(io::ErrorKind::AlreadyExists) });
+        }
+        assert_eq!((names(directory.path()), fs::read(&path).unwrap()), (vec!["a.txt".to_owned()], b"one".to_vec()));
     }
 
     #[test]

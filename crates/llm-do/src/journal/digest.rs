@@ -40,7 +40,7 @@ impl Chain {
     }
 
     /// How many entries it has.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.length
     }
 

@@ -219,7 +219,7 @@ impl Program {
             ..spec.clone()
         };
         let text = rendered(&inherited)?;
-        self.link_created(&path, &text).map_err(|report| unlinked(&spec.name, &report))?;
+        self.link_created(&path, &text).map_err(|report| unlinked(&spec.name, &report, self.wording))?;
         Ok(Draft { name: spec.name.clone(), creator: creator.name.clone(), path, text, old })
     }
 

@@ -27,7 +27,7 @@ pub struct CreatedStore {
 
 /// An agent that was made here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CreationRecord {
+pub struct CreationRecord {
     pub name: String,
     /// Of the file's text.
     pub digest: String,
@@ -37,7 +37,7 @@ pub(crate) struct CreationRecord {
 
 impl CreationRecord {
     /// What is recorded of an agent whose file has this text; without a creator a program made it.
-    pub(crate) fn of(name: &str, text: &str, creator: Option<&str>) -> Self {
+    pub fn of(name: &str, text: &str, creator: Option<&str>) -> Self {
         Self { name: name.to_owned(), digest: digest([text]), creator: creator.map(str::to_owned) }
     }
 
@@ -80,7 +80,7 @@ impl CreatedAgents {
     }
 
     /// Records one more, which replaces an earlier one of its name; an error means that it was not recorded.
-    pub(crate) fn add(&self, made: CreationRecord) -> io::Result<()> {
+    pub fn add(&self, made: CreationRecord) -> io::Result<()> {
         match &self.kept {
             Some(kept) => kept.append(&made),
             None => {

@@ -1,5 +1,6 @@
 //! The only reading of project files: by descriptor beneath the project root, regular files only, bounded.
 
+use crate::remedy::Remedy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
