@@ -427,7 +427,10 @@ mod tests {
             prop_assume!(!pattern.contains("**"));
             let other = globset::GlobBuilder::new(&pattern).literal_separator(true).empty_alternates(true).build();
             let other = other.unwrap().compile_matcher();
-            prop_assert_eq!(path(&pattern).unwrap().matches(&name), other.is_match(&name), "{} {}", pattern, name);
+            let own = path(&pattern);
+            // Six alternatives of three are more than we take.
+            prop_assume!(!matches!(own, Err(Mistake::TooMany)));
+            prop_assert_eq!(own.unwrap().matches(&name), other.is_match(&name), "{} {}", pattern, name);
         }
 
         #[test]
