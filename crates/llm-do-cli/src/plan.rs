@@ -17,7 +17,7 @@ use llm_do_launch::config::Config;
 use llm_do_launch::fencing::{self, FenceChoice};
 use llm_do_launch::launch::{Launch, PolicyOverrides, Purpose};
 use llm_do_launch::python::PythonPlan;
-use llm_do_launch::record::{Author, LaunchOverrides, check_amount, chosen_models};
+use llm_do_launch::record::{Author, LaunchOverrides, ModelWordsError, chosen_models, is_amount};
 use llm_do_launch::rehearsal::RehearsedRequest;
 use llm_do_launch::settings::Settings;
 use llm_do_launch::tools::ToolOffer;
@@ -196,7 +196,9 @@ pub fn overrides(
 ) -> Result<LaunchOverrides, Failure> {
     let Settings { variables, config, .. } = settings;
     let tracebacks = if args.debug { Tracebacks::Whole } else { Tracebacks::Nothing };
-    check_amount(args.max_cost_usd)?;
+    if !is_amount(args.max_cost_usd) {
+        return Err(Failure::usage("`--max-cost-usd` is not an amount"));
+    }
     let policy = PolicyOverrides {
         approval_mode: match (args.approve_all, args.reject_all) {
             (true, _) => Some(ApprovalMode::ApproveAll),
@@ -342,9 +344,21 @@ fn input(json: Option<String>, prompt: Option<String>, no_stdin: bool, environme
     }
 }
 
+/// What is wrong with the words of `--model`.
+fn wrong_models(error: ModelWordsError) -> Failure {
+    match error {
+        ModelWordsError::TwiceForAgent(agent) => Failure::usage(format!("`--model {agent}=…` is given twice")),
+        ModelWordsError::Twice => {
+            Failure::usage("`--model` is given twice").hint("`-m AGENT=provider:model` is for one agent")
+        }
+        ModelWordsError::NoModel(error) => Failure::usage(format!("`--model`: {error}"))
+            .hint("write `provider:model`, for example `anthropic:claude-haiku-4-5`"),
+    }
+}
+
 /// What the user chose on the command line, in the environment and in the configuration.
 pub fn models(args: &ModelArgs, environment: &Environment, config: &Config) -> Result<ModelChoices, Failure> {
-    let (required, overrides) = chosen_models(&args.models)?;
+    let (required, overrides) = chosen_models(&args.models).map_err(wrong_models)?;
     let in_environment =
         |text| ModelName::parse(text).map_err(|error| Failure::usage(format!("the variable `LLM_DO_MODEL`: {error}")));
     let fallback = |label: &'static str| move |model| ModelFallback { model, label: label.to_owned() };

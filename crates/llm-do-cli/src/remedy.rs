@@ -63,6 +63,7 @@ fn fixed(remedy: &Remedy) -> Option<&'static str> {
         Remedy::AcceptUnkeptRepository => "`LLM_DO_FENCE=thin` accepts that",
         Remedy::ReadAsForeign => "`--foreign` reads it as a stranger's",
         Remedy::ShowRun => "wait until it ends, or look at it with `llm-do resume FILE --show`",
+        Remedy::RunElsewhere => "run it from a place with another name, or without `--journal`",
         // Worded with their data, or as the library does.
         Remedy::Text(_)
         | Remedy::ChooseEntry { .. }
@@ -144,6 +145,7 @@ mod tests {
             Remedy::AcceptUnkeptRepository,
             Remedy::ReadAsForeign,
             Remedy::ShowRun,
+            Remedy::RunElsewhere,
         ];
         for remedy in remedies {
             let (ours, neutral) = (words(&remedy), remedy.to_string());

@@ -4,6 +4,7 @@ use llm_do::approval::ApprovalMode;
 use llm_do::created::WorkerDefaults;
 use llm_do::fence::FenceConfig;
 use llm_do::names::is_name;
+use llm_do::providers::ModelNameError;
 use llm_do::records::{JournalContents, JournalError, PriorSpending, StateKey, is_run_id, run_id};
 use llm_do::remedy::Remedy;
 use llm_do::runs::UnknownPrices;
@@ -97,8 +98,11 @@ impl LaunchRecord {
     ) -> Result<Launch, LaunchError> {
         let LaunchOverrides { models, python, policy, fence, own_files } = overrides;
         let policy = self.policy(&policy);
-        check_amount(policy.limits.max_cost_usd)?;
-        let (required, mut of_agents) = chosen_models(&self.models)?;
+        if !is_amount(policy.limits.max_cost_usd) {
+            return Err(LaunchError::usage("the limit of the run's cost is not an amount"));
+        }
+        let unreadable = |error| LaunchError::usage(format!("the models of the run: {error}"));
+        let (required, mut of_agents) = chosen_models(&self.models).map_err(unreadable)?;
         of_agents.extend(models.overrides);
         let python = match python.named() {
             Some(_) => python,
@@ -133,41 +137,45 @@ impl LaunchRecord {
     }
 }
 
-/// A run cannot be limited to an amount that is none.
-pub fn check_amount(max_cost_usd: Option<f64>) -> Result<(), LaunchError> {
-    match max_cost_usd {
-        Some(usd) if usd.is_nan() || usd <= 0.0 => Err(LaunchError::usage("`--max-cost-usd` is not an amount")),
-        Some(_) | None => Ok(()),
-    }
+/// Whether a run can be limited to this amount of money.
+pub fn is_amount(max_cost_usd: Option<f64>) -> bool {
+    max_cost_usd.is_none_or(|usd| usd > 0.0)
+}
+
+/// Why words choose no models. A front end words it with the names of its own flags.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelWordsError {
+    /// One agent has two models.
+    #[error("the agent `{0}` has two models")]
+    TwiceForAgent(String),
+    /// All agents have two models.
+    #[error("two models are chosen for all agents")]
+    Twice,
+    /// A word is no model.
+    #[error("{0}")]
+    NoModel(ModelNameError),
 }
 
 /// The model for all agents, and those for one agent each, out of words such as `provider:model` and `AGENT=provider:model`.
-pub fn chosen_models(words: &[String]) -> Result<(Option<ModelName>, BTreeMap<String, ModelName>), LaunchError> {
+pub fn chosen_models(words: &[String]) -> Result<(Option<ModelName>, BTreeMap<String, ModelName>), ModelWordsError> {
     let mut of_agents = BTreeMap::new();
     let mut required = None;
     for text in words {
         match text.split_once('=').filter(|(agent, _)| is_name(agent)) {
             Some((agent, model)) => {
                 if of_agents.insert(agent.to_owned(), chosen_model(model)?).is_some() {
-                    return Err(LaunchError::usage(format!("`--model {agent}=…` is given twice")));
+                    return Err(ModelWordsError::TwiceForAgent(agent.to_owned()));
                 }
             }
             None if required.is_none() => required = Some(chosen_model(text)?),
-            None => {
-                return Err(
-                    LaunchError::usage("`--model` is given twice").hint("`-m AGENT=provider:model` is for one agent")
-                );
-            }
+            None => return Err(ModelWordsError::Twice),
         }
     }
     Ok((required, of_agents))
 }
 
-fn chosen_model(text: &str) -> Result<ModelName, LaunchError> {
-    ModelName::parse(text).map_err(|error| {
-        LaunchError::usage(format!("`--model`: {error}"))
-            .hint("write `provider:model`, for example `anthropic:claude-haiku-4-5`")
-    })
+fn chosen_model(text: &str) -> Result<ModelName, ModelWordsError> {
+    ModelName::parse(text).map_err(ModelWordsError::NoModel)
 }
 
 impl RunHeader {
@@ -180,7 +188,7 @@ impl RunHeader {
         let unspeakable = [&project, &directory].into_iter().chain(&flags.python).find(|path| path.to_str().is_none());
         if let Some(path) = unspeakable {
             return Err(LaunchError::usage(format!("a journal is UTF-8, and the path {} is not", path.display()))
-                .hint("run it from a place with another name, or without `--journal`"));
+                .hint(Remedy::RunElsewhere));
         }
         Ok(Self { run: run_id(), project, directory, flags, files, input })
     }

@@ -89,6 +89,8 @@ pub enum Remedy {
     },
     /// Wait for the process that holds a journal, or only look at what it says.
     ShowRun,
+    /// Start the run from a place whose name is text, or without a record of it.
+    RunElsewhere,
 }
 
 impl From<&str> for Remedy {
@@ -161,6 +163,7 @@ impl fmt::Display for Remedy {
                 return write!(f, "resume the run in `{}`, or name another file", file.display());
             }
             Self::ShowRun => "wait until it ends, or only look at it",
+            Self::RunElsewhere => "run it from a place with another name, or without a journal",
         };
         f.write_str(fixed)
     }
