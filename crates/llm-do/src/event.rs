@@ -76,6 +76,7 @@ pub enum ToolReturn {
 /// How a question about a call was answered, and by whom or what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Answered")]
 pub enum ApprovalResult {
     Once,
     CallForSession,

@@ -45,8 +45,8 @@ fn a_server_that_cannot_be_started_is_named_with_the_reason() {
     assert!(said.contains(expected), "{said}");
     let said = unusable("old", 30.0);
     assert!(said.contains("the MCP server `bad` speaks revision `1999-01-01` of the protocol"), "{said}");
-    let said = unusable("never_starts", 1.0);
-    let expected = "the MCP server `bad` did not start within 1 seconds (its `timeout_seconds`); its last words:\n  | waiting for the moon";
+    let said = unusable("never_starts", 4.0);
+    let expected = "the MCP server `bad` did not start within 4 seconds (its `timeout_seconds`); its last words:\n  | waiting for the moon";
     assert!(said.contains(expected), "{said}");
 }
 

@@ -152,7 +152,7 @@ impl Tool {
     }
 
     /// The name that the model calls it by.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.spec.name
     }
 
