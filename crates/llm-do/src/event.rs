@@ -3,6 +3,7 @@
 
 mod capture;
 mod kinds;
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use crate::message::{Message, RawJson, Usage};
 use crate::redact::{REDACTED, Redactor};
 use capture::EventCapture;
 
-pub use capture::EventLog;
+pub use capture::{EventLog, Renaming, StepOrigin};
 pub use kinds::EventKind;
 #[cfg(test)]
 pub use kinds::samples;
+pub use told::{BorrowedEvents, Derivation, LogPart, Teller, ToldItem, ToldLog, WholeKind, brief};
 
 /// A fact, and whose it is. As JSON one flat object with `type`, `agent`, `depth` and `call`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -324,35 +326,47 @@ impl Events {
         Self { rank, ..self.clone() }
     }
 
-    /// The same handle; what is told through it, or through those made from it, is also kept.
+    /// The same handle; what is told through it, or through those made from it, is also kept for the record of the step at
+    /// this key.
     #[must_use]
-    pub fn overheard(&self) -> Self {
-        Self { ear: Some(EventCapture::within(self.ear.clone())), ..self.clone() }
+    pub fn overheard(&self, key: &str, part: LogPart) -> Self {
+        Self { ear: Some(EventCapture::within(self.ear.clone(), key.to_owned(), part)), ..self.clone() }
     }
 
-    /// What was kept since [`Events::overheard`].
-    pub fn told(&self) -> EventLog {
-        EventLog { call: self.call, events: self.ear.as_ref().map(|ear| ear.taken()).unwrap_or_default() }
+    /// The step whose events are kept by this handle.
+    pub fn origin(&self) -> Option<&Arc<StepOrigin>> {
+        self.ear.as_ref().map(|ear| ear.origin())
+    }
+
+    /// What was kept since [`Events::overheard`], as it stands in the record of the step, whose value says how events follow
+    /// from it. What is told through this handle from now on belongs to whatever is around the step.
+    pub fn told(&self, derivation: impl Fn(&Event) -> Option<Derivation>) -> ToldLog {
+        let own = Teller(Arc::clone(&self.agent), self.depth, self.call, self.rank);
+        self.ear.as_ref().map(|ear| ear.closed(own, derivation)).unwrap_or_default()
+    }
+
+    /// The last text of a recorded reply that was kept since [`Events::overheard`], with the key of its request from the
+    /// step whose events these are.
+    pub fn last_text<T>(&self, read: impl FnOnce(&str, &str) -> T) -> Option<T> {
+        self.ear.as_ref()?.last_text(read)
+    }
+
+    /// What was kept since [`Events::overheard`], whole.
+    pub fn heard(&self) -> EventLog {
+        EventLog { call: self.call, events: self.ear.as_ref().map(|ear| ear.events()).unwrap_or_default() }
     }
 
     /// Tells everybody what was told in another process: this call stands for the one that told it, and the calls
-    /// beneath it get ids of this run.
-    pub fn replay(&self, told: EventLog) {
+    /// beneath it get ids of this run. Returns how what was recorded became what is told.
+    pub fn replay(&self, told: EventLog) -> Renaming {
         let mut ids = BTreeMap::from([(told.call, self.call)]);
-        let mut renumbered = |id: u64| *ids.entry(id).or_insert_with(|| self.new_call());
-        for mut event in told.events {
-            let is_own = event.call == told.call
-                || matches!(event.kind, EventKind::CallStarted { parent: Some(parent), .. } if parent == told.call);
-            // Those of the calls beneath it count only among themselves.
-            event.rank = if is_own { self.rank } else { event.rank };
-            event.call = renumbered(event.call);
-            if let EventKind::CallStarted { parent: Some(id), .. } | EventKind::ToolCalled { calls_as: Some(id), .. } =
-                &mut event.kind
-            {
-                *id = renumbered(*id);
-            }
-            self.tell(event);
+        let recorded_rank = told.events.iter().find(|event| event.call == told.call).map(|event| event.rank);
+        let told = told.renamed(Some(self.rank), |id| *ids.entry(id).or_insert_with(|| self.new_call()));
+        for event in told.events {
+            self.tell(event, None);
         }
+        let ids = ids.into_iter().filter(|(there, here)| there != here).collect();
+        Renaming { ids, rank: Some(self.rank).filter(|rank| recorded_rank.is_none_or(|recorded| recorded != *rank)) }
     }
 
     /// How deep the call is whose events these are.
@@ -378,8 +392,23 @@ impl Events {
     /// Tells a fact to everybody.
     pub fn send(&self, kind: impl FnOnce() -> EventKind) {
         if self.recorder.is_some() || self.ear.is_some() || self.is_heard() {
-            self.tell(self.event(self.without_keys(kind())));
+            self.tell(self.event(self.without_keys(kind())), None);
         }
+    }
+
+    /// Tells a fact that follows from the record of a step: a journal stores no more of it than that. `kind` is what
+    /// follows, before any key is taken out of it.
+    pub fn send_of(
+        &self,
+        origin: Option<&Arc<StepOrigin>>,
+        derivation: impl FnOnce() -> Derivation,
+        kind: impl FnOnce() -> EventKind,
+    ) {
+        let Some(origin) = origin.filter(|_| self.ear.is_some()) else { return self.send(kind) };
+        let kind = kind();
+        let told = self.without_keys(kind.clone());
+        let derived = (told == kind).then(|| (Arc::clone(origin), derivation()));
+        self.tell(self.event(told), derived);
     }
 
     /// What we or code of others say, and what is given to tools. What a model or a person said is told as they said it:
@@ -435,9 +464,9 @@ impl Events {
         }
     }
 
-    fn tell(&self, event: Event) {
+    fn tell(&self, event: Event, derived: Option<(Arc<StepOrigin>, Derivation)>) {
         if let Some(ear) = &self.ear {
-            ear.hear(&event);
+            ear.hear(&event, derived);
         }
         match (&self.recorder, self.listener(&event.kind)) {
             (Some(recorder), None) => recorder.record(event),

@@ -207,7 +207,7 @@ pub enum ReplyPart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TextPart {
     pub text: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub private: Option<RawJson>,
 }
 
@@ -215,19 +215,24 @@ pub struct TextPart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThinkingPart {
     pub text: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub private: Option<RawJson>,
+}
+
+/// What is there is given, also if it is `null`.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJson>, D::Error> {
+    RawJson::deserialize(deserializer).map(Some)
 }
 
 /// A tool that the provider ran itself: shown, never run here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerToolPart {
     pub tool: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub input: Option<RawJson>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub output: Option<RawJson>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub private: Option<RawJson>,
 }
 
@@ -275,6 +280,7 @@ impl<'de> Deserialize<'de> for ToolCall {
             tool: String,
             arguments: Option<RawJson>,
             arguments_text: Option<String>,
+            #[serde(default, deserialize_with = "given")]
             private: Option<RawJson>,
         }
         let ToolCallFields { id, tool, arguments, arguments_text, private } =
@@ -407,6 +413,14 @@ pub(crate) fn next_step(history: &[Message]) -> NextAction<'_> {
         None if reply.finish == Finish::Pause => NextAction::AskModel,
         None => NextAction::Finish(reply),
     }
+}
+
+/// The JSON of a text: models like to put it into a code fence.
+pub fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let inner =
+        text.strip_prefix("```json").or_else(|| text.strip_prefix("```")).and_then(|rest| rest.strip_suffix("```"));
+    inner.map_or(text, str::trim)
 }
 
 /// JSON kept as the text it came in: the order of keys changes what models write, so it must survive.

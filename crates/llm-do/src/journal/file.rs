@@ -1,6 +1,6 @@
 //! A run in a file: every step's intent before, its result after, durable on disk before it counts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -19,7 +19,7 @@ use super::record::{
     VERSION,
 };
 use super::writer::{Acknowledgement, Signer, Writer};
-use super::{Journal, Prior, Step, StepKind, Stop};
+use super::{Journal, Prior, RecordedSteps, Step, StepAnswer, StepKind, Stop};
 use crate::BoxFuture;
 use crate::beneath::Beside;
 use crate::message::RawJson;
@@ -78,8 +78,8 @@ enum Mode {
 }
 
 struct JournalProgress {
-    /// What earlier processes recorded and this one has not used.
-    records: HashMap<String, JournalEntry>,
+    /// What earlier processes recorded.
+    records: BTreeMap<String, JournalEntry>,
     /// Steps of this process.
     taken: HashSet<String>,
     /// The journal cannot be written: nothing may run after that.
@@ -162,7 +162,7 @@ impl OpenJournal {
             }
         };
         let mode = Mode::Writes { writer: Writer::start(file, signer).map_err(failed)?, _replaced: replaced };
-        Ok(FileJournal::of(contents.into_unsettled(), mode, matching, by))
+        Ok(FileJournal::of(contents.into_records(), mode, matching, by))
     }
 }
 
@@ -212,15 +212,15 @@ impl FileJournal {
         append(&file, &mut signer, [line_of(&header)]).map_err(failed)?;
         sync_directory_of(path);
         let mode = Mode::Writes { writer: Writer::start(file, signer).map_err(failed)?, _replaced: None };
-        Ok(Self::of(HashMap::new(), mode, Matching::Exact, by))
+        Ok(Self::of(BTreeMap::new(), mode, Matching::Exact, by))
     }
 
     /// Answers every step from what a journal says: a step that it does not have is an error.
     pub fn replaying(contents: JournalContents) -> Self {
-        Self::of(contents.into_all(), Mode::Replays, Matching::Exact, None)
+        Self::of(contents.into_records(), Mode::Replays, Matching::Exact, None)
     }
 
-    fn of(records: HashMap<String, JournalEntry>, mode: Mode, matching: Matching, by: Option<String>) -> Self {
+    fn of(records: BTreeMap<String, JournalEntry>, mode: Mode, matching: Matching, by: Option<String>) -> Self {
         let state = JournalProgress { records, taken: HashSet::new(), failure: None };
         Self { state: Mutex::new(state), mode, matching, by }
     }
@@ -237,7 +237,7 @@ impl FileJournal {
             return Err(failure.clone());
         }
         assert!(state.taken.insert(step.key.clone()), "the key `{}` is used by two steps", step.key);
-        let Some(record) = state.records.remove(&step.key) else { return Ok(None) };
+        let Some(record) = state.records.get(&step.key) else { return Ok(None) };
         if step.kind == StepKind::Ask && record.kind == StepKind::Ask && record.request != request {
             // Another question: an answer to that one is none to this.
             return Ok(None);
@@ -246,7 +246,7 @@ impl FileJournal {
         if record.kind != step.kind || (record.request != request && !forgiven) {
             return Err(Stop::Diverged { key: step.key.clone(), kind: step.kind });
         }
-        Ok(Some(record.known))
+        Ok(Some(record.known.clone()))
     }
 
     async fn replayed(
@@ -254,14 +254,14 @@ impl FileJournal {
         step: Step,
         known: Option<StepProgress>,
         effect: BoxFuture<'_, Result<RawJson, Stop>>,
-    ) -> Result<RawJson, Stop> {
+    ) -> Result<StepAnswer, Stop> {
         match (step.kind, known) {
             // Its own steps are what is compared.
-            (StepKind::Call, _) => effect.await,
+            (StepKind::Call, _) => effect.await.map(|_| StepAnswer::Ran),
             (
                 StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Ask | StepKind::Decide,
                 Some(StepProgress::Done(result)),
-            ) => Ok(result),
+            ) => Ok(StepAnswer::Recorded(result)),
             (
                 StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Ask | StepKind::Decide,
                 None | Some(StepProgress::Started(_) | StepProgress::Asked(_)),
@@ -276,14 +276,17 @@ impl FileJournal {
         request: String,
         known: Option<StepProgress>,
         effect: BoxFuture<'_, Result<RawJson, Stop>>,
-    ) -> Result<RawJson, Stop> {
+    ) -> Result<StepAnswer, Stop> {
         let lines = StepLines { journal: self, writer, key: &step.key, kind: step.kind, request };
         match (known, &step.interrupted) {
-            (Some(StepProgress::Done(result)), _) => return Ok(result),
-            (Some(StepProgress::Started(_)), Some(interrupted)) => return lines.done(interrupted.clone()).await,
+            (Some(StepProgress::Done(result)), _) => return Ok(StepAnswer::Recorded(result)),
+            (Some(StepProgress::Started(_)), Some(interrupted)) => {
+                lines.done(interrupted.clone()).await?;
+                return Ok(StepAnswer::Recorded(interrupted.clone()));
+            }
             (Some(StepProgress::Asked(shown)), _) if shown == step.shown => {
                 let answer = effect.await?;
-                return lines.done(answer).await;
+                return lines.ran(answer).await;
             }
             (None | Some(StepProgress::Started(_) | StepProgress::Asked(_)), _) => {}
         }
@@ -291,19 +294,32 @@ impl FileJournal {
             lines.append(LineState::Started, step.shown).durable_or(self).await?;
             let mut begun = StartedEffect { lines: &lines, was_polled: false };
             let result = begun.polling(effect).await?;
-            return lines.done(result).await;
+            return lines.ran(result).await;
         }
         if step.kind == StepKind::Ask {
             let asked = lines.append(LineState::Asked, step.shown);
             let answer = effect.await;
             return match answer {
-                Ok(answer) => lines.done(answer).await,
+                Ok(answer) => lines.ran(answer).await,
                 // Whoever answers later must find the question.
                 Err(stop) => asked.durable_or(self).await.and(Err(stop)),
             };
         }
         let result = effect.await?;
-        lines.done(result).await
+        lines.ran(result).await
+    }
+}
+
+impl RecordedSteps for FileJournal {
+    fn result(&self, key: &str) -> Option<RawJson> {
+        match &self.state().records.get(key)?.known {
+            StepProgress::Done(result) => Some(result.clone()),
+            StepProgress::Started(_) | StepProgress::Asked(_) => None,
+        }
+    }
+
+    fn keys_beneath(&self, key: &str) -> Vec<String> {
+        record::beneath(&self.state().records, key).map(|(key, _)| key.to_owned()).collect()
     }
 }
 
@@ -312,7 +328,7 @@ impl Journal for FileJournal {
         &'a self,
         step: Step,
         effect: BoxFuture<'a, Result<RawJson, Stop>>,
-    ) -> BoxFuture<'a, Result<RawJson, Stop>> {
+    ) -> BoxFuture<'a, Result<StepAnswer, Stop>> {
         Box::pin(async move {
             let request = digest([step.request.get()]);
             let known = self.find(&step, &request)?;
@@ -366,13 +382,17 @@ impl StepLines<'_> {
         self.writer.append(line_of(&JournalLine { k, kind: self.kind, state, req, res, at: now(), by }))
     }
 
-    async fn done(&self, result: RawJson) -> Result<RawJson, Stop> {
-        let written = self.append(LineState::Done, Some(result.clone()));
+    async fn ran(&self, result: RawJson) -> Result<StepAnswer, Stop> {
+        self.done(result).await.map(|()| StepAnswer::Ran)
+    }
+
+    async fn done(&self, result: RawJson) -> Result<(), Stop> {
+        let written = self.append(LineState::Done, Some(result));
         // Lines are written in order, so that what is built on a decision is never there without it.
         if self.kind != StepKind::Decide {
             written.durable_or(self.journal).await?;
         }
-        Ok(result)
+        Ok(())
     }
 }
 

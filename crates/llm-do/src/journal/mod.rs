@@ -4,11 +4,13 @@
 //! Without an engine a step is its effect and nothing else: nothing is boxed, formatted or serialised. [`mod@file`] is the
 //! engine that keeps a run in a file.
 
+pub mod call;
 pub mod digest;
 pub mod file;
 pub mod mac;
 pub mod record;
 pub mod run_id;
+pub mod telling;
 mod writer;
 
 use std::collections::HashMap;
@@ -22,22 +24,25 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
-use crate::event::{EventLog, Events};
-use crate::message::RawJson;
+use crate::event::{Derivation, Event, EventLog, Events, LogPart, Renaming, StepOrigin, ToldLog};
+use crate::message::{Content, RawJson};
 
 /// The engine under a run: takes a described effect and answers with its result, from the record or by running it.
 ///
 /// A key with a recorded result never polls the effect again. The effect is polled in place, at most once. A result is
 /// durable before it is returned (that of a decision: before anything that is done next); a [`Stop`] is never recorded.
 /// Steps of different keys may run at the same time and finish in any order.
-pub trait Journal: Send + Sync {
+///
+/// What an earlier process recorded can also be read, as [`RecordedSteps`]: a record names what stands in the records
+/// beneath it instead of repeating it.
+pub trait Journal: RecordedSteps + Send + Sync {
     /// Answers a step from the record, or polls its effect and records the result. A [`Stop`] of the effect is passed
     /// on.
     fn step<'a>(
         &'a self,
         step: Step,
         effect: BoxFuture<'a, Result<RawJson, Stop>>,
-    ) -> BoxFuture<'a, Result<RawJson, Stop>>;
+    ) -> BoxFuture<'a, Result<StepAnswer, Stop>>;
 
     /// A step gave no result: it failed, or nobody waits for it any more. What it took is kept all the same, as it was
     /// told.
@@ -47,6 +52,49 @@ pub trait Journal: Send + Sync {
     /// a record says what was done and never what may be done. A question of other words is another question.
     fn prior(&self, key: &str, kind: StepKind, request: &RawJson) -> Prior;
 }
+
+/// What was recorded before this process: results by the keys of their steps.
+pub trait RecordedSteps {
+    /// The result of a step that is done.
+    fn result(&self, key: &str) -> Option<RawJson>;
+
+    /// The keys of all steps beneath a place of which anything is recorded, in the order of the keys.
+    fn keys_beneath(&self, key: &str) -> Vec<String>;
+}
+
+/// How an engine answers a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepAnswer {
+    /// The effect was run, and its result is recorded: whoever gave the effect has it.
+    Ran,
+    /// From the record.
+    Recorded(RawJson),
+}
+
+/// What a step can give: what is recorded of it, and what follows from it.
+pub trait StepValue: Serialize + DeserializeOwned + Send {
+    /// The same value as a record gives it back: a line of a journal has no line breaks.
+    #[must_use]
+    fn settled(self) -> Self {
+        self
+    }
+
+    /// How an event that the step told follows from its value; `None` if it has to be stored.
+    fn derivation(&self, _event: &Event) -> Option<Derivation> {
+        None
+    }
+
+    /// The value that was read at a key, with what it names in records beneath it put in.
+    fn resolved(self, _key: &str, _records: &dyn RecordedSteps) -> Result<Self, String> {
+        Ok(self)
+    }
+}
+
+/// A message that was made of an input.
+impl StepValue for Vec<Content> {}
+
+/// What a function is given: a value, and files.
+impl StepValue for (RawJson, Vec<Content>) {}
 
 /// What a record has for a step.
 #[derive(Clone, Debug)]
@@ -207,10 +255,26 @@ impl Steps {
 
     /// The events of a step's effect go through this: with an engine they are kept with the result.
     pub(crate) fn telling<'e>(&self, events: &'e Events) -> StepEvents<'e> {
+        self.telling_part(events, LogPart::Told)
+    }
+
+    /// The same for a part of the record of this place.
+    pub(crate) fn telling_part<'e>(&self, events: &'e Events, part: LogPart) -> StepEvents<'e> {
         match &self.0 {
             None => StepEvents::Plain(events),
-            Some(_) => StepEvents::Kept(Arc::new(events.overheard())),
+            Some(place) => StepEvents::Kept(Arc::new(events.overheard(&place.path, part))),
         }
+    }
+
+    /// What earlier processes recorded, if an engine records this run.
+    pub fn records(&self) -> Option<&dyn RecordedSteps> {
+        self.0.as_ref().map(|place| &*place.engine as &dyn RecordedSteps)
+    }
+
+    /// All that a log of the record at this place tells.
+    pub(crate) fn told(&self, log: &ToldLog) -> Result<EventLog, Stop> {
+        let Some(place) = &self.0 else { return Ok(EventLog::default()) };
+        telling::told(&place.path, log, &*place.engine).map_err(Stop::Journal)
     }
 
     /// This place, with who hears of what happens there.
@@ -224,19 +288,18 @@ impl Steps {
     }
 
     /// The recorded result of a step that must not run now, with what was told of it.
-    pub(crate) async fn recalled<T: Serialize + DeserializeOwned>(
-        &self,
-        described: StepDescription<T>,
-    ) -> Result<StepRecord<T>, Stop> {
+    pub(crate) async fn recalled<T: StepValue>(&self, described: StepDescription<T>) -> Result<StepRecord<T>, Stop> {
         let Some(place) = &self.0 else { return Err(Stop::Failed) };
         let step = described.step(place.path.clone());
         let missing = Stop::Unrecorded { key: step.key.clone(), kind: step.kind };
-        let json = place.engine.step(step, Box::pin(async { Err(missing) })).await?;
-        place.parsed(&json)
+        match place.engine.step(step, Box::pin(async { Err(missing) })).await? {
+            StepAnswer::Recorded(json) => place.parsed(&json),
+            StepAnswer::Ran => Err(Stop::Failed),
+        }
     }
 
     /// What [`Here::step`] does, with events that were made before. An error of the effect ends the run and is no record.
-    /// With an engine the value goes through JSON even if it was run just now, so that live and replayed cannot differ.
+    /// With an engine a value that was run just now is serialised once, for the record, and not read back.
     ///
     /// Not an async function: one would keep the effect twice, and steps lie within steps.
     pub(crate) fn run<'a, T, E>(
@@ -246,7 +309,7 @@ impl Steps {
         effect: impl Future<Output = Result<T, E>> + Send + 'a,
     ) -> impl Future<Output = Result<T, E>>
     where
-        T: Serialize + DeserializeOwned,
+        T: StepValue,
         E: From<Stop> + Send,
     {
         match &self.0 {
@@ -275,7 +338,7 @@ impl<'a> Here<'a> {
         effect: impl FnOnce(StepEvents<'a>) -> Effect,
     ) -> impl Future<Output = Result<T, E>>
     where
-        T: Serialize + DeserializeOwned,
+        T: StepValue,
         E: From<Stop> + Send,
         Effect: Future<Output = Result<T, E>> + Send + 'a,
     {
@@ -294,16 +357,21 @@ impl StepPath {
         effect: impl Future<Output = Result<T, E>> + Send,
     ) -> Result<T, E>
     where
-        T: Serialize + DeserializeOwned,
+        T: StepValue,
         E: From<Stop> + Send,
     {
-        let (mut failure, mut was_run) = (None, false);
+        let (mut failure, mut value) = (None, None);
         // Dropped after the effect, which tells its end.
         let mut attempt = Attempt { place: self, kind: step.kind, telling, is_open: true };
         let recorded = Box::pin(async {
-            was_run = true;
             match effect.await {
-                Ok(value) => Ok(RawJson::of(&StepRecord { value, told: telling.told() }).in_one_line()),
+                Ok(ran) => {
+                    let ran = ran.settled();
+                    let told = telling.told(|event| ran.derivation(event));
+                    let json = RawJson::of(&RecordToWrite { value: &ran, told });
+                    value = Some(ran);
+                    Ok(json.in_one_line())
+                }
                 Err(error) => {
                     failure = Some(error);
                     Err(Stop::Failed)
@@ -311,21 +379,33 @@ impl StepPath {
             }
         });
         let result = self.engine.step(step, recorded).await;
-        let json = match (result, failure) {
+        let answer = match (result, failure) {
             (_, Some(error)) => return Err(error),
             (Err(stop), None) => return Err(stop.into()),
-            (Ok(json), None) => json,
+            (Ok(answer), None) => answer,
         };
         attempt.is_open = false;
-        let StepRecord { value, told } = self.parsed(&json)?;
-        if !was_run {
-            telling.replay(told);
-        }
+        let value = match (answer, value) {
+            (StepAnswer::Ran, Some(value)) => {
+                telling.settle(Renaming::default());
+                value
+            }
+            (StepAnswer::Ran, None) => return Err(Stop::Failed.into()),
+            (StepAnswer::Recorded(json), _) => {
+                let StepRecord { value, told } = self.parsed::<T>(&json)?;
+                let told = telling::told(&self.path, &told, &*self.engine).map_err(Stop::Journal)?;
+                telling.settle(telling.replay(told));
+                value
+            }
+        };
         Ok(value)
     }
 
-    fn parsed<T: DeserializeOwned>(&self, json: &RawJson) -> Result<StepRecord<T>, Stop> {
-        json.to().map_err(|error| Stop::Journal(format!("the record at `{}` cannot be read: {error}", self.path)))
+    fn parsed<T: StepValue>(&self, json: &RawJson) -> Result<StepRecord<T>, Stop> {
+        let unreadable = |error| Stop::Journal(format!("the record at `{}` cannot be read: {error}", self.path));
+        let StepRecord { value, told } = json.to::<StepRecord<T>>().map_err(|error| unreadable(error.to_string()))?;
+        let value = value.resolved(&self.path, &*self.engine).map_err(unreadable)?;
+        Ok(StepRecord { value, told })
     }
 
     fn below(&self, name: fmt::Arguments<'_>) -> Self {
@@ -347,7 +427,7 @@ impl Drop for Attempt<'_> {
         if !self.is_open || self.kind != StepKind::Model {
             return;
         }
-        let EventLog { call, mut events } = self.telling.told();
+        let EventLog { call, mut events } = self.telling.heard();
         events.retain(|event| event.kind.usage().is_some_and(|usage| usage.requests > 0));
         if !events.is_empty() {
             self.place.engine.lost(&self.place.path, self.kind, RawJson::of(&EventLog { call, events }).in_one_line());
@@ -359,8 +439,16 @@ impl Drop for Attempt<'_> {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StepRecord<T> {
     pub value: T,
-    #[serde(default, skip_serializing_if = "EventLog::is_empty")]
-    pub told: EventLog,
+    #[serde(default, skip_serializing_if = "ToldLog::is_empty")]
+    pub told: ToldLog,
+}
+
+/// The same of a value that somebody else needs.
+#[derive(Serialize)]
+struct RecordToWrite<'a, T> {
+    value: &'a T,
+    #[serde(skip_serializing_if = "ToldLog::is_empty")]
+    told: ToldLog,
 }
 
 /// How a step is described to an engine. Built only if there is one.
@@ -390,7 +478,7 @@ impl<T: Serialize> StepDescription<T> {
     }
 
     fn step(self, key: String) -> Step {
-        let interrupted = self.interrupted.map(|value| RawJson::of(&StepRecord { value, told: EventLog::default() }));
+        let interrupted = self.interrupted.map(|value| RawJson::of(&StepRecord { value, told: ToldLog::default() }));
         Step { key, kind: self.kind, request: self.request, shown: self.shown, interrupted }
     }
 }
@@ -400,6 +488,23 @@ impl<T: Serialize> StepDescription<T> {
 pub enum StepEvents<'e> {
     Plain(&'e Events),
     Kept(Arc<Events>),
+}
+
+impl StepEvents<'_> {
+    /// The step whose events they are, if it is recorded.
+    pub fn origin(&self) -> Option<&Arc<StepOrigin>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Kept(events) => events.origin(),
+        }
+    }
+
+    /// The step has a record from now on.
+    pub fn settle(&self, renaming: Renaming) {
+        if let Some(origin) = self.origin() {
+            origin.settle(renaming);
+        }
+    }
 }
 
 impl Deref for StepEvents<'_> {
@@ -424,19 +529,32 @@ mod tests {
     #[derive(Default)]
     struct Memory(Mutex<BTreeMap<String, RawJson>>);
 
+    impl StepValue for u32 {}
+
+    impl RecordedSteps for Memory {
+        fn result(&self, key: &str) -> Option<RawJson> {
+            self.0.lock().unwrap().get(key).cloned()
+        }
+
+        fn keys_beneath(&self, key: &str) -> Vec<String> {
+            let prefix = format!("{key}/");
+            self.0.lock().unwrap().keys().filter(|key| key.starts_with(&prefix)).cloned().collect()
+        }
+    }
+
     impl Journal for Memory {
         fn step<'a>(
             &'a self,
             step: Step,
             effect: BoxFuture<'a, Result<RawJson, Stop>>,
-        ) -> BoxFuture<'a, Result<RawJson, Stop>> {
+        ) -> BoxFuture<'a, Result<StepAnswer, Stop>> {
             Box::pin(async move {
-                if let Some(result) = self.0.lock().unwrap().get(&step.key) {
-                    return Ok(result.clone());
+                if let Some(result) = self.result(&step.key) {
+                    return Ok(StepAnswer::Recorded(result));
                 }
                 let result = effect.await?;
-                self.0.lock().unwrap().insert(step.key, result.clone());
-                Ok(result)
+                self.0.lock().unwrap().insert(step.key, result);
+                Ok(StepAnswer::Ran)
             })
         }
 

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::StepKind;
 use super::mac::{self, LineMac, SigningPurpose, StateKey};
+use super::{RecordedSteps, StepKind};
 use crate::message::RawJson;
 
 /// The version of the format. Unknown fields are ignored, so fields may be added; a change of meaning raises it.
@@ -267,29 +267,28 @@ impl JournalContents {
     }
 
     /// The records above a key, the outermost first.
-    pub fn above<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a JournalEntry> {
-        memchr::memchr_iter(b'/', key.as_bytes()).filter_map(|end| self.records.get(&key[..end]))
+    pub fn above<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> {
+        let places = memchr::memchr_iter(b'/', key.as_bytes()).map(|end| &key[..end]);
+        places.filter_map(|place| Some((place, self.records.get(place)?)))
     }
 
     /// The records beneath a key, all levels.
     pub fn beneath<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
-        let prefix = format!("{key}/");
-        let range = self.records.range(prefix.clone()..);
-        range.take_while(move |(key, _)| key.starts_with(&prefix)).map(|(key, record)| (key.as_str(), record))
+        beneath(&self.records, key)
     }
 
-    /// The result of a step.
-    pub fn result(&self, key: &str) -> Option<&RawJson> {
+    /// The result of a step that is done, which may name what stands in the records beneath it.
+    pub fn done(&self, key: &str) -> Option<&RawJson> {
         match &self.records.get(key)?.known {
             StepProgress::Done(result) => Some(result),
             StepProgress::Started(_) | StepProgress::Asked(_) => None,
         }
     }
 
-    /// Whether it stands beneath a call that is done, and so is never looked at again. What stands beneath a model
+    /// Whether it stands beneath a call that is done, and so decides nothing any more. What stands beneath a model
     /// request are the calls that the reply asks for.
     pub fn is_settled(&self, key: &str) -> bool {
-        self.above(key).any(|record| record.kind.is_call() && matches!(record.known, StepProgress::Done(_)))
+        self.above(key).any(|(_, record)| record.kind.is_call() && matches!(record.known, StepProgress::Done(_)))
     }
 
     /// What a person is shown of the steps that may or may not have happened.
@@ -316,15 +315,6 @@ impl JournalContents {
         chosen.filter(|(key, _)| !self.is_settled(key))
     }
 
-    /// What an engine needs to go on: not what stands beneath something done.
-    pub fn into_unsettled(mut self) -> HashMap<String, JournalEntry> {
-        let settled: Vec<String> = self.records.keys().filter(|key| self.is_settled(key)).cloned().collect();
-        for key in settled {
-            self.records.remove(&key);
-        }
-        self.records.into_iter().collect()
-    }
-
     /// The same without the questions that wait: they are asked anew.
     #[must_use]
     pub fn without_questions(mut self) -> Self {
@@ -332,10 +322,30 @@ impl JournalContents {
         self
     }
 
-    /// Everything.
-    pub fn into_all(self) -> HashMap<String, JournalEntry> {
-        self.records.into_iter().collect()
+    /// Every step by its key.
+    pub fn into_records(self) -> BTreeMap<String, JournalEntry> {
+        self.records
     }
+}
+
+impl RecordedSteps for JournalContents {
+    fn result(&self, key: &str) -> Option<RawJson> {
+        self.done(key).cloned()
+    }
+
+    fn keys_beneath(&self, key: &str) -> Vec<String> {
+        self.beneath(key).map(|(key, _)| key.to_owned()).collect()
+    }
+}
+
+/// The records beneath a key, all levels.
+pub fn beneath<'a>(
+    records: &'a BTreeMap<String, JournalEntry>,
+    key: &str,
+) -> impl Iterator<Item = (&'a str, &'a JournalEntry)> + use<'a> {
+    let prefix = format!("{key}/");
+    let range = records.range(prefix.clone()..);
+    range.take_while(move |(key, _)| key.starts_with(&prefix)).map(|(key, record)| (key.as_str(), record))
 }
 
 /// Decisions on which nothing was built: they are taken again, under the policy of the day. By the place whose next
@@ -344,8 +354,11 @@ impl JournalContents {
 struct UnusedDecisions(HashMap<String, String>);
 
 impl UnusedDecisions {
-    /// A decision `main/t0/input` is used when anything else happens beneath `main`.
+    /// A decision `main/t0/input` is used when anything else happens beneath `main`, or `main` is done.
     fn see(&mut self, line: &JournalLine) {
+        if line.state == LineState::Done {
+            self.0.remove(&line.k);
+        }
         for end in memchr::memchr_iter(b'/', line.k.as_bytes()) {
             self.0.remove(&line.k[..end]);
         }
@@ -460,7 +473,7 @@ mod tests {
         let contents = read(&lines.each_ref().map(String::as_str)).unwrap();
         assert_eq!(contents.in_doubt().map(|(key, _)| key).collect::<Vec<_>>(), ["a"]);
         assert_eq!(contents.waiting().map(|(key, _)| key).collect::<Vec<_>>(), ["c"]);
-        assert!(contents.result("b").is_some() && contents.result("d").is_some() && contents.result("e").is_none());
+        assert!(contents.done("b").is_some() && contents.done("d").is_some() && contents.done("e").is_none());
     }
 
     #[test]
@@ -477,9 +490,6 @@ mod tests {
         assert_eq!(contents.in_doubt().map(|(key, _)| key).collect::<Vec<_>>(), ["main/t0/m0/c1"]);
         assert_eq!(contents.beneath("main/t0/m0/c0").count(), 2);
         assert_eq!(contents.beneath("main").count(), 6);
-        let mut left: Vec<String> = contents.into_unsettled().into_keys().collect();
-        left.sort();
-        assert_eq!(left, ["main/t0/m0", "main/t0/m0/c0", "main/t0/m0/c0.1/t0/m0", "main/t0/m0/c1"]);
     }
 
     #[test]
@@ -489,6 +499,7 @@ mod tests {
             (vec![], 0),
             (vec![line("main/t0/m0", "model", "done")], 2),
             (vec![line("other/t0/m0", "model", "done")], 1),
+            (vec![line("main", "call", "done")], 2),
         ];
         for (later, left) in cases {
             let lines: Vec<&str> = std::iter::once(&decided).chain(&later).map(String::as_str).collect();

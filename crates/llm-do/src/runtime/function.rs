@@ -10,7 +10,7 @@ use super::input::{Input, InputError, name_attachments, takes_attachments};
 use super::record::TurnRecord;
 use super::{Output, RunError, Runtime, scope, toolsets};
 use crate::event::{CallEnd, CallKind, EventKind, Events};
-use crate::journal::{StepDescription, StepKind, Steps};
+use crate::journal::{StepDescription, StepKind, Steps, Stop};
 use crate::message::{Attachment, Content, RawJson};
 use crate::project::Limit;
 use crate::tools::attachment;
@@ -71,9 +71,10 @@ impl Runtime {
         let turn = steps.here(events).step(description, |events| async move {
             let shown = input.to_json();
             let output = self.enter(entry, input, plane, &events, call, beneath).await?;
-            Ok::<_, RunError>(TurnRecord { input: shown, output, messages: Vec::new() })
+            Ok::<_, RunError>(TurnRecord::of_function(shown, &output))
         });
-        turn.await.map(|turn| turn.output)
+        let turn = turn.await?;
+        turn.own_output().ok_or_else(|| Stop::Journal(format!("`{}` has no output", steps.path())).into())
     }
 
     async fn enter(

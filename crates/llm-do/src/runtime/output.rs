@@ -6,7 +6,7 @@ use super::Output;
 use crate::escape::visible_start;
 use crate::json_schema;
 use crate::judgement;
-use crate::message::{RawJson, repeated_key};
+use crate::message::{RawJson, repeated_key, unfenced};
 use crate::project::Typing;
 use crate::tools::python::PythonHost;
 
@@ -31,14 +31,6 @@ pub async fn judge(typing: &Typing, text: &str, python: Option<&PythonHost>) -> 
         Some(violation) => Err(violation),
         None => Ok(Output::Value(RawJson::from_valid(json.to_owned()))),
     }
-}
-
-/// Models like to put JSON into a code fence.
-fn unfenced(text: &str) -> &str {
-    let text = text.trim();
-    let inner =
-        text.strip_prefix("```json").or_else(|| text.strip_prefix("```")).and_then(|rest| rest.strip_suffix("```"));
-    inner.map_or(text, str::trim)
 }
 
 /// What the model reads when its answer is sent back.

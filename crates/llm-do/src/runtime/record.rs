@@ -10,17 +10,171 @@ use super::ledger::Cost;
 use super::totals::RunTotals;
 use super::{Outcome, Output, finish_of};
 use crate::event::{CallEnd, CallKind, Event, EventKind, EventLog, Events, Recorder as _};
+use crate::journal::call::{CallRecord, GivenResult, RecordedReply, reply_at, value_at};
 use crate::journal::record::{JournalContents, JournalEntry, StepProgress};
-use crate::journal::{StepKind, StepRecord};
-use crate::message::{Message, RawJson, Reply};
+use crate::journal::{RecordedSteps, StepKind, StepRecord, StepValue, telling};
+use crate::message::{Content, Message, RawJson, Reply, ToolCall, ToolResult, UserMessage, unfenced};
+use crate::tools::plane::{CallPosition, MOST_QUESTIONS};
 
-/// A finished turn of the entry.
-#[derive(Debug, Serialize, Deserialize)]
+/// A finished turn of the entry, which names the records beneath it instead of repeating them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct TurnRecord {
+    /// As events show it, unless that is the text of the message that was made of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<RawJson>,
+    output: TurnOutput,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<StoredMessage>,
+}
+
+/// Where a message of a turn is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum TurnMessage {
+    /// It was made of the input.
+    Input,
+    /// The reply to this request.
+    Reply(u64),
+    /// The results of the calls of that reply.
+    Results(u64),
+    /// It was made here, and is in no other record.
+    Made,
+}
+
+/// A message of a turn: by its place, or whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StoredMessage {
+    At(TurnMessage),
+    Whole(Box<Message>),
+}
+
+/// What a turn gave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum TurnOutput {
+    /// The text of the reply to this request, or the value that it is the JSON of.
+    Reply(u64, #[serde(default, skip_serializing_if = "std::ops::Not::not")] bool),
+    Text(String),
+    /// Its JSON as text, line by line as it came.
+    Value(String),
+}
+
+impl StepValue for TurnRecord {}
+
+impl TurnRecord {
+    /// Of a function, which has no messages.
+    pub fn of_function(input: RawJson, output: &Output) -> Self {
+        Self { input: Some(input), output: TurnOutput::whole(output), messages: Vec::new() }
+    }
+
+    /// Of an agent: each message has its place among `sources`.
+    pub fn of(input: RawJson, output: &Output, sources: &[TurnMessage], messages: &[Message]) -> Self {
+        let is_shown = matches!(messages.first(), Some(Message::User(UserMessage { parts }))
+            if RawJson::of(&Content::shown(parts)) == input);
+        let stored = sources.iter().zip(messages).map(|(source, message)| match source {
+            TurnMessage::Made => StoredMessage::Whole(Box::new(message.clone())),
+            TurnMessage::Input | TurnMessage::Reply(_) | TurnMessage::Results(_) => StoredMessage::At(*source),
+        });
+        let output = match (sources.last(), messages.last()) {
+            (Some(TurnMessage::Reply(request)), Some(Message::Assistant(reply))) => {
+                TurnOutput::of(output, *request, reply)
+            }
+            _ => TurnOutput::whole(output),
+        };
+        Self { input: (!is_shown).then_some(input), output, messages: stored.collect() }
+    }
+
+    /// What it says itself, without other records.
+    pub fn own_output(&self) -> Option<Output> {
+        match &self.output {
+            TurnOutput::Reply(..) => None,
+            TurnOutput::Text(text) => Some(Output::Text(text.clone())),
+            TurnOutput::Value(json) => RawJson::parse(json).ok().map(Output::Value),
+        }
+    }
+
+    /// The answer. `key` is that of the turn.
+    pub fn output(&self, key: &str, records: &dyn RecordedSteps) -> Result<Output, String> {
+        match &self.output {
+            TurnOutput::Reply(request, is_value) => {
+                let text = reply_at(&format!("{key}/m{request}"), records)?.text();
+                Ok(if *is_value {
+                    Output::Value(RawJson::parse(unfenced(&text)).map_err(|error| error.to_string())?)
+                } else {
+                    Output::Text(text)
+                })
+            }
+            TurnOutput::Text(_) | TurnOutput::Value(_) => {
+                self.own_output().ok_or_else(|| format!("the output of `{key}` is no JSON"))
+            }
+        }
+    }
+
+    /// What was said in the turn.
+    pub fn messages(&self, key: &str, records: &dyn RecordedSteps) -> Result<Vec<Message>, String> {
+        let message = |stored: &StoredMessage| match stored {
+            StoredMessage::Whole(message) => Ok(Message::clone(message)),
+            StoredMessage::At(TurnMessage::Input) => {
+                let parts = value_at(&format!("{key}/input"), records)?;
+                Ok(Message::User(UserMessage { parts }))
+            }
+            StoredMessage::At(TurnMessage::Reply(request)) => {
+                reply_at(&format!("{key}/m{request}"), records).map(Message::Assistant)
+            }
+            StoredMessage::At(TurnMessage::Results(request)) => {
+                results_of(&format!("{key}/m{request}"), records).map(Message::tool_results)
+            }
+            StoredMessage::At(TurnMessage::Made) => Err(format!("a message of `{key}` is missing")),
+        };
+        self.messages.iter().map(message).collect()
+    }
+
     /// As events show it.
-    pub input: RawJson,
-    pub output: Output,
-    pub messages: Vec<Message>,
+    pub fn input(&self, key: &str, records: &dyn RecordedSteps) -> Result<RawJson, String> {
+        if let Some(input) = &self.input {
+            return Ok(input.clone());
+        }
+        let parts: Vec<Content> = value_at(&format!("{key}/input"), records)?;
+        Ok(RawJson::of(&Content::shown(&parts)))
+    }
+}
+
+impl TurnOutput {
+    fn whole(output: &Output) -> Self {
+        match output {
+            Output::Text(text) => Self::Text(text.clone()),
+            Output::Value(json) => Self::Value(json.get().to_owned()),
+        }
+    }
+
+    fn of(output: &Output, request: u64, reply: &Reply) -> Self {
+        let text = reply.text();
+        match output {
+            Output::Text(said) if *said == text => Self::Reply(request, false),
+            Output::Value(json) if json.get() == unfenced(&text) => Self::Reply(request, true),
+            Output::Text(_) | Output::Value(_) => Self::whole(output),
+        }
+    }
+}
+
+/// What the model read of the calls of a reply.
+fn results_of(request: &str, records: &dyn RecordedSteps) -> Result<Vec<ToolResult>, String> {
+    let reply = reply_at(request, records)?;
+    let result = |(position, call): (usize, &ToolCall)| {
+        let mut given = None;
+        for attempt in 0..MOST_QUESTIONS {
+            let place = CallPosition { position, attempt };
+            let record: CallRecord = value_at(&format!("{request}/{place}"), records)?;
+            given = record.given();
+            if given.is_some() {
+                break;
+            }
+        }
+        let outcome = given.unwrap_or_else(GivenResult::keeps_changing).read();
+        Ok(ToolResult { id: call.id.clone(), tool: call.tool.clone(), outcome })
+    };
+    reply.tool_calls().enumerate().map(result).collect()
 }
 
 /// What earlier processes spent in a run. Steps that are answered from the record neither reserve nor settle: parallel
@@ -38,7 +192,8 @@ impl PriorSpending {
     pub fn from(contents: &JournalContents) -> Self {
         let spent = contents.records().filter_map(|(key, record)| match (&record.known, record.kind) {
             (StepProgress::Done(result), StepKind::Model) => {
-                let StepRecord { value: reply, told } = result.to::<StepRecord<Reply>>().ok()?;
+                let StepRecord { value: RecordedReply(reply), told } = result.to().ok()?;
+                let told = telling::told(key, &told, contents).ok()?;
                 // Calls are counted together, when the first of them begins.
                 let has_begun = contents.beneath(key).next().is_some();
                 let tool_calls = if has_begun { reply.tool_calls().count() as u64 } else { 0 };
@@ -54,7 +209,7 @@ impl PriorSpending {
         let mut spent: BTreeMap<String, Cost> = spent.collect();
         let interrupted: Vec<&str> = contents.records().filter_map(interrupted).collect();
         let beneath = interrupted.into_iter().flat_map(|code| contents.beneath(code));
-        let mut lost: Vec<EventKind> = beneath.flat_map(|(_, record)| requests_of(record)).collect();
+        let mut lost: Vec<EventKind> = beneath.flat_map(|(key, record)| requests_of(key, record, contents)).collect();
         for (key, told) in contents.lost() {
             let Ok(EventLog { events, .. }) = told.to() else { continue };
             for kind in events.into_iter().map(|event| event.kind) {
@@ -113,34 +268,35 @@ fn interrupted<'a>((key, record): (&'a str, &JournalEntry)) -> Option<&'a str> {
 }
 
 /// What was told of the sendings of a request.
-fn requests_of(record: &JournalEntry) -> Vec<EventKind> {
-    let StepProgress::Done(result) = &record.known else { return Vec::new() };
-    let told = (record.kind == StepKind::Model).then(|| result.to::<StepRecord<IgnoredAny>>());
-    let events = told.and_then(Result::ok).map(|recorded| recorded.told.events).unwrap_or_default();
-    events.into_iter().map(|event| event.kind).filter(|kind| kind.usage().is_some()).collect()
+fn requests_of(key: &str, record: &JournalEntry, contents: &JournalContents) -> Vec<EventKind> {
+    let told = if record.kind == StepKind::Model { told_at(key, record, contents) } else { EventLog::default() };
+    told.events.into_iter().map(|event| event.kind).filter(|kind| kind.usage().is_some()).collect()
+}
+
+/// All that was told during a step that is done.
+fn told_at(key: &str, record: &JournalEntry, contents: &JournalContents) -> EventLog {
+    let StepProgress::Done(result) = &record.known else { return EventLog::default() };
+    let recorded = result.to::<StepRecord<IgnoredAny>>().ok();
+    recorded.and_then(|recorded| telling::told(key, &recorded.told, contents).ok()).unwrap_or_default()
 }
 
 /// Whether a call above, which came to its end in the same process, tells of it.
 fn is_told(contents: &JournalContents, key: &str, kind: &EventKind) -> bool {
-    let tells = |record: &JournalEntry| match &record.known {
-        StepProgress::Done(result) => result
-            .to::<StepRecord<IgnoredAny>>()
-            .is_ok_and(|recorded| recorded.told.events.iter().any(|event| event.kind == *kind)),
-        StepProgress::Started(_) | StepProgress::Asked(_) => false,
+    let tells = |(key, record): (&str, &JournalEntry)| {
+        told_at(key, record, contents).events.iter().any(|event| event.kind == *kind)
     };
     contents.above(key).any(tells)
 }
 
 /// What a finished run gave, from its journal alone.
 pub fn outcome(contents: &JournalContents) -> Option<Outcome> {
-    let (key, result) = contents.records().find_map(|(key, record)| match (&record.known, record.kind) {
-        (StepProgress::Done(result), StepKind::Call) if key.matches('/').count() == 1 => Some((key, result)),
-        (
-            StepProgress::Done(_) | StepProgress::Started(_) | StepProgress::Asked(_),
-            StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Ask | StepKind::Decide | StepKind::Call,
-        ) => None,
+    let (key, record) = contents.records().find(|(key, record)| {
+        let is_turn = record.kind == StepKind::Call && key.matches('/').count() == 1;
+        is_turn && matches!(record.known, StepProgress::Done(_))
     })?;
-    let StepRecord { value: TurnRecord { input, output, messages }, told } = result.to().ok()?;
+    let turn: TurnRecord = value_at(key, contents).ok()?;
+    let (output, messages) = (turn.output(key, contents).ok()?, turn.messages(key, contents).ok()?);
+    let input = turn.input(key, contents).ok()?;
     let session = Arc::new(RunTotals::default());
     PriorSpending::from(contents).account_to(&session);
     let events = Events::unheard().recorded_by(Arc::clone(&session) as Arc<_>);
@@ -148,7 +304,7 @@ pub fn outcome(contents: &JournalContents) -> Option<Outcome> {
     let entry = events.for_call(&Arc::from(name), 0, events.new_call());
     let kind = if messages.is_empty() { CallKind::Function } else { CallKind::Agent };
     entry.send(|| EventKind::CallStarted { name: name.to_owned(), kind, input, parent: None });
-    entry.replay(told);
+    entry.replay(told_at(key, record, contents));
     let (ended, usage) = (CallEnd::Output(output.told()), session.usage());
     entry.send(|| EventKind::CallFinished { name: name.to_owned(), kind, ended, duration_ms: 0, usage: usage.total });
     let trace = session.trace();

@@ -12,14 +12,15 @@ use super::input::Input;
 use super::ledger::{Account, Cost, LimitHit, LimitKinds};
 use super::output;
 use super::python;
-use super::record::TurnRecord;
+use super::record::{TurnMessage, TurnRecord};
 use super::repeats;
 use super::request::{OpeningEstimate, OwnRequests, RequestContext, RequestError, tell_near};
 use super::toolsets::{self, CallToolsets, ToolsetOpenError};
 use super::{Output, RunError, Runtime, offered_server_tools};
-use crate::event::{CallEnd, CallKind, EventKind, Events, TraceCall};
+use crate::event::{CallEnd, CallKind, Derivation, EventKind, Events, StepOrigin, TraceCall};
+use crate::journal::call::{RecordedReply, of_input};
 use crate::journal::digest::Chain;
-use crate::journal::{StepDescription, StepKind, Steps};
+use crate::journal::{StepDescription, StepKind, Steps, Stop};
 use crate::message::{
     Arguments, Content, Message, NextAction, RawJson, Reply, ToolCall, ToolResult, UnfinishedReason, UserMessage,
     next_step,
@@ -123,7 +124,10 @@ pub struct CallScope<'r> {
     /// What the last turn had come to when it failed.
     unfinished: Vec<Message>,
     turns: u64,
+    /// Of the turn that is going on.
     requests: u64,
+    /// The last request, whose record has the last reply.
+    answered: Option<Arc<StepOrigin>>,
     /// Identifies what was said so far in a recorded run.
     chain: Option<Chain>,
     started: Instant,
@@ -203,6 +207,7 @@ impl<'r> CallScope<'r> {
             unfinished: Vec::new(),
             turns: 0,
             requests: 0,
+            answered: None,
             chain: None,
             started: Instant::now(),
             ended: None,
@@ -260,6 +265,7 @@ impl<'r> CallScope<'r> {
         }
         self.ended = Some(CallEnd::Error("cancelled".to_owned()));
         self.turns += 1;
+        self.requests = 0;
         self.own.earlier = self.own.sent;
         self.turn = Some(Turn { start: self.frame.history.len(), ..turn });
         let run_limit = self.runtime.config.limits.timeout_seconds.filter(|_| self.is_entry());
@@ -348,26 +354,35 @@ impl<'r> CallScope<'r> {
     }
 
     async fn recorded_turn(&mut self) -> Result<Output, RunError> {
-        let (steps, start) = (self.turn_steps(), self.frame.history.len());
+        let (steps, mut live) = (self.turn_steps(), None);
         let input = self.turn.as_ref().and_then(|turn| turn.input.as_deref()).expect(UNTAKEN);
         let (request, shown) = (RawJson::of(&(&self.agent.name, input)), input.to_json());
-        let (events, scope) = (self.events.clone(), &mut *self);
+        let (events, scope, ran) = (self.events.clone(), &mut *self, &mut live);
         let turn = steps.here(&events).step(
             || StepDescription::new(StepKind::Call, &request),
             |events| async move {
                 scope.events = Events::clone(&events);
                 let output = scope.live_turn().await?;
-                let messages = scope.frame.history[start..].to_vec();
-                Ok::<_, RunError>(TurnRecord { input: shown, output, messages })
+                let record = scope.turn_record(shown, &output);
+                *ran = Some(output);
+                Ok::<_, RunError>(record)
             },
         );
         let turn = turn.await;
         self.events = events;
-        let TurnRecord { output, messages, .. } = turn?;
-        if self.frame.history.len() == start {
-            self.frame.history.extend(messages);
+        let turn = turn?;
+        if let Some(output) = live {
+            return Ok(output);
         }
-        Ok(output)
+        let records = steps.records().ok_or(Stop::Failed)?;
+        self.frame.history.extend(turn.messages(steps.path(), records).map_err(Stop::Journal)?);
+        Ok(turn.output(steps.path(), records).map_err(Stop::Journal)?)
+    }
+
+    /// The turn that has just ended, in words that name the records beneath it.
+    fn turn_record(&self, input: RawJson, output: &Output) -> TurnRecord {
+        let Some(turn) = &self.turn else { return TurnRecord::of_function(input, output) };
+        TurnRecord::of(input, output, &turn.sources, &self.frame.history[turn.start..])
     }
 
     /// The user message. Files that the input names are read here, once: what they hold later does not matter.
@@ -378,15 +393,18 @@ impl<'r> CallScope<'r> {
         let (Self { runtime, agent, frame, events, .. }, turn) = (&*self, &turn);
         let request = steps.is_recorded().then(|| RawJson::of(&input));
         let description = || StepDescription::new(StepKind::Decide, &request);
-        let message = steps.here(events).step(description, |events| async move {
+        let telling = steps.telling(events);
+        let effect = async {
             let reach = match reach {
                 Some(reach) => reach,
-                None => runtime.permitted_reach(&input, &frame.path, turn, &events).await?,
+                None => runtime.permitted_reach(&input, &frame.path, turn, &telling).await?,
             };
             let (premises, registry) = (runtime.program.premises(), &runtime.program.registry);
-            Ok(input.into_message(agent, premises, &reach, registry).await?)
-        });
-        message.await
+            Ok::<_, RunError>(input.into_message(agent, premises, &reach, registry).await?)
+        };
+        let parts = steps.run(description, &telling, effect).await?;
+        events.send_of(telling.origin(), || Derivation::Heard, || of_input(&parts));
+        Ok(parts)
     }
 
     async fn live_turn(&mut self) -> Result<Output, RunError> {
@@ -395,14 +413,16 @@ impl<'r> CallScope<'r> {
         let cancellation = CancellationToken::new();
         let _turn = cancellation.drop_guard_ref();
         let parts = self.build_user_message().await?;
-        self.events.send(|| EventKind::UserMessage { text: Content::shown(&parts) });
-        self.push(Message::User(UserMessage { parts }));
+        self.push(Message::User(UserMessage { parts }), TurnMessage::Input);
         let mut repairs = 0;
         loop {
             // A model that answers at once, a script or a record, waits for nothing: signals and others get their turn.
             tokio::task::coop::consume_budget().await;
-            let message = match next_step(&self.frame.history) {
-                NextAction::AskModel => Message::Assistant(self.ask().await?),
+            let (message, source) = match next_step(&self.frame.history) {
+                NextAction::AskModel => {
+                    let (reply, source) = self.ask().await?;
+                    (Message::Assistant(reply), source)
+                }
                 NextAction::RunTools(reply) => {
                     let calls: Vec<&ToolCall> = reply.tool_calls().collect();
                     self.count_calls(calls.len())?;
@@ -411,17 +431,21 @@ impl<'r> CallScope<'r> {
                     if let Some(turn) = &mut self.turn {
                         turn.failures.note(&self.agent.name, &calls, &results)?;
                     }
-                    let results = self.noted(results);
-                    Message::tool_results(results)
+                    let (results, is_noted) = self.noted(results);
+                    let source = if is_noted { TurnMessage::Made } else { TurnMessage::Results(self.requests - 1) };
+                    (Message::tool_results(results), source)
                 }
-                NextAction::Finish(reply) => match answer(self.runtime, &self.agent, reply, &self.events).await {
-                    Ok(output) => return Ok(output),
-                    Err(RunError::Output { violation, .. }) if repairs < MOST_REPAIRS => {
-                        repairs += 1;
-                        Message::user(output::repair_request(&violation))
+                NextAction::Finish(reply) => {
+                    let (answered, events) = (self.answered.as_ref(), &self.events);
+                    match answer(self.runtime, &self.agent, reply, answered, events).await {
+                        Ok(output) => return Ok(output),
+                        Err(RunError::Output { violation, .. }) if repairs < MOST_REPAIRS => {
+                            repairs += 1;
+                            (Message::user(output::repair_request(&violation)), TurnMessage::Made)
+                        }
+                        Err(error) => return Err(error),
                     }
-                    Err(error) => return Err(error),
-                },
+                }
                 // Half a typed answer can be told from a whole one, so it is sent back like any other that does not fit.
                 NextAction::GiveUp(reply, UnfinishedReason::Length)
                     if self.agent.output != Typing::Untyped
@@ -429,11 +453,11 @@ impl<'r> CallScope<'r> {
                         && repairs < MOST_REPAIRS =>
                 {
                     repairs += 1;
-                    Message::user(output::SHORTEN_REQUEST)
+                    (Message::user(output::SHORTEN_REQUEST), TurnMessage::Made)
                 }
                 NextAction::GiveUp(_, unfinished) => return Err(self.unfinished(unfinished)),
             };
-            self.push(message);
+            self.push(message, source);
         }
     }
 
@@ -441,16 +465,20 @@ impl<'r> CallScope<'r> {
         RunError::Unfinished { agent: self.agent.name.clone(), unfinished, partial: self.partial_text() }
     }
 
-    /// The results of the last reply's calls; who repeats itself is told.
-    fn noted(&self, mut results: Vec<ToolResult>) -> Vec<ToolResult> {
-        let Some((Message::Assistant(reply), before)) = self.frame.history.split_last() else { return results };
+    /// The results of the last reply's calls; who repeats itself is told, and then they are not those that were recorded.
+    fn noted(&self, mut results: Vec<ToolResult>) -> (Vec<ToolResult>, bool) {
+        let Some((Message::Assistant(reply), before)) = self.frame.history.split_last() else {
+            return (results, false);
+        };
         let calls: Vec<&ToolCall> = reply.tool_calls().collect();
-        for tool in repeats::note(before, &calls, &mut results) {
+        let noted = repeats::note(before, &calls, &mut results);
+        let is_noted = !noted.is_empty();
+        for tool in noted {
             let agent = &self.agent.name;
             let text = format!("agent `{agent}` called `{tool}` three times in a row, with the same result each time");
             self.events.send(|| EventKind::Notice { text });
         }
-        results
+        (results, is_noted)
     }
 
     /// Calls that had begun in an earlier process were counted there.
@@ -464,9 +492,12 @@ impl<'r> CallScope<'r> {
         Ok(())
     }
 
-    fn push(&mut self, message: Message) {
+    fn push(&mut self, message: Message, source: TurnMessage) {
         self.events.log(&message);
         self.frame.history.push(message);
+        if let Some(turn) = self.turn.as_mut().filter(|_| self.steps.is_recorded()) {
+            turn.sources.push(source);
+        }
     }
 
     fn context<'a>(&'a self, cancellation: &'a CancellationToken) -> CallContext<'a> {
@@ -495,16 +526,16 @@ impl<'r> CallScope<'r> {
     }
 
     /// Asks the model once, and once more if it said nothing at all. A text that was cut is gone on with, once.
-    async fn ask(&mut self) -> Result<Reply, RunError> {
+    async fn ask(&mut self) -> Result<(Reply, TurnMessage), RunError> {
         for _ in 0..2 {
             let reply = self.request().await?;
             let is_text = reply.unfinished() == Some(UnfinishedReason::Length) && !reply.is_empty();
             if is_text && self.agent.output == Typing::Untyped && self.conversation.goes_on_with(&reply) {
                 // Boxed: hardly any answer is cut.
-                return Box::pin(self.go_on_with(reply)).await;
+                return Ok((Box::pin(self.go_on_with(reply)).await?, TurnMessage::Made));
             }
             if !reply.is_empty() || reply.unfinished().is_some() {
-                return Ok(reply);
+                return Ok((reply, TurnMessage::Reply(self.requests - 1)));
             }
         }
         Err(RunError::Empty { agent: self.agent.name.clone() })
@@ -521,6 +552,7 @@ impl<'r> CallScope<'r> {
             Err(error) => return Err(error),
         };
         self.frame.history.truncate(start);
+        self.answered = None;
         self.chain = None;
         self.conversation.rewind(start);
         Ok(match rest {
@@ -551,14 +583,18 @@ impl<'r> CallScope<'r> {
         } = &mut *self;
         let (limited, history) = (*limited, &frame.history);
         let description = || StepDescription::new(StepKind::Model, &chain.as_ref().map(Chain::digest));
-        let reply = steps.here(events).step(description, |events| async move {
+        let telling = steps.telling(events);
+        let effect = async {
             let (price, ledger, account) = (price.as_deref(), &runtime.ledger, *account);
             let request =
-                RequestContext { agent, model, price, opening, limited, ledger, account, own, events: &events };
-            request.ask(conversation.as_mut(), history).await
-        });
-        let reply: Result<Reply, RequestError> = reply.await;
-        reply.map_err(|unanswered| match unanswered {
+                RequestContext { agent, model, price, opening, limited, ledger, account, own, events: &telling };
+            request.ask(conversation.as_mut(), history).await.map(RecordedReply)
+        };
+        let reply: Result<RecordedReply, RequestError> = steps.run(description, &telling, effect).await;
+        let answered = telling.origin().cloned();
+        drop(telling);
+        self.answered = answered;
+        reply.map(|RecordedReply(reply)| reply).map_err(|unanswered| match unanswered {
             RequestError::Limit(reached) => self.limited(&reached, self.partial_text()),
             RequestError::CutByMoney { reached, said } => {
                 let before = self.partial_text();
@@ -650,13 +686,19 @@ pub(super) async fn within<F: Future>(limit: Option<f64>, future: Pin<&mut F>) -
 }
 
 /// The answer that ends a turn, judged. Not a method: what it waits for must not borrow the whole call.
-async fn answer(runtime: &Runtime, agent: &AgentSpec, reply: &Reply, events: &Events) -> Result<Output, RunError> {
+async fn answer(
+    runtime: &Runtime,
+    agent: &AgentSpec,
+    reply: &Reply,
+    answered: Option<&Arc<StepOrigin>>,
+    events: &Events,
+) -> Result<Output, RunError> {
     let text = reply.text();
     let python = runtime.program.registry.python.as_deref();
     let output = output::judge(&agent.output, &text, python)
         .await
         .map_err(|violation| RunError::Output { agent: agent.name.clone(), violation })?;
-    events.send(|| EventKind::TextComplete { text });
+    events.send_of(answered, || Derivation::Text, || EventKind::TextComplete { text });
     Ok(output)
 }
 
@@ -687,6 +729,8 @@ struct Turn {
     reach: Option<Reach>,
     /// How long the history was before it.
     start: usize,
+    /// Where each of its messages is recorded, if the run is.
+    sources: Vec<TurnMessage>,
     failures: Failures,
 }
 
@@ -695,7 +739,7 @@ const UNTAKEN: &str = "a turn has its input until its message is made";
 
 impl Turn {
     fn of(input: Input, reach: Option<Reach>) -> Self {
-        Self { input: Some(Box::new(input)), reach, start: 0, failures: Failures::default() }
+        Self { input: Some(Box::new(input)), reach, start: 0, sources: Vec::new(), failures: Failures::default() }
     }
 
     fn take_input(&mut self) -> Option<(Input, Option<Reach>)> {

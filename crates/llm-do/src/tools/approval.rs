@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::ToolsetIdentity;
 use crate::BoxFuture;
 use crate::event::{ApprovalResult, EventKind, Events};
-use crate::journal::{Prior, StepDescription, StepKind, Steps, Stop};
+use crate::journal::{Prior, StepDescription, StepKind, StepValue, Steps, Stop};
 use crate::message::RawJson;
 use crate::redact::Redactor;
 
@@ -560,6 +560,16 @@ struct RecordedAnswer {
     /// something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     judged: Option<String>,
+}
+
+impl StepValue for RecordedAnswer {
+    fn settled(self) -> Self {
+        let answer = match self.answer {
+            Answer::Edited(arguments) => Answer::Edited(arguments.in_one_line()),
+            answer => answer,
+        };
+        Self { answer, ..self }
+    }
 }
 
 /// Why a call that asks goes on, or a question stays open.

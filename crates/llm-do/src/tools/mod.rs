@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
 use crate::event::{Events, TraceCall, UsageReport};
+use crate::journal::call::CHANGED;
 use crate::journal::digest::digest;
 use crate::journal::{Steps, Stop};
 use crate::message::{Attachment, Content, Message, RawJson};
@@ -113,7 +114,7 @@ pub enum ToolError {
     #[error("{0}")]
     Failed(String),
     /// What the approval was shown against has changed: it must be asked again.
-    #[error("its target changed since it was approved")]
+    #[error("{CHANGED}")]
     Changed,
     /// The whole run ends.
     #[error(transparent)]

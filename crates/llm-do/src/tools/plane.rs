@@ -16,12 +16,19 @@ use super::agent::AgentTool;
 use super::approval::{Gate, MOST_OPEN_QUESTIONS, Permission, Rules, canonical, digest};
 use super::source::{AgentToolNames, ToolsetSource};
 use super::{CallContext, Ending, Order, Repeat, ToolError, ToolKind, ToolSpec, Toolset, ToolsetIdentity};
-use crate::event::{EventKind, EventLog, Events, ToolReturn};
-use crate::journal::{StepDescription, StepKind, StepRecord};
+use crate::event::{Derivation, EventKind, Events, LogPart, Renaming, StepOrigin, ToolReturn};
+use crate::journal::call::{
+    CallOutcome, CallRecord, GivenResult, SaidBeneath, called, cut_text, is_of_reply, returned,
+};
+use crate::journal::{StepDescription, StepKind, StepRecord, Steps};
 use crate::message::{Arguments, Attachment, Content, RawJson, ToolCall, ToolResult};
 use crate::redact::Redactor;
 use crate::stack;
-use decision::{CallPosition, DecisionOutcome};
+use decision::{DecisionOutcome, Deliberation};
+
+pub(crate) use decision::CallPosition;
+
+pub use crate::journal::call::LONGEST_RESULT;
 
 /// A live toolset as one agent uses it.
 pub struct OpenToolset {
@@ -62,8 +69,6 @@ pub enum Refusals {
     EndRun,
 }
 
-/// Results with more characters than this are cut.
-pub const LONGEST_RESULT: usize = 60_000;
 /// How often a call is asked again because its target changed while it waited.
 pub const MOST_QUESTIONS: usize = 3;
 
@@ -164,7 +169,7 @@ impl ToolPlane {
     /// Runs the calls of one reply, and gives what its model reads of them.
     pub async fn run(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<ToolResult>, Ending> {
         let outcomes = self.outcomes(calls, cx).await?;
-        let read = |(call, outcome): (&&ToolCall, CallResult)| ToolResult {
+        let read = |(call, outcome): (&&ToolCall, GivenResult)| ToolResult {
             id: call.id.clone(),
             tool: call.tool.clone(),
             outcome: outcome.read(),
@@ -174,7 +179,7 @@ impl ToolPlane {
 
     /// All are decided first, in order; then the permitted ones run at the same time. Results come in call order. If one
     /// must wait for an approval that nobody can give, none runs.
-    async fn outcomes(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<CallResult>, Ending> {
+    async fn outcomes(&self, calls: &[&ToolCall], cx: &CallContext<'_>) -> Result<Vec<GivenResult>, Ending> {
         // Whoever reads the trace finds the calls of a reply in its order, whichever ends first.
         let first = cx.events.ranks(calls.len());
         let decided = self.decide_all(calls, first, cx).await?;
@@ -208,7 +213,7 @@ impl ToolPlane {
         call: &ToolCall,
         mut decided: DecisionOutcome,
         cx: &CallContext<'_>,
-    ) -> Result<CallResult, Ending> {
+    ) -> Result<GivenResult, Ending> {
         let events = cx.events.ranked(first + position as u64);
         let cx = &CallContext { events: &events, steps: cx.steps.clone(), ..*cx };
         for attempt in 0..MOST_QUESTIONS {
@@ -217,23 +222,16 @@ impl ToolPlane {
             let ran = match decided {
                 DecisionOutcome::Run(permission, told) => self.call(call, permission, told, inner).await?,
                 // Boxed is what most calls have no use for.
-                DecisionOutcome::Not(reason, told) => {
-                    Box::pin(self.refuse(call, CallRecord::refused(reason, told), inner)).await?
-                }
+                DecisionOutcome::Not(reason, told) => Box::pin(self.refuse(call, reason, told, inner)).await?,
                 DecisionOutcome::Recorded => Box::pin(self.recall(call, inner)).await?,
             };
-            match ran.gave {
-                CallOutcome::Content(content) => return Ok(CallResult { edited: ran.edited, given: Ok(content) }),
-                CallOutcome::Failed(reason) | CallOutcome::Refused(reason) => {
-                    return Ok(CallResult { edited: None, given: Err(reason) });
-                }
-                CallOutcome::Changed => {
-                    let place = CallPosition { position, attempt: attempt + 1 };
-                    decided = Box::pin(self.decide_again(call, place, cx)).await?;
-                }
+            if let Some(given) = ran.given() {
+                return Ok(given);
             }
+            let place = CallPosition { position, attempt: attempt + 1 };
+            decided = Box::pin(self.decide_again(call, place, cx)).await?;
         }
-        Ok(CallResult { edited: None, given: Err("its target keeps changing".to_owned()) })
+        Ok(GivenResult::keeps_changing())
     }
 
     /// Runs one permitted call as a step, and tells of it.
@@ -241,45 +239,62 @@ impl ToolPlane {
         &self,
         call: &ToolCall,
         permission: Permission,
-        decided: EventLog,
+        decided: Deliberation,
         cx: CallContext<'_>,
     ) -> Result<CallRecord, Ending> {
         let Arguments::Object(arguments) = &call.arguments else {
-            return Ok(CallRecord::refused(self.unknown(&call.tool), decided));
+            return Ok(CallRecord::refused(self.unknown(&call.tool), decided.log));
         };
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
         let (id, tool, edited) = (&call.id, &call.tool, permission.edited().cloned());
         let permitted = permission.call(id, tool, arguments);
         let arguments = permitted.arguments().clone();
         let node = slot.node(tool, &cx);
-        slot.tell_called(call, &arguments, node.as_ref(), cx.events);
-        let here = cx.steps.here(node.as_ref().map_or(cx.events, |node| &node.events));
+        let telling = cx.steps.telling(node.as_ref().map_or(cx.events, |node| &node.events));
+        let origin = telling.origin().filter(|_| is_of_reply(cx.steps.path())).cloned();
+        slot.tell_called(call, &arguments, node.as_ref(), origin.as_ref(), cx.events);
         let steps = if slot.is_once() { cx.steps.clone().within_once() } else { cx.steps.clone() };
-        let (cx, node) = (&cx, node.as_ref());
+        let (cx, node, events) = (&cx, node.as_ref(), &telling);
         let described = || slot.described(call, &arguments, cx.path);
-        let ran = here.step(described, |events| async move {
+        let given = origin.as_ref().map(|_| arguments.clone());
+        let effect = async move {
             let (path, call) = node.map_or((cx.path, cx.call), |node| (&node.path, node.call));
-            let inner = CallContext { events: &events, steps, path, call, timeout: None, ..*cx };
+            let inner = CallContext { events, steps, path, call, timeout: None, ..*cx };
             let started = Instant::now();
             let outcome = match self.open.get(slot.toolset) {
                 Some(open) => guarded(open.toolset.call(permitted, &inner)).await,
                 None => Err(ToolError::Failed(self.unknown(tool))),
             };
-            match self.ending() {
-                Some(ending) => Err(ending),
-                None => Ok(CallRecord { edited, decided, ..CallRecord::of(outcome, started, cx.events.redactor())? }),
+            if let Some(ending) = self.ending() {
+                return Err(ending);
             }
-        });
-        let ran = ran.await;
-        slot.tell_returned(call, ran.as_ref(), cx.events);
+            let record = made(outcome, started, cx.events.redactor())?;
+            Ok(CallRecord { edited, decided: decided.log, said: said(&record, events), given, ..record })
+        };
+        let ran = cx.steps.run(described, &telling, effect).await;
+        if let (Ok(_), Some(origin)) = (&ran, &decided.origin) {
+            origin.settle(Renaming::default());
+        }
+        slot.tell_returned(call, ran.as_ref(), origin.as_ref(), cx.events);
         ran
     }
 
     /// A refusal is a result: it stays one when the run goes on later.
-    async fn refuse(&self, call: &ToolCall, refused: CallRecord, cx: CallContext<'_>) -> Result<CallRecord, Ending> {
+    async fn refuse(
+        &self,
+        call: &ToolCall,
+        reason: String,
+        decided: Deliberation,
+        cx: CallContext<'_>,
+    ) -> Result<CallRecord, Ending> {
         let slot = self.slot(&call.tool).unwrap_or(&Slot::GONE);
         let described = || StepDescription::new(slot.step_kind(), &request_of(call));
-        cx.steps.here(cx.events).step(described, |_| async move { Ok(refused) }).await
+        let refused = CallRecord::refused(reason, decided.log);
+        let refused = cx.steps.here(cx.events).step(described, |_| async move { Ok::<_, Ending>(refused) }).await?;
+        if let Some(origin) = &decided.origin {
+            origin.settle(Renaming::default());
+        }
+        Ok(refused)
     }
 
     /// The result of a call that ran in another process, told again.
@@ -290,36 +305,23 @@ impl ToolPlane {
             Arguments::Malformed(text) => RawJson::of(text),
         };
         let described = slot.described(call, &arguments, cx.path);
-        let StepRecord { value: mut ran, told } = cx.steps.recalled(described).await?;
-        cx.events.replay(std::mem::take(&mut ran.decided));
+        let StepRecord { value: ran, told } = cx.steps.recalled(described).await?;
+        retell(&ran, &cx.steps, cx.events)?;
         if let CallOutcome::Refused(_) = ran.gave {
             return Ok(ran);
         }
         let node = slot.node(&call.tool, &cx);
-        slot.tell_called(call, ran.edited.as_ref().unwrap_or(&arguments), node.as_ref(), cx.events);
-        node.as_ref().map_or(cx.events, |node| &node.events).replay(told);
-        slot.tell_returned(call, Ok(&ran), cx.events);
+        let telling = cx.steps.telling(node.as_ref().map_or(cx.events, |node| &node.events));
+        let origin = telling.origin().filter(|_| is_of_reply(cx.steps.path()));
+        slot.tell_called(call, ran.edited.as_ref().unwrap_or(&arguments), node.as_ref(), origin, cx.events);
+        telling.settle(telling.replay(cx.steps.told(&told)?));
+        slot.tell_returned(call, Ok(&ran), origin, cx.events);
         Ok(ran)
     }
 
     /// Closes every toolset, the last one first; errors are told as events.
     pub async fn close(self, events: &Events) {
         close(self.open, events).await;
-    }
-}
-
-/// How one call ended.
-struct CallResult {
-    /// What a person made of its arguments.
-    edited: Option<RawJson>,
-    given: Result<Vec<Content>, String>,
-}
-
-impl CallResult {
-    /// Code gets what was given; a model reads it, and is told what it did not ask for.
-    fn read(self) -> Result<Vec<Content>, String> {
-        let edited = self.edited.map(|edited| format!("(the user changed the arguments to {})", edited.get()));
-        Ok(edited.map(Content::text).into_iter().chain(self.given?.into_iter().map(as_read)).collect())
     }
 }
 
@@ -369,7 +371,7 @@ fn indexed(open: &[OpenToolset]) -> Result<Vec<(String, Slot)>, String> {
 }
 
 /// All results, or what ends the run. Children that ran at the same time may each wait for approvals: all are named.
-fn together(results: impl Iterator<Item = Result<CallResult, Ending>>) -> Result<Vec<CallResult>, Ending> {
+fn together(results: impl Iterator<Item = Result<GivenResult, Ending>>) -> Result<Vec<GivenResult>, Ending> {
     let (mut finished, mut waiting) = (Vec::new(), Vec::new());
     for result in results {
         match result {
@@ -411,16 +413,18 @@ impl Slot {
         described.once(CallRecord::interrupted()).shown(&shown)
     }
 
-    /// A call of an agent tells of itself.
-    fn tell_called(&self, call: &ToolCall, arguments: &RawJson, node: Option<&CodeCaller>, events: &Events) {
+    /// A call of an agent tells of itself. What a reply asked for follows from it, and from the record of the call.
+    fn tell_called(
+        &self,
+        call: &ToolCall,
+        arguments: &RawJson,
+        node: Option<&CodeCaller>,
+        origin: Option<&Arc<StepOrigin>>,
+        events: &Events,
+    ) {
         if self.kind != ToolKind::Agent {
-            let (id, tool, calls_as) = (&call.id, &call.tool, node.map(|node| node.call));
-            events.send(|| EventKind::ToolCalled {
-                id: id.clone(),
-                tool: tool.clone(),
-                arguments: arguments.clone(),
-                calls_as,
-            });
+            let calls_as = node.map(|node| node.call);
+            events.send_of(origin, || Derivation::Called(calls_as), || called(call, arguments, calls_as));
         }
     }
 
@@ -429,17 +433,37 @@ impl Slot {
         (self.kind == ToolKind::Code).then(|| CodeCaller::of(tool, cx))
     }
 
-    fn tell_returned(&self, call: &ToolCall, ran: Result<&CallRecord, &Ending>, events: &Events) {
-        if self.kind != ToolKind::Agent {
-            events.send(|| {
-                let (returned, duration_ms) = match ran {
-                    Ok(ran) => (ran.gave.returned(), ran.duration_ms),
-                    Err(ending) => (ToolReturn::Error(ending.to_string()), 0),
-                };
-                EventKind::ToolReturned { id: call.id.clone(), tool: call.tool.clone(), returned, duration_ms }
-            });
+    fn tell_returned(
+        &self,
+        call: &ToolCall,
+        ran: Result<&CallRecord, &Ending>,
+        origin: Option<&Arc<StepOrigin>>,
+        events: &Events,
+    ) {
+        match ran {
+            _ if self.kind == ToolKind::Agent => {}
+            Ok(ran) => events.send_of(origin, || Derivation::Returned, || returned(call, ran)),
+            Err(ending) => events.send(|| {
+                let (id, tool, returned) = (call.id.clone(), call.tool.clone(), ToolReturn::Error(ending.to_string()));
+                EventKind::ToolReturned { id, tool, returned, duration_ms: 0 }
+            }),
         }
     }
+}
+
+/// Tells again what was told until a call was decided.
+fn retell(ran: &CallRecord, steps: &Steps, events: &Events) -> Result<(), Ending> {
+    if !ran.decided.is_empty() {
+        let telling = steps.telling_part(events, LogPart::Decided);
+        telling.settle(telling.replay(steps.told(&ran.decided)?));
+    }
+    Ok(())
+}
+
+/// Where what an agent gave to its caller is recorded already.
+fn said(record: &CallRecord, events: &Events) -> Option<SaidBeneath> {
+    let CallOutcome::Content(content) = &record.gave else { return None };
+    events.last_text(|key, text| SaidBeneath::of(content, key.to_owned(), text)).flatten()
 }
 
 /// What identifies a call: what the model asked for, whatever a person made of it.
@@ -459,70 +483,16 @@ pub struct InDoubt {
     pub arguments: RawJson,
 }
 
-/// What is recorded of a call.
-#[derive(Serialize, Deserialize)]
-struct CallRecord {
-    gave: CallOutcome,
-    duration_ms: u64,
-    /// The arguments to which a person changed the call's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    edited: Option<RawJson>,
-    /// What was told until it was decided.
-    #[serde(default, skip_serializing_if = "EventLog::is_empty")]
-    decided: EventLog,
-}
-
-/// Everything of a call's end that the loop goes on with.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum CallOutcome {
-    Content(Vec<Content>),
-    Failed(String),
-    /// It reached no tool.
-    Refused(String),
-    Changed,
-}
-
-impl CallRecord {
-    /// The one door from a tool to the conversation, the events and the journal: no key passes it.
-    fn of(outcome: Result<Vec<Content>, ToolError>, started: Instant, redactor: &Redactor) -> Result<Self, Ending> {
-        let gave = match outcome {
-            Ok(content) => CallOutcome::Content(cut(without_keys(content, redactor))),
-            Err(ToolError::Failed(reason)) => CallOutcome::Failed(cut_text(redactor.redacted(reason))),
-            Err(ToolError::Changed) => CallOutcome::Changed,
-            Err(ToolError::Ends(ending)) => return Err(ending),
-        };
-        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(Self { duration_ms, ..Self::at_once(gave) })
-    }
-
-    /// The run ended during the call.
-    fn interrupted() -> Self {
-        Self::at_once(CallOutcome::Failed("interrupted: it may or may not have happened".to_owned()))
-    }
-
-    fn refused(reason: String, decided: EventLog) -> Self {
-        Self { decided, ..Self::at_once(CallOutcome::Refused(reason)) }
-    }
-
-    fn at_once(gave: CallOutcome) -> Self {
-        Self { gave, duration_ms: 0, edited: None, decided: EventLog::default() }
-    }
-}
-
-impl CallOutcome {
-    fn returned(&self) -> ToolReturn {
-        match self {
-            // Only a value is read in another way than it was given.
-            Self::Content(content) if content.iter().any(|part| matches!(part, Content::Value { .. })) => {
-                let read: Vec<Content> = content.iter().cloned().map(as_read).collect();
-                ToolReturn::Result(Content::shown(&read))
-            }
-            Self::Content(content) => ToolReturn::Result(Content::shown(content)),
-            Self::Failed(reason) | Self::Refused(reason) => ToolReturn::Error(reason.clone()),
-            Self::Changed => ToolReturn::Error(ToolError::Changed.to_string()),
-        }
-    }
+/// The one door from a tool to the conversation, the events and the journal: no key passes it.
+fn made(outcome: Result<Vec<Content>, ToolError>, started: Instant, redactor: &Redactor) -> Result<CallRecord, Ending> {
+    let gave = match outcome {
+        Ok(content) => CallOutcome::Content(cut(without_keys(content, redactor))),
+        Err(ToolError::Failed(reason)) => CallOutcome::Failed(cut_text(redactor.redacted(reason))),
+        Err(ToolError::Changed) => CallOutcome::Changed,
+        Err(ToolError::Ends(ending)) => return Err(ending),
+    };
+    let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(CallRecord { duration_ms, ..CallRecord::at_once(gave) })
 }
 
 /// A tool that panics fails its call, not the program.
@@ -568,22 +538,4 @@ fn cut(content: Vec<Content>) -> Vec<Content> {
         whole @ (Content::Value { .. } | Content::Attachment(_)) => whole,
     };
     content.into_iter().map(cut_part).collect()
-}
-
-/// What a model reads.
-fn as_read(part: Content) -> Content {
-    match part {
-        Content::Value { json } => Content::Text { text: cut_text(json) },
-        read @ (Content::Text { .. } | Content::Attachment(_)) => read,
-    }
-}
-
-fn cut_text(text: String) -> String {
-    // A character has at least one byte: most texts need not be counted.
-    if text.len() <= LONGEST_RESULT {
-        return text;
-    }
-    let Some((end, _)) = text.char_indices().nth(LONGEST_RESULT) else { return text };
-    let left_out = text[end..].chars().count();
-    format!("{}\n[cut: {left_out} more characters; ask for less, or for a part]", &text[..end])
 }

@@ -317,7 +317,7 @@ async fn after_a_failed_write_nothing_runs_any_more() {
     let signer = Signer::after(LineMac::default(), None);
     let writer = Writer::start(File::open(desk.path()).unwrap(), signer).unwrap();
     let mode = Mode::Writes { writer, _replaced: None };
-    let journal = Arc::new(FileJournal::of(HashMap::new(), mode, Matching::Exact, None));
+    let journal = Arc::new(FileJournal::of(BTreeMap::new(), mode, Matching::Exact, None));
     let failed = desk.take(&journal, "c0", once(), Ok(7)).await.unwrap_err();
     assert!(failed.to_string().starts_with("the journal: it cannot be written: "), "{failed}");
     for (key, kind) in [("m0", StepKind::Model), ("c1", StepKind::Tool), ("q", StepKind::Ask)] {

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::bounded::BoundedList;
 use crate::escape::{visible_lines, visible_start};
+use crate::journal::StepValue;
 use crate::json_schema::{self, Direction, SchemaError};
 use crate::message::RawJson;
 use crate::syntax::table::is_name;
@@ -65,6 +66,9 @@ pub(crate) fn read_hello(answer: &RawJson) -> Result<Hello, String> {
     })?;
     Ok(Hello { version, has_tools: said.capabilities.tools.is_some() })
 }
+
+/// What a server offers.
+impl StepValue for Vec<McpTool> {}
 
 /// A tool as its server describes it, judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,13 +1,15 @@
 //! What becomes of the calls of a reply before any of them runs.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
-use super::{CallOutcome, CallRecord, Refusals, Slot, ToolPlane, request_of};
+use super::{Refusals, Slot, ToolPlane, request_of, retell};
 use crate::escape::visible_start;
-use crate::event::{EventKind, EventLog};
-use crate::journal::{Prior, StepKind, StepRecord, Suspension};
+use crate::event::{Derivation, LogPart, StepOrigin, ToldLog};
+use crate::journal::call::{self, CallOutcome, CallRecord, REFUSED, is_of_reply};
+use crate::journal::{Prior, StepKind, StepRecord, Steps, Suspension};
 use crate::message::{Arguments, RawJson, ToolCall, repeated_key};
 use crate::syntax::names;
 use crate::tools::approval::{Candidate, GateOutcome, PendingQuestion, Permission, RefusedBy, Verdict};
@@ -16,11 +18,19 @@ use crate::tools::{CallContext, Ending, ToolKind};
 /// What becomes of a call.
 pub(super) enum DecisionOutcome {
     /// It runs; with what was told until it was decided.
-    Run(Permission, EventLog),
+    Run(Permission, Deliberation),
     /// The model reads why not; with what was told.
-    Not(String, EventLog),
+    Not(String, Deliberation),
     /// The record has its result, so there is nothing to decide.
     Recorded,
+}
+
+/// What was told until a call was decided; it is recorded with the call.
+#[derive(Default)]
+pub(super) struct Deliberation {
+    pub log: ToldLog,
+    /// The place whose record will have it, if there will be one.
+    pub origin: Option<Arc<StepOrigin>>,
 }
 
 /// What the gate says of a call.
@@ -37,7 +47,7 @@ const LONGEST_ARGUMENTS: usize = 1024 * 1024;
 
 /// Where a call stands among those of its reply, and how often it was decided.
 #[derive(Clone, Copy)]
-pub(super) struct CallPosition {
+pub(crate) struct CallPosition {
     pub position: usize,
     pub attempt: usize,
 }
@@ -110,14 +120,17 @@ impl ToolPlane {
         match steps.prior(StepKind::Tool, || request_of(call)) {
             Prior::Nothing => {}
             Prior::Begun if !slot.is_once() => {}
-            Prior::Replayed(result) if slot.kind == ToolKind::Agent => return Ok(replayed(result, cx)),
+            Prior::Replayed(result) if slot.kind == ToolKind::Agent => return replayed(result, &steps, cx),
             Prior::Begun | Prior::Done | Prior::Replayed(_) => return Ok(DecisionOutcome::Recorded),
         }
-        let telling = steps.telling(cx.events);
+        let telling = steps.telling_part(cx.events, LogPart::Decided);
         let inner = CallContext { events: &telling, steps: cx.steps.clone(), ..*cx };
-        match self.decide_one(call, place, &inner).await? {
-            CallDecision::Run(permission) => Ok(DecisionOutcome::Run(permission, telling.told())),
-            CallDecision::Refuse(reason) => Ok(DecisionOutcome::Not(reason, telling.told())),
+        let decision = self.decide_one(call, place, &inner).await?;
+        let log = if steps.is_recorded() { telling.told(|_| None) } else { ToldLog::default() };
+        let decided = Deliberation { log, origin: telling.origin().cloned() };
+        match decision {
+            CallDecision::Run(permission) => Ok(DecisionOutcome::Run(permission, decided)),
+            CallDecision::Refuse(reason) => Ok(DecisionOutcome::Not(reason, decided)),
             CallDecision::Wait(pending) => Err(Ending::NeedsApproval(vec![pending])),
         }
     }
@@ -239,23 +252,23 @@ impl ToolPlane {
 }
 
 /// A call of an agent in a run that is only replayed: its own steps come from the record, so that nothing runs.
-fn replayed(result: Option<RawJson>, cx: &CallContext<'_>) -> DecisionOutcome {
+fn replayed(result: Option<RawJson>, steps: &Steps, cx: &CallContext<'_>) -> Result<DecisionOutcome, Ending> {
     let recorded = result.and_then(|result| result.to::<StepRecord<CallRecord>>().ok()).map(|recorded| recorded.value);
-    let Some(CallRecord { gave, edited, decided, .. }) = recorded else {
-        return DecisionOutcome::Run(Permission::replayed(None), EventLog::default());
+    let Some(recorded) = recorded else {
+        return Ok(DecisionOutcome::Run(Permission::replayed(None), Deliberation::default()));
     };
-    cx.events.replay(decided);
-    match gave {
-        CallOutcome::Refused(reason) => DecisionOutcome::Not(reason, EventLog::default()),
-        CallOutcome::Content(_) | CallOutcome::Failed(_) | CallOutcome::Changed => {
-            DecisionOutcome::Run(Permission::replayed(edited), EventLog::default())
+    retell(&recorded, steps, cx.events)?;
+    Ok(match recorded.gave {
+        CallOutcome::Refused(reason) => DecisionOutcome::Not(reason, Deliberation::default()),
+        CallOutcome::Content(_) | CallOutcome::Failed(_) | CallOutcome::Changed | CallOutcome::Said(_) => {
+            DecisionOutcome::Run(Permission::replayed(recorded.edited), Deliberation::default())
         }
-    }
+    })
 }
 
 /// Tells of a refusal; what the model reads of it.
 fn refused(call: &ToolCall, reason: String, cx: &CallContext<'_>) -> CallDecision {
-    let read = format!("refused: {reason}");
+    let read = format!("{REFUSED}{reason}");
     tell_refused(call, &call.arguments, reason, true, cx);
     CallDecision::Refuse(read)
 }
@@ -269,18 +282,19 @@ fn undispatched(call: &ToolCall, arguments: &Arguments, reason: String, cx: &Cal
 
 /// `judged`: by a rule or a person.
 fn tell_refused(call: &ToolCall, arguments: &Arguments, reason: String, judged: bool, cx: &CallContext<'_>) {
-    cx.events.send(|| {
-        let (arguments, arguments_text) = arguments.in_json();
-        EventKind::ToolRefused {
-            id: call.id.clone(),
-            path: cx.path.to_vec(),
-            tool: call.tool.clone(),
-            arguments: arguments.cloned(),
-            arguments_text: arguments_text.map(str::to_owned),
-            reason,
-            judged,
-        }
-    });
+    // Only what was judged as the model wrote it follows from the reply.
+    let origin = cx.events.origin().filter(|_| *arguments == call.arguments && is_call_of_reply(cx));
+    let path = || cx.path.to_vec();
+    cx.events.send_of(
+        origin,
+        || Derivation::Refused(path(), judged),
+        || call::refused(call, arguments, path(), reason, judged),
+    );
+}
+
+/// Whether a model asked for the calls that are decided here, and not code.
+fn is_call_of_reply(cx: &CallContext<'_>) -> bool {
+    cx.steps.is_recorded() && is_of_reply(&format!("{}/c0", cx.steps.path()))
 }
 
 fn ended_by(call: &ToolCall, reason: String, cx: &CallContext<'_>) -> Ending {

@@ -1,0 +1,163 @@
+//! What a step told, as a journal stores it: every fact once. What follows from a value that is recorded is named, what a
+//! step within it told is named, and only the rest is written out.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::kinds::StoredKind;
+use super::{Event, EventKind};
+use crate::message::Usage;
+
+/// How a fact follows from a recorded value, which therefore is all that has to be stored. The record is that of the step
+/// that the fact is told of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Derivation {
+    /// The text of a reply is complete.
+    Text,
+    /// The user message was made of an input.
+    Heard,
+    /// A request was sent to the model of its reply; how long an answer was waited for, in milliseconds.
+    Started(Option<u64>),
+    /// A request was answered; how long it took, in milliseconds.
+    Finished(u64),
+    /// A tool was called; the id under which its code calls others.
+    Called(Option<u64>),
+    /// A tool returned.
+    Returned,
+    /// A call was refused: the agents and the code from the entry down, and whether a rule or a person refused it.
+    Refused(Vec<String>, bool),
+    /// A call of an agent began with the arguments of the tool call.
+    Begun(u64),
+    /// A call of an agent ended with what its caller got; how long it took, in milliseconds, and what it used.
+    Ended(u64, #[serde(with = "brief")] Usage),
+}
+
+/// A usage in few bytes: a list of its numbers without the zeros at its end. Money is text, since it is compared.
+pub mod brief {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::message::Usage;
+
+    /// The numbers, then the money.
+    #[derive(Serialize, Deserialize)]
+    struct Numbers(Vec<u64>, Option<String>);
+
+    /// Writes the list.
+    pub fn serialize<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
+        let Usage { requests, input_tokens, output_tokens, cache_read_tokens, .. } = *usage;
+        let Usage { cache_write_tokens, reasoning_tokens, cost_usd, unanswered, estimated, .. } = *usage;
+        let mut numbers = vec![requests, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens];
+        numbers.extend([reasoning_tokens, unanswered, estimated]);
+        let used = numbers.iter().rposition(|number| *number != 0).map_or(0, |last| last + 1);
+        numbers.truncate(used);
+        Numbers(numbers, cost_usd.map(|cost| cost.to_string())).serialize(serializer)
+    }
+
+    /// Reads the list.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Usage, D::Error> {
+        let Numbers(numbers, cost) = Numbers::deserialize(deserializer)?;
+        let number = |index: usize| numbers.get(index).copied().unwrap_or_default();
+        Ok(Usage {
+            requests: number(0),
+            input_tokens: number(1),
+            output_tokens: number(2),
+            cache_read_tokens: number(3),
+            cache_write_tokens: number(4),
+            reasoning_tokens: number(5),
+            unanswered: number(6),
+            estimated: number(7),
+            cost_usd: cost.map(|cost| cost.parse().map_err(D::Error::custom)).transpose()?,
+        })
+    }
+}
+
+/// Whose events they are: what [`Event`] has besides its kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Teller(pub Arc<str>, pub usize, pub u64, pub u64);
+
+impl Teller {
+    /// Who told this event.
+    pub fn of(event: &Event) -> Self {
+        Self(Arc::clone(&event.agent), event.depth, event.call, event.rank)
+    }
+
+    /// The event of this kind that it tells.
+    pub fn event(&self, kind: EventKind) -> Event {
+        let Self(agent, depth, call, rank) = self;
+        Event { agent: Arc::clone(agent), depth: *depth, call: *call, kind, rank: *rank }
+    }
+}
+
+/// Which of the two lists of a record: what was told until a call was decided stands apart from what it told itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogPart {
+    #[default]
+    Told,
+    Decided,
+}
+
+/// Events that stand in the record of a step beneath this one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BorrowedEvents {
+    /// The key of that record, from here.
+    pub k: String,
+    #[serde(default, skip_serializing_if = "is_told")]
+    pub part: LogPart,
+    /// How many of them, from the first that was not borrowed yet; all that are left if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<usize>,
+    /// The ids of calls there and here, where they differ: the record is of another process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<(u64, u64)>,
+    /// The rank here, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks in this form")]
+fn is_told(part: &LogPart) -> bool {
+    *part == LogPart::Told
+}
+
+/// One entry of what was told. The number is that of its teller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToldItem {
+    /// It stands in another record.
+    Of(BorrowedEvents),
+    /// It follows from the record at this key, from here; without one from this record.
+    So(usize, String, Derivation),
+    /// All of it.
+    Is(usize, WholeKind),
+}
+
+/// A kind of event with all its fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WholeKind(#[serde(with = "StoredKind")] pub EventKind);
+
+/// All that was told during a step, in its order. The first teller is the call whose step it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToldLog {
+    pub by: Vec<Teller>,
+    pub items: Vec<ToldItem>,
+}
+
+impl ToldLog {
+    /// Whether nothing was told during the step.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The number of a teller among those of this log.
+    pub fn teller(&mut self, teller: Teller) -> usize {
+        let known = self.by.iter().position(|known| *known == teller);
+        known.unwrap_or_else(|| {
+            self.by.push(teller);
+            self.by.len() - 1
+        })
+    }
+}
