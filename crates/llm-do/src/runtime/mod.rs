@@ -57,7 +57,7 @@ use scope::Caller;
 use totals::RunTotals;
 
 pub use entry::EntryCall;
-pub use scope::{CallFrame, CallScope, OutsideCaller};
+pub use scope::{CallFrame, CallScope, OutsideCaller, RestoredTurns};
 
 /// Who answers for which provider, and what that costs.
 #[derive(Clone, Default)]
