@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use llm_do::event::Events;
 use llm_do::journal::file::FileJournal;
 use llm_do::journal::mac::StateKey;
-use llm_do::journal::{Journal, StepDescription, StepKind, Steps, Stop};
+use llm_do::journal::{Journal, StepDescription, StepKind, StepValue, Steps, Stop};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -129,12 +129,18 @@ fn recorded(path: &Path) -> Result<Steps, Failure> {
 }
 
 /// A step like a model request: one line of about 300 bytes.
-async fn taken(steps: &Steps, number: u32, events: &Events) -> Result<u64, Stop> {
+async fn taken(steps: &Steps, number: u32, events: &Events) -> Result<StepResult, Stop> {
     let steps = steps.at(format_args!("main/t0/m{number}"));
     let described = || StepDescription::new(StepKind::Model, &("x".repeat(100), number));
     steps.here(events).step(described, |_| effect(number)).await
 }
 
-fn effect(number: u32) -> Ready<Result<u64, Stop>> {
-    ready(Ok(u64::from(number) * 3))
+fn effect(number: u32) -> Ready<Result<StepResult, Stop>> {
+    ready(Ok(StepResult(u64::from(number) * 3)))
 }
+
+/// What a step of the benchmark gives.
+#[derive(serde::Deserialize, serde::Serialize)]
+struct StepResult(u64);
+
+impl StepValue for StepResult {}

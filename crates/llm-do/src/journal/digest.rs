@@ -12,6 +12,16 @@ pub fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     hex(&hash.finalize())
 }
 
+/// Whether a text is such a hash, of whatever.
+pub fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The hash of bytes, as other programs have it.
+pub fn of_bytes(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
 /// The hash of what a reader gives, from its beginning to its end.
 pub fn of_content(mut reader: impl std::io::Read) -> std::io::Result<String> {
     let mut hash = Sha256::new();

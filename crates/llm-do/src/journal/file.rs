@@ -12,14 +12,15 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::digest::digest;
+use super::blobs::{Blobs, LARGEST_INLINE};
+use super::digest::{digest, of_bytes};
 use super::mac::{LineMac, StateKey};
 use super::record::{
-    self, Damage, JournalContents, JournalEntry, JournalLine, LineState, NumberedLine, OPENING, RunLine, StepProgress,
-    VERSION,
+    self, Damage, JournalContents, JournalEntry, JournalLine, LineState, OPENING, ParsedLines, RunIdentity, RunLine,
+    StepProgress, VERSION,
 };
-use super::writer::{Acknowledgement, Signer, Writer};
-use super::{Journal, Prior, RecordedSteps, Step, StepAnswer, StepKind, Stop};
+use super::writer::{Acknowledgement, NamedValue, Signer, Writer, WriterTarget};
+use super::{Journal, Prior, RecordedSteps, Step, StepAnswer, StepKind, StepParts, Stop};
 use crate::BoxFuture;
 use crate::beneath::Beside;
 use crate::message::RawJson;
@@ -49,6 +50,48 @@ pub enum JournalError {
     Io { path: PathBuf, error: io::Error },
 }
 
+/// When a line counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is written: it survives the end of the process, however that comes, but not that of the machine. A run that
+    /// is suspended at a question is on the disk all the same.
+    Written,
+    /// When it is on the disk.
+    #[default]
+    Synced,
+}
+
+/// How a journal is written and read.
+#[derive(Clone, Debug, Default)]
+pub struct JournalSettings {
+    /// Who runs this.
+    pub by: Option<String>,
+    /// Who signs. Without a key it counts as a stranger's later.
+    pub key: Option<StateKey>,
+    pub durability: Durability,
+    /// Where values are kept that are too large for a line; without it they are written into the file all the same.
+    pub blobs: Option<Blobs>,
+}
+
+/// What a journal begins with.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    pub identity: RunIdentity,
+    /// What resuming needs to know.
+    pub header: RawJson,
+    /// Records that are taken over from another run.
+    pub copied: Vec<JournalLine>,
+    /// What the requests among them were made of.
+    pub parts: BTreeMap<String, RawJson>,
+}
+
+impl NewRun {
+    /// A run that begins with nothing but its header.
+    pub fn of(identity: RunIdentity, header: &impl Serialize) -> Self {
+        Self { identity, header: RawJson::of(header), copied: Vec::new(), parts: BTreeMap::new() }
+    }
+}
+
 /// Whether a recorded model request of other words still counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
@@ -63,8 +106,7 @@ pub struct FileJournal {
     state: Mutex<JournalProgress>,
     mode: Mode,
     matching: Matching,
-    /// Who runs this.
-    by: Option<String>,
+    settings: JournalSettings,
 }
 
 enum Mode {
@@ -82,6 +124,8 @@ struct JournalProgress {
     records: BTreeMap<String, JournalEntry>,
     /// Steps of this process.
     taken: HashSet<String>,
+    /// The names of the parts that are written already.
+    parts: HashSet<String>,
     /// The journal cannot be written: nothing may run after that.
     failure: Option<Stop>,
 }
@@ -91,7 +135,7 @@ pub struct OpenJournal {
     path: PathBuf,
     file: File,
     contents: JournalContents,
-    key: Option<StateKey>,
+    settings: JournalSettings,
     origin: JournalOrigin,
 }
 
@@ -100,30 +144,42 @@ enum JournalOrigin {
     /// We did: how much of the file counts, and how its last line is signed.
     Own { committed: u64, last: LineMac },
     /// A stranger did: what is kept of it.
-    Stranger { header: RunLine, lines: Vec<NumberedLine> },
+    Stranger(Box<ParsedLines>),
 }
 
 impl OpenJournal {
     /// Takes the lock and reads everything that was written with the key. The file stays as it is until
-    /// [`OpenJournal::resume`].
+    /// [`OpenJournal::resume`]. All values are in the file, and what is written is synced.
     pub fn open(path: &Path, key: Option<&StateKey>) -> Result<Self, JournalError> {
+        Self::open_with(path, JournalSettings { key: key.cloned(), ..JournalSettings::default() })
+    }
+
+    /// The same with other settings.
+    pub fn open_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
         let committed = record::committed(&bytes);
-        let read = JournalContents::read(&bytes[..committed], key);
+        let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
+        let read = JournalContents::read_with(&bytes[..committed], settings.key.as_ref(), &values);
         let (contents, last) = read.map_err(|damage| damaged(damage, path))?;
         let origin = JournalOrigin::Own { committed: committed as u64, last };
-        Ok(Self { path: path.to_owned(), file, contents, key: key.cloned(), origin })
+        Ok(Self { path: path.to_owned(), file, contents, settings, origin })
     }
 
     /// The same of a stranger's file. Going on with it writes what is kept of it anew, signed with the key: whoever does
     /// that has asked a person before.
     pub fn open_foreign(path: &Path, key: Option<&StateKey>) -> Result<Self, JournalError> {
+        Self::open_foreign_with(path, JournalSettings { key: key.cloned(), ..JournalSettings::default() })
+    }
+
+    /// The same with other settings.
+    pub fn open_foreign_with(path: &Path, settings: JournalSettings) -> Result<Self, JournalError> {
         let (file, bytes) = locked(path)?;
-        let lines = record::strangers_lines(&bytes[..record::committed(&bytes)]);
-        let (header, lines) = lines.map_err(|damage| damaged(damage, path))?;
-        let contents = JournalContents::of(header.clone(), lines.clone()).map_err(|damage| damaged(damage, path))?;
-        let origin = JournalOrigin::Stranger { header, lines };
-        Ok(Self { path: path.to_owned(), file, contents, key: key.cloned(), origin })
+        let values = |digest: &str| value_in(settings.blobs.as_ref(), digest);
+        let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &values);
+        let lines = lines.map_err(|damage| damaged(damage, path))?;
+        let contents = JournalContents::of(lines.clone()).map_err(|damage| damaged(damage, path))?;
+        let origin = JournalOrigin::Stranger(Box::new(lines));
+        Ok(Self { path: path.to_owned(), file, contents, settings, origin })
     }
 
     /// What the journal says, as it was read when it was opened.
@@ -134,40 +190,92 @@ impl OpenJournal {
     /// What a stranger's header says, as it was understood: this is written anew.
     #[must_use]
     pub fn with_header(mut self, header: &impl Serialize) -> Self {
-        if let JournalOrigin::Stranger { header: line, .. } = &mut self.origin {
-            line.res = Some(RawJson::of(header));
+        if let JournalOrigin::Stranger(lines) = &mut self.origin {
+            lines.header.res = Some(RawJson::of(header));
         }
         self
     }
 
     /// Goes on: a torn last line is dropped, since nothing that it tells of was acknowledged.
     pub fn resume(self, matching: Matching, by: Option<String>) -> Result<FileJournal, JournalError> {
-        let Self { path, file, contents, key, origin } = self;
+        let Self { path, file, contents, settings, origin } = self;
+        let settings = JournalSettings { by: by.or(settings.by), ..settings };
         let failed = |error| JournalError::Io { path: path.clone(), error };
         let (file, signer, replaced, contents) = match origin {
             JournalOrigin::Own { committed, last } => {
                 file.set_len(committed).map_err(failed)?;
-                let mut signer = Signer::after(last, key);
-                append(&file, &mut signer, [line_of(&RunLine::resumed(now(), by.clone()))]).map_err(failed)?;
+                let mut signer = Signer::after(last, settings.key.clone());
+                append(&file, &mut signer, [line_of(&RunLine::resumed(now(), settings.by.clone()))]).map_err(failed)?;
                 (file, signer, None, contents)
             }
-            JournalOrigin::Stranger { header, lines } => {
-                let header = RunLine { v: Some(VERSION), ..header };
-                let adopted = RunLine::adopted(now(), by.clone());
-                // A question that a stranger wrote down is not signed: it is asked anew.
-                let kept = lines.iter().filter(|(_, line)| line.kind != StepKind::Ask);
-                let lines = [line_of(&header)].into_iter().chain(kept.map(|(_, line)| line_of(line)));
-                let (own, signer) = written_anew(&path, lines.chain([line_of(&adopted)]), key).map_err(failed)?;
+            JournalOrigin::Stranger(lines) => {
+                let lines = anew(*lines, &settings).map_err(failed)?;
+                let (own, signer) = written_anew(&path, lines, settings.key.clone()).map_err(failed)?;
                 (own, signer, Some(file), contents.without_questions())
             }
         };
-        let mode = Mode::Writes { writer: Writer::start(file, signer).map_err(failed)?, _replaced: replaced };
-        Ok(FileJournal::of(contents.into_records(), mode, matching, by))
+        let (durability, blobs) = (settings.durability, settings.blobs.clone());
+        let writer = Writer::start(WriterTarget { file, durability, blobs }, signer).map_err(failed)?;
+        let mode = Mode::Writes { writer, _replaced: replaced };
+        Ok(FileJournal::of(contents, mode, matching, settings))
     }
 }
 
+/// What is kept of a stranger's file, as lines of ours.
+fn anew(lines: ParsedLines, settings: &JournalSettings) -> io::Result<Vec<String>> {
+    let ParsedLines { header, parts, steps } = lines;
+    let header = RunLine { v: Some(VERSION), ..header };
+    // A question that a stranger wrote down is not signed: it is asked anew.
+    let steps = steps.into_iter().map(|(_, line)| line).filter(|line| line.kind != StepKind::Ask).collect();
+    let mut lines = beginning(header, parts, steps, settings)?;
+    lines.push(line_of(&RunLine::adopted(now(), settings.by.clone())));
+    Ok(lines)
+}
+
+/// The lines that a journal begins with. Values that are too large for them are kept before.
+fn beginning(
+    mut header: RunLine,
+    parts: BTreeMap<String, RawJson>,
+    steps: Vec<JournalLine>,
+    settings: &JournalSettings,
+) -> io::Result<Vec<String>> {
+    let keep = |res: &mut Option<RawJson>, blob: &mut Option<String>| {
+        *blob = None;
+        let value = outlined(res, blob, settings.blobs.as_ref());
+        match (value, &settings.blobs) {
+            (Some(value), Some(blobs)) => blobs.keep(&value.digest, value.json.as_bytes(), settings.durability),
+            (None | Some(_), _) => Ok(()),
+        }
+    };
+    keep(&mut header.res, &mut header.blob)?;
+    let mut lines = vec![line_of(&header)];
+    for (name, part) in parts {
+        let mut line = RunLine::part(&name, part, now());
+        keep(&mut line.res, &mut line.blob)?;
+        lines.push(line_of(&line));
+    }
+    for mut line in steps {
+        keep(&mut line.res, &mut line.blob)?;
+        lines.push(line_of(&line));
+    }
+    Ok(lines)
+}
+
+/// Takes a value that is too large out of its line, which then names it.
+fn outlined(res: &mut Option<RawJson>, blob: &mut Option<String>, blobs: Option<&Blobs>) -> Option<NamedValue> {
+    blobs?;
+    let json = res.take_if(|res| res.get().len() > LARGEST_INLINE)?.in_one_line().get().to_owned();
+    let digest = of_bytes(json.as_bytes());
+    *blob = Some(digest.clone());
+    Some(NamedValue { digest, json })
+}
+
+fn value_in(blobs: Option<&Blobs>, digest: &str) -> Result<Vec<u8>, String> {
+    blobs.map_or_else(|| record::no_values(digest), |blobs| blobs.get(digest).map_err(|error| error.to_string()))
+}
+
 /// A file in the place of another, with these lines, signed and locked. Either all of it is there or nothing changed.
-fn written_anew(path: &Path, lines: impl Iterator<Item = String>, key: Option<StateKey>) -> io::Result<(File, Signer)> {
+fn written_anew(path: &Path, lines: Vec<String>, key: Option<StateKey>) -> io::Result<(File, Signer)> {
     let beside = Beside::of_path(path, 0o600)?;
     // Nobody else knows the name.
     beside.file().try_lock().map_err(io::Error::from)?;
@@ -180,7 +288,7 @@ fn written_anew(path: &Path, lines: impl Iterator<Item = String>, key: Option<St
 
 impl FileJournal {
     /// A new journal: the file does not exist or is empty. `header` says what resuming needs to know. Without a key it
-    /// counts as a stranger's later.
+    /// counts as a stranger's later. All values are in the file, and what is written is synced.
     pub fn create(
         path: impl AsRef<Path>,
         header: &impl Serialize,
@@ -196,6 +304,12 @@ impl FileJournal {
         by: Option<String>,
         key: Option<&StateKey>,
     ) -> Result<Self, JournalError> {
+        let settings = JournalSettings { by, key: key.cloned(), ..JournalSettings::default() };
+        Self::begin(path, NewRun::of(RunIdentity::default(), header), settings)
+    }
+
+    /// A new journal: the file does not exist or is empty.
+    pub fn begin(path: &Path, run: NewRun, settings: JournalSettings) -> Result<Self, JournalError> {
         let failed = |error| JournalError::Io { path: path.to_owned(), error };
         let file = open_regular(path, OpenOptions::new().read(true).append(true).create(true).mode(0o600))?;
         lock(&file, path)?;
@@ -207,22 +321,33 @@ impl FileJournal {
         }
         file.set_len(0).map_err(failed)?;
         file.set_permissions(std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let mut signer = Signer::after(LineMac::default(), key.cloned());
-        let header = RunLine::header(RawJson::of(header), now(), by.clone());
-        append(&file, &mut signer, [line_of(&header)]).map_err(failed)?;
-        sync_directory_of(path);
-        let mode = Mode::Writes { writer: Writer::start(file, signer).map_err(failed)?, _replaced: None };
-        Ok(Self::of(BTreeMap::new(), mode, Matching::Exact, by))
+        let mut signer = Signer::after(LineMac::default(), settings.key.clone());
+        let NewRun { identity, header, copied, parts } = run;
+        let header = RunLine::header(identity, header, now(), settings.by.clone());
+        let steps = copied.iter().cloned().enumerate().collect();
+        let contents = JournalContents::of(ParsedLines { header: header.clone(), parts: parts.clone(), steps });
+        let contents = contents.map_err(|damage| damaged(damage, path))?;
+        let lines = beginning(header, parts, copied, &settings).map_err(failed)?;
+        write_lines(&file, &mut signer, lines, settings.durability).map_err(failed)?;
+        if settings.durability == Durability::Synced {
+            sync_directory_of(path);
+        }
+        let (durability, blobs) = (settings.durability, settings.blobs.clone());
+        let writer = Writer::start(WriterTarget { file, durability, blobs }, signer).map_err(failed)?;
+        let mode = Mode::Writes { writer, _replaced: None };
+        Ok(Self::of(contents, mode, Matching::Exact, settings))
     }
 
     /// Answers every step from what a journal says: a step that it does not have is an error.
     pub fn replaying(contents: JournalContents) -> Self {
-        Self::of(contents.into_records(), Mode::Replays, Matching::Exact, None)
+        Self::of(contents, Mode::Replays, Matching::Exact, JournalSettings::default())
     }
 
-    fn of(records: BTreeMap<String, JournalEntry>, mode: Mode, matching: Matching, by: Option<String>) -> Self {
-        let state = JournalProgress { records, taken: HashSet::new(), failure: None };
-        Self { state: Mutex::new(state), mode, matching, by }
+    fn of(contents: JournalContents, mode: Mode, matching: Matching, settings: JournalSettings) -> Self {
+        let parts = contents.parts.keys().cloned().collect();
+        let records = contents.into_records();
+        let state = JournalProgress { records, taken: HashSet::new(), parts, failure: None };
+        Self { state: Mutex::new(state), mode, matching, settings }
     }
 
     // Its maps stay right whatever panicked elsewhere.
@@ -247,6 +372,20 @@ impl FileJournal {
             return Err(Stop::Diverged { key: step.key.clone(), kind: step.kind });
         }
         Ok(Some(record.known.clone()))
+    }
+
+    /// The name of what a request is made of; written down when it is first named.
+    fn named_parts(&self, writer: &Writer, parts: &StepParts) -> (String, u64) {
+        let StepParts { parts, sent } = parts;
+        for (name, part) in parts.lines() {
+            if self.state().parts.insert(name.to_owned()) {
+                let mut line = RunLine::part(name, part.clone(), now());
+                let value = outlined(&mut line.res, &mut line.blob, self.settings.blobs.as_ref());
+                // A line that follows names it, and comes after it.
+                drop(writer.append(line_of(&line), value));
+            }
+        }
+        (parts.name().to_owned(), *sent)
     }
 
     async fn replayed(
@@ -277,7 +416,8 @@ impl FileJournal {
         known: Option<StepProgress>,
         effect: BoxFuture<'_, Result<RawJson, Stop>>,
     ) -> Result<StepAnswer, Stop> {
-        let lines = StepLines { journal: self, writer, key: &step.key, kind: step.kind, request };
+        let made_of = step.parts.as_ref().map(|parts| self.named_parts(writer, parts));
+        let lines = StepLines { journal: self, writer, key: &step.key, kind: step.kind, request, made_of };
         match (known, &step.interrupted) {
             (Some(StepProgress::Done(result)), _) => return Ok(StepAnswer::Recorded(result)),
             (Some(StepProgress::Started(_)), Some(interrupted)) => {
@@ -285,8 +425,10 @@ impl FileJournal {
                 return Ok(StepAnswer::Recorded(interrupted.clone()));
             }
             (Some(StepProgress::Asked(shown)), _) if shown == step.shown => {
-                let answer = effect.await?;
-                return lines.ran(answer).await;
+                return match effect.await {
+                    Ok(answer) => lines.ran(answer).await,
+                    Err(stop) => Err(stop),
+                };
             }
             (None | Some(StepProgress::Started(_) | StepProgress::Asked(_)), _) => {}
         }
@@ -301,8 +443,14 @@ impl FileJournal {
             let answer = effect.await;
             return match answer {
                 Ok(answer) => lines.ran(answer).await,
-                // Whoever answers later must find the question.
-                Err(stop) => asked.durable_or(self).await.and(Err(stop)),
+                // Whoever answers later must find the question, also after a power cut.
+                Err(stop) => {
+                    asked.durable_or(self).await?;
+                    if self.settings.durability == Durability::Written {
+                        writer.synced().durable_or(self).await?;
+                    }
+                    Err(stop)
+                }
             };
         }
         let result = effect.await?;
@@ -330,7 +478,7 @@ impl Journal for FileJournal {
         effect: BoxFuture<'a, Result<RawJson, Stop>>,
     ) -> BoxFuture<'a, Result<StepAnswer, Stop>> {
         Box::pin(async move {
-            let request = digest([step.request.get()]);
+            let request = identified(&step.request);
             let known = self.find(&step, &request)?;
             match &self.mode {
                 Mode::Replays => self.replayed(step, known, effect).await,
@@ -341,7 +489,7 @@ impl Journal for FileJournal {
 
     fn lost(&self, key: &str, kind: StepKind, told: RawJson) {
         if let Mode::Writes { writer, .. } = &self.mode {
-            let lines = StepLines { journal: self, writer, key, kind, request: String::new() };
+            let lines = StepLines { journal: self, writer, key, kind, request: String::new(), made_of: None };
             drop(lines.append(LineState::Lost, Some(told)));
         }
     }
@@ -356,7 +504,7 @@ impl Journal for FileJournal {
             }));
         }
         let Some(record) = record else { return Prior::Nothing };
-        let is_same = || record.request == digest([request.get()]);
+        let is_same = || record.request == identified(request);
         match &record.known {
             StepProgress::Asked(_) => Prior::Nothing,
             StepProgress::Started(_) => Prior::Begun,
@@ -373,13 +521,19 @@ struct StepLines<'a> {
     key: &'a str,
     kind: StepKind,
     request: String,
+    /// The name of what a model request was made of, and how many messages it sent.
+    made_of: Option<(String, u64)>,
 }
 
 impl StepLines<'_> {
-    fn append(&self, state: LineState, res: Option<RawJson>) -> Acknowledgement {
-        let by = self.journal.by.clone().filter(|_| self.kind == StepKind::Ask && state == LineState::Done);
-        let (k, req) = (self.key.to_owned(), self.request.clone());
-        self.writer.append(line_of(&JournalLine { k, kind: self.kind, state, req, res, at: now(), by }))
+    fn append(&self, state: LineState, mut res: Option<RawJson>) -> Acknowledgement {
+        let JournalSettings { by, blobs, .. } = &self.journal.settings;
+        let by = by.clone().filter(|_| self.kind == StepKind::Ask && state == LineState::Done);
+        let (k, req, mut blob) = (self.key.to_owned(), self.request.clone(), None);
+        let value = outlined(&mut res, &mut blob, blobs.as_ref());
+        let (parts, sent) = self.made_of.clone().unzip();
+        let line = JournalLine { k, kind: self.kind, state, req, res, at: now(), by, parts, sent, blob };
+        self.writer.append(line_of(&line), value)
     }
 
     async fn ran(&self, result: RawJson) -> Result<StepAnswer, Stop> {
@@ -423,19 +577,25 @@ impl Drop for StartedEffect<'_> {
     }
 }
 
-/// What a journal that was written with the key says, without going on with it; another process may be writing it.
+/// What a journal that was written with the key says, without going on with it; another process may be writing it. All
+/// values are in the file.
 pub fn read(path: &Path, key: Option<&StateKey>) -> Result<JournalContents, JournalError> {
+    read_with(path, key, None)
+}
+
+/// The same of a journal whose large values are kept elsewhere.
+pub fn read_with(path: &Path, key: Option<&StateKey>, blobs: Option<&Blobs>) -> Result<JournalContents, JournalError> {
     let bytes = all_of(&open_regular(path, OpenOptions::new().read(true))?, path)?;
-    let read = JournalContents::read(&bytes[..record::committed(&bytes)], key);
+    let values = |digest: &str| value_in(blobs, digest);
+    let read = JournalContents::read_with(&bytes[..record::committed(&bytes)], key, &values);
     read.map(|(contents, _)| contents).map_err(|damage| damaged(damage, path))
 }
 
 /// What a stranger's journal says, without what people answered there.
 pub fn read_foreign(path: &Path) -> Result<JournalContents, JournalError> {
     let bytes = all_of(&open_regular(path, OpenOptions::new().read(true))?, path)?;
-    let lines = record::strangers_lines(&bytes[..record::committed(&bytes)]);
-    let contents = lines.and_then(|(header, lines)| JournalContents::of(header, lines));
-    contents.map_err(|damage| damaged(damage, path))
+    let lines = record::strangers_lines(&bytes[..record::committed(&bytes)], &record::no_values);
+    lines.and_then(JournalContents::of).map_err(|damage| damaged(damage, path))
 }
 
 fn damaged(damage: Damage, path: &Path) -> JournalError {
@@ -493,13 +653,29 @@ fn all_of(mut file: &File, path: &Path) -> Result<Vec<u8>, JournalError> {
 }
 
 /// Lines from before the writer's time.
-fn append(mut file: &File, signer: &mut Signer, lines: impl IntoIterator<Item = String>) -> io::Result<()> {
+fn append(file: &File, signer: &mut Signer, lines: impl IntoIterator<Item = String>) -> io::Result<()> {
+    write_lines(file, signer, lines, Durability::Synced)
+}
+
+fn write_lines(
+    mut file: &File,
+    signer: &mut Signer,
+    lines: impl IntoIterator<Item = String>,
+    durability: Durability,
+) -> io::Result<()> {
     let mut signed = String::new();
     for line in lines {
         signer.append(line, &mut signed);
     }
     file.write_all(signed.as_bytes())?;
-    file.sync_data()
+    if durability == Durability::Synced { file.sync_data() } else { Ok(()) }
+}
+
+/// What identifies a request, in half as many digits: nobody can choose a request so that it has the same ones.
+fn identified(request: &RawJson) -> String {
+    let mut request = digest([request.get()]);
+    request.truncate(32);
+    request
 }
 
 /// A file that nobody finds after a power cut is no journal. Some file systems cannot do it, and need not.

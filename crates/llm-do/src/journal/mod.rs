@@ -4,10 +4,13 @@
 //! Without an engine a step is its effect and nothing else: nothing is boxed, formatted or serialised. [`mod@file`] is the
 //! engine that keeps a run in a file.
 
+pub mod blobs;
 pub mod call;
 pub mod digest;
 pub mod file;
+pub mod fork;
 pub mod mac;
+pub mod parts;
 pub mod record;
 pub mod run_id;
 pub mod telling;
@@ -26,6 +29,8 @@ use serde::{Deserialize, Serialize};
 use crate::BoxFuture;
 use crate::event::{Derivation, Event, EventLog, Events, LogPart, Renaming, StepOrigin, ToldLog};
 use crate::message::{Content, RawJson};
+
+pub use parts::RequestParts;
 
 /// The engine under a run: takes a described effect and answers with its result, from the record or by running it.
 ///
@@ -119,6 +124,16 @@ pub struct Step {
     pub shown: Option<RawJson>,
     /// Set for what must not run twice: the result if it started and may have finished.
     pub interrupted: Option<RawJson>,
+    /// What a model request is made of, for whoever looks at it later.
+    pub parts: Option<StepParts>,
+}
+
+/// What a model request is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepParts {
+    pub parts: Arc<RequestParts>,
+    /// How many messages it sends.
+    pub sent: u64,
 }
 
 /// What a step does, which decides what becomes of one that was interrupted.
@@ -457,12 +472,13 @@ pub struct StepDescription<T> {
     request: RawJson,
     shown: Option<RawJson>,
     interrupted: Option<T>,
+    parts: Option<StepParts>,
 }
 
 impl<T: Serialize> StepDescription<T> {
     /// A step of this kind that may run again if it was interrupted. The request is what identifies it.
     pub fn new(kind: StepKind, request: &impl Serialize) -> Self {
-        Self { kind, request: RawJson::of(request), shown: None, interrupted: None }
+        Self { kind, request: RawJson::of(request), shown: None, interrupted: None, parts: None }
     }
 
     /// It must not run twice: this is its result if nobody knows whether it finished.
@@ -477,9 +493,15 @@ impl<T: Serialize> StepDescription<T> {
         Self { shown: Some(RawJson::of(shown)), ..self }
     }
 
+    /// The same step, with what the request is made of.
+    #[must_use]
+    pub fn made_of(self, parts: StepParts) -> Self {
+        Self { parts: Some(parts), ..self }
+    }
+
     fn step(self, key: String) -> Step {
         let interrupted = self.interrupted.map(|value| RawJson::of(&StepRecord { value, told: ToldLog::default() }));
-        Step { key, kind: self.kind, request: self.request, shown: self.shown, interrupted }
+        Step { key, kind: self.kind, request: self.request, shown: self.shown, interrupted, parts: self.parts }
     }
 }
 

@@ -50,9 +50,60 @@ pub struct JournalLine {
     /// Who answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The parts that a model request was made of, by the name of their line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<String>,
+    /// How many messages a model request sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<u64>,
+    /// The digest of `res`, if that is kept outside of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<String>,
 }
 
-/// A line about the run as a whole: the first one is its header, later ones say who resumed it.
+/// What a run is, for whoever lists and shows runs without knowing what is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunIdentity {
+    /// What the run is called, in the form of [`super::run_id`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// A name that whoever started it gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    #[serde(default)]
+    pub kind: RunKind,
+    /// The run whose records it began with, and the first step that was not taken over from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked: Option<ForkOrigin>,
+}
+
+/// Where a run was forked from another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkOrigin {
+    /// The id of the other run.
+    pub run: String,
+    /// The key of its first step that was not taken over.
+    pub at: String,
+}
+
+/// What sort of run it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunKind {
+    /// One turn.
+    #[default]
+    Run,
+    /// Many turns with a person.
+    Chat,
+    /// Many turns with a program.
+    Scope,
+    /// Of a newer program: it is shown, and whoever goes on with it must know it.
+    #[serde(other)]
+    Other,
+}
+
+/// A line about the run as a whole: the first one is its header, later ones say who resumed it or hold the parts of its
+/// requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,8 +111,14 @@ pub struct RunLine {
     pub k: String,
     pub kind: String,
     pub state: String,
+    /// Of the header only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunIdentity>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub res: Option<RawJson>,
+    /// The digest of `res`, if that is kept outside of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<String>,
     #[serde(default)]
     pub at: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,24 +127,33 @@ pub struct RunLine {
 
 impl RunLine {
     /// The first line of a journal: what was run (`res`), when, and by which user if that is known.
-    pub fn header(res: RawJson, at: u64, by: Option<String>) -> Self {
-        Self { v: Some(VERSION), k: String::new(), kind: "run".into(), state: "header".into(), res: Some(res), at, by }
+    pub fn header(run: RunIdentity, res: RawJson, at: u64, by: Option<String>) -> Self {
+        Self { v: Some(VERSION), run: Some(run), res: Some(res), ..Self::said("run", "header", at, by) }
     }
 
     /// A line that says when the run was resumed, and by which user if that is known.
     pub fn resumed(at: u64, by: Option<String>) -> Self {
-        Self::said("resumed", at, by)
+        Self::said("run", "resumed", at, by)
     }
 
     /// From here on it is somebody else's: what stands above was a stranger's, and was taken over.
     pub fn adopted(at: u64, by: Option<String>) -> Self {
-        Self::said("adopted", at, by)
+        Self::said("run", "adopted", at, by)
     }
 
-    fn said(state: &str, at: u64, by: Option<String>) -> Self {
-        Self { v: None, k: String::new(), kind: "run".into(), state: state.into(), res: None, at, by }
+    /// What requests were made of, under the name by which they say so.
+    pub fn part(name: &str, part: RawJson, at: u64) -> Self {
+        Self { res: Some(part), ..Self::said(PART, name, at, None) }
+    }
+
+    fn said(kind: &str, state: &str, at: u64, by: Option<String>) -> Self {
+        let (kind, state) = (kind.to_owned(), state.to_owned());
+        Self { v: None, k: String::new(), kind, state, run: None, res: None, blob: None, at, by }
     }
 }
+
+/// The kind of a line that holds what requests were made of.
+const PART: &str = "part";
 
 /// How every journal begins.
 pub const OPENING: &str = r#"{"v":"#;
@@ -101,6 +167,14 @@ pub struct JournalEntry {
     pub known: StepProgress,
     pub at: u64,
     pub by: Option<String>,
+    /// The parts that a model request was made of: the name of one of [`JournalContents::parts`].
+    pub parts: Option<String>,
+    /// How many messages a model request sent.
+    pub sent: Option<u64>,
+    /// What a person was shown of it before it was done.
+    pub shown: Option<RawJson>,
+    /// Its last line, counted from 1.
+    pub line: usize,
 }
 
 /// How far a step got, as its journal tells.
@@ -117,6 +191,9 @@ pub enum StepProgress {
 #[derive(Clone, Debug)]
 pub struct JournalContents {
     pub header: RawJson,
+    pub identity: RunIdentity,
+    /// What requests were made of, by name: of each request a list of its parts, and the parts.
+    pub parts: BTreeMap<String, RawJson>,
     /// Milliseconds since 1970.
     pub begun_at: u64,
     pub begun_by: Option<String>,
@@ -175,55 +252,99 @@ pub fn verified(lines: &[u8], key: Option<&StateKey>) -> Result<LineMac, Damage>
 
 /// What a stranger's file says, line by line: the replies of models, the results of tools and the questions. What people
 /// answered there was not answered here, and what servers offered there is not what they offer here.
-pub fn strangers_lines(lines: &[u8]) -> Result<(RunLine, Vec<NumberedLine>), Damage> {
-    let (header, lines) = parsed(lines, &[UNSIGNED_VERSION, VERSION])?;
+pub fn strangers_lines(lines: &[u8], values: ValueLookup<'_>) -> Result<ParsedLines, Damage> {
+    let parsed = parsed(lines, &[UNSIGNED_VERSION, VERSION], values)?;
     let is_kept = |(_, line): &NumberedLine| match line.kind {
         StepKind::Model | StepKind::Tool | StepKind::Code | StepKind::Call => true,
         StepKind::Decide => line.k.ends_with("/input"),
         StepKind::Ask => line.state == LineState::Asked,
     };
-    Ok((header, lines.into_iter().filter(is_kept).collect()))
+    Ok(ParsedLines { steps: parsed.steps.into_iter().filter(is_kept).collect(), ..parsed })
+}
+
+/// Finds a value that is kept outside of the file by its digest, which whoever finds it has compared.
+pub type ValueLookup<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
+
+/// The lookup of a journal that has all its values inside.
+pub fn no_values(digest: &str) -> Result<Vec<u8>, String> {
+    Err(format!("the value {digest} is kept elsewhere, and nobody said where"))
+}
+
+/// The lines of a journal, read and not yet put together.
+#[derive(Clone, Debug)]
+pub struct ParsedLines {
+    pub header: RunLine,
+    /// What requests were made of, each under its name.
+    pub parts: BTreeMap<String, RawJson>,
+    pub steps: Vec<NumberedLine>,
 }
 
 /// The header and the lines of steps. A line that cannot be read is never skipped: that would do again what was done.
-fn parsed(lines: &[u8], versions: &[u64]) -> Result<(RunLine, Vec<NumberedLine>), Damage> {
+fn parsed(lines: &[u8], versions: &[u64], values: ValueLookup<'_>) -> Result<ParsedLines, Damage> {
     let mut lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
     let header = lines.next().and_then(|(_, line)| serde_json::from_slice::<RunLine>(line).ok());
-    let header = header.filter(|header| header.res.is_some()).ok_or(Damage::NotAJournal)?;
+    let mut header = header.ok_or(Damage::NotAJournal)?;
     let version = header.v.ok_or(Damage::NotAJournal)?;
     if !versions.contains(&version) {
         return Err(Damage::Version(version));
     }
-    let mut steps = Vec::new();
+    let damage = |number: usize| move |reason: String| Damage::Line { number, reason };
+    fetch(&mut header.res, header.blob.as_ref(), values).map_err(damage(1))?;
+    if header.res.is_none() {
+        return Err(Damage::NotAJournal);
+    }
+    let (mut steps, mut parts) = (Vec::new(), BTreeMap::new());
     for (index, line) in lines {
-        let damage = |error: serde_json::Error| Damage::Line { number: index + 1, reason: error.to_string() };
-        match serde_json::from_slice::<AnyLine>(line).map_err(damage)? {
-            AnyLine::Step(line) => steps.push((index + 1, line)),
-            AnyLine::Run => {}
+        let damage = damage(index + 1);
+        match serde_json::from_slice::<AnyLine>(line).map_err(|error| damage(error.to_string()))? {
+            AnyLine::Step(mut line) => {
+                fetch(&mut line.res, line.blob.as_ref(), values).map_err(damage)?;
+                steps.push((index + 1, *line));
+            }
+            AnyLine::Run(line) if line.kind == PART => {
+                let RunLine { state: name, mut res, blob, .. } = *line;
+                fetch(&mut res, blob.as_ref(), values).map_err(damage)?;
+                parts.extend(res.map(|part| (name, part)));
+            }
+            AnyLine::Run(_) => {}
         }
     }
-    Ok((header, steps))
+    Ok(ParsedLines { header, parts, steps })
+}
+
+/// Puts a value into its line that was kept outside.
+fn fetch(res: &mut Option<RawJson>, blob: Option<&String>, values: ValueLookup<'_>) -> Result<(), String> {
+    let Some(digest) = blob.filter(|_| res.is_none()) else { return Ok(()) };
+    let bytes = values(digest)?;
+    *res = Some(serde_json::from_slice(&bytes).map_err(|error| error.to_string())?);
+    Ok(())
 }
 
 impl JournalContents {
-    /// Reads committed lines that we wrote; with them the mac of the last one.
+    /// Reads committed lines that we wrote; with them the mac of the last one. All values are inside of the lines.
     pub fn read(lines: &[u8], key: Option<&StateKey>) -> Result<(Self, LineMac), Damage> {
+        Self::read_with(lines, key, &no_values)
+    }
+
+    /// The same of a journal some of whose values are kept elsewhere.
+    pub fn read_with(lines: &[u8], key: Option<&StateKey>, values: ValueLookup<'_>) -> Result<(Self, LineMac), Damage> {
         let last = verified(lines, key)?;
-        let (header, lines) = parsed(lines, &[VERSION])?;
-        Ok((Self::of(header, lines)?, last))
+        Ok((Self::of(parsed(lines, &[VERSION], values)?)?, last))
     }
 
     /// What lines say together.
-    pub fn of(header: RunLine, lines: Vec<NumberedLine>) -> Result<Self, Damage> {
-        let RunLine { res, at: begun_at, by: begun_by, .. } = header;
-        let header = res.ok_or(Damage::NotAJournal)?;
-        let mut contents = Self { header, begun_at, begun_by, records: BTreeMap::new(), lost: Vec::new() };
+    pub fn of(lines: ParsedLines) -> Result<Self, Damage> {
+        let ParsedLines { header, parts, steps } = lines;
+        let RunLine { run, res, at: begun_at, by: begun_by, .. } = header;
+        let (header, identity) = (res.ok_or(Damage::NotAJournal)?, run.unwrap_or_default());
+        let (records, lost) = (BTreeMap::new(), Vec::new());
+        let mut contents = Self { header, identity, parts, begun_at, begun_by, records, lost };
         let mut unused = UnusedDecisions::default();
-        for (number, line) in lines {
+        for (number, line) in steps {
             if line.state != LineState::Lost {
                 unused.see(&line);
             }
-            contents.take(line).map_err(|reason| Damage::Line { number, reason })?;
+            contents.take(number, line).map_err(|reason| Damage::Line { number, reason })?;
         }
         for key in unused.0.into_values() {
             contents.records.remove(&key);
@@ -231,8 +352,8 @@ impl JournalContents {
         Ok(contents)
     }
 
-    fn take(&mut self, line: JournalLine) -> Result<(), String> {
-        let JournalLine { k, kind, state, req: request, res, at, by } = line;
+    fn take(&mut self, number: usize, line: JournalLine) -> Result<(), String> {
+        let JournalLine { k, kind, state, req: request, res, at, by, parts, sent, .. } = line;
         // What nothing was built on is decided again, and a question that has changed is asked again.
         let is_final = |record: &&JournalEntry| !matches!(record.kind, StepKind::Decide | StepKind::Ask);
         let before = self.records.get(&k).filter(is_final).filter(|_| state != LineState::Lost);
@@ -252,7 +373,11 @@ impl JournalContents {
                 return Ok(());
             }
         };
-        self.records.insert(k, JournalEntry { kind, request, known, at, by });
+        let shown = match &known {
+            StepProgress::Started(shown) | StepProgress::Asked(shown) => shown.clone(),
+            StepProgress::Done(_) => self.records.remove(&k).and_then(|begun| begun.shown),
+        };
+        self.records.insert(k, JournalEntry { kind, request, known, at, by, parts, sent, shown, line: number });
         Ok(())
     }
 
@@ -338,6 +463,12 @@ impl RecordedSteps for JournalContents {
     }
 }
 
+/// The number of the turn of an entry that a key stands at or beneath.
+pub fn turn_number(entry: &str, key: &str) -> Option<u64> {
+    let name = key.strip_prefix(entry)?.strip_prefix("/t")?.split('/').next()?;
+    name.parse().ok().filter(|number: &u64| number.to_string() == name)
+}
+
 /// The records beneath a key, all levels.
 pub fn beneath<'a>(
     records: &'a BTreeMap<String, JournalEntry>,
@@ -371,8 +502,8 @@ impl UnusedDecisions {
 
 /// A line of either sort: those of the run have an empty key.
 enum AnyLine {
-    Step(JournalLine),
-    Run,
+    Step(Box<JournalLine>),
+    Run(Box<RunLine>),
 }
 
 impl<'de> Deserialize<'de> for AnyLine {
@@ -384,7 +515,8 @@ impl<'de> Deserialize<'de> for AnyLine {
         }
         let raw = RawJson::deserialize(deserializer)?;
         let LineKey { k } = raw.to().map_err(D::Error::custom)?;
-        if k.is_empty() { Ok(Self::Run) } else { raw.to().map(Self::Step).map_err(D::Error::custom) }
+        let line = if k.is_empty() { raw.to().map(Self::Run) } else { raw.to().map(Self::Step) };
+        line.map_err(D::Error::custom)
     }
 }
 
@@ -560,9 +692,9 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, lines in proptest::collection::vec("[ -~]{0,60}", 0..5)) {
             let _ = JournalContents::read(&bytes, Some(&key()));
-            let _ = strangers_lines(&bytes);
+            let _ = strangers_lines(&bytes, &no_values);
             let text = [&[HEADER.to_owned()][..], &lines, &[String::new()]].concat().join("\n");
-            let _ = strangers_lines(text.as_bytes());
+            let _ = strangers_lines(text.as_bytes(), &no_values);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The one thread that writes: what has queued up is one write and one `fdatasync`, then all of it is acknowledged. It
-//! also signs, since only here is it known which line stands before which.
+//! The one thread that writes: what has queued up is one write, and one `fdatasync` where it must be durable, then all of
+//! it is acknowledged. It also signs, since only here is it known which line stands before which.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -9,6 +9,8 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 use super::Stop;
+use super::blobs::Blobs;
+use super::file::Durability;
 use super::mac::{LineMac, SigningPurpose, StateKey, sign};
 
 /// Ends each line with its mac.
@@ -44,8 +46,25 @@ pub struct Writer {
 }
 
 struct QueuedLine {
+    /// Empty if nothing is to be written, but all before it to be on the disk.
     line: String,
+    /// A value that the line names: it is kept before the line is written.
+    value: Option<NamedValue>,
     written: oneshot::Sender<Result<(), String>>,
+}
+
+/// A value that stands outside of the journal, and its digest.
+pub struct NamedValue {
+    pub digest: String,
+    pub json: String,
+}
+
+/// What a writer writes to, and how.
+pub struct WriterTarget {
+    pub file: File,
+    pub durability: Durability,
+    /// Where values are kept that are not written into the file.
+    pub blobs: Option<Blobs>,
 }
 
 /// A line on its way.
@@ -61,18 +80,23 @@ impl Acknowledgement {
 }
 
 impl Writer {
-    pub fn start(file: File, signer: Signer) -> std::io::Result<Self> {
+    pub fn start(target: WriterTarget, signer: Signer) -> std::io::Result<Self> {
         let (queue, queued) = mpsc::channel();
-        let write = move || write(&file, signer, &queued);
+        let write = move || write(&target, signer, &queued);
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(write)?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Lines, which are JSON objects, are written in the order of these calls.
-    pub fn append(&self, line: String) -> Acknowledgement {
+    /// Lines, which are JSON objects, are written in the order of these calls, each after the value that it names.
+    pub fn append(&self, line: String, value: Option<NamedValue>) -> Acknowledgement {
         let (written, acknowledged) = oneshot::channel();
-        let sent = self.queue.as_ref().is_some_and(|queue| queue.send(QueuedLine { line, written }).is_ok());
+        let sent = self.queue.as_ref().is_some_and(|queue| queue.send(QueuedLine { line, value, written }).is_ok());
         Acknowledgement(sent.then_some(acknowledged))
+    }
+
+    /// All lines until now are on the disk when this is acknowledged, whatever the durability of the others.
+    pub fn synced(&self) -> Acknowledgement {
+        self.append(String::new(), None)
     }
 }
 
@@ -87,16 +111,12 @@ impl Drop for Writer {
 }
 
 /// After a failure nothing is written any more: a line after a torn one would be damage.
-fn write(mut file: &File, mut signer: Signer, queued: &mpsc::Receiver<QueuedLine>) {
+fn write(target: &WriterTarget, mut signer: Signer, queued: &mpsc::Receiver<QueuedLine>) {
     let mut failure: Option<String> = None;
     while let Ok(first) = queued.recv() {
         let mut batch: Vec<QueuedLine> = std::iter::once(first).chain(queued.try_iter()).collect();
         if failure.is_none() {
-            let mut lines = String::new();
-            for queued in &mut batch {
-                signer.append(std::mem::take(&mut queued.line), &mut lines);
-            }
-            let written = file.write_all(lines.as_bytes()).and_then(|()| file.sync_data());
+            let written = write_batch(target, &mut signer, &mut batch);
             failure = written.err().map(|error| format!("it cannot be written: {error}"));
         }
         for QueuedLine { written, .. } in batch {
@@ -104,4 +124,23 @@ fn write(mut file: &File, mut signer: Signer, queued: &mpsc::Receiver<QueuedLine
             let _ = written.send(failure.clone().map_or(Ok(()), Err));
         }
     }
+}
+
+fn write_batch(target: &WriterTarget, signer: &mut Signer, batch: &mut [QueuedLine]) -> std::io::Result<()> {
+    let WriterTarget { file, durability, blobs } = target;
+    let mut lines = String::new();
+    let mut must_sync = *durability == Durability::Synced;
+    for queued in batch {
+        if let (Some(NamedValue { digest, json }), Some(blobs)) = (queued.value.take(), blobs) {
+            blobs.keep(&digest, json.as_bytes(), *durability)?;
+        }
+        if queued.line.is_empty() {
+            must_sync = true;
+        } else {
+            signer.append(std::mem::take(&mut queued.line), &mut lines);
+        }
+    }
+    let mut file = file;
+    file.write_all(lines.as_bytes())?;
+    if must_sync { file.sync_data() } else { Ok(()) }
 }

@@ -2,11 +2,11 @@
 
 use tokio_util::sync::CancellationToken;
 
-use super::input::Input;
-use super::scope::{CallScope, OutsideCaller};
+use super::input::{Input, InputError};
+use super::scope::{CallScope, OutsideCaller, RestoredTurns};
 use super::{Output, RunError, Runtime};
 use crate::event::TraceCall;
-use crate::message::Message;
+use crate::message::{Content, Message};
 use crate::project::{Entry, EntryFunction};
 
 /// A call of the entry, for one turn or many. Close it when it is done: one that is dropped asks its toolsets to close and
@@ -18,6 +18,8 @@ pub struct EntryCall<'r> {
     told: usize,
     /// How long the history was before the last turn.
     turn_start: usize,
+    /// The message of a turn that another process did not finish.
+    unfinished: Option<Vec<Content>>,
 }
 
 /// Where turns go.
@@ -32,6 +34,18 @@ impl Runtime {
         self.open_entry_for(None).await
     }
 
+    /// The same with a conversation that began elsewhere, such as one that a program kept. Every tool call in it must have
+    /// its result. A recorded run keeps it as its beginning. A function has no conversation, and takes none.
+    pub async fn open_entry_with(&self, history: Vec<Message>) -> Result<EntryCall<'_>, RunError> {
+        let mut entry = self.open_entry().await?;
+        match &mut entry.callee {
+            Callee::Agent(scope) => scope.begin_with(history).await?,
+            Callee::Function(_) if history.is_empty() => {}
+            Callee::Function(_) => return Err(InputError::NoHistory.into()),
+        }
+        Ok(entry)
+    }
+
     /// The same on behalf of an agent that runs elsewhere: one level deeper than it, and named after it.
     pub async fn open_entry_for(&self, caller: Option<&OutsideCaller>) -> Result<EntryCall<'_>, RunError> {
         let callee = match (&self.program.entry, caller) {
@@ -43,14 +57,35 @@ impl Runtime {
             }
             (Entry::Open, _) => return Err(RunError::NotStarted),
         };
-        Ok(EntryCall { runtime: self, callee, told: 0, turn_start: 0 })
+        Ok(EntryCall { runtime: self, callee, told: 0, turn_start: 0, unfinished: None })
     }
 }
 
 impl EntryCall<'_> {
+    /// Takes over the turns that the record of the run has, before the first turn here: those that were finished are in
+    /// the history as they were, their events are told again, and the next turn has the next number. Nothing is asked again,
+    /// and nothing is compared with the project of today. A function has nothing to go on with.
+    pub fn restore(&mut self) -> Result<RestoredTurns, RunError> {
+        let Callee::Agent(scope) = &mut self.callee else { return Ok(RestoredTurns::default()) };
+        let restored = scope.restore()?;
+        self.unfinished.clone_from(&restored.unfinished);
+        self.turn_start = scope.frame().history.len();
+        Ok(restored)
+    }
+
+    /// Goes on with the turn that [`EntryCall::restore`] found unfinished; `None` if there is none, or another turn was
+    /// taken since. What it had done is answered from the record, and compared with what would be done now.
+    pub async fn finish_turn(&mut self, cancelled: &CancellationToken) -> Option<Result<Output, RunError>> {
+        let message = self.unfinished.take()?;
+        let Callee::Agent(scope) = &mut self.callee else { return None };
+        self.turn_start = scope.frame().history.len();
+        Some(scope.finish_turn_until(message, cancelled.cancelled()).await)
+    }
+
     /// One input → one answer. A failed turn leaves the history as it was; so does one whose future is dropped.
     pub async fn turn(&mut self, input: impl Into<Input>) -> Result<Output, RunError> {
         self.turn_start = self.history().len();
+        self.unfinished = None;
         match &mut self.callee {
             Callee::Agent(scope) => scope.turn(input).await,
             Callee::Function(function) => self.runtime.enter_function(function, input.into()).await,
@@ -64,6 +99,7 @@ impl EntryCall<'_> {
         cancelled: &CancellationToken,
     ) -> Result<Output, RunError> {
         self.turn_start = self.history().len();
+        self.unfinished = None;
         match &mut self.callee {
             Callee::Agent(scope) => scope.turn_until(input, cancelled.cancelled()).await,
             Callee::Function(function) => tokio::select! {

@@ -55,6 +55,10 @@ pub enum InputError {
     Template { agent: String, reason: String },
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
+    #[error("agent `{agent}` cannot go on with the history that was given: {reason}")]
+    History { agent: String, reason: String },
+    #[error("the entry is a function, which has no history to go on with")]
+    NoHistory,
 }
 
 /// What stands for a blank prompt that was given explicitly.

@@ -23,8 +23,16 @@ pub(super) struct TurnRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<RawJson>,
     output: TurnOutput,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    messages: Vec<StoredMessage>,
+    messages: TurnMessages,
+}
+
+/// What was said in a turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum TurnMessages {
+    /// The input and so many replies, with the results of all but the last one between them.
+    Replies(u64),
+    Each(Vec<StoredMessage>),
 }
 
 /// Where a message of a turn is recorded.
@@ -65,7 +73,7 @@ impl StepValue for TurnRecord {}
 impl TurnRecord {
     /// Of a function, which has no messages.
     pub fn of_function(input: RawJson, output: &Output) -> Self {
-        Self { input: Some(input), output: TurnOutput::whole(output), messages: Vec::new() }
+        Self { input: Some(input), output: TurnOutput::whole(output), messages: TurnMessages::Each(Vec::new()) }
     }
 
     /// Of an agent: each message has its place among `sources`.
@@ -82,7 +90,13 @@ impl TurnRecord {
             }
             _ => TurnOutput::whole(output),
         };
-        Self { input: (!is_shown).then_some(input), output, messages: stored.collect() }
+        let replies = sources.len() as u64 / 2;
+        let messages = if *sources == usual(replies)[..] {
+            TurnMessages::Replies(replies)
+        } else {
+            TurnMessages::Each(stored.collect())
+        };
+        Self { input: (!is_shown).then_some(input), output, messages }
     }
 
     /// What it says itself, without other records.
@@ -127,7 +141,13 @@ impl TurnRecord {
             }
             StoredMessage::At(TurnMessage::Made) => Err(format!("a message of `{key}` is missing")),
         };
-        self.messages.iter().map(message).collect()
+        match &self.messages {
+            TurnMessages::Each(each) => each.iter().map(message).collect(),
+            TurnMessages::Replies(replies) if *replies <= MOST_REPLIES => {
+                usual(*replies).into_iter().map(StoredMessage::At).map(|stored| message(&stored)).collect()
+            }
+            TurnMessages::Replies(_) => Err(format!("`{key}` has more replies than any turn")),
+        }
     }
 
     /// As events show it.
@@ -138,6 +158,18 @@ impl TurnRecord {
         let parts: Vec<Content> = value_at(&format!("{key}/input"), records)?;
         Ok(RawJson::of(&Content::shown(&parts)))
     }
+}
+
+/// No turn has more: one that is said to is not ours.
+const MOST_REPLIES: u64 = 1_000_000;
+
+/// The messages of a turn in which nothing unusual happened.
+fn usual(replies: u64) -> Vec<TurnMessage> {
+    let rounds = (0..replies).flat_map(|reply| {
+        let before = reply.checked_sub(1).map_or(TurnMessage::Input, TurnMessage::Results);
+        [before, TurnMessage::Reply(reply)]
+    });
+    rounds.collect()
 }
 
 impl TurnOutput {

@@ -2,18 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+use serde_json::json;
+
 use super::ledger::{Account, Cost, Ledger, LimitHit, LimitKinds, Reservation, Wish};
 use crate::BoxFuture;
 use crate::event::{EventKind, Events};
-use crate::journal::Stop;
-use crate::message::{Finish, Message, Reply, ReplyPart, Usage};
+use crate::journal::{RequestParts, Stop};
+use crate::message::{Finish, Message, RawJson, Reply, ReplyPart, Usage};
 use crate::model::anthropic;
 use crate::model::estimate::{self, InputEstimate};
 use crate::model::meter::{Meter, RequestProgress, SendingRefusal};
 use crate::model::prices::{ModelPrice, Money};
 use crate::model::provider::provider;
 use crate::model::windows::{USUAL_LONGEST_ANSWER, Window};
-use crate::model::{Conversation, Head, ModelError, ServerTool, Thinking};
+use crate::model::{Conversation, Head, ModelError, ModelSettings, ServerTool, Thinking, ToolDeclaration};
 use crate::project::{AgentSpec, Limit};
 
 /// No answer is bounded to fewer tokens for want of money.
@@ -50,6 +53,39 @@ impl OpeningEstimate {
         let server_tools = head.server_tools.iter().map(most).fold(Money::ZERO, Money::plus);
         Self { tokens: estimate::of_head(head), server_tools }
     }
+}
+
+/// What the requests of a conversation are made of, for whoever looks at them later.
+pub(super) fn parts_of(head: &Head) -> RequestParts {
+    #[derive(Serialize)]
+    struct ToolPart<'a> {
+        name: &'a str,
+        description: &'a str,
+        parameters: &'a RawJson,
+    }
+    let tools = head.tools.iter().map(|ToolDeclaration { name, description, parameters }| ToolPart {
+        name,
+        description,
+        parameters,
+    });
+    let tools: Vec<ToolPart<'_>> = tools.collect();
+    let ModelSettings { temperature, top_p, max_tokens, stop, seed, effort, .. } = &head.settings;
+    let ModelSettings { thinking, parallel_tool_calls, timeout, .. } = &head.settings;
+    let thinking = thinking.map(|thinking| match thinking {
+        Thinking::Off => json!(false),
+        Thinking::On => json!(true),
+        Thinking::Budget(tokens) => json!(tokens),
+    });
+    let server_tools: Vec<&str> = head.server_tools.iter().map(|tool| tool.kind.name()).collect();
+    let mut settings = json!({
+        "model": head.model.to_string(), "temperature": temperature, "top_p": top_p, "max_tokens": max_tokens,
+        "stop": stop, "seed": seed, "effort": effort, "thinking": thinking, "parallel_tool_calls": parallel_tool_calls,
+        "timeout_seconds": timeout.map(|timeout| timeout.as_secs_f64()), "server_tools": server_tools,
+    });
+    if let Some(settings) = settings.as_object_mut() {
+        settings.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty()));
+    }
+    RequestParts::of(&head.instructions, &tools, head.output.as_ref(), &settings)
 }
 
 /// What one use of a provider's own tool costs.

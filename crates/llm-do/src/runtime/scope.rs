@@ -1,5 +1,7 @@
 //! One call of one agent, possibly many turns.
 
+mod restore;
+
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -14,13 +16,13 @@ use super::output;
 use super::python;
 use super::record::{TurnMessage, TurnRecord};
 use super::repeats;
-use super::request::{OpeningEstimate, OwnRequests, RequestContext, RequestError, tell_near};
+use super::request::{OpeningEstimate, OwnRequests, RequestContext, RequestError, parts_of, tell_near};
 use super::toolsets::{self, CallToolsets, ToolsetOpenError};
 use super::{Output, RunError, Runtime, offered_server_tools};
-use crate::event::{CallEnd, CallKind, Derivation, EventKind, Events, StepOrigin, TraceCall};
+use crate::event::{CallEnd, CallKind, Derivation, EventKind, Events, Renaming, StepOrigin, TraceCall};
 use crate::journal::call::{RecordedReply, of_input};
 use crate::journal::digest::Chain;
-use crate::journal::{StepDescription, StepKind, Steps, Stop};
+use crate::journal::{RequestParts, StepDescription, StepKind, StepParts, Steps, Stop};
 use crate::message::{
     Arguments, Content, Message, NextAction, RawJson, Reply, ToolCall, ToolResult, UnfinishedReason, UserMessage,
     next_step,
@@ -32,6 +34,8 @@ use crate::tools::approval::canonical;
 use crate::tools::attachment::Reach;
 use crate::tools::plane::ToolPlane;
 use crate::tools::{CallContext, Ending, Nesting};
+
+pub use restore::RestoredTurns;
 
 /// How often an answer that violates its schema is sent back.
 const MOST_REPAIRS: usize = 3;
@@ -123,7 +127,12 @@ pub struct CallScope<'r> {
     turn: Option<Turn>,
     /// What the last turn had come to when it failed.
     unfinished: Vec<Message>,
+    /// How many turns were begun; of those that are taken over from a record, the numbers count.
     turns: u64,
+    /// Whether its beginning was told.
+    has_begun: bool,
+    /// What its requests are made of, if they are recorded.
+    parts: Option<Arc<RequestParts>>,
     /// Of the turn that is going on.
     requests: u64,
     /// The last request, whose record has the last reply.
@@ -184,6 +193,7 @@ impl<'r> CallScope<'r> {
         let head = head(runtime, &agent, &plane);
         let (opening, limited) = (OpeningEstimate::of(&head), runtime.ledger.limited(account));
         let own = OwnRequests { limit: agent.limits.max_requests, ..OwnRequests::default() };
+        let parts = steps.is_recorded().then(|| Arc::new(parts_of(&head)));
         let conversation = model.open(head);
         let price = runtime.price_of(&agent.model);
         Ok(Self {
@@ -206,6 +216,8 @@ impl<'r> CallScope<'r> {
             turn: None,
             unfinished: Vec::new(),
             turns: 0,
+            has_begun: false,
+            parts,
             requests: 0,
             answered: None,
             chain: None,
@@ -235,9 +247,13 @@ impl<'r> CallScope<'r> {
         input: impl Into<Input>,
         cancelled: impl Future<Output = ()>,
     ) -> Result<Output, RunError> {
+        self.converse_until(Turn::of(input.into(), None), cancelled).await
+    }
+
+    async fn converse_until(&mut self, turn: Turn, cancelled: impl Future<Output = ()>) -> Result<Output, RunError> {
         tokio::select! {
             biased;
-            output = self.turn(input) => return output,
+            output = self.converse(turn) => return output,
             // Heard also after a turn that has used up all that one poll may use.
             () = tokio::task::coop::unconstrained(cancelled) => {}
         }
@@ -258,7 +274,8 @@ impl<'r> CallScope<'r> {
     async fn converse(&mut self, turn: Turn) -> Result<Output, RunError> {
         self.roll_back();
         self.unfinished.clear();
-        if self.turns == 0 {
+        if !self.has_begun {
+            self.has_begun = true;
             let input = turn.input.as_deref().expect(UNTAKEN).to_json();
             let (name, parent) = (self.agent.name.clone(), self.parent);
             self.events.send(|| EventKind::CallStarted { name, kind: CallKind::Agent, input, parent });
@@ -387,6 +404,7 @@ impl<'r> CallScope<'r> {
 
     /// The user message. Files that the input names are read here, once: what they hold later does not matter.
     async fn build_user_message(&mut self) -> Result<Vec<Content>, RunError> {
+        let is_recorded = self.turn.as_ref().is_some_and(|turn| turn.is_recorded);
         let (input, reach) = self.turn.as_mut().and_then(Turn::take_input).expect(UNTAKEN);
         let turn = self.turn_steps();
         let steps = turn.at(format_args!("input"));
@@ -394,6 +412,11 @@ impl<'r> CallScope<'r> {
         let request = steps.is_recorded().then(|| RawJson::of(&input));
         let description = || StepDescription::new(StepKind::Decide, &request);
         let telling = steps.telling(events);
+        if let (true, Input::Parts(parts)) = (is_recorded, &input) {
+            telling.settle(Renaming::default());
+            events.send_of(telling.origin(), || Derivation::Heard, || of_input(parts));
+            return Ok(parts.clone());
+        }
         let effect = async {
             let reach = match reach {
                 Some(reach) => reach,
@@ -579,10 +602,19 @@ impl<'r> CallScope<'r> {
             frame,
             chain,
             events,
+            parts,
             ..
         } = &mut *self;
         let (limited, history) = (*limited, &frame.history);
-        let description = || StepDescription::new(StepKind::Model, &chain.as_ref().map(Chain::digest));
+        let description = || {
+            let described = StepDescription::new(StepKind::Model, &chain.as_ref().map(Chain::digest));
+            let made_of =
+                |parts: &Arc<RequestParts>| StepParts { parts: Arc::clone(parts), sent: history.len() as u64 };
+            match parts.as_ref().map(made_of) {
+                Some(parts) => described.made_of(parts),
+                None => described,
+            }
+        };
         let telling = steps.telling(events);
         let effect = async {
             let (price, ledger, account) = (price.as_deref(), &runtime.ledger, *account);
@@ -731,6 +763,8 @@ struct Turn {
     start: usize,
     /// Where each of its messages is recorded, if the run is.
     sources: Vec<TurnMessage>,
+    /// Its message stands in the record, and is not made anew.
+    is_recorded: bool,
     failures: Failures,
 }
 
@@ -739,7 +773,14 @@ const UNTAKEN: &str = "a turn has its input until its message is made";
 
 impl Turn {
     fn of(input: Input, reach: Option<Reach>) -> Self {
-        Self { input: Some(Box::new(input)), reach, start: 0, sources: Vec::new(), failures: Failures::default() }
+        Self {
+            input: Some(Box::new(input)),
+            reach,
+            start: 0,
+            sources: Vec::new(),
+            is_recorded: false,
+            failures: Failures::default(),
+        }
     }
 
     fn take_input(&mut self) -> Option<(Input, Option<Reach>)> {

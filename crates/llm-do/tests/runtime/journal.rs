@@ -1,5 +1,8 @@
 //! Runs that survive: cut off after any record, resumed, suspended at a question, replayed.
 
+mod chat;
+mod fork;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -140,9 +143,13 @@ impl Ran {
 
     /// Facts, without ids and durations; sorted, since parallel agents tell in any order.
     fn facts(&self) -> Vec<String> {
-        let mut facts: Vec<String> = self.events.iter().filter_map(fact).collect();
+        let mut facts = self.ordered_facts();
         facts.sort();
         facts
+    }
+
+    fn ordered_facts(&self) -> Vec<String> {
+        self.events.iter().filter_map(fact).collect()
     }
 
     fn shape(&self) -> Value {
@@ -229,6 +236,7 @@ async fn a_finished_run_gives_its_answer_again_from_its_journal_alone() {
     assert_eq!(shape(&recorded.trace), whole_shape);
     let again = desk.run(desk.resume()).await;
     assert_eq!((again.requests, again.shape()), (requests, whole_shape));
+    assert_eq!(again.ordered_facts(), whole_run.ordered_facts(), "in the order in which it happened");
     assert_eq!(again.outcome.as_ref().unwrap().messages, messages);
     assert_eq!((again.said(), desk.effects()), ("main 3".to_owned(), Vec::new()));
     desk.cut(&desk.text(), 5);

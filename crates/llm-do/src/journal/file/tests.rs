@@ -164,8 +164,14 @@ async fn an_effect_that_never_began_is_no_reason_to_wonder() {
     let journal = desk.create();
     {
         let Mode::Writes { writer, .. } = &journal.mode else { panic!("it writes") };
-        let lines =
-            StepLines { journal: &journal, writer, key: "c0", kind: StepKind::Tool, request: digest(["\"request\""]) };
+        let lines = StepLines {
+            journal: &journal,
+            writer,
+            key: "c0",
+            kind: StepKind::Tool,
+            request: identified(&RawJson::of(&"request")),
+            made_of: None,
+        };
         lines.append(LineState::Started, None).durable().await.unwrap();
         drop(StartedEffect { lines: &lines, was_polled: false });
     }
@@ -315,9 +321,12 @@ async fn after_a_failed_write_nothing_runs_any_more() {
     std::fs::write(desk.path(), "").unwrap();
     // A handle that cannot write stands for a full disk.
     let signer = Signer::after(LineMac::default(), None);
-    let writer = Writer::start(File::open(desk.path()).unwrap(), signer).unwrap();
+    let (file, durability) = (File::open(desk.path()).unwrap(), Durability::Synced);
+    let writer = Writer::start(WriterTarget { file, durability, blobs: None }, signer).unwrap();
     let mode = Mode::Writes { writer, _replaced: None };
-    let journal = Arc::new(FileJournal::of(BTreeMap::new(), mode, Matching::Exact, None));
+    let header = RunLine::header(RunIdentity::default(), RawJson::of(&"header"), 0, None);
+    let contents = JournalContents::of(ParsedLines { header, parts: BTreeMap::new(), steps: Vec::new() }).unwrap();
+    let journal = Arc::new(FileJournal::of(contents, mode, Matching::Exact, JournalSettings::default()));
     let failed = desk.take(&journal, "c0", once(), Ok(7)).await.unwrap_err();
     assert!(failed.to_string().starts_with("the journal: it cannot be written: "), "{failed}");
     for (key, kind) in [("m0", StepKind::Model), ("c1", StepKind::Tool), ("q", StepKind::Ask)] {
@@ -410,4 +419,69 @@ async fn a_journal_without_a_signature_is_a_strangers_whichever_bit_of_it_is_tur
         }
         assert!(!is_own(&turned, Some(&key())) && !is_own(&turned, None), "bit {bit}");
     }
+}
+
+/// Texts as values of steps.
+impl crate::journal::StepValue for String {}
+
+#[tokio::test]
+async fn large_values_stand_outside_of_the_file_and_are_compared() {
+    let desk = Desk::new();
+    let blobs = desk.directory.path().join("blobs");
+    let settings = || JournalSettings {
+        key: Some(key()),
+        durability: Durability::Written,
+        blobs: Some(Blobs::at(blobs.clone())),
+        ..JournalSettings::default()
+    };
+    let (large, small) = ("x".repeat(LARGEST_INLINE), "y".to_owned());
+    let identity = RunIdentity { id: Some("0".repeat(16)), kind: record::RunKind::Chat, ..RunIdentity::default() };
+    let taken = async |journal: Arc<FileJournal>, run: Option<()>| {
+        let root = Steps::recorded_by(journal as Arc<dyn Journal>);
+        let events = Events::unheard();
+        let mut values = Vec::new();
+        for (name, value) in [("m0", &large), ("m1", &small), ("m2", &large)] {
+            let steps = root.at(format_args!("{name}"));
+            let effect = async { run.map(|()| value.clone()).ok_or_else(other) };
+            let described = || StepDescription::new(StepKind::Model, &"request");
+            values.push(steps.run(described, &steps.telling(&events), effect).await.unwrap());
+        }
+        values
+    };
+    let header = NewRun::of(identity.clone(), &large);
+    let first = taken(Arc::new(FileJournal::begin(&desk.path(), header, settings()).unwrap()), Some(())).await;
+    assert!(desk.text().len() < 2_000, "{}", desk.text().len());
+    assert_eq!(std::fs::read_dir(&blobs).unwrap().count(), 2, "the header, and one value that two steps gave");
+    let open = OpenJournal::open_with(&desk.path(), settings()).unwrap();
+    assert_eq!((open.contents().header.to::<String>().unwrap(), &open.contents().identity), (large.clone(), &identity));
+    let again = taken(Arc::new(open.resume(Matching::Exact, None).unwrap()), None).await;
+    assert_eq!((first, again), ([&large, &small, &large].map(Clone::clone).into(), vec![large.clone(), small, large]));
+    assert!(matches!(read(&desk.path(), Some(&key())), Err(JournalError::Damaged { line: 1, .. })));
+    let places: Vec<PathBuf> = std::fs::read_dir(&blobs).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for place in places {
+        let before = std::fs::read(&place).unwrap();
+        let mut turned = before.clone();
+        turned[before.len() / 2] ^= 1;
+        std::fs::write(&place, turned).unwrap();
+        assert!(matches!(OpenJournal::open_with(&desk.path(), settings()), Err(JournalError::Damaged { .. })));
+        std::fs::write(&place, before).unwrap();
+    }
+    assert!(OpenJournal::open_with(&desk.path(), settings()).is_ok());
+}
+
+#[tokio::test]
+async fn what_is_only_written_is_there_for_the_next_process_and_a_question_is_on_the_disk() {
+    let desk = Desk::new();
+    let settings =
+        || JournalSettings { key: Some(key()), durability: Durability::Written, ..JournalSettings::default() };
+    let run = NewRun::of(RunIdentity::default(), &"header");
+    let journal = Arc::new(FileJournal::begin(&desk.path(), run, settings()).unwrap());
+    assert_eq!(desk.take(&journal, "c0", once(), Ok(7)).await, Ok(7));
+    assert!(desk.text().contains("\"state\":\"done\""), "it counts when it is written");
+    let waits = desk.take(&journal, "q", step(StepKind::Ask).shown(&"may I?"), Err(other())).await;
+    assert_eq!((waits, desk.text().matches("\"asked\"").count()), (Err(other()), 1));
+    drop(journal);
+    let open = OpenJournal::open_with(&desk.path(), settings()).unwrap();
+    let journal = Arc::new(open.resume(Matching::Exact, None).unwrap());
+    assert_eq!(desk.take(&journal, "c0", once(), Ok(8)).await, Ok(7));
 }

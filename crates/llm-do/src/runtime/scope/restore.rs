@@ -1,0 +1,203 @@
+//! A conversation that goes on: turns that a record has finished are taken over as they were, whatever has become of the
+//! project since; a history that somebody gives is checked and recorded as its beginning.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{CallScope, Turn};
+use crate::escape::visible_start;
+use crate::event::{CallEnd, CallKind, EventKind};
+use crate::journal::call::value_at;
+use crate::journal::record::turn_number;
+use crate::journal::{RecordedSteps, StepDescription, StepKind, StepRecord, StepValue, Stop, telling};
+use crate::message::{Content, Message, RawJson, Reply, ToolMessage};
+use crate::runtime::input::{Input, InputError};
+use crate::runtime::record::TurnRecord;
+use crate::runtime::{Output, RunError};
+
+/// A history that somebody gave.
+impl StepValue for Vec<Message> {
+    fn settled(self) -> Self {
+        // Whoever gave it may have written it on many lines.
+        RawJson::of(&self).in_one_line().to().unwrap_or(self)
+    }
+}
+
+/// What was taken over from a record.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RestoredTurns {
+    /// How many turns were finished.
+    pub finished: usize,
+    /// The message of a turn that was cut off, as far as it was recorded: [`CallScope::finish_turn_until`] goes on with it.
+    pub unfinished: Option<Vec<Content>>,
+}
+
+impl CallScope<'_> {
+    /// Begins the conversation with what was said elsewhere. Before any turn.
+    pub async fn begin_with(&mut self, history: Vec<Message>) -> Result<(), RunError> {
+        check(&history).map_err(|reason| InputError::History { agent: self.agent.name.clone(), reason })?;
+        let steps = self.steps.at(format_args!("history"));
+        let request = steps.is_recorded().then(|| RawJson::of(&history).in_one_line());
+        let description = || StepDescription::new(StepKind::Decide, &request);
+        let given = steps.here(&self.events).step(description, |_| async move { Ok::<_, RunError>(history) }).await?;
+        self.frame.history = given;
+        Ok(())
+    }
+
+    /// Takes over what the record of the run has: the history that it began with and all turns that were finished, told
+    /// again. Nothing of it is compared with the project of today. Before any turn.
+    pub fn restore(&mut self) -> Result<RestoredTurns, RunError> {
+        let steps = self.steps.clone();
+        let Some(records) = steps.records() else { return Ok(RestoredTurns::default()) };
+        let path = steps.path();
+        let began = format!("{path}/history");
+        if self.frame.history.is_empty() && records.result(&began).is_some() {
+            self.frame.history = value_at(&began, records).map_err(Stop::Journal)?;
+        }
+        let mut restored = RestoredTurns::default();
+        for (number, key) in turns(path, records) {
+            self.turns = number + 1;
+            if records.result(&key).is_some() {
+                self.take_over(&key, records).map_err(Stop::Journal)?;
+                restored = RestoredTurns { finished: restored.finished + 1, unfinished: None };
+            } else {
+                // One that was given up was followed by others; only the last one was cut off.
+                restored.unfinished = value_at(&format!("{key}/input"), records).ok();
+            }
+        }
+        Ok(restored)
+    }
+
+    /// Goes on with the turn that was cut off, under its number: what it had done is answered from the record. `message`
+    /// is what [`CallScope::restore`] found.
+    pub async fn finish_turn_until(
+        &mut self,
+        message: Vec<Content>,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<Output, RunError> {
+        self.turns = self.turns.saturating_sub(1);
+        self.converse_until(Turn { is_recorded: true, ..Turn::of(Input::Parts(message), None) }, cancelled).await
+    }
+
+    fn take_over(&mut self, key: &str, records: &dyn RecordedSteps) -> Result<(), String> {
+        let turn: TurnRecord = value_at(key, records)?;
+        let (messages, output) = (turn.messages(key, records)?, turn.output(key, records)?);
+        if !self.has_begun {
+            let (name, input, parent) = (self.agent.name.clone(), turn.input(key, records)?, self.parent);
+            self.events.send(|| EventKind::CallStarted { name, kind: CallKind::Agent, input, parent });
+            self.has_begun = true;
+        }
+        let json = records.result(key).ok_or_else(|| format!("the record at `{key}` is missing"))?;
+        let StepRecord { told, .. } =
+            json.to::<StepRecord<serde::de::IgnoredAny>>().map_err(|error| error.to_string())?;
+        self.events.replay(telling::told(key, &told, records)?);
+        let own = records.keys_beneath(key).into_iter().filter(|request| is_request_of(key, request));
+        self.own.sent += own.map(|request| self.runtime.resumed.requests_at(&request)).sum::<u64>();
+        self.frame.history.extend(messages);
+        self.ended = Some(CallEnd::Output(output.told()));
+        Ok(())
+    }
+}
+
+/// The turns of a conversation that a record knows of, by their numbers.
+fn turns(path: &str, records: &dyn RecordedSteps) -> BTreeMap<u64, String> {
+    let keys = records.keys_beneath(path);
+    let numbers = keys.iter().filter_map(|key| turn_number(path, key));
+    numbers.map(|number| (number, format!("{path}/t{number}"))).collect()
+}
+
+fn is_request_of(turn: &str, key: &str) -> bool {
+    let name = key.strip_prefix(turn).and_then(|rest| rest.strip_prefix("/m"));
+    name.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Whether a history can be gone on with: every tool call has its result, and nothing else has one.
+fn check(history: &[Message]) -> Result<(), String> {
+    let mut open: Option<&Reply> = None;
+    for (index, message) in history.iter().enumerate() {
+        let number = index + 1;
+        match (open.take(), message) {
+            (None, Message::User(_)) => {}
+            (None, Message::Assistant(reply)) => open = Some(reply).filter(|reply| reply.tool_calls().next().is_some()),
+            (Some(reply), Message::Tool(results)) => {
+                fits(reply, results).map_err(|why| format!("message {number}: {why}"))?
+            }
+            (None, Message::Tool(_)) => return Err(format!("message {number} has results of calls that nobody made")),
+            (Some(_), Message::User(_) | Message::Assistant(_)) => {
+                return Err(format!("message {number} stands where the results of tool calls belong"));
+            }
+        }
+    }
+    match open {
+        Some(_) => Err("the last reply has tool calls without results".to_owned()),
+        None => Ok(()),
+    }
+}
+
+fn fits(reply: &Reply, results: &ToolMessage) -> Result<(), String> {
+    let asked: Vec<&str> = reply.tool_calls().map(|call| call.id.as_str()).collect();
+    let given: Vec<&str> = results.parts.iter().map(|result| result.id.as_str()).collect();
+    let distinct: HashSet<&&str> = asked.iter().collect();
+    if distinct.len() != asked.len() {
+        return Err("two calls of the reply before have the same id".to_owned());
+    }
+    match asked.iter().find(|id| !given.contains(id)) {
+        Some(id) => Err(format!("the call `{}` has no result", visible_start(id, 80))),
+        None if asked == given => Ok(()),
+        None => Err("the results are not those of the calls before, in their order".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Arguments, Finish, ReplyPart, ToolCall, ToolResult, Usage};
+
+    fn reply(calls: &[&str]) -> Message {
+        let call = |id: &&str| {
+            let (id, tool, arguments) = ((*id).to_owned(), "t".to_owned(), Arguments::parse(String::new()));
+            ReplyPart::ToolCall(ToolCall { id, tool, arguments, private: None })
+        };
+        let (parts, model) = (calls.iter().map(call).collect(), "a:b".to_owned());
+        Message::Assistant(Reply { parts, model, finish: Finish::Stop, finish_reason: None, usage: Usage::default() })
+    }
+
+    fn results(ids: &[&str]) -> Message {
+        let result = |id: &&str| ToolResult {
+            id: (*id).to_owned(),
+            tool: "t".to_owned(),
+            outcome: Ok(vec![Content::text("x")]),
+        };
+        Message::tool_results(ids.iter().map(result).collect())
+    }
+
+    #[test]
+    fn every_call_of_a_given_history_has_its_result() {
+        let user = || Message::user("hi");
+        let good = [
+            vec![],
+            vec![user()],
+            vec![user(), reply(&[])],
+            vec![user(), reply(&["a", "b"]), results(&["a", "b"]), reply(&[]), user()],
+        ];
+        for history in good {
+            assert_eq!(check(&history), Ok(()), "{history:?}");
+        }
+        let bad = [
+            (vec![user(), reply(&["a"])], "the last reply has tool calls without results"),
+            (vec![user(), reply(&["a"]), user()], "message 3 stands where the results of tool calls belong"),
+            (vec![results(&["a"])], "message 1 has results of calls that nobody made"),
+            (vec![reply(&["a", "b"]), results(&["a"])], "message 2: the call `b` has no result"),
+            (
+                vec![reply(&["a"]), results(&["a", "b"])],
+                "message 2: the results are not those of the calls before, in their order",
+            ),
+            (
+                vec![reply(&["a", "a"]), results(&["a", "a"])],
+                "message 2: two calls of the reply before have the same id",
+            ),
+        ];
+        for (history, reason) in bad {
+            assert_eq!(check(&history), Err(reason.to_owned()));
+        }
+    }
+}
