@@ -4,14 +4,14 @@
 //! way that a network can. It shares no code with what it tests.
 //!
 //! ```
-//! use fake_llm::{Call, FakeLlm, Fault, On, Reply, Script};
+//! use fake_llm::{FakeCall, FakeLlm, FakeReply, FakeScript, InjectedFault, On};
 //! use serde_json::json;
 //!
 //! let fake = FakeLlm::start(
-//!     Script::new()
-//!         .reply(Reply::calls([Call::new("read_file", json!({"path": "a.txt"}))]))
-//!         .reply(Reply::text("It says hello."))
-//!         .fault(On::Request(2), Fault::status(529)),
+//!     FakeScript::new()
+//!         .reply(FakeReply::calls([FakeCall::new("read_file", json!({"path": "a.txt"}))]))
+//!         .reply(FakeReply::text("It says hello."))
+//!         .fault(On::Request(2), InjectedFault::status(529)),
 //! );
 //! let base = fake.anthropic_url(); // or fake.openai_url(), …: give it to the client
 //! # assert!(base.starts_with("http://127.0.0.1:"));
@@ -81,7 +81,7 @@ pub enum Transport {
     TlsHttp1,
 }
 
-/// What the server does: play a [`Script`], or be [`Constant`].
+/// What the server does: play a [`FakeScript`], or be [`Constant`].
 pub struct Behaviour(server::ServerBehaviour);
 
 impl From<FakeScript> for Behaviour {
