@@ -75,7 +75,7 @@ pub(crate) struct FakeAnswerHead {
     pub content_type: String,
     /// A header and its value.
     pub retry_after: Option<(&'static str, String)>,
-    /// None: chunked.
+    /// `None` if the body is sent in chunks.
     pub length: Option<usize>,
 }
 

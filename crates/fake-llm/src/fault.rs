@@ -14,7 +14,7 @@ pub enum On {
     Request(usize),
     First(usize),
     Every,
-    /// So many of a hundred, by chance; the same ones each time.
+    /// This percentage of the requests, chosen at random; the same seed always chooses the same ones.
     Chance {
         percent: u64,
         seed: u64,

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 /// A handle on a place where answers stop. Clones are the same gate.
 ///
-/// The `wait_…` methods block their thread; inside an async test use [`Gate::reached`] and [`Gate::left`].
+/// The `wait_…` methods block their thread; inside an async test use [`StallGate::reached`] and [`StallGate::left`].
 #[derive(Debug, Clone)]
 pub struct StallGate(watch::Sender<StallGateState>);
 
@@ -26,7 +26,8 @@ impl Default for StallGate {
 }
 
 impl StallGate {
-    /// How long the blocking methods wait before they call the test a failure. Not a pace: nothing sleeps.
+    /// How long the blocking methods wait before they fail the test. It is only a bound: they return as soon as the
+    /// answers or clients that they wait for are there.
     const PATIENCE: Duration = Duration::from_mins(3);
 
     /// A closed gate.
@@ -57,7 +58,7 @@ impl StallGate {
         block_on(self.left(count), &format!("{count} clients to go away"));
     }
 
-    /// The server's side: stand here until released. Being dropped before that means that the client left.
+    /// The server's side: waits here until the gate is released. If this is dropped before that, the client has left.
     pub(crate) async fn pass(self) {
         self.0.send_modify(|passage| passage.reached += 1);
         let mut departure = GateVisit { gate: &self, waiting: true };

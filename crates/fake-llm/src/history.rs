@@ -127,7 +127,7 @@ fn refuse_unanswered<'a>(open: impl Iterator<Item = &'a str>, findings: &mut Fin
     }
 }
 
-/// What the model is said to have said, it said.
+/// Checks that what the history attributes to the model was really served.
 fn check_served(messages: &[SeenMessage], ledger: &ServedHistory, findings: &mut Findings) {
     for part in messages.iter().filter(|message| message.role == Role::Assistant).flat_map(|message| &message.parts) {
         match part {

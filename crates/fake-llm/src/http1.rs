@@ -37,7 +37,7 @@ impl Wire for TlsStream<CountedConnection> {
     }
 }
 
-/// Answers the requests of one connection until one side has enough.
+/// Answers the requests of one connection until the client or the script ends it.
 pub(crate) async fn serve(mut wire: impl Wire, server: &FakeServer, connection: usize) -> io::Result<()> {
     let mut inbound = BytesMut::new();
     loop {
@@ -103,7 +103,8 @@ async fn send(
     for step in plan.steps {
         match step {
             DeliveryStep::Send(bytes) => {
-                // What is already here goes first, so that the last bytes stay for after the accounting.
+                // What was collected before is written first, so that the last bytes of the answer go out only after
+                // the answer is accounted for.
                 if out.len() > WRITE_SIZE {
                     flush(wire, &mut out).await?;
                 }
@@ -177,7 +178,7 @@ fn write_end(head: &FakeAnswerHead, out: &mut Vec<u8>) {
     }
 }
 
-/// A request whose headers are only looked at when somebody asks.
+/// A request whose headers are parsed only when a caller asks for them.
 #[derive(Debug)]
 pub(crate) struct RawRequest {
     /// Up to and with the empty line; it is text.
@@ -216,7 +217,8 @@ impl RawRequest {
     }
 }
 
-/// The next request, or None when the client has no more. `InvalidData` is what is no request.
+/// The next request, or `None` when the client has no more. An error of the kind `InvalidData` means that the bytes are
+/// no request.
 pub(crate) async fn read_request(
     wire: &mut (impl AsyncRead + AsyncWrite + Unpin),
     inbound: &mut BytesMut,
@@ -303,7 +305,7 @@ async fn take(wire: &mut (impl AsyncRead + Unpin), inbound: &mut BytesMut, lengt
         return Err(invalid("the body is too long"));
     }
     while inbound.len() < length {
-        // Room comes with the bytes and not with the promise of them.
+        // Memory is reserved as bytes arrive, because the length is only what the client announces.
         inbound.reserve((length - inbound.len()).min(WRITE_SIZE));
         if wire.read_buf(inbound).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -81,7 +81,7 @@ pub enum Transport {
     TlsHttp1,
 }
 
-/// What the server does: play a [`Script`], or be [`Constant`].
+/// What the server does: play a [`FakeScript`], or be [`Constant`].
 pub struct Behaviour(server::ServerBehaviour);
 
 impl From<FakeScript> for Behaviour {

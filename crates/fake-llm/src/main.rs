@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     match run(&FakeLlmArgs::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to tell when even this fails.
+            // If even this cannot be written, there is no other way to report the error.
             let _ = writeln!(io::stderr(), "fake-llm: {error}");
             ExitCode::FAILURE
         }

@@ -8,7 +8,8 @@ use crate::reply::{FakeFinish, FakeReply, FakeUsage};
 use crate::script::FakeScript;
 use crate::seen::{SeenPart, SeenRequest};
 
-/// What it charges, in picodollars for each token: as many as dollars for a million of a million.
+/// What it charges, in picodollars for each token. The same number is the price in dollars of a million times a million
+/// tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FakePrices {
     pub input: u64,
@@ -30,8 +31,8 @@ impl Bill {
 }
 
 impl FakeScript {
-    /// Answers every request that no earlier rule does, and bills it, whatever becomes of the answer on its way. What the
-    /// model would like to say has up to so many tokens, by chance; what it may say is in the request.
+    /// Answers every request that no earlier rule does, and bills it, whatever becomes of the answer on its way. What
+    /// the model would like to say has up to so many tokens, by chance; what it may say is in the request.
     #[must_use]
     pub fn priced(self, prices: FakePrices, longest: u64, seed: u64, bill: &Bill) -> Self {
         let (bill, chance) = (bill.clone(), Mutex::new(fastrand::Rng::with_seed(seed)));

@@ -59,7 +59,7 @@ impl ProxyScript {
         Self { credentials: None, faults: Vec::new() }
     }
 
-    /// Refuses whoever does not say `proxy-authorization: VALUE`.
+    /// Refuses clients that do not send `proxy-authorization: VALUE`.
     #[must_use]
     pub fn demand(mut self, value: &str) -> Self {
         self.credentials = Some(value.to_owned());
@@ -82,7 +82,7 @@ impl FakeProxy {
     pub fn start_with(script: ProxyScript) -> Self {
         let shared = Arc::new(FakeProxyState { script, asked: Mutex::default() });
         let serving = Arc::clone(&shared);
-        // How a connection ends is the affair of its two ends.
+        // How a connection ends is known to its client and its server, so it is not reported here.
         let serve = move |client| {
             let shared = Arc::clone(&serving);
             async move { drop(shared.serve(client).await) }
@@ -96,7 +96,7 @@ impl FakeProxy {
         self.running.address.to_string()
     }
 
-    /// How often somebody asked for a tunnel, with or without success.
+    /// How often clients asked for a tunnel, with or without success.
     pub fn tunnels(&self) -> usize {
         self.shared.asked().iter().filter(|asked| asked.is_tunnel()).count()
     }
@@ -144,7 +144,7 @@ impl FakeProxyState {
         all.len()
     }
 
-    /// One request for each connection: it is closed behind the answer.
+    /// Serves one request for each connection, which is closed after the answer.
     async fn serve(&self, mut client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         let mut inbound = BytesMut::new();
@@ -174,7 +174,7 @@ impl FakeProxyState {
 async fn stand_at(gate: StallGate, client: &mut TcpStream) -> io::Result<()> {
     tokio::select! {
         () = gate.pass() => Ok(()),
-        // Nobody speaks before the answer, so whatever is read here is the end.
+        // The client does not speak before it has the answer, so whatever is read here is the end of the connection.
         _ = client.read_u8() => Err(io::ErrorKind::ConnectionAborted.into()),
     }
 }
@@ -205,7 +205,7 @@ async fn tunnel(client: &mut TcpStream, target: &str, limit: u64) -> io::Result<
     }
 }
 
-/// As a proxy has to: with the path alone, and without what was said to the proxy itself.
+/// Passes a request on as a proxy has to: with the path alone, and without what was said to the proxy itself.
 async fn pass_on(client: &mut TcpStream, request: &RawRequest, limit: u64) -> io::Result<()> {
     let Some((authority, path)) = split_address(request.target()) else { return refuse(client, 400).await };
     let Ok(mut server) = TcpStream::connect(authority).await else { return refuse(client, 502).await };

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// One reply of the model. Built from a first piece of content and what follows it, in the order given:
-/// `Reply::thinking("hm", "sig").and_text("I look.").and_calls([Call::new("read_file", json!({"path": "a"}))])`.
+/// `FakeReply::thinking("hm", "sig").and_text("I look.").and_calls([FakeCall::new("list", json!({}))])`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FakeReply {
     pub(crate) blocks: Vec<Block>,
@@ -90,7 +90,8 @@ impl FakeCall {
 }
 
 impl FakeReply {
-    /// Streamed content comes in so many pieces unless told otherwise: enough that no client gets away with one.
+    /// Streamed content comes in this many pieces unless the test says otherwise: in more than one, so that a client
+    /// that expects a single piece fails.
     const USUAL_DELTAS: Deltas = Deltas::Split(3);
 
     pub fn text(text: &str) -> Self {

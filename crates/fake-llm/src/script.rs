@@ -10,10 +10,10 @@ use crate::seen::SeenRequest;
 
 /// Replies in order, replies by what was said, and faults.
 ///
-/// A request is answered by the first rule ([`Script::when`], [`Script::answer`]) that applies to it, else by the
-/// next reply in order, else by the one for all others ([`Script::otherwise`]). A reply in order that a fault keeps
-/// from its client stays the next one, so that a retry gets it. Requests that a provider would refuse are refused and
-/// use up nothing.
+/// A request is answered by the first rule ([`FakeScript::when`], [`FakeScript::answer`]) that applies to it, else by
+/// the next reply in order, else by the one for all others ([`FakeScript::otherwise`]). A reply in order that a fault
+/// keeps from its client stays the next one, so that a retry gets it. Requests that a provider would refuse are refused
+/// and use up nothing.
 pub struct FakeScript {
     pub(crate) replies: Vec<FakeReply>,
     pub(crate) rules: Vec<ReplyRule>,
@@ -90,7 +90,7 @@ impl FakeScript {
         self
     }
 
-    /// Takes its time before it answers: up to so long, by chance; the same times each time.
+    /// Waits before each answer for a random time up to this; the same seed always gives the same times.
     #[must_use]
     pub fn latency(mut self, most: Duration, seed: u64) -> Self {
         self.latency =

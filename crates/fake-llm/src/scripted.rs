@@ -42,7 +42,7 @@ pub(crate) struct Delivery {
 /// A reply in order that this answer holds.
 #[derive(Debug, Clone, Copy)]
 enum ReplyClaim {
-    /// Nobody else may have it meanwhile.
+    /// No other answer may have it meanwhile.
     Reserved(usize),
     /// A fault may keep it from arriving, so a retry must find it; it is used up when it has arrived.
     Offered(usize),
@@ -65,7 +65,7 @@ impl ScriptPlayer {
         let mut findings = Findings::default();
         let protocol = protocol_of(&incoming, &mut findings);
         let (body, seen) = self.read(&incoming, protocol, &mut findings);
-        // Outside the lock: a rule that panics must not take the records with it.
+        // The rules run outside the lock: one that panics must not take the records with it.
         let ruled = seen.as_ref().and_then(|seen| self.ruled(seen));
         let mut progress = self.lock();
         if let Some(seen) = &seen {
@@ -230,7 +230,7 @@ impl ScriptProgress {
 }
 
 impl Delivery {
-    /// To be called before the last bytes go out: whoever has read them finds everything accounted for.
+    /// Must be called before the last bytes go out, so that a client that has read them finds everything accounted for.
     pub fn complete(&mut self) {
         self.in_flight = None;
         match self.claim.take() {

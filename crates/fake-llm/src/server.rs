@@ -25,7 +25,7 @@ pub(crate) enum ServerBehaviour {
     Constant(ConstantAnswers),
 }
 
-/// Clients that connect at the same moment: one too many would try again a second later.
+/// How many clients may connect at the same moment. One more would try again only a second later.
 const MOST_WAITING: u32 = 4096;
 
 /// A server that runs until this is dropped.
@@ -52,7 +52,7 @@ impl FakeServer {
 
     async fn converse(self: Arc<Self>, stream: TcpStream, tls: Option<TlsAcceptor>) {
         let connection = self.counts.connected();
-        // Refused only for a connection that is already gone.
+        // This fails only for a connection that is already gone.
         let _ = stream.set_nodelay(true);
         let socket = CountedConnection { stream, counts: Arc::clone(&self.counts) };
         let Some(tls) = tls else {
@@ -101,7 +101,7 @@ where
 {
     loop {
         match listener.accept().await {
-            // How a connection ends is the client's affair; the records have what was said on it.
+            // How a connection ends is known to its client; the records have what was said on it.
             Ok((stream, _)) => drop(tokio::spawn(serve(stream))),
             // One client gave up too early, or there are too many at the moment: the others go on.
             Err(_) => tokio::task::yield_now().await,

@@ -1,4 +1,4 @@
-//! Throw-away certificates: an authority made at start, trusted by nobody but the test.
+//! Throw-away certificates: an authority that is made at the start, and that only the test trusts.
 
 use std::sync::Arc;
 

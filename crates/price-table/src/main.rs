@@ -1,5 +1,5 @@
-//! Writes `crates/llm-do/src/model/prices/table.txt`: what the models of our providers cost; and `model/windows.txt`: how
-//! much they take and say.
+//! Writes `crates/llm-do/src/model/prices/table.txt`: what the models of our providers cost; and `model/windows.txt`:
+//! how much they take and say.
 //!
 //! The prices are those of the crate `genai-prices`, whose data file lies in its package. To take newer ones:
 //! `cargo update -p genai-prices`, set [`SOURCE_DATE`], `cargo run -p price-table`, and look at the difference.
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Of a file that the library has in it.
+/// The path of a file that the library includes.
 fn path(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../llm-do/src/model").join(file)
 }

@@ -134,7 +134,7 @@ impl PricedModel {
     pub fn names(&self) -> Vec<&str> {
         let mut names = vec![self.id.as_str()];
         self.r#match.collect_names(&self.id, &mut names);
-        // Others are beginnings of names.
+        // A name that ends otherwise is only the beginning of names.
         names.retain(|name| name.ends_with(|c: char| c.is_ascii_alphanumeric()));
         names
     }

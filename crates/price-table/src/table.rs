@@ -1,4 +1,4 @@
-//! Their models and prices → our table.
+//! The models and prices of `genai-prices` → our table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use llm_do::model::prices::{ModelPrice, Rate, Rates, Tier, names};
 
 use crate::source::{Amount, Amounts, PriceSource, PricedProvider};
 
-/// Their names of our providers.
+/// The names that `genai-prices` has for our providers, each with ours.
 const PROVIDERS: &[(&str, &str)] = &[
     ("anthropic", "anthropic"),
     ("azure", "azure"),
@@ -55,7 +55,7 @@ pub fn rows(source: &PriceSource, day: &str) -> BTreeMap<String, ModelPrice> {
     rows
 }
 
-/// `provider:model` as our users write it; none for what is not ours.
+/// `provider:model` as our users write it; `None` for a name that is none of our providers'.
 fn our_name(provider: &PricedProvider, id: &str, name: &str) -> Option<String> {
     let name = name.to_ascii_lowercase();
     if !name.is_ascii() || name.contains(char::is_whitespace) {
@@ -126,10 +126,10 @@ mod tests {
 
     /// Midnight of [`SOURCE_DATE`], in seconds since 1970.
     const MIDNIGHT: u64 = 1_793_318_400;
-    /// Cheap and dear hours of those who have them.
+    /// Hours of a day: cheap and dear ones of the providers whose prices depend on the hour.
     const HOURS: [u64; 3] = [2, 8, 20];
 
-    /// Their provider and model.
+    /// The provider and the model, as `genai-prices` names them.
     fn origin(name: &str) -> (String, String) {
         let (ours, model) = name.split_once(':').unwrap();
         match PROVIDERS.iter().find(|(_, provider)| *provider == ours) {

@@ -1,4 +1,5 @@
-//! How much models take and say. Nobody publishes this for programs: the rows are ours, from the providers' manuals.
+//! How much models take and say. The providers do not publish this in a form for programs: the rows are ours, from
+//! their manuals.
 
 /// `provider:model`, its window, and its longest answer, in tokens. Versions need no row of their own.
 const ROWS: &[(&str, u64, u64)] = &[
@@ -83,7 +84,7 @@ mod tests {
         }
     }
 
-    /// Those who know prices know windows, too, if not exactly.
+    /// `genai-prices`, which knows prices, also knows windows, if not exactly.
     #[test]
     fn no_window_is_smaller_than_others_say() {
         let source = PriceSource::read().unwrap();

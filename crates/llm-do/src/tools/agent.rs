@@ -1,4 +1,5 @@
-//! Another agent, seen as a tool. A leaf: it holds a name, not a tree of toolsets, so cycles are legal.
+//! Another agent, seen as a tool. It holds the agent's name and not its toolsets, so agents may call each other in
+//! cycles.
 
 use std::path::PathBuf;
 
@@ -18,7 +19,7 @@ pub struct AgentTool {
     pub description: String,
     /// The JSON Schema of its input; without one it takes text and attachments.
     pub parameters: Option<RawJson>,
-    /// The run's policy for calls of this agent.
+    /// Whether the run's policy asks before calls of this agent.
     pub calls_ask: bool,
     pub attachments_ask: bool,
     /// Attachments are relative to it.
@@ -34,13 +35,13 @@ impl AgentTool {
         AttachmentScope { root: &self.project_root, protected: &self.protected }
     }
 
-    /// Whether the agent itself says what its attachments are; else whoever calls it may give files beside its input.
+    /// Whether the agent itself says what its attachments are; else its caller may give files beside its input.
     pub(crate) fn has_own_attachments(&self) -> bool {
         let schema = self.parameters.as_ref().and_then(|schema| schema.to::<Value>().ok());
         schema.is_none_or(|schema| schema["properties"].get("attachments").is_some())
     }
 
-    /// Parts an input from the files beside it.
+    /// Separates an input from the files that are given beside it.
     pub(crate) fn apart(&self, mut input: Value) -> (Value, Vec<Value>) {
         let named = attachment::named_in(&input);
         let any_held = named.iter().any(|file| attachment::held(file).is_some());
@@ -88,7 +89,8 @@ impl AgentTool {
     }
 }
 
-/// How far the files that an agent is given reach: those that somebody was asked about are the ones that were shown.
+/// How far the files that an agent is given reach: those that the approver was asked about are the ones that were
+/// shown.
 pub(crate) fn reach(input: &RawJson, premises: AttachmentScope<'_>, call: &PermittedCall) -> Result<Reach, ToolError> {
     let value: Value = input.to().map_err(|error| ToolError::Failed(error.to_string()))?;
     attachment::reach(&value, premises, call.bound_to()).map_err(|ChangedAttachment| ToolError::Changed)

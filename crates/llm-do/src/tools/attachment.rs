@@ -1,4 +1,4 @@
-//! Files that travel with an input: which of them need somebody's consent, and how they are read.
+//! Files that travel with an input: which of them need the approver's consent, and how they are read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,15 +36,15 @@ pub struct AttachmentScope<'a> {
 pub enum Reach {
     /// Beneath the project root, nothing that looks like a secret and nothing of this program itself.
     Project,
-    /// Also what somebody agreed to: exactly the bytes that they were asked about.
+    /// Also what the approver agreed to: exactly the bytes that the question was about.
     Agreed(AgreedFiles),
 }
 
-/// Files as they were when somebody agreed to send them, by the names that the input has for them.
+/// Files as they were when the approver agreed to send them, by the names that the input has for them.
 #[derive(Clone, Debug)]
 pub struct AgreedFiles(Arc<BTreeMap<String, Result<Attachment, AttachmentError>>>);
 
-/// A file is no longer what somebody was asked about.
+/// A file is no longer what the approver was asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChangedAttachment;
 
@@ -75,8 +75,8 @@ impl AttachmentError {
     }
 }
 
-/// The files that an input names: in its field `attachments`, or as items `{"attachment": path}` of a list. Whoever calls
-/// something else by these words names no files.
+/// The files that an input names: in its field `attachments`, or as items `{"attachment": path}` of a list. An input
+/// that uses these words for something else names no files.
 pub(crate) fn named_in(input: &Value) -> Vec<&Value> {
     match input {
         Value::Object(fields) => {
@@ -102,7 +102,7 @@ fn is_file(named: &Value) -> bool {
     named.is_string() || held(named).is_some()
 }
 
-/// By what the runtime knows a file that code was given and passes on.
+/// The id by which the runtime knows a file that code was given and passes on.
 pub(crate) fn held(named: &Value) -> Option<&str> {
     named.get("given").and_then(Value::as_str)
 }
@@ -117,8 +117,8 @@ pub(crate) fn held_as(file: &Attachment) -> String {
     digest([file.name.as_str(), &BASE64.encode(&file.data)])[..32].to_owned()
 }
 
-/// What somebody must be asked before the files that an input names are sent to an agent: those outside the project, those
-/// that look like secrets and those of this program itself. `None` if there are none.
+/// What the approver must be asked before the files that an input names are sent to an agent: those outside the
+/// project, those that look like secrets and those of this program itself. `None` if there are none.
 pub(crate) fn question(input: &Value, premises: AttachmentScope<'_>, agent: &str) -> Option<Question> {
     let mut named = names(input);
     if !named.any(|path| find(path, premises).is_ok_and(|found| found.exception.is_some())) {
@@ -155,8 +155,8 @@ pub(crate) fn binding(input: &Value, premises: AttachmentScope<'_>) -> String {
     state_of(&look_at(input, premises))
 }
 
-/// How far an input reaches after somebody was asked about its files: `bound_to` is what they were shown. The files are read
-/// here, once: what was compared is what is sent.
+/// How far an input reaches after the approver was asked about its files: `bound_to` is what the question showed. The
+/// files are read here, once, so that what was compared is what is sent.
 pub(crate) fn reach(
     input: &Value,
     premises: AttachmentScope<'_>,
@@ -191,7 +191,7 @@ struct AttachmentBytes {
     bytes: Vec<u8>,
 }
 
-/// All of them together are read up to this: no request is larger, and nobody has to wait for more.
+/// How much is read of all files together: no request is larger, and the caller does not wait for more.
 const MOST_READ: u64 = 4 * LARGEST;
 
 fn look_at(input: &Value, premises: AttachmentScope<'_>) -> Vec<Look> {
@@ -234,14 +234,14 @@ fn state_of(looks: &[Look]) -> String {
     digest(parts.iter().map(String::as_str))
 }
 
-/// Where a name leads, and why somebody must be asked about it.
+/// Where a name leads, and why the approver must be asked about it.
 struct Finding {
     place: Place,
     resolved: PathBuf,
     exception: Option<&'static str>,
 }
 
-/// A file that is missing or no file needs no consent: reading it says so.
+/// Finds the file that a name leads to. One that is missing or no file needs no consent: reading it says so.
 fn find(named: &str, premises: AttachmentScope<'_>) -> Result<Finding, FileOpenError> {
     let AttachmentScope { root, .. } = premises;
     let directory = Dir::open_ambient_dir(root, ambient_authority())?;
@@ -284,7 +284,8 @@ impl AttachmentScope<'_> {
         own().or_else(|| is_secret(directory, named, place).then_some("looks like a secret"))
     }
 
-    /// A root that cannot be looked at is nobody's to say of.
+    /// Whether a file belongs to this program itself. If the root cannot be looked at, that is not known, and the
+    /// answer is yes.
     fn is_private(self, place: &Place) -> bool {
         let is_file = place.found.as_ref().is_some_and(|found| found.kind == FileKind::Regular);
         let is_own = |root: Target| self.protected.is_private(&root.at(place));
@@ -292,7 +293,8 @@ impl AttachmentScope<'_> {
     }
 }
 
-/// By the name it is called, by its name behind all links, or by another name of the same file.
+/// Whether a file looks like a secret: by the name it is called, by its name behind all links, or by another name of
+/// the same file.
 fn is_secret(root: &Dir, named: &str, place: &Place) -> bool {
     let Some(found) = place.found.as_ref().filter(|found| found.kind == FileKind::Regular) else { return false };
     let has_other_secret_name = || found.names > 1 && !matches!(walk::secret_with(root, found.identity), Ok(None));

@@ -1,4 +1,5 @@
-//! What code in another process asks from inside a call of ours, be it a project's Python or a client's: one way for all.
+//! What code in another process asks from inside a call of ours, be it a project's Python or a client's: one way for
+//! all.
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::underway::Underway;
 pub const METHODS: [&str; 6] = ["call", "call_agent", "is_untyped", "tools", "usage", "trace"];
 
 /// Waits for an answer, and serves meanwhile what the code that works on it asks, with the context of its call.
-/// `given` says how what an agent (by its name) or a tool gave is told.
+/// `given` turns what an agent (by its name) or a tool gave into what the code is told.
 pub async fn while_serving<T>(
     answer: impl Future<Output = T>,
     requests: mpsc::UnboundedReceiver<RpcRequest>,
@@ -30,8 +31,8 @@ pub async fn while_serving<T>(
     }
 }
 
-/// The same within a time, which passes only while the code does not wait for what it has asked; zero is for ever. `None`
-/// when it is over.
+/// The same within a time, which passes only while the code does not wait for what it has asked; zero is for ever.
+/// `None` when it is over.
 pub(crate) async fn while_serving_within<T>(
     time: Duration,
     answer: impl Future<Output = T>,
@@ -105,7 +106,7 @@ pub fn value_of(content: &[Content]) -> RawJson {
 /// How much of a call its code may look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// Where it is, not what was said.
+    /// Where in the run the call is, but not what was said.
     Place,
     Full,
 }
@@ -141,8 +142,8 @@ impl<'a, M> CallView<'a, M> {
     }
 }
 
-/// The files that the caller was given, as its code is told of them: by their paths, or, if they have none, with all that
-/// they hold.
+/// The files that the caller was given, as its code is told of them: by their paths, or, if they have none, with all
+/// that they hold.
 fn files(cx: &CallContext<'_>) -> Vec<Value> {
     let file = |file: &Attachment| match &file.path {
         Some(path) => json!({"name": file.name, "media_type": file.media_type, "path": path}),

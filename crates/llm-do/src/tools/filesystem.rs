@@ -102,12 +102,13 @@ fn default_pattern() -> String {
     "**/*".to_owned()
 }
 
-/// As long as systems allow them, and deeper than anybody nests.
+/// Paths are as long as systems allow, and have more parts than honest projects need.
 const LONGEST_PATH: usize = 4_096;
 const MOST_PARTS: usize = 128;
 
 impl Filesystem {
-    /// Opens the roots; those that can be written need not exist yet. What is protected is asked for, whatever the rules.
+    /// Opens the roots; those that can be written need not exist yet. What is protected is asked for, whatever the
+    /// rules.
     pub fn open(config: &FilesystemConfig, bases: &FileBases<'_>, protected: &ProtectedFiles) -> Result<Self, String> {
         let named: Vec<(String, &FileRoot)> = match &config.roots {
             Roots::One(root) => vec![(String::new(), root)],
@@ -205,7 +206,7 @@ impl Filesystem {
         Ok((root, beneath))
     }
 
-    /// In the words of whoever asked.
+    /// Explains an error with the path as the model wrote it.
     fn explain(&self, root: &Root, path: &str, error: &FileOpenError) -> String {
         let path = visible(path);
         match error {
@@ -219,8 +220,8 @@ impl Filesystem {
     }
 }
 
-/// Whether a path looks like a secret that led to a place that does not. One that is the end of the place's own path need not
-/// be looked at again.
+/// Whether a path looks like a secret although the place that it leads to does not. One that is the end of the place's
+/// own path need not be looked at again.
 fn is_secret_elsewhere(named: &Path, place: &Path) -> bool {
     !place.ends_with(named) && looks_secret(named)
 }
@@ -233,7 +234,7 @@ fn check_suffix(root: &Root, path: &str, beneath: &Path) -> Result<(), String> {
     Err(format!("`{}` has an ending that is not allowed here; allowed: {allowed}", visible(path)))
 }
 
-/// How far whoever judges a file looks.
+/// How far the judgement of a file looks for other names of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SearchDepth {
     AtTheFile,
@@ -251,7 +252,7 @@ impl Filesystem {
         Ok((root, spot))
     }
 
-    /// What somebody must be asked before the file is read, if it is a secret by any of its names.
+    /// What the approver must be asked before the file is read, if it is a secret by any of its names.
     fn secret(&self, root: &Root, named: &str, spot: &Spot) -> Option<Question> {
         let several_names = spot.place.found.as_ref().is_some_and(|found| found.names > 1);
         let why = if self.protected.is_private(&spot.target) {
@@ -275,7 +276,7 @@ impl Filesystem {
         Some(Question { bound_to, ..Question::because(format!("reads `{}`, which {why}", visible(&real))) })
     }
 
-    /// `None` if the file has other names, and nobody is to look for them now.
+    /// Judges a read. `None` if the file has other names, and they are not to be looked for now.
     fn judge_read(&self, arguments: &ReadFile, looking: SearchDepth) -> Option<Verdict> {
         let Ok((root, spot)) = self.find_to_read(&arguments.path) else {
             // Reading says what is wrong, if it still is.
@@ -332,7 +333,7 @@ impl Filesystem {
         let (root, beneath) = self.locate(path)?;
         let mut listing = FileListing::new(&beneath, pattern)?;
         match listing.add(root, &beneath, Path::new("")) {
-            // A root that nobody has written to yet.
+            // A root that does not exist yet, because nothing was written to it.
             Err(FileOpenError::Missing) if beneath.as_os_str().is_empty() => Ok(listing.text()),
             Err(error) => Err(self.explain(root, path, &error)),
             Ok(()) => Ok(listing.text()),
@@ -368,12 +369,13 @@ impl Filesystem {
 
     fn write(&self, call: &PermittedCall) -> Result<String, ToolError> {
         let change = || self.change(call.tool(), call.arguments()).map_err(ToolError::Failed);
-        // Two agents may change one file at the same time: between what is read and what is written stands nobody else.
+        // Two agents may change one file at the same time: no other change comes between what is read and what is
+        // written.
         let (_alone, (change, path)) = (lock_of(change()?.0.real_path()), change()?);
         if change.exception.is_some() && !call.is_exceptional() {
             return Err(ToolError::Changed);
         }
-        // Bound to what was shown; that somebody else already wrote the same is fine.
+        // The answer is bound to what was shown; it does no harm if another process has already written the same.
         if call.bound_to().is_some_and(|shown| shown != change.digest()) && !change.is_done() {
             return Err(ToolError::Changed);
         }
@@ -387,7 +389,7 @@ impl Filesystem {
     }
 }
 
-/// Held by whoever changes a file. Files share locks: few are changed at the same time.
+/// The lock that is held while a file is changed. Files share locks: few are changed at the same time.
 fn lock_of(file: &Path) -> MutexGuard<'static, ()> {
     static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
     let mut hasher = DefaultHasher::new();
@@ -420,7 +422,8 @@ impl Filesystem {
         ];
         if self.can_write() {
             let (write, edit) = (include_str!("filesystem/write_file.md"), include_str!("filesystem/edit_file.md"));
-            // In the order of the reply: a model that changes a file twice means the second change to come after the first.
+            // In the order of the reply: a model that changes a file twice means the second change to come after the
+            // first.
             let in_order = |spec| ToolSpec { order: Order::Sequential, ..spec };
             specs.push(in_order(spec::<WriteFile>("write_file", &described(write), Repeat::Repeatable)));
             specs.push(in_order(spec::<EditFile>("edit_file", &described(edit), Repeat::Once)));
@@ -428,7 +431,8 @@ impl Filesystem {
         specs
     }
 
-    /// Whether a call is judged in no time: what it names is small, and nobody has to look for its other names.
+    /// Whether a call is judged in no time: what it names is small, and has no other names that would have to be looked
+    /// for.
     fn is_light(&self, arguments: &RawJson) -> bool {
         #[derive(Deserialize)]
         struct PathArgument {
@@ -444,7 +448,7 @@ impl Filesystem {
         bytes.saturating_add(arguments.get().len() as u64) <= judgement::SMALL_TEXT as u64 && names == 1
     }
 
-    /// What it thinks of a call: it needs nobody to find out.
+    /// What it thinks of a call: it needs no context to find out.
     pub fn verdict(&self, tool: &str, arguments: &RawJson) -> Result<Verdict, String> {
         match tool {
             "read_file" => {
@@ -470,7 +474,7 @@ impl Toolset for Filesystem {
         Box::pin(async move {
             match tool {
                 "list_files" => return parse::<ListFiles>(arguments).map(|_| Verdict::Allow),
-                // Most files have one name, and whoever has found one has seen all that decides.
+                // Most files have one name, and for those a look at the file itself decides.
                 "read_file" => {
                     if let Some(verdict) = self.judge_read(&parse(arguments)?, SearchDepth::AtTheFile) {
                         return Ok(verdict);
@@ -495,7 +499,7 @@ impl Toolset for Filesystem {
         Box::pin(async move {
             // Disks block; the other calls of the run must not.
             let work = move || filesystem.perform(&call, &cancellation);
-            // It panics where the system has no thread left, which is nobody's mistake.
+            // It panics where the system has no thread left, which is not a mistake in the program.
             let started = std::panic::catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_blocking(work)));
             let no_thread =
                 |_| ToolError::Failed("no thread can be started to work on files: there are too many".to_owned());

@@ -24,7 +24,7 @@ pub struct Tool {
     spec: ToolSpec,
     verdict: Rule,
     check: Check,
-    /// Of a tool whose arguments nothing else checks.
+    /// The schema of a tool whose arguments nothing else checks.
     schema: Option<serde_json::Value>,
     run: Run,
 }
@@ -111,7 +111,8 @@ impl Tool {
         }
     }
 
-    /// A tool that is known by its spec alone, such as one in another process: its arguments are held against the schema.
+    /// A tool that is known by its spec alone, such as one in another process: its arguments are held against the
+    /// schema.
     pub fn of(spec: ToolSpec, verdict: Rule, run: Run) -> Self {
         let schema = Some(spec.parameters.to().unwrap_or_default());
         Self { spec, verdict, check: Box::new(|_| Ok(())), schema, run }
@@ -130,22 +131,22 @@ impl Tool {
         self
     }
 
-    /// After the calls of sequential tools before it, never beside them.
+    /// The same tool, whose calls run after the calls of sequential tools before it, never beside them.
     #[must_use]
     pub fn sequential(mut self) -> Self {
         self.spec.order = Order::Sequential;
         self
     }
 
-    /// May happen again if nobody knows whether it happened.
+    /// The same tool, which may run again if it is not known whether a call of it happened.
     #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.spec.repeat = Repeat::Repeatable;
         self
     }
 
-    /// May run again from its beginning: what it calls is then answered from the journal, the rest happens again. It
-    /// must call the same each time.
+    /// The same tool, which may run again from its beginning: what it calls is then answered from the journal, the rest
+    /// happens again. It must call the same each time.
     #[must_use]
     pub fn resumable(self) -> Self {
         self.repeatable()

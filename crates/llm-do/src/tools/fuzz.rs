@@ -1,5 +1,5 @@
-//! What must hold for any arguments that a model writes and any words of a server, as plain functions: the property tests
-//! and the fuzzer drive the same ones. They panic when something does not hold.
+//! What must hold for any arguments that a model writes and any words of a server, as plain functions: the property
+//! tests and the fuzzer drive the same ones. They panic when something does not hold.
 
 use std::path::{Component, Path};
 
@@ -35,8 +35,8 @@ pub fn arguments(bytes: &[u8]) {
     }
 }
 
-/// A command is split into the words that another reading of the shell's grammar finds in it, or refused; and what it is
-/// shown as is the same command.
+/// A command is split into the words that another reading of the shell's grammar finds in it, or refused; and what it
+/// is shown as is the same command.
 pub fn command(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(split) = words::split(&text) else { return };
@@ -53,7 +53,7 @@ pub fn command(bytes: &[u8]) {
     assert!(split.iter().all(|word| !word.chars().any(char::is_control)), "{text:?}");
     let shown = shlex::try_join(split.iter().map(String::as_str)).expect("there is no NUL in a word");
     let again = words::split(&shown).map(|words| words.into_iter().map(|word| word.text).collect());
-    // What is shown may be longer than what may be said.
+    // What is shown may be longer than a command may be.
     assert!(shown.len() > words::LONGEST_COMMAND || again == Ok(split), "{text:?}");
 }
 
@@ -101,7 +101,7 @@ pub fn server(bytes: &[u8]) {
     check_content(&mcp::result::read(&said));
 }
 
-/// Every character may be spelled out in ten.
+/// Checks the length and the characters of a text. Each character may have become ten where it was made visible.
 fn check_words(text: &str, longest: usize) {
     assert!(text.chars().count() <= longest * 10, "{} characters", text.len());
     assert!(text.chars().all(|c| c == '\n' || !is_deceptive(c)), "{text:?}");

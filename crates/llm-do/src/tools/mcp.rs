@@ -1,4 +1,4 @@
-//! Tools of MCP servers: programs or services that offer tools to anybody who speaks their protocol.
+//! Tools of MCP servers: programs or services that offer tools to any client that speaks their protocol.
 //!
 //! A server is foreign. Everything it says is bounded, its words are shown as its own, none of its hints loosens
 //! anything, and each wait for it has an end. It is started when the first agent that uses it opens, once in a run, and

@@ -1,5 +1,5 @@
-//! Arguments that do not fit a tool: which of them, how, and what would fit. What a model reads of it names the argument
-//! and has the schema once, so that it can do better without guessing.
+//! Arguments that do not fit a tool: which of them, how, and what would fit. What a model reads of it names the
+//! argument and has the schema once, so that it can do better without guessing.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -23,7 +23,8 @@ pub(crate) fn parse<T: DeserializeOwned + JsonSchema>(arguments: &RawJson) -> Re
     })
 }
 
-/// The text of the arguments is one line that nobody wrote: places in it help nobody.
+/// The words of an error without the place in the text: the arguments are one line that no person wrote, so a place
+/// in it does not help the model.
 fn without_place(words: &str) -> &str {
     words.split(" at line ").next().unwrap_or(words)
 }

@@ -57,7 +57,7 @@ pub trait Toolset: Send + Sync {
         cx: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>>;
 
-    /// Cannot be reached around the gate: only the gate makes a [`PermittedCall`].
+    /// Runs a call. It cannot be reached around the gate: only the gate makes a [`PermittedCall`].
     fn call<'a>(
         &'a self,
         call: PermittedCall,
@@ -139,7 +139,7 @@ pub enum Ending {
     EndedByPerson,
     #[error("the run reached its limit `{limit}`: {used} of {allowed}{}", shown_need(*.needed))]
     Limit { limit: String, used: f64, allowed: f64, needed: Option<f64>, partial: String },
-    /// Nothing that a model could recover from.
+    /// A model cannot recover from this.
     #[error("agent `{agent}`: {reason}")]
     Unauthenticated { agent: String, reason: String },
     #[error(transparent)]
@@ -169,7 +169,7 @@ pub struct CallContext<'a> {
     pub path: &'a [String],
     /// How many agents stand above.
     pub depth: usize,
-    /// How many calls do, agents and code alike.
+    /// How many calls stand above, of agents and of code alike.
     pub nesting: Nesting,
     /// The id of the caller's call.
     pub call: u64,
@@ -235,8 +235,8 @@ impl CallContext<'_> {
         self.agents.trace()
     }
 
-    /// For work that a call has started elsewhere, such as on a thread: tells that nobody waits for it any more, since the
-    /// turn was cancelled or is over. A call itself is simply dropped.
+    /// For work that a call has started elsewhere, such as on a thread: tells that the call does not wait for it any
+    /// more, since the turn was cancelled or is over. A call itself is simply dropped.
     pub fn cancelled(&self) -> CancellationToken {
         self.cancellation.clone()
     }
@@ -250,10 +250,10 @@ pub struct Nesting {
 }
 
 impl Nesting {
-    /// More would be more than any honest program needs, and less than what a process bears.
+    /// More calls than any honest program needs, and fewer than a process can bear.
     pub(crate) const MOST: u64 = 1_000;
 
-    /// Nobody has called anything yet.
+    /// The nesting at the start, before anything was called.
     pub(crate) fn up_to(allowed: u64) -> Self {
         Self { calls: 0, allowed: allowed.min(Self::MOST) }
     }

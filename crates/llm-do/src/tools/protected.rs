@@ -1,6 +1,6 @@
-//! Files that no tool changes without somebody being asked, whatever a rule allows: what linking reads or runs, what other
-//! programs run unasked, and what the run itself writes. Compared by file identity; what does not exist yet, by its name
-//! in the directory that does.
+//! Files that no tool changes before the approver was asked, whatever a rule allows: what linking reads or runs, what
+//! other programs run unasked, and what the run itself writes. Compared by file identity; what does not exist yet, by
+//! its name in the directory that does.
 
 use std::ffi::OsStr;
 use std::io;
@@ -82,7 +82,7 @@ impl ProtectedFiles {
         self.0.iter().filter(|entry| entry.covers == Covers::Private).map(|entry| entry.path.as_path())
     }
 
-    /// Why somebody must be asked before the target is written, if so.
+    /// Why the approver must be asked before the target is written, if so.
     pub(crate) fn reason(&self, target: &Target) -> Option<&'static str> {
         let entry = || self.0.iter().find(|entry| entry.covers(target)).map(|entry| entry.why);
         let secret = || looks_secret(&target.path).then_some("looks like a secret");
@@ -95,9 +95,9 @@ impl ProtectedFiles {
 pub(crate) struct Target {
     /// Absolute, without links.
     pub path: PathBuf,
-    /// How many parts of it are those of the directory in which somebody works.
+    /// How many parts of it are those of the directory that a tool works in.
     above: usize,
-    /// Of `/` and of each further part of the path, as far as they exist.
+    /// The identities of `/` and of each further part of the path, as far as they exist.
     lineage: Vec<Identity>,
 }
 
@@ -152,7 +152,7 @@ impl Target {
         parts.any(|part| part.len() == name.len() && part.eq_ignore_ascii_case(name.as_bytes()))
     }
 
-    /// The same directory, as the one in which somebody works.
+    /// The same directory, as the one that a tool works in.
     #[must_use]
     pub(crate) fn worked_in(self) -> Self {
         Self { above: self.path.iter().count(), ..self }
@@ -221,7 +221,8 @@ fn deepest_known(path: &Path) -> Option<(Identity, Vec<&OsStr>)> {
     }
 }
 
-/// A disk may take two spellings for one name. Where it does not, a question too many is asked.
+/// Whether two names may be the same: a disk may take two spellings for one name. Where it does not, a question too
+/// many is asked.
 fn is_same_name(one: &OsStr, other: &OsStr) -> bool {
     if one.is_ascii() && other.is_ascii() {
         return one.eq_ignore_ascii_case(other);
@@ -244,8 +245,8 @@ const RUN_BY_EDITOR: &str = "is run by an editor";
 const RUN_BY_OTHERS: &str = "is run or obeyed by another program";
 const INSTRUCTS: &str = "instructs other agents";
 
-/// Wherever they are, as a part of the path, in lower case: what this program or another one takes as code, settings that
-/// name code, or instructions.
+/// Wherever they are, as a part of the path, in lower case: what this program or another one takes as code, settings
+/// that name code, or instructions.
 const PARTS: &[(&str, &str)] = &[
     (RUN_BY_GIT, ".git .githooks .gitconfig .gitattributes .gitmodules .husky .pre-commit-config.yaml .hg .hgrc .svn"),
     ("belongs to llm-do", ".llm-do"),
@@ -288,7 +289,8 @@ pub(crate) enum KeptFrom {
     AllButGit,
 }
 
-/// Whether what has this name (in lower case) is run or obeyed wherever it lies, and is not written by those who only work.
+/// Whether what has this name (in lower case) is run or obeyed wherever it lies, and is not written by programs in
+/// ordinary work.
 pub(crate) fn kept_name(name: &str, is_directory: bool) -> Option<KeptFrom> {
     let part = PARTS.iter().find(|(_, names)| name.starts_with('.') && has(names, name) && !has(WORKED_IN, name));
     let is_file = || NAMES.iter().any(|(_, names)| has(names, name)) || has_ending(name.as_ref(), AGENTS);
@@ -314,7 +316,8 @@ fn has(names: &str, name: &str) -> bool {
     names.split_whitespace().any(|known| known == name)
 }
 
-/// The same for a directory that somebody works beneath: what is a project of its own may lie in any other.
+/// Those that also count as a part of the directory that a tool works in: a project of its own may lie beneath any
+/// other.
 const ABOVE: &str = ".git .llm-do .venv .vscode .idea .config .ssh .gnupg";
 
 /// Whether a target is known to be run or obeyed, by the names in its path.
@@ -339,7 +342,7 @@ fn by_repository(target: &Target) -> Option<&'static str> {
     repository::is_run(&target.path).then_some(RUN_BY_GIT)
 }
 
-/// Hidden files are settings, and nobody can list whose: writing any of them asks.
+/// Hidden files are settings, and there is no list of all programs that read them: writing any of them asks.
 fn by_dot(target: &Target) -> Option<&'static str> {
     let (named, _) = target.parts();
     let (last, above) = named.split_last()?;

@@ -59,7 +59,7 @@ pub(crate) struct Beginning {
     /// What is imported, beneath the root.
     pub files: Vec<PathBuf>,
     pub fenced: Option<PythonFence>,
-    /// Whether what could be imported is still what somebody agreed to.
+    /// Whether what could be imported is still what the user agreed to.
     pub is_unchanged: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -118,9 +118,9 @@ pub enum PythonVerdict {
 pub(crate) struct ExportedToolset {
     pub name: String,
     pub file: PathBuf,
-    /// Of a toolset of the module, which is the same for all calls; else a call finds out.
+    /// The tools of a toolset of the module, which is the same for all calls; else they are known only within a call.
     pub tools: Option<Vec<KnownTool>>,
-    /// Of one of ours, configured in the module.
+    /// Its definition, if it is one of our toolsets, configured in the module.
     pub built_in: Option<DefinedToolset>,
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct Problem {
     pub line: Option<usize>,
     pub fact: String,
     pub hint: Option<String>,
-    /// All frames, for whoever looks for the reason.
+    /// All frames, for a reader who looks for the reason.
     pub traceback: String,
 }
 
@@ -186,7 +186,7 @@ pub(crate) struct WantedClass {
     pub direction: &'static str,
 }
 
-/// Its JSON Schema, or what is wrong with it.
+/// What was found of a class: its JSON Schema, or what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FoundClass {
@@ -209,7 +209,7 @@ pub struct PythonEndpoint {
     pub api_key: Option<String>,
 }
 
-// A key is in no message.
+// Written by hand, so that the key is in no message.
 impl fmt::Debug for PythonEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PythonEndpoint({})", self.base_url)
@@ -251,7 +251,7 @@ impl PythonTool {
         }
     }
 
-    /// Code that sees its caller can call, too.
+    /// Code that sees its caller may also call tools and agents.
     fn kind(&self) -> ToolKind {
         if self.takes_context { ToolKind::Code } else { ToolKind::Leaf }
     }
@@ -261,7 +261,7 @@ impl PythonTool {
     }
 }
 
-/// Which interpreter a project uses, unless somebody names one: that of its own environment, that of the active one, or
+/// Which interpreter a project uses, unless the user names one: that of its own environment, that of the active one, or
 /// the first on the path.
 pub fn interpreter(root: &Path, virtual_env: Option<&str>) -> PathBuf {
     let of = |environment: &Path| environment.join("bin").join("python");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::beneath::read_regular;
 
-/// In each of its directories.
+/// What `git` takes as settings or runs in each of its directories.
 const SETTINGS: &[&str] =
     &["config", "config.worktree", "hooks", "info/attributes", "objects/info/alternates", "commondir"];
 /// What is there while `git` works, and lists programs that it runs when it goes on.
@@ -14,14 +14,14 @@ pub(crate) const FOLLOWED: [&str; 1] = ["rebase-merge/git-rebase-todo"];
 const OF_MODULES: &[&str] = &["HEAD", "config", "hooks", "objects", "refs"];
 /// What such a directory holds that is no module, or is looked at by itself.
 const CONTENTS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "modules", "worktrees", "lfs"];
-/// In each directory of a worktree.
+/// What counts as settings in each directory of a worktree.
 const OF_WORKTREES: &[&str] = &["config.worktree", "commondir", "gitdir"];
 
 /// More of a file of settings is not read.
 const LONGEST_SETTINGS: u64 = 1 << 20;
 
-/// Directories that tell one of `git` from any other: without them it is none. There is more to it, which a command could
-/// take away and bring back.
+/// Directories that tell a directory of `git` from any other: without them it is none. `git` needs more than these in
+/// it, but a command could take the rest away and bring it back.
 pub(crate) const MARKS: [&str; 2] = ["objects", "refs"];
 
 const HOOKS: &str = "hookspath";
@@ -54,8 +54,9 @@ pub(crate) fn directories(path: &Path) -> Vec<PathBuf> {
     own.into_iter().chain(common).collect()
 }
 
-/// The directories behind the `.git` of a working directory that lie elsewhere, if they say themselves that they are those of
-/// this directory: a worktree or a module that `git` has made. What anybody could write into a `.git` file is not enough.
+/// The directories behind the `.git` of a working directory that lie elsewhere, if they say themselves that they are
+/// those of this directory: a worktree or a module that `git` has made. A `.git` file alone is not enough, because an
+/// attacker could write it.
 pub(crate) fn linked(worktree: &Path) -> Vec<PathBuf> {
     let git = worktree.join(".git");
     if !git.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
@@ -71,8 +72,8 @@ pub(crate) fn linked(worktree: &Path) -> Vec<PathBuf> {
     if is_known { found } else { Vec::new() }
 }
 
-/// The `.git` that a program would find from a directory, if commands in this directory do not reach what it stands for: it
-/// lies further up, or leads elsewhere.
+/// The `.git` that a program would find from a directory, if commands in this directory do not reach what it stands
+/// for: it lies further up, or leads elsewhere.
 pub(crate) fn out_of_reach(directory: &Path) -> Option<PathBuf> {
     let git = directory.ancestors().map(|above| above.join(".git")).find(|git| git.symlink_metadata().is_ok())?;
     let is_own = git.parent() == Some(directory);
@@ -94,8 +95,8 @@ pub(crate) fn is_directory(path: &Path) -> bool {
     MARKS.iter().all(|mark| path.join(mark).is_dir())
 }
 
-/// Whether `git` would run or obey what is at a path without links, or what is in it: the repository in which it lies is a
-/// bare one, or says so in its settings.
+/// Whether `git` would run or obey what is at a path without links, or what is in it: the repository in which it lies
+/// is a bare one, or says so in its settings.
 pub(crate) fn is_run(path: &Path) -> bool {
     for above in path.ancestors() {
         if is_directory(above) {
@@ -131,7 +132,8 @@ pub(crate) fn settings(directory: &Path) -> Vec<PathBuf> {
             settings.push(path);
             continue;
         }
-        // One that a command took apart is still one: `git` needs more of it than this, which the command can bring back.
+        // One that a command took apart is still one: `git` needs more of it than this, which the command can bring
+        // back.
         if depth > 0 && OF_MODULES.iter().any(|name| path.join(name).symlink_metadata().is_ok()) {
             settings.extend(self::settings(&path));
         }
@@ -144,8 +146,8 @@ pub(crate) fn settings(directory: &Path) -> Vec<PathBuf> {
     settings
 }
 
-/// What the settings of a directory of `git` name elsewhere and is there: each word that is a path beneath the worktree or
-/// beside the settings. A word too many keeps a file read-only that nobody runs.
+/// What the settings of a directory of `git` name elsewhere and is there: each word that is a path beneath the worktree
+/// or beside the settings. A word too many only keeps a file read-only that `git` does not run.
 pub(crate) fn named(directory: &Path, worktree: &Path) -> Vec<PathBuf> {
     let texts = ["config", "config.worktree"].map(|name| text_of(&directory.join(name), LONGEST_SETTINGS));
     let text = texts.map(Option::unwrap_or_default).join("\n");
@@ -157,7 +159,7 @@ pub(crate) fn named(directory: &Path, worktree: &Path) -> Vec<PathBuf> {
         paths.filter(move |path| path.is_file() || is_directory_meant).collect::<Vec<_>>()
     });
     let real = paths.filter_map(|path| path.canonicalize().ok());
-    // A directory that the worktree lies in would be all that there is to work on.
+    // A directory that the worktree lies in is left out: if it were kept, nothing would be left to work on.
     real.filter(|real| !directory.starts_with(real) && !worktree.starts_with(real)).collect()
 }
 
@@ -168,13 +170,13 @@ fn setting(line: &str) -> Option<(String, &str)> {
     NAMING.contains(&key.as_str()).then_some((key, value))
 }
 
-/// Whether it is a directory that nobody may look into, until its owner changes that.
+/// Whether it is a directory that no process may look into, until its owner changes that.
 fn is_closed(directory: &Path) -> bool {
     fs::read_dir(directory).map(|mut entries| entries.next()).is_err_and(|error| is_denied(&error))
         || directory.join(".").metadata().is_err_and(|error| is_denied(&error))
 }
 
-/// What a file says. Text that is none counts as far as it can be read: settings around it are obeyed all the same.
+/// What a file says. Bytes that are no text do not matter: settings around them are obeyed all the same.
 fn text_of(file: &Path, most: u64) -> Option<String> {
     read_regular(file, most).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

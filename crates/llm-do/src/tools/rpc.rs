@@ -27,7 +27,7 @@ use crate::message::RawJson;
 const LONGEST_LINE: u64 = 256 * 1024 * 1024;
 /// Requests of the other side that may be under way at once; more are refused, so that a flood takes no memory.
 const MOST_REQUESTS: usize = 4096;
-/// Bytes that wait for the other side to read them. With more it asks without listening, and hears no more answers.
+/// Bytes that wait for the other side to read them. With more, it asks without listening, and gets no more answers.
 const MOST_UNREAD: usize = 16 * 1024 * 1024;
 
 /// The standard's codes, and ours.
@@ -88,7 +88,7 @@ pub(crate) type TakeBack = fn(u64) -> (&'static str, RawJson);
 pub struct Connection(Arc<RpcState>);
 
 struct RpcState {
-    /// Unbounded: who asks waits for the answer, so what is queued is what is under way; answers are counted.
+    /// Unbounded: a caller that asks waits for the answer, so what is queued is what is under way; answers are counted.
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
     /// Bytes that are queued.
     unread: Arc<AtomicUsize>,
@@ -164,7 +164,7 @@ struct ReceivedRpcError<'a> {
 
 impl Connection {
     /// Starts to speak. `heard` is called for everything that was not asked for, in order, and must not block;
-    /// `why_ended` is awaited when the other side stops speaking, and is what everybody who waits is told.
+    /// `why_ended` is awaited when the other side stops speaking, and is what every caller that waits is told.
     pub fn open(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
@@ -175,7 +175,7 @@ impl Connection {
         Self::open_within(LONGEST_LINE, reader, writer, take_back, heard, why_ended)
     }
 
-    /// Starts to speak with somebody whose messages are no longer than this.
+    /// Starts to speak with a peer whose messages are no longer than this.
     pub(crate) fn open_within(
         longest_line: u64,
         reader: impl AsyncRead + Send + Unpin + 'static,
@@ -266,14 +266,14 @@ impl RpcState {
 
     fn send(&self, message: &impl Serialize) {
         let line = serde_json::to_string(message).expect("plain values serialise");
-        // Whoever drives us may show it to somebody as it is.
+        // The program that drives us may show it to a person as it is.
         let mut line = match visible_json(&line) {
             Cow::Borrowed(_) => line.into_bytes(),
             Cow::Owned(shown) => shown.into_bytes(),
         };
         line.push(b'\n');
         self.unread.fetch_add(line.len(), Ordering::Relaxed);
-        // Nobody reads any more: whoever waits is told so by the reader.
+        // If the peer does not read any more, the reader of its messages tells so to every caller that waits.
         let _ = self.outgoing.send(line);
     }
 
@@ -290,7 +290,7 @@ impl RpcState {
         self.send(&RpcReply { jsonrpc: "2.0", id, outcome });
     }
 
-    /// Everybody who waits is told why, and so is everybody who asks later.
+    /// Every caller that waits is told why, and so is every caller that asks later.
     fn close(&self, reason: &str) {
         let mut waiting = self.waiting();
         if let RpcWaiters::Open(open) = std::mem::replace(&mut *waiting, RpcWaiters::Closed(reason.to_owned())) {
@@ -342,7 +342,7 @@ impl RpcState {
     }
 
     fn answered(&self, id: &RawValue, outcome: Result<RawJson, RpcError>) {
-        // An answer to a question that was taken back, or never asked, is nobody's.
+        // An answer to a question that was taken back, or never asked, has no caller that waits for it.
         let Ok(id) = id.get().parse::<u64>() else { return };
         if let RpcWaiters::Open(waiting) = &mut *self.waiting()
             && let Some(sender) = waiting.remove(&id)
@@ -414,7 +414,7 @@ impl RpcRequest {
     ) {
         let Self { method, params, cancelled, reply } = self;
         tokio::select! {
-            // What needs no waiting is answered, also to somebody who has just stopped speaking.
+            // What needs no waiting is answered, also to a peer that has just stopped speaking.
             biased;
             outcome = work(method, params) => reply.send(&outcome),
             () = cancelled.cancelled() => {}
@@ -503,7 +503,7 @@ async fn read(
             Ok(read) if read as u64 == longest_line => {
                 break format!("it sent a message of more than {} MiB", longest_line / 1024 / 1024);
             }
-            // What is torn at the end is no message.
+            // A line that the end of the stream cuts short is no message.
             Ok(_) | Err(_) => break why_ended.await,
         }
     };

@@ -1,4 +1,4 @@
-//! Files that look like secrets: what a model should not see without somebody saying so.
+//! Files that look like secrets: what a model should not see before the approver has agreed.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// Directories in which everything is a secret. All of them are hidden.
 const DIRECTORIES: &[&str] =
     &[".ssh", ".aws", ".gnupg", ".kube", ".azure", ".terraform.d", ".password-store", ".snowflake"];
-/// Names that mean it only in another directory. A `*` at the end stands for anything.
+/// Names that are secrets only in another directory, which comes first. A `*` at the end stands for anything.
 const NESTED: &[[&str; 2]] = &[
     [".config", "gcloud"],
     [".config", "gh"],
@@ -53,11 +53,11 @@ const NAMES: &[&str] = &[
     "token",
 ];
 
-/// The half of a key that everybody may see.
+/// The ending of the public half of a key, which is no secret.
 const PUBLIC: &str = ".pub";
-/// Names that start so, as people tell their keys apart.
+/// How the names of keys begin; people add something to tell their keys apart.
 const KEYS: &[&str] = &["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"];
-/// The same, whatever follows.
+/// How names of other secrets begin, whatever follows.
 const STARTS: &[&str] = &[".openai", "api_key"];
 
 const SUFFIXES: &[&str] = &[
@@ -137,7 +137,7 @@ fn without_copies(name: &str) -> &str {
     name
 }
 
-/// Most names are in lower case already.
+/// A name in lower case; most names are that already, and are not copied.
 fn in_lower_case(part: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(part) {
         Ok(name) if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) => Cow::Borrowed(name),

@@ -31,7 +31,7 @@ pub enum ToolsetSource {
     Variant(Arc<Variant>),
 }
 
-/// A path need not be UTF-8, and two that differ stay different.
+/// Writes a path, which need not be UTF-8, so that two paths that differ stay different.
 fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.as_os_str().as_encoded_bytes().escape_ascii())
 }
@@ -172,7 +172,8 @@ pub enum Grammar {
     FileOps,
     Rules {
         rules: Vec<ShellRule>,
-        /// For commands that no rule is about, if it was written: such commands are blocked unless a default says otherwise.
+        /// For commands that no rule is about, if it was written: such commands are blocked unless a default says
+        /// otherwise.
         default: Option<Rule>,
     },
 }
@@ -195,10 +196,9 @@ pub struct ShellRule {
 /// A server whose tools are a toolset, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct McpConfig {
-    /// That of the toolset.
+    /// The name of the toolset.
     pub name: String,
     pub server: McpServer,
-    /// For its start, and for each call.
     /// For its start and for each call; zero is for ever, and only of calls.
     pub timeout: Option<Duration>,
     /// What it offers, if it was asked.
@@ -225,7 +225,7 @@ impl Enclosure {
     /// For people: "reads /srv/data; writes cache; no network".
     pub fn words(&self) -> String {
         let network = if self.network { "network" } else { "no network" }.to_owned();
-        // A path may hold what reads like the next words.
+        // A path may hold what reads like the next words, and is quoted then.
         let is_plain = |path: &str| path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@~".contains(&byte));
         let shown = |path: &String| if is_plain(path) { path.clone() } else { format!("{path:?}") };
         let named = |verb: &str, paths: &[String]| {

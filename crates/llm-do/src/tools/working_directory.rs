@@ -1,5 +1,5 @@
-//! The directory that a run works in, as a value; and which directories are too wide for that, since a caller who starts
-//! there does not mean everything beneath.
+//! The directory that a run works in, as a value; and which directories are too wide for that, since a caller who
+//! starts there does not mean everything beneath.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ impl WorkingDirectory {
         Self::default()
     }
 
-    /// The directory at this path, which is taken relative to the directory of the process. An error says why it cannot be
-    /// worked in.
+    /// The directory at this path, which is taken relative to the directory of the process. An error says why it cannot
+    /// be worked in.
     pub fn at(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         // The point at the end is only found by processes that may enter the directory.
@@ -65,8 +65,8 @@ impl WorkingDirectory {
         if self.elsewhere.is_some() { std::path::absolute(typed) } else { Ok(typed.to_owned()) }
     }
 
-    /// A program to be started here: a bare name is looked for on the path of the child, anything else is relative to this
-    /// directory.
+    /// A program to be started here: a bare name is looked for on the path of the child, anything else is relative to
+    /// this directory.
     pub fn program(&self, named: impl AsRef<Path>) -> PathBuf {
         let named = named.as_ref();
         let is_bare = !named.as_os_str().as_encoded_bytes().contains(&b'/');
@@ -76,10 +76,10 @@ impl WorkingDirectory {
 
 /// Beneath these lies more than files of people: other processes, devices, sockets, secrets of services.
 const OF_THE_SYSTEM: &[&str] = &["/proc", "/sys", "/dev", "/run"];
-/// But for this one: desktops put disks there.
+/// The exception beneath them: desktops put disks there.
 const OF_PEOPLE: &str = "/run/media";
 
-/// Whether more lies beneath a directory (absolute, without links) than anybody means.
+/// Whether more lies beneath a directory (absolute, without links) than a user who works there means.
 pub fn is_too_wide(path: &Path) -> bool {
     let is_of_system = OF_THE_SYSTEM.iter().any(|system| path.starts_with(system)) && !path.starts_with(OF_PEOPLE);
     path == Path::new("/") || is_of_system

@@ -6,7 +6,7 @@ use super::{check_fields, field};
 use crate::protocol::Findings;
 use crate::seen::{Role, SeenMessage, SeenPart};
 
-/// A part is exactly one of these …
+/// The fields that say what a part is: a part has exactly one of them.
 const KINDS: &[&str] = &[
     "codeExecutionResult",
     "executableCode",
@@ -19,7 +19,7 @@ const KINDS: &[&str] = &[
     "toolResponse",
 ];
 
-/// … and may have these beside it.
+/// The fields that a part may have beside the one that says what it is.
 const BESIDE: &[&str] = &["mediaResolution", "partMetadata", "thought", "thoughtSignature", "videoMetadata"];
 
 /// What the manual allows in place of a signature that does not exist, as it stands there and in base64.
@@ -47,7 +47,7 @@ pub fn read(body: &Value, signs_calls: bool, findings: &mut Findings) -> Vec<See
         let at = format!("contents[{index}]");
         let message = read_content(content, &at, signs_calls, &mut open, findings);
         match messages.last_mut() {
-            // What a model said in several pieces is one.
+            // Consecutive messages of the model are one message.
             Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
                 last.parts.extend(message.parts);
             }
@@ -139,7 +139,7 @@ fn read_part(part: &Value, at: &str, open: &mut Vec<OpenCall>, parts: &mut Vec<S
         (Some(text), _) if field(part, "thought") == Some(&json!(true)) => parts.extend(match signature {
             Some(payload) if text.is_empty() => Some(SeenPart::RedactedThinking { payload }),
             Some(signature) => Some(SeenPart::Thinking { text, signature: Some(signature) }),
-            None => None, // nobody reads it
+            None => None, // a thought without a signature is ignored
         }),
         (Some(text), _) => {
             parts.extend(wordless(signature));

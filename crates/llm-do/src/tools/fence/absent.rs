@@ -12,11 +12,11 @@ use crate::tools::shell::process::{Finished, Launch};
 
 const NONE: &str = "this system has none that is known here";
 pub use super::message::COMMAND;
-/// Nobody is asked to be these here.
+/// The roles of keepers that live with a program. No process is started in one of them on these systems.
 pub(crate) const TENANT: &str = "tenant";
 pub(crate) const THIN_TENANT: &str = "thin-tenant";
 
-/// Cannot be made.
+/// A restriction that cannot be made on these systems.
 #[derive(Debug)]
 pub(crate) enum ThreadRestriction {}
 
@@ -40,11 +40,11 @@ pub(crate) fn offered() -> Result<String, String> {
     Err(NONE.to_owned())
 }
 
-/// Cannot be made.
+/// Keepers, which cannot be started on these systems.
 #[derive(Debug)]
 pub(crate) enum Keepers {}
 
-/// Cannot be made.
+/// A keeper, which cannot be started on these systems.
 #[derive(Debug)]
 pub(crate) enum Keeper {}
 

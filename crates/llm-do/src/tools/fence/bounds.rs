@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 /// What a fenced command may do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// Besides the system's programs and libraries.
+    /// What may be read besides the system's programs and libraries.
     pub read: Vec<PathBuf>,
     /// Programs, and directories of them, besides the system's. They are never hidden.
     pub run: Vec<PathBuf>,
     pub write: Write,
     pub network: Network,
-    /// Only the full fence can keep it.
+    /// What differs inside of these; only the full fence can keep it.
     pub shelter: Shelter,
 }
 
@@ -38,13 +38,13 @@ pub enum Network {
 /// What differs inside of what may be read and written. Every path is absolute, without links, and exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shelter {
-    /// Stays as it is, and where it is.
+    /// These stay as they are, and where they are.
     pub read_only: Vec<PathBuf>,
-    /// Is there, and cannot be looked at.
+    /// These are there, but cannot be looked at.
     pub hidden: Vec<PathBuf>,
-    /// Stays where it is.
+    /// These stay where they are; what is in them may change.
     pub held: Vec<PathBuf>,
-    /// Inside of what is read-only or hidden, what is not: somebody agreed to this and to nothing around it.
+    /// Exceptions inside of what is read-only or hidden: the approver agreed to these and to nothing around them.
     pub open: Vec<PathBuf>,
     /// A directory that commands see as `/tmp`.
     pub private: Option<PathBuf>,
@@ -56,17 +56,17 @@ pub(crate) struct Tenancy {
     pub bounds: Bounds,
     /// Absolute, without links.
     pub program: PathBuf,
-    /// As which the program knows itself.
+    /// The name by which the program knows itself (its argument zero).
     pub name: String,
     pub arguments: Vec<String>,
-    /// All of it.
+    /// The whole environment of the program.
     pub environment: BTreeMap<String, String>,
     /// Absolute, without links. Where the bounds do not show it, it is there, and empty.
     pub directory: PathBuf,
 }
 
 impl Bounds {
-    /// Everything that is named.
+    /// Every path that the bounds name.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let Shelter { read_only, hidden, held, open, private } = &self.shelter;
         let named = self.read.iter().chain(&self.run).chain(self.written());

@@ -1,4 +1,4 @@
-//! Keepers as whoever needs them sees them: started, told their bounds, spoken to, ended.
+//! Keepers as their callers see them: started, told their bounds, spoken to, ended.
 
 use std::io::{BufReader, Read as _};
 use std::os::fd::AsFd as _;
@@ -17,12 +17,12 @@ use crate::tools::shell::process::{ProcessResult, ProcessSpec};
 #[derive(Debug)]
 pub struct Keepers {
     program: PathBuf,
-    /// The one that showed that there can be some: the first who needs one takes it.
+    /// The keeper whose start showed that there can be keepers. The first caller that needs one takes it.
     first: Mutex<Option<Keeper>>,
 }
 
 impl Keepers {
-    /// Finds out whether there can be any by starting one.
+    /// Finds out whether there can be keepers by starting one.
     pub(crate) fn start(program: &Path) -> Result<Self, String> {
         let mut keeper = Keeper::spawn(program)?;
         keeper.begin()?;
@@ -45,7 +45,7 @@ pub(crate) struct Keeper {
     has_begun: bool,
 }
 
-/// So long a keeper may take to come up; one that is none might take for ever.
+/// How long a keeper may take to come up. A program that is no keeper might never answer.
 const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 impl Keeper {
@@ -59,7 +59,7 @@ impl Keeper {
         Ok(Self { child, input, output: BufReader::new(output), has_begun: false })
     }
 
-    /// Whoever kills this group ends everything that the keeper runs.
+    /// The process group of the keeper. Killing it ends everything that the keeper runs.
     pub(crate) fn group(&self) -> Pid {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a child has a process id")
     }

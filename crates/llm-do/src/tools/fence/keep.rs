@@ -52,14 +52,15 @@ pub fn kept(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     Some(match ended {
         Ok(code) => code,
         Err(reason) => {
-            // Whoever does not listen any more needs no reason.
+            // A session that does not listen any more needs no reason.
             let _ = say(&KeeperReply::Failed(reason), &[]);
             ExitCode::FAILURE
         }
     })
 }
 
-/// A group is asked to end by a signal, which is for the program: its keeper ends after it.
+/// Keeps the signal away that asks a process group to end: it is for the program, and the keeper ends after the
+/// program.
 fn separate_for_tenant() -> Result<ExitCode, String> {
     let mut asked = SigSet::empty();
     asked.add(nix::sys::signal::Signal::SIGTERM);
@@ -84,7 +85,7 @@ fn separate(role: &str) -> Result<ExitCode, String> {
     configure_capability_in_ambient_set(mount, true).map_err(no_privileges)?;
     let mut init = Command::new("/proc/self/exe");
     init.args([COMMAND, role]).env_clear();
-    // Process 1 soon takes the root away, for both.
+    // Process 1 soon replaces the root for both processes, so `/dev/null` is opened before that.
     let nothing = lodge::nothing()?;
     let mut init = init.spawn().map_err(|error| format!("the keeper does not start: {error}"))?;
     lodge::leave_streams(&nothing)?;
@@ -96,7 +97,7 @@ fn no_privileges(error: rustix::io::Errno) -> String {
     format!("no privileges in its namespaces: {error}")
 }
 
-/// The first thing that process 1 does: it ends with the one that started it.
+/// The first thing that process 1 does: it asks the kernel to end it together with the process that started it.
 pub(crate) fn begin() -> Result<(), String> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(lost)
 }
@@ -105,13 +106,14 @@ fn lost(error: rustix::io::Errno) -> String {
     format!("the keeper cannot begin: {error}")
 }
 
-/// What it starts cannot look into it, nor speak through its pipes.
+/// Gives up all privileges, and makes sure that what this process starts can neither look into it nor speak through its
+/// pipes.
 pub(crate) fn without_privileges() -> Result<(), String> {
     give_up_privileges().map_err(no_privileges)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(lost)
 }
 
-/// The life of process 1.
+/// What process 1 does from its start to its end.
 fn live() -> Result<ExitCode, String> {
     begin()?;
     let stage = FenceRoot::set()?;
@@ -135,7 +137,7 @@ fn live() -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All of them, for good: a program that is executed by root gets none back.
+/// Gives up all privileges for good: a program that is executed by root gets none back.
 fn give_up_privileges() -> rustix::io::Result<()> {
     set_no_new_privs(true)?;
     clear_ambient_capability_set()?;
@@ -143,7 +145,8 @@ fn give_up_privileges() -> rustix::io::Result<()> {
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 
-/// What is to be run, one by one. The end of the pipe ends this process whatever it does, and so all others.
+/// The commands that are to be run, one by one. The end of the pipe ends this process whatever it does, and so all
+/// others.
 fn launches(mut input: File) -> mpsc::Receiver<Result<ProcessSpec, String>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

@@ -1,7 +1,7 @@
-//! The keeper of one program that lives as long as a run. What it is told comes through the program's own stdin, and its
-//! answer goes to the program's own stdout, before the program is there; from then on these streams are the program's alone.
-//! It ends with the program, and with whoever listens to the program's stderr; everything that the program started ends
-//! with it.
+//! The keeper of one program that lives as long as a run. What it is told comes through the program's own stdin, and
+//! its answer goes to the program's own stdout, before the program is there; from then on these streams are the
+//! program's alone. It ends with the program, and with the process that listens to the program's stderr; everything
+//! that the program started ends with it.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -21,7 +21,7 @@ use super::message::KeeperReply;
 use super::mounts::FenceRoot;
 use super::thin::{Around, ThreadRestriction};
 
-/// As process 1 of namespaces of its own.
+/// Keeps a program as process 1 of namespaces of its own.
 pub(crate) fn live() -> Result<ExitCode, String> {
     begin()?;
     let stage = FenceRoot::set()?;
@@ -31,7 +31,7 @@ pub(crate) fn live() -> Result<ExitCode, String> {
     house(&tenancy, Around::Keeper)
 }
 
-/// Among the user's other processes, as the first of a process group that nothing leaves.
+/// Keeps a program among the user's other processes, as the first of a process group that nothing leaves.
 pub(crate) fn live_among_others() -> Result<ExitCode, String> {
     let Some(tenancy) = told()? else { return Ok(ExitCode::SUCCESS) };
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
@@ -51,7 +51,7 @@ fn house(tenancy: &Tenancy, around: Around) -> Result<ExitCode, String> {
     let child = match started(tenancy, restriction) {
         Ok(child) => child,
         Err(reason) => {
-            // The streams are the program's by now, and this one is for people.
+            // The other streams are the program's by now, and this one is read by people.
             let _ = writeln!(io::stderr(), "{reason}");
             return Ok(ExitCode::from(NOT_STARTED));
         }
@@ -61,7 +61,7 @@ fn house(tenancy: &Tenancy, around: Around) -> Result<ExitCode, String> {
     Ok(outlast(&child, around))
 }
 
-/// As shells say it.
+/// The exit codes by which shells say the same.
 const NOT_STARTED: u8 = 127;
 const BY_SIGNAL: i32 = 128;
 
@@ -69,7 +69,7 @@ fn cannot_start(tenancy: &Tenancy, reason: &str) -> String {
     format!("{} cannot be started behind the fence: {reason}", tenancy.program.display())
 }
 
-/// Started by a thread that is restricted: whoever keeps the program may do more than it.
+/// Starts the program on a thread that is restricted, because the keeper itself may do more than the program.
 fn started(tenancy: &Tenancy, restriction: ThreadRestriction) -> Result<Child, String> {
     let mut command = Command::new(&tenancy.program);
     command.arg0(&tenancy.name).args(&tenancy.arguments).current_dir(&tenancy.directory);
@@ -82,7 +82,8 @@ fn started(tenancy: &Tenancy, restriction: ThreadRestriction) -> Result<Child, S
     started.map_err(|reason| cannot_start(tenancy, &reason))
 }
 
-/// Whoever speaks with the program must see when the program itself closes them.
+/// Gives up the keeper's own stdin and stdout: the process that speaks with the program must see when the program
+/// closes them.
 pub(crate) fn leave_streams(nothing: &File) -> Result<(), String> {
     dup2_stdin(nothing).and_then(|()| dup2_stdout(nothing)).map_err(|error| format!("its streams stay: {error}"))
 }
@@ -92,7 +93,8 @@ pub(crate) fn nothing() -> Result<File, String> {
     opened.map_err(|error| format!("no /dev/null: {error}"))
 }
 
-/// A pipe that nobody reads any more: whoever started this has ended, in whatever way.
+/// Ends this process when its stderr is a pipe without a reader: the process that started it has then ended, in
+/// whatever way.
 fn end_with_listener(around: Around) -> Result<(), String> {
     let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
     let watching = move || {
@@ -105,7 +107,7 @@ fn end_with_listener(around: Around) -> Result<(), String> {
     std::thread::Builder::new().spawn(watching).map(drop).map_err(|error| format!("no thread: {error}"))
 }
 
-/// Waits for the program, and as process 1 for all whose parents have ended.
+/// Waits for the program, and as process 1 also for all processes whose parents have ended.
 fn outlast(child: &Child, around: Around) -> ExitCode {
     let id = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     loop {

@@ -10,14 +10,14 @@ use crate::tools::shell::process::{ProcessEnd, ResourceLimit};
 /// The first argument of a program that is to be a keeper.
 pub(crate) const COMMAND: &str = "__keep";
 
-/// So much is said at once.
+/// The longest message, in bytes.
 const LONGEST: u32 = 64 << 20;
 
 /// What a keeper is told first, once and for all.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct KeeperBounds {
     pub bounds: Bounds,
-    /// Of each command.
+    /// The resource limits of each command.
     pub limits: Vec<ResourceLimit>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn framed(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok([&length.to_le_bytes(), json.as_slice()].concat())
 }
 
-/// How many bytes follow.
+/// How many bytes follow the head of a message.
 pub(crate) fn length(head: [u8; 4]) -> io::Result<u32> {
     let length = u32::from_le_bytes(head);
     if length > LONGEST { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }

@@ -48,11 +48,11 @@ pub enum Fencing {
     WhereOffered,
     /// The thin one at most.
     Thin,
-    /// None. Grammars must hold without it, and tests see to that.
+    /// No fence. The grammars of shells must be safe without one, and tests see to that.
     Off,
 }
 
-/// With which fence a rule that allows is enough.
+/// Which fence is enough for a rule that allows a command without a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accept {
     #[default]
@@ -79,12 +79,12 @@ pub struct FenceConfig {
     pub written: Arc<WrittenRoots>,
     /// How advice is worded within a question or an error.
     pub wording: Wording,
-    /// What was found, the same for whoever needs it.
+    /// What was found, shared by everything that needs it.
     pub found: Arc<OnceLock<Arc<Fence>>>,
 }
 
 impl FenceConfig {
-    /// The fence of the session, looked for when somebody first needs it.
+    /// The fence of the session, which is looked for when it is first needed.
     pub fn fence(&self) -> Arc<Fence> {
         Arc::clone(self.found.get_or_init(|| Arc::new(Fence::find(self))))
     }
@@ -176,7 +176,8 @@ impl Fence {
     }
 }
 
-/// Found out by trying, which takes as long as starting a command: only whoever wants to read it pays for that.
+/// The full fence in words. Landlock is found out about by trying, which takes as long as starting a command, so it
+/// is done only for a reader of the words.
 fn full_words() -> String {
     let landlock = thin::offered().unwrap_or_else(|_| "no Landlock; seccomp".to_owned());
     format!("files, processes and IPC of its own; {landlock}")

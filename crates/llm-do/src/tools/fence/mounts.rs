@@ -1,5 +1,5 @@
-//! The files of a keeper: an empty root, and in it what its commands may see. Runs as process 1 of new namespaces, before
-//! anything else does.
+//! The files of a keeper: an empty root, and in it what its commands may see. Runs as process 1 of new namespaces,
+//! before anything else does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,13 +15,13 @@ use rustix::process::{chdir, pivot_root};
 use super::thin::{DEVICES, NETWORK_FILES, SYSTEM};
 use super::{Bounds, Network};
 
-/// Where everything lies that there was, and where everything comes that there will be.
+/// Where the old root lies while the new one is made, and where the new one is made.
 const OLD: &str = "/old";
 const NEW: &str = "/new";
 /// What hidden files and directories look like.
 const NO_FILE: &str = "/no-file";
 const NO_DIRECTORY: &str = "/no-directory";
-/// Any directory that is everywhere.
+/// A directory that every system has.
 const BASE: &str = "/usr";
 
 const PLAIN: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
@@ -70,8 +70,9 @@ impl FenceRoot {
         if let Some(directory) = directory.map(new).filter(|directory| !directory.exists()) {
             make_directory(&directory)?;
         }
-        // Read-only: without privileges root's own number is enough to set what the kernel does. Some containers have
-        // covered parts of theirs, and give none; then there is none.
+        // It is read-only, because root's own number is enough to change settings of the kernel there, even without
+        // privileges. In some containers parts of `/proc` are covered, and the kernel mounts no other one; then there
+        // is none.
         make_directory(&new(Path::new("/proc")))?;
         let own = PLAIN | MountFlags::NOEXEC | MountFlags::RDONLY;
         let _ = mount("proc", new(Path::new("/proc")), "proc", own, c"");
@@ -104,7 +105,8 @@ impl FenceRoot {
         Ok(())
     }
 
-    /// What lies further up comes first, so that nothing covers what was brought in before.
+    /// Brings in what the bounds declare. What lies further up comes first, so that nothing covers what was brought in
+    /// before.
     fn bind_declared(&self, bounds: &Bounds) -> MountResult {
         if let Some(private) = &bounds.shelter.private {
             self.bind(private, Path::new("/tmp"), false)?;
@@ -168,7 +170,7 @@ impl FenceRoot {
         let mut read_only: Vec<&Path> = Vec::new();
         for ((_, path), how) in kept {
             let target = new(path);
-            // What may be written is a mount of its own: nothing above it keeps what is in it.
+            // What may be written is a mount of its own, so a mount above it does not protect what is in it.
             let is_parted = |above: &Path| {
                 written.iter().any(|root| root != above && root.starts_with(above) && path.starts_with(root))
             };
@@ -177,7 +179,7 @@ impl FenceRoot {
             let metadata = match target.symlink_metadata() {
                 Ok(metadata) => metadata,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                // What cannot be reached now may be reached by whoever opens the way again.
+                // What cannot be reached now may be reached by a command that opens the way again.
                 Err(error) => return Err(failed("keep", path, error)),
             };
             if is_kept || metadata.is_symlink() {
@@ -201,7 +203,8 @@ impl FenceRoot {
                     self.hide_around(path, bounds)?;
                     continue;
                 }
-                // Read-only: its owner would make it a file like any other, and what is written there is lost.
+                // It is mounted read-only: a command could otherwise change its mode, as its owner, and lose what it
+                // writes there.
                 MountProtection::Hidden => {
                     let nothing = if metadata.is_dir() { NO_DIRECTORY_PATH } else { NO_FILE_PATH };
                     mount_bind_recursive(nothing.make()?, &target).and_then(|()| remount_read_only(&target))
@@ -212,7 +215,7 @@ impl FenceRoot {
         Ok(())
     }
 
-    /// A directory in which there is nothing but what is run from beneath it, and what somebody agreed to.
+    /// Hides a directory except for what is run from beneath it, and what the approver agreed to.
     fn hide_around(&self, path: &Path, bounds: &Bounds) -> MountResult {
         let target = new(path);
         let wrong = |error| failed("keep", path, error);
@@ -234,7 +237,8 @@ impl SystemPath {
     }
 }
 
-/// The directories between `/tmp`, which commands write, and what is brought in below it: nobody moves them away.
+/// Holds the directories between `/tmp`, which commands write, and what is brought in below it, so that no command
+/// moves them away.
 fn hold_in_private(bounds: &Bounds, path: &Path) -> MountResult {
     if bounds.shelter.private.is_none() || !path.starts_with("/tmp") {
         return Ok(());
@@ -256,7 +260,7 @@ enum MountProtection {
     Hidden,
 }
 
-/// Something that nobody may look into.
+/// An empty file or directory that no command may look into.
 struct Nothing {
     path: &'static str,
     is_directory: bool,
@@ -278,7 +282,7 @@ impl Nothing {
     }
 }
 
-/// A mount point is neither moved nor removed.
+/// Makes a path a mount point, which can neither be moved nor removed.
 fn hold(target: &Path) -> rustix::io::Result<()> {
     mount_bind_recursive(target, target)
 }
@@ -287,7 +291,7 @@ fn make_read_only(target: &Path) -> MountResult {
     remount_read_only(target).map_err(|error| failed("make read-only", target, error))
 }
 
-/// What is already restricted stays so: the kernel refuses to loosen it.
+/// Makes a mount read-only. What is already restricted stays so, because the kernel refuses to loosen it.
 fn remount_read_only(target: &Path) -> rustix::io::Result<()> {
     let present = statvfs(target)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
@@ -343,7 +347,7 @@ fn depth(path: &Path) -> usize {
     path.components().count()
 }
 
-/// The fifth word of each line; blanks and the like are written as octal numbers.
+/// The mount points of a table: the fifth word of each line, in which blanks and the like are written as octal numbers.
 fn mount_points(table: &str) -> Vec<PathBuf> {
     let point = |line: &str| line.split(' ').nth(4).map(unescaped);
     table.lines().filter_map(point).collect()

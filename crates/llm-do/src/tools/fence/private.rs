@@ -1,5 +1,5 @@
-//! Where programs behind a fence put what nobody else reads. A process that is killed leaves its directories behind; the
-//! next one that makes some knows them by their names, and by the locks that nobody holds any more.
+//! Where programs behind a fence put what no other program reads. A process that is killed leaves its directories
+//! behind; the next one that makes some knows them by their names, and by the locks that no process holds any more.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -14,9 +14,9 @@ use rustix::fs::{Mode, OFlags};
 const COMMON: &str = "/tmp";
 /// How the names begin; sixteen digits follow.
 const BEGINNING: &str = "llm-do-private-";
-/// One may be made, and not locked yet.
+/// A younger directory may just have been made and not be locked yet.
 const OLD: Duration = Duration::from_hours(1);
-/// Of a directory with more entries nobody looks at all of them for the sake of one.
+/// How many entries of a directory are looked at in search of what was left behind.
 const MOST_ENTRIES: usize = 10_000;
 
 /// Where the private directories of a session are made.
@@ -33,7 +33,8 @@ impl TemporaryPlace {
         Self { directory: own.unwrap_or(Path::new(COMMON)).to_owned(), swept: Once::new() }
     }
 
-    /// A new directory that nobody else may enter. Inside of a project its tools would read and write it.
+    /// A new directory that no other user may enter. It is never inside of the project, whose tools would read and
+    /// write it.
     fn make(&self, project: &Path) -> Result<LockedDirectory, String> {
         let failed = |error: io::Error| format!("no private directory beneath `{}`: {error}", self.directory.display());
         let mut place = self.directory.canonicalize().map_err(failed)?;
@@ -44,13 +45,14 @@ impl TemporaryPlace {
         let path = place.join(format!("{BEGINNING}{:016x}", fastrand::u64(..)));
         std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
         let held = open(&path).map_err(failed)?;
-        // Where there are no locks nobody can take one either, and only then is something removed.
+        // Where there are no locks, a process that cleans up gets none either, and it removes only what it could lock.
         let _ = held.try_lock();
         Ok(LockedDirectory { path, held })
     }
 }
 
-/// Its lock is held as long as it is used. It is the directory's own: nothing in it could be taken away.
+/// A directory whose lock is held as long as it is used. The lock is on the directory itself, because a file in it
+/// could be taken away.
 #[derive(Debug)]
 struct LockedDirectory {
     path: PathBuf,
@@ -62,7 +64,8 @@ struct LockedDirectory {
 pub struct PrivateDirectory(Mutex<Option<LockedDirectory>>);
 
 impl PrivateDirectory {
-    /// Whose tools must not meet it is the project.
+    /// The path of the directory, which is made when it is first needed. It lies outside of the project, whose tools
+    /// must not meet it.
     pub fn path(&self, place: &TemporaryPlace, project: &Path) -> Result<PathBuf, String> {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = &*made {
@@ -88,10 +91,11 @@ impl Drop for PrivateDirectory {
 }
 
 impl LockedDirectory {
-    /// Programs close directories of theirs, as some do with what they keep for later: those are opened first.
+    /// Removes the directory. Programs take permissions from directories of theirs, as some do with what they keep for
+    /// later: those are opened first.
     fn remove(&self) -> io::Result<()> {
         std::fs::remove_dir_all(&self.path).or_else(|_| {
-            // Why it could not be opened is why it cannot be removed.
+            // If it cannot be opened, removing it fails for the same reason.
             let _ = self.held.set_permissions(Permissions::from_mode(0o700));
             open_beneath(&self.path);
             std::fs::remove_dir_all(&self.path)
@@ -122,7 +126,7 @@ fn is_private(name: &str) -> bool {
     digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
-/// What was left by processes of the same user that were killed.
+/// Removes what processes of the same user left behind when they were killed.
 fn remove_left(place: &Path) {
     let entries = std::fs::read_dir(place).into_iter().flatten().take(MOST_ENTRIES).flatten();
     for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_private)) {
@@ -209,7 +213,7 @@ mod tests {
         let path = used.path(&TemporaryPlace::new(Some(own.path())), Path::new(ELSEWHERE)).unwrap();
         let in_use = path.file_name().unwrap().to_str().unwrap();
         age(&path);
-        // Whoever begins now looks again.
+        // A process that begins now looks again.
         let next = PrivateDirectory::default();
         next.path(&TemporaryPlace::new(Some(own.path())), Path::new(ELSEWHERE)).unwrap();
         drop(next);

@@ -86,7 +86,7 @@ pub(crate) struct Tenant {
 }
 
 impl Premises<'_> {
-    /// Everything up to its start.
+    /// Does everything that comes before the start of the program.
     pub(crate) fn prepare(&self, resident: Resident) -> Result<Tenant, String> {
         self.fence.houses().map_err(|unfenced| unfenced.why)?;
         let keeper = self.fence.keeper.clone().ok_or("no keeper was given")?;
@@ -116,7 +116,7 @@ impl Premises<'_> {
     fn bounds(&self, own: Vec<PathBuf>, code: &[PathBuf], private: PathBuf) -> Result<Bounds, String> {
         let read = self.declared(&self.enclosure.read)?;
         let written = self.declared(&self.enclosure.write)?;
-        // Through a link nobody brings in what lies elsewhere.
+        // A link must not bring in what lies outside of the project.
         let project = self.project.canonicalize().map_err(|error| format!("the project: {error}"))?;
         let code = code.iter().filter_map(|path| path.canonicalize().ok()).filter(|path| path.starts_with(&project));
         let code: Vec<PathBuf> = code.collect();
@@ -131,7 +131,7 @@ impl Premises<'_> {
         })
     }
 
-    /// What is not there now is not there for the program.
+    /// Opens the declared paths. What is not there now is not there for the program.
     fn declared(&self, paths: &[String]) -> Result<Vec<PathBuf>, String> {
         let open = |path: &String| {
             let opened = self.fence.written.open(self.project, path)?;
@@ -166,7 +166,7 @@ impl Premises<'_> {
     }
 }
 
-/// So long a keeper may take to come up; one that is none might take for ever.
+/// How long a keeper may take to come up. A program that is no keeper might never answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Tenant {
@@ -184,7 +184,7 @@ impl Tenant {
         output: &mut (impl AsyncRead + Unpin),
     ) -> Result<(), String> {
         let telling = async {
-            // A keeper that has ended has said why.
+            // If this fails because the keeper has ended, its reply says why.
             let told = input.write_all(&self.letter).await;
             let reply = heard(output).await.map_err(|error| format!("the keeper is lost: {error}"))?;
             match reply {
@@ -198,7 +198,7 @@ impl Tenant {
     }
 }
 
-/// No byte behind it is read: that is the program's.
+/// The reply of the keeper. No byte behind it is read: that is the program's.
 async fn heard(output: &mut (impl AsyncRead + Unpin)) -> io::Result<KeeperReply> {
     let mut head = [0; 4];
     output.read_exact(&mut head).await?;

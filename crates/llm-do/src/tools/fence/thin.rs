@@ -60,7 +60,7 @@ pub enum Around {
     Keeper,
 }
 
-/// Landlock and seccomp, ready to be put on the thread that calls [`Restriction::restrict_thread`].
+/// Landlock and seccomp, ready to be put on the thread that calls [`ThreadRestriction::restrict_thread`].
 pub struct ThreadRestriction {
     ruleset: RulesetCreated,
     filters: [BpfProgram; 2],
@@ -93,8 +93,8 @@ impl ThreadRestriction {
     }
 }
 
-/// Of the privileges of root those are left that are about files, which Landlock keeps in their places: a container's root
-/// works on files of others. A keeper has none to give up. Landlock has seen to it that no program gets any back.
+/// Of the privileges of root those are left that are about files, which Landlock keeps in their places: a container's
+/// root works on files of others. A keeper has none to give up. Landlock has seen to it that no program gets any back.
 fn give_up_privileges() -> rustix::io::Result<()> {
     let files = CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE
@@ -166,7 +166,7 @@ fn ruleset(bounds: &Bounds, around: Around) -> Result<RulesetCreated, RulesetErr
         created = allow(created, NETWORK_FILES, read)?;
     }
     if matches!(around, Around::Keeper) {
-        // Its own, read-only.
+        // The `/proc` of a keeper is its own and read-only.
         created = allow(created, &["/proc"], read)?;
     }
     Ok(created)
@@ -246,7 +246,8 @@ const NEVER_HERE: SystemCalls = &[libc::SYS_iopl, libc::SYS_ioperm];
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_HERE: SystemCalls = &[];
 
-/// They are about this process if the number is 0, and about any other if it is not.
+/// Calls whose first argument is the number of a process: they are about this process if it is 0, and about any other
+/// if not.
 const OF_PROCESSES: SystemCalls = &[
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
@@ -255,7 +256,7 @@ const OF_PROCESSES: SystemCalls = &[
     libc::SYS_sched_setscheduler,
 ];
 
-/// The newest call that is known here; what comes after it is not there.
+/// The newest call that is known here; those that come after it are treated as if the kernel did not have them.
 const NEWEST_CALL: i64 = 466;
 
 /// What Landlock does not count as writing.
@@ -287,11 +288,12 @@ const OLD_METADATA: SystemCalls =
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_METADATA: SystemCalls = &[];
 
-/// Every call that is known here but `clone3`, whose flags a filter cannot read: the others are not there, as in an older
-/// kernel, and libraries do without. That includes the second way in that x86-64 has: the same calls with a bit set.
+/// Every call that is known here but `clone3`, whose flags a filter cannot read: the others are not there, as in an
+/// older kernel, and libraries do without. That includes the second way in that x86-64 has: the same calls with a bit
+/// set.
 ///
-/// A range is written out here, because [`SeccompFilter`] compares each number by itself: the kernel would try two thousand
-/// steps for each of its calls when the filter is put on. The other filter sees to the architecture.
+/// A range is written out here, because [`SeccompFilter`] compares each number by itself: the kernel would try two
+/// thousand steps for each of its calls when the filter is put on. The other filter sees to the architecture.
 fn known_calls() -> BpfProgram {
     const NUMBER: u32 = 0; // Where the number of the call lies in what the filter is given.
     let step =
@@ -322,7 +324,7 @@ fn refused_calls(bounds: &Bounds, around: Around) -> Result<BpfProgram, String> 
         never(OLD_METADATA);
     }
     if is_among_others {
-        // The one leaves the group, the other tells of files that may not be read.
+        // `setsid` leaves the group, and `inotify_add_watch` tells of files that may not be read.
         never(&[libc::SYS_setsid, libc::SYS_inotify_add_watch]);
     }
     if let Around::Thread { group } = around {
@@ -333,7 +335,8 @@ fn refused_calls(bounds: &Bounds, around: Around) -> Result<BpfProgram, String> 
     for call in OF_PROCESSES {
         refused.insert(*call, vec![when(&[differs(0, 0)])?]);
     }
-    // The second argument says whom, the first one what that number is; that of a user is of all its processes.
+    // The second argument says whose priority is set, the first one what that number means; the number of a user means
+    // all processes of the user.
     for (call, user) in [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)] {
         refused.insert(call, vec![when(&[differs(1, 0)])?, when(&[equals(0, user)])?]);
     }
@@ -353,8 +356,9 @@ const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWNET,
 ];
 
-/// Without the network: of every family, since Landlock knows TCP only. With it: those that leave the machine, and the one
-/// that programs ask for the machine's addresses. Local ones lead to services that act with the user's rights.
+/// The sockets that are refused. Without the network: those of every family, since Landlock knows TCP only. With it:
+/// all but those that leave the machine, and the one that programs ask for the machine's addresses. Local ones lead to
+/// services that act with the user's rights.
 fn refused_sockets(network: Network) -> Result<Vec<SeccompRule>, String> {
     let family = |family: i32| u64::from(family.unsigned_abs());
     let [inet, inet6, netlink] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(family);

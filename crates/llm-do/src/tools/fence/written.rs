@@ -1,5 +1,5 @@
-//! The directories besides the working directory that shells say they write: opened once, when a run begins, and the same
-//! ones for every shell until it ends, whatever becomes of their names.
+//! The directories besides the working directory that shells say they write: opened once, when a run begins, and the
+//! same ones for every shell until it ends, whatever becomes of their names.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::beneath::Identity;
 use crate::escape::visible;
 
-/// Those of one run.
+/// The directories of one run.
 #[derive(Debug, Default)]
 pub struct WrittenRoots(Mutex<BTreeMap<PathBuf, Option<WrittenRoot>>>);
 
@@ -43,7 +43,8 @@ impl WrittenRoot {
     }
 }
 
-/// No part of a path that a project gives is a link: whoever made the link chose what is written.
+/// Finds a declared directory. No part of a path that a project gives may be a link, since the author of the link would
+/// choose what is written.
 fn find(project: &Path, declared: &Path) -> Result<Option<WrittenRoot>, String> {
     let (above, parts): (&Path, Vec<Component<'_>>) = if declared.is_absolute() {
         // A system may have links of its own on the way, such as `/tmp`.

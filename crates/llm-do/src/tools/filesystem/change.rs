@@ -1,4 +1,4 @@
-//! A write before it happens: what is there, what would be there, and what somebody has to be told.
+//! A write before it happens: what is there, what would be there, and what the approver has to be told.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(crate) struct Change<'a> {
 /// Why a write is asked for, whatever a rule allows.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Exception {
-    /// Nobody agrees to it once and for all.
+    /// The approver cannot agree to it once and for all.
     Protected(&'static str),
     /// Only one of its names would have the new content.
     SeveralNames(u64),
@@ -61,7 +61,8 @@ impl From<std::io::Error> for Unchangeable {
     }
 }
 
-/// Whoever read a file without its keys and writes it back would put a mark in their place.
+/// Refuses a text with a mark in place of a key: a model that read a file without its keys and writes it back would
+/// lose them.
 fn kept_keys(old: Option<&[u8]>, new: String) -> Result<String, String> {
     let holds = |text: &[u8]| memchr::memmem::find(text, REDACTED.as_bytes()).is_some();
     if holds(new.as_bytes()) && !old.is_some_and(holds) {
@@ -104,12 +105,12 @@ impl<'a> Change<'a> {
         &self.spot.target.path
     }
 
-    /// Whether it is there already.
+    /// Whether the file already has the new content.
     pub(crate) fn is_done(&self) -> bool {
         matches!((&self.old, &self.new), (Some(old), Ok(new)) if old.as_slice() == new.as_bytes())
     }
 
-    /// Of the place and of what is there now.
+    /// A digest of the place and of what is there now.
     pub(crate) fn digest(&self) -> String {
         let place = self.spot.name.to_string_lossy();
         match self.old.as_deref().map(|old| (old, str::from_utf8(old))) {

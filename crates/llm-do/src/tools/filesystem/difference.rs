@@ -1,4 +1,4 @@
-//! What a write changes, line by line, for whoever has to agree to it.
+//! What a write changes, line by line, for the approver.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -33,7 +33,7 @@ pub(crate) fn difference(old: &str, new: &str) -> String {
     shown.join("\n")
 }
 
-/// With their ends, so that a change of those is a change.
+/// The lines of a text with their ends, so that a change of those is a change.
 fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
@@ -52,8 +52,8 @@ struct LineChange {
     new: Range<usize>,
 }
 
-/// In time that grows with the texts, whatever they are: lines that occur once in both are taken for the same, as far as
-/// they are in the same order, and what is equal around them stays.
+/// The changes between two texts, in time that grows with the texts, whatever they are: lines that occur once in both
+/// are taken for the same, as far as they are in the same order, and what is equal around them stays.
 fn changes(old: &[&str], new: &[&str]) -> Vec<LineChange> {
     let start = equal(old.iter().zip(new));
     let end = equal(old[start..].iter().rev().zip(new[start..].iter().rev()));
@@ -65,7 +65,7 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<LineChange> {
     for (anchor_old, anchor_new) in anchors {
         let (anchor_old, anchor_new) = (start + anchor_old, start + anchor_new);
         if anchor_old < at_old || anchor_new < at_new {
-            continue; // swallowed by what is equal after the one before
+            continue; // it lies in lines that were already found to be equal
         }
         let forward = equal(old[at_old..anchor_old].iter().zip(&new[at_new..anchor_new]));
         (at_old, at_new) = (at_old + forward, at_new + forward);

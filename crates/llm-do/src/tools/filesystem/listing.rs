@@ -30,7 +30,7 @@ pub(crate) struct FileListing {
 }
 
 impl FileListing {
-    /// Of the files whose paths, relative to where the list starts, match the pattern.
+    /// A list of the files whose paths, relative to where the list starts, match the pattern.
     pub(crate) fn new(path: &Path, pattern: &str) -> Result<Self, String> {
         let parts = |bytes| <[u8]>::split(bytes, |byte| *byte == b'/');
         let named = parts(path.as_os_str().as_bytes()).chain(parts(pattern.as_bytes()));
@@ -98,7 +98,7 @@ impl FileListing {
         self.text
     }
 
-    /// The directory as it is shown, and the path beneath it.
+    /// Adds a file: the directory as it is shown, and the path beneath it.
     fn push(&mut self, directory: &str, path: &str) {
         self.total += 1;
         // A name with a line break in it would look like two.
@@ -126,7 +126,7 @@ struct Lister<'a> {
 }
 
 impl Lister<'_> {
-    /// The path beneath the root, of one as the pattern sees it.
+    /// The path beneath the root, for a path as the pattern sees it.
     fn beneath(&self, path: &Path) -> PathBuf {
         self.path.join(path.strip_prefix(self.prefix).unwrap_or(path))
     }

@@ -96,8 +96,8 @@ impl Root {
         Path::new(&self.name).join(beneath)
     }
 
-    /// The rest of a whole path that leads into this root, by its words alone: as the root was named, or as it lies on the
-    /// disk.
+    /// The rest of a whole path that leads into this root, by its words alone: as the root was named, or as it lies on
+    /// the disk.
     pub(crate) fn beneath<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         if !path.is_absolute() {
             return None;
@@ -136,7 +136,7 @@ impl Root {
         Ok(Spot { place, target, name, is_elsewhere })
     }
 
-    /// Like [`Root::find`], for those who need not know where on the disk it is.
+    /// Like [`Root::find`], for callers who need not know where on the disk it is.
     pub(crate) fn place(&self, path: &Path) -> Result<Place, FileOpenError> {
         self.resolved(path).map(|(_, _, place)| place)
     }
@@ -150,7 +150,7 @@ impl Root {
         };
         let place = beneath::resolve(&start.directory, &above.join(path))?;
         if place.found.is_some() && self.opened.get().is_none() {
-            // Somebody made the root just now; what is in it is looked at from there.
+            // The root was made by another process just now; what is in it has to be looked at from the root itself.
             return Err(FileOpenError::Missing);
         }
         Ok((start, above, place))

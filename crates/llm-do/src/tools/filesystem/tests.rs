@@ -38,7 +38,7 @@ fn permitted(filesystem: &Filesystem, tool: &str, arguments: &str) -> Result<Per
     passed(filesystem, tool, arguments, Approvals::approve_all()).map(|call| call.expect("everything is approved"))
 }
 
-/// Through the gate under a rule that allows; `None` if somebody would have to be asked.
+/// Through the gate under a rule that allows; `None` if the approver would have to be asked.
 fn passed(
     filesystem: &Filesystem,
     tool: &str,

@@ -77,8 +77,8 @@ impl FilePart {
         &text[from..to.max(from)]
     }
 
-    /// As [`serde_json`] writes it, which looks at each byte of the content: what has to be escaped is mostly the ends of
-    /// lines, and those are found faster.
+    /// As [`serde_json`] writes it, which looks at each byte of the content: what has to be escaped is mostly the ends
+    /// of lines, and those are found faster.
     pub(crate) fn to_json(&self) -> String {
         let Self { content, truncated, total_chars, offset, chars_read } = self;
         let bytes = content.as_bytes();

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::beneath::{self, FileOpenError, Identity};
 use crate::tools::secret::looks_secret;
 
-/// More entries than anybody wants to hear of.
+/// A walk stops after this many entries: a longer list would be of no use to a model.
 pub(crate) const MOST_VISITED: usize = 500_000;
 const DEEPEST: usize = 64;
 const LISTING: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -24,7 +24,7 @@ const LISTING: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::
 pub(crate) trait Visitor {
     /// Whether to go into a directory.
     fn enters(&mut self, path: &Path) -> bool;
-    /// Not a directory, and not a device.
+    /// Is told of everything that is neither a directory nor a device.
     fn meets(&mut self, path: &Path, kind: WalkEntryKind);
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn walk(
     walked: &mut WalkSummary,
 ) -> io::Result<()> {
     let mut path = path.as_os_str().as_bytes().to_vec();
-    // It may have been opened for searching only.
+    // It may have been opened for searching only, so it is opened again to be listed.
     let start = rustix::fs::openat(directory, c".", LISTING, Mode::empty())?;
     enter(start.as_fd(), &mut path, 0, &mut Vec::with_capacity(AT_ONCE), visitor, walked)
 }
@@ -132,8 +132,8 @@ fn entries(directory: BorrowedFd<'_>, buffer: &mut Vec<u8>, walked: &mut WalkSum
     Ok(Entries { names, places })
 }
 
-/// So many bytes of names are read at once. All directories of a walk share them, and nobody fills them with zeros: for a
-/// small directory that would cost more than everything else.
+/// So many bytes of names are read at once. All directories of a walk share them, and they are not filled with zeros
+/// first: for a small directory that would cost more than everything else.
 const AT_ONCE: usize = 32 * 1024;
 
 #[cfg(target_os = "linux")]

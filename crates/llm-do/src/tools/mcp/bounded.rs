@@ -1,4 +1,4 @@
-//! Lists of which nobody knows how long they are: `[0,0,0,…` takes sixteen times its length once it is read.
+//! Lists of a server, whose length is not known beforehand: `[0,0,0,…` takes sixteen times its length once it is read.
 
 use std::fmt;
 use std::marker::PhantomData;

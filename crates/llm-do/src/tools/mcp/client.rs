@@ -177,7 +177,8 @@ impl Client {
         Err(self.about(&format!("lists its tools on more than {MOST_PAGES} pages")))
     }
 
-    /// Calls a tool as the caller knows it: if it is another one by now, nobody has agreed to that.
+    /// Calls a tool as the caller knows it. If it is another one by now, nothing is called, because the approver has
+    /// not agreed to that.
     pub(crate) async fn call(
         &self,
         tool: &McpTool,
@@ -217,7 +218,7 @@ impl Client {
     /// Lets the server end by itself, and sees to it that it does.
     pub(crate) async fn close(&self) {
         let Some(Live { connection, other }) = self.live().take() else { return };
-        // A program hears that nobody speaks to it any more when the last one hangs up.
+        // A program hears that it is not spoken to any more when the last connection is dropped.
         drop(connection);
         match other {
             Other::Child(child) => child.finish().await,
@@ -387,13 +388,13 @@ impl Drop for UnderWay<'_> {
 mod tests {
     use super::*;
 
-    // On a clock that stands still until everybody waits.
+    // The clock of this test stands still until all tasks wait.
     #[tokio::test(start_paused = true)]
     async fn progress_buys_time_but_not_for_ever() {
         let moment = Duration::from_millis(2);
         let (still, progressing) = (AtomicBool::new(false), AtomicBool::new(true));
         assert_eq!(within(moment, &still, std::future::pending::<()>()).await, None);
-        // Whoever says all the time that it goes on is believed only so often.
+        // A server that says all the time that it goes on is believed only so often.
         let mut times = 0;
         let endless = async {
             loop {

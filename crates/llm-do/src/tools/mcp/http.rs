@@ -1,6 +1,7 @@
 //! A service that is asked over HTTP: each message is a request of its own, and answers come as JSON or as a stream.
 //!
-//! Both sides of the conversation are lines, so that whoever speaks does not know that there is no pipe between.
+//! Both sides of the conversation are lines, so that the client that speaks does not know that there is no pipe
+//! between.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -64,13 +65,13 @@ struct McpCancellation {
     request: Option<u64>,
 }
 
-/// Whoever waits for answers reads them here, as lines.
+/// Where answers are written, as lines, for the client that waits for them.
 type Answers = Arc<Mutex<WriteHalf<DuplexStream>>>;
 
 async fn pump(stream: DuplexStream, session: Arc<McpSession>) {
     let (reader, writer) = split(stream);
     let (mut reader, answers): (_, Answers) = (BufReader::new(reader), Arc::new(Mutex::new(writer)));
-    // Dropped with this, when nobody speaks any more.
+    // Both are dropped with this, when the client does not speak any more.
     let (mut exchanges, mut answering) = (JoinSet::new(), JoinSet::new());
     let mut under_way: HashMap<u64, AbortHandle> = HashMap::new();
     let mut line = Vec::new();
@@ -81,7 +82,7 @@ async fn pump(stream: DuplexStream, session: Arc<McpSession>) {
         let id = head.id.and_then(|id| id.get().parse::<u64>().ok()).filter(|_| head.method.is_some());
         let posting = post(Arc::clone(&session), Bytes::copy_from_slice(&line), id, Arc::clone(&answers));
         match head.method.as_deref() {
-            // What follows counts on it.
+            // The messages that follow rely on it, so it is sent before them.
             Some("notifications/initialized") => {
                 let _ = tokio::time::timeout(COURTESY, posting).await;
                 exchanges.spawn(listen(Arc::clone(&session), Arc::clone(&answers)));
@@ -97,7 +98,7 @@ async fn pump(stream: DuplexStream, session: Arc<McpSession>) {
                 let exchange = exchanges.spawn(posting);
                 under_way.extend(id.map(|id| (id, exchange)));
             }
-            // Who asks faster than it listens hears nothing.
+            // A server that asks faster than it listens gets no answer.
             None if answering.len() < MOST_ANSWERS => drop(answering.spawn(posting)),
             None => {}
         }
@@ -116,7 +117,7 @@ async fn post(session: Arc<McpSession>, message: Bytes, id: Option<u64>, answers
     if let Some(id) = id {
         let reason = outcome.err().unwrap_or_else(|| "its answer ended before the result".to_owned());
         let fault = json!({"jsonrpc": "2.0", "id": id, "error": {"code": UNREACHED, "message": reason}});
-        // Nobody waits for it if there was an answer.
+        // If there was an answer, the client does not wait for this one, and ignores it.
         write_line(&answers, fault.to_string().as_bytes()).await;
     }
 }
@@ -155,7 +156,7 @@ async fn passed_on(response: Response, answers: &Answers) -> Result<(), String> 
     Ok(())
 }
 
-/// A message may be written over many lines: in JSON they stand only between tokens.
+/// Writes a message as one line. It may come as many lines: in JSON their ends stand only between tokens.
 async fn write_line(answers: &Answers, message: &[u8]) {
     let mut line: Vec<u8> =
         message.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect();
@@ -174,7 +175,7 @@ impl McpSession {
         let _ = self.version.set(HeaderValue::from_static(version));
     }
 
-    /// Tells the server that nobody comes back to the session.
+    /// Tells the server that the client does not come back to the session.
     pub(crate) async fn end(&self) {
         if self.id.get().is_some() {
             let _ = tokio::time::timeout(COURTESY, self.send(Method::DELETE, Bytes::new())).await;

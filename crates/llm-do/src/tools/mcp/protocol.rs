@@ -25,7 +25,7 @@ const LONGEST_DESCRIPTION: usize = 10_000;
 const LONGEST_SCHEMA: usize = 256 * 1024;
 /// Why a schema cannot be used may repeat some of it.
 const LONGEST_REASON: usize = 500;
-/// Refused tools are counted beyond this.
+/// How many reasons are listed; further refused tools are only counted.
 const MOST_REASONS: usize = 20;
 /// What a server says while it works, at once.
 const LONGEST_REMARK: usize = 2_000;
@@ -80,7 +80,7 @@ pub struct McpTool {
     pub description: String,
     /// JSON Schema of an object.
     pub parameters: RawJson,
-    /// What the server says that the tool does, in our words: nobody has to believe it.
+    /// What the server says that the tool does, in our words. It is only a claim of the server.
     pub hints: Vec<String>,
 }
 
@@ -175,13 +175,13 @@ impl Annotations {
 }
 
 /// Providers take letters, digits, `_` and `-`. Separators that servers like become `_`; what else there may be is no
-/// name, so that nobody reads words of a server where a name stands.
+/// name, so that a person or a model does not read words of a server where a name stands.
 fn our_name(original: &str) -> Option<String> {
     let name = original.replace(['.', '/', ':'], "_");
     is_name(&name).then_some(name)
 }
 
-/// Only its size, and what providers insist on: the rest is judged when somebody calls the tool.
+/// Checks only its size, and what providers insist on: the rest is judged when the tool is called.
 fn check_schema(schema: &RawJson) -> Result<(), String> {
     #[derive(Deserialize)]
     struct Head {
@@ -196,7 +196,7 @@ fn check_schema(schema: &RawJson) -> Result<(), String> {
         _ => return Err("are not described as an object".to_owned()),
     }
     match json_schema::sized(schema, Direction::Input) {
-        // One that is refused for this alone is said to be so when it is called.
+        // A tool whose schema is refused for one of these reasons alone is refused when it is called.
         Ok(_) | Err(SchemaError::Remote(_) | SchemaError::Invalid { .. } | SchemaError::Nowhere(_)) => Ok(()),
         Err(error) => Err(format!("are described by {}", visible_start(&error.to_string(), LONGEST_REASON))),
     }

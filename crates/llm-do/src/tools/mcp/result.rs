@@ -14,7 +14,7 @@ use crate::message::{Content, RawJson};
 use crate::tools::attachment;
 use crate::tools::plane::LONGEST_RESULT;
 
-/// More parts than anybody means.
+/// More parts than an honest result has.
 const MOST_PARTS: usize = 100;
 /// Of all files of one result together: what providers take in a request.
 const MOST_BYTES: usize = 20 * 1024 * 1024;
@@ -131,7 +131,7 @@ impl ContentCollector {
         }
     }
 
-    /// What it is shows in its content; what its server calls it is not believed.
+    /// Adds a file. What it is shows in its content; what its server calls it is not believed.
     fn file(&mut self, kind: &str, data: &str, part: &McpResultPart) {
         let media_type = part.mime_type.as_deref().unwrap_or("unknown type");
         let called = format!("{kind} ({})", visible_start(media_type, 80));

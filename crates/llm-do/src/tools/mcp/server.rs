@@ -1,4 +1,4 @@
-//! A server of a run: declared, started once when somebody needs it, ended with the run.
+//! A server of a run: declared, started once when an agent needs it, ended with the run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::tools::fence::tenant::Tenant;
 
 /// How a server is reached.
 pub(crate) enum ServerSpec {
-    /// A program of our own, and what becomes it.
+    /// A program that is started here, and the launcher that becomes it.
     Command {
         program: PathBuf,
         args: Vec<String>,
@@ -32,15 +32,15 @@ pub(crate) enum ServerSpec {
 
 /// One server of a run.
 pub(crate) struct Server {
-    /// The toolset that it is.
+    /// The name of its toolset.
     pub name: String,
-    /// What to do, or why nothing can be done.
+    /// How it is reached, or why it cannot be.
     launch: Result<ServerSpec, String>,
     /// For its start, and for each call.
     timeout: Option<Duration>,
     /// Hears what it says in no call.
     session: Events,
-    /// Set by the first who needs it. What went wrong then is what everybody else is told, too.
+    /// Set by the first caller that needs it. What went wrong then is what every other caller is told, too.
     started: OnceCell<Result<Arc<Client>, String>>,
 }
 

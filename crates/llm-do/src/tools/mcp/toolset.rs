@@ -41,7 +41,8 @@ impl McpTools {
     }
 }
 
-/// The schema is judged when somebody calls the tool: a server may have many, and most are never called.
+/// Checks arguments. The schema is judged when the tool is called: a server may have many tools, and most are never
+/// called.
 async fn check(tool: &McpTool, arguments: &RawJson) -> Result<(), String> {
     let unusable = |error: json_schema::SchemaError| {
         let reason = visible_start(&error.to_string(), LONGEST_REASON).into_owned();
@@ -99,7 +100,7 @@ impl Toolset for McpTools {
         })
     }
 
-    /// The server belongs to the run.
+    /// Closes nothing, because the server belongs to the run.
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }

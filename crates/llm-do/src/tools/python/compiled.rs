@@ -12,11 +12,11 @@ use std::time::Duration;
 use crate::beneath::{self, FileAccess};
 use crate::journal::mac::{SigningPurpose, StateKey};
 
-/// Far more than one holds.
+/// The largest file that is read: far more than compiled code takes.
 const LARGEST: u64 = 17 << 20;
 /// A mac in hex digits.
 const MAC_DIGITS: usize = 32;
-/// A file that is older than this is made again by whoever still needs it.
+/// A file that is older than this is removed, and made again by the next process that needs it.
 const OLDEST: Duration = Duration::from_hours(90 * 24);
 
 /// Where compiled code is kept, and the key that tells ours from what others put there.
@@ -52,14 +52,15 @@ impl CompiledStore {
         made.is_ok_and(|()| rustix::fs::access(&self.directory, rustix::fs::Access::WRITE_OK).is_ok())
     }
 
-    /// Written whole under another name first: several may do so at once, and one that is killed leaves nothing that counts.
+    /// Writes it whole under another name first: several processes may do so at once, and one that is killed leaves
+    /// nothing that counts.
     pub(super) fn write(&self, identity: &str, content: &[u8]) -> io::Result<()> {
         self.remove_old();
         let whole = [self.mac(identity, content).as_bytes(), content].concat();
         beneath::replace_path(&self.file(identity), &whole, FileAccess::Private)
     }
 
-    /// What no version of anything has used for long.
+    /// Removes what no version of anything has used for long.
     fn remove_old(&self) {
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
         for entry in entries.flatten() {
@@ -70,7 +71,7 @@ impl CompiledStore {
         }
     }
 
-    /// Keys do not share files: each would find that of the other to be a stranger's.
+    /// The file for an identity. Keys do not share files: each would take that of the other for a stranger's.
     fn file(&self, identity: &str) -> PathBuf {
         let name = self.key.mac(SigningPurpose::Compiled, [&b"name"[..], identity.as_bytes()]);
         self.directory.join(name.to_string())

@@ -24,14 +24,14 @@ pub struct PythonHost {
     live: Mutex<Arc<Interpreter>>,
     shared: Arc<PythonState>,
     beginning: Beginning,
-    /// Held by whoever starts another interpreter.
+    /// Held while another interpreter is started.
     renewing: tokio::sync::Mutex<()>,
     /// The single tools, by name.
     pub tools: BTreeMap<String, PythonTool>,
     toolsets: Vec<ExportedToolset>,
     /// The model providers that files register.
     pub providers: BTreeSet<String>,
-    /// Where they are, as far as somebody has asked.
+    /// Where they are, as far as a caller has asked.
     endpoints: Mutex<BTreeMap<String, PythonEndpoint>>,
     /// The classes that were asked for, and what they are.
     classes: Mutex<(Vec<WantedClass>, Vec<FoundClass>)>,
@@ -60,7 +60,7 @@ impl PythonHost {
         Ok((host, exports))
     }
 
-    /// The interpreter of now. What it has made is known to no other.
+    /// The interpreter that lives now. What it has made is known to no other.
     pub(super) fn live(&self) -> Arc<Interpreter> {
         Arc::clone(&self.live.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -88,7 +88,7 @@ impl PythonHost {
         })
     }
 
-    /// What was agreed to, and what was linked and told to models, must hold for it too.
+    /// The next interpreter. What was agreed to, and what was linked and told to models, must hold for it too.
     async fn successor(&self) -> Result<Interpreter, String> {
         let is_unchanged = Arc::clone(&self.beginning.is_unchanged);
         // Reading files takes a while where there are many.
@@ -135,7 +135,7 @@ impl PythonHost {
         }
     }
 
-    /// Where the models of a provider are that somebody has asked for.
+    /// Where the models of a provider are, if a caller has asked for one of them before.
     pub fn endpoint(&self, provider: &str) -> Option<PythonEndpoint> {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).get(provider).cloned()
     }
@@ -213,8 +213,8 @@ fn tools_of(exports: &Exports) -> BTreeMap<String, PythonTool> {
     exports.tools.iter().map(|tool| (tool.tool.name.clone(), tool.tool.clone())).collect()
 }
 
-/// Nothing is wanted by most projects. Then nothing is asked: the answer would have to wait for Python's event loop,
-/// which is still being imported, and which a run that calls no code never needs.
+/// Most projects want no classes. Then nothing is asked: the answer would have to wait for Python's event loop, which
+/// is still being imported, and which a run that calls no code never needs.
 async fn classes(interpreter: &Interpreter, wanted: &[WantedClass]) -> Result<Vec<FoundClass>, String> {
     if wanted.is_empty() {
         return Ok(Vec::new());

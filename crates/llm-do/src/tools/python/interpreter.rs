@@ -31,7 +31,7 @@ use crate::tools::{CallContext, ToolError};
 const OLDEST: (u32, u32) = (3, 10);
 /// How long code that was taken back may take to stop.
 const STOPPING: Duration = Duration::from_secs(2);
-/// How long a toolset may take to close before nobody waits for it.
+/// How long a toolset may take to close before the run stops waiting for it.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// Why the interpreter could not be started.
@@ -134,7 +134,7 @@ impl Interpreter {
             }
             tokio::spawn(listen_to(stdout, hears(OutputStream::Stdout)));
         }
-        // One that cannot take it has ended, and the first request says why.
+        // An interpreter that cannot take it has ended, and the first request says why.
         let _ = package::hand_over(&mut ours, python, tenant.is_some()).await;
         let (reader, writer) = ours.into_split();
         let heard = {
@@ -158,7 +158,7 @@ impl Interpreter {
         read(&answer)
     }
 
-    /// Line by line, so that none of it can be taken for a line of ours.
+    /// Tells a traceback line by line, so that none of it can be taken for a line of ours.
     fn tell_traceback(&self, fault: &RpcError, events: Option<&Events>) {
         #[derive(Deserialize)]
         struct PythonTraceback {
@@ -190,7 +190,7 @@ impl Interpreter {
         self.ended_for().is_some() || self.connection.ended().is_some()
     }
 
-    /// From now on whoever asks it for something is told this.
+    /// From now on every caller that asks it for something is told this.
     pub(crate) fn refuse(&self, words: String) {
         *self.ended_for() = Some(words);
     }
@@ -261,7 +261,7 @@ impl Interpreter {
 
 const BOOTSTRAP: &str = include_str!("../../../python/bootstrap.py");
 
-/// Isolated: neither variables nor the directory it is started in choose its modules.
+/// The interpreter is isolated: neither variables nor the directory it is started in choose its modules.
 const ARGUMENTS: [&str; 5] = ["-I", "-X", "utf8", "-c", BOOTSTRAP];
 
 fn with_users_rights(python: &Python) -> Command {
@@ -272,12 +272,13 @@ fn with_users_rights(python: &Python) -> Command {
     command.into()
 }
 
-/// Python behind a fence is made of the project's own directory, which it imports from, and of what is installed for it.
+/// Python behind a fence is made of the project's own directory, which it imports from, and of what is installed for
+/// it.
 fn tenant(python: &Python, project: &Path, fenced: &PythonFence) -> Result<Tenant, String> {
     let fence = python.fence.fence();
     let variables = python.environment.fixed.clone();
     let directory = python.directory.path().map_err(|error| format!("there is no working directory: {error}"))?;
-    // Such as those of version managers.
+    // The programs of version managers are such scripts.
     if is_script(&python.program, &directory, &variables) {
         let program = python.program.display();
         let remedy = python.fence.wording.of(&Remedy::NameInterpreter);
@@ -324,7 +325,7 @@ struct PythonRequest<'a, T> {
     context: PythonCallContext<'a>,
 }
 
-/// The context of a call as Python sees it: its messages as text, which is parsed only where somebody looks at it.
+/// The context of a call as Python sees it: its messages as text, which is parsed only where code looks at it.
 #[derive(Serialize)]
 struct PythonCallContext<'a> {
     call: u64,

@@ -1,7 +1,8 @@
 //! The Python package, as it is handed to the interpreter: from our memory to its own, over the channel.
 //!
-//! Nothing of it is a file that Python reads, so nobody can put another one there. Compiling it costs more than the rest
-//! of a start; that is done once, before any code of a project runs, and kept as [`super::CompiledStore`] says.
+//! Nothing of it is a file that Python reads, so an attacker cannot put another one there. Compiling it costs more than
+//! the rest of a start; that is done once, before any code of a project runs, and kept as [`super::CompiledStore`]
+//! says.
 
 use std::fmt::Write as _;
 use std::io;
@@ -84,30 +85,30 @@ const LENGTH_DIGITS: usize = 16;
 /// Far more than the package compiles to.
 const MOST_COMPILED: usize = 16 << 20;
 
-/// Hands the package to an interpreter that has just begun, in its own code if that was kept. What it compiled is kept for
-/// the next one.
+/// Hands the package to an interpreter that has just begun, in its own code if that was kept. What it compiled is kept
+/// for the next one.
 pub(super) async fn hand_over(channel: &mut UnixStream, python: &Python, is_fenced: bool) -> io::Result<()> {
     let mut magic = [0; MAGIC_DIGITS];
     channel.read_exact(&mut magic).await?;
     let store = python.compiled.as_ref().map(|store| (store, identity(python, &magic, is_fenced)));
     let kept = store.as_ref().and_then(|(store, identity)| store.read(identity));
     let codes = kept.as_deref().and_then(Codes::of);
-    // One that cannot be kept is not worth to be compiled whole.
+    // If the result cannot be kept, it is not worth while to compile the whole package.
     let place = store.filter(|(store, _)| codes.is_none() && store.is_writable());
     channel.write_all(&message(codes.as_ref(), place.is_some())).await?;
     if let Some((store, identity)) = place {
         let compiled = answer(channel).await?;
         if Codes::of(&compiled).is_some() {
-            // What cannot be kept is compiled again.
+            // If this cannot be kept, the next interpreter compiles it again.
             let _ = store.write(&identity, &compiled);
         }
     }
     Ok(())
 }
 
-/// What compiled code is for: these sources, and this interpreter. Another program may be a project's own, and what that
-/// one compiled is for nobody else; so is what a library compiled that was loaded into it. What comes from behind a fence
-/// stays behind one.
+/// What compiled code is for: these sources, and this interpreter. Another program may be a project's own, and what
+/// that one compiled is used for no other; the same holds for what was compiled while another library was loaded into
+/// it. What comes from behind a fence stays behind one.
 fn identity(python: &Python, magic: &[u8], is_fenced: bool) -> String {
     let (named, real) = program(&python.program, python.environment.fixed.get("PATH"));
     let about = std::fs::metadata(&real).map_or_else(

@@ -33,16 +33,16 @@ pub(crate) struct PythonTools {
     host: Arc<PythonHost>,
     origin: PythonOrigin,
     tools: Vec<PythonTool>,
-    /// Calls whose code found out only while it ran that somebody has to agree.
+    /// Calls whose code found out only while it ran that the approver has to agree.
     needing: Mutex<HashSet<(String, String)>>,
-    /// Calls that could not be judged, since Python had ended or has not made the toolset anew, and why. They must not run,
-    /// even if another interpreter is there by then.
+    /// Calls that could not be judged, since Python had ended or has not made the toolset anew, and why. They must not
+    /// run, even if another interpreter is there by then.
     hopeless: Mutex<HashMap<(String, String), String>>,
     closed: bool,
 }
 
 impl Drop for PythonTools {
-    /// A call that was dropped waits for nobody, but its toolsets are still asked to clean up.
+    /// A call that was dropped does not wait, but its toolsets are still asked to clean up.
     fn drop(&mut self) {
         if let (false, PythonOrigin::Made(_, made)) = (self.closed, &mut self.origin) {
             let PythonToolsetInstance { interpreter, instance } = made.get_mut();
@@ -153,7 +153,7 @@ enum PythonResult {
     Text(String),
     Json(String),
     Content(Vec<PythonResultPart>),
-    /// And why, if its code says so.
+    /// The approver has to agree; the code may say why.
     ApprovalNeeded(serde::de::IgnoredAny),
 }
 
@@ -199,7 +199,7 @@ impl PythonTools {
         let mut made = made.lock().await;
         if !Arc::ptr_eq(&made.interpreter, &live) {
             let answer = making.ask(&live).await?;
-            // The model knows those that there were.
+            // The model knows the tools that there were, so the new ones must be the same.
             if answer.built_in.is_some() || answer.tools != self.tools {
                 live.abandon(answer.instance);
                 return Err(format!("the toolset `{}` was made anew and has other tools than before", making.toolset));
@@ -218,7 +218,7 @@ impl PythonTools {
                 match interpreter.within("judge", asked, self.sight(tool), time_of(cx), cx).await {
                     Ok(answer) => Ok(answer),
                     Err(error) if interpreter.is_gone() => Err(error.to_string()),
-                    // Whoever cannot say whether a call may run has not allowed it.
+                    // A toolset that cannot say whether a call may run has not allowed it.
                     Err(error) => return Ok(Verdict::Block(format!("its toolset cannot judge the call: {error}"))),
                 }
             }
@@ -231,7 +231,7 @@ impl PythonTools {
                 }
                 answer.to().map_err(|error| error.to_string())?
             }
-            // Nobody is asked about what cannot run, and the call says why.
+            // The approver is not asked about what cannot run, and the call says why.
             Err(reason) => {
                 self.hopeless().insert((tool.to_owned(), canonical(arguments)), reason);
                 return Ok(Verdict::Allow);
@@ -288,7 +288,7 @@ fn content(part: PythonResultPart) -> Content {
     }
 }
 
-/// Python writes numbers that JSON does not have: those are words.
+/// A value that Python wrote. Numbers that JSON does not have become words.
 fn value(json: String) -> Content {
     match RawJson::parse(&json) {
         Ok(value) => Content::value(&value),
@@ -327,7 +327,7 @@ impl Toolset for PythonTools {
     ) -> BoxFuture<'a, Result<Verdict, String>> {
         Box::pin(async move {
             let is_allowed = self.tool(tool).is_some_and(|tool| tool.verdict == PythonVerdict::Allow);
-            // Nobody is asked, so the call itself may find out whether the arguments fit.
+            // No question is asked, so the call itself may find out whether the arguments fit.
             if is_allowed && !self.is_needing(tool, arguments) {
                 return Ok(Verdict::Allow);
             }

@@ -14,20 +14,20 @@ use tokio::sync::watch;
 use crate::descriptors;
 use crate::escape::visible_lines;
 
-/// How much of what a child said last is kept for whoever reads that it died.
+/// How much of what a child said last is kept for the reader of the error that it died.
 const LONGEST_TAIL: usize = 4 * 1024;
-/// How long a child that stopped speaking may take to end before nobody waits for its last words.
+/// How long a child that stopped speaking may take to end before its last words are no longer waited for.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How long a child may take to end by itself once nobody speaks to it, and once more after it was asked to.
+/// How long a child may take to end by itself once it is not spoken to any more, and once more after it was asked to.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What children see of the environment, whoever starts them.
+/// What children see of the environment, whichever toolset starts them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChildEnvironment {
-    /// Whatever a project says.
+    /// Variables that are set whatever a project says.
     pub fixed: BTreeMap<String, String>,
-    /// What a project may choose from; no key of a provider is among it.
+    /// Variables that a project may choose from; no key of a provider is among them.
     pub offered: BTreeMap<String, String>,
 }
 
@@ -79,7 +79,7 @@ impl Child {
             let words = child.wait().await.map_or_else(|error| format!("is lost: {error}"), ended);
             // What it started must not outlive it; while its group has members no other gets its number.
             kill(group);
-            // One that left the group may hold the pipe open.
+            // A process that left the group may hold the pipe open.
             let _ = tokio::time::timeout(LAST_WORDS / 2, listening).await;
             let _ = sender.send(Life::Ended(words));
         });
@@ -148,7 +148,7 @@ impl Drop for Child {
 
 fn kill(group: Option<Pid>) {
     if let Some(group) = group {
-        // Nobody is left in it: that is what was wanted.
+        // An error means that no process is left in it, which is what was wanted.
         let _ = kill_process_group(group, Signal::KILL);
     }
 }

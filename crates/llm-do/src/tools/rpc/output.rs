@@ -16,7 +16,7 @@ pub(crate) struct ChildOutput {
     printed: AtomicUsize,
 }
 
-/// What was printed before anybody listened, or in no call.
+/// What was printed before there was a listener, or in no call.
 #[derive(Default)]
 struct UnclaimedOutput {
     events: Option<Events>,
@@ -38,12 +38,12 @@ impl ChildOutput {
         unclaimed.events = Some(events);
     }
 
-    /// Forgets who listened: the last sender of events must not live as long as the child.
+    /// Forgets the listener: the last sender of events must not live as long as the child.
     pub(crate) fn detach(&self) {
         self.unclaimed().events = None;
     }
 
-    /// Whoever listens outside of calls.
+    /// The listener for what is printed outside of calls.
     pub(crate) fn listener(&self) -> Option<Events> {
         self.unclaimed().events.clone()
     }

@@ -1,5 +1,5 @@
-//! Programs that run other programs or any code: a rule that allows one of them allows everything, whatever it says. They
-//! are told by their names and by the files that these lead to.
+//! Programs that run other programs or any code: a rule that allows one of them allows everything, whatever it says.
+//! They are told by their names and by the files that these lead to.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub(crate) fn by_name(pattern: &[String]) -> Option<String> {
 /// The same, by the file that the name of the program leads to.
 pub(crate) fn by_file(pattern: &[String], file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
-    // Such a program is what it is called as, and is judged as that.
+    // Such a program does what the name says by which it is called, and is judged by that name.
     if has_any(CALLED_BY_NAME, &stems(name)) {
         return None;
     }

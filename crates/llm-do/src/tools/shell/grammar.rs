@@ -172,7 +172,7 @@ fn mv(words: &[Word], directory: &CommandDirectory) -> Result<Fit, String> {
         if directory.is_secret(&place) {
             fit.doubts.push(format!("`{}` looks like a secret", visible(&place.shown())));
         }
-        // Into a directory it goes under its own name, and there is nothing in a file.
+        // What is moved into a directory keeps its own name there; a file has nothing in it.
         let is_into = target.kind != CommandPathKind::File;
         let own_name = place.written.file_name().filter(|_| is_into).map(|name| CommandPath {
             written: target.written.join(name),

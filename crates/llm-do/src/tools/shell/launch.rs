@@ -111,8 +111,8 @@ impl Shell {
         Ok(own.iter().cloned().chain(declared.into_iter().flatten()).chain(linked).collect())
     }
 
-    /// The directories of `git` that lie elsewhere and are those of the working directory by their own account: for a rule
-    /// that begins with `git`.
+    /// The directories of `git` that lie elsewhere and are those of the working directory by their own account: for a
+    /// rule that begins with `git`.
     pub(super) fn linked_repository(&self, matched: &CommandMatch<'_>) -> Vec<PathBuf> {
         match matched.repositories() {
             Repositories::Written => repository::linked(&self.directory.path),
@@ -122,7 +122,7 @@ impl Shell {
 
     /// Tells which files of the working directory a fence hides from a command to which they are not named.
     pub(super) fn hidden_when_met(&self, written: &[PathBuf], repositories: Repositories) -> impl Fn(&Path) -> bool {
-        // Most commands meet nothing, and a whole tree is looked at.
+        // A whole tree would be looked at, and most commands meet nothing, so it is done when it is first needed.
         let found = OnceCell::new();
         let look =
             move || self.sheltered.found(self, written, std::slice::from_ref(&self.directory.path), repositories);
@@ -138,7 +138,7 @@ impl Shell {
     /// Why the fence is not enough for a command that a rule allows, if so.
     pub(super) fn unkept(&self, matched: &CommandMatch<'_>) -> Result<(), String> {
         let config = &matched.part.config;
-        // Nobody is asked about a command that cannot be started.
+        // The approver is not asked about a command that cannot be started.
         let Ok(written) = self.written(matched) else { return Ok(()) };
         let found = || {
             let found = self.sheltered.found(

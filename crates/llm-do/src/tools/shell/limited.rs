@@ -1,5 +1,5 @@
-//! The moment before a command, or any other program: a program of ours that takes its limits and then becomes it, so that
-//! they hold before its first instruction. Nobody can set them from outside in time.
+//! The moment before a command, or any other program: a program of ours that takes its limits and then becomes it, so
+//! that they hold before its first instruction. A process outside could not set them in time.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -31,15 +31,15 @@ pub(crate) fn command(
     Ok(command)
 }
 
-/// A program with the user's rights, in its directory and with all of its environment, but without its arguments. It finds
-/// as many files open for it as whoever started us has allowed, and not as many as we have taken since.
+/// A program with the user's rights, in its directory and with all of its environment, but without its arguments. It
+/// finds as many files open for it as the process that started us has allowed, and not as many as we have taken since.
 pub(crate) fn resident(
     launcher: Option<&Path>,
     program: &Path,
     directory: Option<&Path>,
     variables: &BTreeMap<String, String>,
 ) -> Command {
-    // One that is not there cannot be started in a way that says so.
+    // A program that is not there is started directly, because only then the system itself says that it is missing.
     let is_there = || can_be_run(program, directory.unwrap_or(Path::new(".")), variables);
     let lowered = descriptors::before().zip(launcher).filter(|_| is_there()).and_then(|(before, launcher)| {
         command(launcher, &[(Resource::DescriptorsAtFirst, before)], program, program).ok()
@@ -61,7 +61,7 @@ pub(crate) fn become_command(mut arguments: impl Iterator<Item = OsString>) -> R
         limit(None, resource, amount);
     }
     let error = Command::new(&program).arg0(name).args(arguments).exec();
-    // The streams are the command's.
+    // The streams are the command's, so the reason is written where its errors are read.
     let _ = writeln!(std::io::stderr(), "{} cannot be started: {error}", Path::new(&program).display());
     Ok(ExitCode::from(NOT_STARTED))
 }

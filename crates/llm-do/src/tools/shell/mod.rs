@@ -127,7 +127,7 @@ struct CommandMatch<'s> {
     pattern: String,
     /// How many words of the command these are.
     length: usize,
-    /// Unless it is the grammar or the default.
+    /// The rule, unless the grammar or the default decided.
     rule: Option<&'s ShellRule>,
     by: By,
 }
@@ -140,7 +140,7 @@ enum By {
 }
 
 impl CommandMatch<'_> {
-    /// A rule that begins with `git` is about what it keeps, too.
+    /// A rule that begins with `git` is also about what `git` keeps in its directories.
     fn repositories(&self) -> Repositories {
         let is_git = matches!(self.by, By::Rule(_)) && self.pattern.split(' ').next() == Some("git");
         if is_git { Repositories::Written } else { Repositories::ReadOnly }
@@ -269,7 +269,7 @@ impl Shell {
         let question = |reason: String| self.question(words, matched, &[], &operands, reason);
         let secret = || self.secret_operand(words, matched, &operands);
         if let Some(reason) = self.protected_operand(words, matched, &operands) {
-            // What is read and shown to a model is as good to know as what is written.
+            // The approver should know what is read and shown to a model as well as what is written.
             let both = secret().map(|secret| format!("{secret}; {reason}"));
             return Verdict::AlwaysAsk(question(both.unwrap_or(reason)));
         }
@@ -309,7 +309,7 @@ impl Shell {
         fit.is_ok_and(|fit| fit.changes.is_empty() && fit.doubts.is_empty())
     }
 
-    /// Whether the fence lets the command write nothing that anybody could name.
+    /// Whether the fence lets the command write nothing besides a private directory.
     fn is_kept_from_writing(&self, matched: &CommandMatch<'_>) -> bool {
         self.fence.is_there() && self.written(matched).is_ok_and(|written| written.is_empty())
     }
@@ -339,14 +339,14 @@ impl Shell {
         }
         let directories = operands.all.iter().filter(|operand| operand.is_directory);
         let read = directories.filter_map(|operand| self.directory.overlap(&operand.target.path)).collect::<Vec<_>>();
-        // Nobody is asked about a command that cannot be started.
+        // The approver is not asked about a command that cannot be started.
         let written = self.written(matched).unwrap_or_default();
         let is_hidden = self.hidden_when_met(&written, matched.repositories());
         let is_read = |path: &Path| !is_hidden(path);
         read.iter().find_map(|start| grammar::doubt_about_secrets(&self.directory, start, &is_read))
     }
 
-    /// Why the program, or an option of it, is no matter of a rule alone.
+    /// Why a rule alone must not allow the program, or an option of it.
     fn danger(&self, words: &[Word], matched: &CommandMatch<'_>) -> Option<String> {
         if matched.rule.is_some_and(|rule| rule.i_understand) {
             return None;
@@ -458,7 +458,7 @@ impl Shell {
         Some(format!("the repository of {} is not reached from here: start where it is", visible(&shown)))
     }
 
-    /// What somebody has seen in the question and agreed to: files that are otherwise kept from commands.
+    /// What the approver has seen in the question and agreed to: files that are otherwise kept from commands.
     fn named_by(&self, judged: &CommandJudgement<'_>) -> Vec<PathBuf> {
         let operands = self.operands(&judged.words, &judged.matched);
         let is_kept = |target: &Target| self.is_touched(target) || super::secret::looks_secret(&target.path);
@@ -610,8 +610,8 @@ impl Toolset for Shell {
         arguments: &'a RawJson,
         _: &'a CallContext<'a>,
     ) -> BoxFuture<'a, Result<Verdict, String>> {
-        // A command that is none here is a mistake of the model, which reads the reason and may do better; a command that
-        // a rule blocks is a refusal.
+        // A command that is none here is a mistake of the model, which reads the reason and may do better; a command
+        // that a rule blocks is a refusal.
         Box::pin(async move {
             let arguments: ShellArguments = parse(arguments)?;
             self.judge_command(&arguments.command).map(|judged| judged.verdict)

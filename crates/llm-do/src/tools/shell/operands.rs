@@ -20,7 +20,7 @@ pub(crate) struct Operand {
     pub is_directory: bool,
 }
 
-/// Those of one command.
+/// The operands of one command.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Operands {
     /// Without links.
@@ -59,7 +59,7 @@ impl Operands {
         operands
     }
 
-    /// Which of several words is a destination, only their program knows.
+    /// Adds what would lie in each directory, because only the program knows which of several words is a destination.
     fn place(&mut self) {
         let directories: Vec<&Operand> = self.all.iter().filter(|operand| operand.is_directory).collect();
         if directories.len().saturating_mul(self.all.len()) > MOST_PLACED {

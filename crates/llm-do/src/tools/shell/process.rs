@@ -25,17 +25,17 @@ use crate::tools::fence::{Bounds, Fence, FenceKind, Write};
 pub(crate) struct ProcessSpec {
     /// Absolute.
     pub program: PathBuf,
-    /// As which the program knows itself.
+    /// The name by which the program knows itself (its argument zero).
     pub name: String,
     pub arguments: Vec<String>,
-    /// All of it.
+    /// The whole environment of the program.
     pub environment: Vec<(String, String)>,
     pub directory: PathBuf,
     pub timeout: Duration,
     pub overflow: Overflow,
-    /// What only reads may have less.
+    /// A command that only reads may have less of the resources.
     pub may_write: bool,
-    /// The keeper is within them already.
+    /// What keeps the command in. A keeper is not told of it, because it is within these bounds already.
     #[serde(skip)]
     pub within: Confinement,
 }
@@ -46,7 +46,8 @@ pub(crate) enum Confinement {
     #[default]
     Nothing,
     Thin(Bounds),
-    /// A keeper has what these were when it was started: what another file replaced since is not kept.
+    /// The bounds, and the identities of what they name. A keeper protects these files as they were when it was
+    /// started, and no other file that has taken the place of one since.
     Full(Bounds, Vec<Option<Identity>>),
 }
 
@@ -80,7 +81,7 @@ pub(crate) type ResourceLimit = (Resource, u64);
 pub(crate) enum Resource {
     Core,
     Descriptors,
-    /// The program may have more, up to the limit of whoever starts it, if it asks for more.
+    /// The program may have more, up to the limit of the process that starts it, if it asks for more.
     DescriptorsAtFirst,
     Data,
     Processes,
@@ -130,9 +131,9 @@ pub(crate) async fn run(launch: ProcessSpec, supervisors: &Supervisors) -> Resul
 /// So many commands run together, each with a thread or a keeper of its own, and so many of these are kept.
 const MOST: usize = 8;
 
-/// Threads that start a toolset's commands, one command at a time each, or have a keeper start them. To put a fence on a
-/// thread costs as much as to start a command, and a keeper costs several; both stay within their bounds, so they are kept
-/// for the next command within the same ones.
+/// Threads that start a toolset's commands, one command at a time each, or have a keeper start them. To put a fence on
+/// a thread costs as much as to start a command, and a keeper costs several; both stay within their bounds, so they are
+/// kept for the next command within the same ones.
 #[derive(Debug)]
 pub(crate) struct Supervisors {
     holder: Option<PathBuf>,
@@ -144,7 +145,7 @@ pub(crate) struct Supervisors {
 #[derive(Debug)]
 struct Supervisor {
     within: Confinement,
-    /// Of the commands, or of their keeper.
+    /// The process group of the commands, or of their keeper.
     group: Pid,
     /// The thread ends when this is dropped.
     orders: mpsc::Sender<ProcessOrder>,
@@ -204,7 +205,7 @@ impl Supervisors {
         }
     }
 
-    /// Those that were not needed for longest go first.
+    /// Keeps a supervisor for the next command. Those that were not needed for longest are dropped first.
     fn give_back(&self, supervisor: Supervisor) {
         let mut free = self.free();
         free.push(supervisor);
@@ -224,7 +225,7 @@ impl Supervisor {
         let thread = std::thread::Builder::new().name("commands".to_owned());
         let started = thread.spawn(move || {
             for ProcessOrder { launch, leash, reply } in inbox {
-                // Nobody waits for it if the call was dropped.
+                // If the call was dropped, it does not wait for the reply.
                 let _ = reply.send(run(&launch, &leash));
             }
         });
@@ -246,7 +247,7 @@ enum LimitsFrom {
     Parent,
     /// A program of ours, which takes them and then becomes the command.
     Launcher(PathBuf),
-    /// Nobody in time: where no launcher is known, they hold a moment after the start.
+    /// The supervisor, where no launcher is known: it cannot set them in time, so they hold a moment after the start.
     Supervisor,
 }
 
@@ -277,7 +278,7 @@ impl Ground {
         Ok(Self { starter: Some(starter), end: KillScope::Everything, limits: LimitsFrom::Parent })
     }
 
-    /// Runs a command to its end. Nobody ends it from outside but with this process.
+    /// Runs a command to its end. From outside it ends only together with this process.
     pub(crate) fn supervise(&self, launch: &ProcessSpec) -> Result<ProcessResult, String> {
         let leash = Leash { group: rustix::process::getpid(), state: Mutex::new(LeashState::NotStarted) };
         self.supervised(launch, &leash)
@@ -291,7 +292,7 @@ impl Ground {
             }
         }
         let watched = watch(launch, &mut child);
-        // Before the child is waited for: as long as nobody did, its id is nobody else's.
+        // This is done before the child is waited for: until then no other process can get its id.
         self.end.now();
         let (mut heard, ended) = match watched {
             Ok(watched) => watched,
@@ -352,8 +353,8 @@ impl Ground {
 
 const CANCELLED: &str = "cancelled";
 
-/// A thread with a fence on it, which starts commands and does nothing else: whoever supervises them may do more than
-/// they.
+/// A thread with a fence on it, which starts commands and does nothing else: the thread that supervises them may do
+/// more than they.
 struct Starter {
     commands: mpsc::Sender<Command>,
     started: Mutex<mpsc::Receiver<Result<io::Result<Child>, String>>>,
@@ -398,7 +399,7 @@ impl KillScope {
 
 #[cfg(target_os = "linux")]
 fn kill_everything() {
-    // Nobody else is there: that is what was wanted.
+    // An error means that no other process is there, which is what was wanted.
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), nix::sys::signal::Signal::SIGKILL);
 }
 
@@ -418,7 +419,7 @@ struct Group {
     holder: Child,
 }
 
-/// An embedding program that waits for all children may have taken the holder away.
+/// Whether the group is still held: an embedding program that waits for all children may have taken the holder away.
 fn is_held(group: Pid) -> bool {
     rustix::process::test_kill_process_group(group).is_ok()
 }
@@ -490,7 +491,7 @@ const GIB: u64 = 1 << 30;
 pub(crate) const LONGEST: Duration = Duration::from_mins(5);
 
 /// Bounds that the kernel keeps for each process, fence or none. A command is ended by the clock; the limit on the
-/// processor's time, of which a process may use that of all processors at once, is for what nobody watches any more.
+/// processor's time, of which a process may use that of all processors at once, is for what is not watched any more.
 pub(crate) fn limits(may_write: bool) -> Vec<ResourceLimit> {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let mut limits = vec![
@@ -515,7 +516,7 @@ fn processes() -> u64 {
     total.unwrap_or(4096)
 }
 
-/// Of a process, or of this one.
+/// Sets a limit of a process, or of this one.
 #[cfg(target_os = "linux")]
 pub(crate) fn limit(process: Option<Pid>, resource: Resource, amount: u64) {
     use rustix::process::Resource as Kernel;
@@ -533,7 +534,7 @@ pub(crate) fn limit(process: Option<Pid>, resource: Resource, amount: u64) {
         _ => Some(amount),
     };
     let limit = rustix::process::Rlimit { current: Some(amount), maximum };
-    // One that is already stricter, or a child that is already gone.
+    // This fails for a limit that is already stricter, or a child that is already gone.
     let _ = rustix::process::prlimit(process, kernel, limit);
 }
 
@@ -587,7 +588,7 @@ fn descriptor_of(_: &Child) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// Without waiting for it: its id, and its group's, must stay its own.
+/// Whether the child has ended. It is not waited for, because its id, and its group's, must stay its own.
 fn has_ended(child: &Child) -> io::Result<bool> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     Ok(waitid(WaitId::Pid(pid_of(child)), options)?.is_some())
@@ -604,7 +605,7 @@ impl OutputPipes {
         self.stderr.read();
     }
 
-    /// What was still on its way.
+    /// Reads what was still on its way.
     fn drain(&mut self) {
         self.read();
     }

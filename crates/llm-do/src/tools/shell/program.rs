@@ -1,6 +1,6 @@
-//! Names of programs → files that may run: by name in directories that only the system's owner can write and in those that
-//! the user chose, by absolute path where nobody else could have put them. A program planted in a project, in the working
-//! directory, in a temporary one or in somebody's `PATH` is never found.
+//! Names of programs → files that may run: by name in directories that only the system's owner can write and in those
+//! that the user chose, by absolute path where no other user could have put them. A program planted in a project, in
+//! the working directory, in a temporary one or in the environment's `PATH` is never found.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, Metadata};
@@ -38,7 +38,7 @@ pub enum ProgramPlace {
 /// A program that was found, as it was then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShellProgram {
-    /// By which it is started.
+    /// The path by which it is started.
     pub path: PathBuf,
     /// The file that this leads to.
     pub file: PathBuf,
@@ -67,7 +67,7 @@ impl ShellProgram {
         Some(Self { path, file, version: Version::of(&metadata) })
     }
 
-    /// Whether its path still leads to the same file, and nobody has touched that.
+    /// Whether its path still leads to the same file, and that file has not changed.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.path.metadata().is_ok_and(|metadata| Version::of(&metadata) == self.version)
     }
@@ -154,7 +154,7 @@ impl Grounds {
     }
 }
 
-/// Who besides the user and root can change a file or a directory, if anybody.
+/// Who besides the user and root can change a file or a directory, if others can.
 fn others_may_write(path: &Path, metadata: &Metadata) -> Option<String> {
     let user = rustix::process::geteuid().as_raw();
     let shown = path.display().to_string();
@@ -226,7 +226,8 @@ impl Programs {
         self.directories.iter().cloned().chain(libraries).chain(own).collect()
     }
 
-    /// Where programs that only start others find them, and the variable that says so to them: a directory in the user's home.
+    /// Where programs that only start others find them, and the variable that says so to them: a directory in the
+    /// user's home.
     pub(crate) fn homes(&self, program: &ShellProgram, home: Option<&Path>) -> Vec<(&'static str, PathBuf)> {
         let is_used = |file: &str| {
             program.file.file_name().is_some_and(|name| name == file)
@@ -239,7 +240,7 @@ impl Programs {
     }
 }
 
-/// A file, the directory in a home, the variable.
+/// The file of such a program, its directory in a home, and the variable that names the directory.
 const HOMES: &[(&str, &str, &str)] = &[("rustup", ".rustup", "RUSTUP_HOME")];
 
 /// What lies beside the programs of an installation, and is loaded by them.
@@ -257,7 +258,7 @@ fn is_executable(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
 }
 
-/// Owned by root, and writable by nobody else.
+/// Whether a directory is owned by root, and writable by no other user.
 fn is_trusted(directory: &Path) -> bool {
     directory.metadata().is_ok_and(|metadata| metadata.uid() == 0 && metadata.mode() & 0o022 == 0)
 }

@@ -1,5 +1,5 @@
-//! The way to a file from the root of the disk: every directory that a path leads through, link by link, with what it was
-//! when it was looked at. Whoever can write one of them decides where the path leads.
+//! The way to a file from the root of the disk: every directory that a path leads through, link by link, with what it
+//! was when it was looked at. An attacker who can write one of them decides where the path leads.
 
 use std::collections::VecDeque;
 use std::fs::Metadata;
@@ -12,7 +12,7 @@ const MOST_LINKS: usize = 40;
 /// A way, as far as it goes.
 #[derive(Clone, Debug)]
 pub(crate) struct PathTrail {
-    /// Those that something was looked up in, each without links.
+    /// The directories that something was looked up in, each without links.
     pub directories: Vec<(PathBuf, Metadata)>,
     /// What is at its end, without links; `None` if nothing is.
     pub arrived: Option<(PathBuf, Metadata)>,

@@ -1,7 +1,7 @@
 //! A command text → its words. The only tokenizer: what it gives is judged, and exactly that is executed.
 //!
 //! It reads quotes as a POSIX shell does and expands nothing. Whatever a shell would do something with, and we would
-//! not, is refused, so that nobody takes a command for something that it is not.
+//! not, is refused, so that neither the approver nor the model takes a command for something that it is not.
 
 use crate::escape::{is_deceptive, visible};
 
@@ -234,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is accepted means the same to somebody else's reading of the shell's grammar.
+        /// Whatever is accepted means the same to another reading of the shell's grammar.
         #[test]
         fn the_words_are_those_of_shlex(command in r#"[ab *?{}\[\]~#=$|;\\'"\-\.é]{0,24}"#) {
             if let Ok(words) = texts(&command) {

@@ -13,13 +13,13 @@ use crate::beneath::Identity;
 use crate::tools::protected::KeptFrom;
 use crate::tools::repository;
 
-/// The entries of a directory that somebody has to look at.
+/// The entries of a directory that the search has to look at.
 #[derive(Debug)]
 pub(crate) struct DirectoryListing {
     /// How many there are in all.
     pub entries: usize,
     pub directories: Vec<PathBuf>,
-    /// Of those that mean something.
+    /// The entries whose names mean something, and what they mean.
     pub marked: Vec<(PathBuf, Mark)>,
     /// It is a directory of `git` whatever it is called.
     pub is_repository: bool,
@@ -35,7 +35,7 @@ pub(crate) enum Mark {
     Protected(KeptFrom),
 }
 
-/// Nobody can set the time at which the kernel saw a directory change.
+/// A directory and the time at which the kernel saw it change, which no command can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     identity: Identity,
@@ -47,9 +47,9 @@ struct Stamp {
 pub(crate) enum DirectoryListingError {
     /// It is not there any more.
     Gone,
-    /// Nobody may look into it, until its owner changes that: a command could.
+    /// No process may look into it until its owner changes that, which a command could do.
     Closed,
-    /// For a reason that need not hold for whoever looks from nearer: its path is too long.
+    /// It cannot be listed for a reason that need not hold for a command that looks from nearer: its path is too long.
     Unknown,
 }
 
@@ -93,7 +93,8 @@ pub(crate) type Meaning<'a> = &'a dyn Fn(&Path, fs::FileType) -> (Option<Mark>, 
 
 impl DirectoryListing {
     fn read(directory: &Path, stamp: Stamp, most: usize, meaning: Meaning<'_>) -> Result<Self, DirectoryListingError> {
-        // Names that can be listed are of no use where none of them leads anywhere.
+        // Names that can be listed are of no use where none of them leads anywhere, so such a directory counts as
+        // closed.
         rustix::fs::access(directory, Access::EXEC_OK).map_err(io::Error::from)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let stamp = Some(stamp).filter(|stamp| stamp.since_epoch() + COARSE < now);

@@ -1,5 +1,5 @@
-//! What a command made although it may not: found and removed by descriptors, so that no link which it left leads to the
-//! file of somebody else.
+//! What a command made although it may not: found and removed by descriptors, so that no link which it left leads to
+//! another file.
 
 use std::ffi::OsStr;
 use std::fs::File;

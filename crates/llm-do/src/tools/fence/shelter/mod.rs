@@ -40,7 +40,7 @@ pub(crate) struct ShelterSearch<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Repositories {
     ReadOnly,
-    /// But for what `git` takes as settings or runs.
+    /// They may be written, except for what `git` takes as settings or runs.
     Written,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct ShelterFindings {
     guarded: BTreeSet<PathBuf>,
     /// What did not exist and may be made, by `git` itself for instance, and is told if it is left behind.
     told: BTreeSet<PathBuf>,
-    /// What stands for protected files, with where it leads: no mount keeps a link.
+    /// Links that stand for protected files, with where they lead: a mount cannot keep a link.
     links: BTreeMap<PathBuf, PathBuf>,
     /// Directories of which new names are told, with those that were there.
     watched: Vec<WatchedDirectory>,
@@ -75,10 +75,10 @@ struct WatchedDirectory {
     names: BTreeSet<OsString>,
 }
 
-/// What a command did that nobody may do unseen.
+/// What a command did that must not go unseen.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Trace {
-    /// It is there, and somebody should look at it.
+    /// It is there, and the user should look at it.
     Made(PathBuf),
     /// It was made, and is gone again.
     Removed(PathBuf),
@@ -188,7 +188,7 @@ impl ShelterSearch<'_> {
             found.links.extend(fs::read_link(path).ok().map(|target| (path.to_owned(), target)));
         }
         match (mark, access) {
-            // A link leads to what is secret.
+            // If this is a link, the secret is what it leads to.
             (Mark::Secret, _) => found.hidden.extend(real(path)),
             (Mark::Repository, TreeAccess::Written) => self.keep_repository(path, found),
             (Mark::Protected(KeptFrom::AllButGit), _) if self.repositories == Repositories::Written => {}
@@ -249,10 +249,11 @@ impl ShelterSearch<'_> {
         found.read_only.extend(named.filter(|path| self.is_written(path)));
     }
 
-    /// What Python imports from a directory: its modules and packages. It is also one that is built in.
+    /// Keeps what Python imports from a directory: its modules and packages. Compiled files in it are hidden.
     fn keep_modules(&self, directory: &Path, found: &mut ShelterFindings) {
         if !self.is_written(directory) {
-            // Only what lies in it can be written: a part of a package is kept, and other directories are none.
+            // Only directories beneath it can be written: one that is part of a package is kept, and the others are not
+            // imported.
             let is_package = |root: &&PathBuf| {
                 let mut way = root.ancestors().take_while(|path| *path != directory);
                 root.starts_with(directory) && way.any(is_importable)
@@ -300,7 +301,8 @@ impl ShelterFindings {
         held.len()
     }
 
-    /// For a command to which somebody agreed although it names some of these files: they are opened, and nothing beside them.
+    /// The shelter for a command that the approver agreed to although it names some of these files: they are opened,
+    /// and nothing beside them.
     pub(crate) fn shelter(&self, approved: &[PathBuf], private: Option<PathBuf>) -> Shelter {
         let is_kept = |path: &Path| self.read_only.iter().chain(&self.hidden).any(|kept| path.starts_with(kept));
         let (there, missing): (Vec<&PathBuf>, Vec<&PathBuf>) = approved.iter().partition(|one| one.exists());
@@ -321,7 +323,8 @@ impl ShelterFindings {
         Shelter { read_only, hidden, held, open, private }
     }
 
-    /// What a command has made that others would run, import or take as instructions; what no command may make is removed.
+    /// What a command has made that others would run, import or take as instructions; what no command may make is
+    /// removed.
     pub(crate) fn traces(&self, protected: &ProtectedFiles, approved: &[PathBuf]) -> Vec<Trace> {
         let is_approved = |path: &Path| approved.iter().any(|one| path.starts_with(one));
         let mut traces = Vec::new();
@@ -364,7 +367,7 @@ impl ShelterFindings {
 }
 
 impl WatchedDirectory {
-    /// The names that are there now and that somebody should know of.
+    /// The names that are there now and that the user should know of.
     fn present(&self, protected: &ProtectedFiles) -> BTreeSet<OsString> {
         let is_told = |entry: &fs::DirEntry| {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().to_lowercase());
@@ -379,8 +382,8 @@ impl WatchedDirectory {
     }
 }
 
-/// Where a path leads, if it is there. A directory on the way that nobody may look into stands for all that is in it: whoever
-/// owns it can open it again.
+/// Where a path leads, if it is there. A directory on the way that no process may look into stands for all that is in
+/// it, because its owner can open it again.
 fn real(path: &Path) -> Option<PathBuf> {
     let closed = match path.canonicalize() {
         Ok(real) => return Some(real),
@@ -403,12 +406,13 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     entries.filter_map(|entry| entry.path().canonicalize().ok()).collect()
 }
 
-/// Whether what has this name in somebody's home may be run or obeyed. Nobody can list whose settings there are.
+/// Whether what has this name in the user's home may be run or obeyed. There is no list of all programs that keep
+/// settings there, so every hidden name counts.
 fn is_home_name(name: &str) -> bool {
     name.starts_with('.') || name == "bin"
 }
 
-/// By the last two parts: those above were looked at before.
+/// Whether a path looks like a secret by its last two parts: those above were looked at before.
 fn is_secret(path: &Path, kind: fs::FileType) -> bool {
     let name = path.file_name().unwrap_or_default();
     let above = path.parent().and_then(Path::file_name).unwrap_or_default();

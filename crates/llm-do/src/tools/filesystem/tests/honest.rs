@@ -126,7 +126,7 @@ fn project() -> (tempfile::TempDir, Filesystem) {
     (directory, files)
 }
 
-/// What the call gives, if nobody had to be asked.
+/// What the call gives, if it runs without a question.
 #[track_caller]
 fn unasked(files: &Filesystem, tool: &str, arguments: &serde_json::Value) -> String {
     let call = passed(files, tool, &arguments.to_string(), Approvals::unattended()).unwrap();

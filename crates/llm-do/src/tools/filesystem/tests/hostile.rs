@@ -1,4 +1,4 @@
-//! Paths, links, patterns and files that somebody hostile would use. What counts is the effect.
+//! Paths, links, patterns and files that an attacker would use. What counts is the effect.
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Somebody else changes the tree between judging and doing, and all the time.
+//! Another process changes the tree between judging and doing, and all the time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -32,7 +32,7 @@ pub(crate) enum Type {
     /// Digits and the letter of a unit.
     Size,
     OneOf(&'static [&'static str]),
-    /// What the value must not do is looked at where the command is.
+    /// A function of the command's own grammar says what the value must not be.
     Checked(fn(&str) -> Result<(), String>),
 }
 

@@ -311,7 +311,7 @@ const HARMLESS: &[(&[&str], HarmlessKeys)] = &[
 enum HarmlessKeys {
     All,
     AllBut(&'static [&'static str]),
-    /// And no subsections, whose names are those of drivers.
+    /// Only these keys, and no subsections, whose names are those of drivers.
     Only(&'static [&'static str]),
 }
 
