@@ -42,11 +42,11 @@ pub enum Mode {
 /// What is behind [`TOOL`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tool {
-    /// A function that knows its answer.
+    /// A function that has its answer in memory.
     Memory,
-    /// A file beneath this directory.
+    /// A function that reads a file beneath this directory.
     File(PathBuf),
-    /// One that takes [`SLOWNESS`] to say what it knows.
+    /// A function that takes [`SLOWNESS`] before it gives its answer.
     Slow,
 }
 
@@ -99,13 +99,13 @@ impl Task {
         Some(Self { wire, base_url: (*base_url).to_owned(), mode })
     }
 
-    /// A benchmark that read something else than it was meant to read measures nothing.
+    /// Whether the program read as much text as it was meant to read. If it did not, its time means nothing.
     pub fn verdict(&self, text_length: usize) -> ExitCode {
         let as_meant = match self.mode {
             Mode::One => text_length > 0,
             Mode::Stream(pieces) => text_length == pieces * PIECE.len(),
             Mode::History(turns) => text_length == turns * PIECES * PIECE.len(),
-            // The last words of the first are all that is counted.
+            // Only the answer of the first agent is counted.
             Mode::Nested { .. } => text_length == PIECES * PIECE.len(),
             Mode::Documents(conversations) => text_length == conversations * PIECES * PIECE.len(),
             Mode::Loop { conversations, calls, .. } => {

@@ -138,7 +138,7 @@ fn nested(first: Exchange, task: &Task, second: &str, third: &str) -> Result<Run
     let worker = |name: &str, provider: &str, keys: &str| {
         format!("---\nname: {name}\ndescription: Answers\nmodel: {provider}:{MODEL}\n{keys}---\n{INSTRUCTIONS}")
     };
-    // Names of providers, behind which others are put.
+    // These are the names of providers; the endpoints of the benchmark are put in their places.
     let project = Project::new(".")
         .agent("main.worker", &worker("main", "anthropic", "toolsets: [middle]\n"))
         .agent("middle.worker", &worker("middle", "openai", "toolsets: [leaf]\n"))

@@ -1,3 +1,3 @@
-//! The floor: what any Rust program costs before it does something.
+//! The lowest possible cost: what any Rust program costs before it does something.
 
 fn main() {}

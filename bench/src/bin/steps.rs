@@ -20,11 +20,11 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Steps that wait for the disk.
 const DURABLE: u32 = 600;
-/// Steps that nobody records.
+/// Steps that are not recorded.
 const FREE: u32 = 5_000_000;
-/// Steps at the same time.
+/// Steps that are taken at the same time.
 const TOGETHER: u32 = 8;
-/// How often everything is measured in turn; the middle counts.
+/// How often all measurements are made in turn; the median of each counts.
 const ROUNDS: usize = 7;
 
 fn main() -> Result<ExitCode, Failure> {
@@ -50,7 +50,8 @@ fn main() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Times of one: a sync, a step, a step among others; and of a thousand: a plain effect, an unrecorded step.
+/// One round of measurements. `sync`, `step` and `parallel` are times of one sync or step; `effect` and `unrecorded`
+/// are times of a thousand.
 struct Round {
     sync: Duration,
     step: Duration,

@@ -32,7 +32,8 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Whoever made it, perhaps not whoever runs this, decides what is written.
+/// Says that a path is a link. It is not followed, because its maker, who need not be the user, would decide which
+/// file is written.
 fn is_link(path: &Path, target: &Path) -> String {
     let (path, target) = (path.display().to_string(), target.display().to_string());
     format!("{} is a link to {}", visible(&path), visible(&target))
@@ -51,7 +52,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     written.map_err(|error| Failure::failed(format!("{} cannot be written: {error}", path.display())))
 }
 
-/// Whether whoever writes there may have to wait for others.
+/// Whether a writer may have to wait there until a reader reads.
 pub fn is_stream(path: &Path) -> bool {
     matches!(AnswerTarget::of(path), AnswerTarget::Stream | AnswerTarget::OfTheSystem)
 }

@@ -33,7 +33,7 @@ pub enum Command {
     /// Run a project once and print its answer
     Run(Box<RunArgs>),
     /// Talk to a project: many turns, one memory
-    // Never parsed: `chat` is `run --chat`, and its flags are built once.
+    // It is never parsed: `chat` is rewritten to `run --chat`, so that its flags are built once.
     Chat,
     /// Continue a run from its journal: after a crash, at a limit, or where it waits for an approval
     Resume(ResumeArgs),
@@ -396,7 +396,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
     let args = match parse_run(&meant) {
         Some(args) => args,
         None => match Args::try_parse_from(meant) {
-            // Who types `chat` reads of `chat`.
+            // A user who typed `chat` reads errors about `chat` and not about `run`.
             Err(_) if is_chat => {
                 command().try_get_matches_from(argv).and_then(|matches| Args::from_arg_matches(&matches))?
             }

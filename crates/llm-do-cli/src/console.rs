@@ -1,5 +1,5 @@
-//! The one door to stdout and stderr. Whoever says something does not wait for it to be read: threads write, so that a
-//! reader who does not read holds neither the run nor those who listen for signals and the clock.
+//! The only place that writes to stdout and stderr. A caller does not wait until its text is read: threads write, so
+//! that a reader who does not read holds up neither the run nor the tasks that listen for signals and the clock.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -18,24 +18,24 @@ use tokio::sync::oneshot;
 
 use crate::failure::Failure;
 
-/// What a command says goes to stdout. A reader that left early (`| head`) is not an error here; whoever must not go on
-/// without one asks [`delivered`], or listens to [`Reader::gone`].
+/// Writes what a command says to stdout. A reader that left early (`| head`) is not an error here; a caller that must
+/// not go on without a reader asks [`delivered`], or listens to [`StdoutReader::gone`].
 pub fn print(text: &str) -> Result<(), Failure> {
     CONSOLE.say(ConsoleStream::Out, text);
     CONSOLE.trouble()
 }
 
-/// Everything else goes to stderr. If nobody can be told, there is nothing left to do.
+/// Writes everything else to stderr. If stderr cannot be written either, there is no other place for the text.
 pub fn complain(text: &str) {
     CONSOLE.say(ConsoleStream::Err, text);
 }
 
-/// The same for whoever has remarks and no console.
+/// The same as a value, for code that has remarks and knows no console.
 pub fn notes() -> Notes {
     Arc::new(complain)
 }
 
-/// Returns when everything that was said so far can be seen.
+/// Returns when everything that was said so far has been written.
 pub async fn told() {
     for lane in CONSOLE.lanes() {
         let (sender, written) = oneshot::channel();
@@ -47,15 +47,15 @@ pub async fn told() {
     }
 }
 
-/// Waits until stdout has taken everything: a run that nobody could read the end of has not succeeded.
+/// Waits until stdout has taken everything: a run has not succeeded if its reader could not read the end.
 pub fn delivered() -> Result<(), Failure> {
     CONSOLE.wait(ConsoleStream::Out, Patience::Endless);
     CONSOLE.trouble()?;
     if *CONSOLE.loss() == Some(Loss::Unread) { Err(Failure::unread()) } else { Ok(()) }
 }
 
-/// The last words of the process, and its exit code. Readers are given the time that they need; if somebody wants the
-/// process to end, only as long as they read.
+/// Says the last words of the process and gives its exit code. Readers are given the time that they need; if the
+/// process was told to end, they are given time only as long as they go on reading.
 pub fn leave(ended: Result<ExitCode, Failure>) -> ExitCode {
     let (code, patience) = match &ended {
         Ok(code) => (*code, Patience::Endless),
@@ -76,8 +76,8 @@ pub fn leave(ended: Result<ExitCode, Failure>) -> ExitCode {
     code
 }
 
-/// Lets a run stand still as long as too much of what was said is not read. Whoever listens for signals and the clock is
-/// not within it.
+/// Makes a run stand still as long as too much of what was said is not read. The code that listens for signals and
+/// the clock does not stand still.
 pub struct ConsolePace;
 
 impl llm_do_launch::session::SessionPace for ConsolePace {
@@ -86,13 +86,13 @@ impl llm_do_launch::session::SessionPace for ConsolePace {
     }
 }
 
-/// From now on nothing stands still: it is to end.
+/// From now on nothing stands still because of a slow reader: the process is to end.
 pub fn hurry() {
     CONSOLE.pace().is_hurried = true;
     CONSOLE.wake();
 }
 
-/// Something new begins, which stands still if need be.
+/// Undoes [`hurry`]: something new begins, which stands still again if its output is not read.
 pub fn take_time() {
     CONSOLE.pace().is_hurried = false;
 }
@@ -102,7 +102,7 @@ pub fn columns() -> Option<usize> {
     rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// Whoever reads stdout, as far as that can be known: of a pipe, or a socket.
+/// Tells when the reader of stdout is gone, as far as that can be known: for a pipe or a socket.
 pub struct StdoutReader(CancellationToken);
 
 impl StdoutReader {
@@ -113,7 +113,8 @@ impl StdoutReader {
         if is_heard && has_gone(ConsoleStream::Out.descriptor(), Some(&now)) {
             gone.cancel();
         } else if is_heard {
-            // It ends with the process. Without it the reader's end shows when something is written.
+            // The thread ends with the process. If it cannot be started, the loss of the reader shows when something
+            // is written.
             let (thread, watched) = (std::thread::Builder::new().name("reader".to_owned()), gone.clone());
             let _ = thread.spawn(move || {
                 if has_gone(ConsoleStream::Out.descriptor(), None) {
@@ -124,7 +125,7 @@ impl StdoutReader {
         Self(gone)
     }
 
-    /// Returns when nobody can read it any more.
+    /// Returns when stdout has no reader any more.
     pub async fn gone(&self) {
         self.0.cancelled().await;
     }
@@ -134,7 +135,7 @@ impl StdoutReader {
     }
 }
 
-/// Whether nobody can read a stream any more, as soon as that is so and until a time is over.
+/// Whether a stream has no reader any more. Waits until that is so, or until the time is over.
 fn has_gone(stream: BorrowedFd<'_>, time: Option<&Timespec>) -> bool {
     let mut polled = [PollFd::new(&stream, PollFlags::empty())];
     while poll(&mut polled, time) == Err(rustix::io::Errno::INTR) {}
@@ -164,7 +165,7 @@ fn file_type(stream: ConsoleStream) -> Option<FileType> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Patience {
     Endless,
-    /// As long as it reads.
+    /// Only as long as the reader goes on reading.
     LastWords,
 }
 
@@ -172,18 +173,19 @@ enum Patience {
 pub const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Bytes that wait to be read before the work stands still.
 const MOST_UNREAD: usize = 4 * 1024 * 1024;
-/// So much is written at once, so that it shows whether somebody reads.
+/// So much is written at once: small enough that each write shows whether the reader still reads.
 const PIECE: usize = 16 * 1024;
 
-/// Streams belong to the process, and so does who writes to them.
+/// The state of stdout and stderr. It is one for the process, since the streams and the threads that write to them
+/// are.
 struct Console {
     lanes: OnceLock<Lanes>,
     pace: Mutex<ConsolePaceState>,
-    /// Of stdout.
+    /// Why stdout takes nothing more, if it was lost.
     loss: Mutex<Option<Loss>>,
-    /// Bytes that wait.
+    /// Bytes that wait to be written.
     unread: AtomicUsize,
-    /// Bytes that were written, ever.
+    /// Bytes that were written since the process began.
     written: AtomicU64,
 }
 
@@ -203,18 +205,19 @@ struct ConsolePaceState {
 /// Why stdout takes nothing more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Loss {
-    /// Its reader has gone.
+    /// Its reader is gone.
     Unread,
     Broken(String),
 }
 
-/// Both streams may be one terminal or one file: then what is said stays in order, on one lane.
+/// The ways to both streams. If both are one terminal or one file they share one lane, so that what is said stays in
+/// order.
 struct Lanes {
     out: Lane,
     err: Option<Lane>,
 }
 
-/// Texts on their way to a stream, and the thread that writes them. Without a thread whoever speaks writes.
+/// Texts on their way to a stream, and the thread that writes them. If there is no thread, the caller writes.
 struct Lane(Option<mpsc::Sender<ConsoleItem>>);
 
 enum ConsoleItem {
@@ -243,7 +246,7 @@ impl Console {
         }
     }
 
-    /// Those on which anything was said.
+    /// The lanes on which anything was said.
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
         self.lanes.get().into_iter().flat_map(|Lanes { out, err }| [Some(out), err.as_ref()]).flatten()
     }
@@ -298,7 +301,7 @@ impl Console {
 
     /// Whether work stands still now; if so, it is woken later.
     fn holds(&self, waker: &Waker) -> bool {
-        // Almost always, and without a lock.
+        // Nearly always little is unread, and that is found out without a lock.
         if self.unread.load(Ordering::Relaxed) <= MOST_UNREAD {
             return false;
         }
@@ -315,7 +318,7 @@ impl Console {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    // What they guard is whole whatever panicked elsewhere.
+    // A panic elsewhere leaves the guarded value whole, so a poisoned lock is used on.
     fn pace(&self) -> MutexGuard<'_, ConsolePaceState> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -347,7 +350,7 @@ impl Lane {
     }
 }
 
-/// What has come together for one stream is written together.
+/// Writes the texts of a lane. Those that have come together for one stream are written together.
 fn serve(lane: &mpsc::Receiver<ConsoleItem>) {
     let mut next = lane.recv().ok();
     while let Some(said) = next.take() {
@@ -369,7 +372,7 @@ fn serve(lane: &mpsc::Receiver<ConsoleItem>) {
     }
 }
 
-/// A stream that its maker set not to block is waited for.
+/// Writes all bytes. A stream that was set not to block is waited for.
 fn write_all(stream: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(stream, bytes) {

@@ -17,9 +17,9 @@ pub struct Environment {
     pub stdin_is_terminal: bool,
     pub stdout_is_terminal: bool,
     pub stderr_is_terminal: bool,
-    /// Somebody can be asked: stderr is a terminal, and so is what controls the process.
+    /// Whether a person can be asked: stderr is a terminal, and so is what controls the process.
     pub can_ask: bool,
-    /// A pipe or a file; a terminal or a device is never read.
+    /// Whether stdin is a pipe or a file; a terminal or a device is never read.
     pub stdin_is_readable: bool,
 }
 
@@ -50,7 +50,7 @@ impl Environment {
         self.stdout_is_terminal && self.wants_colour()
     }
 
-    /// Unless `NO_COLOR` or a dumb terminal says otherwise.
+    /// Whether colours may be used: not if `NO_COLOR` is set or the terminal is dumb.
     fn wants_colour(&self) -> bool {
         self.get("NO_COLOR").is_none() && !self.is_dumb()
     }

@@ -17,7 +17,7 @@ pub enum Failure {
     Usage(clap::Error),
     /// Mistakes in a project's files.
     Project { report: Report, colour: Colour },
-    /// A fact, and what to do about it; `debug` is for whoever looks for its reason.
+    /// A fact, and what to do about it; `debug` is what `--debug` shows to a reader who looks for the reason.
     Failed { message: String, hint: Option<String>, code: u8, debug: Option<String> },
     /// The command has said itself what is wrong, on stdout.
     Said { code: u8 },
@@ -39,7 +39,7 @@ const SCHEMA: u8 = 6;
 const TIMEOUT: u8 = 124;
 /// 128 and the number of the signal, as shells count.
 pub const INTERRUPTED: u8 = 130;
-/// Nobody reads stdout any more: the signal would be SIGPIPE.
+/// Stdout has no reader any more: the signal would be SIGPIPE.
 const UNREAD: u8 = 141;
 pub const TERMINATED: u8 = 143;
 
@@ -90,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// As whoever reads it can see it.
+    /// The same failure, to be shown with or without colours.
     #[must_use]
     pub fn coloured(self, colour: Colour) -> Self {
         match self {
@@ -99,7 +99,7 @@ impl Failure {
         }
     }
 
-    /// Without what only `--debug` shows.
+    /// The same failure without what only `--debug` shows.
     #[must_use]
     pub fn plain(self) -> Self {
         match self {
@@ -134,17 +134,17 @@ impl Failure {
         }
     }
 
-    /// Whether somebody or something ended what was going well.
+    /// Whether a signal, the clock, a lost reader, a limit or a missing approval ended what was going well.
     pub fn cuts_short(&self) -> bool {
         self.is_stop() || matches!(self.code(), APPROVAL | LIMIT)
     }
 
-    /// Whether somebody, or the clock, wants the process to end.
+    /// Whether the process is to end because of a signal, the clock or a lost reader.
     pub fn is_stop(&self) -> bool {
         matches!(self.code(), TIMEOUT | INTERRUPTED | UNREAD | TERMINATED)
     }
 
-    /// The same in one text and a hint, for JSON.
+    /// The failure as one text and a hint, for JSON.
     pub fn words(&self) -> (String, Option<String>) {
         match self {
             Self::Usage(error) => {
@@ -157,7 +157,7 @@ impl Failure {
         }
     }
 
-    /// Says it, in one place for all commands.
+    /// Prints it, in one place for all commands.
     pub fn print(&self) {
         match self {
             Self::Usage(error) => {
@@ -181,7 +181,7 @@ impl Failure {
 impl From<LaunchError> for Failure {
     fn from(error: LaunchError) -> Self {
         match error {
-            // Whoever shows it on a terminal says so, with [`Failure::coloured`].
+            // The caller that shows it on a terminal adds colours with [`Failure::coloured`].
             LaunchError::Project(report) => {
                 Self::Project { report: report.worded(remedy::WORDING), colour: Colour::Plain }
             }

@@ -1,11 +1,11 @@
-//! Words that people know from other tools, and what says the same here. Pure.
+//! Words that people know from other tools, and what means the same here. Pure.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use llm_do::names::{instead, nearest};
 
 use crate::args::COMMANDS;
 
-/// What is typed in the place of a command, if it is none.
+/// Commands of other tools, and what to type here instead.
 const COMMANDS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["init", "create", "scaffold"], "`llm-do new DIRECTORY` writes a project to start from"),
     (&["exec", "e", "start"], "`llm-do run PROJECT` runs a project once"),
@@ -23,7 +23,7 @@ const COMMANDS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["version"], "`llm-do --version` prints it"),
 ];
 
-/// Flags of other tools.
+/// Flags of other tools, and what to type here instead.
 const FLAGS_ELSEWHERE: &[(&[&str], &str)] = &[
     (
         &["-c", "--continue", "-r", "--resume", "--last", "--session", "--fork"],
@@ -67,14 +67,14 @@ pub fn instead_of_command(name: &str) -> Option<String> {
         return Some(format!("flags stand behind the command: `llm-do {name} …`"));
     }
     let habit = said(COMMANDS_ELSEWHERE, name).map(str::to_owned);
-    // What is like no command is more likely the name of a project.
+    // A word that is like no command is more likely the name of a project, so nothing is suggested for it.
     habit.or_else(|| {
         nearest(name, COMMANDS.iter().copied()).map(|_| instead(name, "commands", COMMANDS.iter().copied()))
     })
 }
 
-/// A flag of another tool gets what it is called here, instead of a guess by its letters; a prompt without quotes, that it
-/// needs some.
+/// Improves an error of clap. A flag of another tool gets what it is called here, instead of a guess by its letters;
+/// a prompt that was typed without quotes gets the advice to quote it.
 pub fn explained(mut error: clap::Error) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -85,7 +85,7 @@ pub fn explained(mut error: clap::Error) -> clap::Error {
         return if takes_prompt { with_tip(error, "a prompt of several words needs quotes") } else { error };
     }
     let Some(hint) = said(FLAGS_ELSEWHERE, word.split('=').next().unwrap_or(word)) else { return error };
-    // A guess also changes the usage to the flag that was guessed.
+    // The usage is removed as well, because clap's guess changes it to the flag that was guessed.
     for guess in [ContextKind::SuggestedArg, ContextKind::Usage] {
         error.remove(guess);
     }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use signal_hook::consts::signal::SIGXFSZ;
 
-/// First thing in `main`, but for a keeper of commands: that one maps its user, for which its entries in `/proc` must be its
-/// own, and has no keys. Where the system does not know such a thing, everything else goes on.
+/// Called first in `main`, except in a keeper, the process that starts commands behind a fence: a keeper maps its
+/// user, for which it must own its entries in `/proc`, and it has no keys. Where the system does not offer one of
+/// these protections, the program goes on without it.
 pub fn harden() {
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     llm_do::process::raise();

@@ -40,14 +40,14 @@ use scope::Scope;
 
 /// Calls that may be open at once, so that a client that forgets to close them takes no more.
 const MOST_SCOPES: usize = 1000;
-/// How long requests may take to be answered once every call is closed.
+/// How long requests may take to be answered once every scope is closed.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     debug_assert!(args.stdio, "there is no other way yet");
     let executor = executor()?;
     let ended = process::with_room(|| executor.block_on(attend(Environment::read())));
-    // The thread that reads stdin may wait there for ever.
+    // It is not waited for, since the thread that reads stdin may wait there for ever.
     executor.shutdown_background();
     ended
 }
@@ -87,7 +87,7 @@ async fn attend(environment: Environment) -> Result<(), Failure> {
         let _ = tokio::time::timeout(LAST_ANSWERS, async { while tasks.join_next().await.is_some() {} }).await;
         tasks.shutdown().await;
         drop(desk);
-        // A client that does not read must not hold us.
+        // A client that does not read must not keep this process from ending.
         let _ = tokio::time::timeout(LAST_WORDS, writing).await;
     };
     tokio::select! {
@@ -106,15 +106,15 @@ struct Desk {
     client: Connection,
     environment: Environment,
     scopes: Mutex<BTreeMap<u64, SeatedScope>>,
-    /// One for each scope that is open, or is being opened.
+    /// One permit for each scope that is open, or is being opened.
     seats: Arc<Semaphore>,
-    /// Those that scopes have had.
+    /// All numbers that scopes have had.
     numbers: Mutex<BTreeSet<u64>>,
-    /// What the client works on.
+    /// The calls that the client works on.
     calls: Arc<ClientCalls>,
 }
 
-/// An open call, and its place among them.
+/// An open scope, and its permit.
 struct SeatedScope {
     scope: Scope,
     _seat: OwnedSemaphorePermit,

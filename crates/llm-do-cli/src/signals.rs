@@ -1,5 +1,6 @@
-//! What the system tells us while a run goes on. Signals have a thread of their own: the first one is handed to whoever
-//! attends to the run, which ends in good order; after the second one the process ends soon, whatever it is busy with.
+//! What the system tells us while a run goes on. Signals have a thread of their own: the first one is handed to the
+//! task that attends to the run, which ends in good order; after the second one the process ends soon, whatever it is
+//! busy with.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,7 +16,7 @@ use crate::terminal;
 pub enum StopSignal {
     /// Ctrl-C.
     Interrupt,
-    /// Somebody, or the end of the terminal, wants us gone.
+    /// Another process, or the end of the terminal, wants this process to end.
     Terminate,
 }
 
@@ -35,10 +36,10 @@ impl StopSignal {
 /// How long a second signal leaves for an end in good order.
 const LAST_MOMENTS: Duration = Duration::from_millis(900);
 
-/// Signals belong to the process, and so does who listens.
+/// The listening to signals. It is one for the process, since signals are.
 struct Listening {
     listener: Mutex<Option<UnboundedSender<StopSignal>>>,
-    /// Signals since the last one whose wish was granted.
+    /// Signals since the last call of `settle`.
     unsettled: AtomicUsize,
 }
 
@@ -50,7 +51,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From here on these signals no longer end the process by themselves, as long as somebody listens.
+    /// From here on these signals no longer end the process by themselves, as long as the returned value lives.
     pub fn listen() -> Result<Self, Failure> {
         static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
         let started = STARTED.get_or_init(|| start().map_err(|error| error.to_string()));
@@ -63,7 +64,7 @@ impl Signals {
     pub async fn next(&mut self) -> StopSignal {
         match self.heard.recv().await {
             Some(received) => received,
-            // Somebody else listens now.
+            // A later listener has replaced this one, which hears nothing more.
             None => std::future::pending().await,
         }
     }
@@ -99,14 +100,15 @@ fn start() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ctrl-\\ ends a program without a word, as it ends any other; but for the terminal, which others use afterwards.
+/// Ctrl-\\ ends the program without a word, as it ends any other; only the terminal is restored before, since other
+/// programs use it afterwards.
 fn quit() {
     terminal::restore_lent();
     // It does not return.
     let _ = signal_hook::low_level::emulate_default_handler(SIGQUIT);
 }
 
-/// At once: nothing is flushed, because whoever does not read would be waited for.
+/// Ends the process at once. Nothing is flushed, because that could wait for a reader that does not read.
 fn end(received: StopSignal) -> ! {
     terminal::restore_lent();
     signal_hook::low_level::exit(i32::from(received.exit_code()))

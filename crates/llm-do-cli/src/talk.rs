@@ -18,13 +18,13 @@ pub enum Talk {
     Chat(Chat),
 }
 
-/// What is needed to read the input: enough to do it elsewhere.
+/// What is needed to read the input: values only, so that another thread can do it.
 pub struct InputReader {
     talk: TalkPlan,
     files: Vec<PathBuf>,
-    /// Whether the project takes one from the command line.
+    /// Whether the project takes an input from the command line.
     is_wanted: bool,
-    /// The manifest's.
+    /// The input that the manifest gives.
     default: Option<RawJson>,
 }
 
@@ -45,7 +45,7 @@ impl InputReader {
         }
     }
 
-    /// Those of `-f`.
+    /// The files of `-f`.
     fn files(&self) -> Result<Vec<Attachment>, Failure> {
         let wrong = |error: AttachmentError| Failure::usage(error.to_string());
         self.files.iter().map(|path| messages::read_named(path).map_err(wrong)).collect()
@@ -84,7 +84,7 @@ fn no_input_wanted() -> Failure {
         .hint("`allow_cli_input` in its manifest says so; leave out the prompt, or give `--no-stdin`")
 }
 
-/// Programs end what they say with a newline, which nobody means to say.
+/// Removes the newline that programs put at the end of their output, since it is not part of what was to be said.
 fn without_last_newline(mut text: String) -> String {
     if text.ends_with('\n') {
         text.pop();

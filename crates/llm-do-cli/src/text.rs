@@ -1,4 +1,4 @@
-//! What comes on stdin, with a word if nothing comes. Bounded, whatever it is.
+//! Reads stdin, with a remark to the user if nothing comes for a while. Its size is bounded.
 
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};

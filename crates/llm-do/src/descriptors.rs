@@ -9,7 +9,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// The limit as the process was started with it, if it was raised since.
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
-/// Raises the limit of this process to the highest that it may have. Only a program decides that about itself.
+/// Raises the limit of this process to the highest that it may have. Only a program may decide that for itself, so
+/// the library does not call this.
 pub fn raise() {
     let before = getrlimit(Resource::Nofile);
     if before.current == before.maximum {
@@ -21,7 +22,8 @@ pub fn raise() {
     }
 }
 
-/// How many could be open at first, if it is more now. Only here does it matter to those that are started.
+/// How many files could be open before the limit was raised, if it was. Only on Linux can the limit be given back to
+/// a program that was started, so elsewhere this is `None`.
 pub(crate) fn before() -> Option<u64> {
     BEFORE.get().filter(|_| cfg!(target_os = "linux"))?.current
 }
@@ -31,27 +33,28 @@ pub(crate) fn before() -> Option<u64> {
 pub fn give_back(started: Option<Pid>) {
     #[cfg(target_os = "linux")]
     if let (Some(before), Some(started)) = (BEFORE.get(), started) {
-        // One that has ended needs none.
+        // A program that has ended already needs no limit, so the error is ignored.
         let _ = rustix::process::prlimit(Some(started), Resource::Nofile, *before);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = started;
 }
 
-/// Whether some files can still be opened: what follows may not say so itself.
+/// Whether some files can still be opened. It is asked before code that cannot report a lack of them itself.
 pub fn room() -> std::io::Result<()> {
     const SOME: usize = 12;
     let open = |_| rustix::fs::open("/dev/null", rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
     (0..SOME).map(open).collect::<rustix::io::Result<Vec<_>>>().map(drop).map_err(Into::into)
 }
 
-/// Leave to open a connection, for as long as it is used: whoever finds none left waits for another to end.
+/// Permission to open a connection, held as long as the connection is used: a caller that finds none left waits until
+/// another connection ends.
 pub(crate) async fn connection() -> Option<SemaphorePermit<'static>> {
     static CONNECTIONS: OnceLock<Semaphore> = OnceLock::new();
     CONNECTIONS.get_or_init(|| Semaphore::new(most_connections())).acquire().await.ok()
 }
 
-/// Whether there are so few that no connection is kept for later: it would be in the way of others.
+/// Whether so few connections are possible that none is kept open for later, where it would be in the way of others.
 pub(crate) fn are_few() -> bool {
     const FEW: usize = 256;
     most_connections() < FEW

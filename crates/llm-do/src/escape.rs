@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// Control, bidirectional and invisible characters as visible escapes (`\n`, `\u{202e}`); everything else as it is.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    // Nearly always; the rest is only looked at one by one.
+    // Nearly all texts are plain; only others are looked at character by character.
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if is_plain || !text.chars().any(is_deceptive) {
         return Cow::Borrowed(text);
@@ -85,7 +85,7 @@ fn is_mixed(word: &str) -> bool {
     alphabets.next().is_some_and(|first| alphabets.any(|other| other != first))
 }
 
-/// With the other letters of mixed words as escapes.
+/// Writes a name in which the other letters of mixed words are escapes.
 fn spell(name: &str, out: &mut String) {
     for piece in name.split_inclusive(|c: char| !c.is_alphanumeric()) {
         let is_foreign = |c: char| matches!(Alphabet::of(c), Some(Alphabet::Greek | Alphabet::Cyrillic));
@@ -96,7 +96,7 @@ fn spell(name: &str, out: &mut String) {
     }
 }
 
-/// Those whose letters look like each other's.
+/// The alphabets whose letters look like each other's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alphabet {
     Latin,
@@ -126,10 +126,10 @@ impl Alphabet {
     }
 }
 
-/// JSON that says the same without a character that could deceive whoever looks at it: inside of JSON each can be
-/// written as `\uXXXX`. What is below a space stands only between its tokens.
+/// JSON that says the same without a character that could deceive its reader: inside of JSON each can be written as
+/// `\uXXXX`. Characters below a space stand only between its tokens.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
-    // Nearly always; the rest is only looked at one by one.
+    // Nearly all texts are plain; only others are looked at character by character.
     let needs_escape = |c: char| c > '~' && is_deceptive(c);
     if json.bytes().all(|byte| byte <= b'~') || !json.chars().any(needs_escape) {
         return Cow::Borrowed(json);
@@ -233,7 +233,7 @@ mod tests {
             ),
             ("\u{3bf}auth \u{202e}x", "\\u{3bf}auth (mixed alphabets) \\u{202e}x"),
             ("\u{3b1}\u{430}", "\\u{3b1}\\u{430} (mixed alphabets)"),
-            // Whole words of one alphabet beside those of another are how people write.
+            // People write whole words of one alphabet beside those of another, so these are not marked.
             ("отчёт.md", "отчёт.md"),
             ("отчёт_final-v2.md", "отчёт_final-v2.md"),
             ("Ελλάδα 2026.txt, naïve Łódź ﬁ 漢字v2", "Ελλάδα 2026.txt, naïve Łódź ﬁ 漢字v2"),

@@ -1,5 +1,6 @@
-//! Patterns for names: `*`, `?`, `[a-z]`, `{a,b}`, and `**` across directories. They are read in no time and matched without
-//! an engine for regular expressions, because a model brings another pattern with each call.
+//! Patterns for names: `*`, `?`, `[a-z]`, `{a,b}`, and `**` across directories. They are matched without an engine
+//! for regular expressions, because a model brings another pattern with each call and compiling it would cost more
+//! than matching it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -40,7 +41,7 @@ pub(crate) enum Mistake {
     TooMany,
 }
 
-/// As many names as braces may stand for, and as deep as they may be nested.
+/// How many names braces may stand for, and how deep they may be nested.
 const MOST_ALTERNATIVES: usize = 256;
 const DEEPEST: usize = 32;
 
@@ -144,9 +145,9 @@ fn first_name(path: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Character by character, and `*` like `**` above.
+/// Goes character by character; `*` is handled like `**` in [`is_path`].
 fn is_name(tokens: &[Token], name: &str) -> bool {
-    // What stands behind the only `*` stands at the end.
+    // What follows the only `*` must be the end of the name.
     if let [Token::Any, behind @ ..] = tokens
         && !behind.iter().any(|token| matches!(token, Token::Any))
     {
@@ -230,7 +231,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
     Ok(tokens)
 }
 
-/// Behind its `[`.
+/// Reads a class whose `[` was read already.
 fn class(characters: &mut Chars<'_>) -> Result<Token, Mistake> {
     let length = class_length(characters.as_str()).ok_or(Mistake::OpenClass)?;
     let (inside, behind) = characters.as_str().split_at(length - 1);
@@ -405,7 +406,7 @@ mod tests {
     }
 
     proptest! {
-        /// Another reading of the same notation.
+        /// Matches must be the same as those of another implementation of the notation.
         #[test]
         fn it_is_the_notation_that_others_have(
             pattern in "([ab/]|\\*\\*/|\\*|\\?|\\[ab\\]){0,8}",

@@ -56,7 +56,7 @@ pub(crate) fn judge(schema: &RawJson, direction: Direction) -> Result<Value, Sch
     Ok(value)
 }
 
-/// A schema that is small enough for whoever holds values against it; it is not looked at any closer.
+/// A schema that is small enough for values to be held against it; it is not looked at any closer.
 pub fn sized(schema: &RawJson, direction: Direction) -> Result<Value, SchemaError> {
     let value: Value =
         schema.to().map_err(|error| SchemaError::Invalid { reason: error.to_string(), pointer: String::new() })?;
@@ -103,7 +103,7 @@ fn are_distinct_texts(texts: &[Value]) -> bool {
     texts.iter().all(|text| text.as_str().is_some_and(|text| seen.insert(text)))
 }
 
-/// More patterns than anybody writes into one schema.
+/// More patterns than people write into one schema.
 const MOST_PATTERNS: usize = 1_000;
 /// What all patterns of a schema may take together when compiled, and one of them at most.
 const ALL_PATTERNS_BYTES: usize = 64 * 1024 * 1024;

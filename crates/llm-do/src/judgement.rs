@@ -1,6 +1,7 @@
-//! Judging what others wrote: how large it may be, and where the work is done. Whoever judges looks at the size first.
-//! Small work is done in place; larger work gets a thread of its own and a time, so that the executor goes on listening
-//! whatever was sent. A thread that is overdue cannot be ended and is not waited for: there are few of them.
+//! Judging what others wrote: how large it may be, and where the work is done. The size is looked at first. Small
+//! work is done in place; larger work gets a thread of its own and a time limit, so that the executor goes on
+//! listening whatever was sent. A thread that is overdue cannot be ended and is not waited for, so only a few of them
+//! are allowed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,12 +43,12 @@ pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
 
 struct Threads {
     free: Semaphore,
-    /// Those that nobody waits for any more.
+    /// Threads that still run though their callers have given up waiting.
     overdue: AtomicUsize,
     patience: Duration,
 }
 
-/// What became of a thread.
+/// The states of a thread.
 const RUNS: usize = 0;
 const IS_OVERDUE: usize = 1;
 const HAS_ENDED: usize = 2;
@@ -57,7 +58,7 @@ impl Threads {
         Self { free: Semaphore::const_new(MOST_THREADS), overdue: AtomicUsize::new(0), patience }
     }
 
-    /// Honest work takes its turn; if all threads are overdue there is nothing to wait for.
+    /// Waits for a free thread; if all threads are overdue none will be free soon, and it fails at once.
     async fn run<T: Send + 'static>(
         &'static self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -88,7 +89,7 @@ impl Threads {
     }
 }
 
-/// Held by whoever waits: dropped before the end, the thread is one that nobody waits for.
+/// Held by the caller that waits. If it is dropped before the end, the thread counts as overdue.
 struct JudgementWait {
     threads: &'static Threads,
     state: Arc<AtomicUsize>,
@@ -104,7 +105,7 @@ impl Drop for JudgementWait {
     }
 }
 
-/// Held by the thread, also through a panic.
+/// Held by the thread, and dropped also when it panics.
 struct JudgementSlot {
     threads: &'static Threads,
     state: Arc<AtomicUsize>,

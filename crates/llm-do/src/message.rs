@@ -152,8 +152,8 @@ impl Reply {
         texts.collect()
     }
 
-    /// Why it is no whole answer; `None` for an answer, for calls to run, and for a pause. What is not whole is nobody's
-    /// answer: no call of it runs, and whoever asked reads an error.
+    /// Why it is no whole answer; `None` for an answer, for calls to run, and for a pause. A reply that is not whole
+    /// is not used as an answer: no call of it runs, and the caller gets an error.
     pub fn unfinished(&self) -> Option<UnfinishedReason> {
         let declined = self.parts.iter().find_map(|part| match part {
             ReplyPart::Refusal(refusal) => Some(refusal.text.clone()),
@@ -342,7 +342,7 @@ pub enum Finish {
     ContentFilter,
     /// The provider wants to be asked again with the same history to go on.
     Pause,
-    /// For a reason that nobody here knows.
+    /// For a reason that is not known here.
     Error,
 }
 
@@ -385,7 +385,7 @@ pub struct Usage {
     /// Of the requests, those that gave no reply: refused, cut or interrupted.
     #[serde(default)]
     pub unanswered: u64,
-    /// Of the requests, those of which nobody said all that they took: their tokens and costs are estimates.
+    /// Of the requests, those whose provider did not say all that they took: their tokens and costs are estimates.
     #[serde(default)]
     pub estimated: u64,
 }

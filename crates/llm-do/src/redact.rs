@@ -1,8 +1,8 @@
 //! Keys, kept out of what models, journals and screens are told.
 //!
-//! A tool may print a key, by mistake or on purpose. Whatever a tool gives passes here before it is a result, an event or a
-//! line of a journal. It knows the keys as they are, in base64 and percent-encoded; whoever hides a key better than that
-//! needs code of the project, which was trusted.
+//! A tool may print a key, by mistake or on purpose. Whatever a tool gives passes here before it is a result, an
+//! event or a line of a journal. It knows the keys as they are, in base64 and percent-encoded; an attacker who hides
+//! a key better than that needs code of the project, which was trusted.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,14 +14,14 @@ use memchr::memmem::Finder;
 
 /// What stands where a key was.
 pub(crate) const REDACTED: &str = "[redacted]";
-/// Shorter values are words of a text as well.
+/// Shorter values are not looked for, since they may be ordinary words of a text.
 pub(crate) const SHORTEST: usize = 12;
 
 /// Knows the keys of a run; more may come while it goes on. Copies know the same.
 #[derive(Clone, Default)]
 pub struct Redactor(Arc<RwLock<Vec<Finder<'static>>>>);
 
-/// It holds nothing but secrets.
+/// It shows nothing of what it holds, since all of that is secret.
 impl fmt::Debug for Redactor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Redactor")
@@ -71,7 +71,7 @@ impl Redactor {
     }
 }
 
-/// A key is text, so where it stands are whole characters.
+/// The text without one key. A key is text, so its ends lie between characters.
 fn without(text: &str, first: usize, finder: &Finder<'_>) -> String {
     let (mut out, mut rest, mut at) = (String::with_capacity(text.len()), text, Some(first));
     while let Some(found) = at {

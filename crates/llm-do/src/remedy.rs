@@ -54,7 +54,7 @@ pub enum Remedy {
     SetConnections,
     /// Allow a request more time, for all requests or in the settings of the agent's model.
     AllowTime,
-    /// Answer questions before they are asked, or have somebody answer them.
+    /// Answer questions before they are asked, or have a person or a program answer them.
     AnswerQuestions,
     /// Allow the whole run more.
     RaiseRunLimit,

@@ -9,8 +9,8 @@ const MORE: usize = 2 * 1024 * 1024;
 /// What a thousand levels take. The system gives memory to those pages only that are touched.
 const ROOM: usize = 64 * 1024 * 1024;
 
-/// Runs an executor where calls within calls have room. They need none of it: without it the stack grows whenever something
-/// deep is polled, and is given back at once, which costs more time than the calls themselves.
+/// Runs an executor on a stack with room for calls within calls. They also work without it, but then the stack grows
+/// whenever something deep is polled and is given back at once, which costs more time than the calls themselves.
 pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::grow(ROOM, work)
 }
@@ -32,7 +32,7 @@ pub(crate) async fn on_enough<T>(future: BoxFuture<'_, T>) -> T {
     .await
 }
 
-/// Whoever gives up a call gives up all that it waits for, one within the other.
+/// Drops a future on enough stack: a caller that gives up a call drops all that it waits for, one within the other.
 struct Growing<'a, T>(Option<BoxFuture<'a, T>>);
 
 impl<T> Drop for Growing<'_, T> {

@@ -1,8 +1,8 @@
 //! Futures that are under way together and may each hold such a set again, a thousand deep.
 //!
-//! `FuturesUnordered` wakes its task once more whenever it has polled all that it holds. One within the other that adds up:
-//! each level makes all levels above it be polled again, for every single thing that happens. Here what is woken while it
-//! is polled is polled again at once, and nobody above hears of it.
+//! `FuturesUnordered` wakes its task once more whenever it has polled all that it holds. One within the other that
+//! adds up: each level makes all levels above it be polled again, for every single thing that happens. Here what is
+//! woken while it is polled is polled again at once, and the levels above are not woken.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,7 +24,7 @@ pub(crate) struct Underway<F> {
     waker: Waker,
 }
 
-/// Passes on what wakes, unless it is heard at once.
+/// The waker of the futures. It wakes the task above, unless the set is being polled and looks at it anyway.
 #[derive(Default)]
 struct Bell {
     above: AtomicWaker,
@@ -73,7 +73,7 @@ impl<F: Future> Underway<F> {
         self.bell.above.register(cx.waker());
         let polled = self.poll_while_rung();
         self.bell.is_heard.store(false, Ordering::SeqCst);
-        // Whatever rang since it was last looked at is for those above.
+        // What was woken since the last look is left to the next poll, so the task above is woken.
         if polled.is_pending() && self.bell.has_rung.load(Ordering::SeqCst) {
             cx.waker().wake_by_ref();
         }

@@ -57,7 +57,7 @@ impl Body {
         Bytes::from_owner(Lent(Arc::clone(&self.bytes)))
     }
 
-    /// Further messages.
+    /// Appends messages that the closure writes, and gives what it returns.
     pub fn append<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let bytes = Arc::make_mut(&mut self.bytes);
         bytes.truncate(bytes.len() - self.tail.len());
@@ -72,7 +72,7 @@ pub fn said_again(wire: Wire, answer: &str, question: &str) -> String {
     format!(",{},{}", said(wire, "assistant", answer), said(wire, "user", question))
 }
 
-/// `text` needs no escapes here.
+/// One message as JSON. The text is put in as it is, since the texts of the benchmarks need no escapes.
 fn said(wire: Wire, role: &str, text: &str) -> String {
     match wire {
         Wire::Anthropic => format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{text}"}}]}}"#),
@@ -102,7 +102,7 @@ struct Found<'a> {
     is_error: bool,
 }
 
-/// A reply with calls, and what they gave.
+/// Writes a reply with its calls, and behind it the results of these calls.
 pub fn write_calls(bytes: &mut Vec<u8>, reply: &Reply, results: &[String]) -> Result<(), Failure> {
     bytes.extend_from_slice(br#",{"role":"assistant","content":["#);
     serde_json::to_writer(&mut *bytes, &Text { r#type: "text", text: &reply.text })?;

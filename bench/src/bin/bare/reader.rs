@@ -125,7 +125,7 @@ struct BlockStart {
     content_block: Started,
 }
 
-/// Only calls have both.
+/// A content block that begins. Only blocks that call a tool have an id and a name.
 #[derive(Deserialize)]
 struct Started {
     id: Option<String>,

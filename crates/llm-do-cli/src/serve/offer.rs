@@ -224,13 +224,13 @@ struct ClientTools {
     instance: Option<Value>,
     /// Each with its schema.
     tools: Vec<(OfferedTool, Value)>,
-    /// Calls whose code found out only while it ran that somebody has to agree.
+    /// Calls whose code found out only while it ran that an approver has to agree.
     needing: std::sync::Mutex<Vec<(String, String)>>,
     closed: bool,
 }
 
 impl Drop for ClientTools {
-    /// A call that was dropped waits for nobody, but its toolsets are still asked to clean up.
+    /// A call that was dropped waits for no answer, but its toolsets are still asked to clean up.
     fn drop(&mut self) {
         if let (false, Some(instance)) = (self.closed, &self.instance) {
             let params = json!({"scope": self.caller.scope, "toolset": self.name, "instance": instance});
@@ -285,7 +285,7 @@ impl ClientTools {
             return Ok(verdict(tool, declared, None, None));
         }
         let answer = self.caller.within("judge_tool", self.calling(tool, arguments), sight(offered), cx).await;
-        // Whoever cannot say whether a call may run has not allowed it.
+        // A client that cannot say whether a call may run has not allowed it.
         let opinion = match answer.map(|answer| answer.to::<ClientOpinion>()) {
             Ok(Ok(opinion)) => opinion,
             Ok(Err(error)) => return Ok(Verdict::Block(format!("its toolset cannot judge the call: {error}"))),
@@ -339,7 +339,7 @@ impl Toolset for ClientTools {
                 Some(content) => Ok(content),
                 None => {
                     self.needing().push((tool.to_owned(), arguments.get().to_owned()));
-                    // It is decided again, and this time it asks.
+                    // The call is decided again, and this time the approver is asked.
                     Err(ToolError::Changed)
                 }
             }
@@ -356,7 +356,7 @@ impl Toolset for ClientTools {
     }
 }
 
-/// Names that mean two things, before anything is linked.
+/// Refuses names that mean two things, before anything is linked.
 pub fn check(offer: &ClientOffer) -> Result<(), Failure> {
     let mut names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
     names.sort_unstable();
@@ -370,7 +370,7 @@ pub fn check(offer: &ClientOffer) -> Result<(), Failure> {
     offer.tools.iter().chain(of_toolsets.flatten()).try_for_each(|tool| bounded(tool).map_err(Failure::usage))
 }
 
-/// A schema of somebody else is bounded before anything is held against it.
+/// The size of a client's schema is bounded before any value is held against it.
 fn bounded(tool: &OfferedTool) -> Result<(), String> {
     let judged = schema::sized(&tool.parameters, schema::Direction::Input);
     judged.map(drop).map_err(|error| format!("`parameters` of `{}`: {error}", tool.name))

@@ -216,7 +216,8 @@ fn launch(open: &Open, environment: &Environment, settings: &Settings) -> Result
         models.overrides.insert(agent.clone(), named("models", model)?);
     }
     if let Some(model) = &open.model {
-        // Whoever gives it to every call need not know which agents have one of their own.
+        // It is a fallback, which no agent need use: a client that gives it to every call need not know which agents
+        // have a model of their own.
         let fallback = ModelFallback { model: named("model", model)?, label: "`model`".to_owned() };
         models.fallbacks.insert(0, fallback);
     }
@@ -237,7 +238,8 @@ fn launch(open: &Open, environment: &Environment, settings: &Settings) -> Result
     })
 }
 
-/// An agent elsewhere calls only whom its list names: the one it says it has, else the one in its file.
+/// The agent on whose behalf the client calls may call only those that its list names: the list that the client
+/// gives, or else the one in the agent's file.
 fn allowed(caller: &CallerParam, program: &Program) -> Result<OutsideCaller, Failure> {
     let CallerParam { agent, depth, allow_workers } = caller;
     let own = program.agents.get(agent).and_then(|agent| agent.allow_workers.clone());
@@ -334,7 +336,8 @@ fn tool_of<'k>(key: &'k str, toolset: &str) -> Option<&'k str> {
     }
 }
 
-/// Only when its toolsets are opened can anybody tell whether the tool is there. Of several agents any may have it.
+/// Marks a rule whose tool is known only when the toolsets of its one agent are opened. If several agents may have
+/// the tool nothing is marked, since it is enough that any of them has it.
 fn doubt(program: &mut Program, key: &str, agents: BTreeMap<String, Vec<String>>) {
     let mut agents = agents.into_iter();
     let (Some((name, toolsets)), None) = (agents.next(), agents.next()) else { return };

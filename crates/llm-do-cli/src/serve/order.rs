@@ -1,12 +1,13 @@
-//! What a client is asked comes after the events that led to it.
+//! Keeps the order: the client is asked something only after it was told the events that led to it.
 
 use tokio::sync::{mpsc, oneshot};
 
-/// Held by whoever asks the client something.
+/// Held by the code that asks the client something.
 #[derive(Clone, Debug)]
 pub struct EventBarrier(mpsc::UnboundedSender<oneshot::Sender<()>>);
 
-/// Held by whoever tells it the events: each of these waits until all that happened before was told.
+/// Held by the task that tells the client the events. Each sender in it belongs to a question that waits until all
+/// events before it were told.
 pub type EventBarrierRequests = mpsc::UnboundedReceiver<oneshot::Sender<()>>;
 
 impl EventBarrier {
@@ -15,11 +16,11 @@ impl EventBarrier {
         (Self(sender), waiting)
     }
 
-    /// Returns when everything that has happened was told.
+    /// Returns when every event that has happened so far was told.
     pub async fn told(&self) {
         let (sender, told) = oneshot::channel();
         if self.0.send(sender).is_ok() {
-            // Whoever tells may be gone: then nothing more is told.
+            // The task that tells events may have ended: then nothing more is told, and there is nothing to wait for.
             let _ = told.await;
         }
     }

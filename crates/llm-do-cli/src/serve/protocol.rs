@@ -21,7 +21,7 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 use llm_do_launch::trust::Consent;
 
-/// What this program speaks. It changes when a client that knows the older one would be wrong.
+/// The version of the protocol. It changes when a client that knows the older one would be wrong.
 pub const PROTOCOL: u32 = 1;
 
 #[derive(Debug, Deserialize)]
@@ -56,7 +56,7 @@ pub struct Open {
     pub toolsets: BTreeMap<String, ToolsetParam>,
     #[serde(default)]
     pub entry: Option<EntryParam>,
-    /// Agents whose typed inputs the client tells.
+    /// Agents whose typed inputs the client puts into words.
     #[serde(default)]
     pub inputs: Vec<String>,
     /// The manifest's key, for `agents`.
@@ -64,13 +64,13 @@ pub struct Open {
     pub runtime: Option<RawJson>,
     #[serde(default, alias = "worker")]
     pub agent: Option<String>,
-    /// For agents whose file names none.
+    /// The model of agents whose file names none.
     #[serde(default)]
     pub model: Option<String>,
     /// Endpoints of the client's own, by the name of the provider that they are.
     #[serde(default)]
     pub providers: BTreeMap<String, PythonEndpoint>,
-    /// Instead of those in the files, by agent.
+    /// Models instead of those in the files, by agent.
     #[serde(default)]
     pub models: BTreeMap<String, String>,
     #[serde(default)]
@@ -94,7 +94,7 @@ pub struct Open {
 }
 
 impl Open {
-    /// Whether there is nothing on disk that it is of: the client gives its agents, or an entry that needs none.
+    /// Whether the project is not on disk: the client gives its agents, or an entry that needs none.
     pub fn is_of_values(&self) -> bool {
         let has_function = self.entry.as_ref().is_some_and(|entry| entry.function.is_some());
         self.agents.as_ref().is_some_and(|agents| !agents.is_empty() || has_function)
@@ -108,12 +108,13 @@ pub enum TrustParam {
     #[default]
     Unsaid,
     Said(bool),
-    /// To exactly the list with this digest.
+    /// It agrees to exactly the list with this digest.
     List(String),
 }
 
 impl TrustParam {
-    /// A program that says nothing of it leaves it to whoever started this one.
+    /// What the program agrees to. If it says nothing, `LLM_DO_TRUST` decides, which the user who started this
+    /// process may have set.
     pub fn consent(&self, environment: &Environment) -> Result<Option<Consent>, Failure> {
         match self {
             Self::Unsaid => crate::terminal::trust::of_variable(environment),
@@ -233,7 +234,7 @@ pub struct EntryParam {
     pub schema: Option<RawJson>,
 }
 
-/// The manifest's words.
+/// The approval modes, in the manifest's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -299,7 +300,7 @@ impl LimitsParam {
         UnknownPrices::when(self.allow_unknown_prices)
     }
 
-    /// These, and the project's own where they say nothing.
+    /// These limits, and the project's own where these say nothing.
     pub fn over(&self, limits: &Limits) -> Limits {
         let own = Limits {
             max_requests: self.max_requests,
@@ -379,7 +380,7 @@ impl From<PolicyParam> for AttachmentPolicy {
 pub enum EventSelection {
     #[default]
     All,
-    /// But for the pieces of streams.
+    /// All but the pieces of streams.
     Facts,
     None,
 }
@@ -431,7 +432,7 @@ pub struct ScopeTurnResult {
     pub usage: UsageReport,
     /// The calls that were made in this turn.
     pub trace: Vec<TraceCall>,
-    /// Those of the scope so far that a rule or a person refused.
+    /// Those calls of the scope so far that a rule or a person refused.
     pub refused: Vec<Refusal>,
 }
 
@@ -569,7 +570,7 @@ pub struct Approve<'a> {
     arguments: &'a RawJson,
     reason: &'a str,
     preview: Option<&'a str>,
-    /// What somebody else says about the call; not to be taken for our words.
+    /// What a foreign source, such as a server, says about the call; it must not be taken for our words.
     foreign: Option<&'a str>,
     /// What the program's own rule says.
     description: Option<&'a str>,
@@ -661,22 +662,22 @@ pub struct ErrorData {
     pub kind: &'static str,
     pub exit_code: u8,
     pub hint: Option<String>,
-    /// What was said before a limit or somebody stopped the turn.
+    /// What was said before a limit or a cancellation stopped the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
     /// Why the reply is no whole answer, if that is what went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
-    /// Questions that nobody answered.
+    /// Questions that were not answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingQuestion>,
-    /// Of a turn: that of the scope so far.
+    /// For a turn: the usage of the scope so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageReport>,
-    /// Of a project that is not trusted.
+    /// For a project that is not trusted: what it asks for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub untrusted: Vec<TrustItem>,
-    /// Of the whole list.
+    /// The digest of the whole list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<TrustDigest>,
 }

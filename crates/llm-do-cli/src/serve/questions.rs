@@ -8,7 +8,7 @@ use llm_do::{Answer, ApprovalRequest, RawJson};
 
 use super::protocol::{Approve, Decision};
 
-/// Why the client's side of a question ended a run, in words that the runtime has none for.
+/// Why the client's side of a question ended a run, in words, since the runtime's own error cannot say it.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble(Arc<Mutex<Option<String>>>);
 
@@ -38,7 +38,7 @@ impl ClientApprover {
         let params = RawJson::of(&Approve::of(self.scope, request, description));
         match self.connection.request("approve", &params).await {
             Ok(decision) => self.decided(&decision),
-            // A client that does not know the question is nobody to ask.
+            // A client that does not know the method cannot be asked, so the question stays open.
             Err(RpcError::Told { code: code::METHOD_NOT_FOUND, .. }) => Answer::Later,
             Err(RpcError::Told { message, .. }) => {
                 self.trouble.is(format!("the client failed to answer a question: {message}"))

@@ -31,7 +31,7 @@ const CLIENT: &str = "the client";
 pub struct PreparedScope {
     pub ready: ReadyRun,
     pub listen: ListenPlan,
-    /// Who asks the client something after the events that led to it.
+    /// Requests of those who ask the client something only after the events that led to it.
     pub waiting: EventBarrierRequests,
     pub wanted: EventSelection,
     pub asking: ClientApprover,
@@ -41,7 +41,7 @@ pub struct PreparedScope {
 /// The handle of an open scope. Dropped, the session closes.
 pub struct Scope {
     session: Session,
-    /// The manifest's.
+    /// The input that the manifest gives.
     default_input: Option<RawJson>,
     turns: UnboundedSender<PendingTurn>,
     /// The turn that goes on, if one does.
@@ -50,16 +50,16 @@ pub struct Scope {
     task: JoinHandle<()>,
 }
 
-/// How a turn is cancelled, and by whom it was.
+/// How a turn is cancelled, and what cancelled it.
 #[derive(Clone)]
 struct TurnUnderWay {
     cancelled: CancellationToken,
     by: Arc<OnceLock<StopReason>>,
-    /// Dropped with the answer.
+    /// Has no strong reference any more once the turn has ended.
     ended: std::sync::Weak<()>,
 }
 
-/// A turn, as the task knows it that tells of it.
+/// A turn, as the task that tells the client about it knows it.
 struct PendingTurn {
     answer: oneshot::Sender<Result<ScopeTurnResult, RpcError>>,
     cancelled: CancellationToken,
@@ -106,7 +106,7 @@ impl Scope {
         self.default_input.as_ref()
     }
 
-    /// Begins a turn; whoever waits for its answer gets it. One at a time.
+    /// Begins a turn; its answer comes to the receiver. Only one turn goes on at a time.
     pub fn turn(&mut self, input: Input) -> Result<oneshot::Receiver<Result<ScopeTurnResult, RpcError>>, Failure> {
         if self.under_way.as_ref().is_some_and(|turn| turn.ended.strong_count() > 0) {
             return Err(Failure::usage("a turn of this scope is under way")
@@ -121,7 +121,7 @@ impl Scope {
         Ok(answered)
     }
 
-    /// Ends the turn that goes on; whether there was one.
+    /// Ends the turn that goes on; gives whether there was one.
     pub fn cancel(&mut self, by: Option<StopReason>) -> bool {
         let Some(turn) = self.under_way.take().filter(|turn| turn.ended.strong_count() > 0) else { return false };
         if let Some(by) = by {
@@ -186,7 +186,8 @@ impl Attendant {
                         if let Some(turn) = turn.take().or_else(|| turns.try_recv().ok()) {
                             let PendingTurn { answer, by, goes_on, .. } = turn;
                             let turned = self.turned(result, by.get().copied());
-                            // Whoever reads the answer may begin the next turn at once.
+                            // This comes before the answer, because a client that reads the answer may begin the next
+                            // turn at once.
                             drop(goes_on);
                             let _ = answer.send(turned);
                         }
@@ -201,7 +202,7 @@ impl Attendant {
                 Some(answered) = self.asked.join_next() => {
                     if let Ok((id, answer)) = answered {
                         self.asks.remove(&id);
-                        // It may need none any more.
+                        // The question may be settled already, and then the answer is not needed.
                         let _ = self.questions.answer(&id, answer, CLIENT);
                     }
                 }

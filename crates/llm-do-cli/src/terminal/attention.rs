@@ -1,15 +1,15 @@
 //! When a key counts as an answer. Pure: the clock is a value.
 //!
-//! Somebody who types while a question appears has not read it. So a question takes an answer once its last line has been
-//! on the screen for a moment and nothing was typed for a moment. Turning pages decides nothing and counts at once, and
-//! Ctrl-C is a signal that never comes here.
+//! A person who types while a question appears has not read it. So a question takes an answer once its last line has
+//! been on the screen for a moment and nothing was typed for a moment. Turning pages decides nothing and counts at
+//! once, and Ctrl-C is a signal that never comes here.
 
 use std::time::{Duration, Instant};
 
-/// Longer than between two keys of somebody who types on, shorter than anybody reads.
+/// Longer than between two keys of a person who is typing, shorter than a person needs to read the question.
 pub const PAUSE: Duration = Duration::from_millis(300);
 
-/// Where a question is.
+/// How far a question has been shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuestionStage {
     /// More of it is to come: a blank or Enter turns the page.
@@ -29,13 +29,13 @@ pub enum KeyTiming {
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
     stage: QuestionStage,
-    /// Of the last line, or of the last key after it.
+    /// When the last line was shown, or the last key after it came.
     disturbed: Instant,
     is_settled: bool,
 }
 
 impl Attention {
-    /// The last line was shown now.
+    /// Attention to a question whose last line was shown now.
     pub fn from(stage: QuestionStage, now: Instant) -> Self {
         Self { stage, disturbed: now, is_settled: false }
     }
@@ -52,7 +52,7 @@ impl Attention {
         self.stage
     }
 
-    /// Nothing waits to be read: from here on a key is an answer, if the time has come.
+    /// Called when no key waits to be read: from here on a key is an answer, if enough time has passed.
     pub fn quiet(&mut self, now: Instant) {
         self.is_settled |= now >= self.settles_at();
     }
@@ -69,7 +69,7 @@ impl Attention {
 mod tests {
     use super::*;
 
-    /// What somebody does, in milliseconds after the last line was shown: keys, and looks that find nothing to read.
+    /// What happens, in milliseconds after the last line was shown: keys, and looks that find no key to read.
     enum Happens {
         Key(u8, u64, KeyTiming),
         Quiet(u64),

@@ -68,7 +68,7 @@ impl Display {
         self.drawn = true;
     }
 
-    /// Leaves the terminal to somebody else, at the start of an empty line.
+    /// Leaves the terminal to other code or another program, at the start of an empty line.
     pub fn step_back(&mut self) {
         let mut pieces = Vec::new();
         self.renderer.end_lines(&mut pieces);
@@ -76,7 +76,7 @@ impl Display {
         let _ = self.write(pieces);
     }
 
-    /// Gives whether the status line was in the way.
+    /// Writes the pieces, and gives whether the status line was in the way.
     fn write(&mut self, pieces: Vec<OutputPiece>) -> bool {
         if pieces.is_empty() {
             return false;
@@ -87,7 +87,7 @@ impl Display {
         }
         let (mut out, mut err) = (String::new(), String::new());
         for piece in pieces {
-            // Both may be one terminal: the order of what is written is the order of what happened.
+            // Stdout and stderr may be one terminal: the order of what is written is the order of what happened.
             match piece {
                 OutputPiece::Out(text) => {
                     flush_err(&mut err);

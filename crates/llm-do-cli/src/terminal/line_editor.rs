@@ -53,7 +53,7 @@ impl LineEditor {
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let history = home.and_then(|home| private_file(&home));
         if let Some(history) = &history {
-            // Without one there is nothing to go back to yet.
+            // If it cannot be loaded there is no history yet.
             let _ = editor.load_history(history);
         }
         // Where nothing controls the process the editor has nothing to change.
@@ -91,12 +91,12 @@ fn serve(editor: &mut Editor<Habits, FileHistory>, history: Option<&Path>, asked
     }
 }
 
-/// A trailing `\` continued the line: it was not meant for anybody.
+/// The line without each `\` that only continued it on the next one, which the model is not to read.
 fn joined(line: &str) -> String {
     line.replace("\\\n", "\n")
 }
 
-/// Others on the machine have no business with what was said.
+/// The path of the history. Its directory is made such that other users of the machine cannot read what was said.
 fn private_file(home: &Path) -> Option<PathBuf> {
     if !home.is_dir() {
         DirBuilder::new().recursive(true).mode(0o700).create(home).ok()?;

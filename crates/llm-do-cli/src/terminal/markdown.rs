@@ -124,7 +124,7 @@ impl Markdown {
     fn write(&mut self, c: char, out: &mut String) {
         match c {
             '\t' => out.push_str("    "),
-            // Of an emoji: it changes how the sign before it looks, not where anything stands.
+            // These belong to an emoji: they change how the sign before them looks, and not where anything stands.
             '\u{fe0f}' | '\u{200d}' if self.previous.is_some_and(|before| !before.is_ascii_alphanumeric()) => {
                 out.push(c);
             }

@@ -29,9 +29,9 @@ pub enum Verbosity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     pub verbosity: Verbosity,
-    /// Somebody watches stderr: a status line, and calls as short lines.
+    /// Whether a person watches stderr: then there is a status line, and calls have short lines.
     pub live: bool,
-    /// The answer goes to a terminal: it is shown as it arrives.
+    /// Whether the answer goes to a terminal: then it is shown as it arrives.
     pub streamed: bool,
     pub stdout_is_terminal: bool,
     pub stdout: Styles,
@@ -68,7 +68,7 @@ pub enum OutputPiece {
 pub struct Renderer {
     view: View,
     answer: Markdown,
-    /// Of calls below the entry, and thoughts, on stderr.
+    /// Words of calls below the entry, and thoughts, on stderr.
     aside: Markdown,
     /// Whose words stand on the open line of stderr.
     speaker: Option<(u64, Words)>,
@@ -82,7 +82,7 @@ enum Words {
     Thought,
 }
 
-/// Lines for nobody's terminal are cut here.
+/// The width at which lines are cut if they go to no terminal.
 const WIDEST: usize = 160;
 const INDENT: usize = 2;
 
@@ -230,7 +230,7 @@ impl Renderer {
                 let input = input.as_ref().map_or("", RawJson::get);
                 self.calls(event.depth, || format!("→ {tool} (run by the provider) {input}"))
             }
-            // Also where calls have no lines: whoever waits wants to know what for.
+            // It is shown also where calls have no lines: a person who waits wants to know what for.
             EventKind::RetryScheduled { wait_ms, reason, .. } if self.view.tells_notes() => {
                 let when = if *wait_ms == 0 { "at once".to_owned() } else { format!("in {}", milliseconds(*wait_ms)) };
                 let text = format!("… asking again {when}: {reason}");
@@ -279,7 +279,7 @@ impl Renderer {
     }
 }
 
-/// Why nobody was asked; whoever was asked has seen the answer.
+/// Why no person was asked; `None` if one was, since that person has seen the answer.
 fn unasked(answer: ApprovalResult) -> Option<&'static str> {
     match answer {
         ApprovalResult::Policy => Some("every question is answered with yes in this run"),
@@ -306,7 +306,7 @@ fn brief(output: &CallOutput) -> Cow<'_, str> {
     }
 }
 
-/// Only what somebody may have waited for.
+/// How long a call took, if it was long enough that a person may have waited for it.
 fn took(duration_ms: u64) -> String {
     if duration_ms < 1000 { String::new() } else { format!(" ({})", milliseconds(duration_ms)) }
 }

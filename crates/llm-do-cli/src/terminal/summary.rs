@@ -21,7 +21,7 @@ pub fn tokens(usage: &Usage) -> String {
     format!("{} tokens in, {} out", count(usage.input_tokens), count(usage.output_tokens))
 }
 
-/// What nobody knows is not nothing, and what is estimated is not known.
+/// The costs in words. Unknown costs are not shown as zero, and estimated ones not as known.
 pub fn cost(usage: &Usage) -> String {
     let about = if usage.estimated == 0 { "" } else { "about " };
     match usage.cost_usd {
@@ -40,7 +40,7 @@ pub fn seconds(time: Duration) -> String {
     }
 }
 
-/// Exact while it is short.
+/// A count of tokens: exact while it is short.
 #[expect(clippy::cast_precision_loss, reason = "shown with one digit after the point")]
 fn count(tokens: u64) -> String {
     match tokens {

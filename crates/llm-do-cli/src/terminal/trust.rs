@@ -1,4 +1,5 @@
-//! What a project asks of whoever runs it, as the command line hears of it: flags, the variable, and the terminal.
+//! What a project asks of the user who runs it, as the command line hears of it: flags, the variable, and the
+//! terminal.
 
 pub mod screen;
 
@@ -26,11 +27,11 @@ use screen::List;
 /// Who answers whether a project is trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Answerers {
-    /// `--trust`: kept.
+    /// What `--trust` agrees to. It is kept for later runs.
     pub flag: Option<Consent>,
-    /// `LLM_DO_TRUST`, or a program: for this process alone.
+    /// What `LLM_DO_TRUST` or a program agrees to, for this process alone.
     pub once: Option<Consent>,
-    /// Somebody at a terminal.
+    /// Whether a person at a terminal can be asked.
     pub person: bool,
 }
 
@@ -62,13 +63,13 @@ pub fn of_variable(environment: &Environment) -> Result<Option<Consent>, Failure
 }
 
 impl Answerers {
-    /// For whoever only looks.
+    /// The same answers for a command that only looks at a project and does not ask.
     pub fn without_prompt(&self) -> TrustAnswers<'static> {
         TrustAnswers { kept: self.flag.clone(), once: self.once.clone(), prompt: None }
     }
 }
 
-/// A project that somebody agreed to, or why it is none.
+/// The project, once an answerer has agreed to it, or why it cannot be run.
 pub async fn settle(surveyed: SurveyedLaunch, answerers: &Answerers) -> Result<TrustedLaunch, Failure> {
     let project = surveyed.launch.project.clone();
     let prompt = TerminalPrompt { project: &project, failure: Mutex::default() };
@@ -103,7 +104,7 @@ fn tell_settlement(news: &[TrustItem], unkept: Option<String>) {
     tell_unkept(unkept);
 }
 
-/// Trusts a project for whoever has just written all of it.
+/// Trusts a project that was just written as a whole, for its user.
 pub fn keep_written(surveyed: &SurveyedProject, state: &StateDirectory) -> Result<(), Failure> {
     tell_unkept(trust::keep_written(surveyed, state)?);
     Ok(())
@@ -124,8 +125,8 @@ struct TerminalPrompt<'p> {
 
 impl TrustPrompt for TerminalPrompt<'_> {
     fn ask<'a>(&'a self, list: &'a TrustList) -> BoxFuture<'a, Result<TrustChoice, LaunchError>> {
-        // On a thread with an executor of its own: nothing else goes on before there is an answer, and what reads keys
-        // stays where it is.
+        // A thread with an executor of its own asks: nothing else goes on before there is an answer, and the code
+        // that reads keys stays where it is.
         let asked = std::thread::scope(|scope| {
             let ask = || executor()?.block_on(ask_about(&List::of(self.project, list), list.offers_place));
             scope.spawn(ask).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -1,8 +1,8 @@
 //! A file beside its place, put there when it is whole: a reader sees the old or the new, never a half. What a process left
 //! that was killed meanwhile has a name by which the next one knows it.
 //!
-//! Who has the whole content at hand calls [`replace`] or [`replace_path`], which every such write goes through; a journal
-//! keeps its file open and locked, and takes the steps by itself.
+//! A caller that has the whole content at hand calls [`replace`] or [`replace_path`], which every such write goes
+//! through; a journal keeps its file open and locked, and takes the steps by itself.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
@@ -20,7 +20,7 @@ use rustix::fs::{Gid, Uid};
 pub enum FileAccess {
     /// As any new file.
     Usual,
-    /// Nobody but the user.
+    /// Only the user may read and write it.
     Private,
     /// As the file that was there.
     Kept { mode: u32, owner: u32, group: u32 },
@@ -51,7 +51,8 @@ pub fn replace(directory: Dir, name: &OsStr, content: &[u8], access: FileAccess)
     let mut file = beside.file();
     file.write_all(content)?;
     if let FileAccess::Kept { mode, owner, group } = access {
-        // Another owner can be kept only by who may give files away; the mode goes on afterwards, since this clears it.
+        // Only a process that may give files away can keep another owner, so an error is ignored; the mode is set
+        // afterwards, since this clears it.
         let _ = rustix::fs::fchown(file, Some(Uid::from_raw(owner)), Some(Gid::from_raw(group)));
         file.set_permissions(Permissions::from_mode(mode))?;
     }
@@ -77,7 +78,7 @@ fn split(path: &Path) -> io::Result<(Dir, &OsStr)> {
     Ok((Dir::open_ambient_dir(directory, ambient_authority())?, name))
 }
 
-/// Dropped before it was put in its place, it is gone.
+/// A file that is being written beside its place. Dropped before it was put in its place, it is removed.
 #[derive(Debug)]
 pub(crate) struct Beside {
     directory: Dir,
@@ -89,13 +90,13 @@ pub(crate) struct Beside {
     is_placed: bool,
 }
 
-/// How the names end.
+/// How the names of such files end.
 const ENDING: &str = ".llm-do-tmp";
-/// Nobody takes so long to write a file.
+/// No write of a file takes so long: what is older was left by a process that was killed.
 const OLD: Duration = Duration::from_hours(1);
-/// Of a directory with more entries nobody looks at all of them for the sake of one write.
+/// A directory with more entries is not searched for what others left, since that would take too long for one write.
 const MOST_ENTRIES: usize = 10_000;
-/// So much of a name is kept, so that the whole fits into a name.
+/// So much of the file's name is kept, so that the temporary name is not longer than the system allows.
 const LONGEST_NAME: usize = 160;
 
 impl Beside {
@@ -170,7 +171,7 @@ fn is_temporary(name: &OsStr) -> bool {
     })
 }
 
-/// What was left by processes that ended in the middle of a write.
+/// Removes what was left by processes that ended in the middle of a write.
 fn remove_left(directory: &Dir) {
     let Ok(entries) = directory.entries() else { return };
     for entry in entries.take(MOST_ENTRIES).flatten().filter(|entry| is_temporary(&entry.file_name())) {

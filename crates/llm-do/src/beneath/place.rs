@@ -1,8 +1,9 @@
 //! Where a path leads: found part by part and link by link, each directory held by its descriptor.
 //!
-//! The kernel can open a path beneath a directory, but does not say which file that was. Whoever judges a file by its name
-//! must know the name behind all links, of exactly the file that is then opened: so the links are followed here. What
-//! somebody changes meanwhile makes the walk end elsewhere beneath the start or fail; it never makes name and file differ.
+//! The kernel can open a path beneath a directory, but does not say which file that was. Code that judges a file by
+//! its name must know the name behind all links, of exactly the file that is then opened: so the links are followed
+//! here. If another process changes something meanwhile, the walk ends elsewhere beneath the start or fails; name and
+//! file never differ.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -30,7 +31,7 @@ const SEARCH: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const SEARCH: OFlags = OFlags::RDONLY;
 
-/// Which file: the same one, whatever it is called.
+/// Identifies a file, whatever name it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     device: u64,
@@ -38,7 +39,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Of whatever a path leads to, anywhere.
+    /// The identity of what a path leads to, anywhere.
     pub(crate) fn of_path(path: &Path) -> io::Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         Ok(Self::of(&rustix::fs::stat(path)?))
@@ -49,7 +50,7 @@ impl Identity {
         Ok(Self::of(&rustix::fs::fstat(file)?))
     }
 
-    /// Of metadata as the standard library has it.
+    /// The identity of the file whose metadata the standard library has read.
     pub(crate) fn of_file_metadata(metadata: &std::fs::Metadata) -> Self {
         use std::os::unix::fs::MetadataExt as _;
         Self { device: metadata.dev(), inode: metadata.ino() }
@@ -283,7 +284,8 @@ impl PathWalk {
     }
 }
 
-/// What somebody changed while it was looked at is said like any other failure.
+/// An error of the kernel. If another process changed something during the walk, it is reported like any other
+/// failure.
 fn failed(error: Errno) -> FileOpenError {
     FileOpenError::Io(error.into())
 }
@@ -327,8 +329,8 @@ impl Place {
         self.names.first().is_none_or(allowed)
     }
 
-    /// The directory that the place is in, and its name there. Directories that are missing are made; none of them can
-    /// be a link that somebody put there meanwhile.
+    /// The directory that the place is in, and its name there. Directories that are missing are made; none of them
+    /// can be a link that another process put there meanwhile.
     pub(crate) fn make_parent(&self) -> Result<(Dir, &OsStr), FileOpenError> {
         let (name, above) = self.names.split_last().ok_or(FileOpenError::NotRegular)?;
         let mut parent = self.directory.try_clone()?;

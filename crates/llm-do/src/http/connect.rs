@@ -101,8 +101,8 @@ impl Proxies {
         Ok(Self(Some(Arc::new(matcher))))
     }
 
-    /// What a plain request must carry because a proxy reads it. A tunnelled one shows its credentials to the proxy
-    /// when the tunnel is opened, and nobody else may see them.
+    /// What a plain request must carry because a proxy reads it. A tunnelled request shows its credentials to the
+    /// proxy when the tunnel is opened, and the server at its end must not see them.
     pub(super) fn authorization(&self, url: &Uri) -> Option<HeaderValue> {
         let plain = url.scheme_str() == Some("http");
         self.toward(url).filter(|_| plain).and_then(|proxy| proxy.basic_auth().cloned())
@@ -195,7 +195,7 @@ impl Connection for HttpStream {
     }
 }
 
-/// Whether a connection has answered before: then it may have been closed while nobody looked.
+/// Whether a connection has answered before: then the server may have closed it while it was not in use.
 #[derive(Clone, Default)]
 pub(super) struct ConnectionHistory(Arc<AtomicBool>);
 

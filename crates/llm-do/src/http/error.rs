@@ -10,7 +10,7 @@ use std::time::Duration;
 use hyper::Uri;
 use rustls::{CertificateError, InvalidMessage};
 
-/// `at` is `host:port`, or `the proxy host:port`.
+/// Why an exchange failed. `at` is `host:port`, or `the proxy host:port`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
     #[error("{reason}")]
@@ -92,7 +92,8 @@ impl HttpError {
         Self::Resolve { host: url.host().unwrap_or_default().to_owned(), reason }
     }
 
-    /// A failed TLS handshake: a quarrel about certificates or versions stays, a lost connection does not.
+    /// A failed TLS handshake: a fault of certificates or versions would be the same next time, a lost connection
+    /// would not.
     pub(super) fn of_handshake(error: &io::Error, at: String) -> Self {
         match tls_error(error) {
             Some(error) => Self::Tls { at, reason: tls_in_words(error) },

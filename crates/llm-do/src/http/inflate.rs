@@ -1,4 +1,5 @@
-//! Answers that come compressed, though nobody asked for it. The bytes themselves tell: no text begins as gzip does.
+//! Answers that come compressed, though the request did not ask for it. The bytes themselves tell: no text begins as
+//! gzip does.
 
 use std::io::{self, Write};
 
@@ -55,7 +56,7 @@ fn inflate(decoder: &mut GzDecoder<InflateBuffer>, chunk: &[u8], room: u64) -> R
     }
 }
 
-/// What follows the end of the compressed body is nothing.
+/// Adds compressed bytes. What follows the end of the compressed body is ignored.
 fn write(decoder: &mut GzDecoder<InflateBuffer>, mut chunk: &[u8]) -> io::Result<()> {
     while !chunk.is_empty() {
         match decoder.write(chunk)? {
@@ -66,7 +67,7 @@ fn write(decoder: &mut GzDecoder<InflateBuffer>, mut chunk: &[u8]) -> io::Result
     Ok(())
 }
 
-/// A few bytes can stand for very many.
+/// A bounded buffer, since a few compressed bytes can stand for very many.
 pub(super) struct InflateBuffer {
     bytes: Vec<u8>,
     room: u64,

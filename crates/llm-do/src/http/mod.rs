@@ -37,7 +37,7 @@ pub use error::{ExchangeStage, HttpError};
 
 use crate::descriptors;
 
-/// Everything that may be set, each with a value that suits most: `HttpSettings { idle_timeout, ..HttpSettings::STANDARD }`.
+/// Everything that may be set, each with a usual value: `HttpSettings { idle_timeout, ..HttpSettings::STANDARD }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
     /// From the name of a host to a connection that can be used, TLS and proxy included.
@@ -127,7 +127,7 @@ pub(crate) enum Pace {
     Slow,
 }
 
-/// Any status: redirects are not followed, refusals are not errors here.
+/// The answer to a request, whatever its status: redirects are not followed, and refusals are not errors here.
 #[derive(Debug)]
 pub struct Response {
     pub status: StatusCode,
@@ -142,7 +142,7 @@ impl Response {
     }
 }
 
-/// Cheap to clone; clones share their connections.
+/// Sends requests. It is cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct HttpClient {
     shared: Arc<HttpClientState>,
@@ -166,7 +166,7 @@ const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl HttpClient {
-    /// Opens nothing. The only error is a proxy that is not one.
+    /// Makes a client, which opens no connection yet. The only error is a proxy setting that names no proxy.
     pub fn new(settings: HttpSettings) -> Result<Self, HttpError> {
         let proxies = Proxies::new(&settings.proxy)?;
         let tls = Arc::new(LazyTls::new(settings.extra_certificates, settings.system_roots));
@@ -207,7 +207,7 @@ impl HttpClient {
         }
     }
 
-    /// Within which an answer must grow. Whoever reads it knows what makes it grow.
+    /// Within which an answer must grow. The code that reads the answer decides what makes it grow.
     pub(crate) fn content_timeout(&self) -> Duration {
         self.shared.content_timeout
     }
@@ -270,7 +270,7 @@ impl HttpClient {
 
     fn ask(&self, request: &Request) -> (ResponseFuture, UploadProgress) {
         let Request { method, url, mut headers, body } = request.clone();
-        // Any of them may be a key, and what is marked is not printed by whoever traces hyper.
+        // Any of them may be a key, and a value that is marked is not printed by a program that traces hyper.
         headers.values_mut().for_each(|value| value.set_sensitive(true));
         if let Some(credentials) = self.shared.proxies.authorization(&url) {
             headers.insert(PROXY_AUTHORIZATION, credentials);
@@ -284,13 +284,13 @@ impl HttpClient {
     }
 }
 
-/// Kept connections that were closed, before there is something else the matter.
+/// How many kept connections may turn out to be closed before that is reported as an error.
 const MOST_STALE: u32 = 3;
 
 /// Why there is no head of an answer.
 struct ResponseFailure {
     error: HttpError,
-    /// By a connection that had served before.
+    /// Whether the connection had answered an earlier request.
     was_kept: bool,
 }
 
@@ -350,7 +350,8 @@ fn check_address(url: &Uri) -> Result<(), HttpError> {
     fault.map_or(Ok(()), |reason| Err(HttpError::InvalidRequest { reason: reason.to_owned() }))
 }
 
-/// What would otherwise be dropped without a word: hyper takes the default port where it cannot read one.
+/// What is wrong with an authority that hyper would accept silently: it takes the default port where it cannot read
+/// one.
 fn authority_fault(url: &Uri) -> Option<&'static str> {
     let (Some(authority), Some(host)) = (url.authority(), url.host()) else { return Some("the address has no host") };
     if authority.as_str().contains('@') {
@@ -414,7 +415,7 @@ impl Receiving {
                     return Poll::Ready(Err(HttpError::of_exchange(&error, &self.url, ExchangeStage::InAnswer)));
                 }
                 Some(Ok(frame)) => {
-                    // Trailers say nothing that anybody here reads.
+                    // Trailers say nothing that is used here.
                     let Ok(chunk) = frame.into_data() else { continue };
                     let chunk = match self.encoding.decode(chunk, self.limit.saturating_sub(self.received)) {
                         Ok(chunk) if chunk.is_empty() => continue,
@@ -458,7 +459,7 @@ struct Silence {
     /// Until the first byte has come.
     first: Option<Duration>,
     timer: Pin<Box<Sleep>>,
-    /// None while nobody waits.
+    /// Since when a reader waits; `None` while none does.
     since: Option<Instant>,
 }
 
@@ -483,7 +484,8 @@ impl Silence {
     }
 }
 
-/// A limit may be set to anything, `Duration::MAX` included: what no clock can show is a lifetime away.
+/// A time so much later. A limit may be set to anything, `Duration::MAX` included: a time that no clock can show is
+/// replaced by one a lifetime away.
 fn later(start: Instant, by: Duration) -> Instant {
     const LIFETIME: Duration = Duration::from_hours(24 * 365 * 100);
     start.checked_add(by).unwrap_or_else(|| start + LIFETIME)

@@ -49,7 +49,7 @@ impl LazyTls {
                 .map_err(|reason| format!("the extra certificates cannot be used: {reason}"))?;
         }
         if self.system_roots {
-            // Reads files, for milliseconds and once. What cannot be read there is not ours to complain about: the
+            // This reads files, once and for milliseconds. What cannot be read there is not reported here: the
             // handshake will say whether something was missing.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
@@ -62,7 +62,7 @@ impl LazyTls {
     }
 }
 
-/// The one place that knows who computes: never the process-wide default, which belongs to the embedding program.
+/// The cryptography that is used: never the process-wide default, which belongs to the embedding program.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

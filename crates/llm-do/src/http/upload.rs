@@ -50,7 +50,7 @@ impl UploadProgress {
     }
 }
 
-/// The rest goes with the request: what was lent is given back when nobody sends it any more.
+/// Lets go of the bytes with the request, so that a lent body is given back as soon as it is no longer being sent.
 impl Drop for Upload {
     fn drop(&mut self) {
         lock(&self.0).rest = Bytes::new();

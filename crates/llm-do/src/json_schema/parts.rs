@@ -21,7 +21,7 @@ const MOST_STEPS: u64 = 1_000_000_000;
 const MOST_PAIRS: u64 = 4_000_000;
 const MOST_KNOWN: usize = 1_000_000;
 
-/// What a schema comes to. A reference back to where it stands is one part.
+/// How many parts a schema has with its references in their places. A reference back to where it stands is one part.
 pub(crate) fn count(schema: &Value) -> Result<u64, SchemaError> {
     check_patterns(schema)?;
     check_bases(schema, true)?;

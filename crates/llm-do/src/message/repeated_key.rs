@@ -1,5 +1,5 @@
-//! Keys that an object has twice. JSON does not say which of them counts, so whoever judges such a text and whoever acts on
-//! it may read two different things.
+//! Keys that an object has twice. JSON does not say which of them counts, so the code that judges such a text and the
+//! code that acts on it may read two different things.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 /// The first key that an object of this text has twice, at any depth.
 pub(crate) fn repeated_key(json: &str) -> Option<String> {
     let found = RefCell::new(None);
-    // What is no JSON, or nested deeper than anybody reads, has no keys.
+    // What is no JSON, or nested deeper than the parser reads, has no keys.
     let _ = RepeatedKeySearch(&found).deserialize(&mut serde_json::Deserializer::from_str(json));
     found.into_inner()
 }

@@ -2,7 +2,7 @@
 //!
 //! `private` of a part is the content block as it goes back, with its fields in alphabetical order: a stream brings
 //! them in pieces and a document in any order, and both must give the same reply. Of a tool call it is the `caller`,
-//! because the rest of the call may be edited by whoever approves it.
+//! because the approver may edit the rest of the call.
 
 mod decode;
 mod encode;
@@ -37,7 +37,7 @@ impl Protocol for Anthropic {
         headers
     }
 
-    /// Models since 4.6 refuse it, and so does thinking.
+    /// Whether a request may end with the beginning of an answer: models since 4.6 refuse it, and so does thinking.
     fn continues_answers(&self, head: &Head, _: &Quirks) -> bool {
         encode::takes_prefill(&head.model.model) && matches!(head.settings.thinking, None | Some(Thinking::Off))
     }

@@ -1,5 +1,5 @@
 //! Ids of tool calls that moved to another provider. What a provider sent itself goes back as it came; an id of
-//! somebody else that it would refuse is replaced, in the call and in its result alike.
+//! another provider that it would refuse is replaced, in the call and in its result alike.
 
 use std::collections::HashMap;
 
@@ -39,8 +39,8 @@ fn is_word(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// Letters and digits that follow from the id alone, so that a replayed conversation has the same ones. FNV-1a: nobody
-/// gains by a collision among the calls of one conversation.
+/// Letters and digits that follow from the id alone, so that a replayed conversation has the same ones. FNV-1a is
+/// enough: an attacker gains nothing by a collision among the calls of one conversation.
 fn digest(id: &str, length: usize) -> String {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut hash = id.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {

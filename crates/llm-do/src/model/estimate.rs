@@ -1,4 +1,4 @@
-//! How many tokens a request will have, before anybody has counted them. Pure.
+//! How many tokens a request will have, before its provider has counted them. Pure.
 //!
 //! ASCII text has about three bytes to a token, more in most languages; of other text every byte may be one. Pictures and
 //! documents are counted as their provider says that it counts them. A conversation that was counted before is not
@@ -10,7 +10,7 @@ use super::name::ModelName;
 use super::picture::PictureSize;
 use crate::message::{Arguments, Attachment, Content, Message, RawJson, Reply, ReplyPart, ToolResult, Usage};
 
-/// A picture or a document of which nobody says how it is counted.
+/// A picture or a document whose provider does not say how it counts them.
 const UNKNOWN_FILE: u64 = 6_000;
 
 /// What goes in with a request.
@@ -21,14 +21,15 @@ pub(crate) struct InputEstimate {
     pub counted: u64,
 }
 
-/// Of the instructions, the tools and the output schema, which go in with each request.
+/// How many tokens the instructions, the tools and the output schema have, which go in with each request.
 pub(crate) fn of_head(head: &Head) -> u64 {
     let tools =
         head.tools.iter().map(|tool| of_text(&tool.name) + of_text(&tool.description) + of_json(&tool.parameters));
     of_text(&head.instructions) + tools.sum::<u64>() + head.output.as_ref().map_or(0, of_json)
 }
 
-/// Of a request with this history: the last count of the provider, and what is new since. Without one, everything is.
+/// How many tokens a request with this history has: the last count of the provider, and an estimate of what is new
+/// since. Without a count everything is estimated.
 pub(crate) fn of_request(head: u64, history: &[Message], model: &ModelName) -> InputEstimate {
     let new = |messages: &[Message]| messages.iter().map(|message| of_message(message, model)).sum::<u64>();
     let counted = history.iter().enumerate().rev().find_map(|(index, message)| match message {
@@ -44,12 +45,13 @@ pub(crate) fn of_request(head: u64, history: &[Message], model: &ModelName) -> I
     }
 }
 
-/// An estimate is none, and the sum of two requests is not what went in with one.
+/// Whether the provider counted the input of one request: an estimate is no count, and the sum of two requests is not
+/// what went in with one.
 fn is_counted(usage: &Usage) -> bool {
     usage.input_tokens > 0 && usage.requests == 1 && usage.estimated == 0
 }
 
-/// Others count otherwise.
+/// Whether this model wrote the reply: other models count otherwise.
 fn is_of(reply: &Reply, model: &ModelName) -> bool {
     let name = reply.model.split_once(':');
     name.is_some_and(|(provider, name)| provider == model.provider && name == model.model)
@@ -77,7 +79,8 @@ fn of_message(message: &Message, model: &ModelName) -> u64 {
     }
 }
 
-/// What its own provider counted as output is not more as input; what its tools have found is not part of that.
+/// A reply is at most as many tokens of input as its provider counted as output. What the provider's tools have found
+/// is not part of that count, so a reply with such parts is estimated.
 fn of_reply(reply: &Reply) -> u64 {
     let estimate = reply.parts.iter().map(of_part).sum();
     let has_found = reply.parts.iter().any(|part| matches!(part, ReplyPart::ServerTool(_)));
@@ -236,7 +239,7 @@ mod tests {
         for (history, tokens, counted) in cases {
             assert_eq!(of_request(100, &history, &model), InputEstimate { tokens, counted }, "{history:?}");
         }
-        // A server that counts nothing has not counted.
+        // A server that reports zero tokens has not counted.
         let uncounted = [user(), reply(name, "abc", 0, 0)];
         assert_eq!(of_request(100, &uncounted, &model), InputEstimate { tokens: 105, counted: 0 });
     }

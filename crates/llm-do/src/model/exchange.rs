@@ -105,8 +105,8 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Where a key comes from that is not at hand: somebody's store of passwords. It may take its time, and it says itself
-/// when it has waited long enough.
+/// Where a key comes from that is not at hand, such as the user's password store. It may take its time, and it
+/// decides itself when it has waited long enough.
 pub trait KeySource: Send + Sync {
     /// The key, or why there is none; the reason is shown, so nothing of the key belongs into it.
     fn obtain(&self) -> BoxFuture<'_, Result<Secret, String>>;
@@ -307,7 +307,8 @@ impl ModelConnection {
             ModelError::Wait(fault) => {
                 Wait { length: usual.max(fault.retry_after.unwrap_or_default()), reason: fault.to_string() }
             }
-            // Of chance, not of the provider's state: there is nothing to wait for, and nothing to hope for twice.
+            // It happens by chance, whatever the provider's state: waiting does not help, and a second repetition is
+            // not likely to.
             ModelError::Garbled(fault) if !before.garbled => {
                 before.garbled = true;
                 Wait { length: Duration::ZERO, reason: fault.to_string() }
@@ -407,7 +408,7 @@ impl ModelConnection {
         self.read(&mut body, label, turn, told, &mut sent).await.map_err(|error| identified(error, request_id))
     }
 
-    /// The answer, by what it is: nobody is asked again because of how it is labelled.
+    /// Reads the answer by what it is: a wrong content type is no reason to ask again.
     async fn read(
         &self,
         body: &mut Body,
@@ -418,7 +419,7 @@ impl ModelConnection {
     ) -> Result<Reply, ModelError> {
         let patience = self.exchange.http.content_timeout();
         let Some(start) = beginning(body, patience).await? else { return Err(DecodeError::Cut.into()) };
-        // Boxed is what a stream, the usual answer, has no use for while it is read.
+        // Only the stream, the usual answer, is not boxed: what the others need takes no room while it is read.
         match ResponseForm::of(&start, &label) {
             ResponseForm::Stream => self.stream(start, body, self.reading(turn, told, sent)).await,
             ResponseForm::Document => Box::pin(self.document(start, body, turn, told, sent)).await,
@@ -511,7 +512,8 @@ impl ModelConnection {
     }
 }
 
-/// Documents come when all of them is written, and who thinks is silent meanwhile.
+/// How long an answer may be silent: a document comes when all of it is written, and a model that thinks is silent
+/// meanwhile.
 fn pace(head: &Head) -> Pace {
     match (head.stream, thinks(head)) {
         (false, _) => Pace::Late,
@@ -618,7 +620,7 @@ struct Wait {
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const LONGEST_REFUSAL: u64 = 1024 * 1024;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(30);
-/// Far more than anybody can look at; an answer with more is a model that repeats itself.
+/// Far more calls than a person can look at; an answer with more is a model that repeats itself.
 pub(crate) const MOST_CALLS: usize = 128;
 /// After the last event nothing of use comes: this long its end is waited for.
 const LONGEST_DRAIN: Duration = Duration::from_millis(250);

@@ -135,7 +135,7 @@ const REFUSED_KINDS: &[&str] = &[
 const TOO_LONG_KINDS: &[&str] =
     &["context_length_exceeded", "request_too_large", "exceed_context_size_error", "model_context_window_exceeded"];
 
-/// Most providers say it in words only.
+/// Whether the message says that the conversation is too long: most providers say it in words only.
 fn speaks_of_length(message: &str) -> bool {
     const PHRASES: &[&str] = &[
         "prompt is too long",

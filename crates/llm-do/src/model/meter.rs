@@ -1,5 +1,5 @@
-//! Who counts: every sending of a request is let through before, and told of after. One request may be sent several
-//! times, and each time may have to be paid.
+//! Counts the sendings of a request: each is allowed before it begins, and reported when it has ended. One request
+//! may be sent several times, and each time may have to be paid.
 
 use super::ModelError;
 use crate::BoxFuture;

@@ -92,9 +92,9 @@ pub struct ModelChoices {
     pub overrides: BTreeMap<String, ModelName>,
     /// Stands for the model of every agent whose file names none, where none of them is asked.
     pub unasked: Option<ModelName>,
-    /// For every agent whose file names none. That no agent uses it is a mistake.
+    /// For every agent whose file names none. It is a mistake if no agent uses it.
     pub required: Option<ModelName>,
-    /// For the same agents, the first of them; that no agent uses it is none.
+    /// For the same agents; the first of these decides. It is no mistake if no agent uses them.
     pub fallbacks: Vec<ModelFallback>,
     /// The texts of scripts that these choices name as `scripted:FILE`, by file.
     pub scripts: BTreeMap<String, String>,

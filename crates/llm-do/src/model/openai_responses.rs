@@ -32,7 +32,7 @@ impl Protocol for OpenAiResponses {
         key.map(|key| ("authorization", format!("Bearer {key}"))).into_iter().collect()
     }
 
-    // What the model said before is a message of its own: it would begin another.
+    // No: what the model said before is a message of its own, and the model would begin another one.
     fn continues_answers(&self, _: &Head, _: &Quirks) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! How large pictures are, read off their first bytes. Pure.
 
-/// In pixels.
+/// The size of a picture, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PictureSize {
     pub width: u64,

@@ -1,8 +1,8 @@
 //! Tokens → money.
 //!
-//! The prices that we know stand in `prices/table.txt`, which `cargo run -p price-table` writes: sorted, one model per
-//! line, searched where it lies. Nothing is parsed or built before a price is asked for. The user's own prices come
-//! first, and a price that nobody knows stays unknown: it is never zero.
+//! The prices that we know stand in `prices/table.txt`, which `cargo run -p price-table` writes: sorted, one model
+//! per line, searched where it lies. Nothing is parsed or built before a price is asked for. The user's own prices
+//! come first, and a price that neither names stays unknown: it is never zero.
 //!
 //! A model is looked up by its whole name, then without what marks a version of it: a date (`-20251001`, `-2025-10-01`)
 //! or a number (`-001`). Letters of any case are the same. Of `-latest` nothing is concluded: it moves on to models with
@@ -134,8 +134,9 @@ impl ModelPrice {
         *self == Self::FREE
     }
 
-    /// The most that an input of about so many tokens can cost, and one token of the answer to it. A cache may have to be
-    /// written; and the prompt may be a long one, as far as a token has at least one byte and the count took three.
+    /// The most that an input of about so many tokens can cost, and one token of the answer to it. The whole input
+    /// may have to be written to a cache. The prompt may also have up to three times as many tokens, and so belong to
+    /// a dearer tier: the estimate took three bytes for a token, and a token has at least one.
     pub(crate) fn most(&self, input_tokens: u64) -> (Money, Money) {
         let tiers = self.tiers.iter().filter(|tier| input_tokens.saturating_mul(3) > tier.above);
         let rates = || std::iter::once(&self.rates).chain(tiers.clone().map(|tier| &tier.rates));
@@ -163,7 +164,7 @@ impl Money {
         Self(mills * 1_000_000_000)
     }
 
-    /// What is no amount is none.
+    /// The amount of so many dollars; zero if the number is negative or no number.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a double saturates")]
     pub(crate) fn from_usd(usd: f64) -> Self {
         Self((usd * PICODOLLARS).round() as u64)
@@ -381,7 +382,7 @@ mod tests {
             (flat, [1000, 100, 0, 0], "0.0015"),
             (flat, [1000, 100, 600, 300], "0.001035"),
             (flat, [1000, 0, 1000, 0], "0.0001"),
-            // More cached tokens than tokens: a provider that counts otherwise is not believed twice.
+            // If a provider reports more cached tokens than tokens, no token is billed twice.
             (flat, [1000, 0, 900, 900], "0.000215"),
             (flat, [1000, 0, 5000, 5000], "0.0001"),
             (tiered, [1000, 0, 0, 0], "0.001"),

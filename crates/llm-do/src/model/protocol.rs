@@ -1,5 +1,5 @@
-//! The seam between conversations and wire formats: a protocol is a pure translation in both directions. Whoever drives
-//! it owns the connection, the retries and the clock.
+//! The seam between conversations and wire formats: a protocol is a pure translation in both directions. Its caller
+//! owns the connection, the retries and the clock.
 
 use std::borrow::Cow;
 
@@ -106,7 +106,8 @@ pub(crate) fn read_plain<'a, T: Deserialize<'a>>(
     Plain::read(text, plain).map_or_else(|| Ok(serde_json::from_str(text)?), Ok)
 }
 
-/// What is not as it should be is not there: nobody gives an answer back because of what stands beside it.
+/// Reads a field that is not needed. A value of another form counts as absent, so that an answer is not lost because
+/// of a field beside it.
 pub(crate) fn leniently<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -212,7 +213,7 @@ impl Quirks {
 pub enum KeyForm {
     /// As the protocol does it.
     Own,
-    /// It is a token that somebody was given for a while.
+    /// The key is a token that is valid for a while, and is sent as one.
     Bearer,
 }
 

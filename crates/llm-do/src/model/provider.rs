@@ -51,8 +51,8 @@ pub enum KeyNeed {
     Sometimes,
 }
 
-/// A tool that a provider runs itself, and what it lets us restrict. What is not listed is not sent, and linking refuses
-/// it: a restriction that nobody keeps is worse than none.
+/// A tool that a provider runs itself, and what it lets us restrict. What is not listed is not sent, and linking
+/// refuses it: a restriction that the provider does not keep is worse than none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfferedTool {
     pub kind: ServerToolKind,

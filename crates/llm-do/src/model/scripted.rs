@@ -310,7 +310,7 @@ impl Conversation for Acting {
         None
     }
 
-    // A rule that says the first half says it again.
+    // A rule decides by the history alone: it would say the first half again, and not the rest.
     fn goes_on_with(&self, _: &Reply) -> bool {
         false
     }

@@ -6,7 +6,7 @@
 use super::name::ModelName;
 use super::prices::{find, listed_as};
 
-/// In tokens.
+/// How much a model takes and says, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Input and answer together.

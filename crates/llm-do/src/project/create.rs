@@ -1,7 +1,8 @@
-//! Agents made at run time: their files are written here, and linked one at a time when somebody calls them.
+//! Agents made at run time: their files are written here, and linked one at a time when they are called.
 //!
-//! What an agent creates has no more than its creator, then and whenever it is called. What a program creates has what the
-//! program says. What nobody created here is no agent, whatever file lies there.
+//! What an agent creates has no more than its creator, then and whenever it is called. What a program creates has
+//! what the program says. A file that was not created here is no agent, even if it lies in the directory of created
+//! agents.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -158,7 +159,7 @@ impl Project {
 }
 
 impl Project {
-    /// Links a created agent like any other file of the project, for whoever starts with it by name.
+    /// Links a created agent like any other file of the project, for a caller that starts with it by name.
     #[must_use]
     pub fn with_created(mut self, name: &str) -> Self {
         let Some(path) = self.generated.get(name).cloned() else { return self };
@@ -167,7 +168,7 @@ impl Project {
                 self.generated.remove(name);
                 self.add_file(&path, &text)
             }
-            // It is gone since: nobody knows its name.
+            // The file was removed since, or cannot be read, so there is no agent of this name.
             Ok(None) | Err(_) => self,
         }
     }
@@ -327,7 +328,7 @@ enum AgentNameStatus {
         path: PathBuf,
         text: String,
     },
-    /// There is a file, and nobody made it here as it is.
+    /// There is a file, and it was not made here, or not as it is now.
     Stranger,
     Nothing,
 }
@@ -396,7 +397,7 @@ fn read(root: &Path, path: &Path) -> Result<Option<String>, FileOpenError> {
     }
 }
 
-/// Beside the file and then in its place, so that nobody sees a half of it.
+/// Writes the text beside the file and then puts it in its place, so that a reader never sees a half of it.
 fn write(root: &Path, path: &Path, text: &str) -> Result<(), CreateError> {
     let write = || -> io::Result<()> {
         let root = Dir::open_ambient_dir(root, ambient_authority())?;

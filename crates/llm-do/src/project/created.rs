@@ -1,7 +1,8 @@
 //! Which agents were made here: a signed list beside the project, never in it.
 //!
-//! A file in the directory of created agents says what it likes. Only a file that is recorded here, as it is recorded here,
-//! is an agent that somebody agreed to; it has the name of its creator, and is never more than that one is now.
+//! A file in the directory of created agents can claim anything. Only a file that is recorded here, as it is recorded
+//! here, is an agent that was agreed to; its record names its creator, and it never has more than the creator has
+//! now.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions};
@@ -25,7 +26,7 @@ pub struct CreatedStore {
     pub key: StateKey,
 }
 
-/// An agent that was made here.
+/// What is recorded of an agent that was made here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreationRecord {
     pub name: String,
@@ -58,11 +59,12 @@ pub struct CreatedAgents {
 struct CreationLog {
     file: PathBuf,
     key: StateKey,
-    /// Of the project: a list that was signed for another one is none for this one.
+    /// The start of the chain of signatures, made from the project: a list that was signed for another project is not
+    /// valid for this one.
     start: LineMac,
 }
 
-/// More is not read: who makes so many agents by hand?
+/// A larger list is not read: no honest use creates so many agents.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
 impl CreatedAgents {
@@ -92,7 +94,7 @@ impl CreatedAgents {
 }
 
 impl CreationLog {
-    /// A root that cannot be found has nothing to call.
+    /// A root that cannot be found has no list, since it has no agents to call.
     fn of(root: &Path, store: &CreatedStore) -> Option<Self> {
         let root = root.canonicalize().ok()?;
         // Names need not be UTF-8, and two that are not must not look alike.
@@ -126,7 +128,7 @@ impl CreationLog {
         let mut line = serde_json::to_string(made)?;
         let mac = self.key.next(SigningPurpose::Created, lines.last, &line.as_bytes()[..line.len() - 1]);
         sign(&mut line, mac);
-        // What is behind the last good line is somebody else's, or the half of a line.
+        // What follows the last good line was written by another program, or is the half of a line.
         file.set_len(lines.length)?;
         file.seek(SeekFrom::Start(lines.length))?;
         file.write_all(format!("{line}\n").as_bytes())?;
@@ -188,7 +190,8 @@ fn common_tools(uses: Vec<ToolsetUse>, creators: &[ToolsetUse]) -> Vec<ToolsetUs
     common.collect()
 }
 
-/// Without a rule the toolset decides, which only an `allow` can loosen: so an `allow` needs both.
+/// The stricter of two rules. Without a rule the toolset decides, which only an `allow` can loosen: so an `allow`
+/// needs both.
 fn stricter(one: Option<Rule>, other: Option<Rule>) -> Option<Rule> {
     match (one, other) {
         (Some(Rule::Block), _) | (_, Some(Rule::Block)) => Some(Rule::Block),
@@ -198,7 +201,8 @@ fn stricter(one: Option<Rule>, other: Option<Rule>) -> Option<Rule> {
     }
 }
 
-/// Silent is: its own tools, and what was created.
+/// The agents that both may call. Without a list that means the agents among one's own tools, and those that were
+/// created.
 fn common_workers(own: Option<AllowWorkers>, creator: &AgentSpec) -> Option<AllowWorkers> {
     let is_tool = |name: &String| creator.tools.iter().chain(&creator.toolsets).any(|used| used.name == *name);
     match (own, &creator.allow_workers) {
@@ -221,7 +225,8 @@ impl AttachmentPolicy {
             ([], allowed) | (allowed, []) => allowed.to_vec(),
             (own, others) => {
                 let both: Vec<String> = own.iter().filter(|suffix| others.contains(suffix)).cloned().collect();
-                // An empty list says nothing, and nothing in common is no file at all: no name has this ending.
+                // An empty list would allow all files, and nothing in common must allow none: no name has this
+                // ending.
                 if both.is_empty() { vec!["\0".to_owned()] } else { both }
             }
         };
@@ -303,7 +308,7 @@ mod tests {
         assert_eq!(known(), [false; 3]);
         std::fs::write(&file, [lines[0], lines[2]].concat()).unwrap();
         assert_eq!(known(), [true, false, false]);
-        // Whoever adds to a list that somebody changed goes on behind what is good of it.
+        // An agent that is added to a list which was changed from outside is recorded behind its last good line.
         agents.add(CreationRecord::of("three", "three", None)).unwrap();
         assert_eq!(known(), [true, false, true]);
     }

@@ -1,4 +1,4 @@
-//! What a project's files were: so that whoever goes on with a run knows what has changed since.
+//! What a project's files were: so that the process that resumes a run knows what has changed since.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Project {
         Fingerprint(named.chain(self.digests_of_python()).collect())
     }
 
-    /// Linking does not read them, but what they say is what a run does.
+    /// Digests of the Python files. Linking does not read them, but they decide what a run does.
     fn digests_of_python(&self) -> impl Iterator<Item = (String, String)> {
         self.python_files().into_iter().filter_map(|path| {
             let text = read_regular(&self.root.join(&path), MOST_BYTES).ok()?;

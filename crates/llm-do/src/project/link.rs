@@ -381,7 +381,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// A provider's key never reaches a child.
+    /// Refuses variables that hold a provider's key: a key never reaches a child.
     fn check_environment(&mut self, manifest: Option<&Manifest>) {
         let from_env = |definition: &'a super::manifest::ToolsetDefinition| match definition {
             super::manifest::ToolsetDefinition::Mcp(_, from_env) => from_env.as_slice(),

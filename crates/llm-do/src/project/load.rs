@@ -25,7 +25,7 @@ use crate::tools::working_directory::WorkingDirectory;
 pub const MANIFEST_NAME: &str = "project.json";
 /// Where agents that are created at run time are kept, beneath the project root, unless the manifest says otherwise.
 pub(crate) const DEFAULT_GENERATED_DIR: &str = "workers/generated";
-/// More agents than anybody writes; a directory of more files is a mistake or an attack.
+/// More agents than people write; a directory of more files is a mistake or an attack.
 const MOST_WORKER_FILES: usize = 50_000;
 
 impl Project {

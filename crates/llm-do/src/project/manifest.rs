@@ -40,7 +40,7 @@ pub struct Manifest {
     /// The toolsets as JSON.
     pub definitions: BTreeMap<String, String>,
     pub env: Vec<Located<String>>,
-    /// What its keys ask of whoever runs the project.
+    /// What its keys ask of the user who runs the project.
     pub claims: Vec<Located<Claim>>,
     /// Keys that are there but could not be used. That was reported, and what follows from it is no further mistake.
     pub mistaken: Vec<&'static str>,
@@ -155,7 +155,7 @@ const ENTRY: Table = Table {
     ],
 };
 
-/// Of calls within each other.
+/// The deepest nesting of calls that a manifest may allow.
 #[allow(clippy::cast_possible_wrap, reason = "a thousand")]
 const MOST_CALLS: i64 = Nesting::MOST as i64;
 
@@ -192,7 +192,7 @@ const RUNTIME: Table = Table {
     ],
 };
 
-/// Of a program that lives as long as a run.
+/// The keys of a fence around a program that lives as long as a run.
 pub(crate) const FENCE: Table = Table {
     what: "a fence",
     keys: &[

@@ -178,7 +178,7 @@ impl Program {
         agents.chain(self.fallback.iter().map(|fallback| (&fallback.model, fallback.script.as_ref())))
     }
 
-    /// Those of them that somebody has to answer for: no script does.
+    /// The models that a provider has to be asked for: all but those that follow a script.
     pub fn asked_models(&self) -> impl Iterator<Item = &ModelName> {
         self.models().filter(|(_, script)| script.is_none()).map(|(model, _)| model)
     }
@@ -324,7 +324,7 @@ pub struct AgentSpec {
     /// Single functions, each as a toolset of one.
     pub tools: Vec<ToolsetUse>,
     pub toolsets: Vec<ToolsetUse>,
-    /// Rules for tools of which nobody knows yet whether they are there.
+    /// Rules for tools of which it is not known yet whether they are there.
     pub doubtful_rules: Vec<DoubtfulRule>,
     /// `None`: a model may call the agents in `toolsets`, code may call any.
     pub allow_workers: Option<AllowWorkers>,
@@ -383,8 +383,8 @@ pub struct ToolsetUse {
     pub rules: Rules,
 }
 
-/// A rule for a tool that only toolsets with unknown tools can have: whoever opens them finds out, before anything runs. One
-/// that ruled nothing would be taken for a protection.
+/// A rule for a tool that only toolsets with unknown tools can have. When they are opened, before anything runs, it
+/// is found out whether one has it: a rule that ruled nothing would be taken for a protection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DoubtfulRule {
     /// Where it was written, for people.

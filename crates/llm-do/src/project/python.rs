@@ -220,7 +220,7 @@ impl Program {
     }
 }
 
-/// The tools of a toolset of the module. What a factory makes has, it says when a call opens it.
+/// The tools of a toolset of the module. Those of a factory are not known before a call opens it.
 fn known_tools(toolset: &ExportedToolset) -> Option<Vec<DeclaredTool>> {
     if let Some(built_in) = &toolset.built_in {
         // What is wrong with the definition is told where it is opened.

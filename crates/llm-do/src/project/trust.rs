@@ -1,5 +1,5 @@
-//! What a project asks of whoever runs it, and the phases that keep it from being run before somebody has agreed: a project
-//! is *surveyed* (files are read, nothing runs), *trusted*, and only then anything of it starts.
+//! What a project asks of the user who runs it, and the phases that keep it from being run before the user has
+//! agreed: a project is *surveyed* (files are read, nothing runs), *trusted*, and only then anything of it starts.
 
 pub(crate) mod claims;
 mod contents;
@@ -32,7 +32,7 @@ use contents::{FileContent, ModuleDigests, ProjectContents};
 /// What is said of a program that a rule asks about.
 const IF_YES: &str = ", if you say yes";
 
-/// More than anybody reads.
+/// More items than a person reads.
 pub(crate) const MOST_ITEMS: usize = 1_000;
 
 /// One thing that needs trust.
@@ -88,7 +88,7 @@ pub struct SurveyedProject {
     contents: ProjectContents,
 }
 
-/// What somebody agreed to.
+/// What the user agreed to.
 #[derive(Clone, Copy, Debug)]
 pub enum Agreement<'a> {
     /// Whatever it is now.
@@ -99,7 +99,8 @@ pub enum Agreement<'a> {
     Items(&'a BTreeSet<TrustDigest>),
 }
 
-/// A project that somebody agreed to. Whatever of it starts, starts from here: its Python files, its servers, its runs.
+/// A project that the user agreed to. Whatever of it starts, starts from here: its Python files, its servers, its
+/// runs.
 #[derive(Debug)]
 pub struct TrustedProject {
     project: Project,
@@ -120,12 +121,12 @@ impl Deref for TrustedProgram {
 }
 
 impl TrustedProgram {
-    /// The same program with something in it changed by whoever runs it, not by the project.
+    /// The same program with something in it changed by the caller that runs it, not by the project.
     pub fn adapted<E>(self, change: impl FnOnce(Program) -> Result<Program, E>) -> Result<Self, E> {
         change(self.0).map(Self)
     }
 
-    /// Of whoever calls this library for a project of their own.
+    /// Trusts a program for a caller of this library, whose own project it is.
     pub(super) fn of_caller(program: Program) -> Self {
         Self(program)
     }
@@ -277,7 +278,7 @@ impl Item {
         TrustDigest::of(head.into_iter().chain(self.words.iter().chain(&self.hidden).map(String::as_str)))
     }
 
-    /// Whatever answers every question comes before what allows one.
+    /// The order of items. What answers every question comes before what allows one.
     fn order(&self) -> (ClaimClass, bool, bool, Option<Span>, &str) {
         (self.class, self.source != "runtime", self.span.is_none(), self.span, &self.shown)
     }
@@ -335,7 +336,8 @@ impl TrustItemWriter<'_> {
         &self.surveyed.contents
     }
 
-    /// What Python may reach, if the project says so: whoever agreed to run it behind one fence has not agreed to another.
+    /// What Python may reach, if the project says so: a user who agreed to run it behind one fence has not agreed to
+    /// another.
     fn python_fence(&self) -> Option<String> {
         let fence = self.surveyed.linked.program.python_fence.as_ref()?;
         Some(serde_json::json!([fence.read, fence.write, fence.network]).to_string())
@@ -359,7 +361,8 @@ impl TrustItemWriter<'_> {
         self.surveyed.project.programs.iter().find(is_it).map(|rule| &rule.place)
     }
 
-    /// A program of the system that asks is one that anybody would be asked about, by whichever name.
+    /// Whether a rule asks about a program of the system, which needs no trust: the user would be asked about it as
+    /// well if the rule named it without its path.
     fn is_like_a_name(&self, claim: &Claim) -> bool {
         match &claim.subject {
             Subject::Command { words, remark } if remark == IF_YES => {
@@ -380,7 +383,7 @@ impl TrustItemWriter<'_> {
             .filter_map(|word| self.contents().named_by(word))
             .map(|(path, content)| (path, covered(Some(content))))
             .collect();
-        // A rule that allows a program of the project lets it run.
+        // A rule that allows a program of the project runs code of the project.
         if item.class == ClaimClass::Allow && !named.is_empty() {
             item.class = ClaimClass::Run;
         }

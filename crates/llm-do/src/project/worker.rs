@@ -43,7 +43,7 @@ pub struct WorkerFile {
     pub attachment_policy: AttachmentPolicy,
     pub locked: bool,
     pub instructions: String,
-    /// What its keys ask of whoever runs it.
+    /// What its keys ask of the user who runs it.
     pub claims: Vec<Located<Claim>>,
     /// Keys that are there but could not be used. That was reported, and what follows from it is no further mistake.
     pub mistaken: Vec<&'static str>,

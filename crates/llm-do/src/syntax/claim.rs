@@ -1,5 +1,5 @@
-//! What a file asks of whoever runs it. Each key of a format says that it asks for nothing, or names the function that says
-//! what it asks for: a key of which neither is said does not compile.
+//! What a file asks of the user who runs it. Each key of a format says that it asks for nothing, or names the
+//! function that says what it asks for: a key of which neither is said does not compile.
 
 use serde::Serialize;
 
@@ -7,16 +7,16 @@ use super::diagnostic::{Located, Span};
 use super::table::Fields;
 use super::tree::Node;
 
-/// What a key is to whoever runs the file.
+/// What a key means to the user who runs the file.
 #[derive(Clone, Copy)]
 pub(crate) enum Bearing {
-    /// A name, a prompt, a schema, a bound: whatever only tightens.
+    /// It asks for nothing: a name, a prompt, a schema, a bound, or whatever only tightens.
     Neutral,
     /// The keys of its value say it, each for itself.
     Inside,
-    /// The item of a key beside or around it speaks of it.
+    /// The item of a key beside or around it covers it.
     Covered,
-    /// Something that they have to agree to, depending on its value.
+    /// Something that the user has to agree to, depending on its value.
     Item(Claiming),
 }
 
@@ -41,17 +41,17 @@ impl WrittenKey<'_> {
     }
 }
 
-/// The most dangerous first.
+/// The kinds of claims, the most dangerous first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimClass {
     /// Code that starts, or may start, with the user's rights.
     Run,
-    /// A question less.
+    /// The approver is asked less often.
     Allow,
     /// Something outside the project is read, written or told.
     ReachOut,
-    /// Somebody else than a model answers.
+    /// A script of the project answers instead of a model.
     Answer,
 }
 
@@ -73,7 +73,7 @@ pub struct Claim {
     pub subject: Subject,
     /// What else is agreed to and not shown: it may be long, or a secret.
     pub literals: Vec<String>,
-    /// Whose it is: "shell `sh`". Empty: that of the file.
+    /// What the claim belongs to: "shell `sh`". Empty if it is the file itself.
     pub owner: String,
 }
 

@@ -13,11 +13,12 @@ use super::names;
 use crate::escape::{is_deceptive, visible};
 use crate::remedy::{Remedy, Wording};
 
-/// Beyond this many mistakes more of them help nobody; the rest is counted.
+/// A reader has no use for more mistakes than these; the rest is counted.
 const MOST_DIAGNOSTICS: usize = 1_000;
 /// Beyond this many, a report on a terminal is no longer read.
 const MOST_RENDERED: usize = 100;
-/// Looking for the nearest of ten thousand names costs milliseconds, so only those who are still reading get one.
+/// Looking for the nearest of ten thousand names costs milliseconds, so only the first mistakes, which are read, get
+/// a suggestion.
 const MOST_SUGGESTIONS: usize = 100;
 /// A line longer than this is located but not shown.
 const LONGEST_SHOWN_LINE: usize = 8 * 1024;
@@ -116,7 +117,7 @@ impl From<Span> for DiagnosticPlace {
     }
 }
 
-/// Its words are harmless wherever they are printed: they often quote a file.
+/// A mistake or a note. Its words are harmless wherever they are printed: they often quote a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
     pub severity: Severity,
@@ -205,7 +206,7 @@ impl Diagnostics {
         self.list.len() >= MOST_DIAGNOSTICS
     }
 
-    /// Which name was probably meant, and what there is; nothing once there are so many mistakes that nobody reads on.
+    /// Which name was probably meant, and what there is; nothing once there are more mistakes than a reader reads.
     pub(crate) fn suggest<'a>(
         &self,
         name: &str,

@@ -1,6 +1,6 @@
 //! What to say where a name means nothing: which one was probably meant, and what there is.
 
-/// Nobody reads longer lists.
+/// Longer lists are not read.
 const MOST_LISTED: usize = 12;
 
 /// The name nearest to a misspelled one.

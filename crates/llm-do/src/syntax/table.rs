@@ -26,7 +26,7 @@ pub(crate) struct FormatKey {
     pub aliases: &'static [&'static str],
     pub shape: Shape,
     pub presence: Presence,
-    /// What whoever runs the file has to agree to.
+    /// What the user who runs the file has to agree to.
     pub bearing: Bearing,
     pub doc: &'static str,
 }
@@ -102,7 +102,8 @@ pub(crate) enum Repeats {
     Refused,
 }
 
-/// Beyond these, nobody misspelled a key: comparing unknown ones with all that are known must stay cheap.
+/// Only so many unknown keys, of at most this length, are taken for misspellings: comparing unknown keys with all
+/// that are known must stay cheap.
 const LONGEST_MISSPELLING: usize = 64;
 const MOST_MISSPELLINGS: usize = 8;
 
@@ -215,7 +216,7 @@ impl Table {
         fields
     }
 
-    /// What the keys of a mapping ask of whoever runs the file, at any depth.
+    /// What the keys of a mapping ask of the user who runs the file, at any depth.
     pub(crate) fn claims(&'static self, node: &Node) -> Vec<Located<Claim>> {
         let mut claims = Vec::new();
         self.add_claims(node, &[], &mut claims);

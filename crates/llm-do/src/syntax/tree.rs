@@ -136,12 +136,12 @@ pub fn parse_json(source: Text<'_>, problems: &mut Diagnostics) -> Option<Node> 
     parse_tree(source, "JSON", problems)
 }
 
-/// The mistake that everybody makes: `description: Note: read this`.
+/// A hint for the most common mistake: `description: Note: read this`.
 fn yaml_hint(reason: &str) -> Option<String> {
     reason.contains("mapping values are not allowed").then(|| "put a text that holds `: ` in quotes".to_owned())
 }
 
-/// What people write who know a JSON with more freedom.
+/// A hint for writers who know a JSON with more freedom.
 fn json_hint(text: &str, position: usize) -> Option<String> {
     let (before, after) = text.split_at(text.floor_char_boundary(position));
     let hint = match after.chars().next()? {

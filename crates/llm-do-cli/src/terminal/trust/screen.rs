@@ -1,4 +1,4 @@
-//! What is shown of a project that nobody has agreed to yet: a list, and its pages. Pure.
+//! What is shown of a project that the user has not agreed to yet: a list, and its pages. Pure.
 
 use std::path::Path;
 
@@ -10,19 +10,19 @@ use crate::terminal::style::width;
 
 /// Beyond this, the columns behind a long entry are not aligned with the others.
 const WIDEST_COLUMN: usize = 56;
-/// Nobody can take the rest of a long line for another line.
+/// Marks the rest of a long line, so that a reader cannot take it for another line.
 const CONTINUED: &str = "    … ";
 /// Narrower than this, lines wrap themselves.
 const NARROWEST: usize = 20;
 
 /// What is asked about.
 pub struct List<'a> {
-    /// As its user calls it.
+    /// The project's path as its user typed it.
     project: &'a Path,
     items: &'a [TrustItem],
     /// Some of it was agreed to before, and is not listed.
     is_rest: bool,
-    /// Of all items, those that were agreed to included.
+    /// The digest of all items, those that were agreed to included.
     digest: &'a TrustDigest,
 }
 
@@ -38,7 +38,7 @@ impl<'a> List<'a> {
         Self { project, items: &list.items, is_rest: list.is_rest, digest: &list.digest }
     }
 
-    /// The whole of it, for whoever has no screen.
+    /// The whole list, for output that is no screen.
     pub fn whole(&self) -> String {
         let lines: Vec<String> = lines(self.items).into_iter().map(|line| format!("{line}\n")).collect();
         let count = self.items.len();

@@ -128,7 +128,7 @@ fn any_path() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// The kernel is the oracle: what it finds beneath the root is found here, and nothing else.
+    /// The result is compared with the kernel's: what it finds beneath the root is found here, and nothing else.
     #[test]
     fn the_walk_agrees_with_the_kernel(
         entries in prop::collection::vec((any_path(), any_path(), 0..3u8), 0..12),
@@ -158,7 +158,7 @@ proptest! {
                 (Ok(place), None) if place.found.is_none() => {
                     prop_assert!(std::fs::symlink_metadata(root.join(&place.path)).is_err(), "{}", path);
                 }
-                // Beyond the root and back again is a way that the kernel takes and we do not.
+                // A path that leaves the root and comes back is one that the kernel follows and this walk does not.
                 (Err(FileOpenError::Outside), _) | (Err(_), None) => {}
                 other => prop_assert!(false, "{}: {:?}", path, other),
             }

@@ -97,7 +97,7 @@ impl MessagesDecoder {
     fn block_stop(&mut self, index: u64, tell: &mut dyn FnMut(Delta<'_>)) {
         let part = match self.blocks.remove(&index).map(|block| *block) {
             Some(Block::Open(block)) => self.part(block, index, tell),
-            // Said twice, it is there once.
+            // A block that is closed twice is kept once.
             Some(closed @ Block::Closed(_)) => return drop(self.blocks.insert(index, Box::new(closed))),
             None => return,
         };
@@ -109,7 +109,7 @@ impl MessagesDecoder {
         if let Some(details) = end.stop_details {
             self.refusal = details.explanation.or(details.category);
         }
-        // What was interrupted gets its result in the next answer, and is told with it.
+        // A use of a tool that was interrupted gets its result in the next answer, and is told with it.
         if self.stop_reason.is_some() && finish(self.stop_reason.as_deref()) != Finish::Pause {
             for id in std::mem::take(&mut self.without_result) {
                 self.server_tools.get(&id).into_iter().for_each(|part| tell(Delta::ServerTool(part)));
@@ -319,7 +319,7 @@ struct Beginning<'a> {
     caller: Option<&'a RawValue>,
 }
 
-/// A string that says something.
+/// A string that is there and not empty.
 fn string(json: Option<&RawValue>) -> Option<String> {
     serde_json::from_str::<String>(json?.get()).ok().filter(|text| !text.is_empty())
 }

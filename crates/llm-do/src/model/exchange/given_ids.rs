@@ -23,7 +23,7 @@ impl GivenIds {
         self.messages = history.len();
     }
 
-    /// Of a history that was rewound.
+    /// Forgets all ids, for a history that was rewound.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }

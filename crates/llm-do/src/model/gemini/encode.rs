@@ -34,7 +34,7 @@ pub(crate) struct ContentsEncoder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Nobody has spoken yet.
+    /// There is no message yet.
     None,
     User,
     Model,
@@ -240,7 +240,7 @@ fn reply_parts(reply: &Reply, own: bool, generation: Generation) -> Vec<Part<'_>
             }
             ReplyPart::Thinking(_) | ReplyPart::ServerTool(_) => private(part).filter(|_| own).map(Part::Own),
             ReplyPart::ToolCall(call) => {
-                // The first one of a step speaks for all.
+                // The stand-in on the first call of a step counts for all its calls.
                 let sign_for_them = std::mem::take(&mut unsigned);
                 Some(Part::Accompanied(call_fields(call, own, is_named(call, own, generation), sign_for_them)))
             }

@@ -1,10 +1,10 @@
 //! JSON Schema → the part of it that Gemini takes.
 //!
-//! Requests carry schemas in the fields for JSON Schema (`parametersJsonSchema`, `responseJsonSchema`), which still have
-//! limits: a `$ref` may have no neighbours and no cycle in what is required, and only some keywords count. So local
-//! references are put in place, what can be said with the known keywords is, and the rest is left out: whoever runs the
-//! tool checks its arguments against the whole schema anyway. The order of keys is kept, because it changes what models
-//! write.
+//! Requests carry schemas in the fields for JSON Schema (`parametersJsonSchema`, `responseJsonSchema`), which still
+//! have limits: a `$ref` may have no neighbours and no cycle in what is required, and only some keywords count. So
+//! local references are put in place, what can be said with the known keywords is, and the rest is left out:
+//! arguments are checked against the whole schema anyway before a tool runs. The order of keys is kept, because it
+//! changes what models write.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -60,7 +60,7 @@ pub(crate) fn output_schema(schema: &RawJson) -> RawJson {
     RawJson::of(&Node::Object(converted(schema)))
 }
 
-/// What nests too deep to be read is no schema of anything.
+/// The schema as Gemini takes it; an empty one if it nests too deep to be read.
 fn converted(schema: &RawJson) -> Fields {
     let root = schema.to().unwrap_or_else(|_| Node::Object(Vec::new()));
     Conversion { root: &root, active: Vec::new(), references_left: MOST_REFERENCES }.schema(&root, 0)

@@ -250,7 +250,7 @@ pub(crate) struct WireUsage {
     /// Another name for what the cache served.
     #[serde(default, deserialize_with = "tokens")]
     prompt_cache_hit_tokens: Option<u64>,
-    /// Looked into only where it is known what it means: others have an object there.
+    /// Read only for providers that are known to put a price there: others have an object.
     cost: Option<RawJson>,
     is_byok: Option<RawJson>,
     cost_details: Option<RawJson>,
@@ -298,7 +298,7 @@ impl WireUsage {
         }
     }
 
-    /// What is no price is no price.
+    /// The price that the provider reports; `None` if it is negative or no number.
     fn dollars(&self) -> Option<f64> {
         let cost: f64 = self.cost.as_ref()?.to().ok()?;
         let own_key = self.is_byok.as_ref().is_some_and(|own| own.get() == "true");

@@ -201,7 +201,7 @@ impl Decoder for ResponsesDecoder {
     }
 }
 
-/// What is repeated while nothing happens is none.
+/// Whether an event tells of something new; those that are repeated while nothing happens do not.
 fn is_news(event: &[u8]) -> bool {
     let is_repeated = matches!(event, b"response.created" | b"response.queued" | b"response.in_progress");
     event.starts_with(b"response.") && !is_repeated
@@ -440,7 +440,7 @@ mod tests {
     #[track_caller]
     fn check(deltas: &str, item: &str, status: &str, expected: (Vec<ReplyPart>, Finish)) {
         let mut expected = reply(expected.0, expected.1);
-        // The last word of the end.
+        // The last quoted word of the status is the reason.
         expected.finish_reason = status.rsplit('"').nth(1).map(str::to_owned).filter(|_| !expected.finish.is_natural());
         let sse = format!("{CREATED}{deltas}{}{}", item_done(0, item), end(&[item], status));
         let (streamed, told) = stream(&sse);

@@ -93,8 +93,8 @@ struct Reasoning {
 fn reasoning(settings: &ModelSettings) -> Option<Reasoning> {
     let effort = settings.effort.map(effort);
     let (effort, summary) = match settings.thinking {
-        // It cannot be bounded otherwise than by an effort. Summaries are for verified organisations, so nobody gets
-        // them who did not ask for thinking.
+        // It cannot be bounded otherwise than by an effort. Summaries are for verified organisations, so they are
+        // asked for only where the agent asks for thinking.
         Some(Thinking::On | Thinking::Budget(_)) => (effort, Some("auto")),
         Some(Thinking::Off) => (effort.or(Some("none")), None),
         None => (effort, None),
@@ -147,9 +147,9 @@ struct Container {
 
 fn declaration(tool: &ToolDeclaration) -> WireTool<'_> {
     let ToolDeclaration { name, description, parameters } = tool;
-    // Said, because otherwise the provider makes a schema strict by itself: it would require what is optional.
-    // Strictness of our own is not worth a request that is refused for a keyword in the schema of somebody's tool;
-    // arguments are validated before a tool runs.
+    // It is said, because otherwise the provider makes a schema strict by itself: it would require what is optional.
+    // Strictness of our own is not worth a request that is refused for a keyword in the schema of a tool; arguments
+    // are validated before a tool runs.
     WireTool::Function { name, description, parameters, strict: false }
 }
 

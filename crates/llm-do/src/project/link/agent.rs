@@ -346,8 +346,8 @@ impl<'a> Linker<'a> {
         Some(crate::message::RawJson::from_valid(node.to_json()))
     }
 
-    /// A name under `tools`: one exported function, or an agent. Work that moves from one to the other keeps its name, and
-    /// whoever calls it need not know: each is one tool, under either key.
+    /// A name under `tools`: one exported function, or an agent. Work that moves from one to the other keeps its
+    /// name, and its caller need not know: each is one tool, under either key.
     fn tool(&mut self, name: &Located<String>, namespace: &Namespace) -> Option<ToolsetUse> {
         let source = match (namespace.function(&name.value), namespace.resolve(&name.value)) {
             (Some(function), _) => Arc::clone(function),

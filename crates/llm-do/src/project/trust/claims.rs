@@ -1,4 +1,4 @@
-//! What single keys ask of whoever runs a project: the functions that the key tables name. Pure.
+//! What single keys ask of the user who runs a project: the functions that the key tables name. Pure.
 
 use crate::journal::digest::digest;
 use crate::model::scripted;

@@ -1,4 +1,4 @@
-//! What is in the files that a project asks to be trusted with: read once, before anybody is asked, and bounded.
+//! What is in the files that a project asks to be trusted with: read once, before the user is asked, and bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -37,7 +37,7 @@ pub(crate) struct ProjectContents {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileContent {
     Digest(String),
-    /// Too large: where it is has to do.
+    /// The file is too large: it is trusted by its place.
     Place,
 }
 

@@ -107,7 +107,7 @@ fn hostile_templates_are_refused_without_overflowing_anything() {
         ("{% if input %}", "{% elif input %}", "{% endif %}"),
     ];
     for (start, link, end) in chains {
-        // So long that it would overflow, and so long that it nearly is allowed.
+        // The first would overflow the stack, the second is nearly as long as is allowed.
         for length in [50_000, 970] {
             let prompt = format!("{start}{}{end}", link.repeat(length / link.len()));
             let files = directory().agent("main", &format!("prompt: \"{prompt}\""));

@@ -344,7 +344,7 @@ fn allow_workers_names_agents() {
     allowed("[othr]")
         .check_mistakes(&["main.worker:4:17 `allow_workers` names an unknown agent `othr` (did you mean `other`? \
          agents: main, other)"]);
-    // Somebody creates agents, so the name may come to mean one; be it through a variant.
+    // An agent of the project creates others, directly or through a variant, so the name may come to mean one.
     let creating = allowed("[later]").agent("maker", "toolsets: [dynamic_agents]");
     assert!(creating.survey().is_ok());
     let variant = manifest(r#", "toolsets": {"makers": {"use": "dynamic_agents", "prefix": "m_"}}"#)
