@@ -23,7 +23,14 @@ pub enum FileAccess {
     /// Nobody but the user.
     Private,
     /// As the file that was there.
-    Kept { mode: u32, owner: u32, group: u32 },
+    Kept {
+        /// The bits of its mode.
+        mode: u32,
+        /// The user that owns it.
+        owner: u32,
+        /// The group that owns it.
+        group: u32,
+    },
 }
 
 impl FileAccess {

@@ -29,8 +29,11 @@ use crate::tools::source::{McpConfig, McpServer, Setting, ToolsetSource};
 
 /// What a server offers, or why it could not be asked.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct McpOffer {
+    /// The name of the server in the manifest.
     pub toolset: String,
+    /// Its tools, or why it could not be asked.
     pub tools: Result<Vec<McpTool>, String>,
 }
 

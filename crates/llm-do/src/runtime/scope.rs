@@ -50,7 +50,9 @@ pub(super) enum Caller<'a> {
 /// An agent that runs elsewhere, such as in another process, on whose behalf an agent is called here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideCaller {
+    /// The agent that calls.
     pub agent: String,
+    /// How many agents stand above it.
     pub depth: usize,
 }
 

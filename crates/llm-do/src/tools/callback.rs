@@ -107,6 +107,7 @@ pub fn value_of(content: &[Content]) -> RawJson {
 pub enum Sight {
     /// Where it is, not what was said.
     Place,
+    /// All that can be seen.
     Full,
 }
 
