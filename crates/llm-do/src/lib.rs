@@ -42,6 +42,7 @@
 //! that it opens is stable, and no other program should use it.
 
 #![cfg_attr(not(feature = "internals"), deny(missing_docs))]
+#![cfg_attr(feature = "internals", deny(unreachable_pub))]
 
 pub mod escape;
 pub(crate) mod glob;

@@ -39,13 +39,13 @@ struct StoredEvent {
 mod stored {
     use super::{Deserialize, Deserializer, Event, Serialize, Serializer, StoredEvent};
 
-    pub fn serialize<S: Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct EventToStore<'a>(#[serde(with = "StoredEvent")] &'a Event);
         serializer.collect_seq(events.iter().map(EventToStore))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Event>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Event>, D::Error> {
         #[derive(Deserialize)]
         struct EventFromStore(#[serde(with = "StoredEvent")] Event);
         let events = Vec::<EventFromStore>::deserialize(deserializer)?;
@@ -61,11 +61,11 @@ pub(super) struct EventCapture {
 }
 
 impl EventCapture {
-    pub fn within(around: Option<Arc<Self>>) -> Arc<Self> {
+    pub(super) fn within(around: Option<Arc<Self>>) -> Arc<Self> {
         Arc::new(Self { heard: Mutex::default(), around })
     }
 
-    pub fn hear(&self, event: &Event) {
+    pub(super) fn hear(&self, event: &Event) {
         if is_passing(&event.kind) {
             return;
         }
@@ -75,7 +75,7 @@ impl EventCapture {
         }
     }
 
-    pub fn taken(&self) -> Vec<Event> {
+    pub(super) fn taken(&self) -> Vec<Event> {
         std::mem::take(&mut self.heard())
     }
 

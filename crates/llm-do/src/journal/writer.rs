@@ -12,7 +12,7 @@ use super::Stop;
 use super::mac::{LineMac, SigningPurpose, StateKey, sign};
 
 /// Ends each line with its mac.
-pub struct Signer {
+pub(super) struct Signer {
     /// Without one nothing is signed, and the file counts as a stranger's later.
     key: Option<StateKey>,
     /// Of the line before.
@@ -21,12 +21,12 @@ pub struct Signer {
 
 impl Signer {
     /// Goes on after a line with this mac.
-    pub fn after(last: LineMac, key: Option<StateKey>) -> Self {
+    pub(super) fn after(last: LineMac, key: Option<StateKey>) -> Self {
         Self { key, last }
     }
 
     /// Appends a line, which is a JSON object, to others.
-    pub fn append(&mut self, mut json: String, lines: &mut String) {
+    pub(super) fn append(&mut self, mut json: String, lines: &mut String) {
         if let (Some(key), Some(signed)) = (&self.key, json.strip_suffix('}')) {
             self.last = key.next(SigningPurpose::Journal, self.last, signed.as_bytes());
             sign(&mut json, self.last);
@@ -37,7 +37,7 @@ impl Signer {
 }
 
 /// Writes lines at the end of a file. Dropping it waits until all is written.
-pub struct Writer {
+pub(super) struct Writer {
     /// Both are there until it is dropped.
     queue: Option<mpsc::Sender<QueuedLine>>,
     thread: Option<JoinHandle<()>>,
@@ -49,11 +49,11 @@ struct QueuedLine {
 }
 
 /// A line on its way.
-pub struct Acknowledgement(Option<oneshot::Receiver<Result<(), String>>>);
+pub(super) struct Acknowledgement(Option<oneshot::Receiver<Result<(), String>>>);
 
 impl Acknowledgement {
     /// Waits until the line is durable.
-    pub async fn durable(self) -> Result<(), Stop> {
+    pub(super) async fn durable(self) -> Result<(), Stop> {
         let gone = || Stop::Journal("its writer is gone".to_owned());
         let written = self.0.ok_or_else(gone)?;
         written.await.map_err(|_| gone())?.map_err(Stop::Journal)
@@ -61,7 +61,7 @@ impl Acknowledgement {
 }
 
 impl Writer {
-    pub fn start(file: File, signer: Signer) -> std::io::Result<Self> {
+    pub(super) fn start(file: File, signer: Signer) -> std::io::Result<Self> {
         let (queue, queued) = mpsc::channel();
         let write = move || write(&file, signer, &queued);
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(write)?;
@@ -69,7 +69,7 @@ impl Writer {
     }
 
     /// Lines, which are JSON objects, are written in the order of these calls.
-    pub fn append(&self, line: String) -> Acknowledgement {
+    pub(super) fn append(&self, line: String) -> Acknowledgement {
         let (written, acknowledged) = oneshot::channel();
         let sent = self.queue.as_ref().is_some_and(|queue| queue.send(QueuedLine { line, written }).is_ok());
         Acknowledgement(sent.then_some(acknowledged))

@@ -57,7 +57,7 @@ pub struct OutsideCaller {
 }
 
 impl Caller<'_> {
-    pub fn next_depth(self) -> usize {
+    pub(super) fn next_depth(self) -> usize {
         match self {
             Self::Nobody => 0,
             Self::Outside(caller) => caller.depth + 1,
@@ -65,7 +65,7 @@ impl Caller<'_> {
         }
     }
 
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Nobody => "the entry",
             Self::Outside(caller) => &caller.agent,
@@ -74,7 +74,7 @@ impl Caller<'_> {
     }
 
     /// Of a call within others.
-    pub fn nesting(&self) -> Option<Nesting> {
+    pub(super) fn nesting(&self) -> Option<Nesting> {
         match self {
             Self::Nobody | Self::Outside(_) => None,
             Self::Call(cx) => Some(cx.nesting),
